@@ -1,5 +1,7 @@
 //! A program that runs commands and is its own keeper. The keeper is a second process, which starts the commands and waits for them, so
-//! that they keep running while the program is restarted, and no exit status is lost. `cargo run --example commands`
+//! that they keep running while the program is restarted, and no exit status is lost.
+//!
+//! Run it with `cargo run --example commands`.
 
 use sexton::actors::process::{End, Launching, Spec};
 use sexton::bytes::Bytes;
@@ -19,7 +21,7 @@ fn open(data: &Path, keeper: &KeeperProgram) -> Result<Node, Failure> {
     Ok(Node::open(config)?)
 }
 
-/// Returns a backup that runs until there is a file `done` in `directory`.
+/// Returns the launch of a backup: a script that runs until `directory` contains a file `done`, and exits with status 3.
 fn backup(directory: &Path) -> Launching {
     let script = "while [ -d data ] && ! [ -e done ]; do sleep 0.01; done; exit 3";
     let argv = ["sh", "-c", script].map(|word| Bytes::new(word.as_bytes()));
@@ -33,7 +35,7 @@ fn backup(directory: &Path) -> Launching {
     }
 }
 
-/// Runs a backup across a restart of the node. `directory` exists and is empty.
+/// Runs a backup across a restart of the node. `directory` must exist and be empty.
 pub(crate) fn run(
     keeper: &KeeperProgram,
     directory: &Path,
@@ -58,8 +60,8 @@ pub(crate) fn run(
 }
 
 fn main() -> Result<ExitCode, Failure> {
-    // With `KeeperProgram::Own` the node starts this executable again, with arguments that the next line recognises. It then runs as
-    // the keeper. So that line comes before anything else: before arguments are parsed, output is printed, or a thread is started.
+    // With `KeeperProgram::Own`, the node starts this executable a second time, with arguments that the next line recognises, and the
+    // second process runs as the keeper. That line must come first: before arguments are parsed, output is printed or a thread is started.
     if let Some(code) = sexton::keeper::run_if_asked() {
         return Ok(code);
     }

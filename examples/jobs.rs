@@ -1,6 +1,8 @@
 //! A program that processes its own jobs: it resizes pictures on two threads.
 //!
-//! Failed jobs are tried again, even after a panic; a job may run twice, and jobs run in any order. `cargo run --example jobs`
+//! A job that fails or panics is retried. A job may run more than once, and jobs run in any order.
+//!
+//! Run it with `cargo run --example jobs`.
 
 use serde::{Deserialize, Serialize};
 use sexton::node::{Attempt, Job, JobError};
@@ -11,10 +13,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Workers send a line for each finished job here, for this program to print.
+/// The channel through which workers send a line for each finished job to `run`, which prints it.
 static DONE: Mutex<Option<Sender<String>>> = Mutex::new(None);
 
-/// A job. It is stored as JSON, so a shell can push jobs too:
+/// A job that resizes a picture. Jobs are stored as JSON, so they can also be pushed from a shell:
 /// `sexton queue push thumbs '{"path":"a.png","width":80}'`.
 #[derive(Serialize, Deserialize)]
 struct Thumb {
@@ -43,7 +45,7 @@ impl Job for Thumb {
         );
         let done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
         done.as_ref()
-            .ok_or_else(|| JobError::failed("the receiver is gone"))?
+            .ok_or_else(|| JobError::failed("no channel has been set up"))?
             .send(line)?;
         Ok(())
     }

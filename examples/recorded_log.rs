@@ -1,8 +1,9 @@
-//! A test that replays a recorded log: an incident, kept as a file, and the state that must result from it.
+//! A test that replays the recorded log of an incident, and compares the resulting state with the expected one.
 //!
-//! The file was written by `sexton replay DATA --export recorded_log.jsonl`, on a night when the coordinator was killed. Each line
-//! is an entry (a message that an actor processed, with its outcome) or a mark of the node itself. Lines may be removed, or written by
-//! hand. `cargo run --example recorded_log` prints the result, `cargo test` runs the tests.
+//! The log was written by `sexton replay DATA --export recorded_log.jsonl`, after a night in which the coordinator (`sexton serve`) was
+//! killed. Each line after the first is an entry (a message that an actor processed, with its outcome) or a mark (a record of the node
+//! itself). Lines may be removed, or written by hand. `cargo run --example recorded_log` prints the resulting state, and `cargo test` runs
+//! the tests.
 
 use serde_json::Value;
 use sexton::replay::{Replay, ReplayError};
@@ -11,22 +12,24 @@ use std::io::Write;
 
 const LOG: &str = include_str!("recorded_log.jsonl");
 
-/// Replays the log, and decides each entry again to verify it.
+/// Replays the log, and decides each entry again. Entries that are now decided differently are in [`Replay::mismatches`].
 fn replayed(log: &str) -> Result<Replay, ReplayError> {
     let mut replay = Replay::default().verifying();
     replay.log(log)?;
     Ok(replay)
 }
 
-/// Returns the key and the owner of each lock held or waited for at the end of the log, in the order of the line.
+/// Returns the key and the owner of each holder and waiter at the end of the log: lock by lock, each in the order of its line.
 fn in_line(replay: &Replay) -> Vec<(String, String)> {
     let locks = replay.states().find(|(actor, ..)| *actor == "lock");
-    let (_, _, state) = locks.expect("every node keeps locks");
+    let (_, _, state) = locks.expect("every node has a lock actor");
     let entries = state.get("entries").and_then(Value::as_array);
     let text = |entry: &Value, name| entry.get(name)?.as_str().map(str::to_owned);
     let names = |entry| Some((text(entry, "key")?, text(entry, "owner")?));
     let names = entries.expect("the entries are a list").iter().map(names);
-    names.collect::<Option<_>>().expect("all names are text")
+    names
+        .collect::<Option<_>>()
+        .expect("each entry has a key and an owner")
 }
 
 pub(crate) fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
@@ -50,7 +53,7 @@ mod tests {
 
     #[test]
     fn the_night_ends_with_the_locks_where_they_belong() {
-        let found = in_line(&replayed(LOG).expect("the log is complete"));
+        let found = in_line(&replayed(LOG).expect("the log is valid"));
         assert_eq!(
             found,
             [held("cleanup", "carol"), held("nightly-report", "bob")]
@@ -73,7 +76,7 @@ mod tests {
 
     #[test]
     fn the_same_would_be_decided_today() {
-        let replay = replayed(LOG).expect("the log is complete");
+        let replay = replayed(LOG).expect("the log is valid");
         assert_eq!(replay.mismatches(), []);
     }
 }

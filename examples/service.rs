@@ -1,7 +1,9 @@
-//! A service that embeds a node: only one worker at a time books to an account.
+//! A service that embeds a node, so that only one worker at a time makes bookings in an account.
 //!
-//! Clerks are plain threads that wait their turn. The audit is an async task that keeps its lock for a long time, and is
-//! notified when it loses it. `cargo run --example service`
+//! Clerks are plain threads that wait for their turn. The audit is an async task that holds the lock for a long time, and is notified if
+//! it loses the lock.
+//!
+//! Run it with `cargo run --example service`.
 
 use sexton::ids::Token;
 use sexton::node::{Entry, Locks, Terms};
@@ -27,21 +29,21 @@ type Failure = Box<dyn Error + Send + Sync>;
 struct Account(Mutex<(i64, Option<Token>)>);
 
 impl Account {
-    /// Books an amount, and returns the new balance.
+    /// Books an amount, and returns the new balance. Fails if there has been a booking with a newer token.
     fn book(&self, token: Token, amount: i64) -> Result<i64, Failure> {
         let mut account = self
             .0
             .lock()
-            .expect("no thread panics while it has the mutex");
+            .expect("no thread panics while it holds the mutex");
         if account.1.is_some_and(|newest| token < newest) {
-            return Err("another client has held the lock since".into());
+            return Err("another client has acquired the lock since".into());
         }
         *account = (account.0 + amount, Some(token));
         Ok(account.0)
     }
 }
 
-/// Waits in line for at most half a minute, books, and releases the lock.
+/// Waits in line for the lock for at most half a minute, books the amount, and releases the lock. Returns the new balance.
 fn clerk(locks: &Locks, account: &Account, name: &str, amount: i64) -> Result<i64, Failure> {
     let entry = Entry::new("account 42", name)?;
     let token = block_on(locks.acquire(&entry, TERMS))?;
@@ -50,7 +52,8 @@ fn clerk(locks: &Locks, account: &Account, name: &str, amount: i64) -> Result<i6
     Ok(balance)
 }
 
-/// Audits the account, which takes a long time: renews the lock meanwhile, and stops once the lock is lost.
+/// Audits the account, which takes a long time: renews the lock meanwhile, and stops once the lock is lost. Signals through `began` that it
+/// has acquired the lock, and returns the token with which it held the lock.
 async fn audit(locks: &Locks, began: Sender<()>) -> Result<Token, Failure> {
     let entry = Entry::new("account 42", "audit")?;
     let token = locks.acquire(&entry, TERMS).await?;
@@ -85,7 +88,7 @@ pub(crate) fn run(out: &mut impl Write) -> Result<(), Failure> {
         let old = audit.join().expect("the audit does not panic")?;
         writeln!(out, "the audit lost its lock, and stopped")?;
         if let Err(refused) = account.book(old, 1_000_000) {
-            writeln!(out, "a booking by it was refused: {refused}")?;
+            writeln!(out, "its late booking was refused: {refused}")?;
         }
         writeln!(out, "balance: {balance}")?;
         Ok(())

@@ -55,7 +55,7 @@ impl std::str::FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.strip_prefix("unix:") {
-            Some("") => Err("unix: needs a path after it".to_owned()),
+            Some("") => Err("unix: must be followed by a path".to_owned()),
             Some(path) => Ok(Self::Unix(path.into())),
             None => parse_socket(text).map(Self::Tcp).ok_or_else(|| {
                 format!(
@@ -118,7 +118,7 @@ impl Opened {
         })
     }
 
-    /// Returns the address that the listener is bound to.
+    /// Returns the address that the listener is bound to. The path is empty if a Unix socket has no name.
     pub fn address(&self) -> io::Result<Address> {
         match self {
             Self::Tcp(listener) => listener.local_addr().map(Address::Tcp),
@@ -134,7 +134,7 @@ impl Opened {
 /// Removes the socket file at `path` if no process listens on it. A missing file is not an error.
 ///
 /// # Errors
-/// Returns an error if the file is not a socket, or is a socket in use.
+/// Returns an error if the file is not a socket, is a socket in use, or cannot be examined, connected to or removed.
 pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
     use rustix::fs::FileType;
     let found = match rustix::fs::lstat(path) {
@@ -187,7 +187,9 @@ impl std::str::FromStr for Network {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text} is not a network: give ADDRESS/BITS, such as 10.0.0.0/8");
+        let wrong = || {
+            format!("{text} is not a network: give an address or ADDRESS/BITS, such as 10.0.0.0/8")
+        };
         let (address, bits) = text.split_once('/').unzip();
         let address: IpAddr = address.unwrap_or(text).parse().map_err(|_| wrong())?;
         let width = if address.is_ipv4() { 32 } else { 128 };

@@ -28,7 +28,7 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     loop {
         match future.as_mut().poll(&mut context) {
             Poll::Ready(done) => return done,
-            // Returns immediately if the future was woken since the poll.
+            // `park` returns immediately if the future was woken since the poll.
             Poll::Pending => thread::park(),
         }
     }

@@ -1,4 +1,4 @@
-//! Immutable bytes, shared by the state, the answers and the copies of pages. Human-readable formats show them as text.
+//! Immutable bytes, which the state, replies and copies of pages share. Human-readable formats show them as text.
 
 use crate::text;
 use serde::de::Visitor;

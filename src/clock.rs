@@ -42,7 +42,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// A moment by the wall clock, in milliseconds since 1970. If the clock steps, it may show the same date twice, or skip it.
+/// A moment by the wall clock, in milliseconds since 1970. If the clock steps, it may show a date twice, or skip one.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -128,7 +128,7 @@ pub trait Clock: Send + Sync {
     fn whenever_moved(&self, _rouse: Rouse) {}
 }
 
-/// A callback for when time was moved manually. It returns false once it need not be called again.
+/// A callback that runs after time was moved manually. It returns false once it no longer needs to be called.
 pub type Rouse = Box<dyn Fn() -> bool + Send>;
 
 /// Node time from the operating system's clocks: the wall clock's time at startup, advanced by the boot-time clock.
@@ -136,11 +136,11 @@ pub type Rouse = Box<dyn Fn() -> bool + Send>;
 pub struct SystemClock {
     /// Node time at boot, in milliseconds since 1970; the boot-time clock is added to it.
     base: u64,
-    /// The wall clock minus node time as last returned.
+    /// The wall clock minus node time, in milliseconds, as last returned by `offset_ms`.
     offset: AtomicI64,
 }
 
-/// The error for a machine whose clock is not within the years 1970 to 9999.
+/// The error that the machine's clock shows a date outside the years 1970 to 9999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("read the machine's clock: it shows {seconds} seconds since 1970, which is {}", era(*.seconds))]
 pub struct ClockError {
@@ -168,7 +168,7 @@ impl SystemClock {
         can_be_a_date(now.tv_sec)
     }
 
-    /// Creates a clock that starts at the wall clock, or at `floor` (the newest journal entry's time) if that is later.
+    /// Creates a clock that starts at the wall clock's time, or at `floor` (the newest journal entry's time) if that is later.
     pub fn starting_at(floor: Timestamp) -> Self {
         let start = wall_now().max(floor.0);
         let clock = Self {
@@ -181,7 +181,7 @@ impl SystemClock {
         clock
     }
 
-    /// Returns the wall clock minus node time; `None` if node time advanced during every attempt.
+    /// Returns the wall clock minus node time, in milliseconds; `None` if node time advanced during every attempt to read both.
     fn measured_offset_ms(&self) -> Option<i64> {
         (0..READINGS_MAX).find_map(|_| {
             let (before, wall) = (self.now(), self.wall());
@@ -199,8 +199,8 @@ impl Clock for SystemClock {
         Timestamp(wall_now())
     }
 
-    /// Both clocks are read in whole milliseconds, so their difference varies by one. The value returned last is kept until the clocks have
-    /// moved apart by more than that, so that a past moment has the same date in every answer.
+    /// Both clocks are read in whole milliseconds, so their difference can vary by 1 ms even without a step. The value returned last is
+    /// returned again until the difference has changed by more than 1 ms, so that a past moment has the same date in every answer.
     fn offset_ms(&self) -> i64 {
         let last = self.offset.load(Ordering::Relaxed);
         let found = self.measured_offset_ms().unwrap_or(last);
@@ -242,8 +242,8 @@ impl ManualClock {
         clock
     }
 
-    /// Moves time forward, by whole milliseconds. A node on this clock does whatever becomes due before it serves any request made after
-    /// this call.
+    /// Moves time forward by `by`, rounded down to whole milliseconds. A node on this clock does whatever becomes due before it serves any
+    /// request made after this call.
     pub fn advance(&self, by: Duration) {
         self.advance_ms(u64::try_from(by.as_millis()).unwrap_or(u64::MAX));
     }
@@ -254,7 +254,7 @@ impl ManualClock {
         self.rouse();
     }
 
-    /// Sets the time, even backwards. Only for tests that check that time going back is detected.
+    /// Sets the time, even to an earlier one. Only for tests that check that time going back is detected.
     pub fn set(&self, now: Timestamp) {
         self.hands.now.store(now.0, Ordering::SeqCst);
         self.rouse();

@@ -30,9 +30,9 @@ pub const INVENTORY_BYTES_MAX: usize = 1024 * 1024;
 /// A node's settings.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The data directory. With `None` the node keeps no files, and all state is lost when the process ends.
+    /// The data directory. With `None`, the node keeps no files, and all state is lost when the process exits.
     pub data: Option<PathBuf>,
-    /// When acknowledged changes are synced to disk.
+    /// When the journal is synced to disk.
     pub fsync: Fsync,
     /// The sizes of journal segments.
     pub segments: Sizes,
@@ -62,8 +62,8 @@ pub struct Config {
     pub allow_fault_injection: bool,
     /// The progress of startup; keep a clone to read it from another thread.
     pub progress: Progress,
-    /// A function called after every checkpoint, on the checkpoint's thread. A checkpoint frees much memory, so the function can make the
-    /// allocator return free memory to the operating system.
+    /// A function called after every checkpoint, even one that failed, on the snapshot thread. A checkpoint frees much memory, so the
+    /// function can make the allocator return free memory to the operating system.
     pub after_checkpoint: Option<fn()>,
 }
 
@@ -117,27 +117,27 @@ impl Config {
         check(
             (1..=1 << 28).contains(&jobs),
             "jobs",
-            format!("{jobs} is not within 1 to 268435456"),
+            format!("{jobs} is out of range: expected 1 to 268435456"),
         );
         let bytes = self.rules.queue.body_bytes_max;
         check(
             (1..=1 << 30).contains(&bytes),
             "job-bytes",
-            format!("{bytes} is not within 1 to 1073741824"),
+            format!("{bytes} is out of range: expected 1 to 1073741824"),
         );
         if let Some(listener) = &self.beanstalk {
             let most = listener.connections_max;
             check(
                 (1..=1 << 20).contains(&most),
                 "beanstalk-connections",
-                format!("{most} is not within 1 to 1048576"),
+                format!("{most} is out of range: expected 1 to 1048576"),
             );
             let address = &listener.address;
             check(
                 address.is_local() || !listener.hosts.is_empty(),
                 "beanstalk",
                 format!(
-                    "{address} is beyond loopback, and needs a list of networks: give one with --beanstalk-hosts"
+                    "{address} is not a loopback address, so it needs a list of networks: give one with --beanstalk-hosts"
                 ),
             );
         }
@@ -175,33 +175,33 @@ impl Config {
             check(
                 bounds.contains(&interval),
                 "fsync",
-                format!("{found} ms is not within 1 ms to 60000 ms"),
+                format!("{found} ms is out of range: expected 1 ms to 60000 ms"),
             );
         }
         let open = self.open_commands_max;
         check(
             (1024..=1 << 24).contains(&open),
             "open-commands",
-            format!("{open} is not within 1024 to 16777216"),
+            format!("{open} is out of range: expected 1024 to 16777216"),
         );
         let records = self.checkpoints.records;
         check(
             (1..=1 << 40).contains(&records),
             "checkpoint-every",
-            format!("{records} entries is not within 1 to 1099511627776"),
+            format!("{records} entries is out of range: expected 1 to 1099511627776"),
         );
         let entries = self.rules.lock.entries_max;
         check(
             (1..=1 << 28).contains(&entries),
             "lock-entries",
-            format!("{entries} is not within 1 to 268435456"),
+            format!("{entries} is out of range: expected 1 to 268435456"),
         );
         if let Some(listener) = &self.lockserver {
             let most = listener.connections_max;
             check(
                 (1..=1 << 20).contains(&most),
                 "lockserver-connections",
-                format!("{most} is not within 1 to 1048576"),
+                format!("{most} is out of range: expected 1 to 1048576"),
             );
         }
         self.check_queues(&mut check);
@@ -308,16 +308,16 @@ impl Default for BeanstalkConfig {
 /// Settings of the HTTP listener.
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
-    /// The TCP address to listen on; port 0 picks a free port.
+    /// The TCP address to listen on; port 0 picks a free port. `None` opens no TCP listener.
     pub tcp: Option<SocketAddr>,
-    /// The path of the Unix socket to listen on.
+    /// The path of the Unix socket to listen on; `None` opens none.
     pub socket: Option<PathBuf>,
-    /// The mode of the Unix socket. If it lets more than the owner connect, everyone who can connect is served; otherwise only the owner
-    /// and root are.
+    /// The file mode of the Unix socket. If it allows users other than the owner to connect, every user who can connect is served;
+    /// otherwise, only the owner and root are.
     pub socket_mode: u32,
     /// The numeric group id of the Unix socket; `None` keeps the group of the process.
     pub socket_group: Option<u32>,
-    /// A file with the token that requests over TCP must carry.
+    /// A file with the token that requests over TCP must carry. Required if `tcp` is not a loopback address.
     pub token_file: Option<PathBuf>,
     /// A PEM file with the certificate chain, the server's own certificate first; it turns on TLS for TCP. Needs `tls_key`.
     pub tls_certificate: Option<PathBuf>,
@@ -325,9 +325,9 @@ pub struct HttpConfig {
     pub tls_key: Option<PathBuf>,
     /// Host names that requests over TCP may name in their Host header, in addition to the machine's addresses and `localhost`.
     pub names: Vec<String>,
-    /// The maximum number of connections of each listener at a time.
+    /// The maximum number of connections at a time, for each listener separately.
     pub connections_max: u32,
-    /// The maximum number of requests at a time that wait for a condition, such as a granted lock or a ready job.
+    /// The maximum number of requests that may wait at the same time for a condition, such as a granted lock or a ready job.
     pub waits_max: u32,
 }
 
@@ -337,12 +337,12 @@ impl HttpConfig {
         check(
             certificate || !key,
             "tls-key",
-            "there is a key and no certificate: tls-cert is missing".to_owned(),
+            "there is a key but no certificate: tls-cert is missing".to_owned(),
         );
         check(
             key || !certificate,
             "tls-cert",
-            "there is a certificate and no key: tls-key is missing".to_owned(),
+            "there is a certificate but no key: tls-key is missing".to_owned(),
         );
         for name in &self.names {
             check(
@@ -359,7 +359,7 @@ impl HttpConfig {
                 self.token_file.is_some(),
                 "http",
                 format!(
-                    "{address} is beyond loopback, and needs a token file: give one with --token-file FILE"
+                    "{address} is not a loopback address, so it needs a token file: give one with --token-file FILE"
                 ),
             );
         }

@@ -1,7 +1,7 @@
-//! Identifiers used across modules, each a distinct type so that one cannot be passed for another.
+//! Identifiers used across modules, each a distinct type, so that one cannot be passed in place of another.
 //!
-//! A [`Seq`] or [`Token`] is handed out only once in the life of a data directory. State machines decide who may use
-//! a token.
+//! Each [`Seq`] and each [`Token`] is issued only once in the life of a data directory. Whether a token is still valid is decided by the
+//! state machine whose entry issued it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -124,7 +124,7 @@ impl PageId {
     pub const fn new(kind: u8, index: u32) -> Self {
         assert!(
             (kind as usize) < Self::KINDS && index < Self::len(kind),
-            "the kind exists, and has a page of this index"
+            "the kind exists and has a page with this index"
         );
         if kind < Self::LARGE {
             Self((kind as u32) << Self::LARGE_BITS | index)
@@ -195,7 +195,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// Hexadecimal digits in human-readable formats, 16 little-endian bytes in others.
+/// Serialized as hexadecimal digits in human-readable formats, and as 16 little-endian bytes in others.
 impl Serialize for Digest {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
@@ -218,12 +218,12 @@ impl<'de> Deserialize<'de> for Digest {
             .ok()
             .filter(|_| digits)
             .map(Self)
-            .ok_or_else(|| serde::de::Error::custom("a digest is 32 hexadecimal digits"))
+            .ok_or_else(|| serde::de::Error::custom("expected a digest of 32 hexadecimal digits"))
     }
 }
 
-/// Serializes 128-bit numbers, as hexadecimal digits in human-readable formats, because JSON readers do not support numbers that wide.
-/// Fields use it with `#[serde(with = "crate::ids::wide")]`.
+/// Serializes 128-bit numbers: as hexadecimal digits in human-readable formats, because many JSON parsers do not support numbers that wide,
+/// and as numbers in other formats. To be used with `#[serde(with = "crate::ids::wide")]`.
 pub(crate) mod wide {
     use serde::{Deserialize as _, Deserializer, Serializer};
 
@@ -295,16 +295,16 @@ impl<'de> Deserialize<'de> for Chance {
         }
         read_digits(&String::deserialize(deserializer)?)
             .map(Self)
-            .ok_or_else(|| serde::de::Error::custom("chance is 64 hexadecimal digits"))
+            .ok_or_else(|| serde::de::Error::custom("expected 64 hexadecimal digits"))
     }
 }
 /// The idempotency key of a message; a repetition of the message carries the same key. It identifies the client and the request by digests
 /// alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RequestKey {
-    /// A digest of the client, of the key that it chose, and of the position of this message in its request.
+    /// A single digest of three things: the client, the key that it chose, and the position of this message in the request.
     pub id: u128,
-    /// A digest of what is requested, which reveals a key that is reused for a different request.
+    /// A digest of the request's content. If the same key arrives with a different digest, it was reused for a different request.
     pub fingerprint: u128,
 }
 
@@ -328,7 +328,7 @@ impl RequestKey {
         bytes
     }
 
-    /// Reads a key as [`to_bytes`](Self::to_bytes) writes it; `None` unless `bytes` has the right length.
+    /// Reads a key as [`to_bytes`](Self::to_bytes) writes it; `None` unless `bytes` is 32 bytes long.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (id, fingerprint) = bytes.split_first_chunk()?;
         Some(Self {
@@ -344,7 +344,7 @@ impl fmt::Debug for RequestKey {
     }
 }
 
-/// Hexadecimal digits in human-readable formats, bytes in others.
+/// Serialized as hexadecimal digits in human-readable formats, and as bytes in others.
 impl Serialize for RequestKey {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
@@ -359,9 +359,9 @@ impl<'de> Deserialize<'de> for RequestKey {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         if deserializer.is_human_readable() {
             let bytes: [u8; 32] = read_digits(&String::deserialize(deserializer)?)
-                .ok_or_else(|| serde::de::Error::custom("a key is 64 hexadecimal digits"))?;
+                .ok_or_else(|| serde::de::Error::custom("expected 64 hexadecimal digits"))?;
             return Self::from_bytes(&bytes)
-                .ok_or_else(|| serde::de::Error::custom("a key has 32 bytes"));
+                .ok_or_else(|| serde::de::Error::custom("expected a request key of 32 bytes"));
         }
         deserializer.deserialize_bytes(RequestKeyBytes)
     }
@@ -373,7 +373,7 @@ impl serde::de::Visitor<'_> for RequestKeyBytes {
     type Value = RequestKey;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the 32 bytes of a key")
+        f.write_str("a request key of 32 bytes")
     }
 
     fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<RequestKey, E> {
@@ -503,7 +503,7 @@ impl<'de> Deserialize<'de> for ProcessId {
     }
 }
 
-/// Ids have the layout of RFC 9562, and text of any other form is rejected.
+/// Ids have the layout of RFC 9562. They parse with or without hyphens, and any other text is rejected.
 #[test]
 fn process_ids_are_uuids_of_version_7() {
     let id = ProcessId::new(0x0192_f5e0_7a4b, u128::MAX);
@@ -516,6 +516,6 @@ fn process_ids_are_uuids_of_version_7() {
     }
     assert!(
         ProcessId::new(1, 0) < ProcessId::new(2, 0),
-        "ids are in the order of time"
+        "ids sort by creation time"
     );
 }

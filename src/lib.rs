@@ -1,8 +1,8 @@
-//! Locks, job queues, processes and services, leases, and tasks for the programs of one Linux machine; all of it survives any crash.
-//! sexton runs inside a Rust program, as shown here, or as a server next to it (`sexton serve`).
+//! Locks, job queues, processes and services, leases, and tasks for the programs on one Linux machine, kept on disk so that they survive
+//! crashes. sexton runs inside a Rust program, as shown here, or as a server next to it (`sexton serve`).
 //!
-//! A [`Node`] is a complete coordinator running on its own threads. What it acknowledges is on disk before the answer is sent, and every
-//! change is recorded in a journal that [`replay`] can read.
+//! A [`Node`] is a complete coordinator running on its own threads. Whatever it acknowledges is on disk before the answer is sent, and
+//! every change is recorded in a journal that [`replay`] can read.
 //!
 //! # In ten lines
 //!
@@ -69,7 +69,7 @@
 //! With [`Config::at`], everything that was acknowledged survives a panic, a kill and a power cut, as long as [`Config::fsync`] is left at
 //! `Always`. A restart of the node restarts all timeouts in full. With [`Config::in_memory`], nothing survives. A node that can no longer
 //! keep its promises halts: every call then returns [`Stopped`](spine::runtime::Stopped), and [`Node::halted`] gives the reason. The
-//! program around it continues: a node installs no signal handlers, prints nothing, and never ends the process. It logs to
+//! program around it continues: a node installs no signal handlers, prints nothing, and never exits the process. It logs to
 //! [`tracing`](https://docs.rs/tracing).
 //!
 //! # Testing
@@ -98,7 +98,7 @@
 //! ```
 //!
 //! The log of an incident can become a test: `sexton replay --export` writes a log that [`replay`] (feature `replay`) can run
-//! again, see `examples/recorded_log.rs`.
+//! again; see `examples/recorded_log.rs`.
 //!
 //! # Features
 //!
@@ -120,7 +120,7 @@
 //! | [`config`] | every setting |
 //! | [`actors`] | the state machines: lock, queue, process, lease, dispatch, supervisor |
 //! | [`keeper`] | the process that launches a node's child processes and waits for them |
-//! | `kernel` (Linux) | processes by descriptor, control groups |
+//! | `kernel` (Linux) | process descriptors (pidfds), control groups |
 //! | [`persist`] | the journal |
 //! | [`protocols`] | the listeners: LockServer, beanstalkd, HTTP |
 //! | [`replay`] | logs as JSON lines |

@@ -2,7 +2,7 @@
 //!
 //! The error replies of the other protocols are in their codecs.
 
-/// What a refusal means for a repetition of the request.
+/// Whether it is useful to repeat a refused request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// The request was carried out, and this is its answer.
@@ -13,7 +13,7 @@ pub enum Retry {
     Later,
 }
 
-/// The exit status of the command line.
+/// The exit status of a command that does not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
@@ -64,26 +64,26 @@ macro_rules! reasons {
 
 reasons! {
     // Refused by the actors.
-    Absent       "absent"         404 No          Final   "there is no such entry, job, queue, process or lease"
+    Absent       "absent"         404 No          Final   "there is no such lock entry, job, queue, process, service, lease, task or server"
     Held         "held"           409 No          Final   "another owner holds the lock, and the wait timed out"
-    Stale        "stale"          409 No          Final   "the token is stale: the lock was released or has expired, or the claim or the pass is over"
+    Stale        "stale"          409 No          Final   "the token is stale: the lock was released or has expired, or the claim, pass or attempt is over"
     Fencing      "fencing"        409 No          Later   "the lock has expired, and its process is being killed"
-    Claimed      "claimed"        409 No          Final   "the job is claimed, and can only be ended with its token"
+    Claimed      "claimed"        409 No          Final   "the job is claimed, and can be ended only with the token of its claim"
     Reserved     "reserved"       403 No          Changed "the key is reserved for the coordinator"
     ReadOnly     "read-only"      403 No          Changed "the queue accepts no jobs"
     TooBig       "too-big"        413 No          Changed "the job is longer than allowed"
-    Draining     "draining"       503 No          Later   "the coordinator is draining: it accepts no new locks or jobs, and starts no claims or passes"
-    Full         "full"           503 No          Later   "the limit on entries, jobs, queues, processes or leases is reached"
+    Draining     "draining"       503 No          Later   "the coordinator is draining, and accepts no new work of this kind"
+    Full         "full"           503 No          Later   "the limit on lock entries, jobs, queues, processes, leases, tasks, servers or groups is reached"
     DiskFull     "disk-full"      507 No          Later   "the disk is full, and nothing is added until there is space"
     Failed       "failed"         500 Unreachable Changed "the request failed inside the coordinator, and was not applied"
     Stopped      "stopped"        503 Unreachable Later   "the coordinator is stopping, and may be back soon"
     Halted       "halted"         503 Halted      Later   "the coordinator has halted: its disk failed, or an actor panicked too often"
     NoFiles      "no-files"       409 Unreachable Changed "the coordinator keeps no files, so there is nothing to take a snapshot of"
     Disabled     "disabled"       409 No          Changed "the lease is disabled"
-    Running      "running"        409 No          Later   "a pass of the lease is running"
-    Ended        "ended"          409 No          Final   "the process has ended"
+    Running      "running"        409 No          Later   "a pass of the lease is running, or the task is not over"
+    Ended        "ended"          409 No          Final   "the process has ended, or the task is over"
     NotStarted   "not-started"    409 No          Later   "the process has not started yet"
-    Launched     "launched"       409 No          Changed "the process was launched by the coordinator, which sees its exit itself"
+    Launched     "launched"       409 No          Changed "the coordinator launched the process and observes its exit itself, so the exit cannot be reported"
     Unsent       "unsent"         409 No          Changed "the signal could not be sent"
     NoFaults     "no-faults"      403 No          Changed "the coordinator's configuration does not allow faults to be injected"
     NoKeeper     "no-keeper"      503 Unreachable Changed "no keeper is running, so nothing can be launched"
@@ -95,30 +95,30 @@ reasons! {
     // Malformed requests.
     Field        "field"          400 Usage       Changed "a field is invalid, and `field` names it"
     Malformed    "malformed"      400 Usage       Changed "the body is not a JSON object, or the query is not UTF-8"
-    NotHttp      "not-http"       400 Usage       Changed "the request is not HTTP/1.1, or does not have exactly one Host"
-    Gone         "gone"           400 Usage       Changed "the connection was closed, or written to, while the request waited"
+    NotHttp      "not-http"       400 Usage       Changed "the request is not HTTP/1.1, or does not have exactly one Host header"
+    Gone         "gone"           400 Usage       Changed "the client closed the connection, or wrote to it, while its request waited"
     NotJson      "not-json"       415 Usage       Changed "the Content-Type of the body is not application/json"
     KeyReused    "key-reused"     422 Usage       Changed "the Idempotency-Key was already used for a different request"
-    NotFound     "not-found"      404 Unreachable Changed "nothing is served under this path"
+    NotFound     "not-found"      404 Unreachable Changed "nothing is served at this path"
     NotAllowed   "not-allowed"    405 Unreachable Changed "the path does not support this method"
     TooSlow      "too-slow"       408 Unreachable Changed "the request took too long to arrive"
     TooLarge     "too-large"      413 Usage       Changed "the body is longer than the path allows"
-    HeadTooLarge "head-too-large" 431 Usage       Changed "the head has more than 16 KiB or 96 headers"
-    NotUpgraded  "not-upgraded"   501 Unreachable Changed "CONNECT, or an upgrade to another protocol"
+    HeadTooLarge "head-too-large" 431 Usage       Changed "the head of the request is larger than 16 KiB, or has more than 96 headers"
+    NotUpgraded  "not-upgraded"   501 Unreachable Changed "the request is CONNECT, or requests an upgrade to another protocol"
     // Access control.
     Unauthorized "unauthorized"   401 Unreachable Changed "on TCP, the token is missing or wrong"
-    Foreign      "foreign"        403 Unreachable Changed "a foreign Origin on TCP, or another user on the socket"
-    OutOfScope   "out-of-scope"   403 Unreachable Changed "processes may be used only by the coordinator's own user, on its Unix socket, and with tokens of the scope run"
-    Misdirected  "misdirected"    421 Unreachable Changed "on TCP, the Host is not this coordinator's"
+    Foreign      "foreign"        403 Unreachable Changed "the request comes from a page of another origin or, on the Unix socket, from another user"
+    OutOfScope   "out-of-scope"   403 Unreachable Changed "processes and commands may be used only over the Unix socket by the coordinator's own user, or with a token of the scope run"
+    Misdirected  "misdirected"    421 Unreachable Changed "the Host header does not name this coordinator"
 }
 
 impl Reason {
-    /// Returns the word that programs compare. It never changes.
+    /// Returns the word by which programs identify the reason. It never changes.
     pub const fn word(self) -> &'static str {
         self.row().word
     }
 
-    /// Returns a description for users: a fragment that stands alone.
+    /// Returns a description for users, which can be shown on its own. It begins in lower case and has no final period.
     pub const fn title(self) -> &'static str {
         self.row().title
     }
@@ -133,7 +133,7 @@ impl Reason {
         self.row().exit
     }
 
-    /// Returns what the refusal means for a repetition of the request.
+    /// Returns whether it is useful to repeat the request.
     pub const fn retry(self) -> Retry {
         self.row().retry
     }

@@ -1,4 +1,4 @@
-//! The status of a node: the answer of `/v1/status`, of `sexton status`, and of [`crate::handle::Handle::status`].
+//! The status of a node, as returned by `/v1/status` and [`crate::handle::Handle::status`], and shown by `sexton status`.
 //!
 //! Plain data with stable names; the code that collects it is in `handle/`.
 
@@ -34,7 +34,7 @@ pub struct NodeStatus {
     pub pid: u32,
     /// The data directory; absent if the node keeps no files.
     pub data: Option<PathBuf>,
-    /// The durability: `always`, `interval:MS`, `never`, or `memory`.
+    /// When changes are synced to disk: `always`, `interval:MS` or `never`; `memory` if the node keeps no files.
     pub fsync: String,
     /// The addresses of the listeners.
     pub listeners: Listeners,
@@ -44,13 +44,13 @@ pub struct NodeStatus {
     pub now: Timestamp,
     /// The wall clock minus node time, in milliseconds.
     pub wall_offset_ms: i64,
-    /// How far the wall clock is ahead of its expected time, in milliseconds, if that is so far that the clock is in doubt. Nothing is
-    /// pruned while it is.
+    /// How far the wall clock is ahead of its expected time, in milliseconds, if that is more than a day: the clock is then in doubt, and
+    /// nothing is pruned.
     pub clock_ahead_ms: Option<u64>,
     /// What recovery found at startup.
     #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub recovered: Recovered,
-    /// The result of the newest reload of the configuration, if there was one.
+    /// The result of the newest reload of the configuration; absent if there was none since startup.
     #[cfg_attr(feature = "http", schemars(with = "Option<Object>"))]
     pub reloaded: Option<Reloaded>,
     /// Whether some kinds of new work are refused until the node restarts.
@@ -64,7 +64,7 @@ pub struct NodeStatus {
     /// Totals of jobs and queues.
     #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub queues: Totals,
-    /// Totals of passes of leases.
+    /// Totals of leases and their passes.
     #[cfg_attr(feature = "http", schemars(with = "Object"))]
     pub leases: lease::Totals,
     /// Totals of tasks.
@@ -87,11 +87,11 @@ pub struct NodeStatus {
     /// The actors.
     #[cfg_attr(feature = "http", schemars(with = "Vec<Object>"))]
     pub actors: Vec<ActorReport>,
-    /// Statistics of the LockServer listener.
+    /// Statistics of the LockServer listener; absent if it is not open.
     pub lockserver: Option<LockserverStats>,
-    /// Statistics of the beanstalkd listener.
+    /// Statistics of the beanstalkd listener; absent if it is not open.
     pub beanstalk: Option<BeanstalkStats>,
-    /// Statistics of the HTTP listeners.
+    /// Statistics of the HTTP listeners; absent if none is open.
     pub http: Option<HttpStats>,
     /// The machine that the node runs on.
     #[cfg_attr(feature = "http", schemars(with = "Object"))]
@@ -107,13 +107,13 @@ pub struct NodeStatus {
 #[derive(Clone, Debug, Default, serde::Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate feature")]
 pub struct FollowingStatus {
-    /// The tier of the kernel: `A`, `B` or `C`, best first.
+    /// How well the kernel supports following processes: `A` (best), `B` or `C`.
     pub tier: &'static str,
     /// Whether the kernel has process descriptors (pidfds).
     pub descriptors: bool,
     /// Whether the inode of a descriptor identifies its process.
     pub inodes: bool,
-    /// Whether a process can be opened by that inode.
+    /// Whether a process can be opened by the inode of its descriptor.
     pub handles: bool,
     /// Whether the kernel reports the exit status of processes that are not children of the caller.
     pub exits: bool,
@@ -147,13 +147,13 @@ pub struct ProcessStatus {
     pub memory_bytes: Option<u64>,
     /// The peak of memory in use, in bytes.
     pub memory_peak_bytes: Option<u64>,
-    /// Open descriptors: files and connections.
+    /// The number of open descriptors, such as files and connections.
     pub descriptors: Option<u64>,
     /// The maximum number of open descriptors; `None` if there is no limit.
     pub descriptors_max: Option<u64>,
 }
 
-/// The addresses of the listeners.
+/// The addresses of the listeners; absent for those that are not open.
 #[cfg_attr(
     feature = "http",
     derive(schemars::JsonSchema),
@@ -177,15 +177,15 @@ pub struct Listeners {
 pub struct Listening {
     /// The addresses.
     pub listeners: Listeners,
-    /// Statistics of the LockServer listener.
+    /// Statistics of the LockServer listener; `None` if it is not open.
     pub lockserver: Option<LockserverStats>,
-    /// Statistics of the beanstalkd listener.
+    /// Statistics of the beanstalkd listener; `None` if it is not open.
     pub beanstalk: Option<BeanstalkStats>,
-    /// Statistics of the HTTP listeners.
+    /// Statistics of the HTTP listeners; `None` if none is open.
     pub http: Option<HttpStats>,
 }
 
-/// Statistics of the LockServer listener at one moment, in the order of its command 8.
+/// Statistics of the LockServer listener, in the order in which the protocol's command 8 reports them. The counts are since it opened.
 #[cfg_attr(
     feature = "http",
     derive(schemars::JsonSchema),
@@ -193,7 +193,7 @@ pub struct Listening {
 )]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct LockserverStats {
-    /// Seconds since the listener was opened.
+    /// Seconds since the listener opened.
     pub uptime: u32,
     /// Lock requests.
     pub requests: u32,
@@ -203,9 +203,9 @@ pub struct LockserverStats {
     pub contender_lookups: u32,
     /// Renewals.
     pub renewals: u32,
-    /// Releases of one lock.
+    /// Releases of a single lock.
     pub releases: u32,
-    /// Releases of all locks.
+    /// Releases of all locks of an owner.
     pub release_alls: u32,
     /// Listings.
     pub dumps: u32,
@@ -290,7 +290,8 @@ pub struct Recovered {
     pub cut: Option<String>,
     /// The snapshot that recovery began with, and the last sequence number it covers.
     pub snapshot: Option<(String, Seq)>,
-    /// Problems found in snapshots, or in parts of the journal that are not needed, as text. A new snapshot is taken because of them.
+    /// Descriptions of problems with snapshots, and of damage to parts of the journal that were not needed. If there are any, a new
+    /// snapshot is taken.
     pub mended: Vec<String>,
 }
 
@@ -302,14 +303,14 @@ pub struct JournalStatus {
     /// Counters since startup.
     #[serde(flatten)]
     pub counts: JournalCounts,
-    /// The disk space left: `ample`, `low` or `scant`.
+    /// How much disk space is left for the journal: `ample`, `low` or `scant`.
     pub room: &'static str,
 }
 
 /// An actor, as shown in the status.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ActorReport {
-    /// The state of the actor, as reported by the actor itself.
+    /// The actor's status, as reported by the actor itself.
     #[serde(flatten)]
     pub status: ActorStatus,
     /// The actor's panics, as recorded by the Supervisor.

@@ -1,8 +1,8 @@
 //! Formats values as text for users. Bytes are shown unchanged if they are printable UTF-8 without a backslash, and otherwise with escapes
 //! that can be parsed again. Counts, sizes and durations are shown in customary units.
 
-/// Returns whether a character has an effect instead of being shown: control characters, line separators, and characters that change the
-/// direction of text.
+/// Returns whether a character is not shown itself but affects how text is displayed: a control character, a line separator, or a
+/// character that changes the direction of text.
 pub fn steers(letter: char) -> bool {
     let turns = matches!(
         letter,
@@ -12,7 +12,7 @@ pub fn steers(letter: char) -> bool {
 }
 
 /// Formats bytes as text: unchanged if they are printable UTF-8 without a backslash, otherwise with escapes such as `\n` and `\xNN` for all
-/// bytes that are not printable ASCII.
+/// bytes that are not printable ASCII, and for backslashes and quotes.
 pub(super) fn escaped(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.contains(|c: char| steers(c) || c == '\\') => text.to_owned(),
@@ -20,7 +20,7 @@ pub(super) fn escaped(bytes: &[u8]) -> String {
     }
 }
 
-/// Parses what [`escaped`] wrote; `None` for an invalid escape.
+/// Parses the output of [`escaped`] back into bytes. Returns `None` if an escape is invalid.
 pub(super) fn unescaped(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -61,7 +61,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// Formats a count with its noun, such as `2,000 records`.
+/// Formats a count with its noun, such as `2,000 records`. `one` is the noun in the singular.
 pub fn count(number: u64, one: &str) -> String {
     let plural = match number {
         1 => "",

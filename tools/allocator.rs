@@ -1,8 +1,8 @@
 //! The program's allocator, and when it returns memory to the system.
 //!
-//! A request allocates about a dozen times; docs/benchmarks.md shows how much faster mimalloc makes it. By default mimalloc keeps
-//! freed memory for reuse and requests 2 MB pages, each of which stays resident while a single byte of it is in use. Both defaults
-//! are costly for a program that holds many small objects and needs much memory only at times, as during a checkpoint. Returning
+//! Serving a request takes about a dozen allocations, and mimalloc makes them faster: docs/benchmarks.md shows by how much. By default
+//! mimalloc keeps freed memory for reuse and requests 2 MB pages, each of which stays resident while a single byte of it is in use. Both
+//! defaults are costly for a program that holds many small objects and needs much memory only at times, as during a checkpoint. Returning
 //! memory immediately is costly too: it makes startup a quarter slower. So freed memory is returned after a short delay.
 
 use std::convert::Infallible;
@@ -11,8 +11,8 @@ use std::time::Duration;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The value of `mi_option_purge_delay` in mimalloc.h, for which the crate has no constant: the option for the time in milliseconds
-/// until freed pages are returned.
+/// The number of the option `mi_option_purge_delay` in mimalloc.h, for which the crate has no constant: the delay in milliseconds before
+/// freed pages are returned.
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 
 /// How long freed pages are kept for reuse, in milliseconds. The first free after this time purges them.
@@ -36,7 +36,7 @@ pub(crate) fn configure() {
     }
 }
 
-/// Returns freed memory to the system twice a second. Never completes: a server polls it until the server ends.
+/// Returns freed memory to the system at intervals of [`EVERY`]. Never completes; a server polls it for as long as it runs.
 pub(crate) async fn give_back_forever() -> Infallible {
     let mut each = tokio::time::interval(EVERY);
     loop {

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// The advice on a refusal, by its reason.
 const HELPS: &[(Reason, &str)] = &[(
     Reason::OutOfScope,
-    "run it as the user that the coordinator runs as, on its machine, or over TCP with a token of the scope run",
+    "run this command on the coordinator's machine as the user that it runs as, or over TCP with a token that has the scope run",
 )];
 
 /// The exit status when the audit could not be carried out, so that its result is unknown.
@@ -34,7 +34,7 @@ Examples:
 
 Exit status: 0 consistent, or made so by --fix; 1 something disagrees; 2 wrong flags, or the audit could not be carried out.")]
 pub(crate) struct Audit {
-    /// Carry out the repair that each line names, such as to release a lock or to stop a process that has no record
+    /// Carry out the repair that each line names, such as releasing a lock or stopping a process that has no record
     #[arg(long)]
     fix: bool,
 

@@ -34,9 +34,9 @@ const ATTEMPTS_MAX: u32 = 10;
   cp -a /backup/sexton-2026-01-31 /var/lib/sexton && sexton serve --data /var/lib/sexton
 
 Exit status: 0 the copy is complete and on disk; 2 wrong flags; \
-3 no coordinator runs there, or it cannot be copied; 4 it has halted.")]
+3 no coordinator runs there, or the copy failed; 4 the coordinator has halted.")]
 pub(crate) struct Backup {
-    /// A new or empty directory
+    /// Where to put the copy: a new or empty directory
     #[arg(value_name = "DIR")]
     into: PathBuf,
 
@@ -140,13 +140,13 @@ fn is_mounted(path: &Path, parent: &Path) -> bool {
     device(path) != device(parent)
 }
 
-/// Copies to a temporary directory next to the target and renames it when complete, so an interrupted copy never has the target's
-/// name.
+/// Has the coordinator take a snapshot, then copies its directory to a temporary one next to the target and renames that when the copy is
+/// complete, so an interrupted copy never has the target's name.
 fn copy_to(target: &Target, data: &Path) -> Result<Copied, Failure> {
     let shown = target.path.display();
     let failed = |error: io::Error| {
         Failure::unreachable(format!("failed to copy to {shown}: {error}"))
-            .help("the copy is made next to it and renamed when it is complete")
+            .help("the copy is first made under another name in the same parent directory, and renamed once it is complete")
     };
     let taken = || -> Result<Seq, Failure> {
         let _progress = Progress::start(|| Some("waiting for a snapshot".to_owned()), tell);
@@ -188,7 +188,8 @@ fn copy_and_check(data: &Path, disk: &RealDisk, upto: Seq) -> Result<Copied, Fai
     Ok(copied)
 }
 
-/// Repeats the copy until the directory does not change during it, at most [`ATTEMPTS_MAX`] times.
+/// Copies the directory. If that fails with an error that a change by the coordinator during the copy can explain, starts over, and gives
+/// up after [`ATTEMPTS_MAX`] attempts.
 fn copy(data: &Path, into: &RealDisk, bytes: &AtomicU64) -> Result<Copied, Failure> {
     let from = RealDisk::new(data);
     let mut attempts = 1;
@@ -224,7 +225,7 @@ fn may_pass(error: &PersistError) -> bool {
     }
 }
 
-/// Checks that a coordinator could be started on the copy, from the snapshot that was taken for it.
+/// Checks that the copy is undamaged, and that a coordinator could be started on it from a snapshot.
 fn check(disk: &RealDisk) -> Result<(), Failure> {
     let findings = inspect::look(disk.root(), None)?;
     let wrong = match &findings.start.refused {
@@ -233,6 +234,6 @@ fn check(disk: &RealDisk) -> Result<(), Failure> {
         None => findings.damage.join("; "),
     };
     Err(Failure::unreachable(format!(
-        "failed to copy: the copy is not complete: {wrong}"
+        "failed to copy: the copy is damaged or incomplete: {wrong}"
     )))
 }

@@ -7,13 +7,13 @@ use clap::Args;
 use serde_json::Value;
 use std::time::Duration;
 
-/// How long a checkpoint may take. A large state on a slow disk takes minutes.
+/// How long to wait for a checkpoint. Writing a large state to a slow disk can take minutes.
 const PATIENCE: Duration = Duration::from_mins(10);
 
 /// Take a snapshot of a running coordinator now.
 ///
-/// A coordinator also takes snapshots without this command, when the journal to replay has grown long and when it stops. A snapshot
-/// taken just before a planned kill makes the restart as fast as possible.
+/// A coordinator also takes snapshots by itself: when startup would have to replay a long journal, and when it stops. A snapshot taken
+/// just before a planned kill makes the restart as fast as possible.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton checkpoint && systemctl restart sexton   a restart with little to replay
@@ -36,7 +36,7 @@ impl Checkpoint {
             return print(&format!("{taken}\n"));
         }
         print(&format!(
-            "snapshot {}: everything up to sequence number {}, {} pages, {} on disk, in {} ms\n",
+            "snapshot {}: includes everything up to sequence number {}; {} pages, {} on disk, taken in {} ms\n",
             shown("/slot"),
             shown("/upto"),
             shown("/pages"),
@@ -46,7 +46,7 @@ impl Checkpoint {
     }
 }
 
-/// Requests a snapshot, waits until it is sealed, and returns its description.
+/// Requests a snapshot, waits until it is complete and on disk, and returns its description.
 pub(crate) fn take(target: &Target) -> Result<Value, Failure> {
     let answer = client::post(target, "/v1/checkpoint", PATIENCE)?;
     let taken = answer.said()?;

@@ -10,9 +10,9 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Confirm that a wall clock that is far ahead is right.
 ///
-/// A wall clock that is more than a day ahead of the expected time, after a long pause or because it was set wrong, is in doubt:
-/// abandoned jobs and root jobs are then kept until the clock has not stepped for an hour, or until this command confirms it.
-/// `sexton status` shows whether the clock is in doubt.
+/// A wall clock that is more than a day ahead of the expected time is in doubt: it may have been set wrong, or the machine may have
+/// been off for a long time. Abandoned jobs and root jobs are then kept until the clock has not stepped for an hour, or until this
+/// command confirms it. `sexton status` shows whether the clock is in doubt.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton status | grep clock        whether the clock is in doubt
@@ -38,7 +38,7 @@ impl ConfirmClock {
         report::print(&match said.pointer("/doubted") {
             _ if self.json => format!("{said}\n"),
             Some(Value::Bool(true)) => {
-                "the wall clock is confirmed: items past their dates are pruned again\n".to_owned()
+                "the wall clock is confirmed: expired items are pruned again\n".to_owned()
             }
             _ => "the wall clock was not in doubt\n".to_owned(),
         })

@@ -30,7 +30,7 @@ fn refusal(data: &Path, names: &[&str]) -> Option<(String, &'static str)> {
 pub(crate) fn refused(error: &io::Error) -> (String, &'static str) {
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "there are many kinds, and more may be added"
+        reason = "there are many kinds of errors, and more may be added"
     )]
     match error.kind() {
         ErrorKind::PermissionDenied => (

@@ -10,10 +10,10 @@ use clap::{Args, ValueEnum};
 use std::io::Write as _;
 use std::time::Duration;
 
-/// The maximum wait, in seconds.
+/// The maximum value of `--wait`, in seconds.
 const WAIT_MAX: u64 = 3600;
 
-/// Drain a running coordinator: it accepts nothing new, and exits once no lock, claim, pass of a lease or attempt of a task is
+/// Drain a running coordinator: it accepts no new work, and exits once no lock, claim, pass of a lease or attempt of a task is
 /// left.
 ///
 /// Holders can still renew and release locks, and clients already in line for a lock are still granted it. Claimed jobs can be
@@ -88,7 +88,8 @@ impl Drain {
         let words = if is_left {
             let [locks, claims, passes, attempts] = left.map(|(number, one)| counted(number, one));
             format!(
-                "draining: no new {new}; the coordinator exits when {locks}, held or waited for, {claims}, {passes} and {attempts} of a task are gone\n"
+                "draining: no new {new}; still left: {locks} (held or waited for), {claims}, {passes} and {attempts} of a task; the \
+                 coordinator exits when none is left\n"
             )
         } else {
             "drained: no lock, claim, pass or attempt of a task is left; the coordinator exits\n"

@@ -15,8 +15,8 @@ use sexton::spine::event::Position;
 /// Show the events of a running coordinator as they happen.
 ///
 /// Shows what happens to locks, jobs and queues, processes and services, leases, and tasks and their servers; restarts of actors;
-/// checkpoints; and the start of a drain and of the shutdown. Begins with the next event, or after --after, and ends when the
-/// coordinator does.
+/// checkpoints; and the start of a drain and of the shutdown. Begins with the next event, or with the first one after the position
+/// given by --after, and ends when the coordinator stops.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -27,14 +27,14 @@ Examples:
   sexton events --task 4711                    the events of one task
   sexton events --after 812                    events after this position, if they are still kept
 
-Exit status: 0 the coordinator ended; 2 usage; 3 no coordinator runs there, or it was cut off; 4 it has halted.")]
+Exit status: 0 the coordinator stopped; 2 usage; 3 no coordinator runs there, or the connection was lost; 4 it has halted.")]
 pub(crate) struct Events {
     /// Only events of this actor: lock, queue, process, lease, dispatch, supervisor, node
     #[arg(long, value_name = "NAME")]
     actor: Option<String>,
 
-    /// Only events of these kinds, separated by commas, such as granted and expired (locks), added, failed and done (jobs), launched
-    /// and exited (processes), service-failed, restarted (actors)
+    /// Only events of these kinds, a comma-separated list, such as granted and expired (locks), added, failed and done (jobs), launched
+    /// and exited (processes), service-failed (services) and restarted (actors)
     #[arg(long, value_name = "KINDS")]
     kind: Option<String>,
 
@@ -135,7 +135,7 @@ impl EventFilter<'_> {
     }
 }
 
-/// Prints events until the coordinator ends. Fails if it refuses the request or the connection is lost.
+/// Prints events until the coordinator stops. Fails if the coordinator refuses the request, or if the connection is lost.
 pub(crate) fn follow(target: &Target, wanted: &EventFilter<'_>, json: bool) -> Result<(), Failure> {
     let ended = client::follow(target, &wanted.path(), |line| {
         // Of each server-sent event, only the `data` line is needed: it includes the kind and the position.
@@ -156,7 +156,8 @@ pub(crate) fn follow(target: &Target, wanted: &EventFilter<'_>, json: bool) -> R
     })
 }
 
-/// Converts the refusal of a kind of events, which lists all kinds, to a short one that suggests what was probably meant.
+/// Replaces the refusal of an unknown kind of events, which lists all kinds, with a short one that suggests the kind that was probably
+/// meant. Returns `None` for any other refusal.
 fn unknown_kind(said: &Value, wanted: Option<&str>) -> Option<Failure> {
     let (wanted, detail) = (wanted?, said.pointer("/detail")?.as_str()?);
     let (_, all) = detail.split_once("the unknown value ")?;
@@ -165,9 +166,9 @@ fn unknown_kind(said: &Value, wanted: Option<&str>) -> Option<Failure> {
     let unknown = wanted.split(',').find(|word| !all.contains(word))?;
     let help = match nearest(unknown, all.into_iter()) {
         Some(meant) => format!("did you mean {meant}?"),
-        None => "without --kind, `sexton events` shows all; `--actor NAME` limits them to locks, queues and so on".to_owned(),
+        None => "without --kind, `sexton events` shows all kinds; `--actor NAME` shows only those of locks, queues and so on".to_owned(),
     };
-    Some(Failure::usage(format!("there are no events of the kind {unknown:?}")).help(help))
+    Some(Failure::usage(format!("there is no kind of event named {unknown:?}")).help(help))
 }
 
 /// Formats an event as one line.
@@ -177,12 +178,12 @@ fn shown_to_people(told: &Value) -> String {
     match kind.as_str() {
         "lost" => {
             return format!(
-                "events were lost: those after {after}, up to {upto}, are no longer kept"
+                "events were lost: those after position {after}, up to {upto}, are no longer kept"
             );
         }
         "ahead" => {
             return format!(
-                "position {after} does not exist yet: the last is {upto}; events after it are shown"
+                "position {after} does not exist yet: the last position is {upto}, and the events after {upto} are shown"
             );
         }
         _ => {}
@@ -203,7 +204,7 @@ fn shown_to_people(told: &Value) -> String {
     line(&words(told, "/position"), at, named, fields)
 }
 
-/// Formats a line of output: position, time, actor, kind and fields, in aligned columns.
+/// Formats a line of output: position, time, actor and kind in aligned columns, followed by the fields.
 pub(crate) fn line<'f>(
     position: &str,
     at: Timestamp,

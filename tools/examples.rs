@@ -53,7 +53,7 @@ fn substitution(text: &str) -> usize {
     text.len()
 }
 
-/// Returns the command lines of this program in a shell line, without redirections.
+/// Returns every invocation of this program in a shell line, split into words and without redirections.
 fn called(line: &str) -> Vec<Vec<String>> {
     let mut called = Vec::new();
     let mut rest = line;
@@ -65,7 +65,7 @@ fn called(line: &str) -> Vec<Vec<String>> {
                 called.extend(self::called(inner.trim_end_matches(')')));
             }
         }
-        // Shell keywords may precede the program's name.
+        // After any other word than a shell keyword or `exec`, the name is an argument of another command.
         let Some(at) = words.iter().position(|word| word == "sexton") else {
             continue;
         };
@@ -86,7 +86,7 @@ fn called(line: &str) -> Vec<Vec<String>> {
     called
 }
 
-/// Returns the examples of a help text: each line up to the two spaces before its description.
+/// Returns the example commands in a help text, without the descriptions, which are separated from them by two or more spaces.
 fn examples(help: &str) -> Vec<String> {
     let lines = help.lines().filter_map(|line| {
         let line = line.trim_start();
@@ -102,7 +102,7 @@ fn examples(help: &str) -> Vec<String> {
     lines.map(without_words).collect()
 }
 
-/// Adds the texts that follow the help of a command and of its subcommands to `found`, each with the command's name.
+/// Adds to `found` the texts after the options in the help of a command and of all its subcommands, each with the command's name.
 fn helps(command: &Command, above: &str, found: &mut Vec<(String, String)>) {
     let name = format!("{above} {}", command.get_name());
     for help in [command.get_after_help(), command.get_after_long_help()] {
@@ -113,7 +113,7 @@ fn helps(command: &Command, above: &str, found: &mut Vec<(String, String)>) {
     }
 }
 
-/// Replaces every shell expansion in a word by `1`, which is also valid as a number.
+/// Replaces every shell expansion in a word with `1`, which is valid both as text and as a number.
 fn filled(word: &str) -> String {
     let mut filled = String::new();
     let mut rest = word;
@@ -130,10 +130,10 @@ fn filled(word: &str) -> String {
     filled + rest
 }
 
-/// Returns the error of a command line of this program, or `None` if it parses or prints help.
+/// Parses a command line of this program and returns the error, or `None` if the command line is valid or only prints help.
 fn problem(words: &[String]) -> Option<String> {
     let mut words: Vec<String> = words.iter().map(|word| filled(word)).collect();
-    // The groups of the examples need not exist on this machine.
+    // The group in an example need not exist on this machine, and parsing would look it up.
     if let Some(at) = words.iter().position(|word| word == "--socket-group") {
         words[at + 1] = "0".to_owned();
     }

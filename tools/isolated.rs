@@ -1,8 +1,8 @@
 //! Reads a snapshot store in a separate process: sled may panic in one of its threads, abort or loop forever on a damaged file, and
 //! then only that process is lost.
 //!
-//! The caller gets a store that can be read once, from first to last. The separate process runs the hidden subcommand `read-store`:
-//! it writes a stream of items, each preceded by the lengths of its key and value, and an end marker with the error, if any.
+//! The caller gets a store whose items can be read once, in order. The separate process runs the hidden subcommand `read-store`: it writes
+//! a stream of items, each preceded by the lengths of its key and value, and an end marker with the error, if any.
 
 use crate::report::Failure;
 use crate::scratch::Scratch;
@@ -17,10 +17,10 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the other process may be silent. Opening a store of gigabytes takes seconds.
+/// How long the other process may send nothing. Opening a store of several gigabytes takes seconds.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// The value that marks the end of the stream where a key's length is expected. The length of the error text, 0 on success, and the
-/// text follow it.
+/// The value that, in place of a key's length, marks the end of the stream. It is followed by the length of the error text, which is 0 on
+/// success, and by the text itself.
 const END: u32 = u32::MAX;
 /// The maximum size of a key, value or error text, in bytes.
 const BYTES_MAX: u32 = 1 << 20;
@@ -125,7 +125,7 @@ impl Isolated {
         })
     }
 
-    /// Reads exactly `bytes.len()` bytes, or reports how the process ended.
+    /// Reads exactly `bytes.len()` bytes. If the output ends before that, the error says how the process exited.
     fn receive(&mut self, bytes: &mut [u8]) -> Result<(), String> {
         let error = match self.output.read_exact(bytes) {
             Ok(()) => return Ok(()),
@@ -209,7 +209,7 @@ impl Drop for Isolated {
     }
 }
 
-/// Read a store from first to last, for another process
+/// Print all items of a store, for another process
 #[derive(Args)]
 #[command(hide = true)]
 pub(crate) struct ReadStore {
@@ -227,7 +227,7 @@ impl ReadStore {
         if let Err(error) = rustix::process::set_parent_process_death_signal(with_parent) {
             return Err(Failure::unreachable(error.to_string()));
         }
-        // The caller may have ended before that call. Its copy may then be gone, and opening the store would create a new one.
+        // The caller may have exited before that call. Its copy of the store may then be gone, and opening it would create an empty one.
         let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
         if self.asker.is_some() && parent != self.asker {
             return Err(Failure::unreachable("the caller has exited"));

@@ -82,10 +82,10 @@ impl Job {
         };
         let secret = std::env::var_os(SECRET).and_then(|it| it.into_string().ok());
         let (Some(address), Some(secret)) = (self.address, secret) else {
-            return Err(
-                Failure::usage("no job: this command was not started by `sexton work`")
-                    .help("elsewhere, use `sexton queue` with the token of the claim"),
-            );
+            return Err(Failure::usage(
+                "this command was not started by `sexton work`, so it has no job",
+            )
+            .help("outside `sexton work`, use `sexton queue` with the token of the claim"));
         };
         let request = json!({ "secret": secret, "report": report });
         let failed = |error: std::io::Error| {
@@ -109,7 +109,7 @@ fn ask(address: &str, request: &str) -> std::io::Result<String> {
     )
 }
 
-/// Sends one line and returns the line received in answer.
+/// Sends one line and returns the line received in answer, which is empty if the connection is closed without one.
 pub(crate) fn exchange(mut stream: UnixStream, request: &str) -> std::io::Result<String> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;

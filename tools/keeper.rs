@@ -1,11 +1,11 @@
-//! `sexton keeper`: the process that holds a coordinator's children. The coordinator starts it; users do not.
+//! `sexton keeper`: the process that launches a coordinator's commands and waits for them. It is started by the coordinator, not by users.
 
 use crate::report::Failure;
 use clap::Args;
 use sexton::keeper::{self, KeeperError, Resumption};
 use std::path::PathBuf;
 
-/// Hold the children of a coordinator, even after it has ended
+/// Launch a coordinator's commands and wait for them, even after the coordinator has exited
 #[derive(Args)]
 #[command(hide = true)]
 pub(crate) struct Keeper {

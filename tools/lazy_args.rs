@@ -1,9 +1,10 @@
-//! Subcommands that are built only when the command line names them: building all of them takes longer than most take to run.
+//! Subcommands whose arguments are built only when the command line names them: building the arguments of all subcommands takes longer than
+//! running most of them.
 
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 use std::ffi::OsStr;
 
-/// The arguments of a subcommand, built in full only if the command line names the subcommand or might need all of them.
+/// The arguments of a subcommand. They are built only if the command line names the subcommand or might need all subcommands.
 pub(crate) struct LazyArgs<T>(pub(crate) T);
 
 impl<T: Args> Args for LazyArgs<T> {
@@ -39,8 +40,8 @@ fn is_wanted(subcommand: &str) -> bool {
     cfg!(test) || may_name(std::env::args_os().nth(1).as_deref(), subcommand)
 }
 
-/// Returns whether a command line with `first` as its first argument needs `subcommand`: `first` names it, or is a flag, `help` or
-/// a command that prints the description of all subcommands.
+/// Returns whether a command line with `first` as its first argument needs `subcommand`: `first` names it, is missing, or is a flag, `help`
+/// or a command that prints the descriptions of all subcommands.
 fn may_name(first: Option<&OsStr>, subcommand: &str) -> bool {
     let Some(first) = first else {
         return true;

@@ -53,15 +53,13 @@ pub(crate) fn start_with(filter: Targets, format: LogFormat) -> Filter {
         .with(filter)
         .with(lines)
         .init();
-    // Log a panic in an actor like any event, in one line, instead of the several lines of the default hook.
+    // Log each panic as an event, in one line, instead of the several lines that the default hook prints.
     std::panic::set_hook(Box::new(|panic| {
         let place = panic
             .location()
             .map(ToString::to_string)
             .unwrap_or_default();
-        let words = panic
-            .payload_as_str()
-            .unwrap_or("a panic without a message");
+        let words = panic.payload_as_str().unwrap_or("(no message)");
         tracing::error!(place, "panicked: {words}");
     }));
     Filter(changing)

@@ -56,7 +56,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 ///
 /// sexton is a server for the programs of one Linux machine that need to take locks, hand each other jobs, or keep processes
 /// running: it does the work of lock files, a job queue, a process supervisor and a crontab. What it acknowledges is on disk
-/// first. It is not a cluster: nothing is replicated, and it runs on Linux only.
+/// before the answer is sent. It is not a cluster: nothing is replicated, and it runs on Linux only.
 ///
 /// Start with `sexton serve`. It runs the server, which the help calls the coordinator; most other commands send it requests.
 /// `sexton COMMAND --help` shows examples and exit statuses.

@@ -25,7 +25,7 @@ impl Completions {
     }
 }
 
-/// Print the man page, or write all of them into a directory.
+/// Print the man page of sexton, or write all man pages into a directory.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton man | man -l -

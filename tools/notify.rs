@@ -1,5 +1,5 @@
-//! Reports the program's state to a service manager by the `sd_notify` protocol: ready, stopping, its current operation, and, if
-//! the manager watches it, that it is alive.
+//! Tells a service manager, using the `sd_notify` protocol, that the program is ready or stopping, what it is doing, and, if the
+//! manager has a watchdog for it, that it is alive.
 //!
 //! Sends nothing unless `NOTIFY_SOCKET` is set. Never waits for the manager, and continues if a notice cannot be sent.
 
@@ -27,7 +27,7 @@ struct Way {
 }
 
 impl Notify {
-    /// Connects to the manager that the environment names, if any.
+    /// Connects to the manager that `NOTIFY_SOCKET` names, if any. If that fails, logs a warning; then nothing is sent.
     pub(crate) fn from_environment() -> Self {
         let Some(path) = std::env::var_os("NOTIFY_SOCKET").filter(|path| !path.is_empty()) else {
             return Self(None);
@@ -111,7 +111,8 @@ impl Notify {
         self.while_working(|| "stopping: writing acknowledged changes to disk".to_owned())
     }
 
-    /// Sends watchdog notices, each only after all actors have answered a request for their status. Never completes.
+    /// Sends watchdog notices if the manager expects them, each only after all actors have answered a request for their status. Never
+    /// completes.
     pub(crate) async fn watch(&self, handle: &Handle) -> Infallible {
         let Some(period) = self.0.as_ref().and_then(|way| way.watchdog) else {
             return std::future::pending().await;
@@ -120,7 +121,7 @@ impl Notify {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            // Without a notice, the manager considers a node that hangs or has halted dead, and may restart it.
+            // For a node that hangs or has halted, no notice is sent, so the manager considers it dead and may restart it.
             if handle
                 .status()
                 .await
@@ -144,7 +145,7 @@ fn untold(error: &std::io::Error) {
     tracing::warn!(%error, "failed to notify the service manager");
 }
 
-/// Joins the lines of `words`: a line break would begin another variable.
+/// Joins the lines of `words` with blanks, since a line break would begin another variable of the notice.
 fn line(words: &str) -> String {
     words.replace(['\n', '\r'], " ")
 }

@@ -1,4 +1,4 @@
-//! Parses numbers on the command line: those of tasks, jobs, tokens, journal records and processes, and those with bounds.
+//! Parses numbers given on the command line: ids of tasks and jobs, tokens, sequence numbers, PIDs, and numbers within bounds.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -33,12 +33,12 @@ pub(crate) fn sequence(text: &str) -> Result<u64, String> {
     )
 }
 
-/// Parses the id that the operating system gave a process.
+/// Parses a PID.
 pub(crate) fn pid(text: &str) -> Result<u32, String> {
     number(text, "process number", "`ps -e` shows them")
 }
 
-/// Returns a parser of whole numbers from `least` to `most`.
+/// Returns a parser of numbers from `least` to `most`, both included.
 pub(crate) fn between<T>(least: T, most: T) -> impl Fn(&str) -> Result<T, String> + Clone
 where
     T: FromStr + PartialOrd + Display + Copy,

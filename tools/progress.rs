@@ -9,7 +9,7 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(100);
 /// The number of intervals of [`LOOK`] before the first report: shorter operations are not reported.
 const QUIET_LOOKS: u32 = 10;
-/// Without a terminal, one line is reported per this number of intervals.
+/// The number of intervals from one report to the next if standard error is not a terminal.
 const LOOKS_A_LINE: u32 = 50;
 
 /// Reports progress until it is dropped.
@@ -28,7 +28,7 @@ impl Progress {
         Self::with(LOOK, std::io::stderr().is_terminal(), words, elsewhere)
     }
 
-    /// Starts reporting to `elsewhere` as [`Self::start`] does, even if standard error is a terminal.
+    /// Like [`Self::start`], but passes the text to `elsewhere` even if standard error is a terminal.
     pub(crate) fn aside(
         words: impl Fn() -> Option<String> + Send + 'static,
         elsewhere: impl Fn(&str) + Send + 'static,
@@ -81,7 +81,7 @@ fn lock(over: &Mutex<bool>) -> MutexGuard<'_, bool> {
     over.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes to the terminal, and ignores errors: it may have been closed.
+/// Writes to standard error. Ignores errors, since the terminal may have been closed.
 fn write(text: &str) {
     let mut error = std::io::stderr().lock();
     drop(
@@ -115,7 +115,7 @@ mod tests {
         // Each call blocks until the test receives from it, so no call gets ahead of the test.
         let (asked, asks) = sync_channel(0);
         let words = move || {
-            // The test has dropped the receiver.
+            // Sending fails once the test has dropped the receiver.
             if asked.send(()).is_err() {
                 return None;
             }
@@ -134,7 +134,10 @@ mod tests {
         drop(asks);
         drop(progress);
         let lines = LINES.lock().unwrap().clone();
-        assert!(lines.len() >= 3, "once in fifty intervals: {lines:?}");
+        assert!(
+            lines.len() >= 3,
+            "expected a line every fifty intervals: {lines:?}"
+        );
         assert!(lines.iter().all(|line| line == "half-way"));
     }
 }

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 pub(crate) const BOTH_WAYS: &str = "the socket accepts the coordinator's own user and the group of `sexton serve --socket-group`: \
 run this as one of them, or connect over TCP with --url and --token-file";
 
-/// The advice on a refusal, for reasons that mean the same in every command.
+/// The advice for the refusal reasons that mean the same in every command.
 const HELPS: &[(Reason, &str)] = &[
     (
         Reason::DiskFull,
@@ -46,7 +46,7 @@ const HELPS: &[(Reason, &str)] = &[
 const DAMAGED: &str = "`sexton inspect DATA` shows what is intact, `sexton recover DATA --dry-run` what a recovery would lose";
 
 /// The advice on a record whose commit panics, so that startup fails every time.
-const DEFECT: &str = "this is a defect of sexton, not of the disk: keep a copy of the directory, and see \
+const DEFECT: &str = "this is a bug in sexton, not a problem with the disk: keep a copy of the directory, and see \
 docs/operations.md, \"A panic during recovery\"; `sexton recover DATA --dry-run` shows what would be lost without the record";
 
 /// Why a command failed: an exit status, a message, and what to do.
@@ -107,8 +107,8 @@ impl Failure {
         Self::new(Exit::Halted as u8, words)
     }
 
-    /// Converts the problem document of a refused request. `helps` has the advice for reasons that are specific to the command,
-    /// and takes precedence over the general advice.
+    /// Converts the problem document of a refused request to a failure. `helps` is the command's own advice for some reasons, and
+    /// takes precedence over the general advice.
     pub(crate) fn refused(document: &Value, helps: &[(Reason, &'static str)]) -> Self {
         let detail = text::words(document, "/detail");
         let reason = reason_of(document);
@@ -152,7 +152,7 @@ impl Failure {
         &self.words
     }
 
-    /// Returns the message and the details in one line.
+    /// Returns the message and the details, joined into one line.
     pub(crate) fn whole(&self) -> String {
         let parts =
             std::iter::once(self.words.as_str()).chain(self.found.iter().map(String::as_str));
@@ -164,7 +164,7 @@ impl Failure {
         self.help.as_deref()
     }
 
-    /// Returns whether the coordinator reported that it has halted.
+    /// Returns whether the exit status is that of a halted coordinator.
     pub(crate) fn is_halt(&self) -> bool {
         self.status == Exit::Halted as u8
     }
@@ -189,13 +189,13 @@ impl Failure {
         self
     }
 
-    /// Adds details, printed one per line.
+    /// Sets the details, which are printed one per line below the message.
     pub(crate) fn listing(mut self, found: Vec<String>) -> Self {
         self.found = found;
         self
     }
 
-    /// Adds advice on what to do.
+    /// Sets the advice on what to do.
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
@@ -227,7 +227,7 @@ impl From<RecoveryError> for Failure {
             RecoveryError::Lost { .. } => Self::unreachable(format!("failed to {error}")).help(DAMAGED),
             RecoveryError::UnknownActor { .. } | RecoveryError::Undecodable { .. } => {
                 Self::unreachable(format!("failed to {error}")).help(
-                    "use the sexton that wrote it, or a newer one; `sexton recover DATA --dry-run` shows what would be lost without it",
+                    "use the sexton that wrote it, or a newer one; `sexton recover DATA --dry-run` shows what is lost without that entry",
                 )
             }
             RecoveryError::Panicked { .. } => Self::halted(format!("failed to {error}")).help(DEFECT),
@@ -243,7 +243,7 @@ impl From<NodeError> for Failure {
             NodeError::Config(_) => Self::usage(format!("failed to {error}")),
             NodeError::Listener { ref source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
                 Self::unreachable(format!("failed to {error}"))
-                    .help("another program listens there; use another address, or port 0 to pick one")
+                    .help("another program listens there; use another address, or port 0 for any free port")
             }
             NodeError::Token(TokenError::Exposed { ref file, .. })
             | NodeError::Tls(TlsError::Exposed { ref file, .. }) => {
@@ -257,14 +257,14 @@ impl From<NodeError> for Failure {
             ) => {
                 let file = file.display();
                 let words = format!(
-                    "`(umask 077; head -c 32 /dev/urandom | base64 > {file})` makes one with a new token"
+                    "`(umask 077; head -c 32 /dev/urandom | base64 > {file})` creates the file with a new token"
                 );
                 Self::unreachable(format!("failed to {error}")).help(words)
             }
             NodeError::Tls(_) => Self::unreachable(format!("failed to {error}"))
                 .help("--tls-cert takes a chain of certificates, the server's own first, and --tls-key its private key, both in PEM"),
             NodeError::Clock(_) => Self::unreachable(format!("failed to {error}"))
-                .help("set it, for example with `timedatectl set-time` or `date --set`, and start again"),
+                .help("set the clock, for example with `timedatectl set-time` or `date --set`, and start again"),
             NodeError::Hosts(_) | NodeError::Listener { .. } | NodeError::Core(_) => {
                 Self::unreachable(format!("failed to {error}"))
             }
@@ -345,7 +345,8 @@ fn say(text: &str) {
     drop(std::io::stderr().lock().write_all(text.as_bytes()));
 }
 
-/// Writes to standard output. A closed pipe is not an error. On a terminal, control characters are escaped.
+/// Writes to standard output. On a terminal, control characters are escaped. A closed pipe becomes a failure with
+/// status 0 and no message, as for [`written`].
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_bytes(text.as_bytes())
 }
@@ -374,8 +375,8 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     written(all.and_then(|()| out.flush()))
 }
 
-/// Converts the result of a write to standard output or a file. If the reader of a pipe, such as `head`, has closed it, the failure
-/// has status 0 and no message.
+/// Converts the error of a write, such as one to standard output, into a failure. If the reader of a pipe, such as `head`, has closed
+/// it, the failure has status 0 and no message.
 pub(crate) fn written(written: std::io::Result<()>) -> Result<(), Failure> {
     written.map_err(|error| {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
@@ -386,12 +387,12 @@ pub(crate) fn written(written: std::io::Result<()>) -> Result<(), Failure> {
     })
 }
 
-/// Returns whether standard error is a terminal and `NO_COLOR` is not set.
+/// Returns whether standard error is a terminal and `NO_COLOR` is unset or empty.
 pub(crate) fn colours() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty())
 }
 
-/// Prints a failure and returns the exit status.
+/// Prints the failure of a command, if it failed, and returns the exit status.
 pub(crate) fn end(result: Result<(), Failure>) -> ExitCode {
     let Err(failure) = result else {
         return ExitCode::SUCCESS;

@@ -1,8 +1,8 @@
 //! A temporary directory that never outlives the process that uses it, no matter how that process ends: a second process creates
 //! the directory, waits for the end of the first, and removes the directory.
 //!
-//! The second process also removes the directory after a normal end. A directory that was renamed meanwhile is left alone, since
-//! it is no longer temporary.
+//! It is also the second process that removes the directory when the [`Scratch`] is dropped. A directory that was renamed meanwhile
+//! is left alone, since it is no longer temporary.
 
 use crate::report::{self, Failure, tell};
 use clap::Args;
@@ -37,7 +37,7 @@ impl Scratch {
             .args(["keep-scratch", "--"])
             .arg(folder)
             .arg(&prefix);
-        // In a separate process group, it does not receive signals from a terminal or from `timeout`.
+        // In a process group of its own, the process does not receive signals from a terminal or from `timeout`.
         command.process_group(0);
         let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut remover = streams.spawn()?;
@@ -95,7 +95,7 @@ impl KeepScratch {
         };
         let name = path.file_name().unwrap_or_default().as_bytes();
         let letters = name.get(self.prefix.len()..).unwrap_or_default();
-        // The parent may already have exited; standard input then ends too.
+        // This fails if the parent has already exited, but then standard input ends too.
         drop(writeln!(io::stdout(), "{MADE}{}", letters.escape_ascii()));
         let mut said = Vec::new();
         let in_order = io::stdin().read_to_end(&mut said).is_ok() && !said.is_empty();

@@ -5,7 +5,7 @@ use std::task::Poll;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot::Receiver;
 
-/// Signals that are being listened for.
+/// Listeners for signals, each with the number of its signal.
 pub(crate) struct Signals(Vec<(i32, Signal)>);
 
 impl Signals {
@@ -17,14 +17,14 @@ impl Signals {
         Ok(Self(listened.collect::<io::Result<_>>()?))
     }
 
-    /// Calls `forward` with the number of each signal, until `end` resolves.
+    /// Calls `forward` with the number of each signal that arrives, until a value is sent to `end` or its sender is dropped.
     pub(crate) async fn pass_on(mut self, mut end: Receiver<()>, mut forward: impl FnMut(i32)) {
         while let Err(number) = self.until(&mut end).await {
             forward(number);
         }
     }
 
-    /// Waits for `end` and returns its output, or as an error the number of a signal that arrives first.
+    /// Waits for `end`, and returns its output. If one of the signals arrives first, returns the number of the signal as an error.
     pub(crate) async fn until<F: Future + Unpin>(&mut self, end: &mut F) -> Result<F::Output, i32> {
         let next = std::future::poll_fn(|context| {
             let mut polled = self.0.iter_mut();

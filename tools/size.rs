@@ -18,8 +18,11 @@ const UNITS: [(&str, u32); 10] = [
 
 /// Parses a size: a whole number and an optional unit, such as `4096`, `64KiB`, `10M`. Units are powers of 1024.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
-    let expected =
-        || format!("{text:?} is not a size: expected bytes, or a form such as 64KiB, 10M, 1GiB");
+    let expected = || {
+        format!(
+            "{text:?} is not a size: expected a number of bytes, or a size such as 64KiB, 10M, 1GiB"
+        )
+    };
     let end = text.find(|letter: char| !letter.is_ascii_digit());
     let (number, unit) = text.split_at(end.unwrap_or(text.len()));
     let number: u64 = number.parse().map_err(|_| expected())?;

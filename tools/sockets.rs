@@ -1,6 +1,6 @@
 //! Socket activation: takes over listeners that a service manager opened, each named after its protocol.
 //!
-//! An unknown descriptor is an error rather than ignored: clients that connect to it would wait forever.
+//! A descriptor with an unknown name is refused rather than ignored, since clients that connect to it would wait forever.
 
 use crate::report::Failure;
 use listenfd::ListenFd;
@@ -10,10 +10,10 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-const HELP: &str = "name them with FileDescriptorName= in their socket units, one each: lockserver, beanstalk, http, socket";
+const HELP: &str = "give each socket unit a different FileDescriptorName=, one of lockserver, beanstalk, http, socket";
 
-/// Takes the passed listeners (`LISTEN_FDS`, `LISTEN_FDNAMES`). Call it before any thread starts: it removes the variables, so
-/// that child processes do not use them.
+/// Takes the listeners passed by the service manager (`LISTEN_FDS`, `LISTEN_FDNAMES`). Fails if one of them cannot be used. Must be
+/// called before any thread starts, because it removes these environment variables, to hide them from child processes.
 pub(crate) fn take() -> Result<Listeners, Failure> {
     let names = std::env::var_os("LISTEN_FDNAMES").unwrap_or_default();
     let names = names.to_string_lossy().into_owned();
@@ -63,7 +63,7 @@ pub(crate) fn take() -> Result<Listeners, Failure> {
     Ok(listeners)
 }
 
-/// Takes the first descriptor that was passed, under any name, for a program with a single listener.
+/// Takes the first descriptor that was passed, under any name, for a program with a single listener. Returns `None` if none was passed.
 pub(crate) fn take_one() -> Result<Option<Opened>, Failure> {
     let mut passed = ListenFd::from_env();
     if passed.len() == 0 {
@@ -73,7 +73,7 @@ pub(crate) fn take_one() -> Result<Option<Opened>, Failure> {
         .map_err(|error| Failure::usage(format!("failed to use the passed descriptor: {error}")))
 }
 
-/// Takes a TCP or Unix listener.
+/// Takes the TCP or Unix listener at `index`. Returns `None` if it was already taken.
 fn take_either(passed: &mut ListenFd, index: usize) -> io::Result<Option<Opened>> {
     let opened = match passed.take_tcp_listener(index) {
         Ok(listener) => listener.map(|listener| Opened::Tcp(Arc::new(listener))),
@@ -94,7 +94,7 @@ fn check(listener: &Arc<impl AsFd>) -> io::Result<()> {
     if socket_acceptconn(listener)? {
         Ok(())
     } else {
-        let words = "it does not listen; a socket unit must have Accept=no";
+        let words = "it is not a listening socket; a socket unit must have Accept=no";
         Err(io::Error::other(words))
     }
 }
@@ -103,7 +103,8 @@ fn check(listener: &Arc<impl AsFd>) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// Returns an error if the listener of a passed descriptor is off: clients that connect to it would wait forever.
+/// Returns an error if a passed listener is turned off in `config`, since clients that connect to it would wait forever, or if its
+/// address cannot be determined.
 pub(crate) fn open_on(config: &mut Config, listeners: Listeners) -> Result<(), Failure> {
     let off = |listener: &str| {
         let words = format!("failed to use the passed descriptor {listener}: this listener is off");

@@ -14,12 +14,12 @@ const UNITS: [(&str, f64); 5] = [
 /// The maximum span in milliseconds, about 285,000 years: whole numbers up to it are exact in an `f64`.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Parses a span and returns its milliseconds: a number of seconds, or numbers with units, the larger unit first, such as `90`,
-/// `1.5s`, `500ms`, `5m`, `1h30m`, `7d`.
+/// Parses a span, and returns it in milliseconds. A span is a number of seconds, or one or more numbers with units, from the largest unit
+/// to the smallest. Examples: `90`, `1.5s`, `500ms`, `5m`, `1h30m`, `7d`.
 pub(crate) fn milliseconds(text: &str) -> Result<u64, String> {
     let expected = || {
         format!(
-            "{text:?} is not a time span: expected seconds, or a form such as 500ms, 90s, 5m, 1h30m, 7d"
+            "{text:?} is not a time span: expected a number of seconds, or a span such as 500ms, 90s, 5m, 1h30m, 7d"
         )
     };
     let mut rest = text;
@@ -50,7 +50,9 @@ pub(crate) fn milliseconds(text: &str) -> Result<u64, String> {
         return Err(format!("{text:?} is not a whole number of milliseconds"));
     }
     if sum > EXACT {
-        return Err(format!("{text:?} is too long"));
+        return Err(format!(
+            "{text:?} is too long: the maximum is about 285,000 years"
+        ));
     }
     #[expect(
         clippy::cast_possible_truncation,
@@ -63,7 +65,7 @@ pub(crate) fn milliseconds(text: &str) -> Result<u64, String> {
 /// The maximum delay of a job, in milliseconds; the coordinator has the same limit.
 pub(crate) const DELAY_MS_MAX: u64 = u32::MAX as u64 * 1000;
 
-/// Parses the delay of a job, at most [`DELAY_MS_MAX`].
+/// Parses the delay of a job, and returns it in milliseconds. Fails above [`DELAY_MS_MAX`].
 pub(crate) fn delay(text: &str) -> Result<u64, String> {
     let ms = milliseconds(text)?;
     if ms > DELAY_MS_MAX {
@@ -75,12 +77,12 @@ pub(crate) fn delay(text: &str) -> Result<u64, String> {
     Ok(ms)
 }
 
-/// Returns a parser of spans of whole seconds, from `least` to `most`.
+/// Returns a parser for spans that returns seconds. It accepts only whole numbers of seconds, from `least` to `most`.
 pub(crate) fn seconds(least: u64, most: u64) -> impl Fn(&str) -> Result<u64, String> + Clone {
     move |text| {
         let ms = milliseconds(text).map_err(|_| {
             format!(
-                "{text:?} is not a time span: expected whole seconds, or a form such as 90s, 5m, 1h30m, 7d"
+                "{text:?} is not a time span: expected a whole number of seconds, or a span such as 90s, 5m, 1h30m, 7d"
             )
         })?;
         let seconds = ms / 1000;
@@ -149,9 +151,9 @@ mod tests {
         for wrong in ["0", "1500ms", "61m"] {
             assert!(span(wrong).is_err(), "{wrong}");
         }
-        let refused = |text| span(text).expect_err("it is no whole number of seconds");
+        let refused = |text| span(text).expect_err("the span is invalid");
         assert!(refused("300ms").ends_with("try 1s"));
-        // A form that would be refused as well is not recommended.
+        // The message must not suggest a unit that would also be refused.
         assert!(!refused("soon").contains("ms"), "{}", refused("soon"));
     }
 }

@@ -1,4 +1,4 @@
-//! `sexton status`: the state of a running coordinator, as text and as JSON.
+//! `sexton status`: prints the state of a running coordinator, as text or as JSON.
 
 use crate::client::{self, Target, Where};
 use crate::lease::all_stirring;
@@ -52,7 +52,8 @@ pub(crate) fn ask(target: &Target) -> Result<Value, Failure> {
     }
 }
 
-/// Formats a line for each process tree that SIGKILL did not end, or may not have ended. Empty if the caller may not see processes.
+/// Formats one line for each process tree that is being stopped and is stuck: some of its processes survive SIGKILL, or it is unknown
+/// whether some processes belong to it. Returns an empty string if the processes cannot be listed, such as for lack of permission.
 fn stuck(target: &Target) -> String {
     let path = format!("/v1/processes?status=stopping&limit={STOPPING_MAX}");
     let answer = client::get(target, &path).ok();
@@ -62,15 +63,15 @@ fn stuck(target: &Target) -> String {
     records.filter_map(stuck_tree).collect()
 }
 
-/// The maximum number of stopping trees that are examined.
+/// The maximum number of stopping process trees to check for being stuck.
 const STOPPING_MAX: u32 = 1000;
 
 fn stuck_tree(record: &Value) -> Option<String> {
     let (unkillable, unknown) = (number(record, "/unkillable"), number(record, "/unknown"));
     let why = match (unkillable, unknown) {
         (0, 0) => return None,
-        (0, unknown) => format!("it is unknown whether {unknown} processes belong to it"),
-        (unkillable, _) => format!("SIGKILL does not end {unkillable} processes of its tree"),
+        (0, unknown) => format!("processes that may or may not belong to it: {unknown}"),
+        (unkillable, _) => format!("processes of its tree that SIGKILL does not end: {unkillable}"),
     };
     let (pid, id) = (words(record, "/pid"), words(record, "/id"));
     Some(format!(
@@ -79,7 +80,8 @@ fn stuck_tree(record: &Value) -> Option<String> {
     ))
 }
 
-/// Formats the leases with a running or requested pass, running ones first. Empty if the coordinator does not list them.
+/// Formats the leases with a running or requested pass, running ones first. Returns an empty string if there are none, or if the
+/// coordinator does not list them.
 fn leases(target: &Target) -> String {
     let answer = client::get(target, &format!("/v1/busiest?limit={LEASES_MAX}")).ok();
     let said = answer.and_then(|answer| answer.well(&[]).ok());
@@ -101,7 +103,7 @@ fn leases(target: &Target) -> String {
 /// The maximum number of leases shown.
 const LEASES_MAX: u32 = 20;
 
-/// Phases of jobs, in the order of the output.
+/// The phases of jobs, in the order in which they are printed.
 const PHASES: [&str; 6] = [
     "ready",
     "delayed",
@@ -210,7 +212,8 @@ fn held(status: &Value) -> [(&'static str, String); 4] {
     ]
 }
 
-/// Formats the number of tasks in each state; 0 for each if the coordinator does not report them.
+/// Formats the number of tasks in each state, how many failed, and whether tasks are paused. Counts that the coordinator does not report
+/// are shown as 0.
 fn tasks(status: &Value) -> String {
     let counts = [
         ("processing", "running"),
@@ -244,12 +247,13 @@ fn following(status: &Value) -> Option<String> {
     );
     match number(status, "/following/unknown") {
         0 => {}
-        unknown => parts.push(format!("UNKNOWN whether {unknown} processes are alive")),
+        unknown => parts.push(format!("processes whose state is UNKNOWN: {unknown}")),
     }
     Some(parts.join("; "))
 }
 
-/// Describes what the memory limit of a command applies to, which is known once a process has been launched.
+/// Describes what the memory limit of a command applies to. Returns `None` until the coordinator has launched a process, because this is
+/// not known before.
 fn limits(status: &Value) -> Option<String> {
     let words = match status.pointer("/memory_limits")?.as_str()? {
         "tree" => "the memory of a command and all its descendants together (memory.max)",
@@ -265,11 +269,11 @@ fn draining(status: &Value) -> Option<String> {
     (!what.is_empty()).then(|| format!("no new {}", what.join(", ")))
 }
 
-/// Describes how far the wall clock is ahead, if it is in doubt.
+/// Describes how far the wall clock is ahead of the expected time. Returns `None` if the clock is not in doubt.
 fn clock(status: &Value) -> Option<String> {
     let ahead = status.pointer("/clock_ahead_ms")?.as_u64()?;
     Some(format!(
-        "IN DOUBT, {} ahead: nothing is pruned until `sexton confirm-clock`, or an hour without a step",
+        "IN DOUBT, {} ahead: nothing is pruned until `sexton confirm-clock` is run, or an hour passes without a step",
         span(ahead)
     ))
 }
@@ -281,7 +285,7 @@ fn snapshots(status: &Value) -> String {
         "-" => "not sealed".to_owned(),
         upto => format!("up to seq {upto}"),
     };
-    let mut parts = vec![format!("a {}, b {}", upto("0"), upto("1"))];
+    let mut parts = vec![format!("slot a {}, slot b {}", upto("0"), upto("1"))];
     if at("last") != "-" {
         let size = bytes(number(status, "/snapshots/last/file_bytes"));
         let took = at("last/ms");
@@ -352,7 +356,7 @@ fn table(actors: &[Value]) -> String {
     text
 }
 
-/// Formats the items of an actor that are quarantined: their deadlines no longer take effect.
+/// Formats one line for each quarantined item of an actor, that is, each item whose deadlines no longer take effect.
 fn quarantined(actor: &Value) -> String {
     let none = Vec::new();
     let items = actor

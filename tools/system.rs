@@ -3,7 +3,7 @@
 use crate::text::{bytes, grouped, span};
 use serde_json::Value;
 
-/// Formats the machine's load, memory and uptime. Unknown figures are left out; if all are, the only part is "not known".
+/// Formats the machine's load, memory and uptime. Unknown figures are left out; if none is known, returns only `not known`.
 pub(crate) fn host(status: &Value) -> Vec<String> {
     let host = |name: &str| status.pointer("/host")?.get(name)?.as_u64();
     let load = status.pointer("/host/load").and_then(Value::as_array);
@@ -22,7 +22,7 @@ pub(crate) fn host(status: &Value) -> Vec<String> {
     known([load, memory, up])
 }
 
-/// Formats the memory and descriptors of the coordinator's process, with unknown figures as in [`host`].
+/// Formats the memory and descriptors of the coordinator's process. Unknown figures are handled as in [`host`].
 pub(crate) fn process(status: &Value) -> Vec<String> {
     let process = |name: &str| status.pointer("/process")?.get(name)?.as_u64();
     let memory = process("memory_bytes").map(|now| format!("memory {}", bytes(now)));

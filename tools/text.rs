@@ -1,4 +1,4 @@
-//! Formats values of an answer for people: words, counts, sizes, spans.
+//! Formats values from API responses for display: text, counts, sizes, durations and times.
 
 use serde_json::Value;
 use sexton::clock::Timestamp;
@@ -8,7 +8,8 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use time::UtcDateTime;
 
-/// Returns the value at `path` as text, or `-` if there is none. Control characters are replaced by spaces.
+/// Returns the value at `path`, a JSON pointer, as text, or `-` if it is absent or null. In a string, control characters are replaced by
+/// spaces.
 pub(crate) fn words(value: &Value, path: &str) -> String {
     match value.pointer(path) {
         None | Some(Value::Null) => "-".to_owned(),
@@ -17,13 +18,14 @@ pub(crate) fn words(value: &Value, path: &str) -> String {
     }
 }
 
-/// Returns `text` with control characters, including line breaks, replaced by spaces. For untrusted text, such as file names.
+/// Returns `text` with control characters, including line breaks, replaced by spaces, so that untrusted text, such as a file name, cannot
+/// affect how a terminal shows the rest.
 pub(crate) fn plain(text: &str) -> String {
     let shown = |letter| if steers(letter) { ' ' } else { letter };
     text.chars().map(shown).collect()
 }
 
-/// Returns `text` with all control characters escaped except line breaks and tabs.
+/// Returns `text` with all control characters except `\n` and tabs escaped.
 pub(crate) fn lines(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -36,7 +38,7 @@ pub(crate) fn lines(text: &str) -> String {
     shown
 }
 
-/// Returns JSON text with all control characters except line breaks escaped as JSON requires.
+/// Returns a JSON document with all control characters except `\n` replaced by JSON escapes (`\uXXXX`).
 pub(crate) fn json(text: &str) -> Cow<'_, str> {
     let is_left = |letter: char| letter == '\n' || !steers(letter);
     if text.chars().all(is_left) {
@@ -67,13 +69,14 @@ pub(crate) fn brief(ms: u64) -> String {
     }
 }
 
-/// Returns the last non-empty line of a text, where programs report the cause of an error, for example after a traceback.
+/// Returns the last line of a text that is not blank, trimmed and with control characters replaced by spaces, or an empty string if there
+/// is none. Programs usually report the cause of an error in that line, for example after a traceback.
 pub(crate) fn last_line(text: &str) -> String {
     let mut lines = text.lines().map(|line| plain(line).trim().to_owned());
     lines.rfind(|line| !line.is_empty()).unwrap_or_default()
 }
 
-/// Formats node time as a date and time in UTC, or `-` if it is later than the year 9999.
+/// Formats a time as an RFC 3339 date and time in UTC, with milliseconds. Returns `-` if it is later than the year 9999.
 pub(crate) fn time(at: Timestamp) -> String {
     let at = UtcDateTime::from_unix_timestamp_nanos(i128::from(at.0) * 1_000_000);
     at.map_or("-".to_owned(), |at| {

@@ -1,7 +1,7 @@
 //! Splits command lines as a shell does but without expansions, and lists of variables as supervisord does. Both match Python's
 //! `shlex`.
 
-/// Splits a command line into words.
+/// Splits a command line into words. Returns an error if a closing quote is missing or nothing follows a backslash.
 pub(crate) fn command(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -11,7 +11,9 @@ pub(crate) fn command(text: &str) -> Result<Vec<String>, String> {
             ' ' | '\t' | '\r' | '\n' => words.extend(word.take()),
             '\'' | '"' => quoted(letter, &mut letters, word.get_or_insert_default())?,
             '\\' => {
-                let escaped = letters.next().ok_or("nothing follows the last \\")?;
+                let escaped = letters
+                    .next()
+                    .ok_or("expected a character after the backslash at the end")?;
                 word.get_or_insert_default().push(escaped);
             }
             _ => word.get_or_insert_default().push(letter),
@@ -21,7 +23,8 @@ pub(crate) fn command(text: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// Reads up to the closing quote. In double quotes, a backslash escapes only a double quote or a backslash.
+/// Reads up to and including the closing quote, and appends the quoted text to `word`. In double quotes, a backslash escapes only a double
+/// quote or a backslash.
 fn quoted(quote: char, letters: &mut std::str::Chars<'_>, word: &mut String) -> Result<(), String> {
     let open = || format!("the closing {quote} is missing");
     loop {
@@ -49,7 +52,7 @@ pub(crate) fn variables(text: &str) -> Result<Vec<(String, String)>, String> {
     while let Some(name) = tokens.next() {
         let (Some("="), Some(value)) = (tokens.next(), tokens.next()) else {
             return Err(format!(
-                "expected KEY=\"value\",KEY=\"value\" at {name:?}; a value with characters other than letters, digits and _/.+-(): needs quotes"
+                "expected KEY=\"value\",KEY=\"value\" at {name:?}; a value must be quoted unless it has only letters, digits and _:/.+-()"
             ));
         };
         if tokens.next().is_some_and(|comma| comma != ",") {
@@ -63,8 +66,8 @@ pub(crate) fn variables(text: &str) -> Result<Vec<(String, String)>, String> {
     Ok(variables)
 }
 
-/// Splits `text` into words, quoted strings with their quotes, and other single characters. A `#` begins a comment, which ends with
-/// the line.
+/// Splits `text` into tokens: words, quoted strings including their quotes, and single other characters. White space is skipped, and so
+/// are comments, which extend from a `#` to the end of the line.
 fn tokens(text: &str) -> Result<Vec<String>, String> {
     let mut tokens = Vec::new();
     let mut letters = text.chars().peekable();

@@ -25,8 +25,8 @@ pub(crate) fn name_of(service: &str) -> Option<&str> {
 
 /// Show, pause and resume the workers of the configuration.
 ///
-/// A worker is a table [workers.NAME] in the file of `sexton serve --config`: types of jobs, and a command that works on them. It
-/// runs as the service worker.NAME, whose command is `sexton work`; `sexton service logs worker.NAME` shows its output.
+/// A worker is defined by a table [workers.NAME] in the file of `sexton serve --config`: job types, and a command that works on them.
+/// It runs as the service worker.NAME, whose command is `sexton work`; `sexton service logs worker.NAME` shows its output.
 #[derive(Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -165,7 +165,8 @@ fn show(asking: &ClientOptions, workers: &[Value]) -> Result<(), Failure> {
     print(&table(heads, rows))
 }
 
-/// Describes how and when the previous process of a worker ended. `sexton work` fails if it cannot launch the command.
+/// Describes how and when the previous process of a worker ended. The exit statuses 125 to 127 of `sexton work` mean that it could not
+/// launch the worker's command.
 fn last_end(worker: &Value, now: u64) -> String {
     let Some(instance) = worker.pointer("/instances/0") else {
         return "-".to_owned();
@@ -185,7 +186,7 @@ fn last_end(worker: &Value, now: u64) -> String {
     format!("{last}{why}, {} ago", span(now.saturating_sub(ended)))
 }
 
-/// Returns a worker's status, in terms of pausing instead of stopping.
+/// Returns a worker's status: `paused` or `pausing` if it is stopped or stopping because it was paused.
 fn status(worker: &Value) -> String {
     let status = words(worker, "/status");
     match (status.as_str(), worker.pointer("/wanted")) {

@@ -1,5 +1,5 @@
-//! `sexton-bench backlog`: measures a queue with very many waiting jobs. It reports their memory, what they cost active clients, and how
-//! long recovery takes after kill -9.
+//! `sexton-bench backlog`: measures a queue with very many waiting jobs. It reports how much memory the jobs use, how much they slow down
+//! active clients, and how long recovery takes after kill -9.
 //!
 //! Each contestant (a server that is measured) runs alone, in a fresh directory.
 
@@ -20,11 +20,13 @@ use serde_json::json;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The number of jobs in a small queue.
+/// The number of waiting jobs in the small queue, with which the full queue is compared.
 const FEW: u32 = 1000;
 
-/// The number of connections that fill the queue, and the number that work on it.
+/// The number of connections that fill the queue.
 const FILLERS: u32 = 16;
+
+/// The number of connections that run cycles.
 const WORKERS: u32 = 50;
 
 const BODY_BYTES: usize = 64;
@@ -35,8 +37,8 @@ const BODY_BYTES: usize = 64;
 /// answer; Redis' checkpoint is a rewrite of its append-only file. beanstalkd never syncs its log here (-F): syncing after each job would
 /// take an hour. A restart is timed from the start of the program to the first answer that counts every job.
 ///
-/// A cycle puts a job, then reserves and deletes the oldest. Cycles run over 50 connections while the given number of jobs waits, and
-/// are measured right after the restart. The servers are measured in turn, one running at a time.
+/// A cycle puts a job, then reserves and deletes the oldest. Cycles run over 50 connections, first while 1,000 jobs wait, and then, right
+/// after a restart, while all of them wait. The servers are measured in turn, one running at a time.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench backlog                       a million jobs, three rounds, about three minutes
@@ -53,7 +55,7 @@ pub(crate) struct Backlog {
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// How long cycles are measured, after an uncounted warm-up of half that time, during which the checkpoint after a restart ends
+    /// How long cycles are measured; an uncounted warm-up of half that time comes first, in which the checkpoint after a restart completes
     #[arg(long, value_name = "SECONDS", default_value = "8", value_parser = parse_seconds)]
     seconds: Duration,
 
@@ -66,7 +68,7 @@ fn rows(jobs: u32) -> Vec<Row> {
     let few = grouped(jobs.min(FEW).into());
     let all = grouped(jobs.into());
     let memory = "memory per job after that";
-    let restart = "kill -9 after that, until all wait again";
+    let restart = "kill -9 then, until all jobs wait again";
     vec![
         Row::new("load", format!("put {all} jobs"), "ms"),
         Row::new("memory_loaded", memory, "B"),
@@ -74,16 +76,16 @@ fn rows(jobs: u32) -> Vec<Row> {
         Row::new("checkpoint", "checkpoint", "ms"),
         Row::new("memory_checkpointed", memory, "B"),
         Row::new("restart_checkpointed", restart, "ms"),
-        Row::new("cycle_few", format!("cycle while {few} wait"), "us"),
-        Row::new("cycle_all", format!("cycle while {all} wait"), "us"),
-        Row::new("cycle_slower", "the second divided by the first", "times"),
+        Row::new("cycle_few", format!("cycle while {few} jobs wait"), "us"),
+        Row::new("cycle_all", format!("cycle while {all} jobs wait"), "us"),
+        Row::new("cycle_slower", "ratio of these two cycle times", "times"),
     ]
 }
 
 /// A job server.
 type Server = Peer<JobProtocol>;
 
-/// A function that starts a contestant; the flag is whether it keeps its data on disk.
+/// A function that starts a contestant; the flag selects whether the contestant stores its data on disk.
 type Start = fn(bool, &Site) -> Result<Server, Failure>;
 
 impl Backlog {
@@ -92,7 +94,7 @@ impl Backlog {
         let own = site.version()?;
         let versions = [peer::beanstalkd_version(), peer::redis_version()];
         let mut notes = site.remarks(&versions)?;
-        notes.extend(site.in_memory("the figures include no disk"));
+        notes.extend(site.in_memory("the figures include no disk time"));
         let [beanstalkd, redis] = versions.map(Result::ok);
         let contestants = [
             ("sexton", true, Peer::sexton_for_jobs as Start),
@@ -146,7 +148,7 @@ impl Backlog {
         let peer = start()?;
         let few = self.jobs.min(FEW);
         fill(&peer, few, stop)?;
-        tell("cycles while few wait");
+        tell("cycles while few jobs wait");
         let cycle_few = self.cycle(&peer, stop)?;
         drop(peer);
 
@@ -162,7 +164,7 @@ impl Backlog {
         round.insert("memory_loaded", weigh(&peer)?);
         tell("a restart");
         round.insert("restart_loaded", self.restart(&mut peer, stop)?);
-        tell("cycles while all wait");
+        tell("cycles while all jobs wait");
         let cycle_all = self.cycle(&peer, stop)?;
         round.insert("cycle_few", cycle_few);
         round.insert("cycle_all", cycle_all);
@@ -194,7 +196,7 @@ impl Backlog {
         Ok(ms(now() - began))
     }
 
-    /// Returns the average time from one cycle to the next over all connections, in microseconds.
+    /// Runs cycles, and returns the measured time divided by the number of cycles of all connections together, in microseconds.
     fn cycle(&self, peer: &Server, stop: &Stop) -> Result<f64, Failure> {
         let how = (peer.protocol, Work::Cycles);
         let clients = (0..WORKERS).map(|at| Jobs::new(how, (at, 1), body(), now()));

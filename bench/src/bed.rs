@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-/// The time limit of an attempt whose command loops, in milliseconds.
+/// The time limit of an attempt (one run of a task's command) whose command loops, in milliseconds.
 pub(crate) const FAIL_AFTER_MS: u64 = 200;
 
 /// The maximum time to wait for an event or a status.
@@ -33,7 +33,8 @@ pub(crate) struct Bed {
 }
 
 impl Bed {
-    /// Starts a coordinator that allows fault injection. Its only server for tasks has `threads` threads, each of which runs a task.
+    /// Starts a coordinator that allows fault injection, and its keeper. Tasks run on one server with `threads` threads, each of which runs
+    /// one task at a time, and the group `default` may run a million.
     pub(crate) fn make(grounds: Grounds<'_>, folder: &Path, threads: u32) -> Result<Self, Failure> {
         let config = folder.join("sexton.toml");
         std::fs::write(&config, "[tasks]\nallow_fault_injection = true\n")
@@ -63,7 +64,8 @@ impl Bed {
             .map(drop)
     }
 
-    /// Returns the body of the request that adds a task whose command ends as `how` specifies.
+    /// Returns the body of a request to add a task whose command ends as `how` specifies. The fields of the object `more` are added to the
+    /// body, and replace those of the same name.
     pub(crate) fn of(&self, how: CommandEnd, more: &Value) -> Result<Value, Failure> {
         let own = std::env::current_exe().map_err(Failure::to("find this program"))?;
         let word = how.word();
@@ -91,11 +93,12 @@ impl Bed {
         id.ok_or_else(|| Failure::new(format!("the task was not added: {task}")))
     }
 
-    /// Waits for an event of a wanted kind, of the given task or of any, and returns it.
+    /// Returns the next event whose kind is `wanted` and that is about `task`, or about any task if that is `None`. Other events are
+    /// discarded. If none arrives for a minute, an error is returned.
     fn next(&self, wanted: impl Fn(&str) -> bool, task: Option<u64>) -> Result<Happening, Failure> {
         loop {
             let heard = self.events.recv_timeout(PATIENCE);
-            let heard = heard.map_err(|_| Failure::new("no event of a task arrived"))??;
+            let heard = heard.map_err(|_| Failure::new("no task event arrived in time"))??;
             let kind = heard.what.get("kind").and_then(Value::as_str);
             let of = heard.what.get("task").and_then(Value::as_u64);
             if kind.is_some_and(&wanted) && (task.is_none() || of == task) {
@@ -104,18 +107,18 @@ impl Bed {
         }
     }
 
-    /// Waits for the end of an attempt, of the given task or of any, and returns its event.
+    /// Waits until an attempt of `task` (if `None`, of any task) ends, and returns the event that reports the end.
     pub(crate) fn await_end(&self, task: Option<u64>) -> Result<Happening, Failure> {
         let is_end = |kind: &str| ["completed", "failed", "reset", "waits"].contains(&kind);
         self.next(is_end, task)
     }
 
-    /// Reads and returns what the next command wrote.
+    /// Waits until a command writes to the pipe, and returns what it wrote.
     pub(crate) fn written(&mut self) -> Result<Written, Failure> {
         written(&mut self.last)
     }
 
-    /// Returns what the command of this task wrote, and discards what commands of other tasks wrote.
+    /// Waits until the command of this task writes to the pipe, and returns what it wrote. What commands of other tasks write is discarded.
     fn written_by(&mut self, task: u64) -> Result<Written, Failure> {
         loop {
             let command = self.written()?;
@@ -125,7 +128,7 @@ impl Bed {
         }
     }
 
-    /// Cancels the task if its attempt ended with a reset, after which it would be run again.
+    /// Cancels the task if its attempt ended with a reset, since it would otherwise be run again.
     fn end(&self, task: u64, end: &Happening) -> Result<(), Failure> {
         if end.what.get("kind").and_then(Value::as_str) != Some("reset") {
             return Ok(());
@@ -147,8 +150,8 @@ impl Bed {
         Ok(since(command.at, end.at))
     }
 
-    /// Measures the time from the event `locked`, when the launch is requested, to the end of the attempt, whose launch fails. In
-    /// milliseconds.
+    /// Measures a task whose launch fails: the time from the event `locked`, with which the launch is requested, to the end of the attempt,
+    /// in milliseconds.
     pub(crate) fn unlaunched(&self, body: &Value, stop: &Stop) -> Result<f64, Failure> {
         stop.check()?;
         let task = self.add_one(body)?;
@@ -168,13 +171,14 @@ impl Bed {
         Ok(since(claimed.at + FAIL_AFTER_MS * 1_000_000, end.at))
     }
 
-    /// Kills the keeper and then the command, and measures the time from the first kill to the end of the attempt, in milliseconds.
+    /// Adds a task, kills the keeper and then the task's command, and measures the time from the first kill to the end of the attempt, in
+    /// milliseconds.
     pub(crate) fn keeper_killed(&mut self, body: &Value, stop: &Stop) -> Result<f64, Failure> {
         stop.check()?;
         let task = self.add_one(body)?;
         let command = self.written_by(task)?;
         let keeper = self.coordinator.keeper();
-        let keeper = keeper.ok_or_else(|| Failure::new("there is no keeper"))?;
+        let keeper = keeper.ok_or_else(|| Failure::new("the keeper is not running"))?;
         let killed = clock();
         signal(keeper, Signal::KILL);
         signal(command.pid, Signal::KILL);
@@ -198,7 +202,7 @@ impl Bed {
         Ok(latencies)
     }
 
-    /// Waits until `wanted` tasks have this status, counting them page by page.
+    /// Waits until exactly `wanted` tasks have this status. Returns an error after a minute.
     pub(crate) fn await_count(
         &self,
         status: &str,

@@ -1,6 +1,6 @@
-//! `sexton-bench bindings`: measures how soon the next client in line gets a lock whose owner is killed, what `sexton lock run` costs
-//! compared with flock(1), how long this takes for ten thousand locks of one owner, and what it costs to trigger a pass of a lease (one run
-//! of its command) among few leases and among many.
+//! `sexton-bench bindings`: measures how soon the next client in line gets a lock whose owner is killed, also if the owner held ten
+//! thousand locks; what `sexton lock run` costs compared with flock(1); and what it costs to trigger a pass of a lease (one run of its
+//! command) among few leases and among many.
 
 use crate::chance::Chance;
 use crate::codec::name;
@@ -32,9 +32,9 @@ const LINGERS: Duration = Duration::from_millis(300);
 /// Measure locks that end with processes, `lock run` compared with flock(1), and the triggering of leases.
 ///
 /// Everything is on disk before the coordinator answers. A grant is timed from the kill of the owner to the answer that gives the lock to
-/// the next in line. There are three cases: the owner registered itself, and the lock ends with it, reaped or not; the coordinator
-/// launched the owner, and its process tree must be shown to be empty; and the owner left behind a process that ends 300 ms later, with
-/// the time counted from the end of that process. `lock run true` and `flock true` are run in turn, and timed from start to end.
+/// the next in line. There are three cases: the owner registered itself, and the lock ends with it, reaped or not; the owner was launched
+/// by the coordinator, and its whole process tree must be gone; and the owner left behind a process that is killed 300 ms later, and the
+/// grant is timed from that second kill. `lock run true` and `flock true` are run in turn, and timed from start to end.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench bindings                        everything, three rounds, about two minutes
@@ -51,11 +51,11 @@ pub(crate) struct Bindings {
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// Number of owners killed per round, for each kind; a tenth of that where a process is left behind
+    /// Number of owners killed per round in each case; a tenth of that where a process is left behind
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     kills: u32,
 
-    /// Number of runs of `lock run true` and `flock true` in a round
+    /// Number of runs of `lock run true`, and of `flock true`, per round
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs: u32,
 
@@ -63,11 +63,11 @@ pub(crate) struct Bindings {
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=100_000))]
     entries: u32,
 
-    /// Number of leases in the measurement among many; the one among few has a hundredth of that
+    /// Number of leases when there are many; a hundredth of that when there are few
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     leases: u32,
 
-    /// Number of passes triggered per round, among few leases and among all
+    /// Number of passes triggered per round among few leases, and again among many
     #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     triggers: u32,
 
@@ -94,9 +94,9 @@ impl Bindings {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
         let own = self.site.version()?;
         let mut notes = self.site.remarks([])?;
-        notes.extend(self.site.in_memory("the figures include no disk"));
+        notes.extend(self.site.in_memory("the figures include no disk time"));
         if self.wants(Part::Run) && !has_flock() {
-            notes.push("flock is not installed: it is left out".to_owned());
+            notes.push("flock is not installed: its rows are omitted".to_owned());
         }
         let attic = directory(&self.site.root())?;
         let measuring = Measuring {
@@ -176,21 +176,21 @@ impl Bindings {
             (
                 Part::Leases,
                 "trigger_processor_few",
-                "processor time of the first",
+                "processor time per trigger, among few leases",
                 "us",
                 None,
             ),
             (
                 Part::Leases,
                 "trigger_processor_many",
-                "processor time of the second",
+                "processor time per trigger, among all leases",
                 "us",
                 None,
             ),
             (
                 Part::Leases,
                 "trigger_share",
-                "processor time, second divided by first",
+                "processor time, among all / among few",
                 "times",
                 below(1.5),
             ),
@@ -273,7 +273,8 @@ impl Measuring<'_> {
         Ok(latencies)
     }
 
-    /// Measures the time to the grant for owners that leave a process behind, from the kill of that process, with which the lock ends.
+    /// Measures the time to the grant for owners that leave a process behind. It is counted from the kill of that process, until which the
+    /// lock stays held.
     fn left(&self) -> Result<Latencies, Failure> {
         let folder = directory(&self.grounds.site.root())?;
         let mut pulse = Fifo::create(&folder.path().join("pulse"))?;
@@ -337,7 +338,7 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// Kills the owner of many locks, each with a waiter, and returns how long it takes until all waiters have been granted theirs.
+    /// Kills the owner of many locks, each with a waiter, and returns how long it takes until every waiter has been granted its lock.
     fn many(&self) -> Result<Duration, Failure> {
         let coordinator = self.start()?;
         let entries = self.bindings.entries / WAITERS * WAITERS;
@@ -377,7 +378,7 @@ impl Measuring<'_> {
             // The period of 1 ms is over before the lease is triggered again, so that a pass is due.
             let asked = json!({ "name": lease, "period_ms": 1, "ttl_ms": 600_000 });
             let claimed = ask(stream, "/v1/leases/claim", Some(&asked))?;
-            // There is no token if another connection is in a pass of this lease right now.
+            // While another connection is in a pass of this lease, the answer has no token.
             if let Some(token) = claimed.get("token").and_then(Value::as_u64) {
                 let finished = json!({ "name": lease, "token": token });
                 ask(stream, "/v1/leases/finish", Some(&finished))?;
@@ -425,7 +426,7 @@ fn taken(mut command: Command) -> Result<Duration, Failure> {
     let taken = now() - began;
     match status.map_err(Failure::to("run a command"))? {
         status if status.success() => Ok(taken),
-        status => Err(Failure::new(format!("{command:?} exited with {status}"))),
+        status => Err(Failure::new(format!("{command:?} failed: {status}"))),
     }
 }
 

@@ -1,6 +1,6 @@
-//! Random numbers that are the same in every run: Marsaglia's xorshift with the triple 13, 7, 17.
+//! Pseudorandom numbers, the same in every run: Marsaglia's xorshift with the triple 13, 7, 17.
 
-/// A sequence of random numbers.
+/// A pseudorandom number generator.
 pub(crate) struct Chance(u64);
 
 impl Chance {
@@ -9,7 +9,7 @@ impl Chance {
         Self((u64::from(seed) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Returns a number below `end`, all with equal probability.
+    /// Returns a pseudorandom number less than `end`. All such numbers are equally likely, up to rounding.
     pub(crate) fn below(&mut self, end: u32) -> u32 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

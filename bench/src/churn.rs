@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(100);
 ///
 /// Random locks with keys and owners of 16 bytes are acquired if free and released if held, so that about half of them are held at any
 /// time. Everything is on disk before the answer, in sexton and in Redis, which rewrites its append-only file whenever that has doubled.
-/// The largest and the last figures are reported.
+/// Disk space and memory are sampled every 100 ms, and the largest and the last sample of each are reported.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench churn                        ten million changes of a hundred thousand locks, about a minute
@@ -155,7 +155,7 @@ impl Churn {
     }
 }
 
-/// Returns the disk space used by the files in a folder and its subfolders, in bytes. Files may appear and disappear meanwhile.
+/// Returns the disk space used by the files in a folder and its subfolders, in bytes. Files that disappear meanwhile are not counted.
 fn size(folder: &Path) -> io::Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
     let mut sum = 0;

@@ -1,6 +1,6 @@
 //! Encodes the requests of a lock client to each server, and decodes the answers. Does no I/O.
 //!
-//! Keys and owners have 16 bytes in every protocol, so that no server has more of them to process.
+//! Keys and owners have 16 bytes in every protocol, so that every server processes names of the same length.
 
 use crate::gateway::Gateway;
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ const HELD_TTL_SECONDS: u16 = u16::MAX;
 /// [`HELD_TTL_SECONDS`] in milliseconds, for Redis.
 const HELD_TTL_MS: &[u8] = b"65535000";
 
-/// How long a contender waits without renewal, in seconds.
+/// The time to wait: how long a client stays in line without renewing its request, in seconds.
 const TTW_SECONDS: u16 = 60;
 
 /// The protocol of a server.
@@ -50,7 +50,7 @@ pub(crate) enum Verb {
     Acquire,
     /// Acquire the lock with a time to live of hours, so that it needs no renewal.
     Hold,
-    /// Return the position in line.
+    /// Query the client's position in line.
     Place,
     /// Reset the lock's time to live.
     Renew,
@@ -75,7 +75,7 @@ pub(crate) enum Answer {
 
 /// An answer that a correct lock server would not give.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("asked {asked:?}, received {heard}")]
+#[error("unexpected answer to {asked:?}: {heard}")]
 pub(crate) struct Unexpected {
     pub(crate) asked: Verb,
     pub(crate) heard: String,
@@ -102,7 +102,8 @@ impl Protocol {
         }
     }
 
-    /// Parses the answer at the start of `input`, and returns it with its length; `None` if more bytes are needed.
+    /// Parses the answer to the request `asked` at the start of `input`, and returns it with its length; `None` if more bytes are needed.
+    /// An answer that does not fit the request is an error.
     pub(crate) fn receive(
         &self,
         asked: Verb,
@@ -177,7 +178,7 @@ fn ask_redis(asked: Verb, script: &str, key: &Name, owner: &Name, output: &mut V
             output,
         ),
         Verb::Release => put_array(&[b"EVALSHA", script.as_bytes(), b"1", key, owner], output),
-        Verb::Place => unreachable!("Redis keeps no line"),
+        Verb::Place => unreachable!("Redis has no line, so its clients never query a position"),
     }
 }
 
@@ -225,7 +226,9 @@ pub(crate) fn name(first: u32, second: u32) -> Name {
     let mut name = [0; 16];
     for (at, byte) in (0..16).rev().zip(&mut name) {
         let digit = usize::try_from(number >> (4 * at) & 0xf).expect("four bits fit");
-        *byte = *DIGITS.get(digit).expect("four bits are one of sixteen");
+        *byte = *DIGITS
+            .get(digit)
+            .expect("a number of four bits is less than 16");
     }
     name
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub(crate) enum Pace {
     /// Tries to take the lock again after this time; the server keeps no line.
     Try(Duration),
-    /// Waits in line, and requests its position when it expects to be next.
+    /// Waits in line, and requests its position again when it expects to be near the front.
     Line,
     /// Acquires the lock again and again as long as no other client is in line. Otherwise it steps aside, that is, leaves the line for a
     /// while, and then joins it again.
@@ -33,20 +33,20 @@ pub(crate) struct Contender {
     owner: Name,
     /// Requests not yet answered.
     open: VecDeque<Verb>,
-    /// Whether it has no open request and waits to be woken.
+    /// Whether the client has no open request and waits to be woken.
     resting: bool,
-    /// Whether it has a position in line.
+    /// Whether the client has a position in line.
     in_line: bool,
-    /// Whether it is near the front of the line, and requests its position again immediately.
+    /// Whether the client is near the front of the line, and so requests its position again immediately.
     near: bool,
-    /// Whether it released the lock and requested it again in the same write.
+    /// Whether the client has released the lock and requested it again in the same write, and has no answer to that request yet.
     again: bool,
-    /// When it first requested the lock for the next grant.
+    /// When the client began to wait for the next grant, that is, first requested the lock after the last grant.
     wanted: Instant,
     progress: Progress,
-    /// How long it steps aside for each grant that it had since it last did so. A client with many grants therefore stays away for long.
+    /// How long the client steps aside, per grant since it last stepped aside. A client with more grants therefore stays away longer.
     aside: Duration,
-    /// The number of grants since it last stepped aside.
+    /// The number of grants since the client last stepped aside.
     in_turn: u32,
     /// A source of randomness, so that clients that step aside together do not come back together.
     chance: Chance,
@@ -60,7 +60,7 @@ const NEAR: u32 = 3;
 /// The increase of [`Contender::aside`] for each client that is already waiting when a client comes back.
 const ASIDE_STEP: Duration = Duration::from_micros(100);
 
-/// The maximum number of waiting clients that count towards that increase.
+/// The maximum number of waiting clients for each of which [`ASIDE_STEP`] is added.
 const CROWD_MAX: u32 = 4;
 
 /// The maximum time for which a client steps aside.
@@ -76,14 +76,16 @@ struct Progress {
 }
 
 impl Progress {
-    /// Notes a position in line, and returns how long to wait before requesting it again.
+    /// Records a position in line, and returns how long to wait before requesting the position again. That is zero at positions up to
+    /// [`NEAR`], and as long as there is no estimate.
     fn rest(&mut self, now: Instant, place: u32) -> Duration {
         self.joined.get_or_insert((now, place));
         // Better too early than too late: one more request costs little, but a late one delays every client further back in line.
         self.per_place.unwrap_or_default() * place.saturating_sub(NEAR) * 3 / 4
     }
 
-    /// Notes the grant. `late` is whether the client did not poll before the lock was free, and so delayed the line itself.
+    /// Updates the estimate when the lock is granted. `late` means that the client was not polling yet when the lock became free, and so
+    /// delayed the line itself; the estimate is then halved.
     ///
     /// Estimates increase slowly: a line that waited for one late client looks slow to every client, and if each adopted that
     /// estimate, all would be late.
@@ -150,8 +152,8 @@ impl Contender {
         self.again = false;
         self.ask(Verb::Release, turn);
         self.in_turn += 1;
-        // Where there is a line, the lock is requested again in the same write. The request goes to the end of the line, and so does not
-        // overtake clients that wait.
+        // If the server keeps a line, the lock is requested again in the same write. The request goes to the end of the line, so it does
+        // not overtake clients that wait.
         self.again = match self.pace {
             Pace::Try(_) => false,
             Pace::Line | Pace::Turns => !self.finishing,
@@ -249,7 +251,7 @@ impl Client for Contender {
                 Answer::Taken => self.refused(turn),
                 Answer::Released(1) => self.released(turn),
                 Answer::Released(count) => {
-                    let words = format!("releasing the one lock held released {count}");
+                    let words = format!("one lock was released, but the answer counts {count}");
                     return Err(Wrong::Untrue(words));
                 }
                 Answer::Renewed(_) => unreachable!("a contender never renews"),

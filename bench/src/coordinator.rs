@@ -80,7 +80,8 @@ impl Coordinator {
         self.ask("/v1/processes/keeper", Some(&json!({}))).map(drop)
     }
 
-    /// Launches `count` processes over several connections. Each answer arrives once the process runs and the request is on disk.
+    /// Launches `count` processes over several connections, and returns them in no particular order. Each launch is answered once its
+    /// process runs and the request is on disk.
     pub(crate) fn launch(
         &self,
         count: u32,
@@ -94,7 +95,8 @@ impl Coordinator {
         self.side_by_side(count, stop, launch)
     }
 
-    /// Sends `count` requests over several connections, and returns the results in no particular order.
+    /// Calls `each` with every number below `count`, over [`CLIENTS`] connections concurrently, and returns the results in no particular
+    /// order. A connection makes no more calls after an error; one such error is returned once all connections are done.
     pub(crate) fn side_by_side<T: Send>(
         &self,
         count: u32,
@@ -137,7 +139,7 @@ impl Coordinator {
         ask(&mut stream, &path, None).ok()?.get("count")?.as_u64()
     }
 
-    /// Waits until `wanted` process records have this status.
+    /// Waits until exactly `wanted` process records have this status. Returns an error after [`PATIENCE`].
     pub(crate) fn await_count(
         &mut self,
         status: &str,
@@ -170,10 +172,10 @@ impl Coordinator {
         self.peer.start_again()
     }
 
-    /// Returns the memory of the coordinator and its keeper, in bytes; shared pages count proportionally.
+    /// Returns the memory used by the coordinator and its keeper, in bytes. A page shared with other processes counts in part (`Pss`).
     pub(crate) fn memory(&self) -> Result<f64, Failure> {
         let keeper = self.keeper();
-        let keeper = keeper.ok_or_else(|| Failure::new("there is no keeper"))?;
+        let keeper = keeper.ok_or_else(|| Failure::new("the keeper is not running"))?;
         Ok(proportional(self.peer.pid())? + proportional(keeper)?)
     }
 
@@ -203,7 +205,7 @@ impl Coordinator {
         Ok(all)
     }
 
-    /// Returns the PID of the keeper, if it runs.
+    /// Returns the PID in the keeper's lock file; `None` if the file does not exist or contains no number.
     pub(crate) fn keeper(&self) -> Option<u32> {
         let lock = fs::read_to_string(self.peer.data().join("keeper.lock"));
         lock.ok()?.trim().parse().ok()
@@ -282,7 +284,7 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
     }
 }
 
-/// Returns whether a process runs; a zombie does not.
+/// Returns whether a process is running; a zombie is not.
 fn is_alive(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != "Z")
 }
@@ -311,6 +313,6 @@ fn proportional(pid: u32) -> Result<f64, Failure> {
         let line = line.strip_prefix("Pss:")?.trim().strip_suffix("kB")?;
         line.trim().parse::<f64>().ok()
     });
-    let kibibytes = kibibytes.ok_or_else(|| Failure::new(format!("{path} has no Pss")))?;
+    let kibibytes = kibibytes.ok_or_else(|| Failure::new(format!("{path} has no line `Pss:`")))?;
     Ok(kibibytes * 1024.0)
 }

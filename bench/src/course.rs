@@ -61,6 +61,6 @@ pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     if (0.01..=3600.0).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
     } else {
-        Err(format!("{text} s is not between 0.01 and 3600"))
+        Err(format!("{text} s is out of range: expected 0.01 to 3600 s"))
     }
 }

@@ -22,23 +22,24 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
-/// The number of threads of the only server, and so of tasks that run at a time.
+/// The number of threads of the only server, and so the maximum number of tasks that run at a time.
 const THREADS: u32 = 16;
 
 /// The pause between two kills of a keeper, and between two panics of an actor. The coordinator gives up on a keeper or an actor that fails
 /// too often.
 const APART: Duration = Duration::from_millis(2500);
 
-/// The maximum number of faults of a kind that needs this pause.
+/// The maximum number of faults of each kind that needs the pause [`APART`], and of attempts that exceed their time limit.
 const APART_MAX: u32 = 10;
 
 /// One in this many of the running commands is killed while the coordinator is down.
 const DIES_EACH: usize = 10;
 
-/// Measure tasks: the recovery time from each failure mode of Wip, and the cost of tasks.
+/// Measure tasks: the recovery time from each failure mode, and the cost of tasks.
 ///
-/// A recovery is timed from the clock that the failing process (or the program that causes the fault) reads as its last action, to the
-/// arrival of the event that the thread is free and the task can continue or has failed. Events are sent once they are on disk.
+/// The failure modes are those of Wip, the task engine that docs/tasks.md describes. A recovery begins when the failing process (or the
+/// program that causes the fault) reads the clock as its last action, and ends when the event arrives that the thread is free and the task
+/// can continue or has failed. Events are sent once they are on disk.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -56,7 +57,7 @@ pub(crate) struct Dispatch {
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(10..=9000))]
     running: u32,
 
-    /// Number of rounds for the other figures
+    /// Number of rounds for the figures other than recovery times
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=1000))]
     rounds: u32,
 
@@ -68,7 +69,7 @@ pub(crate) struct Dispatch {
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=900_000))]
     waiting: u32,
 
-    /// Number of servers in the inventory for the last figure
+    /// Number of servers added to the inventory before the last measurement
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=9000))]
     servers: u32,
 
@@ -80,7 +81,7 @@ impl Dispatch {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
         let own = self.site.version()?;
         let mut notes = self.site.remarks([])?;
-        notes.extend(self.site.in_memory("the figures include no disk"));
+        notes.extend(self.site.in_memory("the figures include no disk time"));
         let root = self.site.root();
         let (attic, folder) = (directory(&root)?, directory(&root)?);
         let grounds = Grounds {
@@ -122,11 +123,11 @@ impl Dispatch {
         Ok(())
     }
 
-    /// Returns how long the recovery from each of several faults of one kind took, in milliseconds.
+    /// Causes a fault of this kind several times, and returns how long each recovery took, in milliseconds.
     fn recover(&self, mode: &Mode, grounds: Grounds<'_>, stop: &Stop) -> Result<Vec<f64>, Failure> {
         let folder = directory(&self.site.root())?;
         let mut bed = Bed::make(grounds, folder.path(), THREADS)?;
-        // The first task is not counted: its launch loads into memory what later ones find there.
+        // The first task is not counted, since its launch also loads programs into memory.
         bed.measure(&bed.of(CommandEnd::Ends, &json!({}))?, stop)?;
         let times = |most| 0..self.runs.min(most);
         let each = |bed: &mut Bed, most, body: Value| -> Result<Vec<f64>, Failure> {
@@ -179,8 +180,8 @@ impl Dispatch {
         }
     }
 
-    /// Kills a coordinator while tasks run, and then some of their commands. Returns the time from the restart of the coordinator until it
-    /// shows the tasks of these commands as complete and all others as running, in milliseconds.
+    /// Kills a coordinator while tasks run, and then every tenth command. Returns the time from the restart of the coordinator until it
+    /// shows the tasks of the killed commands as complete and all others as running, in milliseconds.
     fn coordinator_killed(&self, grounds: Grounds<'_>, stop: &Stop) -> Result<f64, Failure> {
         let folder = directory(&self.site.root())?;
         let mut bed = Bed::make(grounds, folder.path(), self.running)?;
@@ -244,7 +245,7 @@ impl Dispatch {
         vec![
             Row::new(
                 "tasks",
-                format!("{} tasks completed, durable", self.tasks),
+                format!("{} tasks completed durably", self.tasks),
                 "/s",
                 Some(Limit::AtLeast(500.0)),
             ),
@@ -257,7 +258,7 @@ impl Dispatch {
             Row::new("started_p99", "the same, p99".to_owned(), "ms", None),
             Row::new(
                 "memory",
-                format!("memory per waiting task, of {waiting}"),
+                format!("memory per waiting task, with {waiting} waiting"),
                 "B",
                 None,
             ),

@@ -29,8 +29,8 @@ const FUTURES: u32 = 256;
 /// awaits an acquire and then a release, and times the acquire. A waiter is a task that awaits a lock held by another task: the time
 /// measured is from the release until the waiter has the lock.
 ///
-/// A cycle of jobs puts 256 and claims them in one call, and ends them in another: in a single queue, and in one of 100,000 queues of
-/// 1,000 tenants, of which ten have jobs to claim. Finding a random one of those is measured in calls of 256.
+/// A batch of jobs puts and claims 256 jobs in one call, and ends them in another: in a single queue, and in one of 100,000 queues of
+/// 1,000 tenants. Ten of these queues have jobs to claim; choosing one of the ten at random is measured with 256 queries in one call.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench embed
@@ -123,7 +123,7 @@ impl Embed {
         ))
     }
 
-    /// Returns cycles per second in batches.
+    /// Runs batches of cycles for the duration of a round, and returns the number of cycles per second.
     fn batches(&self, locks: &Locks, stop: &Stop) -> Result<f64, Failure> {
         let began = now();
         let mut cycles = 0;
@@ -141,7 +141,8 @@ impl Embed {
         Ok(as_float(cycles) / (now() - began).as_secs_f64())
     }
 
-    /// Returns cycles per second in concurrent tasks that await one operation at a time.
+    /// Runs cycles in concurrent tasks, each of which awaits one operation at a time, and returns the number of cycles per second of all
+    /// tasks together.
     fn futures(&self, locks: &Locks, runtime: &Runtime, stop: &Stop) -> Result<f64, Failure> {
         let began = now();
         let end = began + self.seconds;
@@ -204,7 +205,8 @@ impl Embed {
     }
 }
 
-/// Releases a lock that has a waiter, and returns how long it took until the waiter had it.
+/// Acquires a lock, waits until `to` is in line for it, and releases it. Returns the time from that release until `to` has the lock; `to`
+/// then releases it.
 async fn pass_on(locks: &Locks, from: &Entry, to: &Entry) -> Result<Duration, LockError> {
     let held = locks.acquire(from, Terms::default()).await?;
     let waiting = Terms {
@@ -218,7 +220,7 @@ async fn pass_on(locks: &Locks, from: &Entry, to: &Entry) -> Result<Duration, Lo
         Ok::<_, LockError>(had)
     };
     let holder = async {
-        // The query for its position fails until the waiter is in line.
+        // The query for the position of `to` fails until it is in line.
         while locks.place(to).await.is_err() {
             tokio::task::yield_now().await;
         }
@@ -231,9 +233,7 @@ async fn pass_on(locks: &Locks, from: &Entry, to: &Entry) -> Result<Duration, Lo
 }
 
 fn wrong(what: impl std::fmt::Debug) -> Failure {
-    Failure::new(format!(
-        "a request for our own lock was answered with {what:?}"
-    ))
+    Failure::new(format!("unexpected result of a lock request: {what:?}"))
 }
 
 async fn cycle(locks: &Locks, entry: &Entry) -> Result<(), LockError> {

@@ -1,4 +1,4 @@
-//! Measures jobs of an embedded node: cycles in batches, in a single queue and in one queue of a hundred thousand, and how fast a ready
+//! Measures jobs of an embedded node: cycles in batches, in a single queue and in one of a hundred thousand queues, and how fast a ready
 //! queue is found among that many.
 
 use crate::failure::Failure;
@@ -16,8 +16,10 @@ use std::time::Duration;
 /// The number of jobs in a batch.
 const BATCH: usize = 256;
 
-/// The number of tenants, and of job types of each: the product is the number of queues.
+/// The number of tenants.
 const TENANTS: u32 = 1000;
+
+/// The number of job types of each tenant. Each of them has its own queue.
 const TYPES: u32 = 100;
 
 /// The number of queues that have a job to claim.
@@ -30,13 +32,14 @@ const LATER_MS: u64 = 365 * 24 * 3_600_000;
 pub(crate) struct Rates {
     /// Cycles in a single queue.
     pub(crate) alone: f64,
-    /// Cycles in one queue of very many.
+    /// Cycles in one of [`TENANTS`] times [`TYPES`] queues.
     pub(crate) among: f64,
-    /// Ready queues found among very many.
+    /// Ready queues found, among the same number of queues.
     pub(crate) named: f64,
 }
 
-/// Measures each rate for `span`, on its own node.
+/// Measures each rate for `span`: `alone` on one node, then `among` and `named` on a second node, which has all [`TENANTS`] times [`TYPES`]
+/// queues.
 pub(crate) fn measure(span: Duration, stop: &Stop) -> Result<Rates, Failure> {
     let node = Node::open(Config::in_memory())?;
     let alone = cycles(&node.handle().queues(), span, stop)?;
@@ -132,7 +135,8 @@ fn ask(queues: &Queues, items: Vec<Item<QueueMachine>>) -> Result<Vec<Reply>, Fa
         .collect()
 }
 
-/// Returns cycles per second: jobs are put, claimed and ended, a batch at a time.
+/// Puts, claims and deletes jobs for `span`, a batch at a time, and returns the number of cycles per second. A cycle is all three for one
+/// job.
 fn cycles(queues: &Queues, span: Duration, stop: &Stop) -> Result<f64, Failure> {
     let name = queue(TENANTS - 1, 0);
     let pop = Pop {
@@ -171,7 +175,7 @@ fn cycles(queues: &Queues, span: Duration, stop: &Stop) -> Result<f64, Failure> 
     Ok(as_float(cycles) / (now() - began).as_secs_f64())
 }
 
-/// Returns how many ready queues are found per second.
+/// Queries ready queues for `span`, and returns the number found per second.
 fn named(queues: &Queues, span: Duration, stop: &Stop) -> Result<f64, Failure> {
     let (began, mut count) = (now(), 0);
     while now() - began < span {

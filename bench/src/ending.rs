@@ -21,7 +21,7 @@ use std::time::Duration;
 /// The pause between two successive ends: long enough for each to be on record before the next.
 const APART: Duration = Duration::from_millis(4);
 
-/// The maximum time that all ends together may take.
+/// The maximum time to wait until the ends of all processes are reported.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The number of bytes that a process writes at a time: its id (16 bytes) and the time in nanoseconds (8 bytes), which is 0 when the
@@ -38,7 +38,7 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// Waits for the request to end, and returns so that the process ends.
+    /// Reports that it is ready, waits for a byte from `go`, writes the time, and returns, so that the process exits.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let own = std::env::var_os("SEXTON_PROCESS_ID").unwrap_or_default();
         let id = parse(&own.to_string_lossy())
@@ -122,7 +122,12 @@ impl<'a> Ends<'a> {
             stop.check()?;
             let left = patience.saturating_duration_since(now());
             let heard = self.events.recv_timeout(left);
-            let missing = || Failure::new(format!("{} ends were not reported", began.len()));
+            let missing = || {
+                Failure::new(format!(
+                    "number of processes whose end was not reported: {}",
+                    began.len()
+                ))
+            };
             let Happening { what, at } = heard.map_err(|_| missing())??;
             let id = what.get("process").and_then(Value::as_str);
             let id = id.and_then(parse);

@@ -34,7 +34,7 @@ pub(crate) enum CommandEnd {
     Saves,
     /// Never: it loops, and uses a processor.
     Loops,
-    /// By being killed, for which it waits.
+    /// By a kill: it sleeps until then.
     Waits,
 }
 
@@ -48,7 +48,8 @@ impl CommandEnd {
 
 impl Failing {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        self.live().map_err(Failure::to("fail"))
+        self.live()
+            .map_err(Failure::to("run the command of a task"))
     }
 
     fn live(&self) -> io::Result<()> {
@@ -94,7 +95,7 @@ impl Failing {
     }
 }
 
-/// What a command wrote.
+/// What a command wrote to the pipe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Written {
     /// The task's number.

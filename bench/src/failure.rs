@@ -18,7 +18,7 @@ impl Failure {
     }
 }
 
-/// The text itself, since Rust prints the error that `main` returns with `Debug`.
+/// Prints the description itself, since Rust prints the error that `main` returns with `Debug`.
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -8,8 +8,10 @@ use serde_json::Value;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-/// The queue of the tenant with many jobs, and that of the one with few.
+/// The queue of the tenant with many jobs.
 pub(crate) const BIG: &str = "big:bench";
+
+/// The queue of the tenant with few jobs.
 pub(crate) const SMALL: &str = "small:bench";
 
 /// The number of jobs in the small queue.
@@ -18,7 +20,7 @@ pub(crate) const FEW: u32 = 10;
 /// The number of claims before the small queue's jobs are added; until then the other tenant is alone.
 const BEFORE: u32 = 100;
 
-/// The maximum time to wait for a claim.
+/// The maximum time to wait for the next event.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A subscription to the events of a coordinator that report jobs as added or claimed.
@@ -32,7 +34,8 @@ impl Claims {
     /// Returns the kind and queue of the next event.
     fn next(&self) -> Result<(String, String), Failure> {
         let heard = self.0.recv_timeout(PATIENCE);
-        let Happening { what, .. } = heard.map_err(|_| Failure::new("no job was claimed"))??;
+        let Happening { what, .. } =
+            heard.map_err(|_| Failure::new("no job was added or claimed for a minute"))??;
         let word = |name: &str| what.get(name).and_then(Value::as_str).map(str::to_owned);
         match (word("kind"), word("queue")) {
             (Some(kind), Some(queue)) => Ok((kind, queue)),
@@ -40,7 +43,7 @@ impl Claims {
         }
     }
 
-    /// Waits for [`BEFORE`] claims, so that the runner is busy with the other tenant's jobs.
+    /// Waits for [`BEFORE`] claims, so that the runner (`sexton work`) is busy with the jobs of [`BIG`].
     pub(crate) fn begun(&self) -> Result<(), Failure> {
         let mut claims = 0;
         while claims < BEFORE {
@@ -50,8 +53,8 @@ impl Claims {
         Ok(())
     }
 
-    /// Returns the largest wait of the jobs in the small queue. The wait of the k-th job to be claimed is the number of claims from the
-    /// moment its queue gets its first job up to its own claim, divided by k.
+    /// Returns the largest wait of the jobs in [`SMALL`]. The wait of the k-th of them to be claimed is n / k, where n is the number of
+    /// claims from any queue since [`SMALL`] got its first job, including the claim of that k-th job.
     pub(crate) fn largest_wait(&self) -> Result<f64, Failure> {
         let (mut is_there, mut place, mut found, mut largest) = (false, 0, 0, 0.0_f64);
         while found < FEW {

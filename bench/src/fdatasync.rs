@@ -1,4 +1,4 @@
-//! The cost of a sync on this machine. It differs between machines, and no request that waits for the disk can be faster.
+//! The cost of a sync on this machine. It differs between machines, and no request that waits for the disk can be faster than a sync.
 
 use crate::failure::Failure;
 use crate::figures::Latencies;

@@ -4,7 +4,8 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Steps per doubling. A quantile is the start of a step, and so at most six per cent too small.
+/// The number of histogram steps per doubling of the duration. A quantile is reported as the start of its step, and so is at most six per
+/// cent too small.
 const STEPS: u64 = 16;
 
 /// A histogram of durations in nanoseconds, with steps that grow with the duration.
@@ -107,7 +108,7 @@ impl Spread {
     }
 }
 
-/// The result of a contestant in a row, over all rounds.
+/// The result of a contestant for one row of the table, over all rounds.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Standing {
     pub(crate) name: String,
@@ -131,7 +132,8 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// Summarizes rounds; `contended` is whether clients competed.
+    /// Summarizes the rounds of one contestant. `contended` says whether the clients competed for one lock; if they did not, `busiest` and
+    /// `idlest` are `None`.
     pub(crate) fn of((name, peer): (String, bool), contended: bool, rounds: Vec<Round>) -> Self {
         let spread = |figure: fn(&Round) -> f64| Spread::of(rounds.iter().map(figure));
         let unfair = |round: &&Round| as_float(round.busiest) / as_float(round.idlest.max(1));

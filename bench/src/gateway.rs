@@ -1,14 +1,14 @@
 //! Encodes the requests of a lock client as JSON over HTTP, for sexton's `/v1` and for etcd's gateway, and decodes the answers. Does no
 //! I/O.
 //!
-//! etcd keeps a lock for as long as its lease lasts, so each client has its own lease, granted before anything is measured
-//! and identified by the number at the start of its owner's name.
+//! etcd holds a lock for as long as its lease lasts, so each client has its own lease, which is granted before anything is measured.
+//! [`lease`] derives the id of the lease from the client's owner name.
 
 use crate::codec::{Answer, Name, Unexpected, Verb};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 
-/// The server, and how a lock is kept in it.
+/// The server, and the requests with which its locks are acquired and released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gateway {
     /// sexton's `/v1/locks`.
@@ -37,7 +37,8 @@ pub(crate) fn put_request(path: &str, body: Option<&Value>, output: &mut Vec<u8>
     output.extend_from_slice(request.as_bytes());
 }
 
-/// Parses the response at the start of `input`, and returns its status, body and length; `None` if more bytes are needed.
+/// Parses the response at the start of `input`, and returns its status, its body, and the length of both head and body; `None` if more
+/// bytes are needed or the head is invalid.
 pub(crate) fn response(input: &[u8]) -> Option<(u16, &[u8], usize)> {
     let head_len = input.windows(4).position(|bytes| bytes == b"\r\n\r\n")? + 4;
     let head = std::str::from_utf8(input.get(..head_len)?).ok()?;
@@ -91,7 +92,8 @@ impl Gateway {
         }
     }
 
-    /// Parses the answer at the start of `input`, and returns it with its length; `None` if more bytes are needed.
+    /// Parses the answer to the request `asked` at the start of `input`, and returns it with its length; `None` if more bytes are needed.
+    /// A refusal, or an answer that does not fit the request, is an error.
     pub(crate) fn receive(
         self,
         asked: Verb,
@@ -162,7 +164,7 @@ fn ask_sexton(asked: Verb, key: &Name, owner: &Name, output: &mut Vec<u8>) {
     }
 }
 
-/// Returns the lease of an owner: the number at the start of its name, plus one.
+/// Returns the id of an owner's lease: the number at the start of its name, plus one, since etcd would replace an id of 0.
 pub(crate) fn lease(owner: &Name) -> u64 {
     let digits = owner
         .get(..8)

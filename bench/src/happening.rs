@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// The maximum time to wait for events.
+/// The maximum time to wait for the response to a subscription.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An event, and when it arrived.
@@ -29,7 +29,8 @@ pub(crate) fn clock() -> u64 {
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// Subscribes to the events that match this query. Every event that is sent after this returns is received.
+/// Subscribes to the events that match this query. Every event that is sent after this returns is received, until the connection fails:
+/// the last item is then an error.
 pub(crate) fn listen(
     coordinator: &Coordinator,
     query: &str,
@@ -45,7 +46,7 @@ pub(crate) fn listen(
         .spawn(move || receive(stream, &begun, &heard))
         .map_err(Failure::to("start a thread"))?;
     let begins = begins.recv_timeout(PATIENCE);
-    begins.map_err(|_| Failure::new("no events arrived"))?;
+    begins.map_err(|_| Failure::new("the request for events was not answered"))?;
     Ok(events)
 }
 

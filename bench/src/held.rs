@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The number of locks that a taker requests in one write.
+/// The maximum number of requests that a [`Taker`] or a [`Churner`] sends in one write.
 const DEPTH: u32 = 64;
 
 /// Returns the key and the owner of a held lock. Each lock has its own owner.
@@ -290,7 +290,7 @@ impl Client for Paced {
         } else if self.open.is_some() {
             self.owed = true;
         } else {
-            // Timed from now, since a late wake-up is not the server's delay.
+            // The cycle is timed from now, since a late wake-up is not a delay of the server.
             self.begin(turn.now, turn);
         }
     }

@@ -25,8 +25,8 @@ use std::time::Duration;
 /// does; and with a transaction that puts a key if it does not exist, and a delete, which keeps no line. Leases are granted beforehand, one
 /// for each connection. The ratio is sexton's figure divided by the better of etcd's.
 ///
-/// Then a waiter is measured: one connection holds a lock, another waits for it, and the time is from sending the release to the waiter's
-/// answer.
+/// Then the passing of a lock is measured: one connection holds a lock, another waits for it, and the time is counted from sending the
+/// release until the waiter is answered.
 #[derive(Args)]
 #[command(mut_arg("rounds", |rounds| rounds.value_name("R").help("Number of rounds")))]
 #[command(mut_arg("seconds", |seconds| seconds.help("Duration of each measurement")))]
@@ -126,7 +126,7 @@ impl Http {
         self.course.round(server, clients, 1, stop)
     }
 
-    /// Measures how long it takes from a release until the waiter has the lock, in each contestant that keeps a line.
+    /// Measures, for each contestant that keeps a line, how long it takes from a release until the waiter has the lock.
     fn waits(
         &self,
         (sexton, etcd): (&Server, Option<&Server>),
@@ -152,7 +152,7 @@ impl Http {
         Ok(told)
     }
 
-    /// Measures two clients that pass a lock to each other.
+    /// Measures two clients that pass a lock back and forth: the time from each release until the other client has the lock.
     fn waiting(&self, gateway: Gateway, peer: &Server, stop: &Stop) -> Result<Latencies, Failure> {
         let mut latencies = Latencies::default();
         let key = name(u32::MAX, 0);
@@ -225,7 +225,7 @@ impl SingleClient {
     }
 }
 
-/// Requests from etcd the leases under which its clients keep their locks.
+/// Grants a lease to each client of etcd, under which the client holds its locks.
 fn grant_leases(etcd: &Server, clients: u32) -> Result<(), Failure> {
     let grant = || -> io::Result<()> {
         let mut stream = connect(etcd)?;

@@ -1,4 +1,4 @@
-//! Handles Ctrl-C and SIGTERM during a measurement, which then stops its servers, removes its directories, and ends.
+//! Ends the measurement early on Ctrl-C or SIGTERM, but lets it stop its servers and remove its directories first.
 
 use crate::failure::Failure;
 use std::sync::Arc;
@@ -20,11 +20,12 @@ impl Stop {
     }
 }
 
-/// Runs a measurement on a thread of its own while this thread waits for signals, and returns its result.
+/// Runs a measurement on its own thread, and returns the measurement's result. Meanwhile, this thread waits for Ctrl-C and SIGTERM, and
+/// sets the [`Stop`] flag when one of them arrives.
 pub(crate) fn watched(
     measure: impl FnOnce(&Stop) -> Result<(), Failure> + Send + 'static,
 ) -> Result<(), Failure> {
-    let cannot = |error| Failure::new(format!("failed to start: {error}"));
+    let cannot = |error| Failure::new(format!("failed to start the measurement: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -1,7 +1,6 @@
-//! Encodes the requests of a queue client to each server, decodes the answers, and has the clients that put, take and end jobs.
+//! The protocols of the queue servers, and the clients that put, take and end jobs on them.
 //!
-//! Redis' lists are used as a reliable queue: a job is moved to its consumer's own list, and removed from there
-//! when it is done.
+//! On Redis, lists serve as a reliable queue: taking a job moves it to its consumer's own list, and ending it removes it from that list.
 
 use crate::load::{Client, Turn, Wrong};
 use std::cell::Cell;
@@ -10,7 +9,7 @@ use std::io::Write as _;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// The protocol of a server.
+/// The protocol of a queue server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobProtocol {
     /// beanstalkd's protocol.
@@ -32,7 +31,7 @@ enum Request {
 enum Answer {
     /// The job was put.
     Put,
-    /// A job was taken, with this id; 0 for Redis, whose lists have no ids.
+    /// The job with this id was taken. The id is 0 for Redis, whose lists have no ids.
     Taken(u64),
     /// The job was removed.
     Ended,
@@ -81,14 +80,15 @@ impl JobProtocol {
         }
     }
 
-    /// Parses the next answer, and returns it with its length; `None` if it is incomplete.
+    /// Parses the answer to `asked` at the front of `input`, and returns it with its length in bytes; `None` if it is incomplete, and an
+    /// error if it is not a valid answer to `asked`.
     fn receive(self, asked: Request, input: &[u8]) -> Result<Option<(Answer, usize)>, Wrong> {
         let Some(end) = input.windows(2).position(|two| two == b"\r\n") else {
             return Ok(None);
         };
         let line = input.get(..end).unwrap_or(&[]);
         let text = std::str::from_utf8(line).unwrap_or_default();
-        let wrong = || Wrong::Untrue(format!("asked {asked:?}, received {text:?}"));
+        let wrong = || Wrong::Untrue(format!("unexpected answer to {asked:?}: {text:?}"));
         let mut words = text.split(' ');
         let first = words.next().unwrap_or_default();
         let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
@@ -139,7 +139,7 @@ fn own_list(client: u32) -> String {
 /// What a job client does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Puts some jobs in one write, takes as many in one write, and ends these in one write.
+    /// Puts several jobs in one write, takes the same number of jobs in a second write, and ends the taken ones in a third.
     Cycles,
     /// Only puts.
     Puts,
@@ -209,7 +209,8 @@ impl Jobs {
         }
     }
 
-    /// Sends the next requests. Called when all previous ones are answered.
+    /// Sends the next requests. Called when all previous ones are answered. After the last step of the work, counts the jobs and records
+    /// how long the work took.
     fn go_on(&mut self, turn: &mut Turn<'_>) {
         match (self.asked, self.work) {
             (Request::Put, Work::Cycles) => self.ask(Request::Take, turn),
@@ -264,7 +265,7 @@ impl Client for Jobs {
     }
 }
 
-/// A client that puts a number of jobs as fast as it can, and then ends.
+/// A client that puts a given number of jobs as fast as it can, and then ends.
 pub(crate) struct Filler {
     speech: JobProtocol,
     body: Rc<[u8]>,
@@ -274,7 +275,7 @@ pub(crate) struct Filler {
     open: u32,
 }
 
-/// The number of jobs that a filler puts in one write.
+/// The maximum number of jobs that a [`Filler`] puts in one write.
 const FILLED: u32 = 64;
 
 impl Filler {
@@ -331,20 +332,20 @@ pub(crate) struct Waker {
     speech: JobProtocol,
     client: u32,
     on_its_way: InFlight,
-    /// Requests not yet answered.
+    /// The requests that are not yet answered, oldest first.
     open: VecDeque<Request>,
     done: u64,
     finished: bool,
 }
 
-/// The pause between two jobs: long enough that all consumers wait again.
+/// The pause between two jobs, long enough for all consumers to be waiting again.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
 
 /// The body of the jobs that the consumers wait for.
 const WAITED_FOR: &[u8] = b"0123456789abcdef";
 
 impl Waker {
-    /// Creates the client with this number. Number 0 puts jobs, the others wait for them.
+    /// Creates the client with the number `client`. Client 0 puts jobs, and all others wait for them.
     pub(crate) fn new(speech: JobProtocol, client: u32, on_its_way: InFlight) -> Self {
         Self {
             speech,
@@ -399,7 +400,7 @@ impl Client for Waker {
         Ok(taken)
     }
 
-    /// Ends the client at once, without waiting for answers: a waiting consumer would get none.
+    /// Ends the client immediately, without waiting for answers, because a consumer that waits for a job would not get one.
     fn finish(&mut self, _: &mut Turn<'_>) {
         self.finished = true;
     }
@@ -421,7 +422,8 @@ mod tests {
     fn answers_are_heard_whole_or_not_at_all() {
         let hear = |asked, input: &[u8]| JobProtocol::Beanstalk.receive(asked, input);
         assert_eq!(
-            hear(Request::Take, b"RESERVED 7 3\r\nab").expect("an incomplete answer is no error"),
+            hear(Request::Take, b"RESERVED 7 3\r\nab")
+                .expect("an incomplete answer is not an error"),
             None
         );
         assert_eq!(

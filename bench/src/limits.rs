@@ -1,5 +1,5 @@
-//! A table of figures, some of them with a limit, as printed by `bindings`, `dispatch`, `page`, `processes` and `work`. A figure is the
-//! median of the rounds. A figure that misses its limit is marked as missed.
+//! The table of figures that `bindings`, `dispatch`, `page`, `processes` and `work` print. Each figure is the median over all rounds. Some
+//! figures have a limit; one that misses its limit is marked as missed.
 
 use crate::failure::Failure;
 use crate::figures::{Spread, grouped};
@@ -42,7 +42,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Creates a row with a name for JSON, a description, and a unit.
+    /// Creates a row with a name for JSON, a description for the text, a unit, and the limit, if there is one.
     pub(crate) fn new(
         name: &'static str,
         words: String,
@@ -58,7 +58,7 @@ impl Row {
     }
 }
 
-/// The rows, and the results of each server, sexton first. Limits apply to sexton alone.
+/// The table: its rows, and each server's figures for each round. sexton is the first server, and the limits apply to it alone.
 pub(crate) struct Limits {
     rows: Vec<Row>,
     servers: Vec<(&'static str, Vec<Round>)>,
@@ -69,7 +69,7 @@ impl Limits {
         Self { rows, servers }
     }
 
-    /// Prints the table with the version of sexton and remarks, or as JSON.
+    /// Prints sexton's version, the notes and the table, as text or, if `is_json`, as one JSON document.
     pub(crate) fn report(
         &self,
         sexton: &str,
@@ -159,8 +159,8 @@ impl Limits {
     }
 }
 
-/// Formats a figure with two decimals below 10, with one below 100, and as a whole number from there. Decimals that are all zero are
-/// omitted.
+/// Formats a figure: with two decimals if its absolute value is below 10, with one if it is below 100, and otherwise as a whole number.
+/// Decimals that are all zero are omitted.
 fn number(number: f64) -> String {
     let text = match number.abs() {
         ..10.0 => format!("{number:.2}"),

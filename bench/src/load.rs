@@ -1,7 +1,7 @@
 //! Drives many connections from one thread, with epoll, non-blocking reads and writes, and timed wake-ups.
 //!
-//! This code drives all servers of a measurement; only the requests differ. It shares the machine with the
-//! server, so it does as little as it can, and reports how much processor time it used.
+//! The same code loads every server that a measurement compares; only the requests differ. It runs on the same machine as the server, so it
+//! does as little as it can, and reports how much processor time it used.
 
 use crate::codec::Unexpected;
 use crate::failure::Failure;
@@ -16,20 +16,20 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// The number of events taken at a time.
+/// The maximum number of events taken from epoll at a time.
 const EVENTS_MAX: usize = 512;
 
 /// The maximum time to wait for events before checking for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A server that sends nothing for this long has failed.
+/// How long to wait for a server: for each connection, for each answer, and for all clients to finish at the end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The behaviour of one connection. It never reads the clock: times are passed in.
 pub(crate) trait Client {
     /// Sends requests. Called once when the measurement begins, and at each time that the client sets as [`Turn::wake_at`].
     fn wake(&mut self, turn: &mut Turn<'_>);
-    /// Consumes answers from the front of `input`, and returns the number of bytes consumed.
+    /// Consumes the complete answers at the front of `input`, and returns the number of bytes consumed, or an error if an answer is wrong.
     fn receive(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong>;
     /// Makes the client end soon: it releases what it holds, and begins nothing new.
     fn finish(&mut self, turn: &mut Turn<'_>);
@@ -39,13 +39,13 @@ pub(crate) trait Client {
     fn done(&self) -> u64;
 }
 
-/// The time of a call to a client, and where the client puts its results.
+/// What a call to a client gets: the current time, and fields in which the client leaves its requests and results.
 pub(crate) struct Turn<'a> {
     /// The current time.
     pub(crate) now: Instant,
-    /// Receives the client's requests.
+    /// Where the client appends its requests.
     pub(crate) output: &'a mut Vec<u8>,
-    /// Receives the measured durations.
+    /// Where the client records the durations that it measures.
     pub(crate) latencies: &'a mut Latencies,
     /// When to call [`Client::wake`], whether or not answers have arrived by then; `None` for no such call.
     pub(crate) wake_at: Option<Instant>,
@@ -57,7 +57,7 @@ pub(crate) enum Wrong {
     /// The protocol does not allow this answer to the request.
     #[error(transparent)]
     Unexpected(#[from] Unexpected),
-    /// The protocol allows the answer, but it contradicts what the client did before.
+    /// Any other wrong answer, such as one that contradicts what the client did before.
     #[error("{0}")]
     Untrue(String),
 }
@@ -71,11 +71,11 @@ pub(crate) struct Measured {
     pub(crate) done: Vec<u64>,
     /// The measured durations.
     pub(crate) latencies: Latencies,
-    /// The processor time that the load generator's thread used meanwhile.
+    /// The processor time that the load generator's thread used during `span`.
     pub(crate) load_cpu: Duration,
 }
 
-/// Connections to one server.
+/// The connections to one server, and the client of each.
 pub(crate) struct Load<C> {
     epoll: OwnedFd,
     lines: Vec<Line<C>>,
@@ -170,7 +170,7 @@ impl<C: Client> Load<C> {
         Ok(now() - began)
     }
 
-    /// Runs the clients for `warm_up` without counting and for `span` with counting, and then until each has ended.
+    /// Runs the clients for `warm_up` without counting their cycles, then for `span` while counting, and then until each has ended.
     pub(crate) fn measure(
         self,
         warm_up: Duration,
@@ -227,7 +227,8 @@ impl<C: Client> Load<C> {
         }
     }
 
-    /// Handles events and wake-ups until `until` returns true.
+    /// Handles events and wake-ups until `until` returns true. Returns an error if the measurement is interrupted, or if the server fails
+    /// or sends nothing for [`PATIENCE`].
     fn run(
         &mut self,
         stop: &Stop,
@@ -270,8 +271,8 @@ impl<C: Client> Load<C> {
         }
     }
 
-    /// Returns epoll's timeout, which ends at the next wake-up or after [`LOOK`]. It has whole milliseconds: it is rounded down, and the
-    /// remainder spent spinning, unless this load [rests](Self::resting), for which it is rounded up.
+    /// Returns the timeout for epoll in whole milliseconds: the time until the next wake-up, but at most [`LOOK`]. It is rounded up if this
+    /// load is [resting](Self::resting). Otherwise it is rounded down, and the remainder is spent spinning.
     fn wait_for(&self, now: Instant) -> Timespec {
         let wait = self.wakes.peek().map_or(LOOK, |Reverse((due, _))| {
             due.saturating_duration_since(now).min(LOOK)
@@ -284,7 +285,7 @@ impl<C: Client> Load<C> {
         }
     }
 
-    /// Reads what a connection has received, and passes it to the client.
+    /// Reads what a connection has received, passes it to the client, and sends the client's requests.
     fn ready(&mut self, at: usize) -> Result<(), Failure> {
         let line = self
             .lines
@@ -342,7 +343,7 @@ impl<C: Client> Load<C> {
         self.send(at)
     }
 
-    /// Sends a client's requests. Bytes for which the socket has no room are sent when epoll reports that it has.
+    /// Sends a client's requests. Bytes that do not fit into the socket's buffer are sent later, when epoll reports that there is room.
     fn send(&mut self, at: usize) -> Result<(), Failure> {
         let line = self.lines.get_mut(at).expect("the connection exists");
         let mut sent = 0;

@@ -19,11 +19,12 @@ use std::time::Duration;
 /// Measure locks over TCP, compared with Redis in the same run.
 ///
 /// In a row such as memory:50x16, 50 connections each acquire 16 locks of their own in one write, and once they hold all of them, release
-/// them in one write; sexton runs with --memory, and Redis without files. In fsync:50x16 both have everything on disk before the answer.
-/// In contended:50, 50 clients compete for one lock, and release it immediately.
+/// them in one write; sexton runs with --memory, and Redis without files. In fsync:50x16, both sync each change to disk before they
+/// answer. In contended:50, 50 clients compete for one lock, and each releases it as soon as it holds it.
 ///
 /// Both servers run at the same time and are measured in turn, so that other work on the machine affects both. The ratio is sexton's
-/// figure divided by Redis' better one, taken in each round: its median, minimum and maximum are printed. Every answer is checked.
+/// figure divided by that of the faster Redis variant, taken in each round: its median, minimum and maximum are printed. Every answer is
+/// checked.
 #[derive(Args)]
 #[command(mut_arg("seconds", |seconds| seconds.long_help(SECONDS)))]
 pub(crate) struct Locks {
@@ -39,8 +40,8 @@ const SECONDS: &str = "Duration of a measurement
 
 A contended row takes four times as long, because fairness shows only over many turns.";
 
-/// How many times as long a contended row is measured. A client that had many grants stays away for long, so the clients' shares even out
-/// only over many turns.
+/// How many times as long as other rows a contended row is measured. A client with more grants stays away longer, so the clients'
+/// shares even out only over many turns.
 const TURNS: u32 = 4;
 
 /// How long a Redis client waits before it retries a lock that was taken.

@@ -4,10 +4,12 @@
 //!
 //! Each subcommand has a module of its name, and some have further ones: `embed_jobs` for `embed`, `rebuild` for `recovery`, `restarts` and
 //! `ending` for `processes`, `passing` for `bindings`, `workers` and `fair` for `work`, `modes`, `bed` and `failing` for `dispatch`, and
-//! `pages` for `page`. `course` and `site` have their common flags, and `row`, `table` and `limits` their rows.
+//! `pages` for `page`. `course` and `site` define the flags that several subcommands share; `row`, `table` and `limits` describe and
+//! format the tables.
 //! `codec`, `gateway` and `job` implement each server's protocol; `load` drives connections, with the clients in `cycle`, `contend`, `held`
 //! and `job`; `peer` and `coordinator` start servers; `question`, `happening` and `pulse` receive what servers and processes report;
-//! `fdatasync` measures a sync; `figures` turns measurements into what `output` prints; `interrupt` handles Ctrl-C.
+//! `fdatasync` measures a sync; `figures` turns measurements into what `output` prints; `interrupt` handles Ctrl-C; `chance` generates
+//! random numbers; `failure` is the error type.
 
 mod backlog;
 mod bed;
@@ -84,7 +86,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
   sexton-bench backlog                           a million waiting jobs: memory, cycles, restarts
   sexton-bench processes                         services, compared with supervisord and runit; launches, ends
   sexton-bench bindings                          locks that end with processes, and `lock run`
-  sexton-bench dispatch                          tasks: recovery from each failure mode of Wip, and their cost
+  sexton-bench dispatch                          tasks: recovery from each failure mode, and their cost
   sexton-bench work                              jobs under `sexton work`, compared with RQ and greenstalk
   sexton-bench page                              past moments of a long journal, open pages, delay of other clients
   sexton-bench replay --entries 1000000          how fast the log is read at startup

@@ -25,13 +25,13 @@ pub(crate) struct Mode {
 
 /// How a fault is provoked.
 pub(crate) enum Making {
-    /// By a task: how its command ends, and its further settings.
+    /// By a task: how its command ends, and the task's other settings.
     Task(CommandEnd, Value),
-    /// Like `Task`, with a pause between two faults.
+    /// Like `Task`, but with a pause before each fault and with fewer faults, because the coordinator gives up on what fails too often.
     Apart(CommandEnd, Value),
-    /// By a task whose command cannot be launched.
+    /// By a task whose command cannot be launched because of these settings.
     Unlaunched(Value),
-    /// By a task that takes too long.
+    /// By a task that exceeds its time limit.
     Overdue,
     /// By killing the coordinator.
     Coordinator,
@@ -107,7 +107,7 @@ pub(crate) fn modes() -> Vec<Mode> {
             8,
             "infinite loop",
             ("350 s", 500.0),
-            "loops; from its deadline",
+            "loops (timed from its deadline)",
             Overdue,
         ),
         mode(
@@ -143,16 +143,16 @@ pub(crate) fn modes() -> Vec<Mode> {
         ),
         mode(
             13,
-            "coordinator killed under many tasks",
+            "coordinator killed while tasks run",
             ("-", 1000.0),
-            "SIGKILL; from its restart",
+            "SIGKILL (timed from restart)",
             Coordinator,
         ),
         mode(
             14,
             "keeper killed",
             ("-", 50.0),
-            "SIGKILL to it and the command",
+            "SIGKILL to keeper and command",
             Keeper,
         ),
     ]

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use serde_json::Value;
 use std::io::{IsTerminal as _, Write as _};
 
-/// Shows progress if standard error is a terminal, in place of the previous message.
+/// Shows a progress message in place of the previous one, if standard error is a terminal.
 pub(crate) fn show(what: &str) {
     let mut terminal = std::io::stderr();
     if terminal.is_terminal() {

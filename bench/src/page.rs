@@ -1,4 +1,5 @@
-//! `sexton-bench page`: measures the time to show a past moment, the cost of open pages, and the delay of other clients.
+//! `sexton-bench page`: measures how soon the web page shows a past moment, what open pages cost, and how long views
+//! delay other clients.
 
 use crate::chance::Chance;
 use crate::coordinator::{Coordinator, Grounds, ask};
@@ -31,7 +32,7 @@ const LIVE: [&str; 6] = [
     "/page/events",
 ];
 
-/// The views that are loaded while another client works, each with the row of its figure.
+/// The views that are loaded while another client works, each with the name of the row for its figure.
 const VIEWS: [(&str, &str); 8] = [
     ("/", "others_now"),
     ("/page/locks", "others_locks"),
@@ -55,8 +56,8 @@ const HELD: u32 = 1000;
 /// Measure the web page: views of past moments, the cost of pages that are left open, and the delay of other clients.
 ///
 /// A node in this program writes a journal of lock entries, and the coordinator under test reads it. The first look at the
-/// journal is measured separately; the others are at random entries. Pages that are left open do what their script does:
-/// they listen for changes, and are loaded again after a change, or every 10 s. While views are loaded, a client takes and
+/// journal is measured separately; the others are at random entries. A page that is left open does what its script does in a
+/// browser: it listens for changes, and is loaded again after a change, or every 10 s. While views are loaded, a client takes and
 /// releases its own lock every millisecond over LockServer's protocol, with a journal that is not synced: the figure is
 /// its longest wait for an answer.
 #[derive(Args)]
@@ -137,7 +138,7 @@ impl Page {
         self.parts.is_empty() || self.parts.contains(&part)
     }
 
-    /// Returns the rows of the table.
+    /// Returns the rows of the requested measurements.
     fn rows(&self) -> Vec<Row> {
         let below = |most| Some(Limit::Below(most));
         let then = format!("first look at {} entries", self.entries);
@@ -145,7 +146,7 @@ impl Page {
             "{} open pages for {} s, share of a processor",
             self.pages, self.seconds
         );
-        let quiet = "longest wait of other clients, quiet".to_owned();
+        let quiet = "longest wait of other clients, no views".to_owned();
         let mut rows = vec![
             (Part::Then, "then_first", then, "ms", None),
             (Part::Then, "then_p50", "any entry, p50".into(), "ms", None),
@@ -173,7 +174,7 @@ impl Page {
             ),
             (Part::Views, "others", quiet, "ms", None),
         ];
-        let busy = "the same while threads of low priority are busy".to_owned();
+        let busy = "the same while low-priority threads are busy".to_owned();
         rows.push((Part::Views, "others_busy", busy, "ms", None));
         let beside = VIEWS.map(|(path, name)| {
             let words = format!("the same while {path} is loaded");
@@ -222,7 +223,7 @@ impl Page {
         round.insert("then_first", ms(now() - began));
         let (first, last) = (attribute(&page, "min")?, attribute(&page, "max")?);
         if last < u64::from(self.entries) {
-            let words = format!("the page shows {last} entries of {}", self.entries);
+            let words = format!("the page shows only {last} of {} entries", self.entries);
             return Err(Failure::new(words));
         }
         let (mut chance, mut latencies) = (Chance::new(1), Latencies::default());
@@ -253,7 +254,7 @@ impl Page {
         let coordinator = Coordinator::start(None, grounds)?;
         coordinator.has_keeper()?;
         let open = Open::pages(coordinator.data(), &LIVE, self.pages)?;
-        // By then, all pages are open.
+        // Two seconds are enough for all pages to be loaded once, which is not part of the figure.
         rest(Duration::from_secs(2));
         let (began, before) = (now(), coordinator.cpu());
         for _ in 0..self.seconds {
@@ -323,8 +324,8 @@ impl Page {
     }
 }
 
-/// Keeps every processor busy for two seconds, at the priority of the thread that reads the past. A client that waits as long
-/// meanwhile as while *Then* is loaded waits for a processor, not for the coordinator.
+/// Keeps every processor busy for two seconds, at the low priority of the thread that reads the past. If another client waits as long
+/// meanwhile as it does while `/page/then` is loaded, that view delays it by using the processors, and not by blocking the coordinator.
 fn keep_busy() -> Result<(), Failure> {
     let count = std::thread::available_parallelism().map_err(Failure::to("count processors"))?;
     let end = now() + Duration::from_secs(2);
@@ -347,7 +348,7 @@ fn keep_busy() -> Result<(), Failure> {
     })
 }
 
-/// Writes a configuration with which the journal is not synced, and returns its path.
+/// Writes a configuration file that turns off syncing the journal, and returns the path of the file.
 fn unsynced(folder: &TempDir) -> Result<PathBuf, Failure> {
     let config = folder.path().join("sexton.toml");
     let written = std::fs::write(&config, "fsync = \"never\"\n");

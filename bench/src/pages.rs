@@ -14,12 +14,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The time after which a coordinator that does not answer has failed.
+/// How long to wait for an answer of the coordinator, and for it to serve pages after a restart.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// From `page.js`: the delay from a change to the next load, the interval without changes, and the minimum between two loads.
+/// The delay from a change to the next load, as in `page.js`.
 const SOON: Duration = Duration::from_millis(100);
+
+/// The time between two loads if nothing changes, as in `page.js`.
 const IDLE: Duration = Duration::from_secs(10);
+
+/// The minimum time between two loads, as in `page.js`.
 const LEAST: Duration = Duration::from_secs(1);
 
 /// Loads a page as a browser does, and returns its HTML.
@@ -31,7 +35,7 @@ pub(crate) fn load(data: &Path, path: &str) -> Result<String, Failure> {
     }
 }
 
-/// Loads a page until it is no longer marked as incomplete, and returns its HTML.
+/// Loads a page repeatedly until it is no longer marked as incomplete, and returns its HTML.
 pub(crate) fn load_whole(data: &Path, path: &str) -> Result<String, Failure> {
     loop {
         let page = load(data, path)?;
@@ -88,7 +92,7 @@ impl Open {
 
 /// Keeps a page up to date as its script does until `over` is set, and returns how often it was loaded.
 fn stay_open(data: &Path, view: &str, over: &AtomicBool) -> Result<u64, Failure> {
-    let cannot = || Failure::to("receive the changes of a page");
+    let cannot = || Failure::to("receive page changes");
     let mut loads = 1;
     load(data, view)?;
     let mut loaded = now();
@@ -111,7 +115,7 @@ fn stay_open(data: &Path, view: &str, over: &AtomicBool) -> Result<u64, Failure>
         match stream.read(&mut bytes) {
             Ok(0) => {
                 return Err(Failure::new(
-                    "the connection for changes of a page was closed",
+                    "the server closed the connection for page changes",
                 ));
             }
             Ok(read) => {
@@ -132,7 +136,7 @@ fn is_silence(error: &io::Error) -> bool {
     kinds.contains(&error.kind()) || error.kind() == io::ErrorKind::Interrupted
 }
 
-/// A client that repeatedly takes and releases its own lock over LockServer's protocol.
+/// A client that takes and releases locks that no other client requests, one after another, over LockServer's protocol.
 pub(crate) struct LockClient {
     stream: TcpStream,
     cycles: u32,
@@ -149,7 +153,7 @@ impl LockClient {
         Ok(Self { stream, cycles: 0 })
     }
 
-    /// Takes and releases the lock, and returns how long each answer took.
+    /// Takes and releases the next lock, and returns how long the answer to each of the two requests took.
     fn cycle(&mut self) -> Result<[Duration; 2], Failure> {
         self.cycles += 1;
         let expected = [Answer::Granted, Answer::Released(1)];
@@ -191,7 +195,7 @@ pub(crate) struct Beside {
     pub(crate) latencies: Latencies,
 }
 
-/// Runs `work` while another client takes and releases a lock every millisecond, and returns its result and that client's waits.
+/// Runs `work` while another client takes and releases a lock every millisecond, and returns the result of `work` and the client's waits.
 pub(crate) fn beside_locks<T>(
     address: SocketAddr,
     work: impl FnOnce() -> Result<T, Failure>,
@@ -222,7 +226,7 @@ pub(crate) fn beside_locks<T>(
     Ok((done?, beside))
 }
 
-/// Waits until a restarted coordinator serves pages.
+/// Waits until a restarted coordinator serves pages. Returns the last error if it does not within [`PATIENCE`].
 pub(crate) fn await_pages(data: &Path) -> Result<(), Failure> {
     let patience: Instant = now() + PATIENCE;
     let data: PathBuf = data.to_owned();

@@ -1,4 +1,4 @@
-//! Owners and waiters of locks that pass to the next client in line when the owner ends, and the number of clients in line.
+//! Owners and waiters of locks that pass to the next client in line when the owner is killed, and a query for the number of waiters.
 
 use crate::codec::{Answer, Name, Protocol, Verb, name};
 use crate::coordinator::{Coordinator, ask, signal};
@@ -19,7 +19,7 @@ pub(crate) const WAITERS: u32 = 100;
 /// The maximum time to wait for an answer, and for all waiters to be granted their locks.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Opens a connection that waits in line for its share of all locks.
+/// Opens a connection that waits in line for its share of `entries` locks: those whose number modulo [`WAITERS`] is `waiter`.
 pub(crate) fn in_line(
     coordinator: &Coordinator,
     waiter: u32,
@@ -68,7 +68,10 @@ impl Registered {
             other => {
                 drop(child.kill());
                 drop(child.wait());
-                Err(other.map_or_else(|error| error, |_| Failure::new("the record has no id")))
+                Err(other.map_or_else(
+                    |error| error,
+                    |_| Failure::new("the answer to the registration has no id"),
+                ))
             }
         }
     }
@@ -116,7 +119,7 @@ impl Line {
         self.passed_on_after(|| {}, ends)
     }
 
-    /// Like [`passed_on`](Self::passed_on), but calls `before` first, which is not timed.
+    /// Like [`passed_on`](Self::passed_on), but calls `before` once the waiter is in line, and before the measured time begins.
     pub(crate) fn passed_on_after(
         &mut self,
         before: impl FnOnce(),
@@ -125,7 +128,7 @@ impl Line {
         let cannot = || Failure::to("wait for the lock");
         let next = json!({ "key": "k", "owner": "next", "wait": 60 });
         say(&mut self.waits, "/v1/locks/acquire", Some(&next)).map_err(cannot())?;
-        // The waiter must be in line before the owner ends. The query for its position fails until then.
+        // The waiter must be in line before the owner ends. The query for the waiter's position fails until it is.
         let place = "/v1/locks/place?key=k&owner=next";
         while ask(&mut self.asks, place, None).is_err() {
             rest(Duration::from_millis(1));

@@ -34,11 +34,11 @@ pub(crate) struct Peer<P = Protocol> {
     pub(crate) protocol: P,
     name: &'static str,
     again: Again,
-    /// Removed after the server has ended.
+    /// The server's directory. It is removed after the server has exited.
     directory: TempDir,
 }
 
-/// A function that builds the command to start a server in this directory and at this address.
+/// A function that builds the command that starts a server with the given directory and address.
 type Again = Box<dyn Fn(&Path, SocketAddr) -> Result<Command, Failure>>;
 
 impl<P> Drop for Peer<P> {
@@ -53,18 +53,18 @@ fn cannot(name: &str, error: impl std::fmt::Display) -> Failure {
     Failure::to(format!("start {name}"))(error)
 }
 
-/// Returns the version of the installed Redis, or why there is none.
+/// Returns the version of the installed Redis; the error is the reason why it is unknown.
 pub(crate) fn redis_version() -> Result<String, String> {
     let version = version(REDIS, "--version", |word| word.starts_with("v="))?;
     Ok(version.trim_start_matches("v=").to_owned())
 }
 
-/// Returns the version of the installed etcd, or why there is none.
+/// Returns the version of the installed etcd; the error is the reason why it is unknown.
 pub(crate) fn etcd_version() -> Result<String, String> {
     version(ETCD, "--version", is_number)
 }
 
-/// Returns the version of the installed beanstalkd, or why there is none.
+/// Returns the version of the installed beanstalkd; the error is the reason why it is unknown.
 pub(crate) fn beanstalkd_version() -> Result<String, String> {
     version(BEANSTALKD, "-v", is_number)
 }
@@ -78,7 +78,8 @@ pub(crate) fn sexton_version(program: &Path) -> Result<String, Failure> {
     version(program, "--version", is_number).map_err(Failure::new)
 }
 
-/// Runs a program with this flag, and returns the first word of its output that satisfies `is_one`, or why there is no such word.
+/// Runs a program with this flag, and returns the first word of its output that satisfies `is_one`. The error describes why the program
+/// could not be run, or that it printed no such word.
 fn version(
     program: impl AsRef<Path>,
     flag: &str,
@@ -107,14 +108,14 @@ impl Peer {
 
     /// Starts Redis. If `durable`, it syncs its append-only file before each answer; otherwise it has no files.
     pub(crate) fn redis(durable: bool, site: &Site) -> Result<Self, Failure> {
-        // A placeholder: Redis returns the digests that are part of its protocol when the scripts are loaded.
+        // `Protocol::Lockserver` is a placeholder: the Redis variant needs the digests that Redis returns when it loads the scripts.
         let mut peer = Self::start_redis(Protocol::Lockserver, durable, site)?;
         peer.protocol = keep_scripts(peer.address).map_err(|error| cannot(REDIS, error))?;
         Ok(peer)
     }
 
-    /// Loads the scripts into Redis again, which loses them in a restart; does nothing for other servers. The server must already serve
-    /// requests.
+    /// Loads the scripts again if the server is Redis, which loses them in a restart; does nothing for other servers. The server must
+    /// already serve requests.
     pub(crate) fn teach(&mut self) -> Result<(), Failure> {
         if self.is_redis() {
             self.protocol = keep_scripts(self.address).map_err(|error| cannot(REDIS, error))?;
@@ -129,7 +130,7 @@ impl Peer<()> {
         Self::start_sexton((), "http", (durable, site), None)
     }
 
-    /// Starts sexton, durable as for [`Peer::sexton`], with this configuration file if there is one.
+    /// Starts a durable sexton, as [`Peer::sexton`] does, with the configuration file `config` if there is one.
     pub(crate) fn sexton_for_processes(
         config: Option<&Path>,
         site: &Site,
@@ -188,7 +189,7 @@ impl Peer<JobProtocol> {
             again: Box::new(move |data, address| Ok(beanstalkd(log, data, address))),
             directory,
         };
-        // beanstalkd prints nothing when it is ready.
+        // beanstalkd prints nothing when it is ready, so wait until it accepts a connection.
         let patience = now() + PATIENCE;
         while TcpStream::connect(address).is_err() {
             if now() > patience {
@@ -206,7 +207,7 @@ impl Peer<JobProtocol> {
 }
 
 impl<P> Peer<P> {
-    /// Starts a killed server again, with the same directory and address. Returns before it serves requests.
+    /// Starts a killed server again, with the same directory and address. Does not wait until it serves requests.
     pub(crate) fn start_again(&mut self) -> Result<(), Failure> {
         let command = (self.again)(self.directory.path(), self.address)?;
         let (child, output) = start(command, self.name)?;
@@ -214,7 +215,7 @@ impl<P> Peer<P> {
         drain(output, self.name)
     }
 
-    /// Returns an error if the server has ended.
+    /// Returns an error if the server has exited.
     pub(crate) fn check(&mut self) -> Result<(), Failure> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -263,7 +264,12 @@ impl<P> Peer<P> {
             .split_whitespace()
             .filter_map(|word| word.split_once('='))
             .find_map(|(name, address)| (name == listener).then(|| address.parse().ok())?)
-            .ok_or_else(|| cannot(SEXTON, format!("it printed {ready:?}")))?;
+            .ok_or_else(|| {
+                cannot(
+                    SEXTON,
+                    format!("it printed no {listener} address: {ready:?}"),
+                )
+            })?;
         drain(output, SEXTON)?;
         Ok(peer)
     }
@@ -317,7 +323,7 @@ impl<P> Peer<P> {
             .ok_or_else(|| Failure::new(format!("failed to find VmRSS in {path}")))
     }
 
-    /// Returns the processor time that the server has used so far.
+    /// Returns the processor time that the server has used so far; zero if it cannot be read.
     pub(crate) fn cpu(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
         let stat = stat.unwrap_or_default();
@@ -373,7 +379,7 @@ fn redis(durable: bool, directory: &Path, address: SocketAddr) -> Command {
     command
 }
 
-/// Returns the command that starts beanstalkd; `log` has the flags for syncing its log, or is empty for none.
+/// Returns the command that starts beanstalkd; `log` has the flags that specify how its log is synced, and is empty for no log.
 fn beanstalkd(log: &[&str], directory: &Path, address: SocketAddr) -> Command {
     let mut command = Command::new(BEANSTALKD);
     command.args(["-l", "127.0.0.1", "-p", &address.port().to_string()]);
@@ -386,7 +392,7 @@ fn beanstalkd(log: &[&str], directory: &Path, address: SocketAddr) -> Command {
 /// Returns the command that starts etcd.
 fn etcd(directory: &Path, address: SocketAddr, among_peers: SocketAddr) -> Command {
     let mut command = Command::new(ETCD);
-    // etcd prints warnings about settings that are intended here.
+    // Discards etcd's warnings about settings that are intended here.
     command.stderr(Stdio::null());
     let (own, peers) = (format!("http://{address}"), format!("http://{among_peers}"));
     command.arg("--data-dir").arg(directory);
@@ -414,7 +420,7 @@ fn etcd(directory: &Path, address: SocketAddr, among_peers: SocketAddr) -> Comma
     command
 }
 
-/// Creates a directory for data, which is removed when dropped.
+/// Creates a data directory. Dropping the returned value removes it.
 pub(crate) fn directory(root: &Path) -> Result<TempDir, Failure> {
     let made = tempfile::Builder::new()
         .prefix("sexton-bench-")
@@ -425,7 +431,7 @@ pub(crate) fn directory(root: &Path) -> Result<TempDir, Failure> {
     )))
 }
 
-/// Returns a free address, for the servers that cannot pick one and report it.
+/// Returns an address with a free port, for servers that cannot choose a port themselves and report it.
 fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
@@ -435,11 +441,11 @@ fn start(mut command: Command, name: &str) -> Result<(Child, BufReader<ChildStdo
     command.process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|error| cannot(name, error))?;
-    let output = child.stdout.take().expect("its output is a pipe");
+    let output = child.stdout.take().expect("the server's stdout is a pipe");
     Ok((child, BufReader::new(output)))
 }
 
-/// Reads a server's output up to a line that contains these words, and returns that line.
+/// Reads a server's output up to a line that contains `words`, and returns that line; an error if the output ends first.
 fn line_with(
     output: &mut BufReader<ChildStdout>,
     name: &str,
@@ -461,7 +467,7 @@ fn line_with(
     }
 }
 
-/// Discards further output of a server, so that the server never blocks on it.
+/// Starts a thread that discards all further output of a server, so that the server never blocks on a full pipe.
 fn drain(mut output: BufReader<ChildStdout>, name: &str) -> Result<(), Failure> {
     std::thread::Builder::new()
         .name("sexton-bench-output".to_owned())

@@ -25,19 +25,20 @@ use std::time::Duration;
 /// The number of processes launched before memory is measured, so that what only the first launches load into memory is not included.
 const WARMING: u32 = 50;
 
-/// One in this many of the children, the newest among them, is killed while the coordinator is down.
+/// One in this many of the children, starting with the newest, is killed while the coordinator is down.
 const ENDED_EACH: usize = 10;
 
-/// How often all records are listed.
+/// The number of times that all records are listed.
 const LISTS: u32 = 5;
 
 /// Measure processes: restarts of services, launches, ends, memory, output, lists, and re-adoption.
 ///
-/// Everything is on disk before the coordinator answers. A service is killed by SIGKILL, and timed until its next process reports that it
-/// runs; supervisord and runit run the same script, with a pause of 1.2 s between kills, since with a shorter pause they delay the
-/// restart. Launches are requested on 16 connections to the Unix socket, and timed until the ends of all are on record; for comparison,
-/// this program itself spawns the same command and waits for it, one after another. An end is timed from the clock that the process reads
-/// as its last action to the event that reports it, which is sent only once the end is on disk.
+/// Everything is on disk before the coordinator answers. A restart is timed from the SIGKILL to the service until the next process of the
+/// service reports that it runs; supervisord and runit run the same script, with a pause of 1.2 s between kills, since with a shorter
+/// pause they delay the restart. Launches are requested on 16 connections to the Unix socket, and timed until the ends of all are on
+/// record; for comparison, this program itself spawns the same command and waits for it, one after another. An end is timed from the moment
+/// at which the process reads the clock as its last action to the arrival of the event `exited`, which is sent only once the end is on
+/// disk.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench processes                         everything, three rounds, about four minutes
@@ -62,7 +63,7 @@ pub(crate) struct Processes {
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=50_000))]
     launches: u32,
 
-    /// Number of processes that end, first one after another and then all at once
+    /// Number of processes that end one after another, and again of processes that end all at once
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=5000))]
     ends: u32,
 
@@ -85,17 +86,17 @@ pub(crate) struct Processes {
 /// A group of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Kill a service
+    /// Restarts of a killed service
     Restart,
     /// Launches, compared with a bare spawn loop
     Launch,
-    /// From the end of a process to its record
+    /// Time from the end of a process until it is on record
     End,
     /// Memory of children, and their re-adoption after a kill of the coordinator
     Children,
     /// Memory of records, and lists of them
     Records,
-    /// A child with much output
+    /// Cost of a child that writes much output
     Output,
 }
 
@@ -116,12 +117,12 @@ impl Processes {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
         let own = self.site.version()?;
         let mut notes = self.site.remarks([])?;
-        notes.extend(self.site.in_memory("the figures include no disk"));
+        notes.extend(self.site.in_memory("the figures include no disk time"));
         let mut servers = vec![(Supervisor::Sexton, Vec::new())];
         for peer in [Supervisor::Supervisord, Supervisor::Runit] {
             match peer.installed() {
                 Ok(()) => servers.push((peer, Vec::new())),
-                Err(why) => notes.push(format!("{why}: it is left out")),
+                Err(why) => notes.push(format!("left out: {why}")),
             }
         }
         let attic = directory(&self.site.root())?;
@@ -151,7 +152,7 @@ impl Processes {
         self.parts.is_empty() || self.parts.contains(&part)
     }
 
-    /// Returns the rows of the table.
+    /// Returns the rows of the requested measurements.
     #[expect(clippy::too_many_lines, reason = "the function is one long table")]
     fn rows(&self) -> Vec<Row> {
         let (below, least) = (Limit::Below, Limit::AtLeast);
@@ -196,7 +197,7 @@ impl Processes {
             (
                 Part::End,
                 "end_p50",
-                format!("end to record, one by one of {ends}, p50"),
+                format!("end to record, {ends} one by one, p50"),
                 "ms",
                 Some(below(1.0)),
             ),

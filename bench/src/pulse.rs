@@ -13,7 +13,7 @@ const PATIENCE: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// A named pipe, open for both reading and writing: opening it does not block, and reading it never returns the end of the file.
+/// A named pipe, opened for both reading and writing, so that opening it does not block and reading it never returns the end of the file.
 pub(crate) struct Fifo {
     file: File,
     path: PathBuf,
@@ -41,7 +41,7 @@ impl Fifo {
             .map_err(Failure::to("write to a pipe"))
     }
 
-    /// Fills `bytes`. Returns an error if nothing is written for half a minute.
+    /// Reads until `bytes` is full. Returns an error if nothing can be read for [`PATIENCE`].
     pub(crate) fn read(&mut self, bytes: &mut [u8]) -> Result<(), Failure> {
         let mut rest = bytes;
         while !rest.is_empty() {

@@ -27,16 +27,16 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The maximum time that a checkpoint may take.
 const CHECKPOINT_PATIENCE: Duration = Duration::from_mins(5);
 
-/// Sleeps for this time, between two polls.
+/// Sleeps for `span`: between two polls, or between two actions of a measurement.
 #[expect(
     clippy::disallowed_methods,
-    reason = "a server under test sends no event for this, so it must be polled"
+    reason = "what a measurement waits for sends no event, so it must be polled"
 )]
 pub(crate) fn rest(span: Duration) {
     std::thread::sleep(span);
 }
 
-/// Connects to the Unix socket in a sexton data directory. Reads from it fail after `patience`.
+/// Connects to the Unix socket in a sexton data directory. A read fails if nothing arrives for `patience`.
 pub(crate) fn on_socket(data: &Path, patience: Duration) -> io::Result<UnixStream> {
     let stream = UnixStream::connect(data.join("sexton.sock"))?;
     stream.set_read_timeout(Some(patience))?;
@@ -83,7 +83,7 @@ pub(crate) fn read_more(stream: &mut impl Read, input: &mut Vec<u8>) -> io::Resu
     }
 }
 
-/// A protocol that can query the number of items in a server.
+/// A protocol in which a server can be asked for its number of items, such as locks or jobs.
 pub(crate) trait Counted {
     /// Returns the greeting that the server sends on each new connection.
     fn greeting(&self) -> &[u8];
@@ -91,7 +91,8 @@ pub(crate) trait Counted {
     fn count(&self, line: &mut BufReader<TcpStream>) -> io::Result<Option<u64>>;
 }
 
-/// Polls until the server counts `wanted` items. After a smaller count, an error or no answer, it polls again; a larger count is an error.
+/// Polls until the server counts `wanted` items, even if a request fails or is not answered. Returns an error if the server counts more
+/// than `wanted` items or exits, or if the measurement is interrupted.
 pub(crate) fn await_served<P: Counted>(
     peer: &mut Peer<P>,
     wanted: u32,
@@ -124,7 +125,7 @@ pub(crate) fn await_served<P: Counted>(
 fn open(address: SocketAddr, greeting: &[u8]) -> io::Result<BufReader<TcpStream>> {
     let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     if stream.local_addr()? == address {
-        // While no server listens, a connection may be assigned this very port, and then connects to itself.
+        // While no server listens, the kernel may choose this very port for this end of the connection, which then connects to itself.
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
     stream.set_nodelay(true)?;
@@ -188,7 +189,7 @@ impl Counted for JobProtocol {
     }
 }
 
-/// Returns Redis' answer to a request, if it is a number.
+/// Sends a request to Redis, and returns the answer if it is a number; `None` otherwise.
 fn number(line: &mut BufReader<TcpStream>, asked: &[u8]) -> io::Result<Option<u64>> {
     line.get_mut().write_all(asked)?;
     let mut answer = String::new();
@@ -197,7 +198,7 @@ fn number(line: &mut BufReader<TcpStream>, asked: &[u8]) -> io::Result<Option<u6
     Ok(number.and_then(|number| number.trim_end().parse().ok()))
 }
 
-/// A connection address at which checkpoints of a server are requested. It can be used from another thread.
+/// Where to request checkpoints of a server. Unlike the [`Peer`] itself, it can be sent to another thread.
 #[derive(Clone)]
 pub(crate) enum Checkpoints {
     /// Over the Unix socket in this data directory.
@@ -215,7 +216,7 @@ impl Checkpoints {
         }
     }
 
-    /// Requests a checkpoint, and returns how long it took; `None` if the server has no request for it.
+    /// Requests a checkpoint, waits for its end, and returns how long it took; `None` if the server has no such request.
     pub(crate) fn make(&self, stop: &Stop) -> Result<Option<Duration>, Failure> {
         let began = now();
         match self {

@@ -20,11 +20,11 @@ use std::str::FromStr;
 /// Measure jobs over TCP, compared with beanstalkd and Redis' lists in the same run.
 ///
 /// In a row such as memory:50x16, 50 connections each put 16 jobs in one write, then reserve 16 in one write, and then delete them in one
-/// write; all connections share one queue. sexton runs with --memory, beanstalkd and Redis without files. In fsync:50x1 everything is on
-/// disk before the answer: sexton with its defaults, beanstalkd with -f 0, Redis with appendfsync always. put:50 only puts. A row ending
-/// in /4096 has bodies of that many bytes, others of 64.
+/// write; all connections share one queue. sexton runs with --memory, and beanstalkd and Redis without files. In fsync:50x1, everything is
+/// on disk before the answer: sexton runs with its defaults, beanstalkd with -f 0, and Redis with appendfsync always. put:50 only puts
+/// jobs, with the same settings as fsync. In a row that ends in /4096, each body has 4096 bytes; the default is 64.
 ///
-/// Redis' lists are used such that no job is lost with a consumer: LPUSH, LMOVE to the consumer's own list, LREM.
+/// Redis' lists are used so that no job is lost if its consumer dies: LPUSH, LMOVE to the consumer's own list, LREM.
 ///
 /// wake:256 is the time from a put until one of 256 waiting consumers has the job.
 ///
@@ -135,7 +135,7 @@ impl FromStr for Row {
 /// A job server.
 type Server = Peer<JobProtocol>;
 
-/// The contestants, in order.
+/// The contestants, in the order in which they are measured and printed.
 const CONTESTANTS: [&str; 3] = ["sexton", "beanstalkd", "redis lists"];
 
 impl Queue {
@@ -195,7 +195,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Measures each installed contestant, round by round.
+    /// Measures each installed contestant once per round. Returns the results of each of the [`CONTESTANTS`], empty if it is not installed.
     fn rounds<T>(
         &self,
         row: Row,
@@ -252,7 +252,7 @@ impl Queue {
         self.course.round((peer, &[]), clients, 1, stop)
     }
 
-    /// Measures how long it takes until one of the waiting consumers has a job.
+    /// Measures the time from a put until one of the waiting consumers has the job.
     fn wake(&self, row: Row, peers: &[Option<Server>], stop: &Stop) -> Result<Vec<Wait>, Failure> {
         let Course {
             warm_up, seconds, ..

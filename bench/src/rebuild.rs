@@ -1,7 +1,8 @@
-//! Measures the cost of a panic in `commit`, the function with which an actor changes its state. A panic is injected into a node in this
-//! process that has a large table of locks.
+//! Measures the cost of a panic in `commit`, the function with which an actor changes its state. The panic is injected into a node that
+//! runs in this process and has a large table of locks.
 //!
-//! The cost is measured twice: with as much of the journal to replay as the last automatic snapshot left, and right after a snapshot.
+//! The cost is measured twice: with the entries written since the last automatic checkpoint still to be replayed, and right after a
+//! checkpoint.
 
 use crate::failure::Failure;
 use crate::interrupt::Stop;
@@ -31,7 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The number of locks taken at a time.
 const BATCH: u32 = 1000;
 
-/// Injects the panics, and measures how long it takes until all locks are served again, and how long other actors take to answer meanwhile.
+/// Takes `locks` locks and injects the panics. Measures how long it takes until all locks are served again, and how long other actors take
+/// to answer meanwhile.
 pub(crate) fn measure(data: &Path, locks: u32, stop: &Stop) -> Result<Round, Failure> {
     let node = Node::open(Config {
         http: Some(HttpConfig {
@@ -121,7 +123,8 @@ fn served(runtime: &Runtime, handle: &Handle, locks: u32) -> Result<Duration, Fa
     }
 }
 
-/// Repeats a request to the node while `work` runs, and returns the result of `work` and the longest time that an answer took.
+/// Repeats the request `question` to the coordinator with the data directory `data` while `work` runs. Returns the result of `work`, and
+/// the longest time that an answer took.
 pub(crate) fn with_others<T>(
     data: &Path,
     question: &'static str,

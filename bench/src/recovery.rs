@@ -1,8 +1,10 @@
 //! `sexton-bench recovery`: measures a large table of locks, its memory, and its recovery after kill -9.
 //!
-//! In a round, each contestant goes through three steps, alone, each in a fresh directory: a few locks are touched (renewed); all are
-//! taken, the server is killed and restarted, and they are touched; all are taken, a checkpoint is made, the server is killed and
-//! restarted, and another checkpoint is made under load.
+//! In a round, each contestant goes through three steps, each in a fresh directory, while no other server runs:
+//!
+//! 1. A few locks are taken and touched (renewed).
+//! 2. All locks are taken, the server is killed and restarted, and the locks are touched.
+//! 3. All locks are taken, a checkpoint is made, the server is killed and restarted, and another checkpoint is made under load.
 
 use crate::course::parse_seconds;
 use crate::failure::Failure;
@@ -42,19 +44,21 @@ const TAKERS: u32 = 16;
 /// The number of connections that touch the locks.
 const TOUCHERS: u32 = 50;
 
-/// The number of connections that use their own locks, and the interval at which each does. There are many slow connections rather than
-/// a few quick ones, so that a disk that takes milliseconds to sync does not delay their next cycles.
+/// The number of connections that acquire and release locks of their own. There are many slow connections rather than a few quick ones, so
+/// that a disk that takes milliseconds to sync does not delay their next cycles.
 const PACED: u32 = 128;
+
+/// The interval between the beginnings of two cycles of one of these connections.
 const PERIOD: Duration = Duration::from_millis(32);
 
 /// Measure a large table of locks: its memory, its recovery after kill -9, and the cost of a checkpoint.
 ///
-/// Locks with keys and owners of 16 bytes are taken over TCP, and stay held. In sexton and in Redis everything is on disk before the
+/// Locks with keys and owners of 16 bytes are taken over TCP, and stay held. Both sexton and Redis have everything on disk before they
 /// answer; Redis' checkpoint is a rewrite of its append-only file. A restart is timed from the start of the program to the first answer
 /// that counts every lock; at that time the files are in the page cache.
 ///
 /// A touch renews a random held lock, over 50 connections. A cycle acquires and releases a lock, 4000 times a second; a cycle that the
-/// server held up counts from when it was due. The servers are measured in turn, one running at a time. The ratio is sexton's figure
+/// server held up is timed from when it was due. The servers are measured in turn, one running at a time. The ratio is sexton's figure
 /// divided by Redis', taken in each round: its median, minimum and maximum are printed.
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -81,7 +85,7 @@ pub(crate) struct Recovery {
     site: Site,
 }
 
-/// A function that starts a contestant; the flag is whether it keeps its data on disk.
+/// A function that starts a contestant; the flag selects whether the contestant stores its data on disk.
 type Start = fn(bool, &Site) -> Result<Peer, Failure>;
 
 /// The measurement of one contestant in one round.
@@ -99,7 +103,7 @@ impl Recovery {
         let (own, version) = (site.version()?, peer::redis_version());
         let mut notes = site.remarks([&version])?;
         let version = version.ok();
-        notes.extend(site.in_memory("the figures include no disk"));
+        notes.extend(site.in_memory("the figures include no disk time"));
         let mut contestants = vec![("sexton", Peer::sexton as Start)];
         if version.is_some() {
             contestants.push(("redis", Peer::redis));
@@ -110,7 +114,8 @@ impl Recovery {
         let mut rounds = servers.iter().flat_map(|(_, rounds)| rounds);
         if !rounds.any(checkpoints) {
             notes.push(
-                "sexton makes no checkpoint on request: those rows are not available".to_owned(),
+                "sexton makes no checkpoint on request: the rows for checkpoints are omitted"
+                    .to_owned(),
             );
         }
         let table = Table::new(rows(self.locks), servers);
@@ -268,7 +273,7 @@ impl Act<'_> {
         Load::connect(peer.address, protocol.greeting(), clients)?.complete(self.stop)
     }
 
-    /// Records the memory that each lock adds to the server.
+    /// Records the average number of bytes that each lock has added to the server's memory, which was `idle` bytes without locks.
     fn weigh(&mut self, row: &'static str, peer: &Peer, idle: u64) -> Result<(), Failure> {
         let grown = peer.resident()?.saturating_sub(idle);
         let each = as_float(grown) / f64::from(self.recovery.locks);

@@ -24,7 +24,7 @@ const BATCH: u32 = 1024;
 /// Measure recovery: write a log of lock entries, then replay it as at startup.
 ///
 /// The log consists of alternating acquisitions and releases, with the given number of locks held at any time. A node in this program
-/// writes it to a directory that is removed afterwards. It is read from the page cache, so the speed of the disk is not measured.
+/// writes the log to a directory that is removed afterwards. The log is read from the page cache, so the speed of the disk is not measured.
 #[derive(Args)]
 pub(crate) struct Replay {
     /// Number of entries in the log
@@ -144,8 +144,8 @@ impl Log {
         Ok(node.stop()?)
     }
 
-    /// Returns the command for an entry. The first `held` entries acquire; after that they alternately release the oldest lock and
-    /// acquire a new one.
+    /// Returns the command for an entry. Each of the first `held` entries acquires a lock; later entries alternately release the oldest
+    /// lock and acquire a new one.
     fn item(&self, entry: u32) -> Item<LockMachine> {
         let beyond = entry.checked_sub(self.held);
         let (release, number) = match beyond {
@@ -185,7 +185,7 @@ pub(crate) async fn deliver(handle: &Handle, items: Vec<Item<LockMachine>>) -> R
         match answer {
             Ok(Reply::Standing(_) | Reply::Ended(1)) => {}
             answer => {
-                let words = format!("a request for our own lock was answered with {answer:?}");
+                let words = format!("unexpected result of a lock request: {answer:?}");
                 return Err(Failure::new(words));
             }
         }

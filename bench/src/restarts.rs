@@ -21,7 +21,7 @@ use tempfile::TempDir;
 const SUPERVISORD: &str = "supervisord";
 const RUNSV: &str = "runsv";
 
-/// The maximum time that a supervisor may take to end.
+/// How long a supervisor may take to exit before it is killed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The supervisor that restarts the service.
@@ -41,7 +41,7 @@ impl Supervisor {
         }
     }
 
-    /// Checks that the supervisor is installed; if not, returns the reason.
+    /// Checks that the supervisor is installed and can be run; the error is the reason why not.
     pub(crate) fn installed(self) -> Result<(), String> {
         let program = match self {
             Self::Sexton => return Ok(()),
@@ -50,7 +50,7 @@ impl Supervisor {
         };
         let mut command = Command::new(program);
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        // `runsv` has no such flag, and prints its usage.
+        // `runsv` does not have this flag and fails, but a failure also shows that it is installed.
         let ran = command.stderr(Stdio::null()).arg("--version").status();
         ran.map(drop).map_err(|error| {
             if error.kind() == io::ErrorKind::NotFound {
@@ -61,8 +61,8 @@ impl Supervisor {
         })
     }
 
-    /// Returns the pause between a start and the next kill. runit starts a service that ran for less than a second only one second after
-    /// the previous start, and supervisord does not count such a service as started.
+    /// Returns the pause between a start and the next kill. If a service ran for less than a second, runit waits before it starts
+    /// the service again, until one second after the previous start, and supervisord does not count the service as started.
     const fn apart(self) -> Duration {
         match self {
             Self::Sexton => Duration::from_millis(25),
@@ -70,7 +70,7 @@ impl Supervisor {
         }
     }
 
-    /// Kills the service `kills` times, and measures the time from each kill until its next process writes its PID.
+    /// Kills the service `kills` times, and measures the time from each kill until the next process of the service writes its PID.
     pub(crate) fn measure(
         self,
         kills: u32,
@@ -141,7 +141,7 @@ impl Drop for Running {
             // sexton is stopped by its own `drop`.
             Self::Sexton(_coordinator, _folder) => {}
             Self::Peer(child, _folder) => {
-                // The supervisor stops its service before it exits.
+                // On SIGTERM, the supervisor stops its service before it exits.
                 signal(child.id(), Signal::TERM);
                 let patience = now() + PATIENCE;
                 while matches!(child.try_wait(), Ok(None)) && now() < patience {

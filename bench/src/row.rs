@@ -3,13 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The maximum number of connections in a row.
+/// The maximum number of connections that a row may specify.
 pub(crate) const CONNECTIONS_MAX: u32 = 4000;
 
-/// The maximum number of locks that a connection requests in one write.
+/// The maximum depth that a row may specify. The depth is the number of requests that a connection sends in one write.
 pub(crate) const DEPTH_MAX: u32 = 1024;
 
-/// One row of the table.
+/// A workload, measured as one row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Row {
     /// Each connection acquires and releases its own locks.
@@ -99,7 +99,7 @@ impl FromStr for Row {
     }
 }
 
-/// Parses a number from 1 to `most`; `None` for any other text.
+/// Parses a number from 1 to `most`. Returns `None` if the text is not a number or the number is out of this range.
 pub(crate) fn number(text: &str, most: u32) -> Option<u32> {
     let number = text.parse().ok();
     number.filter(|number| (1..=most).contains(number))

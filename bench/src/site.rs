@@ -1,4 +1,4 @@
-//! The flags that choose what is measured and where: the `sexton` program, the directory for data, and the output format.
+//! The flags for the `sexton` program to measure, the directory for temporary data, and the output format.
 
 use crate::failure::Failure;
 use crate::fdatasync;
@@ -11,10 +11,10 @@ use std::process::Command;
 /// The file system type that `statfs` reports for tmpfs.
 const TMPFS: u64 = 0x0102_1994;
 
-/// The flags of a measurement that starts servers.
+/// The flags shared by all measurements that start servers.
 #[derive(Args)]
 pub(crate) struct Site {
-    /// The program to measure [default: the one next to this program, rebuilt when run by cargo]
+    /// The program to measure [default: `sexton` next to this program, rebuilt first if cargo runs this program]
     #[arg(long, value_name = "PATH")]
     sexton: Option<PathBuf>,
 
@@ -26,7 +26,7 @@ pub(crate) struct Site {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// The program, once it has been found.
+    /// The path of the program to measure, cached once it has been found.
     #[arg(skip)]
     found: OnceCell<PathBuf>,
 }
@@ -37,7 +37,7 @@ impl Site {
         self.dir.clone().unwrap_or_else(std::env::temp_dir)
     }
 
-    /// Returns the program to measure.
+    /// Returns the path of the program to measure. The first call may build it.
     pub(crate) fn program(&self) -> Result<&Path, Failure> {
         if let Some(program) = self.found.get() {
             return Ok(program);
@@ -54,7 +54,7 @@ impl Site {
         sexton_version(self.program()?)
     }
 
-    /// Returns remarks for the output: why a peer is left out, and the cost of a sync.
+    /// Returns remarks for the output: the reason for each peer that is left out (the errors in `versions`), and the cost of a sync.
     pub(crate) fn remarks<'a>(
         &self,
         versions: impl IntoIterator<Item = &'a Result<String, String>>,
@@ -62,17 +62,18 @@ impl Site {
         let reasons = versions
             .into_iter()
             .filter_map(|version| version.as_ref().err());
-        let left_out = reasons.map(|why| format!("{why}: it is left out"));
+        let left_out = reasons.map(|why| format!("left out: {why}"));
         Ok(left_out.chain([fdatasync::remark(&self.root())?]).collect())
     }
 
-    /// Returns a remark with this advice if the data directories are on tmpfs; `None` otherwise.
+    /// Returns a remark that ends with `advice` if the data directories are on tmpfs. Returns `None` if they are not, or if that cannot be
+    /// determined.
     pub(crate) fn in_memory(&self, advice: &str) -> Option<String> {
         let root = self.root();
         let stat = rustix::fs::statfs(&root).ok()?;
         let root = root.display();
         (u64::try_from(stat.f_type) == Ok(TMPFS)).then(|| {
-            format!("{root} is a file system in memory, where a sync costs nothing: {advice}")
+            format!("{root} is on a file system in memory, where a sync costs nothing: {advice}")
         })
     }
 }

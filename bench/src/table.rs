@@ -1,5 +1,5 @@
-//! Tables in which each row is a measurement and each column a server, as printed by `recovery` and `backlog`.
-//! Less is better in every row.
+//! Tables in which each row is a measurement and each column is a server, as printed by `recovery` and `backlog`. Lower figures are better
+//! in every row.
 
 use crate::figures::{Spread, grouped};
 use serde_json::{Map, Value, json};
@@ -10,12 +10,12 @@ pub(crate) struct Row {
     name: &'static str,
     words: String,
     unit: &'static str,
-    /// Whether the figure is a difference. It has no ratio, which would be meaningless for a figure that may be zero or negative.
+    /// Whether the figure is a difference. No ratio is computed for differences: they may be zero or negative, so it would be meaningless.
     difference: bool,
 }
 
 impl Row {
-    /// Creates a row with a name for JSON, a description, and a unit.
+    /// Creates a row with its name in JSON, its description in text, and its unit.
     pub(crate) fn new(name: &'static str, words: impl Into<String>, unit: &'static str) -> Self {
         Self {
             name,
@@ -33,10 +33,10 @@ impl Row {
     }
 }
 
-/// The figures of one server in one round, by row, without those that could not be measured.
+/// The figures of one server in one round, by the name of the row. Rows that could not be measured are absent.
 pub(crate) type Round = BTreeMap<&'static str, f64>;
 
-/// The rows, and the results of each server, sexton first.
+/// The rows, and for each server its name and its rounds. Sexton comes first.
 pub(crate) struct Table {
     rows: Vec<Row>,
     servers: Vec<(&'static str, Vec<Round>)>,
@@ -50,12 +50,12 @@ impl Table {
             .flat_map(Round::keys)
         {
             let known = rows.iter().any(|row| row.name == *name);
-            assert!(known, "{name} has a row");
+            assert!(known, "no row is named {name}");
         }
         Self { rows, servers }
     }
 
-    /// Returns the result of each server in a row; `None` for a server that was not measured in it.
+    /// Returns the name of each server and its result in this row. The result is `None` if the server has no figure for the row.
     fn spreads(&self, row: &Row) -> impl Iterator<Item = (&'static str, Option<Spread>)> {
         self.servers.iter().map(|(name, rounds)| {
             let figures: Vec<f64> = rounds
@@ -67,8 +67,8 @@ impl Table {
         })
     }
 
-    /// Returns sexton's figure divided by the last server's, computed in each round. Returns `None` if the row is a difference, or if
-    /// there is no other server to compare with.
+    /// Divides sexton's figure by the last server's in each round, and returns the spread of these ratios. Returns `None` if the row is a
+    /// difference, if sexton is the only server, or if no round has a finite ratio.
     fn ratio(&self, row: &Row) -> Option<Spread> {
         let [(_, own), .., (_, last)] = self.servers.as_slice() else {
             return None;
@@ -105,7 +105,7 @@ impl Table {
         let cell = |middle: &str, range: &str| format!("{middle:>13} {range:<19}");
         let heads = self.servers.iter().map(|(name, _)| cell(name, "(min-max)"));
         let ratio = if self.servers.len() > 1 { " ratio" } else { "" };
-        let mut lines = line("less is better", "", heads.collect(), ratio);
+        let mut lines = line("lower is better", "", heads.collect(), ratio);
         for row in &self.rows {
             let cells = self.spreads(row).map(|(_, spread)| match spread {
                 Some(Spread { median, min, max }) => {
@@ -124,7 +124,7 @@ impl Table {
     }
 }
 
-/// Formats a figure with two decimals below 100, and as a whole number from there.
+/// Formats a figure with two decimals if it is between -100 and 100, otherwise as a whole number with commas between thousands.
 fn figure(number: f64) -> String {
     if number.abs() < 100.0 {
         format!("{number:.2}")

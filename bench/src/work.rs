@@ -1,5 +1,6 @@
-//! `sexton-bench work`: measures jobs processed by `sexton work`, with a command for each or with persistent workers, compared with
-//! RQ on Redis and a greenstalk loop on beanstalkd; the time from a push to the start of the command; and very many waiting jobs.
+//! `sexton-bench work` measures how fast `sexton work` processes jobs: with a command for each job, compared with RQ on Redis, and with
+//! persistent workers, compared with a greenstalk loop on beanstalkd. It also measures the time from the push of a job to the start of its
+//! command, the cost of very many waiting jobs, and fairness between tenants.
 
 use crate::coordinator::{Coordinator, Grounds, ask};
 use crate::failure::Failure;
@@ -21,7 +22,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// The number of jobs pushed by one request.
+/// The maximum number of jobs pushed by one request.
 const PUSHED: u32 = 1000;
 
 /// A persistent worker in Python that completes each job without doing anything. docs/protocols/work.md describes its protocol.
@@ -32,11 +33,12 @@ for line in lines:
     print('{\"id\":%d,\"ok\":true}' % json.loads(line)['id'], file=lines, flush=True)
 ";
 
-/// Measure how fast jobs are processed: a command for each, persistent workers, and the time from a push to the start of the command.
+/// Measure how fast jobs are processed with a command for each or with persistent workers, and how soon the command of a job starts.
 ///
-/// Every server has everything on disk before it answers, and all have the same number of workers. Jobs are pushed first; the time is from
-/// the start of the workers until they have ended because no job is left. The command of each job is true(1); RQ forks for each job and
-/// calls a function that does nothing; the greenstalk loop reserves and deletes.
+/// Every server syncs each change to disk before it answers, and all have the same number of workers. To measure a rate, all jobs are
+/// pushed first; then the time is measured from the start of the workers until all of them have exited because no job is left. The command
+/// of each job is true(1). RQ forks for each job and calls a function that does nothing; the greenstalk loop reserves each job and deletes
+/// it.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton-bench work                            everything but `drain` and `fair`, three rounds, about two minutes
@@ -54,19 +56,19 @@ pub(crate) struct Work {
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// Number of workers at a time
+    /// Number of concurrent workers
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     procs: u32,
 
-    /// Number of jobs per round with a command for each
+    /// Number of jobs per round, for `command`
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     commands: u32,
 
-    /// Number of jobs per round with persistent workers
+    /// Number of jobs per round, for `lines`
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     lines: u32,
 
-    /// Number of jobs pushed one by one while a runner waits
+    /// Number of jobs pushed one by one while `sexton work` waits for jobs, for `start`
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     starts: u32,
 
@@ -74,11 +76,11 @@ pub(crate) struct Work {
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     drain: u32,
 
-    /// Number of jobs of the other tenant, for `fair`
+    /// Number of jobs of the tenant with many jobs, for `fair`
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1000..=10_000_000))]
     fair: u32,
 
-    /// A Python with the modules rq, redis and greenstalk; comparisons that need a missing module are left out
+    /// Python interpreter with the modules rq, redis and greenstalk; comparisons that need a missing module are left out
     #[arg(long, value_name = "PROGRAM", default_value = PYTHON)]
     python: String,
 
@@ -93,9 +95,9 @@ enum Part {
     Command,
     /// Persistent workers
     Lines,
-    /// From the push of a job to the start of its command
+    /// The time from the push of a job to the start of its command
     Start,
-    /// Very many waiting jobs, until all are done
+    /// Very many waiting jobs, processed until none is left
     Drain,
     /// Ten jobs of one tenant among very many of another
     Fair,
@@ -105,12 +107,12 @@ impl Work {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
         let own = self.site.version()?;
         let mut notes = self.site.remarks([])?;
-        notes.extend(self.site.in_memory("the figures include no disk"));
+        notes.extend(self.site.in_memory("the figures include no disk time"));
         let mut servers = vec![("sexton", None, Vec::new())];
         for peer in [Loop::Rq, Loop::Greenstalk] {
             match installed(peer, &self.python) {
                 Ok(()) => servers.push((peer.name(), Some(peer), Vec::new())),
-                Err(why) => notes.push(format!("{why}: {} is left out", peer.name())),
+                Err(why) => notes.push(format!("{} is left out: {why}", peer.name())),
             }
         }
         let attic = directory(&self.site.root())?;
@@ -213,34 +215,35 @@ impl Work {
             (
                 Part::Drain,
                 "memory_full",
-                "memory with all of them".to_owned(),
+                "coordinator's memory, all jobs waiting".to_owned(),
                 "MB",
                 None,
             ),
             (
                 Part::Drain,
                 "memory_half",
-                "with half of them done".to_owned(),
+                "the same, half of the jobs done".to_owned(),
                 "MB",
                 None,
             ),
             (
                 Part::Drain,
                 "memory_empty",
-                "with all of them done".to_owned(),
+                "the same, all jobs done".to_owned(),
                 "MB",
                 None,
             ),
             (
                 Part::Drain,
                 "memory_share",
-                "the last divided by the first".to_owned(),
+                "memory, all jobs done / all jobs waiting".to_owned(),
                 "times",
                 Some(Limit::Below(1.0)),
             ),
             (
                 Part::Fair,
                 "fair",
+                // `Claims::largest_wait` defines this figure.
                 format!("claims up to the k-th of {FEW} among {}, / k", self.fair),
                 "times",
                 Some(Limit::AtMost(2.0)),
@@ -253,7 +256,7 @@ impl Work {
     }
 }
 
-/// What all rounds of a measurement share.
+/// The state shared by all rounds of a measurement.
 struct Measuring<'a> {
     work: &'a Work,
     grounds: Grounds<'a>,
@@ -313,7 +316,7 @@ impl Measuring<'_> {
         Ok(coordinator)
     }
 
-    /// Starts `sexton work` with the common flags.
+    /// Starts `sexton work` with the flags common to all measurements, the further `flags`, and the command for each job.
     fn runner(&self, data: &Path, flags: &[&str], command: &[String]) -> Result<Child, Failure> {
         let mut runner = Command::new(self.grounds.site.program()?);
         runner.args(["work", "bench", "--procs"]);
@@ -327,8 +330,8 @@ impl Measuring<'_> {
         runner.spawn().map_err(Failure::to("run sexton work"))
     }
 
-    /// Runs `sexton work` until all of `jobs` jobs are done. Returns jobs per second, and the coordinator's processor time per job, in
-    /// microseconds.
+    /// Pushes `jobs` jobs, and runs `sexton work` until all of them are done. Returns the number of jobs done per second, and the
+    /// coordinator's processor time per job in microseconds.
     fn worked_on(
         &self,
         jobs: u32,
@@ -373,8 +376,8 @@ impl Measuring<'_> {
         Ok(latencies)
     }
 
-    /// Adds a few jobs of one tenant while `sexton work` processes very many of another. Returns the largest wait of these few jobs,
-    /// see [`Claims::largest_wait`].
+    /// Adds a few jobs of one tenant while `sexton work` processes very many of another. Returns the largest wait of these few jobs (see
+    /// [`Claims::largest_wait`]).
     fn fair(&self, command: &[String]) -> Result<f64, Failure> {
         let coordinator = self.start()?;
         push_to(BIG, &coordinator, self.work.fair, self.stop)?;
@@ -390,7 +393,8 @@ impl Measuring<'_> {
         waited
     }
 
-    /// Processes very many jobs, and measures processor time, and memory as the jobs become fewer.
+    /// Processes very many jobs. Adds to `round` the rate, the coordinator's processor time per job, and its memory before, halfway and
+    /// afterwards.
     fn drained(&self, round: &mut Round, command: &[String]) -> Result<(), Failure> {
         let coordinator = self.start()?;
         let jobs = self.work.drain;
@@ -451,7 +455,7 @@ fn waiting(coordinator: &Coordinator) -> Result<u64, Failure> {
     Ok(jobs.filter_map(|queue| queue.get("total")?.as_u64()).sum())
 }
 
-/// Waits until a runner has exited because it has nothing left to do. A status other than 0 is an error.
+/// Waits until `sexton work` exits by itself. Returns an error if its exit status is not 0.
 fn ended(mut runner: Child) -> Result<(), Failure> {
     let status = runner.wait().map_err(Failure::to("wait for sexton work"))?;
     if status.success() {

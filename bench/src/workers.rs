@@ -1,4 +1,4 @@
-//! Common workers for the other queues: RQ workers on Redis, and a greenstalk loop on beanstalkd.
+//! Workers to compare `sexton work` with: RQ workers on Redis, and a greenstalk loop on beanstalkd.
 
 use crate::failure::Failure;
 use crate::load::now;
@@ -11,16 +11,16 @@ use std::time::Duration;
 /// The default of `--python`.
 pub(crate) const PYTHON: &str = "python3";
 
-/// The kind of worker.
+/// A kind of worker to compare `sexton work` with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loop {
     /// RQ's worker, which forks for each job, on a Redis that syncs each write.
     Rq,
-    /// A loop that reserves and deletes, on a beanstalkd that syncs each write.
+    /// A loop in Python that reserves and deletes each job, on a beanstalkd that syncs each write.
     Greenstalk,
 }
 
-/// Pushes jobs. Arguments: host, port, number of jobs.
+/// A Python script that pushes jobs to RQ. Its arguments are the host, the port and the number of jobs.
 const RQ_PUSH: &str = "
 import sys, redis, rq
 queue = rq.Queue('bench', connection=redis.Redis(sys.argv[1], int(sys.argv[2])))
@@ -28,7 +28,7 @@ for _ in range(int(sys.argv[3])):
     queue.enqueue('os.getpid', result_ttl=0)
 ";
 
-/// Works until no job is left.
+/// A Python script that runs an RQ worker until no job is left. Its arguments are the host and the port.
 const RQ_WORK: &str = "
 import sys, logging, redis, rq
 connection = redis.Redis(sys.argv[1], int(sys.argv[2]))
@@ -63,7 +63,7 @@ pub(crate) fn installed(which: Loop, python: &str) -> Result<(), String> {
     command.args(["-c", modules]).stderr(Stdio::null());
     match command.status() {
         Ok(status) if status.success() => Ok(()),
-        _ => Err(format!("`{python} -c '{modules}'` fails")),
+        _ => Err(format!("`{python} -c '{modules}'` failed")),
     }
 }
 
@@ -75,7 +75,7 @@ impl Loop {
         }
     }
 
-    /// Pushes jobs, runs workers until all of them have ended, and returns how long the workers took.
+    /// Pushes jobs, runs workers until all workers have exited, and returns how long the workers ran.
     pub(crate) fn measure(
         self,
         python: &str,

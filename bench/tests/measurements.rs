@@ -63,7 +63,7 @@ fn sexton_alone_is_measured_and_the_missing_peer_is_named() {
 #[test]
 fn redis_is_measured_where_it_is_installed() {
     if !is_redis_installed() {
-        println!("left out: redis-server is not installed");
+        println!("skipped: redis-server is not installed");
         return;
     }
     let arguments = [
@@ -108,7 +108,7 @@ fn locks_over_http_are_measured_beside_etcd_where_it_is_installed() {
     if !etcd.is_ok_and(|output| output.status.success()) {
         let is_ci = std::env::var_os("CI").is_some_and(|ci| !ci.is_empty());
         assert!(!is_ci, "nothing is left out in CI: etcd is not installed");
-        println!("left out: etcd is not installed");
+        println!("skipped: etcd is not installed");
         return;
     }
     let beside = bench(&arguments, None);
@@ -373,7 +373,7 @@ fn held_locks_come_back_and_the_missing_peer_is_named() {
 #[test]
 fn held_locks_of_redis_come_back_where_it_is_installed() {
     if !is_redis_installed() {
-        println!("left out: redis-server is not installed");
+        println!("skipped: redis-server is not installed");
         return;
     }
     let figures = bench(&RECOVERY, None);

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Exports an order in two bursts. What the first one saves is available to the second, even if anything is killed in between.
+# Exports an order in two bursts, which are two runs of this script. What the first one saves is available to the second, whatever is
+# killed in between.
 set -e
 case $SEXTON_TASK_REVISION in
 0)

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Makes the settings that have no place in the configuration file. It runs each time the server starts, which is safe: all may be repeated.
+# Makes the settings that cannot be made in the configuration file. It runs each time `sexton serve` starts, which is safe: each of its
+# commands may be repeated.
 set -e
 here=$PWD
-# Two servers, both on this machine; `--ssh deploy@host` would make one of them a remote machine.
+# Two servers for tasks, both on this machine; `--ssh deploy@host` would make one of them a remote machine.
 sexton server add small --threads 1
 sexton server add large --threads 2
 sexton task limit exports 2

@@ -1,7 +1,7 @@
 """Takes orders: POST /order?name=NAME. Everything an order needs is on disk before the answer.
 
-An order that was not answered can be sent again under the same name: its requests have idempotency
-keys, so each is carried out only once.
+An order that was not answered can be sent again under the same name: the requests that add its mail
+and its export have idempotency keys, so each is carried out only once.
 """
 
 import http.client

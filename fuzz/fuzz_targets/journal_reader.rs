@@ -42,7 +42,7 @@ fuzz_target!(|data: &[u8]| {
     let Ok((before, tail)) = read(&disk) else {
         return;
     };
-    // A log whose numbers or times are close to the largest value cannot be continued.
+    // Such large sequence numbers and times occur only in fuzzed logs, and could overflow when the log is continued.
     if tail.last.0 > u64::MAX / 2 || tail.reserved.0 > u64::MAX / 2 || tail.last_at.0 > u64::MAX / 2
     {
         return;
@@ -72,6 +72,7 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!((last.0, last.2.as_slice()), (about.seq, &b"more"[..]));
 });
 
+/// The sequence number, time and payload of each record, and where the log ends.
 type Read = (Vec<(Seq, Timestamp, Vec<u8>)>, Tail);
 
 fn read(disk: &MemoryDisk) -> Result<Read, PersistError> {

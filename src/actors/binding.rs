@@ -1,9 +1,10 @@
-//! How a right (a lock or a lease, for example) is tied to the process that holds it: the messages between the actors
-//! that keep rights and the `ProcessActor`.
+//! How a right (a lock or a lease, for example) is tied to the process that holds it: the messages between the actors that grant rights and
+//! the `ProcessActor`.
 //!
-//! When a right is bound to a process, the actor that keeps the right sends a request to watch the process ([`Watch`]) to the
-//! `ProcessActor`, and repeats it with every `resume`. The `ProcessActor` replies when the process has exited ([`EndNotice`]), immediately
-//! if it already has. Both messages are upserts: if a crash loses one, it is sent again at the next startup.
+//! When a right is bound to a process, the actor that granted it asks the `ProcessActor` to watch the process ([`Watch`]), and repeats this
+//! request whenever `Machine::resume` is called, for example after a startup. The `ProcessActor` sends an [`EndNotice`] when the process,
+//! or its whole tree, has ended. If that has already happened, or if the process has no record, it sends the notice immediately. Both
+//! messages are upserts: if a crash loses one, it is sent again after the next startup.
 //!
 //! Change rule: these types are part of stored messages, see `persist/format.rs`.
 
@@ -31,12 +32,12 @@ pub struct Binding {
     pub process: ProcessId,
     /// How much of the process tree must end before the right does.
     pub until: Until,
-    /// Whether, after the right has expired, it is granted to another holder only once the process tree has been killed and its end
+    /// Whether, after the right has expired, it is granted to another holder only once the process tree has been stopped and its end
     /// confirmed.
     pub fence: bool,
 }
 
-/// A request from an actor to be notified when a process has ended.
+/// A request from an actor to be notified when a process, or its whole tree, has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watch {
     /// The actor to notify.
@@ -68,10 +69,10 @@ pub struct EndNotice {
     pub process: ProcessId,
     /// How much of the process tree has ended.
     pub until: Until,
-    /// How the process itself ended. `None` if it has no record any more.
+    /// How the process itself ended; `None` if it has no record.
     #[serde(default)]
     pub exit: Option<Exit>,
-    /// The PID of the process. `None` if it never had one, or has no record any more.
+    /// The PID of the process; `None` if it never had one, or has no record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
 }
@@ -86,22 +87,22 @@ impl EndNotice {
     }
 }
 
-/// A request to the `ProcessActor`. The variants mirror variants of that actor's message.
+/// A request to the `ProcessActor`. The variants mirror those of the same name in `process::Message`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToProcesses {
-    /// Notify the sender when a process has ended.
+    /// Notify an actor when a process, or its whole tree, has ended.
     Watch(Watch),
-    /// Kill the process and its tree, because a right bound to it has expired.
+    /// Stop the process with its tree (its stop signal, then SIGKILL after its grace period), because a right bound to it has ended.
     Fence(ProcessId),
 }
 
-/// A notification from the `ProcessActor`. The variants mirror variants of the message of each actor that keeps rights;
-/// only an actor that launches processes (`process::LaunchAs`) receives `Launched`.
+/// A notification from the `ProcessActor`. The variants mirror those of the same name in the message type of each actor that grants rights.
+/// Only an actor that launches processes (`process::LaunchAs`) receives `Launched`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToHolder {
-    /// A watched process, or its whole tree, has ended.
+    /// A watched process, or its whole tree, has ended; or a launch was declined ([`Exit::Failed`]).
     Gone(EndNotice),
     /// The launch was accepted, and the process has a record.
     Launched(ProcessId),

@@ -1,7 +1,7 @@
-//! The node's actors, and the one list that names them all.
+//! The node's actors, and the only list of all of them.
 //!
-//! Each actor has a folder that contains a pure machine. [`crate::spine`] runs the machines; [`crate::lookup`] provides the
-//! collections in which they store their items.
+//! Each actor has a folder that contains its machine: a state machine that does no I/O. [`crate::spine`] runs the machines;
+//! [`crate::lookup`] provides the collections in which they store their items.
 
 pub mod binding;
 pub mod dispatch;
@@ -19,7 +19,8 @@ use crate::spine::recovery::{Recovering, Replica};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Passes the list of actors to the `list_of_actors!` macro, so that other crates can build lists that extend it.
+/// Calls the `list_of_actors!` macro with a node's actors, followed by the actors given in braces. Other crates, such as the integration
+/// tests, use it to define lists with additional actors.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! actors_of_a_node {
@@ -54,10 +55,10 @@ crate::actors_of_a_node! {
 pub(crate) use each;
 
 impl Actors<ReplicaOf> {
-    /// Creates empty machines, which recovery then brings to the state at the end of a log.
+    /// Creates an empty machine for each actor. Recovery then restores their state from the snapshot and the journal.
     #[expect(
         clippy::clone_on_copy,
-        reason = "the rules of some actors are plain numbers, those of others are not"
+        reason = "the rules of some actors are `Copy`, those of others are not"
     )]
     pub fn empty(rules: &Rules) -> Self {
         each!(list: rules in &rules => Replica::new(rules.clone()))
@@ -112,7 +113,7 @@ impl fmt::Debug for Rules {
 impl Clone for Rules {
     #[expect(
         clippy::clone_on_copy,
-        reason = "the rules of some actors are plain numbers, those of others are not"
+        reason = "the rules of some actors are `Copy`, those of others are not"
     )]
     fn clone(&self) -> Self {
         each!(list: rules in &self => rules.clone())

@@ -1,4 +1,4 @@
-//! Operations on a claimed job by the holder of its claim token: ack, release, bury, touch, fail, defer and progress.
+//! Operations on a claimed job by the holder of its claim token: ack, release, bury, touch, fail, defer and report.
 
 use crate::actors::queue::{ErrorText, JobView, Message, Progress, Right};
 use crate::handle::queue_error::QueueError;
@@ -12,9 +12,9 @@ impl Queues {
         self.done(Message::Delete { id, by }).await
     }
 
-    /// Returns a claimed job to its queue, where it is ready again after `delay_ms`, with a new `priority` if one is given. Returns the
-    /// job's state afterwards, which is abandoned if that was its last try, or `None` if this repeats an earlier request and the job has
-    /// ended since.
+    /// Puts a claimed job back into its queue, where it is ready again after `delay_ms` milliseconds, with a new `priority` if one is
+    /// given. If this was its last try, the job is abandoned instead. Returns the job's state afterwards; `None` if this repeats an earlier
+    /// request and the job has ended since.
     pub async fn release(
         &self,
         id: u64,
@@ -53,9 +53,10 @@ impl Queues {
         self.change(id, touch).await
     }
 
-    /// Reports that a claimed job failed. It is tried again after `retry_after_ms`, or if that is `None`, after the back-off of its type.
-    /// If its type has none, it is tried again when the claim would have ended. After its last try, it is abandoned. Returns the job,
-    /// no longer claimed, or `None` if it was to run at most once and has been removed. `error` is shown with the job until it fails again.
+    /// Reports that a claimed job failed. The job is tried again after `retry_after_ms` milliseconds. If that is `None`, it is tried again
+    /// after the backoff of its type or, if its type has none, when the claim would have ended. After its last try, it is abandoned.
+    /// Returns the job's state afterwards; `None` if the job was to run at most once and has been removed. `error` is shown with the job
+    /// until it fails again.
     pub async fn fail(
         &self,
         id: u64,
@@ -72,9 +73,9 @@ impl Queues {
         self.change(id, fail).await
     }
 
-    /// Reports that a claimed job cannot be tried now. It is unavailable for `retry_after_ms`, or else for a delay that grows each time it
-    /// is deferred, and the claim does not count as a try. If the job is a day old, this counts as a failure. Returns the job's state
-    /// afterwards, as [`Queues::release`] does.
+    /// Reports that a claimed job cannot be tried now. It is unavailable for `retry_after_ms` milliseconds or, if that is `None`, for a
+    /// delay that grows each time it is released or deferred. The claim does not count as a try. If the job is more than a day old or has
+    /// been cancelled, this counts as a failure. Returns the job's state afterwards, as [`Queues::release`] does.
     pub async fn defer(
         &self,
         id: u64,
@@ -91,7 +92,8 @@ impl Queues {
         self.change(id, defer).await
     }
 
-    /// Records the progress of a claimed job, to be shown with it, and returns the job's state. Does not wait until the record is durable.
+    /// Records the progress of a claimed job, to be shown with the job. Returns the job's state afterwards, as [`Queues::release`] does.
+    /// Does not wait until the record is durable.
     pub async fn report(
         &self,
         id: u64,

@@ -17,23 +17,24 @@ use tokio::sync::oneshot;
     schemars(rename = "DrainWhat")
 )]
 pub enum Drain {
-    /// No new locks. Renewals and releases continue, and waiters are still granted.
+    /// No new locks. Renewals and releases continue, and locks are still granted to those who wait already.
     Locks,
     /// No new jobs and no new claims. Claimed jobs may be touched and completed.
     Queues,
-    /// No new lease passes. Running passes finish, and earlier requests remain.
+    /// No new lease passes. Running passes finish; requests that wait for their turn are kept until the node is restarted.
     Leases,
     /// No new tasks, and no new bursts of existing tasks. Attempts under way finish.
     Tasks,
     /// All of the above.
     All,
-    /// No new jobs, while claims continue. This is draining as beanstalkd defines it, and [`Handle::drained`] does not wait for it.
+    /// No new jobs, but existing jobs can still be claimed. This is what beanstalkd calls draining. [`Handle::drained`] ignores a drain of
+    /// this kind.
     #[cfg_attr(feature = "http", serde(skip))]
     Jobs,
 }
 
 impl Drain {
-    /// Returns the kinds of work that this drains.
+    /// Returns the kinds of work that are refused during this drain.
     const fn drains(self) -> Drains {
         Drains {
             locks: matches!(self, Self::Locks | Self::All),
@@ -44,7 +45,7 @@ impl Drain {
         }
     }
 
-    /// Returns the draining state of each actor that this affects.
+    /// Returns the actors that refuse work during this drain, each with its draining state.
     pub(crate) fn actors(self) -> impl Iterator<Item = (ActorId, Draining)> {
         let Drains {
             locks,
@@ -93,7 +94,7 @@ impl Drains {
         self.locks || self.jobs || self.claims || self.passes || self.tasks
     }
 
-    /// Returns the names of the kinds of work that are draining, for users.
+    /// Returns the names of the kinds of work that are being drained, for display.
     pub fn words(self) -> Vec<&'static str> {
         let all = [
             (self.locks, "locks"),
@@ -117,10 +118,10 @@ impl Drains {
     }
 }
 
-/// The work in progress that a drain waits for.
+/// How much work is in progress that a drain waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InProgress {
-    /// Lock entries, held or waiting.
+    /// Lock entries, counting both the holders of locks and the waiters.
     pub locks: u64,
     /// Claimed jobs.
     pub claims: u64,
@@ -131,13 +132,14 @@ pub struct InProgress {
 }
 
 impl Handle {
-    /// Starts draining `what`, and resolves when no lock entry, claim, lease pass or task attempt is left.
+    /// Starts draining `what`, and resolves when no lock entry, claim, lease pass or task attempt is left. For [`Drain::Jobs`], never
+    /// resolves unless another drain begins: see [`Handle::drained`].
     pub async fn drain(&self, what: Drain) -> Result<(), Stopped> {
         self.begin_drain(what).await?;
         self.drained().await
     }
 
-    /// Starts draining `what`, in addition to anything drained before.
+    /// Starts draining `what`, in addition to what is being drained already.
     pub async fn begin_drain(&self, what: Drain) -> Result<(), Stopped> {
         let (answer, begun) = oneshot::channel();
         let sent = self.facts.commands.send(Command::Drain(what, answer));
@@ -168,7 +170,7 @@ impl Handle {
             match self.left().await {
                 Ok(left) if left == InProgress::default() => return Ok(()),
                 Err(QueueError::Stopped(stopped)) => return Err(stopped),
-                // Tries again: an actor that panicked is restarted, or the node halts.
+                // Try again. An actor that panicked will have been restarted, or the node halts and the next query fails.
                 Ok(_) | Err(_) => {}
             }
         }

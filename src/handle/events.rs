@@ -1,4 +1,4 @@
-//! The live stream of a node's events, for programs that embed it and for the listeners.
+//! The live stream of a node's events, for programs that embed the node and for the listeners.
 
 use super::{Command, Handle};
 use crate::ids::Seq;
@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
-/// The number of events taken from the feed at a time.
+/// The maximum number of events taken from the feed at a time.
 const TAKEN: usize = 64;
 
-/// A reader of events. It costs the node nothing while it is not polled. A reader that falls too far behind receives a notification of the
-/// range that it has missed.
+/// A reader of events. The node never waits for a reader: one that falls too far behind is notified of the range of events that it has
+/// missed.
 #[derive(Debug)]
 pub struct Events {
     reader: Reader,
@@ -22,10 +22,11 @@ pub struct Events {
 }
 
 impl Handle {
-    /// Subscribes to events (locks granted or lost and why, restarts, checkpoints), from now on or after a position.
+    /// Subscribes to events, such as granted and lost locks, restarts and checkpoints: all events after the position `after` or, if it is
+    /// `None`, all events from now on.
     ///
-    /// Events are collected while there are subscribers and for ten minutes afterwards; the newest 65,536 are kept, in
-    /// memory only.
+    /// Events are collected while there are subscribers and for ten minutes afterwards. The newest 65,536 events are kept, or fewer if they
+    /// exceed 64 MiB, and only in memory.
     pub async fn events(&self, after: Option<Position>) -> Result<Events, Stopped> {
         let core = self.facts.commands.clone();
         let (answer, reader) = oneshot::channel();
@@ -40,8 +41,8 @@ impl Handle {
 }
 
 impl Events {
-    /// Waits for the next event; `None` once the node has stopped or halted. Cancel safe: dropping the future loses no
-    /// event.
+    /// Waits for the next event or notification of a gap. Returns `None` once the node has stopped or halted and nothing is left to read.
+    /// Cancel safe: dropping the future loses no event.
     pub async fn next(&mut self) -> Option<Notification> {
         loop {
             if let Some(heard) = self.at_once() {
@@ -58,19 +59,19 @@ impl Events {
         }
     }
 
-    /// Returns up to `most` retained events, newest first: those before the position `before`, or the newest of all if it is `None`. Does
-    /// not move the reader.
+    /// Returns up to `most` retained events, newest first. If `before` is given, only events before that position are returned. Does not
+    /// move the reader.
     pub fn before(&self, before: Option<Position>, most: usize) -> Vec<Arc<Event>> {
         self.reader.before(before, most)
     }
 
-    /// Returns the retained events of the journal entry `seq`. A token is the number of the entry that granted it, so this also finds the
-    /// events of a grant.
+    /// Returns the retained events of the journal entry `seq`. A token is the number of the entry that granted it, so the events of a grant
+    /// are found by its token.
     pub fn of(&self, seq: Seq) -> Vec<Arc<Event>> {
         self.reader.of(seq)
     }
 
-    /// Returns the next event without waiting; `None` if there is none yet.
+    /// Returns the next event or notification of a gap without waiting, or `None` if there is none yet.
     pub fn at_once(&mut self) -> Option<Notification> {
         if self.taken.is_empty() {
             self.taken.extend(self.reader.take(TAKEN));

@@ -1,8 +1,8 @@
-//! A wait for a job in a queue, and the return of claims that are not delivered.
+//! Waiting for a job, and giving back jobs whose claims could not be delivered.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "a reply of any other kind is a refusal"
+    reason = "a reply of any other kind is an error"
 )]
 
 use crate::actors::queue::{Claim, Message, QueueMachine, Refused, Reply, Right};
@@ -13,7 +13,7 @@ use crate::spine::delivery::Item;
 use crate::spine::runtime::{Mailbox, Waiting};
 use tokio::sync::watch;
 
-/// Gives a claimed job back without waiting for the answer.
+/// Gives a claimed job back to its queue, ready immediately, without waiting for the answer.
 pub(super) fn give_back(mailbox: &Mailbox<QueueMachine>, id: u64, token: Token) {
     let release = Message::Release {
         id,
@@ -31,8 +31,8 @@ pub struct JobWait {
 }
 
 impl JobWait {
-    /// Resolves with a claim once there is a job, or with a refusal when the node begins to drain. The future may be
-    /// dropped and the method called again.
+    /// Resolves with a claim once a job is available, or with [`Refused::Draining`] once the node gives out no more claims. The future may
+    /// be dropped and the method called again.
     pub async fn claim(&mut self) -> Result<Claim, QueueError> {
         let answer = tokio::select! {
             biased;

@@ -1,12 +1,12 @@
-//! Typed access to a node's leases: the API for programs that embed it, and the basis of the listeners. A lease is a named right to run one
-//! *pass* at a time: one run of a command by the node, or of any work by a client. See `docs/leases.md`.
+//! Typed access to a node's leases: the API for programs that embed the node, and the basis of the listeners. A lease is a named right to
+//! run one *pass* at a time. In a pass, the node runs a command once, or a client does work of its own. See `docs/leases.md`.
 //!
 //! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once it is in the
 //! journal; a request for a pass is therefore answered before its command runs.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "a reply of any other kind is a refusal"
+    reason = "a reply of any other kind is an error"
 )]
 
 use crate::actors::binding::Binding;
@@ -29,7 +29,7 @@ pub enum LeaseError {
     /// The operation was refused, for this reason.
     #[error("{0}")]
     Refused(Refused),
-    /// The request panicked and was not applied. The actor continues.
+    /// The actor panicked while it handled the request. The request was not applied, and the actor continues.
     #[error(transparent)]
     Failed(#[from] Failed),
     /// The node has stopped, or halted.
@@ -66,16 +66,18 @@ impl LeaseError {
 /// The result of a request for a pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requested {
-    /// Whether the pass has begun, is next, or is not needed.
+    /// The outcome: for example, that the pass has begun, or that the request waits for its turn.
     pub turn: Turn,
-    /// The token of the pass or of the position in line, for [`Leases::turn`]; zero if there is neither.
+    /// The number of the request's journal entry, by which [`Leases::turn`] and [`Leases::withdraw`] identify the request; zero if it
+    /// neither began a pass nor became next.
     pub place: Token,
     /// The lease after the request.
     pub lease: LeaseView,
 }
 
 impl Requested {
-    /// Returns the number of the pass that serves this request, for [`Leases::begun`] and [`Leases::whole`].
+    /// Returns the number of the pass that serves this request, for [`Leases::begun`] and [`Leases::whole`]. For [`Turn::NoDelay`], which
+    /// no pass serves, it is the number of the next pass.
     pub fn pass(&self) -> u64 {
         let begun = self.lease.lease.begun;
         match self.turn {
@@ -97,7 +99,8 @@ impl Leases {
         Self { mailbox, key: None }
     }
 
-    /// Returns a handle whose changes are idempotent: repeating a request under `key` changes nothing further.
+    /// Returns a handle that sends `key` with each change: a change that is repeated with the same key is carried out only once, and is
+    /// answered as before.
     #[must_use]
     pub fn once(&self, key: RequestKey) -> Self {
         Self {
@@ -106,11 +109,13 @@ impl Leases {
         }
     }
 
-    /// Requests a pass. If the request has a command, the node launches it when its turn comes, even if the caller no longer waits then. If
-    /// the request is a waiting claim, the caller keeps the position in line until [`Leases::withdraw`]: see [`Leases::claim`].
+    /// Requests a pass. Unless the request is a claim, the node launches the command when the request's turn comes, even if the caller no
+    /// longer waits then. A claim that waits for its turn keeps its position in line until [`Leases::withdraw`] is called; dropping the
+    /// future of [`Leases::claim`] does that automatically.
     ///
     /// # Errors
-    /// Returns [`Refused::Disabled`], [`Refused::Draining`], [`Refused::NoCommand`], or the error in the request.
+    /// Returns [`LeaseError::Refused`] if the lease is disabled, the node is draining, there is no command to run, there are too many
+    /// leases, or the request is invalid.
     pub async fn request(&self, requesting: Requesting) -> Result<Requested, LeaseError> {
         let message = Message::Request(Box::new(requesting));
         match self.send(message).await? {
@@ -123,9 +128,11 @@ impl Leases {
         }
     }
 
-    /// Requests a pass that the caller runs itself, and waits for its turn. Returns the token of the pass, or `None` if no pass is needed.
-    /// Dropping the future while it waits gives up the position in line, unless the request has an idempotency key, with which it can be
-    /// repeated. The position is also kept if the future is dropped before the request is answered.
+    /// Requests a pass that the caller runs itself, and waits for its turn. Returns the token of the pass once it has begun, or `None` if
+    /// the request neither began a pass nor became next.
+    ///
+    /// Dropping the future while it waits gives up the position in line. The position is kept if the handle has an idempotency key, because
+    /// the request can be repeated with it, or if the future is dropped before the request is answered.
     ///
     /// # Errors
     /// Returns [`LeaseError::Absent`] if the position in line was withdrawn meanwhile.
@@ -142,8 +149,11 @@ impl Leases {
         Ok((Some(token), requested))
     }
 
-    /// Waits for the turn of a claim and returns the token of its pass. Dropping the future gives up the position in line,
-    /// unless the request has an idempotency key.
+    /// Waits for the turn of a claim, and returns the token of its pass. Dropping the future gives up the position in line, unless this
+    /// handle has an idempotency key.
+    ///
+    /// # Errors
+    /// Returns [`LeaseError::Absent`] if the position in line was withdrawn meanwhile.
     pub async fn turn(&self, name: &Name, requested: &Requested) -> Result<Token, LeaseError> {
         let place = requested.place;
         let mut withdrawal = Withdrawal {
@@ -159,8 +169,8 @@ impl Leases {
         current.map(|it| it.token).ok_or(LeaseError::Absent)
     }
 
-    /// Waits until the pass of a position in line has begun and its command has a process record, or until the position is
-    /// withdrawn. Returns the lease at that time.
+    /// Waits until the pass for the position `place` has begun and, if it runs a command, the command's process has a record. Also returns
+    /// if the position is withdrawn. Returns the lease at that time.
     pub async fn begun_from(
         &self,
         name: &Name,
@@ -181,7 +191,7 @@ impl Leases {
         }
     }
 
-    /// Reports that a client is still running its pass, and optionally binds the pass to another process. Returns the lease afterwards.
+    /// Reports that a client is still running its pass, and optionally binds the pass to another process. Returns the updated lease.
     pub async fn renew(
         &self,
         name: &Name,
@@ -197,7 +207,7 @@ impl Leases {
         .await
     }
 
-    /// Reports that a pass run by a client has ended, with its exit status. Returns the lease afterwards.
+    /// Reports that a pass run by a client has ended with exit status `code`. Returns the updated lease.
     pub async fn finish(
         &self,
         name: &Name,
@@ -208,31 +218,31 @@ impl Leases {
         self.lease(Message::Finish { name, token, code }).await
     }
 
-    /// Withdraws a position that waits for its turn, and returns the lease afterwards. The requested pass is dropped unless
-    /// other requests rely on it.
+    /// Withdraws a position in line, and returns the updated lease. The requested pass is dropped unless other requests rely on it. If the
+    /// pass has begun meanwhile, it ends if the client runs it itself.
     ///
     /// # Errors
-    /// Returns [`LeaseError::Absent`] if the pass has begun or the position was withdrawn before.
+    /// Returns [`LeaseError::Absent`] if the position does not exist: for example, because it was withdrawn before, or because the node has
+    /// launched its command.
     pub async fn give_back(&self, name: &Name, place: Token) -> Result<LeaseView, LeaseError> {
         let name = name.clone();
         self.lease(Message::Withdraw { name, place }).await
     }
 
-    /// Withdraws a claim that its client no longer waits for, without waiting for the answer. If its pass has begun
-    /// meanwhile, the pass ends.
+    /// Withdraws a claim for which no client waits any more, without waiting for the answer. If the pass has begun meanwhile, it ends.
     pub fn withdraw(&self, name: &Name, place: Token) {
         let name = name.clone();
         let message = Message::Withdraw { name, place };
         self.mailbox.cast(vec![Item::Message(message)]);
     }
 
-    /// Changes a setting of a lease from now on. Creates the lease if it does not exist.
+    /// Changes a setting of a lease, and returns the updated lease. The lease is created if it does not exist.
     pub async fn set(&self, name: &Name, setting: Setting) -> Result<LeaseView, LeaseError> {
         let name = name.clone();
         self.lease(Message::Set { name, setting }).await
     }
 
-    /// Sets the state of a lease to the state imported from Fossil: who has the pass, and who is next.
+    /// Replaces the current and the next holder of a lease with those of a Fossil lease. The lease is created if it does not exist.
     ///
     /// # Errors
     /// Returns [`Refused::Running`] if a pass is running.
@@ -251,11 +261,11 @@ impl Leases {
         self.lease(import).await
     }
 
-    /// Deletes a lease with all its settings. Returns `true` if it is deleted already. With `force`, a running pass is stopped first: the
-    /// result is then `false`, and the lease is deleted when the pass has ended, see [`Leases::ended`].
+    /// Deletes a lease with all its settings. With `force`, a running pass is stopped first. Returns `true` if the lease has been deleted,
+    /// or `false` if it will be deleted as soon as the pass has ended: see [`Leases::ended`].
     ///
     /// # Errors
-    /// Returns [`Refused::Running`] if a pass is running and `force` is not set.
+    /// Returns [`Refused::Running`] if a pass is running and `force` is not set, or if the lease is being deleted already.
     pub async fn reset(&self, name: &Name, force: bool) -> Result<bool, LeaseError> {
         let message = Message::Reset {
             name: name.clone(),
@@ -273,7 +283,8 @@ impl Leases {
         view(self.query(Query::Of(name.clone())).await?)
     }
 
-    /// Returns up to `limit` leases whose names begin with `prefix`, in the order of their names, after `after`.
+    /// Returns up to `limit` leases whose names begin with `prefix`, ordered by name, but never more than 1,000. If `after` is given, only
+    /// leases whose names follow it are returned.
     pub async fn list(
         &self,
         prefix: &Name,
@@ -291,8 +302,8 @@ impl Leases {
         }
     }
 
-    /// Returns leases with a pass running or pending: running ones first, the longest-running at the front, then those that
-    /// are next, then those with a scheduled date, soonest first. If there are very many, only some are examined.
+    /// Returns up to `most` active leases: first those with a running pass, longest-running first; then those with a waiting request or an
+    /// owed pass; then those with a scheduled date, soonest first. At most 8192 active leases are examined.
     pub async fn stirring(&self, most: u32) -> Result<Listing, LeaseError> {
         match self.query(Query::Stirring { most }).await? {
             Reply::List(listing) => Ok(*listing),
@@ -300,7 +311,7 @@ impl Leases {
         }
     }
 
-    /// Returns the numbers of running passes and of positions in line.
+    /// Returns the number of running passes, and the number of leases with a waiting request.
     pub async fn totals(&self) -> Result<Totals, LeaseError> {
         match self.query(Query::Totals).await? {
             Reply::Totals(totals) => Ok(totals),
@@ -308,13 +319,15 @@ impl Leases {
         }
     }
 
-    /// Resolves when pass `number` or a later one has begun, or none is pending.
+    /// Resolves with the lease when pass `number` or a later one has begun, or when no further pass is expected. If the pass runs a
+    /// command, it counts as begun once the command's process has a record.
     pub async fn begun(&self, name: &Name, number: u64) -> Result<LeaseView, LeaseError> {
         let name = name.clone();
         self.watch(Watch::Begun { name, number }).await
     }
 
-    /// Resolves when pass `number` or a later one has run to completion, or none is pending.
+    /// Resolves with the lease when pass `number` or a later one has run to its end or was stopped for running too long, or when no pass is
+    /// running or expected.
     pub async fn whole(&self, name: &Name, number: u64) -> Result<LeaseView, LeaseError> {
         let name = name.clone();
         self.watch(Watch::Whole { name, number }).await

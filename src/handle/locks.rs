@@ -1,4 +1,4 @@
-//! Typed access to a node's locks: the API for programs that embed it, and the basis of every listener but LockServer's.
+//! Typed access to a node's locks: the API for programs that embed the node, and the basis of every listener but LockServer's.
 //!
 //! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once it is in the
 //! journal.
@@ -13,15 +13,15 @@ use crate::refusal::Reason;
 use crate::spine::delivery::{Answer, Failed, Item};
 use crate::spine::runtime::{Mailbox, Stopped};
 
-/// The names of a lock entry: the lock, and the owner that holds it or waits for it.
+/// The names that identify a lock entry: the key and index of the lock, and the owner that holds the lock or waits for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The key.
     pub key: Name,
     /// The index below the key; empty if there is none.
     pub index: Name,
-    /// The owner. Use a different name for each holder or waiter: anyone who knows the names can end the entry. May be
-    /// empty when renewing, releasing or watching a held lock by its token, which identifies it.
+    /// The owner. Use a different name for each holder or waiter: anyone who knows all three names can end the entry. May be empty when a
+    /// held lock is renewed, released or watched by its token, because the token then identifies the entry.
     pub owner: Name,
 }
 
@@ -44,14 +44,14 @@ impl Entry {
 pub struct Terms {
     /// Seconds until the lock expires unless it is renewed. With 0, it expires before the next command is carried out.
     pub ttl: u16,
-    /// The maximum number of seconds to wait for the lock; 0 does not wait.
+    /// The maximum number of seconds to wait for the lock; 0 to fail immediately if the lock is held.
     pub wait: u16,
-    /// Priority among those waiting; the highest goes first, unless the node is configured otherwise.
+    /// Priority among the waiters; the highest goes first, unless the node is configured otherwise.
     pub priority: u8,
 }
 
 impl Default for Terms {
-    /// Returns a TTL of one minute, no waiting, and the lowest priority.
+    /// Returns terms with a TTL of one minute, no waiting, and priority 0.
     fn default() -> Self {
         Self {
             ttl: 60,
@@ -61,10 +61,10 @@ impl Default for Terms {
     }
 }
 
-/// Why a lock was not acquired, renewed or released.
+/// Why a lock operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
-    /// Another owner holds the lock, and the request did not wait or timed out.
+    /// Another owner holds the lock, and the request did not wait, timed out, or was withdrawn while it waited.
     #[error("another owner holds the lock")]
     Held {
         /// The entry's position in line when the lock was requested; the first waiter has position 2.
@@ -76,7 +76,7 @@ pub enum LockError {
     /// The operation was refused, for this reason.
     #[error("{}", words(*.0))]
     Refused(Refused),
-    /// The command panicked and was not applied. The actor continues.
+    /// The actor panicked while it handled the request. The request was not applied, and the actor continues.
     #[error(transparent)]
     Failed(#[from] Failed),
     /// The node has stopped, or halted.
@@ -134,7 +134,8 @@ impl Locks {
         }
     }
 
-    /// Returns a handle whose changes are idempotent: repeating a request under `key` changes nothing further.
+    /// Returns a handle that sends `key` with each change: a change that is repeated with the same key is carried out only once, and is
+    /// answered as before.
     #[must_use]
     pub fn once(&self, key: RequestKey) -> Self {
         Self {
@@ -143,10 +144,13 @@ impl Locks {
         }
     }
 
-    /// Returns a handle whose locks and positions in line end with a process: as soon as it has exited, and not before. A TTL of 65,535
-    /// seconds is then unlimited. With [`Binding::fence`], which needs [`Until::Tree`](crate::actors::binding::Until), a lock that expires
-    /// passes on only when the process and its tree have been killed and are known to have exited; until then it can be neither renewed nor
-    /// released, except by [`Locks::force`].
+    /// Returns a handle whose lock entries are bound to a process, whether they hold a lock or wait for it: besides being released or
+    /// expiring, an entry ends when the process, or its whole tree if the binding says so, has exited. A TTL or wait of 65,535 seconds then
+    /// means no timeout.
+    ///
+    /// With [`Binding::fence`], which needs [`Until::Tree`](crate::actors::binding::Until), a lock that expires is granted to the next
+    /// waiter only when the process and its tree have been killed and are known to have exited. Until then, the lock can be neither renewed
+    /// nor released, except by [`Locks::force`].
     #[must_use]
     pub fn bound(&self, binding: Binding) -> Self {
         Self {
@@ -167,7 +171,7 @@ impl Locks {
     /// Acquires a lock, waiting for it as long as `terms` allow. If the entry exists already, it is renewed with the new
     /// TTL.
     ///
-    /// Present the token to the resource that the lock guards: tokens only ever grow, so a client whose token is older than one already
+    /// Present the token to the resource that the lock guards: tokens only ever increase, so a client whose token is lower than one already
     /// seen has lost the lock. Dropping the future before it resolves ends the entry, waiting or held. A restart of the node ends a
     /// waiting entry. Neither applies to a request with an idempotency key, which can be repeated, or to one that is bound to a process.
     ///
@@ -226,7 +230,8 @@ impl Locks {
         }
     }
 
-    /// Resolves when the entry no longer owns its lock with this token, because it was released or has expired.
+    /// Resolves when the entry no longer owns its lock with this token: for example, because it was released or has expired, even if its
+    /// process tree is still being killed.
     pub async fn lost(&self, entry: &Entry, token: Token) -> Result<(), LockError> {
         let Entry { key, index, owner } = entry.clone();
         let watch = Watch::Lost {
@@ -239,7 +244,8 @@ impl Locks {
         Ok(())
     }
 
-    /// Restarts an entry's time limit and returns its position in line. With a token, only if the entry owns its lock with that token.
+    /// Restarts an entry's timeout. Returns the entry's position in line and, if it holds the lock, its token. If `token` is given, the
+    /// entry must hold the lock with that token.
     pub async fn renew(&self, entry: &Entry, token: Option<Token>) -> Result<Standing, LockError> {
         let Entry { key, index, owner } = entry.clone();
         self.standing(self.message(Message::Renew {
@@ -251,7 +257,7 @@ impl Locks {
         .await
     }
 
-    /// Ends an entry. With a token, only if the entry owns its lock with that token.
+    /// Ends an entry. If `token` is given, the entry must hold the lock with that token.
     pub async fn release(&self, entry: &Entry, token: Option<Token>) -> Result<(), LockError> {
         let Entry { key, index, owner } = entry.clone();
         let release = Message::Release {
@@ -272,7 +278,8 @@ impl Locks {
     /// resolves before the change is on disk.
     ///
     /// # Errors
-    /// Returns [`LockError::Absent`] if the lock is not held, or the reason why the token is not valid.
+    /// Returns [`LockError::Absent`] if the lock is not held, or [`LockError::Refused`] if it is held with another token or has expired and
+    /// its process is being killed.
     pub async fn leave(&self, key: &Name, index: &Name, token: Token) -> Result<(), LockError> {
         let (key, index) = (key.clone(), index.clone());
         let leave = Message::Leave { key, index, token };
@@ -300,14 +307,15 @@ impl Locks {
         }
     }
 
-    /// Ends every entry of an owner, held and waiting, and returns their number.
+    /// Ends every entry of an owner, whether it holds its lock or waits for it, and returns the number of entries that ended. The entry of
+    /// a lock that has expired, but whose process tree is still being killed, ends only with that tree and is not counted.
     pub async fn release_all(&self, owner: &Name) -> Result<u32, LockError> {
         let owner = owner.clone();
         let release = Message::ReleaseAll { owner };
         let reply = self.one(self.message(release)).await?;
         match (&reply, refusal(&reply)) {
             (Reply::Ended(ended), _) => Ok(*ended),
-            // A fenced entry ends with its process tree.
+            // Entries that are being fenced end later, with their process trees.
             (_, LockError::Absent | LockError::Refused(Refused::Fencing)) => Ok(0),
             (_, refused) => Err(refused),
         }
@@ -324,15 +332,15 @@ impl Locks {
         }
     }
 
-    /// Returns an entry's position in line; position 1 holds the lock.
+    /// Returns an entry's position in line, which is 1 if it holds the lock, and its token if it holds the lock.
     pub async fn place(&self, entry: &Entry) -> Result<Standing, LockError> {
         let Entry { key, index, owner } = entry.clone();
         self.standing(Item::Query(Query::Place { key, index, owner }))
             .await
     }
 
-    /// Returns up to `most` holders and waiters of a key, or of all keys: by key, then by index in the order of the first
-    /// request, then by position in line.
+    /// Returns up to `most` holders and waiters of a key, or of all keys if `key` is `None`. They are ordered by key, then by lock in the
+    /// order in which each was first requested, then by position in line.
     pub async fn list(&self, key: Option<&Name>, most: u32) -> Result<Vec<EntryView>, LockError> {
         let list = Query::List {
             key: key.cloned(),
@@ -346,9 +354,9 @@ impl Locks {
         }
     }
 
-    /// Returns a page of the entries that match a filter, and where to continue, or `None` after the last page. A long table is walked
-    /// without delaying other requests, so the pages are not a consistent snapshot: an entry that appears or goes away meanwhile may be
-    /// missing, and every other entry is listed exactly once.
+    /// Returns a page of the entries that match a filter, and the slot at which the next page begins, or `None` after the last page. A long
+    /// table is walked without delaying other requests, so the pages are not a consistent snapshot: an entry that is created or ends in the
+    /// meantime may be missing, but every other entry is listed exactly once.
     pub async fn select(
         &self,
         selection: Selection,
@@ -362,8 +370,8 @@ impl Locks {
         }
     }
 
-    /// Returns up to `most` contended locks, ordered by rank, and the number of locks that have waiters. If more than a few thousand locks
-    /// have waiters, not all are examined.
+    /// Returns up to `most` contended locks, ordered by rank, and the number of locks that have waiters. At most 8192 of those locks are
+    /// examined.
     pub async fn contended(
         &self,
         most: u32,
@@ -378,7 +386,8 @@ impl Locks {
         }
     }
 
-    /// Wraps a message with the handle's idempotency key. The key is used unchanged, because each request to the locks is a single message.
+    /// Wraps a message with the handle's idempotency key, if it has one. No separate keys are derived from it as in
+    /// [`Queues`](super::Queues), because each request to the locks is a single message.
     fn message(&self, message: Message) -> Item<LockMachine> {
         Item::once(message, self.key)
     }
@@ -415,7 +424,7 @@ const fn refusal(reply: &Reply) -> LockError {
     }
 }
 
-/// A guard that ends an entry if the future that acquires it is dropped before it resolves. No client would release the entry.
+/// A guard that ends an entry if the future of [`Locks::acquire`] is dropped before it resolves, because no client would release the entry.
 struct Withdrawal<'l> {
     locks: &'l Locks,
     entry: &'l Entry,

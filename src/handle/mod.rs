@@ -101,9 +101,9 @@ pub(crate) struct Facts {
     pub(crate) journal: Option<Journal>,
     pub(crate) admission: Admission,
     pub(crate) draining: watch::Sender<Drains>,
-    /// How far the wall clock is ahead of its expected time, in milliseconds, while it is in doubt; 0 otherwise.
+    /// How far the wall clock is ahead of its expected time, in milliseconds, while the wall clock is in doubt; 0 while it is trusted.
     pub(crate) clock_ahead: Arc<AtomicU64>,
-    /// The number of entries that each actor has appended.
+    /// The number of journal entries that each actor has appended since startup.
     pub(crate) entries: Arc<EntryCounts>,
     pub(crate) commands: mpsc::UnboundedSender<Command>,
     pub(crate) checkpoints: mpsc::UnboundedSender<checkpoint::Request>,
@@ -179,8 +179,8 @@ impl Handle {
         &self.facts.queue_rules
     }
 
-    /// Trusts the wall clock although it is far ahead, so that items past their dates are removed again. Returns whether the clock was in
-    /// doubt.
+    /// Trusts the wall clock although it is far ahead of its expected time, so that items whose removal dates have passed are no longer
+    /// kept back. Returns whether the clock was in doubt.
     pub async fn believe_clock(&self) -> Result<bool, Stopped> {
         let (answer, believed) = oneshot::channel();
         let sent = self.facts.commands.send(Command::BelieveClock(answer));
@@ -201,7 +201,7 @@ impl Handle {
         self.facts.snapshots.get()
     }
 
-    /// Resolves after `span`. Uses the core thread's timer, so it works in any runtime or none.
+    /// Resolves after `span`. Uses the core thread's timer, so it works in any async runtime and without one.
     async fn pause(&self, span: Duration) -> Result<(), Stopped> {
         let (answer, over) = oneshot::channel();
         let sent = self.facts.commands.send(Command::Pause(span, answer));
@@ -244,7 +244,8 @@ impl Handle {
         listening
     }
 
-    /// Returns the counters of the listeners and the journal since startup, without querying an actor.
+    /// Returns the counters of the listeners and of the journal since startup, without querying an actor. Those of the journal are `None`
+    /// if the node keeps no files.
     #[cfg(feature = "http")]
     pub(crate) fn counted(&self) -> (Listening, Option<JournalStatus>) {
         let journal = self.facts.journal.as_ref().map(Into::into);
@@ -263,7 +264,7 @@ impl Handle {
         Some(reporting.socket().to_owned())
     }
 
-    /// Resolves when the core thread has ended, because the node was stopped or the thread panicked.
+    /// Resolves when the core thread has exited, because the node was stopped or the thread panicked.
     #[cfg(feature = "http")]
     pub(crate) async fn ended(&self) {
         self.facts.commands.closed().await;
@@ -299,8 +300,8 @@ impl Handle {
         &self.facts.recovered
     }
 
-    /// Records that the program running the node has reloaded its configuration, with the settings that could not be
-    /// applied. This is shown in the [status](Self::status).
+    /// Records that the program running the node has reloaded its configuration. `problems` says what could not be applied. The
+    /// [status](Self::status) shows the number of reloads and the latest problems.
     pub fn note_reload(&self, problems: Vec<String>) {
         let newest = self.facts.reloaded.lock();
         let mut newest = newest.unwrap_or_else(PoisonError::into_inner);
@@ -308,7 +309,7 @@ impl Handle {
         *newest = Some(Reloaded { count, problems });
     }
 
-    /// Returns the status of the node.
+    /// Returns the status of the node. The counts of an actor that panics on the query are shown as zero.
     pub async fn status(&self) -> Result<NodeStatus, Stopped> {
         let facts = &self.facts;
         let counts = self
@@ -390,7 +391,8 @@ impl Handle {
         }
     }
 
-    /// Returns what memory limits apply to here: `process` or `tree`; `None` if that is not known yet.
+    /// Returns what a memory limit applies to on this machine: `process` (each process separately) or `tree` (a process with everything
+    /// that it started); `None` until a keeper has been joined.
     fn memory_limits(&self) -> Option<&'static str> {
         let trees = self.facts.keeping.observed().now().bounds_trees?;
         Some(if trees { "tree" } else { "process" })
@@ -412,7 +414,7 @@ impl Handle {
         &self.actors
     }
 
-    /// Injects panics into every supervised actor, for tests.
+    /// Calls `planted` at each stage of every supervised actor, so that tests can make the actors panic.
     #[doc(hidden)]
     pub fn sabotage(&self, planted: impl Fn(Stage) + Clone + Send + 'static) {
         fn plant<M: Actor>(mailbox: &Mailbox<M>, planted: impl Fn(Stage) + Send + 'static) {

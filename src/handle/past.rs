@@ -1,8 +1,8 @@
-//! Queries about the past of a running node: its state after any entry of the journal, and the history of an item, including entries that
-//! are older than the collected events.
+//! Queries about the past of a running node: its state after any entry of the journal, and the history of an item, even from before the
+//! events that the node keeps in memory.
 //!
 //! Requests are answered one at a time, by a thread that reads the journal while another one writes it. No actor is queried, and the core
-//! thread does no work for the requests. The thread ends, and frees its memory, after five minutes without requests, or when the last
+//! thread does no work for the requests. The thread exits, and frees its memory, after five minutes without requests, or when the last
 //! handle to the node is dropped.
 
 use super::{Command, Facts, Handle};
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_millis(800);
 /// The maximum number of requests that wait while another is answered.
 const WAITING_MAX: usize = 4;
 
-/// The number of item histories (stories) kept, so that they can be shown again without another pass through the journal.
+/// The maximum number of item histories (stories) kept, so that they can be shown again without another pass through the journal.
 const STORIES_MAX: usize = 16;
 
 /// The number of new journal entries after which a kept story is read again.
@@ -64,19 +64,19 @@ pub enum Answered<T> {
 /// Why a request about the past was not answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PastError {
-    /// The node runs in memory.
+    /// The node keeps no journal.
     #[error("this coordinator keeps no journal, so its past cannot be shown")]
     Memory,
-    /// Too many requests are waiting.
-    #[error("too many requests for the past are waiting: try again in a moment")]
+    /// Four requests are waiting already.
+    #[error("too many requests about the past are waiting: try again in a moment")]
     Busy,
     /// The answer would take too much memory.
     #[error("{0}; `sexton replay` can show it, in a separate process")]
     TooLarge(String),
     /// The journal cannot be read.
-    #[error("failed to {0}")]
+    #[error("failed to show the past: {0}")]
     Unreadable(String),
-    /// The node has ended.
+    /// The node has stopped or halted.
     #[error("the coordinator is stopping")]
     Stopped,
 }
@@ -134,13 +134,13 @@ impl Handle {
 }
 
 impl Past {
-    /// Returns the state after entry `at`, or the current state, with the entries around it. A number outside the known range is
-    /// replaced by the nearest one inside.
+    /// Returns the state after entry `at`, or the current state if `at` is `None`, with the entries before and after it. A number outside
+    /// the range for which the state is known is replaced by the nearest one within it.
     pub async fn state(&self, at: Option<Seq>) -> Result<Answered<Box<StateAt>>, PastError> {
         self.ask(|answer| Question::State(at, answer)).await
     }
 
-    /// Returns the history of an item. It may lack the newest entries, which are among the [events](Handle::events).
+    /// Returns the history of an item. The newest events may be missing; they can be read from [`Handle::events`].
     pub async fn story(&self, item: Followed) -> Result<Answered<Arc<Story>>, PastError> {
         self.ask(|answer| Question::Story(item, answer)).await
     }
@@ -171,7 +171,8 @@ impl Past {
     }
 }
 
-/// The requests to the thread that reads the past. The thread is started when there are requests and none is running.
+/// The queue of requests to the thread that reads the past. The thread is started by the first request, and again by a request after it has
+/// exited.
 #[derive(Default)]
 pub(crate) struct Readers(Arc<Shared>);
 
@@ -197,7 +198,8 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the next request, or `None` when the thread should end.
+    /// Waits for the next request. Returns `None` if the thread should exit, after [`IDLE`] without requests or when all handles were
+    /// dropped.
     fn next(&self) -> Option<Question> {
         let is_idle = |it: &mut Waiting| it.questions.is_empty() && !it.is_closed;
         let waiting = self.waiting();
@@ -210,7 +212,7 @@ impl Shared {
 }
 
 impl Readers {
-    /// Queues a request, and starts a thread if none is running.
+    /// Queues a request, and starts a thread if none is running. Returns [`PastError::Busy`] if [`WAITING_MAX`] requests are waiting.
     fn ask(&self, question: Question, facts: &Facts) -> Result<(), PastError> {
         let mut waiting = self.0.waiting();
         waiting.questions.retain(|question| !question.is_closed());
@@ -225,7 +227,8 @@ impl Readers {
         let reader = Reader::new(Arc::clone(&self.0), facts)?;
         let thread = std::thread::Builder::new().name("sexton-past".to_owned());
         let started = thread.spawn(move || reader.read());
-        started.map_err(|error| PastError::Unreadable(format!("start a thread: {error}")))?;
+        started
+            .map_err(|error| PastError::Unreadable(format!("could not start a thread: {error}")))?;
         waiting.is_read = true;
         Ok(())
     }
@@ -238,11 +241,11 @@ impl Drop for Readers {
     }
 }
 
-/// The state of the thread.
+/// The state owned by the thread that answers the requests: what it reads, and the states and stories that it keeps for later requests.
 struct Reader {
     shared: Arc<Shared>,
     journal: Journal,
-    /// A channel to the core thread, closed once the node has ended.
+    /// A channel to the core thread, closed once that thread has exited.
     core: mpsc::UnboundedSender<Command>,
     data: PathBuf,
     timeline: Timeline,
@@ -308,7 +311,8 @@ impl Reader {
         Ok(story)
     }
 
-    /// Calls `look` with the last durable entry, and once more if segments were removed in the meantime.
+    /// Calls `look` with the last durable entry. If it fails, possibly because segments were removed while they were being read, calls it
+    /// once more.
     fn with<T>(
         &mut self,
         look: impl Fn(&mut Timeline, Seq, &mut dyn FnMut(Seq) -> bool) -> Result<T, TimelineError>,

@@ -1,10 +1,10 @@
-//! Claims of jobs: those available now, the next to become available, and new ones in exchange for completed jobs.
+//! Claiming jobs: jobs that are ready now, the next job to become ready, and new jobs in exchange for completed ones.
 //!
 //! The state machine decides which job is claimed; this module never does.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "a reply of any other kind is a refusal"
+    reason = "a reply of any other kind is an error"
 )]
 
 use crate::actors::queue::{
@@ -20,9 +20,9 @@ use std::sync::Arc;
 /// The result of completing jobs and claiming new ones.
 #[derive(Debug)]
 pub struct Exchanged {
-    /// The result of ending each completed job, in order.
+    /// The result of completing each job, in the order of the request.
     pub done: Vec<Result<(), QueueError>>,
-    /// The new claims, or why there are none.
+    /// The new claims, which may be an empty list if no job is ready; or the first refusal if there are no claims.
     pub claims: Result<Vec<Claim>, QueueError>,
 }
 
@@ -45,8 +45,8 @@ fn claimed(answers: impl IntoIterator<Item = Answer<Reply>>) -> Result<Vec<Claim
 }
 
 impl Queues {
-    /// Claims the most urgent job of these queues, the oldest among equals; `None` if no job is ready. Dropping the future gives back a job
-    /// claimed for it.
+    /// Claims the most urgent ready job of these queues, and the oldest among equally urgent ones. Returns `None` if no job is ready. If
+    /// the future is dropped, a job claimed for it is given back, unless the handle has an idempotency key.
     pub async fn pop(&self, queues: &[QueueName]) -> Result<Option<Claim>, QueueError> {
         Ok(self.pop_some(queues, 1).await?.pop())
     }
@@ -63,14 +63,16 @@ impl Queues {
     }
 
     /// Claims up to `most` jobs, each from the tenant whose turn it is: tenants get turns in proportion to their weights
-    /// ([`TenantRules`](crate::actors::queue::TenantRules)), however many jobs they have waiting. The job is the best one of the tenant's
-    /// queue with the lowest rank; among queues of equal rank, the one that was claimed from least recently is chosen.
+    /// ([`TenantRules`](crate::actors::queue::TenantRules)), however many jobs they have waiting. Of the tenant's queues, the one with the
+    /// lowest rank is chosen, and among queues of equal rank the one that was claimed from least recently. The most urgent job of that
+    /// queue is claimed.
     pub async fn pop_any(&self, of: AnyType, most: usize) -> Result<Vec<Claim>, QueueError> {
         let pops = std::iter::repeat_n(self.turn_of(of), most).zip(0..);
         self.claims(pops.collect()).await
     }
 
-    /// Makes these claims, each with its number within the request, and returns those that found a job.
+    /// Sends these claims, each with its number within the request, and returns those that found a job. If none did, returns the first
+    /// refusal.
     async fn claims(&self, pops: Vec<(Pop, u64)>) -> Result<Vec<Claim>, QueueError> {
         let pops = pops.into_iter();
         let pops = pops.map(|(pop, nth)| self.message(Message::Pop(pop), nth));
@@ -95,7 +97,7 @@ impl Queues {
         self.exchange_for(done, self.claim_of(queues), most).await
     }
 
-    /// Completes claimed jobs, then claims from the tenants whose turn it is, as [`Queues::pop_any`] does.
+    /// Completes claimed jobs, then claims up to `most` jobs from the tenants whose turn it is, as [`Queues::pop_any`] does.
     ///
     /// # Errors
     /// Returns an error if the node has stopped. Individual failures are part of the result.
@@ -147,8 +149,8 @@ impl Queues {
         self.begin_wait(self.claim_of(queues))
     }
 
-    /// Begins to wait for a job as [`Queues::pop_any`] claims one. Waits that name their queues are served before those
-    /// that do not, and among the latter the earliest is served first.
+    /// Begins to wait for a job of any selected queue, chosen as in [`Queues::pop_any`]. Waits that name their queues are served before
+    /// waits of this kind, which are served in the order in which they began.
     pub fn wait_for_any(&self, of: AnyType) -> JobWait {
         self.begin_wait(self.turn_of(of))
     }
@@ -161,14 +163,15 @@ impl Queues {
         JobWait { wait, draining }
     }
 
-    /// Gives a claimed job back, ready immediately, without waiting for the answer: for claims that could not be delivered.
+    /// Gives a claimed job back to its queue, ready immediately, without waiting for the answer. Meant for claims that could not be
+    /// delivered.
     pub fn give_back(&self, id: u64, token: Token) {
         give_back(&self.mailbox, id, token);
     }
 
-    /// Returns the callback for answers that are not delivered: it gives their claims back.
+    /// Returns a callback for answers that could not be delivered: it gives the jobs claimed by them back to their queues.
     fn on_undelivered(&self) -> impl Fn(Vec<Answer<Reply>>) + Send + Sync + use<> {
-        // With an idempotency key, the claims can be requested again.
+        // With an idempotency key, the client can repeat the request and gets the same claims, so they are not given back.
         let gives_back = self.key.is_none();
         let mailbox = self.mailbox.clone();
         move |answers| {

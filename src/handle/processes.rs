@@ -1,11 +1,11 @@
-//! Typed access to a node's processes: the API for programs that embed it, and the basis of the listeners.
+//! Typed access to a node's processes: the API for programs that embed the node, and the basis of the listeners.
 //!
 //! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once it is in the
 //! journal; a launch is therefore answered before the process runs.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "a reply of any other kind is a refusal"
+    reason = "a reply of any other kind is an error"
 )]
 
 use crate::actors::process::{
@@ -23,13 +23,14 @@ use crate::spine::runtime::{Mailbox, Stopped};
 use std::path::PathBuf;
 use tokio::sync::oneshot;
 
-/// The number of processes whose resource usage is read in one go. Notifications that processes have ended wait until the read is done.
+/// The maximum number of processes whose resource usage is read in one go. It is low, because notifications that processes have ended wait
+/// until the read is done.
 const READ_AT_ONCE: usize = 32;
 
-/// The number of processes checked in one go.
+/// The maximum number of processes checked in one go.
 const RECONCILED_AT_ONCE: u32 = 100;
 
-/// The number of records removed in one go.
+/// The maximum number of records removed with one message.
 const PRUNED_AT_ONCE: u32 = 1000;
 
 /// Why a process operation failed.
@@ -38,7 +39,7 @@ pub enum ProcessError {
     /// The operation was refused, for this reason.
     #[error("{0}")]
     Refused(Refused),
-    /// More than one id begins with the prefix; these are some of them.
+    /// More than one id begins with the prefix. Contains some of these ids.
     #[error("more than one process id begins with this prefix")]
     Ambiguous(Vec<ProcessId>),
     /// A signal could not be sent; holds the errno.
@@ -47,7 +48,7 @@ pub enum ProcessError {
     /// There is no keeper, and none could be started.
     #[error("no keeper is running here: {}", words(.0))]
     NoKeeper(Failure),
-    /// The command panicked and was not applied. The actor continues.
+    /// The actor panicked while it handled the request. The request was not applied, and the actor continues.
     #[error(transparent)]
     Failed(#[from] Failed),
     /// The node has stopped, or halted.
@@ -94,9 +95,10 @@ pub fn words(failure: &Failure) -> String {
 /// How to stop a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stopping {
-    /// The first signal; `None` for that of the process's spec.
+    /// The first signal; `None` for the stop signal in the process's spec.
     pub signal: Option<u8>,
-    /// Milliseconds until SIGKILL; `None` for the grace period of the process's spec, and 0 to kill immediately.
+    /// The time from the first signal to SIGKILL, in milliseconds; `None` for the grace period in the process's spec, and 0 to kill
+    /// immediately.
     pub grace_ms: Option<u32>,
     /// Whether to stop everything that the process has started as well.
     pub tree: bool,
@@ -128,7 +130,8 @@ impl Processes {
         }
     }
 
-    /// Returns a handle whose changes are idempotent: repeating a request under `key` changes nothing further.
+    /// Returns a handle that sends `key` with each change: a change that is repeated with the same key is carried out only once, and is
+    /// answered as before.
     #[must_use]
     pub fn once(&self, key: RequestKey) -> Self {
         Self {
@@ -137,7 +140,7 @@ impl Processes {
         }
     }
 
-    /// Launches a process through the keeper. Resolves when the record is durable, at which point the process may not run yet: see
+    /// Launches a process through the keeper. Resolves when the record is durable. The process may not have started by then: see
     /// [`Processes::started`].
     pub async fn launch(&self, launching: Launching) -> Result<RecordView, ProcessError> {
         self.record(Message::Launch(Box::new(launching))).await
@@ -168,7 +171,8 @@ impl Processes {
         }
     }
 
-    /// Stops a process: a signal, the grace period, then SIGKILL. Resolves when the request is durable; see [`Processes::ended`].
+    /// Stops a process: sends the first signal and, if the process is still alive after the grace period, SIGKILL. Resolves when the
+    /// request is durable, before the process has ended: see [`Processes::ended`].
     pub async fn stop(&self, id: ProcessId, how: Stopping) -> Result<RecordView, ProcessError> {
         let Stopping {
             signal,
@@ -184,7 +188,8 @@ impl Processes {
         .await
     }
 
-    /// Sends a signal through a descriptor verified to be of that process. Resolves when the signal has been sent.
+    /// Sends a signal to a process, through a descriptor that is verified to refer to it, or to its process group if `group` is true.
+    /// Resolves when the signal has been sent, with [`ProcessError::Unsent`] if that failed.
     pub async fn signal(&self, id: ProcessId, signal: u8, group: bool) -> Result<(), ProcessError> {
         let asked: Seq = match self.send(Message::Signal { id, signal, group }).await? {
             Reply::Signalling(asked) => asked,
@@ -219,7 +224,8 @@ impl Processes {
         record(self.query(Query::One(id)).await?)
     }
 
-    /// Returns the record whose id begins with `prefix`, of at least [`Query::PREFIX_DIGITS`] digits.
+    /// Returns the record whose id begins with `prefix`, which must have at least [`Query::PREFIX_DIGITS`] hexadecimal digits. Returns
+    /// [`ProcessError::Ambiguous`] if there are several.
     pub async fn find(&self, prefix: &str) -> Result<RecordView, ProcessError> {
         record(self.query(Query::Prefix(prefix.to_owned())).await?)
     }
@@ -246,8 +252,8 @@ impl Processes {
         page(self.walk(Query::List(selection)).await?)
     }
 
-    /// Returns the current resource usage of these processes, in the same order; `None` for those that are not running or cannot be read.
-    /// The usage is read at the time of the call, a few processes at a time, without involving the actors.
+    /// Returns the current resource usage of the processes with these records, in the same order; `None` for a process that is not running
+    /// or whose usage cannot be read. The usage is read at the time of the call, a few processes at a time, without involving the actors.
     pub async fn usage(&self, records: &[RecordView]) -> Result<Vec<Option<Usage>>, ProcessError> {
         let mut all = Vec::with_capacity(records.len());
         for some in records.chunks(READ_AT_ONCE) {
@@ -268,8 +274,8 @@ impl Processes {
         Ok(all)
     }
 
-    /// Checks whether each process recorded as alive still exists, and returns those that do not. If one does not, its record is updated
-    /// once it is known how the process ended: see [`Processes::ended`].
+    /// Checks whether each process recorded as alive still exists, and returns how many were checked and which no longer exist. The record
+    /// of a process that no longer exists is updated once it is known how the process ended: see [`Processes::ended`].
     pub async fn reconcile(&self) -> Result<Reconciled, ProcessError> {
         let mut found = Reconciled::default();
         let mut selection = Selection {
@@ -279,7 +285,7 @@ impl Processes {
         };
         loop {
             let (records, next) = self.list(selection.clone()).await?;
-            // A process that has ended cannot be looked up here, even if its tree is still alive.
+            // Only the process itself is looked up, so a process that has ended is left out even if its tree is still alive.
             let live = records.iter().filter(|record| record.end.is_none());
             let trees = live.filter_map(|it| Some((tree(it)?, it.run_dir.clone())));
             let trees: Vec<(Tree, Option<Bytes>)> = trees.collect();
@@ -300,8 +306,8 @@ impl Processes {
         }
     }
 
-    /// Returns the processes that have not ended and whose end will be reported to `by`: those launched for it, and
-    /// those its rights are bound to.
+    /// Returns the processes that have not ended and whose end will be reported to the actor `by`: processes launched for that actor, and
+    /// processes that its rights are bound to.
     pub(super) async fn watched_by(&self, by: ActorId) -> Result<Vec<ProcessId>, ProcessError> {
         let (mut all, mut after) = (Vec::new(), None);
         loop {
@@ -357,12 +363,13 @@ impl Processes {
         }
     }
 
-    /// Returns the record's parent, its parent's parent, and so on.
+    /// Returns the records of a process's ancestors, beginning with its parent.
     pub async fn ancestors(&self, id: ProcessId) -> Result<Vec<RecordView>, ProcessError> {
         Ok(page(self.walk(Query::Ancestors(id)).await?)?.0)
     }
 
-    /// Returns a page of the records below `of` in the tree, by id, and the id to continue after, or `None` after the last page.
+    /// Returns a page of the records of the descendants of `of`, ordered by id, and the id to continue after, or `None` after the last
+    /// page.
     pub async fn descendants(
         &self,
         of: ProcessId,
@@ -380,8 +387,8 @@ impl Processes {
         }
     }
 
-    /// Removes records of processes that ended before a date, except the newest `keep`, and returns their number. Records
-    /// with live descendants stay.
+    /// Removes the records of processes that ended before `before`, or of all ended processes if `before` is `None`. The records of the
+    /// `keep` processes that ended last are kept, and so are records with live descendants. Returns the number of records removed.
     pub async fn prune(&self, before: Option<Date>, keep: u32) -> Result<u64, ProcessError> {
         let mut all = 0;
         loop {
@@ -403,7 +410,8 @@ impl Processes {
         }
     }
 
-    /// Creates a record for a process of this machine by its current PID. Returns the record, and whether it existed before.
+    /// Creates a record for a process on this machine, given its PID. `named` is the record that `SEXTON_PROCESS_ID` in the process's
+    /// environment names, if that variable is set. Returns the record, and whether it existed before.
     pub async fn register_pid(
         &self,
         process: impl Into<Requester>,
@@ -433,8 +441,8 @@ impl Processes {
         requester::line(process.into())
     }
 
-    /// Ensures that a keeper is running, and returns the path of its socket. A client that launches a command sends its environment and
-    /// streams there, in a parcel.
+    /// Ensures that a keeper is running, and returns the path of its socket. Before a client launches a command, it sends the command's
+    /// environment and streams to this socket in a parcel, which the launch then refers to.
     pub async fn keeper(&self) -> Result<PathBuf, ProcessError> {
         let (answer, joined) = oneshot::channel();
         self.keeping.join(move |result| {

@@ -14,7 +14,7 @@ pub enum QueueError {
     /// The operation was refused, for this reason.
     #[error("{}", words(*.0))]
     Refused(Refused),
-    /// The command panicked and was not applied. The actor continues.
+    /// The actor panicked while it handled the request. The request was not applied, and the actor continues.
     #[error(transparent)]
     Failed(#[from] Failed),
     /// The node has stopped, or halted.

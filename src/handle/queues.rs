@@ -1,11 +1,11 @@
-//! Typed access to a node's queues: the API for programs that embed it.
+//! Typed access to a node's queues: the API for programs that embed the node.
 //!
 //! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once it is in the
 //! journal.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "a reply of any other kind is a refusal"
+    reason = "a reply of any other kind is an error"
 )]
 
 use crate::actors::binding::Binding;
@@ -21,18 +21,19 @@ use crate::spine::runtime::{Mailbox, Stopped};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The number of abandoned jobs made ready in one turn of the actor.
+/// The maximum number of abandoned jobs made ready with one message.
 const REPUSHED_IN_A_ROW: u32 = 100_000;
 
 /// A handle to the queues of a node, usable from any thread. Clones share the node.
 #[derive(Clone)]
 pub struct Queues {
     pub(super) mailbox: Mailbox<QueueMachine>,
-    /// The weight of each queue that a claim names, in order; `None` to claim the most urgent job of all.
+    /// The weights of the queues that a claim names, in the same order; `None` to claim the most urgent job of all these queues.
     pub(super) weights: Option<Arc<[u32]>>,
-    /// The duration of a claim, in milliseconds; 0 for that of the job or its type.
+    /// The duration of a claim, in milliseconds. If 0, a claim bound to a process has no time limit, and any other claim lasts as long as
+    /// its job or the job's type specifies.
     pub(super) claim_ms: u64,
-    /// The process that claims are bound to.
+    /// The process that claims are bound to; `None` if they are not bound to a process.
     pub(super) bound: Option<Binding>,
     pub(super) key: Option<RequestKey>,
     pub(super) draining: watch::Receiver<Drains>,
@@ -63,9 +64,9 @@ impl Queues {
         }
     }
 
-    /// Returns a handle whose claims draw one of the non-empty queues at random, in proportion to its weight, and take that
-    /// queue's best job, instead of the most urgent job overall. Weights are given in the order of the queues that a claim
-    /// names; a weight that is 0 or missing counts as 1. An empty list restores the default.
+    /// Returns a handle whose claims choose a queue at random, in proportion to the weights of the queues that have ready jobs, and take
+    /// the most urgent job of that queue. By default, they take the most urgent job of all queues. Weights are given in the order of the
+    /// queues that a claim names; a weight that is 0 or missing counts as 1. An empty list restores the default.
     #[must_use]
     pub fn weighted(&self, weights: &[u32]) -> Self {
         Self {
@@ -74,8 +75,8 @@ impl Queues {
         }
     }
 
-    /// Returns a handle whose claims last `ms` milliseconds instead of the time that the job or its type specifies; 0 restores the latter.
-    /// A touch restarts the same span.
+    /// Returns a handle whose claims last `ms` milliseconds, whatever the job or its type specifies; 0 restores the default. A touch
+    /// restarts the claim for the same duration.
     #[must_use]
     pub fn claiming_for(&self, ms: u64) -> Self {
         Self {
@@ -84,11 +85,12 @@ impl Queues {
         }
     }
 
-    /// Returns a handle whose claims end with a process: when it has exited, the job is given back immediately, and the try counts. The
-    /// duration of the claims stays the same unless set by [`Queues::claiming_for`]. With [`Binding::fence`], which needs
-    /// [`Until::Tree`](crate::actors::binding::Until), a claim that expires is over only when the process and its tree have been killed and
-    /// are known to have exited; until then nothing can be done with the job. A touch binds a claim to this process, whatever it was bound
-    /// to before.
+    /// Returns a handle whose claims are bound to a process: when the process, or its whole tree if the binding says so, has exited, the
+    /// job is given back immediately, and the try counts. The claims have no time limit unless one is set by [`Queues::claiming_for`]. A
+    /// touch binds a claim to this process, whatever it was bound to before.
+    ///
+    /// With [`Binding::fence`], which needs [`Until::Tree`](crate::actors::binding::Until), a claim that expires is over only when the
+    /// process and its tree have been killed and are known to have exited. Until then, nothing can be done with the job.
     #[must_use]
     pub fn bound(&self, binding: Binding) -> Self {
         Self {
@@ -97,8 +99,9 @@ impl Queues {
         }
     }
 
-    /// Returns a handle whose changes are idempotent: repeating a request under `key` changes nothing further and returns the same answer;
-    /// a claim is returned again only while it lasts. Claims that could not be delivered are not given back.
+    /// Returns a handle that sends `key` with each change: a change that is repeated with the same key is carried out only once, and is
+    /// answered as before, except that a claim that has ended is not returned again. Claims that could not be delivered are not given back,
+    /// because the request can be repeated.
     #[must_use]
     pub fn once(&self, key: RequestKey) -> Self {
         Self {
@@ -128,8 +131,8 @@ impl Queues {
         }
     }
 
-    /// Adds all of the jobs or none, and returns the result for each, in order. If several have the same deduplication key,
-    /// the last one counts.
+    /// Adds all of these jobs except duplicates, or none if one of them is refused. Returns the result for each job, in order. If several
+    /// jobs of a queue have the same deduplication key, only the last of them is added.
     pub async fn put_all(&self, jobs: Vec<Put>) -> Result<Vec<Added>, QueueError> {
         match self.one(self.message(Message::Batch(jobs), 0)).await? {
             Reply::Batch(added) => {
@@ -140,8 +143,8 @@ impl Queues {
         }
     }
 
-    /// Registers a root job, which makes jobs of older roots superfluous; their claims are marked as duplicates. Returns whether the root
-    /// was new: `false` if this root or a newer one was registered already.
+    /// Registers a root job. Jobs that come from an older root job with the same key are superfluous from now on: claims of such jobs are
+    /// marked as duplicates. Returns whether the root job was new: `false` if it or a newer one was registered already.
     pub async fn register(&self, root: Root) -> Result<bool, QueueError> {
         match self.one(self.message(Message::Register(root), 0)).await? {
             Reply::Done => Ok(true),
@@ -156,20 +159,21 @@ impl Queues {
         self.done(Message::Delete { id, by }).await
     }
 
-    /// Makes up to `count` jobs ready and returns their number: buried jobs, then abandoned ones; if there are none of
-    /// either, delayed jobs, then failed ones.
+    /// Makes up to `count` jobs of a queue ready, and returns their number. Takes buried jobs, then abandoned ones; only if there are
+    /// neither, delayed jobs, then those that wait for a retry.
     pub async fn kick(&self, queue: &QueueName, count: u32) -> Result<u32, QueueError> {
         let queue = queue.clone();
         self.count(Message::Kick { queue, count }, 0).await
     }
 
-    /// Makes one job ready that is neither ready nor claimed, as if it had never been tried.
+    /// Makes a job ready, as if it had never been tried. Returns [`QueueError::Absent`] if the job is ready already, is claimed, or does
+    /// not exist.
     pub async fn kick_job(&self, id: u64) -> Result<(), QueueError> {
         self.done(Message::KickJob { id }).await
     }
 
-    /// Makes the abandoned jobs of a queue ready, as if they had never been tried, and returns their number. If there are
-    /// many, other requests are served in between.
+    /// Makes all abandoned jobs of a queue ready, as if they had never been tried, and returns their number. After every 100,000 jobs,
+    /// other requests are served first.
     pub async fn repush(&self, queue: &QueueName) -> Result<u32, QueueError> {
         let mut repushed: u32 = 0;
         for turn in 0.. {
@@ -177,13 +181,13 @@ impl Queues {
             let repush = Message::Repush { queue, count };
             let some = match self.one(self.message(repush, turn)).await? {
                 Reply::Count(count) => count,
-                // This repeats an earlier request, which marked this turn as its last.
+                // This request repeats an earlier one, which ended with the message below at this turn.
                 Reply::Done => 0,
                 other => return Err(refusal(&other)),
             };
             if some == 0 && turn > 0 && self.key.is_some() {
-                // A turn that does nothing leaves no receipt, and a repetition would make jobs ready that were abandoned later. This
-                // message changes no job, but leaves a receipt.
+                // A turn that makes no job ready leaves no receipt (stored answer) for its key. If the request were repeated, that turn
+                // would then make ready jobs that had been abandoned since. This message changes no job, but leaves a receipt.
                 self.one(self.message(Message::Spoil, turn)).await?;
             }
             repushed = repushed.saturating_add(some);
@@ -194,9 +198,9 @@ impl Queues {
         Ok(repushed)
     }
 
-    /// Cancels a job: it is abandoned, with `reason`. If its claim is bound to a process, as that of a `sexton work` command is, this
-    /// happens when the process has ended or has reported on the job; until then the claim cannot be renewed. Returns whether there was
-    /// anything to cancel: `false` if the job is abandoned or cancelled already.
+    /// Cancels a job: the job is abandoned, with `reason`. If its claim is bound to a process, as with `sexton work`, the job is abandoned
+    /// only when the process has ended or reports a failure, and not at all if the process reports first that the job is done. Until then,
+    /// the claim cannot be renewed. Returns whether there was anything to cancel: `false` if the job is abandoned or cancelled already.
     pub async fn cancel(&self, id: u64, reason: Option<ErrorText>) -> Result<bool, QueueError> {
         let error = reason;
         match self.done(Message::Cancel { id, error }).await {
@@ -206,25 +210,26 @@ impl Queues {
         }
     }
 
-    /// Makes ready those of the jobs that are neither ready nor claimed, as if they had never been tried, and returns their number.
+    /// Makes each of the given jobs ready, as if it had never been tried, unless it is ready already or claimed. Returns the number of jobs
+    /// made ready.
     pub async fn kick_jobs(&self, ids: &[u64]) -> Result<u32, QueueError> {
         self.each(ids, |id| Message::KickJob { id }).await
     }
 
-    /// Deletes those of the jobs that are not claimed, and returns their number.
+    /// Deletes each of the given jobs unless it is claimed, and returns the number of jobs deleted.
     pub async fn delete_jobs(&self, ids: &[u64]) -> Result<u32, QueueError> {
         let by = Right::Unclaimed;
         self.each(ids, |id| Message::Delete { id, by }).await
     }
 
-    /// Sends one message for each job, all in one turn, and returns how many succeeded.
+    /// Sends one message for each job, all in one call to the actor, and returns how many succeeded.
     async fn each(&self, ids: &[u64], what: impl Fn(u64) -> Message) -> Result<u32, QueueError> {
         let items = ids.iter().map(|id| Item::Message(what(*id)));
         let mut count = 0;
         for answer in self.mailbox.call(items.collect()).await? {
             match answer? {
                 Reply::Done => count += 1,
-                // Another client has deleted or changed the job.
+                // The job does not exist, or its phase does not allow the change.
                 Reply::Absent => {}
                 other => return Err(refusal(&other)),
             }
@@ -266,9 +271,9 @@ impl Queues {
         }
     }
 
-    /// Returns a page of the jobs that match a filter, and where to continue, or `None` after the last page. Many jobs are walked without
-    /// delaying other requests, so the pages are not a consistent snapshot: a job that appears, goes away or changes meanwhile may be
-    /// missing, and every other job is listed exactly once.
+    /// Returns a page of the jobs that match a filter, and the slot at which the next page begins, or `None` after the last page. Long
+    /// lists are walked without delaying other requests, so the pages are not a consistent snapshot: a job that is added, removed or
+    /// changed in the meantime may be missing, but every other job is listed exactly once.
     pub async fn select_jobs(
         &self,
         selection: JobSelection,
@@ -279,7 +284,7 @@ impl Queues {
         }
     }
 
-    /// Returns a page of the queues that match a filter, as [`Queues::select_jobs`] does of jobs.
+    /// Returns a page of the queues that match a filter, as [`Queues::select_jobs`] does for jobs.
     pub async fn select_queues(
         &self,
         selection: QueueSelection,
@@ -290,8 +295,8 @@ impl Queues {
         }
     }
 
-    /// Returns up to `most` of the busiest queues in the share of all queues that begins at `from`, and where the next share begins, or
-    /// `None` after the last. There is a single share unless there are more than a few thousand queues.
+    /// Returns up to `most` of the busiest queues among those in the 8192 slots that begin at `from`, and the slot at which to continue, or
+    /// `None` if no slots are left. Unless there have been more than 8192 queues at a time, one call considers them all.
     pub async fn busiest(
         &self,
         from: Slot,
@@ -306,7 +311,7 @@ impl Queues {
     /// Returns a random queue from which a job of one of these types, or of any type if `kinds` is empty, can be claimed now; `None` if
     /// there is no such queue. Queues that are paused, throttled or read-only are not considered.
     pub async fn next(&self, kinds: &[String]) -> Result<Option<QueueName>, QueueError> {
-        // The choice need not be unpredictable. Tickets are unique, so it differs from call to call.
+        // The number need not be unpredictable, only different in each call, and tickets are unique.
         let chance = self.mailbox.ticket().0;
         let kinds = kinds.iter().map(|kind| kind.clone().into_bytes());
         let kinds = Arc::new(kinds.collect());
@@ -345,7 +350,7 @@ impl Queues {
         }
     }
 
-    /// Returns the number of jobs of a queue, by phase.
+    /// Returns the number of jobs of a queue in each phase; all are zero if the queue does not exist.
     pub async fn counts(&self, queue: &QueueName) -> Result<Counts, QueueError> {
         match self.queue(queue).await {
             Ok(queue) => Ok(queue.jobs),

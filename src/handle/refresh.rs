@@ -14,14 +14,14 @@ pub const REFRESH: &str = "server-refresh";
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Handle {
-    /// Requests a pass of the lease [`REFRESH`], after a server has come online or is thought to be gone.
+    /// Requests a pass of the lease [`REFRESH`]. To be called when a server has come online or is thought to be gone.
     ///
     /// # Errors
-    /// Returns [`LeaseError::Absent`] if there is no such lease, or the reason why the request is refused.
+    /// Returns [`LeaseError::Absent`] if there is no such lease, or [`LeaseError::Refused`] if the request is refused.
     pub async fn refresh_servers(&self) -> Result<Requested, LeaseError> {
         let name = Name::try_from(REFRESH).expect("the name is short");
         let leases = self.leases();
-        // A request would create the lease, without a command.
+        // Without this query, a lease that does not exist would be reported as one that has no command.
         leases.get(&name).await?;
         leases
             .request(Requesting {
@@ -33,7 +33,7 @@ impl Handle {
 
     /// Requests a refresh whenever the list of servers may be out of date: when an attempt could not be launched or its server is lost, and
     /// while tasks could run but no server is enabled. Does so at most once a second; the lease's period limits how often a pass begins.
-    /// Ends when the node does.
+    /// Returns when the node has stopped or halted.
     pub async fn keep_servers_fresh(&self) -> Stopped {
         let tasks = self.tasks();
         let mut is_told = false;

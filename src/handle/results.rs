@@ -21,8 +21,8 @@ pub enum Ending {
 }
 
 impl Queues {
-    /// Stores the result of a claimed job, to be kept for `ms` milliseconds after the job is over, at most
-    /// [`Message::RESULT_MS_MAX`]. Call this before ending the job. If there are too many results, the oldest are dropped.
+    /// Stores the result of a claimed job, to be kept for `ms` milliseconds but at most [`Message::RESULT_MS_MAX`]. Must be called before
+    /// the claim ends. If the results exceed the configured limit on their number or on their total size, the oldest are dropped.
     pub async fn keep_result(
         &self,
         id: u64,
@@ -45,7 +45,7 @@ impl Queues {
         let mut answers = self.mailbox.call(questions).await?.into_iter();
         let (job, kept) = (answers.next(), answers.next());
         match (job.ok_or(Stopped)??, kept.ok_or(Stopped)??) {
-            // The stored result may be that of an earlier try.
+            // The stored result may be that of an earlier try, in which case the numbers of tries differ.
             (Reply::Job(job), Reply::Result(kept))
                 if job.phase == Phase::Abandoned && job.attempts == kept.attempts =>
             {

@@ -1,8 +1,8 @@
-//! Typed access to a node's services: commands that the node starts and keeps running. See `docs/services.md`.
+//! Typed access to a node's services: commands that the node starts and supervises. See `docs/services.md`.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "a reply of any other kind is a refusal"
+    reason = "a reply of any other kind is an error"
 )]
 
 use crate::actors::process::{
@@ -28,13 +28,14 @@ impl Services {
         Self { mailbox, keeping }
     }
 
-    /// Replaces the node's set of services: starts new ones, restarts those with a changed definition, and stops and
-    /// removes those that are missing. The others keep running. Resolves when this is durable, before it is carried out.
+    /// Replaces the node's set of services: starts new ones, restarts those with a changed definition, and stops and removes those that
+    /// `definitions` does not contain. Unchanged services keep running. Resolves when the request is durable, before it is carried out.
     pub async fn configure(&self, definitions: Vec<Definition>) -> Result<(), ProcessError> {
         self.send(ServiceMessage::Configure(definitions)).await
     }
 
-    /// Starts services, including those that were given up on. Resolves when this is durable; see [`Services::settled`].
+    /// Starts services, including those that are no longer restarted because they failed too often. Resolves when the request is durable;
+    /// see [`Services::settled`].
     pub async fn start(&self, name: Option<String>) -> Result<(), ProcessError> {
         self.send(ServiceMessage::Start(name)).await
     }
@@ -44,17 +45,19 @@ impl Services {
         self.send(ServiceMessage::Stop(name)).await
     }
 
-    /// Replaces the processes of services with new ones. With `None`, this affects only services that are meant to run.
+    /// Replaces the processes of services with new ones. A service that is named is started if it is down; with `None`, services that are
+    /// meant to be down stay down.
     pub async fn restart(&self, name: Option<String>) -> Result<(), ProcessError> {
         self.send(ServiceMessage::Restart(name)).await
     }
 
-    /// Stops all services until the node is configured again. A node that stops without this leaves them running.
+    /// Stops all services, and keeps them down until they are configured again or started. If the node stops without this request, its
+    /// services keep running.
     pub async fn hold(&self) -> Result<(), ProcessError> {
         self.send(ServiceMessage::Hold).await
     }
 
-    /// Returns services, sorted by name.
+    /// Returns the service named `name`, or all services if it is `None`, sorted by name.
     pub async fn list(&self, name: Option<String>) -> Result<Vec<ServiceView>, ProcessError> {
         match self.one(Item::Query(Query::Services(name))).await? {
             Reply::Services(views) => Ok(views),
@@ -62,7 +65,8 @@ impl Services {
         }
     }
 
-    /// Resolves when services are stable: each is running, or is stopped and stays so.
+    /// Resolves when each of the services has settled: it is running and ready, or it is down and stays down, or it waits for a service
+    /// that has failed.
     pub async fn settled(&self, name: Option<String>) -> Result<(), ProcessError> {
         match self.mailbox.watch(Watch::Services(name)).await?? {
             Reply::Done => Ok(()),
@@ -70,7 +74,8 @@ impl Services {
         }
     }
 
-    /// Returns the directory of an instance's files, given the directory shown for it; `None` if the node keeps no files.
+    /// Returns the path of the directory with an instance's files, given the path that [`Services::list`] shows, which is relative
+    /// to the data directory. Returns `None` if the node keeps no files.
     pub fn run_dir(&self, shown: &str) -> Option<PathBuf> {
         let own = Bytes::new(shown.as_bytes());
         self.keeping.run_dir(ProcessId::default(), Some(&own))

@@ -1,8 +1,8 @@
 //! Facts that the operating system reports about the host and this process.
 //!
 //! Files below `/proc` are usually read in microseconds, but some may be on a user-space file system that hangs. They are therefore read on
-//! a separate thread, at most one at a time, and every caller that waits meanwhile gets the same reading. A fact that cannot be read is
-//! missing, and is not an error.
+//! a separate thread. At most one such thread runs at a time, and all callers that wait for it get the same reading. It is not an error if
+//! a fact cannot be read: the fact is then missing from the reading.
 
 use crate::spine::guard::guard;
 use crate::status::{HostStatus, ProcessStatus};
@@ -93,7 +93,7 @@ fn host() -> HostStatus {
     }
 }
 
-/// Returns no facts, because psutil reads the load average on Linux only.
+/// Returns a status without facts, because psutil reads the load average on Linux only.
 #[cfg(not(target_os = "linux"))]
 fn host() -> HostStatus {
     HostStatus::default()

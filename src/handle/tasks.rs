@@ -1,12 +1,12 @@
-//! Typed access to a node's tasks: the API for programs that embed it, and the basis of the listeners. A task runs in *bursts*, each of
-//! which is one run of its command on a thread of a server. See `docs/tasks.md`.
+//! Typed access to a node's tasks: the API for programs that embed the node, and the basis of the listeners. A task runs in *bursts*. A
+//! burst is one run of the task's command on a thread of a server. See `docs/tasks.md`.
 //!
 //! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once it is in the
 //! journal.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "a reply of any other kind is a refusal"
+    reason = "a reply of any other kind is an error"
 )]
 
 use crate::actors::dispatch::{
@@ -26,7 +26,7 @@ use crate::spine::delivery::{Failed, Item};
 use crate::spine::runtime::{Mailbox, Stopped};
 use std::sync::Arc;
 
-/// The number of tasks removed with one journal entry.
+/// The maximum number of tasks removed with one journal entry.
 const PRUNED_AT_ONCE: u32 = 1000;
 
 /// Why a task operation failed.
@@ -43,7 +43,7 @@ pub enum TaskError {
         "fault injection is not allowed here: set `[tasks] allow_fault_injection = true` in the coordinator's configuration"
     )]
     NoFaults,
-    /// The command panicked and was not applied. The actor continues.
+    /// The actor panicked while it handled the request. The request was not applied, and the actor continues.
     #[error(transparent)]
     Failed(#[from] Failed),
     /// The rules are invalid, for this reason.
@@ -85,12 +85,12 @@ impl TaskError {
     }
 }
 
-/// The changes made by an inventory.
+/// How many servers an inventory changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inventoried {
-    /// Servers that were added.
+    /// The number of servers added.
     pub added: u32,
-    /// Servers that were removed.
+    /// The number of servers removed.
     pub removed: u32,
     /// Servers whose number of threads changed.
     pub changed: u32,
@@ -120,7 +120,8 @@ impl Tasks {
         }
     }
 
-    /// Returns a handle whose changes are idempotent: repeating a request under `key` changes nothing further.
+    /// Returns a handle that sends `key` with each change: a change that is repeated with the same key is carried out only once, and is
+    /// answered as before.
     #[must_use]
     pub fn once(&self, key: RequestKey) -> Self {
         Self {
@@ -132,7 +133,7 @@ impl Tasks {
     /// Adds a task. Its first burst begins as soon as a thread is free, even if the caller no longer waits then.
     ///
     /// # Errors
-    /// Returns [`Refused::Draining`], [`Refused::Full`], or the error in the task.
+    /// Returns [`Refused::Draining`], [`Refused::Full`], or the [`Refused`] that describes what is invalid in the task.
     pub async fn add(&self, adding: Adding) -> Result<TaskView, TaskError> {
         self.task(self.send(Message::Add(Box::new(adding))).await?)
     }
@@ -180,7 +181,8 @@ impl Tasks {
     /// Applies an action to a task.
     ///
     /// # Errors
-    /// Returns [`Refused::Over`] if the task is over, or [`Refused::NotOver`] if the action would restart a task that is not over.
+    /// Returns [`Refused::Over`] if the task is over, [`Refused::NotOver`] if the action would restart a task that is not over, or
+    /// [`Refused::NotHeld`] if the action would make a task ready that is not waiting for that.
     pub async fn act(&self, task: u64, act: Act) -> Result<TaskView, TaskError> {
         self.task(self.send(Message::Act { task, act }).await?)
     }
@@ -202,7 +204,8 @@ impl Tasks {
         Ok(())
     }
 
-    /// Returns up to `limit` of the tasks that match a filter, by id, after `after`.
+    /// Returns up to `limit` of the tasks that match a filter, ordered by id, but never more than 1000. If `after` is given, only tasks
+    /// with higher ids are returned.
     pub async fn list(
         &self,
         filter: TaskFilter,
@@ -220,7 +223,7 @@ impl Tasks {
         }
     }
 
-    /// Returns the tasks under way, the servers and the groups, all at one moment.
+    /// Returns the tasks in progress, the servers and the groups, all as of the same moment.
     pub(super) async fn standing(&self) -> Result<Standing, TaskError> {
         let asked = vec![Item::Query(Query::Standing)];
         match self.mailbox.walk(asked).await?.pop().ok_or(Stopped)?? {
@@ -229,9 +232,9 @@ impl Tasks {
         }
     }
 
-    /// Returns up to `most` tasks that are not over, for an overview, and whether there are more: running ones first, the longest-running
-    /// at the front; then those waiting for their next burst, the soonest first; then those that are ready for their first burst, by group.
-    /// If there are very many, only some are examined.
+    /// Returns up to `most` tasks that are not over, but never more than 1000, and whether there are more. The running tasks come first,
+    /// longest-running first; then those that wait for their next burst, soonest first; then those that are ready for their first burst, by
+    /// group. At most 8192 of the tasks in progress are examined.
     pub async fn stirring(&self, most: u32) -> Result<(Vec<TaskView>, bool), TaskError> {
         match self.query(Query::Stirring { most }).await? {
             Reply::Tasks(tasks) => {
@@ -255,12 +258,12 @@ impl Tasks {
         done(&self.send(Message::Pause { group, pause }).await?)
     }
 
-    /// Sets how many tasks of a group may be under way at a time; with 0 none is started.
+    /// Sets the maximum number of tasks of a group that are in progress at a time; if it is 0, no task of the group is started.
     pub async fn limit(&self, group: Name, max: u32) -> Result<(), TaskError> {
         done(&self.send(Message::Limit { group, max }).await?)
     }
 
-    /// Returns the groups that have tasks under way or ready, or their own settings.
+    /// Returns the groups that have settings of their own, or tasks that are ready or in progress: the first 1000 of them, ordered by name.
     pub async fn groups(&self) -> Result<Vec<GroupView>, TaskError> {
         match self.query(Query::Groups).await? {
             Reply::Groups(groups) => Ok(groups),
@@ -276,16 +279,17 @@ impl Tasks {
         }
     }
 
-    /// Changes a server.
+    /// Changes a server. A change that sets the number of threads adds the server if it does not exist.
     ///
     /// # Errors
-    /// Returns [`TaskError::Absent`] if there is no such server, unless the change sets the number of threads: that adds the server.
+    /// Returns [`TaskError::Absent`] if there is no such server and the change does not add it.
     pub async fn server(&self, name: Name, change: ServerChange) -> Result<(), TaskError> {
         done(&self.send(Message::Server { name, change }).await?)
     }
 
-    /// Makes the set of servers match an inventory: adds new ones, removes missing ones, and leaves those disabled by an operator alone.
-    /// With `check`, nothing is changed, and the result shows what would change.
+    /// Makes the set of servers match an inventory: adds the servers that are new, updates those that differ, and removes those that the
+    /// inventory does not contain. Disabled servers are left alone. With `check`, nothing is changed, and the result shows what would
+    /// change.
     pub async fn inventory(&self, hosts: Vec<Host>, check: bool) -> Result<Inventoried, TaskError> {
         let came = if check {
             self.query(Query::Inventory(hosts)).await?
@@ -306,7 +310,8 @@ impl Tasks {
         }
     }
 
-    /// Removes tasks that were over before `before`, except the newest `keep`, and returns their number.
+    /// Removes the tasks that ended before `before`, or all tasks that are over if `before` is `None`. The `keep` tasks that ended last are
+    /// kept. Returns the number of tasks removed.
     pub async fn prune(&self, before: Option<Date>, keep: u32) -> Result<u64, TaskError> {
         let mut all = 0;
         loop {
@@ -328,8 +333,9 @@ impl Tasks {
         }
     }
 
-    /// Handles a report from the command of an attempt about its burst, and returns how often the task has saved data so far. A report from
-    /// another machine is numbered with `nth`, and counts only once even if it arrives again.
+    /// Handles a report that the command of an attempt makes about its burst. `process` is the process of the attempt. Returns how often
+    /// the task has saved data so far. A report from another machine is numbered by `nth`, so that it counts only once even if it arrives
+    /// again.
     ///
     /// # Errors
     /// Returns [`Refused::Stale`] if the attempt is over, [`Refused::Stopping`] if it is being stopped, or
@@ -348,7 +354,7 @@ impl Tasks {
         Ok(self.task(self.send(message).await?)?.task.revision)
     }
 
-    /// Returns how often the task of an attempt has saved data, and the newest saved data.
+    /// Returns how often the task of an attempt has saved data, and the newest saved data, if there is any.
     pub async fn saved(&self, process: ProcessId) -> Result<(u64, Option<Bytes>), TaskError> {
         match self.query(Query::Saved(process)).await? {
             Reply::Saved(revision, body) => Ok((revision, body)),
@@ -361,8 +367,8 @@ impl Tasks {
         self.keeping.reporting()?.process_of(secret)
     }
 
-    /// Returns the space that is left and the space that is needed while the disk is low on space, and `None` otherwise. No burst begins
-    /// while the disk is low.
+    /// Returns how much space is left and how much is needed if the disk is low on space; otherwise `None`. No burst begins while the disk
+    /// is low on space.
     pub(super) fn shortage(&self) -> Option<Shortage> {
         self.journal.as_ref()?.shortage()
     }

@@ -1,7 +1,8 @@
-//! Jobs in Rust: a trait for types of jobs, and workers in this process that run them.
+//! Jobs as Rust types: a trait that a job type implements, and workers that run its jobs in this process.
 //!
-//! Jobs run **at least once, in any order**, as queues promise. If a worker ends without a report, its job is given out again, so write
-//! jobs that can safely run twice. A panic is a failure. This module does not decide which job is next, or when one is retried.
+//! Unless the rules of its type say otherwise, a job runs **at least once**, and jobs run **in any order**. If a worker exits without
+//! reporting a result, its job is given out again, so write jobs that can safely run more than once. A panic counts as a failure. Which
+//! job is next, and when a job is retried, is decided by the queue actor, not by this module.
 
 use crate::actors::queue::{Body, Claim, Progress, Put, QueueName, Refused};
 use crate::handle::{Handle, QueueError, Queues};
@@ -25,7 +26,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The default priority of a job, the same as that of `sexton queue push`.
 const PRIORITY: u32 = 1024;
 
-/// A type of jobs. Its fields are the job's body in JSON, so other programs can push and read such jobs.
+/// A job type. A job is serialized as JSON to become its body, so programs in other languages can push and read jobs of this type, too.
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -49,14 +50,14 @@ const PRIORITY: u32 = 1024;
 /// }
 /// ```
 pub trait Job: Serialize + DeserializeOwned + Send + 'static {
-    /// The type, which is the name of the default tenant's queue: 1 to 200 letters, digits and `-+/;.$_()`, not beginning with `-`.
+    /// The name of the type, and of its queue in the default tenant: 1 to 200 letters, digits and `-+/;.$_()`, not beginning with `-`.
     const TYPE: &'static str;
 
-    /// Does the work. Runs on the worker's thread, in that thread's tokio runtime, and may run twice for one job. `Ok` ends
-    /// the job. The future is dropped midway if the claim is lost because the job was deleted or its queue flushed.
+    /// Does the work. Runs on the worker's thread, in that thread's tokio runtime, and may run more than once for one job. Returning `Ok`
+    /// completes the job. The future is dropped midway if the claim is lost, for example because the job was deleted or its queue flushed.
     ///
     /// # Errors
-    /// Returns a [`JobError`] if the job failed or is to be retried later. A panic is a failure, too.
+    /// Returns a [`JobError`] if the job failed or is to be retried later. A panic counts as a failure.
     fn run(self, attempt: Attempt) -> impl Future<Output = Result<(), JobError>> + Send;
 }
 
@@ -69,7 +70,7 @@ pub struct JobError {
 }
 
 impl JobError {
-    /// Creates a failure for this reason, which is shown with the job. The job is retried as its type specifies.
+    /// Creates a failure; `reason` is shown with the job. The job is retried according to the rules of its type.
     pub fn failed(reason: impl Display) -> Self {
         Self {
             reason: reason.to_string(),
@@ -78,7 +79,8 @@ impl JobError {
         }
     }
 
-    /// Creates a postponement of the job by `after`. It does not count as a try unless the job is a day old.
+    /// Postpones the job: it is retried after `after`, and `reason` is shown with it. The current run does not count as a try, unless the
+    /// job is more than a day old or has been cancelled: it then counts as a failure.
     pub fn snooze(after: Duration, reason: impl Display) -> Self {
         Self {
             reason: reason.to_string(),
@@ -87,7 +89,7 @@ impl JobError {
         }
     }
 
-    /// Sets the time after which the job is retried.
+    /// Sets the delay after which the job is retried, in place of the back-off of its type or the delay given to [`snooze`](Self::snooze).
     #[must_use]
     pub fn retry_after(self, after: Duration) -> Self {
         Self {
@@ -119,7 +121,7 @@ impl Attempt {
         self.id
     }
 
-    /// Returns the number of this try; the first is 1.
+    /// Returns the number of this try, counted from 1 since the job was added or kicked. Tries that ended with a snooze are not counted.
     pub const fn number(&self) -> u32 {
         self.attempts
     }
@@ -134,7 +136,8 @@ impl Attempt {
         *self.stopping.borrow()
     }
 
-    /// Reports the progress, to be shown with the job: `percent`, at most 100, and a description of the current step.
+    /// Reports the progress, to be shown with the job: `percent`, where values above 100 count as 100, and `text`, which describes the
+    /// current step; if it is empty, none is shown.
     ///
     /// # Errors
     /// Returns an error if the claim is lost or the node has stopped.
@@ -158,7 +161,7 @@ pub enum PushError {
     /// The job cannot be serialized to JSON.
     #[error("failed to serialize the job: {0}")]
     Body(#[from] serde_json::Error),
-    /// The job was refused.
+    /// The node refused the job, or has stopped.
     #[error(transparent)]
     Refused(#[from] QueueError),
 }
@@ -174,10 +177,10 @@ pub enum WorkError {
     Thread(#[from] std::io::Error),
 }
 
-/// The workers of one type of jobs. Dropping this stops them from claiming further jobs, without waiting for running ones.
+/// The workers of one job type. When this value is dropped, they stop claiming jobs; running jobs are not waited for.
 pub struct Workers {
     stop: watch::Sender<bool>,
-    /// Every worker holds a sender; the channel closes when all workers have ended.
+    /// Every worker holds a sender; the channel closes when all workers have exited.
     alive: mpsc::Receiver<Infallible>,
 }
 
@@ -196,10 +199,10 @@ impl Drop for Workers {
 }
 
 impl Queues {
-    /// Adds a job, to be run by the next free worker, and returns its id.
+    /// Adds a job to the queue of its type, and returns its id, or the id of the earlier job that it duplicates.
     ///
     /// # Errors
-    /// Returns an error if the job cannot be serialized, or if [`Queues::put`] refuses it.
+    /// Returns an error if [`Job::TYPE`] is not a valid type, if the job cannot be serialized, or if [`Queues::put`] refuses it.
     pub async fn push<J: Job>(&self, job: &J) -> Result<u64, PushError> {
         Ok(self.put(put_of(job)?).await?.id)
     }
@@ -218,10 +221,11 @@ pub fn put_of<J: Job>(job: &J) -> Result<Put, PushError> {
 }
 
 impl Handle {
-    /// Starts workers for a type of jobs on `threads` threads, each running one job at a time.
+    /// Starts workers for the job type `J` on `threads` new threads, each running one job at a time.
     ///
     /// # Errors
-    /// Returns an error if [`Job::TYPE`] is not a valid type or a thread could not be created; no worker runs then.
+    /// Returns an error if [`Job::TYPE`] is not a valid type or a thread could not be created. Workers that were started before the error
+    /// stop claiming jobs.
     pub fn work<J: Job>(&self, threads: u16) -> Result<Workers, WorkError> {
         let queue = QueueName::new(J::TYPE.as_bytes()).ok_or(WorkError::Type(J::TYPE))?;
         let (stop, stopping) = watch::channel(false);
@@ -251,12 +255,12 @@ struct Worker {
     queues: Queues,
     queue: QueueName,
     stopping: watch::Receiver<bool>,
-    #[expect(dead_code, reason = "held while the worker lives")]
+    #[expect(dead_code, reason = "dropping it shows that the worker has exited")]
     living: mpsc::Sender<Infallible>,
 }
 
 impl Worker {
-    /// Runs jobs until the worker or the node is to stop.
+    /// Runs one job after another until the workers are stopped, or the node drains or stops.
     async fn work<J: Job>(mut self) {
         // Checked before each wait, because a wait that begins during a drain may still be given a job.
         while !self.handle.draining().claims {
@@ -290,7 +294,7 @@ impl Worker {
         }
     }
 
-    /// Runs a job and reports the result.
+    /// Runs a claimed job and reports the result. A job that a newer root job has made obsolete is acknowledged without being run.
     async fn attempt<J: Job>(&self, claim: Claim) {
         let (id, token) = (claim.id, claim.token);
         let done = if claim.duplicate {
@@ -315,7 +319,7 @@ impl Worker {
         }
     }
 
-    /// Returns the result of a job; `None` if the claim was lost first.
+    /// Runs a job and returns its result; `None` if the claim was lost before the job finished.
     async fn run<J: Job>(&self, claim: &Claim) -> Option<Result<(), JobError>> {
         let job = match serde_json::from_slice::<J>(claim.body.as_bytes()) {
             Ok(job) => job,
@@ -345,7 +349,8 @@ impl Worker {
         }
     }
 
-    /// Keeps a claim alive by touching it at every third of its span. Returns when the claim is lost.
+    /// Touches a claim each time a third of its time limit has passed, so that it does not time out. Returns when the claim is lost; never
+    /// returns if the claim has no time limit.
     async fn keep(&self, claim: &Claim) {
         let Some(ends) = claim.ends() else {
             return std::future::pending().await;

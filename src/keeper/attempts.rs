@@ -1,5 +1,5 @@
-//! The attempts that a keeper holds: those that run, and those that have ended but are not yet forgotten. Every report is derived from this
-//! state.
+//! The attempts that a keeper holds. An *attempt* is one launch of a command; it is held until the coordinator has made its end durable and
+//! sends a request to forget it. Every report to the coordinator is derived from this state.
 
 use crate::ids::ProcessId;
 use crate::keeper::protocol::{Exited, Report, Started};
@@ -24,7 +24,7 @@ pub(crate) enum AttemptState {
 }
 
 impl AttemptState {
-    /// Returns the start of the attempt, if it was started.
+    /// Returns the description of the process that was started for the attempt; `None` if the attempt failed.
     pub(crate) const fn started(&self) -> Option<&Started> {
         match self {
             Self::Starting(started) | Self::Running(started) | Self::Orphaned(started) => {
@@ -59,8 +59,8 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
-    /// Restores what a log describes. A process that is running according to the log belonged to an earlier keeper, unless `is_ours`
-    /// recognises it as our child.
+    /// Rebuilds the attempts from the records of a log. An attempt that was started, and whose end is not in the log, is `Running` if
+    /// `is_ours` recognises its process as our child; otherwise, an earlier keeper started it, and it is `Orphaned`.
     pub(crate) fn restored(records: &[Record], is_ours: impl Fn(&Started) -> bool) -> Self {
         let mut attempts = Self::default();
         for record in records {
@@ -93,7 +93,7 @@ impl Attempts {
                 cpu_ms,
                 memory_max,
             } => {
-                // The start record may have been lost to damage; without it, it is unknown which process ended.
+                // If the start record is damaged, it is unknown which process ended, so this record is ignored.
                 if let Some(held) = self.held.get_mut(&attempt)
                     && let Some(started) = held.started().copied()
                 {
@@ -159,12 +159,13 @@ impl Attempts {
         self.held.get(&attempt)
     }
 
-    /// Returns the report to send about an attempt now, if any.
+    /// Returns the report on an attempt; `None` if the attempt is not held, or if its process has not executed its program yet.
     pub(crate) fn report(&self, attempt: ProcessId) -> Option<Report> {
         self.held.get(&attempt)?.report(attempt)
     }
 
-    /// Returns the attempt after this one in order of id, or the first of all if `attempt` is `None`.
+    /// Returns the held attempt with the next higher id, or the one with the lowest id if `attempt` is `None`. Returns `None` if no attempt
+    /// follows.
     pub(crate) fn after(&self, attempt: Option<ProcessId>) -> Option<ProcessId> {
         let from = attempt.map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = self.held.range((from, Bound::Unbounded));
@@ -187,7 +188,7 @@ impl Attempts {
         }
     }
 
-    /// Records that the attempt's process has not executed its program yet, according to the previous version of this program.
+    /// Changes a running attempt back to `Starting`, because its process had not executed its program yet when the keeper was upgraded.
     pub(crate) fn restart(&mut self, attempt: ProcessId) {
         if let Some(held) = self.held.get_mut(&attempt)
             && let AttemptState::Running(started) = *held
@@ -226,7 +227,8 @@ impl Attempts {
         self.children.get(&pid).copied()
     }
 
-    /// Forgets an attempt and returns its last state; `None` if it is not held, or is kept because its process is our running child.
+    /// Forgets an attempt and returns its last state; `None` if the attempt is not held, or cannot be forgotten because its process is
+    /// still our child.
     pub(crate) fn forget(&mut self, attempt: ProcessId) -> Option<AttemptState> {
         match self.held.get(&attempt)? {
             AttemptState::Starting(_) | AttemptState::Running(_) => None,

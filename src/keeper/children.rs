@@ -17,7 +17,8 @@ use std::io;
 const REAPED_MAX: usize = 1024;
 
 impl Keeper {
-    /// Launches an attempt unless it is held already. A returned failure is not an outcome of the attempt, which may be requested again.
+    /// Launches an attempt unless it is already held. Returns a failure only if the attempt could not be recorded: it is then not held, and
+    /// the coordinator may request it again. Any other failure is recorded as the outcome of the attempt, and `None` is returned.
     pub(super) fn launch(&mut self, attempt: ProcessId, launch: &Launch) -> Option<Failed> {
         if self.attempts.get(attempt).is_some() {
             return None;
@@ -47,11 +48,11 @@ impl Keeper {
         let groups = self.files.groups.as_deref();
         let (spawned, started) = launch::start(attempt, &ready, groups, wall())?;
         if let Err(error) = self.log.append(Record::Started(started)) {
-            // `spawned` is dropped without being released, so its process exits without having run.
+            // `spawned` is dropped without being released, so its process exits without having executed its program.
             return Err((step::LOG, error.raw_os_error().unwrap_or(0)));
         }
         self.attempts.start(started);
-        // If the process was killed meanwhile, it is reaped like any other.
+        // `release` fails if the process was killed in the meantime; the process is then reaped like any other.
         if let Ok(outcome) = spawned.release() {
             self.follow(started.pid, outcome);
         } else {
@@ -79,7 +80,7 @@ impl Keeper {
         self.note_start(pid);
     }
 
-    /// Checks whether a child has executed its program or has failed to, and records that.
+    /// Records whether a child has executed its program or has failed to. Does nothing if that is not known yet.
     pub(super) fn note_start(&mut self, pid: u32) {
         let Some(outcome) = self.starting.get_mut(&pid) else {
             return;
@@ -103,7 +104,8 @@ impl Keeper {
         self.change(attempt);
     }
 
-    /// Reaps children that have ended, including orphaned descendants. Returns whether there are other children.
+    /// Reaps at most `REAPED_MAX` children that have ended, including orphaned descendants. Returns `Alive` if there may be more children,
+    /// and `None` if there are none.
     pub(super) fn reap(&mut self) -> io::Result<Children> {
         for _ in 0..REAPED_MAX {
             match wait::reap()? {
@@ -120,7 +122,7 @@ impl Keeper {
 
     fn end(&mut self, ended: &ChildExit) {
         if let Some(outcome) = self.starting.get_mut(&ended.pid) {
-            // The child reported any failure before it ended.
+            // A child that fails to execute its program reports that before it ends, so without a report nothing failed.
             let outcome = outcome.read().unwrap_or(Ok(()));
             self.started(ended.pid, outcome);
         }
@@ -140,7 +142,7 @@ impl Keeper {
         }
     }
 
-    /// Forgets those of `attempts` that are not running, and removes their control groups.
+    /// Forgets those of `attempts` whose processes are not live children of ours, and removes their control groups.
     pub(super) fn forget(&mut self, attempts: &[ProcessId]) {
         let mut forgotten = Vec::new();
         for attempt in attempts {

@@ -14,8 +14,8 @@ use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// The number of bytes read at once: more than the length of most requests. Each launch briefly shares all memory with the new process, so
-/// every page of this buffer touched between two launches is copied or faulted in again.
+/// The maximum number of bytes read at once. Most requests are shorter. A larger buffer would slow down launches: each launch forks the
+/// keeper, and every page of the buffer written after that has to be copied or faulted in again.
 const READ: usize = 8 << 10;
 /// The amount of waiting output, in bytes, at which no more reports are derived.
 const OUTPUT_MAX: usize = 64 << 10;
@@ -23,7 +23,8 @@ const OUTPUT_MAX: usize = 64 << 10;
 const ANSWERS_MAX: usize = 1024;
 /// The maximum number of waiting changes; beyond that, all attempts are reported instead.
 const CHANGES_MAX: usize = 4096;
-/// The maximum number of descriptors received: those of a parcel and one more, so that an excess is noticed.
+/// The maximum number of received descriptors that wait on a connection: the three of a parcel (see `parcels.rs`), and one more so that an
+/// excess is noticed.
 const FDS_MAX: usize = 4;
 
 /// The role of the peer of a connection.
@@ -37,14 +38,14 @@ pub(crate) enum Role {
     Giver {
         /// The ticket of the parcel.
         ticket: u128,
-        /// Whether the parcel may wait while the connection is open.
+        /// Whether the parcel waits until the connection closes, rather than for a minute.
         stays: bool,
     },
-    /// A client with its final answer; the connection closes once that is sent.
+    /// A client whose final answer is in the output; the connection closes once that answer has been sent.
     Done,
 }
 
-/// The progress of a report of all attempts.
+/// The progress of a report on all attempts.
 #[derive(Debug, Default)]
 enum Walk {
     /// No report is in progress.
@@ -62,9 +63,9 @@ pub(crate) struct Feed {
     walk: Walk,
     /// Whether [`Report::Told`] is sent when the report of all attempts is complete.
     tells: bool,
-    /// Attempts that were asked about; they are reported even if unknown.
+    /// Attempts that a request asked about or launched. If one is not held, it is reported as absent.
     answers: VecDeque<ProcessId>,
-    /// Attempts that have changed.
+    /// Attempts that have changed since they were last reported.
     changes: VecDeque<ProcessId>,
 }
 
@@ -78,12 +79,12 @@ impl Feed {
         }
     }
 
-    /// Queues the answer to a question about an attempt.
+    /// Queues a report on an attempt as the answer to a request.
     pub(crate) fn answer(&mut self, attempt: ProcessId) {
         self.answers.push_back(attempt);
     }
 
-    /// Queues a change of an attempt.
+    /// Queues a report on an attempt that has changed. If [`CHANGES_MAX`] changes are already waiting, all attempts are reported instead.
     pub(crate) fn change(&mut self, attempt: ProcessId) {
         if self.changes.len() < CHANGES_MAX {
             self.changes.push_back(attempt);
@@ -169,12 +170,12 @@ impl Client {
         self.input.capacity()
     }
 
-    /// Returns whether the connection is finished.
+    /// Returns whether the connection can be closed: the peer closed it, it failed, or its final answer has been sent.
     pub(crate) fn is_over(&self) -> bool {
         self.has_ended || (matches!(self.role, Role::Done) && self.output.is_empty())
     }
 
-    /// Returns whether enough output is waiting that no more requests should be read.
+    /// Returns whether [`OUTPUT_MAX`] bytes of output or [`ANSWERS_MAX`] answers are waiting, so that no more requests should be read.
     pub(crate) fn is_choked(&self) -> bool {
         let answers = match &self.role {
             Role::Coordinator(feed) => feed.answers.len(),
@@ -189,7 +190,7 @@ impl Client {
         (reads, !self.output.is_empty())
     }
 
-    /// Reads once if there is data; otherwise, if the peer has closed the connection, ends it.
+    /// Reads once if there is data; otherwise, marks the connection as ended if the peer has closed it.
     pub(crate) fn receive_if(&mut self, reads: bool, is_closed: bool) {
         if reads {
             self.receive();
@@ -247,7 +248,8 @@ impl Client {
             }
             Front::Part(length) => {
                 let missing = length.saturating_sub(self.input.len());
-                // Memory for the announced length is not allocated before its bytes arrive.
+                // At most `READ` bytes are reserved at a time, so that a client cannot make us allocate an announced length without sending
+                // that much.
                 self.input.reserve_exact(missing.min(READ));
                 Ok(None)
             }
@@ -260,12 +262,12 @@ impl Client {
         std::mem::take(&mut self.fds)
     }
 
-    /// Puts a report into the output, ahead of the queued attempts.
+    /// Appends a report to the output, ahead of the reports on queued attempts.
     pub(crate) fn report(&mut self, report: &Report) {
         frame::put(report, &mut self.output);
     }
 
-    /// Reports the reason and ends the connection.
+    /// Refuses a request: reports the reason, after which the connection closes.
     pub(crate) fn refuse(&mut self, reason: impl Into<String>) {
         let reason = reason.into();
         self.report(&Report::Refused { reason });

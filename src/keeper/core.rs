@@ -1,5 +1,5 @@
-//! The event loop of a keeper: requests, ends of children, and time. One thread, one epoll, and nothing that blocks. Connections are in
-//! `serving.rs`, children in `children.rs`.
+//! The event loop of a keeper: requests, ends of children, and timeouts. A keeper has one thread, which waits for nothing but its epoll
+//! instance. Connections are handled in `serving.rs`, children in `children.rs`.
 
 use crate::keeper::attempts::Attempts;
 use crate::keeper::client::Client;
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 /// The name of the lock file in the data directory, which contains the keeper's PID.
 pub(super) const LOCK: &str = "keeper.lock";
-/// How long a new keeper waits for its first client, in milliseconds.
+/// How long an idle keeper waits before it exits if no coordinator has connected yet, in milliseconds.
 const FIRST_IDLE_MS: u64 = 10_000;
 /// The delay before a failed rewrite of the log is repeated, in milliseconds.
 const WRITE_AGAIN_MS: u64 = 1000;
@@ -35,7 +35,8 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Returns whether the lock file still exists under its name: without it, no coordinator can find this keeper.
+    /// Returns whether the lock file still exists under its name: without it, no coordinator can find this keeper. Also returns `true` if
+    /// that cannot be determined.
     fn are_there(&self) -> bool {
         let own = rustix::fs::fstat(&self.lock);
         let there = rustix::fs::lstat(self.data.join(LOCK));
@@ -58,16 +59,17 @@ pub(crate) struct Keeper {
     pub(super) clients: BTreeMap<u32, Client>,
     pub(super) clients_seen: u32,
     pub(super) coordinator: Option<u32>,
-    /// Children that have not executed their programs yet, by PID.
+    /// The outcome pipes of children that have not executed their programs yet, by PID.
     pub(super) starting: BTreeMap<u32, Outcome>,
-    /// When connections are accepted again after a failure.
+    /// After `accept` has failed, when to try again, in milliseconds since boot.
     pub(super) accepts_at: Option<u64>,
-    /// When the log is rewritten if it is incomplete.
+    /// The earliest time at which an incomplete log is rewritten, in milliseconds since boot.
     writes_at: u64,
-    /// Whether some children may have ended.
+    /// Whether children may have ended that are not reaped yet.
     pub(super) reaps: bool,
-    /// When the keeper began to hold nothing, and how long it keeps running after that, in milliseconds.
+    /// When the keeper became idle, in milliseconds since boot; `None` if it is not idle.
     idle_since: Option<u64>,
+    /// How long an idle keeper waits before it exits, in milliseconds.
     pub(super) idle_ms: u64,
     is_over: bool,
 }
@@ -104,7 +106,8 @@ impl Keeper {
         })
     }
 
-    /// Runs until the keeper has held nothing for a while, or receives a request to terminate when no child is alive.
+    /// Runs until the keeper has been idle for `idle_ms`, or receives a signal to terminate while no child is alive. Then removes its
+    /// socket and its control group, unless they may belong to another keeper by now.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         while !self.is_over {
             for happening in self.poll.wait(self.patience())? {
@@ -157,7 +160,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Handles pending signals: children have ended, or a request to terminate, which is ignored while children are alive.
+    /// Handles pending signals: `SIGCHLD`, and signals to terminate, which are ignored while children are alive.
     fn receive(&mut self) -> io::Result<()> {
         while let Some(signal) = self.signals.next()? {
             self.reaps = true;
@@ -168,7 +171,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Does the work that follows the events of each round: serves the coordinator, enforces time limits, and rewrites an incomplete log.
+    /// Does the work that is due after each batch of events: serves the coordinator, enforces time limits, rewrites an incomplete log, and
+    /// ends the keeper if it has been idle for too long.
     fn settle(&mut self) {
         let now = now();
         if let Some(number) = self.coordinator {
@@ -198,7 +202,8 @@ impl Keeper {
         self.is_over |= now >= since + self.idle_ms;
     }
 
-    /// Returns whether no coordinator can ever claim the attempts held: no child is alive, and the directory was removed.
+    /// Returns whether the attempts held can be abandoned: no child is alive, and no coordinator can find this keeper, because its lock
+    /// file was removed or replaced.
     fn is_forsaken(&self) -> bool {
         self.attempts.alive() == 0 && !self.files.are_there()
     }

@@ -10,7 +10,8 @@ use std::io;
 pub(crate) enum Front {
     /// A whole request, and its length in bytes.
     Whole(Request, usize),
-    /// An incomplete request, with its total length in bytes.
+    /// An incomplete request, and the number of bytes needed to continue: 4 until the length has arrived, then the length of the whole
+    /// frame.
     Part(usize),
     /// An invalid request, with a description of the problem.
     Broken(String),

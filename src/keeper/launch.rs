@@ -14,7 +14,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// The step at which a launch failed (see [`step`]), and the kernel's error number.
+/// The step at which a launch failed (see [`step`]), and the kernel's error number, or 0 if there is none.
 pub(crate) type Failed = (u8, i32);
 
 /// A prepared launch, ready for its process to be created.
@@ -35,7 +35,7 @@ pub(crate) const fn step_of(failed: Step) -> u8 {
     }
 }
 
-/// Opens the output files and combines the launch with its parcel.
+/// Prepares a launch with the environment, limits and streams of its parcel. Without a parcel, opens the streams itself.
 pub(crate) fn prepare(launch: &Launch, parcel: Option<Waiting>) -> Result<Ready, Failed> {
     let (umask, parcel, streams) = match parcel {
         Some(waiting) => {
@@ -65,7 +65,7 @@ pub(crate) fn prepare(launch: &Launch, parcel: Option<Waiting>) -> Result<Ready,
     })
 }
 
-/// Creates the process, which waits until it is released.
+/// Creates the process, in a control group of its own if possible, and returns its description. The process waits until it is released.
 pub(crate) fn start(
     attempt: ProcessId,
     ready: &Ready,
@@ -153,7 +153,7 @@ fn open_streams(launch: &Launch) -> io::Result<[OwnedFd; 3]> {
 
 fn open_output(path: &Bytes, appends: bool) -> io::Result<OwnedFd> {
     let path = Path::new(std::ffi::OsStr::from_bytes(path.as_bytes()));
-    // Always append, because the beginning of the file may be removed in the meantime.
+    // Even an emptied file is opened for appending, because a rotation may later remove its beginning while the process writes to it.
     let how = if appends {
         OFlags::APPEND
     } else {

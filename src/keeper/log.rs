@@ -1,8 +1,8 @@
-//! The log of a keeper: the attempts that it holds, for its successor. It is written but not synced: a power cut also ends the boot that it
-//! describes.
+//! The log of a keeper, from which its successor restores the attempts held. It is not synced to disk: it describes processes of the
+//! current boot, none of which survives a power cut.
 //!
-//! Before an intent is written, space is reserved for all records that follow from it, so that a full disk makes launches fail but not the
-//! recording of ends.
+//! Before an intent (the record that precedes a launch) is written, space is reserved for all records that follow from it, so that a full
+//! disk makes launches fail but not the recording of ends.
 
 use crate::keeper::record::{self, LENGTH, Record};
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
@@ -12,11 +12,11 @@ use std::io::{self, Read, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-/// The file's name in the data directory.
+/// The name of the log in the data directory.
 pub(crate) const NAME: &str = "keeper.log";
 /// The name of a new log before it replaces the old one.
 const NEXT: &str = "keeper.log.next";
-/// The number of bytes reserved at a time.
+/// The number of bytes reserved beyond those needed, so that few launches have to reserve space.
 const ROOM: u64 = 64 << 10;
 /// The maximum number of records that follow an intent: started, failed or exited, forgotten.
 const CONSEQUENCES: u64 = 3;
@@ -67,7 +67,8 @@ pub enum LogError {
     },
 }
 
-/// Reads the log of this boot in a data directory. If there is none, or it is from another boot, the contents are empty.
+/// Reads the log of this boot in a data directory. The contents are empty if there is no log, if its header is invalid, or if it is from
+/// another boot.
 pub(crate) fn read(data: &Path, boot: u128) -> Result<Contents, LogError> {
     let path = data.join(NAME);
     let wrong = |source| LogError::Io {
@@ -165,7 +166,7 @@ impl Log {
     }
 
     /// Appends an intent, after reserving space for all records that will follow from it and from the `held` other attempts. Returns an
-    /// error if space cannot be reserved.
+    /// error if space cannot be reserved or the intent cannot be written.
     pub(crate) fn intend(&mut self, intent: Record, held: usize) -> io::Result<()> {
         let held = u64::try_from(held).unwrap_or(u64::MAX).saturating_add(1);
         if self.end().saturating_add(room_for(held)) > self.room {
@@ -181,7 +182,8 @@ impl Log {
         written
     }
 
-    /// Records that `attempts` are forgotten. If that fails, a keeper that restores this log will report them once more.
+    /// Records that `attempts` are forgotten. If that fails, the log is marked incomplete, and a keeper that restores it before it is
+    /// rewritten reports these attempts once more.
     pub(crate) fn forget(&mut self, attempts: &[crate::ids::ProcessId]) {
         let mut bytes = Vec::with_capacity(attempts.len() * LENGTH);
         for (attempt, number) in attempts.iter().zip(self.records..) {
@@ -203,12 +205,12 @@ impl Log {
         end_of(self.records)
     }
 
-    /// Returns whether something held in memory is missing from the log.
+    /// Returns whether the log lacks records that could not be written.
     pub(crate) const fn is_behind(&self) -> bool {
         self.is_behind
     }
 
-    /// Returns whether the log is long and most of its records concern attempts that are forgotten.
+    /// Returns whether the log has at least [`COMPACTED_FROM`] records, and would have fewer than half of them after a rewrite.
     pub(crate) fn is_mostly_past(&self, held: usize) -> bool {
         let needed = u32::try_from(held).unwrap_or(u32::MAX).saturating_mul(2);
         self.records >= COMPACTED_FROM && needed < self.records / 2
@@ -233,7 +235,7 @@ fn bytes_of(records: u64) -> u64 {
     records.saturating_mul(length)
 }
 
-/// Returns the number of bytes that may still be written for `held` attempts.
+/// Returns the maximum total size of an intent and of the records that may still follow for `held` attempts, in bytes.
 fn room_for(held: u64) -> u64 {
     bytes_of(held.saturating_mul(CONSEQUENCES).saturating_add(1))
 }
@@ -242,13 +244,14 @@ fn room_for(held: u64) -> u64 {
 fn keep_room(file: &File, from: u64, held: u64) -> io::Result<u64> {
     let room = room_for(held).saturating_add(ROOM);
     match fallocate(file, FallocateFlags::KEEP_SIZE, from, room) {
-        // On a file system that cannot reserve space, each write finds out whether there is space.
+        // On a file system that cannot reserve space, a full disk is noticed only when a record is written.
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(from.saturating_add(room)),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Replaces the log; returns the new file, its number of records, and the offset up to which space is reserved.
+/// Replaces the log with one that contains `records`. Returns the new file, its number of records, and the offset up to which space is
+/// reserved.
 fn write_anew(
     data: &Path,
     boot: u128,
@@ -283,7 +286,7 @@ fn write_next(
     }
     out.flush()?;
     drop(out);
-    // Each attempt held has at least one record.
+    // There are at most as many attempts as records.
     let room = keep_room(&file, end_of(count), u64::from(count))?;
     Ok((file, count, room))
 }

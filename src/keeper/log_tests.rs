@@ -1,4 +1,4 @@
-//! Tests of logs that are intact, torn and damaged.
+//! Tests with intact, torn and damaged logs.
 
 use super::{Contents, Log, LogError, NAME, read};
 use crate::ids::ProcessId;

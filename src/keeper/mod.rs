@@ -1,5 +1,5 @@
-//! The keeper: the second process of a node. It launches children and waits for them, so that no child or exit status is lost when the
-//! coordinator or an actor ends.
+//! The keeper: the second process of a node. It launches children and waits for them, so that no child or exit status is lost if the
+//! coordinator exits or crashes, or an actor stops.
 //!
 //! | file | holds |
 //! |---|---|
@@ -16,7 +16,7 @@
 //! | `client.rs` | a connection, and the reports waiting to be sent on it |
 //! | `upgrade.rs` `succession.rs` | replacing the program of a running keeper, with everything that it holds |
 //!
-//! A keeper has one thread and no async runtime, so little can go wrong. Everything but the protocol is Linux-only.
+//! A keeper has one thread and no async runtime, to keep it too simple to crash. Everything but the protocol is Linux-only.
 
 #[cfg(target_os = "linux")]
 mod attempts;

@@ -1,5 +1,5 @@
-//! Parcels: environment, umask, limits and streams that a client hands over for a launch. They are kept in memory only, until a launch
-//! names their ticket or they expire: after a minute, or when the connection closes if the client asked for that.
+//! Parcels: environment, umask, limits and streams that a client hands over for a launch. A parcel is kept in memory only, until a launch
+//! names its ticket, the connection of its client closes, or a minute has passed. A client can request that its parcel has no time limit.
 
 use crate::keeper::protocol::{PARCEL_SECONDS, PARCELS_MAX, PARCELS_STAYING_MAX, Parcel};
 use std::os::fd::OwnedFd;
@@ -18,15 +18,15 @@ pub(crate) struct Waiting {
     pub(crate) until: u64,
 }
 
-/// The expiry of a parcel that stays as long as its connection.
+/// The expiry of a parcel that stays until its connection closes.
 pub(crate) const STAYS: u64 = u64::MAX;
 
-/// Returns when a parcel that arrives at `now` expires.
+/// Returns when a parcel that arrives at `now` expires unless it stays; both times are in milliseconds since boot.
 pub(crate) const fn until(now: u64) -> u64 {
     now + PARCEL_SECONDS * 1000
 }
 
-/// All waiting parcels. There are only a few.
+/// All waiting parcels, at most [`PARCELS_MAX`].
 #[derive(Default)]
 pub(crate) struct Parcels(Vec<Waiting>);
 
@@ -43,21 +43,23 @@ impl Parcels {
         let streams = <[OwnedFd; 3]>::try_from(fds)
             .map_err(|_| format!("a parcel needs three descriptors, not {count}"))?;
         if self.0.iter().any(|waiting| waiting.ticket == ticket) {
-            return Err("a parcel with this ticket exists already".to_owned());
+            return Err("a parcel with this ticket already exists".to_owned());
         }
         if self.0.len() >= PARCELS_MAX {
-            return Err(format!("{PARCELS_MAX} parcels wait for their launches"));
+            return Err(format!(
+                "{PARCELS_MAX} parcels wait for their launches, and no more are allowed"
+            ));
         }
         let staying = self.0.iter().filter(|waiting| waiting.until == STAYS);
         if until == STAYS && staying.count() >= PARCELS_STAYING_MAX {
             return Err(format!(
-                "{PARCELS_STAYING_MAX} parcels wait for as long as their connections are open"
+                "{PARCELS_STAYING_MAX} parcels wait until their connections close, and no more are allowed"
             ));
         }
         let held: usize = self.0.iter().map(|waiting| waiting.bytes).sum();
         if held + bytes > BYTES_MAX {
             return Err(format!(
-                "waiting parcels may have at most {BYTES_MAX} bytes"
+                "waiting parcels may have at most {BYTES_MAX} bytes in total"
             ));
         }
         self.push(Waiting {
@@ -70,7 +72,7 @@ impl Parcels {
         Ok(())
     }
 
-    /// Adds a parcel that was accepted earlier.
+    /// Adds a parcel that has already been accepted, without checking it again.
     pub(crate) fn push(&mut self, waiting: Waiting) {
         self.0.push(waiting);
     }

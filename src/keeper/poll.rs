@@ -25,7 +25,7 @@ pub(crate) struct Happening {
     pub(crate) source: Source,
     /// Whether there is something to read.
     pub(crate) reads: bool,
-    /// Whether the other end has been closed.
+    /// Whether the other end has been closed, or the descriptor has failed.
     pub(crate) is_closed: bool,
 }
 
@@ -88,7 +88,8 @@ impl Poll {
         let _there = epoll::delete(&self.epoll, fd);
     }
 
-    /// Waits for events, for at most `seconds`; indefinitely if that is `None`. Returns no events if the time is up.
+    /// Waits for events, for at most `seconds`, or indefinitely if that is `None`. Returns no events if none occurs in that time, or if a
+    /// signal interrupts the wait.
     pub(crate) fn wait(&mut self, seconds: Option<i64>) -> io::Result<Vec<Happening>> {
         let limit = seconds.map(|tv_sec| Timespec { tv_sec, tv_nsec: 0 });
         let place = rustix::buffer::spare_capacity(&mut self.events);

@@ -1,8 +1,11 @@
 //! The messages between a coordinator and its keeper, as specified in `docs/protocols/keeper.md`.
 //!
-//! Frames on a Unix stream socket: a length of four bytes, little-endian, then a [`Request`] or a [`Report`] in rmp-serde's compact
-//! encoding. Change rule: the two sides may have different versions while a coordinator is upgraded, so a field or a variant is added at
-//! the end, and [`VERSION`] grows; a keeper of another version is asked to execute the newer program in its place.
+//! Each message is a frame on a Unix stream socket: a length of four bytes, little-endian, then a [`Request`] or a [`Report`] in
+//! rmp-serde's compact encoding.
+//!
+//! Change rule: while a coordinator is upgraded, the two sides may have different versions, so fields and variants are only added at the
+//! end, and each addition increases [`VERSION`]. A coordinator asks a keeper that executes another program, and whose version is not newer,
+//! to execute the coordinator's program in its place.
 
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
@@ -52,12 +55,14 @@ pub enum Request {
         /// What to launch.
         launch: Box<Launch>,
     },
-    /// Forgets these attempts, because their ends are durable elsewhere. Those still running are not forgotten.
+    /// Forgets these attempts, whose ends the coordinator has made durable. Those whose processes are still running as children of the
+    /// keeper are not forgotten.
     Forget {
         /// The attempts.
         attempts: Vec<ProcessId>,
     },
-    /// Executes a newer program in place of this one. It takes over everything that is held.
+    /// Executes a newer program in place of the keeper's. The new program takes over all attempts and parcels, and the connection is
+    /// closed. If the program cannot be executed, nothing changes, and the answer is `Refused`.
     Upgrade {
         /// The path of the program.
         program: Bytes,
@@ -69,7 +74,7 @@ pub enum Request {
     },
 }
 
-/// Returns whether a flag is off. It is then left out, so that an older peer can read a request that does not use it.
+/// Returns whether a flag is off. Such a flag is left out of the frame, so that an older peer can read a request that does not use it.
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "serde passes a reference"
@@ -99,17 +104,20 @@ pub struct Launch {
     pub argv: Vec<Bytes>,
     /// The working directory.
     pub dir: Bytes,
-    /// Its environment, as `NAME=VALUE`. If there is a parcel, these variables are added to the parcel's and override them.
+    /// The environment, as `NAME=VALUE`. If there is a parcel, these variables are added to the parcel's, and override those with the same
+    /// name.
     pub env: Vec<Bytes>,
-    /// The ticket of a parcel, which provides its streams, umask and limits.
+    /// The ticket of the parcel, if any, that provides streams, environment, umask and limits.
     pub parcel: Option<u128>,
-    /// The files for standard output and standard error, unless there is a parcel. Without a parcel, standard input is `/dev/null`.
+    /// The files for standard output and standard error; if `None`, output is discarded. Not used if there is a parcel. Without a parcel,
+    /// standard input is `/dev/null`.
     pub output: Option<(Bytes, Bytes)>,
-    /// Whether output is appended to existing files.
+    /// Whether output is appended to existing files rather than replacing their contents.
     pub appends: bool,
     /// The user and groups to run as, if not the keeper's: user, group, supplementary groups.
     pub user: Option<(u32, u32, Vec<u32>)>,
-    /// Resource limits in addition to the keeper's: resource, soft limit, hard limit.
+    /// Resource limits, which are set after those of the parcel: resource, soft limit, hard limit. For all other resources, the keeper's
+    /// limits are inherited.
     pub limits: Vec<(u32, u64, u64)>,
 }
 
@@ -122,7 +130,7 @@ pub enum Report {
         version: u32,
         /// The keeper's PID.
         pid: u32,
-        /// The boot that its attempts belong to.
+        /// The id of the current boot, to which all its attempts belong.
         boot: u128,
         /// The path of the control group that contains the groups of attempts; `None` if there are no control groups.
         groups: Option<Bytes>,
@@ -157,8 +165,8 @@ pub enum Report {
         /// The reason.
         reason: String,
     },
-    /// The attempt was started by an earlier keeper that has since died. It may still run, but this keeper cannot learn how it ends; the
-    /// coordinator follows it by its own descriptor. It is never launched again, and is held until it is forgotten.
+    /// The attempt was started by an earlier keeper that has since died. Its process may still be running, but this keeper cannot learn how
+    /// it ends; the coordinator has to watch the process itself. The attempt is never launched again, and is held until it is forgotten.
     Orphaned(Started),
 }
 
@@ -190,7 +198,7 @@ pub struct Exited {
     pub status: u32,
     /// When it ended, in milliseconds since the Unix epoch.
     pub at: u64,
-    /// The processor time it used, in milliseconds.
+    /// The processor time of the process and of the descendants it waited for, in milliseconds.
     pub cpu_ms: u64,
     /// Its peak memory in bytes.
     pub memory_max: u64,
@@ -198,15 +206,15 @@ pub struct Exited {
 
 /// The steps at which a launch can fail, as numbers of this protocol.
 pub mod step {
-    /// Too many attempts are held.
+    /// Accepting the attempt: too many are held.
     pub const FULL: u8 = 1;
-    /// Opening an output file.
+    /// Opening the output files, or moving the streams to their descriptors.
     pub const OUTPUT: u8 = 2;
     /// Finding the parcel.
     pub const PARCEL: u8 = 3;
     /// Creating a new process.
     pub const FORK: u8 = 4;
-    /// Creating its control group.
+    /// Creating its control group. This keeper never reports it: if that fails, the process is started without a group.
     pub const GROUP: u8 = 5;
     /// Changing to its working directory.
     pub const DIRECTORY: u8 = 6;

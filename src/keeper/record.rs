@@ -1,6 +1,7 @@
 //! The records of a keeper's log, 64 bytes each, as specified in `docs/protocols/keeper.md`, "The log".
 //!
-//! Change rule: a changed layout gets a new [`VERSION`], and a newer keeper must either read this version or refuse to start.
+//! Change rule: a changed layout gets a new [`VERSION`], and a keeper with a newer version must either read logs of this version or refuse
+//! to start.
 
 use crate::ids::ProcessId;
 use crate::keeper::protocol::{Exited, Started};
@@ -12,7 +13,7 @@ pub(crate) const VERSION: u32 = 1;
 
 const MAGIC: &[u8; 8] = b"sextonkl";
 
-/// An event in the life of an attempt.
+/// A change to the state of an attempt, that is, of one launch of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     /// The attempt is about to be started.
@@ -49,7 +50,7 @@ impl Record {
         }
     }
 
-    /// Encodes the record as number `number` of the log.
+    /// Encodes the record for the slot with the index `number` in the log.
     pub(crate) fn to_bytes(self, number: u32) -> [u8; LENGTH] {
         let (kind, detail, short, attempt, longs) = match self {
             Self::Intent(attempt) => (1, 0, 0, attempt, [0; 4]),
@@ -86,7 +87,8 @@ impl Record {
         bytes
     }
 
-    /// Decodes record number `number`; `None` if it is damaged, or has another number.
+    /// Decodes the record from the slot with the index `number`. Returns `None` if it is damaged, is of an unknown kind, or belongs in
+    /// another slot.
     pub(crate) fn from_bytes(bytes: &[u8; LENGTH], number: u32) -> Option<Self> {
         if !is_sealed(bytes) || short(bytes, 56)? != number {
             return None;

@@ -1,4 +1,4 @@
-//! Startup of a keeper (lock, socket, log), and how a program that embeds a node becomes one.
+//! Startup of a keeper: its lock, socket and log. Also the function with which a program that embeds a node becomes a keeper.
 
 use crate::keeper::attempts::Attempts;
 use crate::keeper::core::{Files, Keeper, LOCK};
@@ -27,11 +27,12 @@ use std::process::ExitCode;
 pub const SOCKET: &str = "keeper.sock";
 /// The maximum number of connections waiting to be accepted.
 const BACKLOG: i32 = 128;
-/// How often, and how many times, to check whether a keeper that accepts no connections has exited.
+/// The pause between two attempts to lock the directory while a keeper that accepts no connections still holds the lock.
 const LEAVING_LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 10_000_000,
 };
+/// The maximum number of such pauses.
 const LEAVING_LOOKS: u32 = 200;
 
 /// Why a keeper cannot run.
@@ -71,8 +72,9 @@ pub fn arguments(data: &Path) -> Vec<OsString> {
     vec!["keeper".into(), "--data".into(), data.into()]
 }
 
-/// Becomes a keeper if this program was started with the arguments of [`arguments`]. Must be called first in `main`, before any thread is
-/// started. Returns the code with which the program should then exit, or `None` if it was started with other arguments.
+/// Runs a keeper if this program was started with the arguments that [`arguments`] returns, and returns the code with which the program
+/// should exit when the keeper has ended. Returns `None` if it was started with other arguments. Must be called first in `main`, before any
+/// thread is started.
 ///
 /// ```no_run
 /// fn main() -> std::process::ExitCode {
@@ -104,12 +106,14 @@ pub fn run_if_asked() -> Option<ExitCode> {
     })
 }
 
-/// Runs the keeper of this data directory until it has held nothing for a while. `resumption` has the descriptors that a previous program
-/// of the same process left open, if it was replaced by this one. The standard streams are closed as soon as the keeper listens, so the
-/// process that started it can wait for that.
+/// Runs the keeper of this data directory until it is terminated by a signal or has been idle: for ten seconds if no coordinator has
+/// connected yet, otherwise for one second. If this program replaces an older one in the same process, `resumption` has the descriptors
+/// that the older program left open. Otherwise, the standard streams are redirected to `/dev/null` as soon as the keeper listens, so that
+/// the process that started it can wait for their end of file.
 ///
 /// # Errors
-/// Returns an error if another keeper has the directory, or a system call that the keeper needs fails.
+/// Returns an error if another keeper has locked the directory, this program has several threads, the log cannot be used, or a system call
+/// that the keeper needs fails.
 pub fn run(data: &Path, resumption: Option<Resumption>) -> Result<(), KeeperError> {
     if !is_alone().map_err(failed("list the threads of this program"))? {
         return Err(KeeperError::Threads);
@@ -135,7 +139,7 @@ pub fn run(data: &Path, resumption: Option<Resumption>) -> Result<(), KeeperErro
 
 fn begin(data: &Path, signals: Signals) -> Result<Keeper, KeeperError> {
     let lock = lock(data)?;
-    // This fails for the leader of a process group, which either has its own session or runs in a terminal.
+    // This fails if we lead a process group. We then either have a session of our own already, or were started from a terminal.
     let _of_a_leader = rustix::process::setsid();
     std::env::set_current_dir("/").map_err(failed("leave the current directory"))?;
     let (attempts, log) = restore(data)?;
@@ -177,14 +181,14 @@ fn resume(data: &Path, resumption: Resumption, signals: Signals) -> Result<Keepe
     Ok(keeper)
 }
 
-/// Reads the log and writes a new one with the same contents.
+/// Restores the attempts from the log, and replaces the log with one that describes only them. If it cannot be replaced, it stays in use.
 fn restore(data: &Path) -> Result<(Attempts, Log), KeeperError> {
     let contents = log::read(data, host::boot())?;
     if contents.damaged > 0 {
-        let words = "damaged records of the log were skipped";
+        let words = "skipped damaged records of the log";
         drop(writeln!(
             io::stderr(),
-            "keeper: {} {words}",
+            "keeper: {words}: {}",
             contents.damaged
         ));
     }
@@ -200,7 +204,8 @@ fn restore(data: &Path) -> Result<(Attempts, Log), KeeperError> {
     Ok((attempts, log))
 }
 
-/// Returns whether a started process is our child. Its PID may have been reused by an adopted orphan, which is also a child of ours.
+/// Returns whether a started process is our child. Its PID may have been reused by an adopted orphan, which is also a child of ours, so its
+/// start time and inode are compared too.
 fn is_ours(started: &Started) -> bool {
     if started.namespace != host::namespace() || !wait::is_child(started.pid) {
         return false;
@@ -244,8 +249,8 @@ fn listens(path: &Path) -> bool {
     UnixStream::connect(path).is_ok()
 }
 
-/// Listens on the socket, after removing a socket left by a dead keeper. That is safe, because the lock is held. Other users cannot connect
-/// at any time.
+/// Listens on the socket, after removing a socket left by a dead keeper, which is safe because we hold the lock. The umask excludes other
+/// users from the moment the socket is created.
 fn listen(path: &Path) -> io::Result<OwnedFd> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -270,7 +275,7 @@ fn detach() -> io::Result<()> {
     Ok(())
 }
 
-/// Creates a control group for the groups of attempts, below our own; `None` if that is not possible.
+/// Creates the control group that contains the groups of attempts. Returns `None` if this process cannot create control groups.
 fn groups(data: &Path) -> Option<PathBuf> {
     let base = cgroup::writable()?;
     let digest = xxhash_rust::xxh3::xxh3_64(data.as_os_str().as_bytes());

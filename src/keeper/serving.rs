@@ -11,17 +11,17 @@ use rustix::net::{SocketFlags, accept_with};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// The maximum number of connections at a time.
+/// The maximum number of open connections.
 const CLIENTS_MAX: usize = 128;
-/// The maximum number of bytes in unfinished requests of clients that have not introduced themselves.
+/// The maximum number of bytes allocated for the unfinished requests of all clients that have not introduced themselves.
 const UNKNOWN_BYTES_MAX: usize = 16 << 20;
-/// The maximum number of children that have not executed their programs yet; beyond that, no more are launched.
+/// The number of children that have not executed their programs yet at which the coordinator's requests have to wait.
 const STARTING_MAX: usize = 256;
-/// The maximum time a client may take to introduce itself, in milliseconds.
+/// How long after connecting a client may take to introduce itself, or to receive its refusal, in milliseconds.
 const INTRODUCTION_MS: u64 = 10_000;
 /// The pause after a failure to accept a connection, in milliseconds.
 const PAUSE_MS: u64 = 1000;
-/// How long a keeper keeps running once it holds nothing, in milliseconds.
+/// How long a keeper waits before it exits when idle, in milliseconds; it waits longer for its first coordinator.
 const IDLE_MS: u64 = 1000;
 
 impl Keeper {
@@ -46,7 +46,7 @@ impl Keeper {
             }
             let mut client = Client::new(socket, now());
             if self.clients.len() >= CLIENTS_MAX {
-                client.refuse(format!("{CLIENTS_MAX} connections are open"));
+                client.refuse(format!("{CLIENTS_MAX} connections are open, which is the limit"));
                 client.send(&self.attempts);
                 continue;
             }
@@ -72,8 +72,8 @@ impl Keeper {
             .set(&self.files.listener, Source::Listener, interest);
     }
 
-    /// Handles the requests of a client and sends the answers, until no whole request is left or too much output is waiting. Closes the
-    /// connection if it is finished.
+    /// Handles the requests of a client and sends the answers, until no whole request is left, or the client must wait (see
+    /// [`Client::is_choked`] and `waits_for_starts`). Then closes the connection if [`Client::is_over`] returns `true`.
     pub(super) fn serve(&mut self, number: u32) {
         let Some(mut client) = self.clients.remove(&number) else {
             return;
@@ -92,7 +92,7 @@ impl Keeper {
         let unknown = self.unknown_bytes();
         if matches!(client.role, Role::Unknown) && unknown + client.held_bytes() > UNKNOWN_BYTES_MAX
         {
-            client.refuse("there are too many unfinished requests");
+            client.refuse("unfinished requests take up too much memory");
             client.send(&self.attempts);
         }
         if client.is_over() {
@@ -115,13 +115,14 @@ impl Keeper {
         self.poll.set(client, Source::Client(number), interest);
     }
 
-    /// Returns whether requests of this client must wait because too many children have not executed their programs yet. Only the
-    /// coordinator may be kept waiting, because it is served again after every event.
+    /// Returns whether requests of this client must wait because [`STARTING_MAX`] children have not executed their programs yet. Only the
+    /// coordinator may be kept waiting, because no other client is served again after each round of events.
     fn waits_for_starts(&self, number: u32) -> bool {
         self.coordinator == Some(number) && self.starting.len() >= STARTING_MAX
     }
 
-    /// Closes connections that have exceeded their time limit.
+    /// Closes connections that have exceeded their time limit. The coordinator has no limit, nor has a client whose parcel waits until its
+    /// connection closes.
     pub(super) fn part_with_the_silent(&mut self, now: u64) {
         let is_late = |client: &Client| {
             let most = match client.role {

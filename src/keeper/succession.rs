@@ -1,4 +1,4 @@
-//! Handover from a keeper to the program that is executed in its place.
+//! Handover from a running keeper to the program that replaces it in the same process.
 
 use crate::keeper::core::{Keeper, now};
 use crate::keeper::parcels::{Waiting, until};
@@ -8,7 +8,8 @@ use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 impl Keeper {
-    /// Takes over the state that is not in the log.
+    /// Takes over the state that the previous program passed on because it is not in the log. Parcels and children whose descriptors cannot
+    /// be taken over are skipped.
     pub(crate) fn unpack(&mut self, carried: Carried) {
         for parcel in carried.parcels {
             let [input, output, errors] = parcel.streams.map(inherited);
@@ -30,7 +31,7 @@ impl Keeper {
         }
     }
 
-    /// Executes this program in place of ours. Returns only on failure, with the reason.
+    /// Executes `program` in place of the one that is running. Returns only on failure, with the reason.
     pub(super) fn upgrade(&mut self, program: &Path) -> String {
         if self.log.is_behind()
             && let Err(error) = self.log.compact(self.attempts.records())
@@ -65,7 +66,7 @@ fn carried(waiting: &Waiting) -> CarriedParcel {
         parcel: waiting.parcel.clone(),
         streams: waiting.streams.each_ref().map(AsRawFd::as_raw_fd),
         bytes: waiting.bytes,
-        // The connection to which the parcel is tied closes here, so it waits a minute at most.
+        // The upgrade closes the client's connection, so a parcel that was to wait until then waits for one more minute at most.
         until: waiting.until.min(until(now())),
     }
 }

@@ -1,6 +1,7 @@
 //! Replaces the program of a keeper with a newer one in the same process, so that its children remain its children.
 //!
-//! The attempts held are in the log. State that is not in the log is passed in an in-memory file, and descriptors stay open.
+//! The new program reads the attempts from the log. State that is not in the log is passed to it in an in-memory file, and the descriptors
+//! it needs stay open.
 
 use crate::decode;
 use crate::keeper::protocol::Parcel;
@@ -23,7 +24,7 @@ pub struct Resumption {
     pub lock: i32,
     /// The listening socket.
     pub listener: i32,
-    /// The state that is not in the log: a `Carried`.
+    /// The in-memory file with the state that is not in the log: an encoded `Carried`.
     pub state: i32,
 }
 
@@ -46,16 +47,16 @@ impl std::fmt::Display for Resumption {
     }
 }
 
-/// The state that is not in the log. Change rule: as for the protocol, fields are added at the end.
+/// The state that is passed to the new program because it is not in the log. As in the protocol, new fields must be added at the end.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Carried {
     /// Parcels waiting for their launches.
     pub(crate) parcels: Vec<CarriedParcel>,
-    /// Children that have not executed their programs yet: PID, and the descriptor on which they report.
+    /// Children that have not executed their programs yet, each with its PID and the descriptor from which its outcome is read.
     pub(crate) starting: Vec<(u32, RawFd)>,
 }
 
-/// A parcel waiting for its launch.
+/// A parcel waiting for its launch, as in `Waiting`, but with its streams as descriptor numbers.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CarriedParcel {
     pub(crate) ticket: u128,
@@ -83,8 +84,8 @@ impl Carried {
     }
 }
 
-/// Executes `program` as the keeper of a directory, with these descriptors open. Returns only on failure, in which case nothing has
-/// changed.
+/// Executes `program` with `arguments` in place of the current program and passes it `carried`. `lock`, `listener` and the descriptors in
+/// `open` stay open. Returns only on failure, in which case the keeper can continue as before.
 pub(crate) fn become_program(
     program: &Path,
     mut arguments: Vec<OsString>,
@@ -108,7 +109,7 @@ pub(crate) fn become_program(
         Ok(()) => replace(program, NAME, &arguments),
         Err(error) => error.into(),
     };
-    // A failure is harmless: a child closes all descriptors but its own.
+    // Failing to restore close-on-exec is harmless: a child closes all descriptors but its own.
     let _best = all(false);
     error
 }

@@ -8,12 +8,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Component, Path, PathBuf};
 
-/// The maximum depth below a group to which its descendants are visited and removed.
+/// The maximum depth below a group at which its descendants are visited; deeper ones are ignored.
 const DEPTH_MAX: u32 = 64;
 
-/// Returns the control group below which this process can create others, or `None` if there is none. That is its own group, or the parent
-/// group if that is delegated to it. The kernel must be able to kill a group (Linux 5.14). A version 2 hierarchy mounted alongside version
-/// 1 is enough, even without controllers.
+/// Returns the control group below which this process can create and kill groups, or `None` if there is none. It is the parent of this
+/// process's own group if systemd has delegated the parent and that is possible there, else the own group. Requires a kernel that can kill
+/// a group (Linux 5.14). A version 2 hierarchy mounted alongside version 1 is enough, even without controllers.
 pub fn writable() -> Option<PathBuf> {
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
     let own = fs::read("/proc/self/cgroup").ok()?;
@@ -26,7 +26,7 @@ pub fn writable() -> Option<PathBuf> {
     above.and_then(tried).or_else(|| tried(&path))
 }
 
-/// Returns whether systemd, which manages the groups, has delegated this one and everything below it to the processes in it.
+/// Returns whether systemd has delegated this group, that is, leaves the management of its subtree to the processes in it.
 fn is_delegated(path: &Path) -> bool {
     let mut value = [0; 8];
     let read = rustix::fs::getxattr(path, "user.delegate", &mut value[..]);
@@ -78,7 +78,8 @@ pub fn of(pid: u32) -> Option<PathBuf> {
     found.into_iter().find_map(|mount| mount.place(&own))
 }
 
-/// Kills all processes in the group and its descendants in one step. Returns whether the group existed.
+/// Kills all processes in the group and its descendants in one step. Returns `false` if the group does not exist or the kernel cannot kill
+/// a group.
 ///
 /// # Errors
 /// Returns the underlying I/O error.
@@ -99,7 +100,7 @@ pub fn is_populated(path: &Path) -> io::Result<bool> {
     Ok(events.is_some_and(|events| events.lines().any(|line| line == "populated 1")))
 }
 
-/// Returns the PIDs in the group and in its descendants.
+/// Returns the PIDs of all processes in the group and its descendants; none if the group does not exist.
 ///
 /// # Errors
 /// Returns the underlying I/O error.
@@ -175,7 +176,7 @@ fn bottom_up(
     each(path)
 }
 
-/// Maps the error for a missing group to `None`, including a group that is removed while it is being read.
+/// Maps to `None` the errors for a group or control file that does not exist or is removed while it is being accessed.
 pub(super) fn absent_is_none<T>(done: io::Result<T>) -> io::Result<Option<T>> {
     match done {
         Ok(done) => Ok(Some(done)),
@@ -189,14 +190,14 @@ pub(super) fn absent_is_none<T>(done: io::Result<T>) -> io::Result<Option<T>> {
 /// A mount of a version 2 hierarchy.
 #[derive(Debug, PartialEq, Eq)]
 struct Mount {
-    /// The part of the group tree that is mounted.
+    /// The group at the root of this mount, as a path in the hierarchy.
     root: PathBuf,
     /// The mount point.
     point: PathBuf,
 }
 
 impl Mount {
-    /// Returns the path of `group` in the file system if it is within the mounted part.
+    /// Returns the path of `group` in the file system; `None` if it is not below the root of this mount.
     fn place(&self, group: &Path) -> Option<PathBuf> {
         let below = group.strip_prefix(&self.root).ok()?;
         let climbs = below.components().any(|part| part == Component::ParentDir);
@@ -224,7 +225,7 @@ fn mount(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// Decodes a path in which blanks and similar bytes are written as `\` and three octal digits.
+/// Decodes a path in which special characters, such as spaces, are written as `\` and three octal digits.
 fn path(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -247,7 +248,7 @@ fn path(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-/// Parses our version 2 group from `/proc/self/cgroup`, which is in the line of hierarchy 0; `None` if there is no such line.
+/// Parses the version 2 group of a process from the line of hierarchy 0 in its `/proc/PID/cgroup`; `None` if there is no such line.
 fn own_group(text: &[u8]) -> Option<PathBuf> {
     let mut lines = text.split(|byte| *byte == b'\n');
     let own = lines.find_map(|line| line.strip_prefix(b"0::"))?;

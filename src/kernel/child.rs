@@ -50,7 +50,8 @@ pub(in crate::kernel) fn pointers(strings: &[CString]) -> Vec<*const c_char> {
 pub(in crate::kernel) struct Life<'a> {
     pub(in crate::kernel) plan: &'a Plan,
     pub(in crate::kernel) strings: &'a Strings,
-    /// The three streams, the gate to read from and the pipe for failures, in this order; none of them is below 5.
+    /// The three streams, the pipe on which to wait and the pipe for failures, in the order of their final numbers 0 to 4. All current
+    /// numbers are above 4, so that moving one descriptor does not overwrite another.
     pub(in crate::kernel) fds: [RawFd; 5],
 }
 
@@ -61,14 +62,15 @@ impl Life<'_> {
         let (step, errno) = failed;
         let [a, b, c, d] = errno.to_le_bytes();
         let words = [step as u8, a, b, c, d];
-        // SAFETY: five bytes of a live array; then this process exits without running exit handlers that its parent registered.
+        // SAFETY: the first call reads five bytes of a live array; the second ends this process without running exit handlers that its
+        // parent registered.
         unsafe {
             libc::write(OUTCOME, words.as_ptr().cast(), words.len());
             libc::_exit(NEVER_RAN)
         }
     }
 
-    /// Executes every step up to the program; returns only if a step failed.
+    /// Performs all steps, the last of which executes the program. Returns only if a step fails, with that step and the error number.
     fn try_to_live(&self) -> (Step, c_int) {
         if let Err(errno) = self.place_descriptors() {
             return (Step::Streams, errno);
@@ -96,7 +98,8 @@ impl Life<'_> {
         (Step::Exec, self.execute())
     }
 
-    /// Moves streams and pipes to their numbers and closes everything else, in particular copies of the keeper's lock file and sockets.
+    /// Moves the streams and pipes to their final numbers and closes all other descriptors, in particular those of the keeper's lock file
+    /// and sockets. Returns the error number if a descriptor cannot be moved.
     fn place_descriptors(&self) -> Result<(), c_int> {
         for (fd, place) in self.fds.into_iter().zip(0..) {
             // SAFETY: the call takes only integers.
@@ -104,7 +107,7 @@ impl Life<'_> {
                 return Err(errno());
             }
         }
-        // SAFETY: only integers; every descriptor closed is a copy that this process no longer uses.
+        // SAFETY: the calls take only integers; every descriptor that is closed is a copy that this process no longer uses.
         unsafe {
             if libc::syscall(libc::SYS_close_range, REST, libc::c_uint::MAX, 0) != 0 {
                 for fd in REST..4096 {
@@ -140,7 +143,8 @@ impl Life<'_> {
         };
         let (count, list) = (user.groups.len(), user.groups.as_ptr());
         let (uid, gid) = (user.user, user.group);
-        // SAFETY: `list` has `count` elements; the rest are integers. Direct system calls are sufficient, because this is the only thread.
+        // SAFETY: `list` has `count` elements; all other arguments are integers. Direct system calls, which affect one thread only, are
+        // sufficient because this is the only thread.
         let done = unsafe {
             libc::syscall(libc::SYS_setgroups, count, list) == 0
                 && libc::syscall(libc::SYS_setresgid, gid, gid, gid) == 0
@@ -149,14 +153,14 @@ impl Life<'_> {
         if done { Ok(()) } else { Err(errno()) }
     }
 
-    /// Tries to execute the paths of the program in order. Returns only on failure, with the error number. As in shells, `EACCES` for one
-    /// path takes precedence over other paths that do not exist.
+    /// Tries to execute the program at each of its paths in order. Returns only on failure, with the error number. As in shells, `EACCES`
+    /// for one path takes precedence over the errors for other paths that do not exist.
     fn execute(&self) -> c_int {
         let mut refused = None;
         let mut last = libc::ENOENT;
         for program in &self.plan.programs {
             let (argv, env) = (self.strings.argv.as_ptr(), self.strings.env.as_ptr());
-            // SAFETY: NUL-terminated strings, in arrays terminated by a null pointer.
+            // SAFETY: all strings are NUL-terminated, and both arrays end with a null pointer.
             unsafe { libc::execve(program.as_ptr(), argv, env) };
             last = errno();
             match last {
@@ -169,18 +173,19 @@ impl Life<'_> {
     }
 }
 
-/// Waits for one byte on the gate. If the pipe is closed instead, the parent has exited or abandoned this process, which must not run.
+/// Waits for one byte on the pipe [`GATE`]. If the pipe is closed instead, the parent has exited or abandoned this process, which therefore
+/// kills itself.
 fn wait_for_leave() {
     let mut byte = 0_u8;
     loop {
-        // SAFETY: reads at most one byte into a live byte.
+        // SAFETY: the call reads at most one byte into a live variable.
         let count = unsafe { libc::read(GATE, ptr::from_mut(&mut byte).cast(), 1) };
         if count == 1 {
             return;
         }
         if count == 0 || errno() != libc::EINTR {
-            // SAFETY: ends this process without exit handlers that its parent registered. It dies by a signal, so that its status cannot be
-            // mistaken for an exit code of the program.
+            // SAFETY: the calls take only integers, and end this process without running exit handlers that its parent registered. A signal
+            // is used so that the status cannot be mistaken for an exit code of the program.
             unsafe {
                 libc::kill(libc::getpid(), libc::SIGKILL);
                 libc::_exit(NEVER_RAN)
@@ -189,14 +194,14 @@ fn wait_for_leave() {
     }
 }
 
-/// Resets every signal to its default action and unblocks all of them. Uses direct system calls, because the C library reserves two signals
-/// for itself, and our own parent may have set those to be ignored as well.
+/// Resets every signal to its default action and unblocks all of them. Uses direct system calls, because the C library refuses to change
+/// two signals that it reserves for itself, and the keeper may have inherited them as ignored.
 fn forget_signals() {
     // Longer than any kernel's `struct sigaction`; all zeroes mean the default action and an empty set.
     let zero = [0_u64; 8];
     let (place, none) = (zero.as_ptr(), ptr::null_mut::<u64>());
-    // SAFETY: `place` has as many zeroes as the kernel reads, and null is passed where it must not write. The kernel rejects numbers that
-    // are not signals or cannot be changed.
+    // SAFETY: `place` has at least as many zeroes as the kernel reads, and a null pointer tells it not to return the old value. The kernel
+    // rejects numbers that are not signals, and signals whose action cannot be changed.
     unsafe {
         for signal in 1..=SIGNAL_MAX {
             libc::syscall(libc::SYS_rt_sigaction, signal, place, none, SIGNALS_BYTES);
@@ -207,6 +212,6 @@ fn forget_signals() {
 }
 
 fn errno() -> c_int {
-    // SAFETY: the address of this thread's `errno`.
+    // SAFETY: the function returns the address of this thread's `errno`, which is always valid.
     unsafe { *libc::__errno_location() }
 }

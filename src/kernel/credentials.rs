@@ -2,7 +2,7 @@
 
 #![expect(
     unsafe_code,
-    reason = "a sender outside our PID namespace has no PID, for which the safe call has no value"
+    reason = "the safe call cannot represent a sender without a PID, that is, one outside our PID namespace"
 )]
 
 use rustix::net::sockopt::set_socket_passcred;
@@ -35,7 +35,7 @@ pub struct Datagram {
     pub sender: Option<Sender>,
 }
 
-/// A Unix datagram socket for receiving, which never blocks.
+/// A non-blocking Unix datagram socket for receiving.
 #[derive(Debug)]
 pub struct Receiver(OwnedFd);
 
@@ -43,7 +43,7 @@ impl Receiver {
     /// Creates a socket and binds it to `address`.
     ///
     /// # Errors
-    /// Returns the error of `socket` or `bind`.
+    /// Returns the error of `socket`, `setsockopt` or `bind`.
     pub fn bind(address: &SocketAddrUnix) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
@@ -53,8 +53,8 @@ impl Receiver {
         Ok(Self(socket))
     }
 
-    /// Returns the next datagram, or `None` if none has arrived. A datagram that does not fit the buffer is truncated, and descriptors
-    /// passed with it are closed.
+    /// Returns the next datagram, or `None` if none has arrived. A datagram that does not fit into the buffer is truncated. Descriptors
+    /// passed with any datagram are closed.
     ///
     /// # Errors
     /// Returns the error of `recvmsg`.
@@ -63,20 +63,20 @@ impl Receiver {
             iov_base: buffer.as_mut_ptr().cast(),
             iov_len: buffer.len(),
         };
-        // Room for one message with the credentials, which comes first, and for nothing else: the kernel drops everything that does not
-        // fit.
+        // The buffer is limited to one control message. The kernel puts the credentials first, and drops all further messages, such as
+        // passed descriptors.
         let mut control = [0_u64; 8];
         // SAFETY: a plain C struct of integers and pointers for which all zeroes is a valid value.
         let mut message: libc::msghdr = unsafe { zeroed() };
         message.msg_iov = &raw mut part;
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
-        // SAFETY: takes a length and returns a length.
+        // SAFETY: the function only computes a length from a length.
         let space = unsafe { libc::CMSG_SPACE(SENDER_BYTES) };
         // The integer type of this field differs between C libraries.
         message.msg_controllen = space as _;
         let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-        // SAFETY: live buffers with their lengths; the control buffer is aligned for the messages it receives.
+        // SAFETY: `message` refers to live buffers and states their lengths; the control buffer is aligned for the messages it receives.
         let count = unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut message, flags) };
         let Ok(bytes) = usize::try_from(count) else {
             let error = io::Error::last_os_error();
@@ -99,14 +99,14 @@ impl AsFd for Receiver {
 }
 
 fn sender(message: &libc::msghdr) -> Option<Sender> {
-    // SAFETY: the kernel has just filled in `message`; the result is its first control message if there is room for one.
+    // SAFETY: the kernel has just filled in `message`; the result is its first control message, or null if it has none.
     let first = unsafe { libc::CMSG_FIRSTHDR(message) };
     if first.is_null() {
         return None;
     }
     // SAFETY: the pointer is not null, so it points at a whole header.
     let header = unsafe { *first };
-    // SAFETY: takes a length and returns a length.
+    // SAFETY: the function only computes a length from a length.
     let whole = unsafe { libc::CMSG_LEN(SENDER_BYTES) };
     let is_about_sender =
         header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_CREDENTIALS;

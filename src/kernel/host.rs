@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::OnceLock;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Returns the digest of `/etc/machine-id`; 0 if the machine has none.
+/// Returns a digest of the id in `/etc/machine-id`; 0 if the file is empty or cannot be read.
 pub fn machine() -> u128 {
     static MACHINE: OnceLock<u128> = OnceLock::new();
     *MACHINE.get_or_init(|| {
@@ -46,7 +46,8 @@ pub fn abilities() -> &'static Abilities {
 pub enum Tier {
     /// Processes can be reopened by inode, and the exit status of any process is available.
     A,
-    /// Processes have descriptors, and are found again by PID and start time.
+    /// Processes have descriptors, and are found again by inode, or else by PID and start time. Only the exit statuses of children are
+    /// available.
     B,
     /// Only PIDs and start times are available.
     C,
@@ -59,7 +60,7 @@ pub struct Abilities {
     pub pidfds: bool,
     /// Whether the inode of a pidfd is unique to its process (Linux 6.9).
     pub inodes: bool,
-    /// The type of file handle by which a process can be opened from that inode (Linux 6.14); `None` if it cannot.
+    /// The type of the file handles by which processes can be opened from their inodes (Linux 6.14); `None` if they cannot.
     pub handles: Option<i32>,
     /// Whether a pidfd provides the exit status after the parent has reaped the process (Linux 6.15).
     pub exits: bool,
@@ -107,7 +108,7 @@ impl Abilities {
     }
 }
 
-/// Formats a line for the status, such as `A: found again by inode, exit status of any process`.
+/// Formats a line for `sexton status`, such as `A: found again by inode, exit status of any process`.
 impl fmt::Display for Abilities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let by = match self.tier() {
@@ -120,8 +121,8 @@ impl fmt::Display for Abilities {
     }
 }
 
-/// Returns the version of the kernel. Older kernels ignore the request for the exit status, so only the version shows whether they support
-/// it.
+/// Returns the major and minor version of the kernel, which is the only way to detect support for exit statuses: older kernels ignore a
+/// request for one instead of refusing it.
 fn release() -> (u32, u32) {
     let text = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     parse_release(&text)

@@ -11,18 +11,19 @@ use std::io;
 pub enum Lookup {
     /// It is alive.
     Alive(Pidfd),
-    /// It has ended. Its parent may not have reaped it yet; after that the descriptor may provide the exit status.
+    /// It has ended, whether or not its parent has reaped it. Once it has been reaped, the descriptor may provide its exit status.
     Ended(Pidfd),
     /// It no longer exists.
     Gone,
-    /// Not known: no descriptor was available, or the process belongs to a namespace that is not visible from here.
+    /// This could not be determined, for example because no descriptor could be opened, or because the process belongs to a namespace that
+    /// is not visible from here.
     Unknown(io::Error),
 }
 
 /// Opens the process that has this PID now and returns it with its identity; `None` if no process has it.
 ///
-/// While the descriptor is open, this checks that the PID still belongs to the same process, so a PID reused in between is never paired
-/// with the start time of another process.
+/// After reading the start time, this checks that the PID still belongs to the process of the descriptor, so a descriptor is never paired
+/// with the start time of another process that has reused the PID.
 ///
 /// # Errors
 /// Returns an error if no descriptor can be opened, or `/proc` cannot be read.
@@ -34,7 +35,8 @@ pub fn identify(pid: u32) -> io::Result<Option<(Pidfd, Identity)>> {
     Ok(identity.map(|identity| (pidfd, identity)))
 }
 
-/// Returns the identity of the process that has this PID now together with its parent's PID, read in one call; `None` if no process has it.
+/// Returns the identity of the process that has this PID now, and the PID of its parent, both taken from a single read of its `stat` file;
+/// `None` if no process has this PID.
 ///
 /// # Errors
 /// Returns an error if no descriptor can be opened, or `/proc` cannot be read.
@@ -53,8 +55,7 @@ pub fn describe(pid: u32, pidfd: &Pidfd) -> io::Result<Option<Identity>> {
     Ok(described(pid, pidfd)?.map(|(identity, _)| identity))
 }
 
-/// Returns the identity and the parent PID of a process that held its PID before they were read and still holds it afterwards; otherwise
-/// `None`.
+/// Returns the identity of the process and the PID of its parent; `None` if the process no longer has its PID after both have been read.
 fn described(pid: u32, pidfd: &Pidfd) -> io::Result<Option<(Identity, u32)>> {
     let inode = pidfd.inode()?;
     let Some(stat) = proc::stat(pid)? else {

@@ -1,6 +1,6 @@
-//! Detects whether a file is open for writing without searching for the process that has it open.
+//! Uses file leases to detect whether a file is open for writing, without searching for the process that has it open.
 
-#![expect(unsafe_code, reason = "leases have no safe calls")]
+#![expect(unsafe_code, reason = "there are no safe calls for file leases")]
 
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
@@ -15,8 +15,8 @@ const F_SETSIG: libc::c_int = 10;
 /// Returns the error of `fcntl`: the file may belong to another user, or its file system may not support leases.
 pub fn is_written(file: BorrowedFd<'_>) -> io::Result<bool> {
     let fd = file.as_raw_fd();
-    // SAFETY: only integers. If the file is opened for writing meanwhile, the kernel sends us `SIGURG`, which is ignored by default; the
-    // usual signal would end this process.
+    // SAFETY: the call takes only integers. If a process opens the file for writing while we hold the lease, the kernel sends us `SIGURG`,
+    // which is ignored by default, instead of `SIGIO`, which would end this process.
     if unsafe { libc::fcntl(fd, F_SETSIG, libc::SIGURG) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -45,7 +45,7 @@ mod tests {
         let path = dir.path().join("file");
         let writer = File::create(&path).expect("the file is created");
         let reader = File::open(&path).expect("the file exists");
-        // Some file systems have no leases; there, callers search for writers.
+        // On a file system without leases, callers have to search for writers instead, so there is nothing to test.
         let Ok(is) = is_written(reader.as_fd()) else {
             return;
         };

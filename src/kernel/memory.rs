@@ -1,6 +1,6 @@
-//! A limit on the memory of all processes in a control group together: version 2, with the memory controller.
+//! A limit on the total memory of all processes in a control group (version 2), enforced by the memory controller.
 //!
-//! A group has that controller if its parent enables it for its children. A group that contains processes cannot do so, unless it is the
+//! A group has the controller if its parent enables it for its children. A group that contains processes cannot enable it, unless it is the
 //! root.
 
 use crate::kernel::cgroup::{absent_is_none, create};
@@ -20,7 +20,8 @@ pub struct Bound {
     pub was_reached: bool,
 }
 
-/// Creates the group `name` below `base`, as [`create`] does, and enables the memory controller for its children if it is available there.
+/// Creates the group `name` below `base`, as [`create`] does, and enables the memory controller for the children of both groups if
+/// possible.
 ///
 /// # Errors
 /// Returns the errors of [`create`].
@@ -38,8 +39,8 @@ pub fn is_given_out(group: &Path) -> bool {
     given.is_ok_and(|given| given.split_whitespace().any(|it| it == NAME))
 }
 
-/// Limits the memory of a group to `most` bytes, swap included; on reaching it, all processes of the group are killed. Returns whether the
-/// group has the controller, that is, whether the limit is in force.
+/// Limits the memory of a group to `most` bytes and denies it swap space. If the group exceeds the limit, all its processes are killed.
+/// Returns whether the limit is in force: `false` if the group does not have the controller.
 ///
 /// # Errors
 /// Returns the underlying I/O error.
@@ -93,7 +94,7 @@ mod tests {
     use std::path::Path;
     use tempfile::TempDir;
 
-    /// Creates a directory with these files that looks like a group.
+    /// Creates a directory that stands in for a group and contains these files, all empty.
     fn group(files: &[&str]) -> TempDir {
         let dir = tempfile::tempdir().expect("a directory can be created");
         for name in files {
@@ -158,7 +159,7 @@ mod tests {
         let path = create_giving(base.path(), "ours").expect("the group is created");
         // The kernel would add the controller to the list; this plain file contains what was written.
         assert_eq!(read(base.path(), "cgroup.subtree_control"), "+memory");
-        assert!(!is_given_out(&path), "the group has no such file");
+        assert!(!is_given_out(&path), "the new group has no `cgroup.subtree_control`");
         let list = path.join("cgroup.subtree_control");
         fs::write(list, "cpu memory pids\n").expect("the file can be written");
         create_giving(base.path(), "ours").expect("the group exists");

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `host.rs` | the machine, the boot, the PID namespace, and the features of this kernel |
 //! | `pidfs.rs` | calls that rely on kernel constants: file handles, inodes and exit statuses of pidfds |
-//! | `pidfd.rs` | a process by descriptor: signals, end, exit status |
+//! | `pidfd.rs` | a descriptor of a process: its signals, end and exit status |
 //! | `identity.rs` | from a PID to an identity, and from an identity back to a process |
 //! | `peer.rs` | the process that connected to a Unix socket |
 //! | `lease.rs` | whether a file is open for writing |
@@ -16,10 +16,10 @@
 //! | `spawn.rs` | a new process that waits for permission before it executes its program |
 //! | `child.rs` | what the new process does before it executes its program |
 //! | `credentials.rs` | datagrams with the credentials of their sender |
-//! | `signals.rs` | signals as a descriptor |
+//! | `signals.rs` | signals read from a descriptor, and attributes of this process |
 //! | `wait.rs` | children that have ended |
 //!
-//! This folder makes no decisions, and imports nothing but identifiers and bytes.
+//! This folder contains no policy, and imports nothing from the rest of the crate but `Bytes` and `Identity`.
 
 pub mod cgroup;
 mod child;

@@ -1,6 +1,6 @@
 //! Identifies the process at the other end of a Unix socket by more than its PID, which may have been reused by the time it is read.
 
-#![expect(unsafe_code, reason = "this option of a socket has no safe call")]
+#![expect(unsafe_code, reason = "there is no safe call for `SO_PEERPIDFD`")]
 
 use crate::kernel::host;
 use crate::kernel::pidfd::Pidfd;
@@ -14,7 +14,7 @@ const SO_PEERPIDFD: libc::c_int = 77;
 /// The kernel's answer about the process that connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// The inode that distinguishes it from every other process of this boot.
+    /// The inode of its pidfd, which distinguishes it from every other process of this boot.
     Inode(u64),
     /// It has ended and been reaped.
     Gone,
@@ -22,7 +22,7 @@ pub enum Peer {
     Untold,
 }
 
-/// Identifies the process that connected this socket.
+/// Identifies the process at the other end of `socket`, which was accepted from a listener.
 pub fn of(socket: impl AsFd) -> Peer {
     if !host::abilities().inodes {
         return Peer::Untold;

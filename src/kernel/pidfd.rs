@@ -1,8 +1,8 @@
-//! A process by descriptor: queries and signals reach that process or none.
+//! Pidfds: descriptors that each refer to one process, so that queries and signals never reach another process that has reused its PID.
 
 #![expect(
     unsafe_code,
-    reason = "signals by descriptor with flags have no safe call in rustix"
+    reason = "rustix has no safe call that sends a signal to a pidfd with flags"
 )]
 
 use crate::kernel::pidfs::Kept;
@@ -23,7 +23,7 @@ pub enum ExitStatus {
     Known(u32),
     /// The process has not ended.
     Alive,
-    /// Unavailable: the kernel is older than 6.15, or the process is another user's zombie.
+    /// Unavailable, for example because the kernel is older than 6.15, or the process is another user's zombie.
     Untold,
 }
 
@@ -42,7 +42,7 @@ impl Pidfd {
         };
         match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(fd) => Ok(Some(Self(fd))),
-            // A thread that is not the leader of its process has a separate id, which is not a PID.
+            // `EINVAL` or `ENOENT` means that this is the id of a thread that is not the leader of its process, and so not a PID.
             Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -75,7 +75,7 @@ impl Pidfd {
         Ok(rustix::fs::fstat(&self.0)?.st_ino)
     }
 
-    /// Sends a signal to the process and returns whether it existed. Signal 0 only checks.
+    /// Sends a signal to the process and returns whether the process still existed. Signal 0 only checks that.
     ///
     /// # Errors
     /// Returns the error of `pidfd_send_signal`, most likely that permission is denied.
@@ -83,7 +83,8 @@ impl Pidfd {
         self.send(signal, 0)
     }
 
-    /// Sends a signal to every process of the group that this process leads, and returns whether there were any. Requires Linux 6.9.
+    /// Sends a signal to every process of the process group that this process leads, and returns whether there were any. Requires
+    /// Linux 6.9.
     ///
     /// # Errors
     /// Returns the error of `pidfd_send_signal`; `EINVAL` if the kernel does not support this.
@@ -94,7 +95,7 @@ impl Pidfd {
     fn send(&self, signal: u8, flags: libc::c_uint) -> io::Result<bool> {
         let (fd, signal) = (self.0.as_raw_fd(), libc::c_int::from(signal));
         let none = std::ptr::null::<libc::siginfo_t>();
-        // SAFETY: only integers and a null pointer, which stands for the default `siginfo`.
+        // SAFETY: the call takes only integers and a null pointer, which stands for the default `siginfo`.
         let done = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, none, flags) };
         if done == 0 {
             return Ok(true);
@@ -106,7 +107,7 @@ impl Pidfd {
         }
     }
 
-    /// Returns whether all threads of the process have ended, whether or not it has been reaped.
+    /// Returns `true` once all threads of the process have ended, even if the process has not been reaped yet.
     ///
     /// # Errors
     /// Returns the error of `poll`.
@@ -122,7 +123,7 @@ impl Pidfd {
         }
     }
 
-    /// Returns whether the process still holds its PID: it is running, or has not been reaped.
+    /// Returns whether the process still holds its PID, which it does until it is reaped.
     ///
     /// # Errors
     /// Returns the error of `pidfd_send_signal`, except for a missing permission, which shows that the process exists.
@@ -173,7 +174,7 @@ impl From<Pidfd> for OwnedFd {
     }
 }
 
-/// Returns a pidfd of this process, which identifies the mount of pidfs when a process is opened by its inode. It is never closed.
+/// Returns a pidfd of this process, which is never closed. It identifies the mount of pidfs when another process is opened by its inode.
 fn own() -> io::Result<&'static Pidfd> {
     static OWN: OnceLock<Pidfd> = OnceLock::new();
     if let Some(own) = OWN.get() {

@@ -43,7 +43,7 @@ fn a_process_is_found_until_it_ends_and_its_status_after() {
     .expect("the process is our child");
     assert!(
         matches!(find(&identity), Lookup::Ended(_)),
-        "the process has not been reaped"
+        "a process that has not been reaped can be found"
     );
     assert!(pidfd.is_held().expect("the query works"));
     let known = match abilities().tier() {
@@ -53,7 +53,7 @@ fn a_process_is_found_until_it_ends_and_its_status_after() {
     assert_eq!(
         pidfd.exit_status().expect("the query works"),
         known,
-        "the status of a zombie"
+        "a zombie has the same status as after it is reaped"
     );
     cat.0.wait().expect("the process is our child");
     assert!(matches!(find(&identity), Lookup::Gone));

@@ -1,8 +1,8 @@
-//! Queries to pidfs, the kernel's file system of processes, by system calls that have no safe wrapper elsewhere.
+//! Queries to pidfs, the kernel's file system for pidfds, with system calls for which there are no safe wrappers elsewhere.
 
 #![expect(
     unsafe_code,
-    reason = "file handles and exit statuses of descriptors of processes have no safe call in rustix"
+    reason = "rustix has no safe calls for the file handles and exit statuses of pidfds"
 )]
 
 use std::io;
@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
 const PID_FS_MAGIC: u64 = 0x5049_4446;
 /// `PIDFD_INFO_EXIT` of `linux/pidfd.h`.
 const INFO_EXIT: u64 = 1 << 3;
-/// `PIDFD_GET_INFO` of `linux/pidfd.h`: `_IOWR(0xff, 11, struct pidfd_info)`, with 64 bytes.
+/// `PIDFD_GET_INFO` of `linux/pidfd.h`: `_IOWR(0xff, 11, struct pidfd_info)`, where the structure has 64 bytes.
 const GET_INFO: libc::Ioctl = 0xc040_ff0b_u32 as libc::Ioctl;
 
 /// The first version of `struct pidfd_info`, 64 bytes long.
@@ -41,9 +41,9 @@ struct Handle {
 /// The information that the kernel still has about the process of a pidfd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::kernel) enum Kept {
-    /// The process has been reaped; its status in the format of `wait`.
+    /// The process has been reaped. Contains its exit status in the format of `wait`.
     Status(u32),
-    /// The process is alive or has not been reaped; its PID.
+    /// The process is alive, or has ended but not been reaped. Contains its PID.
     Process(u32),
     /// The kernel no longer has any information about it.
     Nothing,
@@ -56,7 +56,7 @@ pub(in crate::kernel) fn is_pidfs(pidfd: impl AsFd) -> bool {
     is_pidfs && cfg!(target_pointer_width = "64")
 }
 
-/// Returns the type of pidfs file handles, or `None` if processes cannot be opened by them.
+/// Returns the type number of the file handles of pidfs, or `None` if processes cannot be opened by such handles.
 pub(in crate::kernel) fn handle_type(pidfd: impl AsFd) -> Option<i32> {
     let mut handle = Handle {
         bytes: 8,
@@ -77,8 +77,8 @@ pub(in crate::kernel) fn handle_type(pidfd: impl AsFd) -> Option<i32> {
     opened.ok().flatten().map(|_pidfd| handle.kind)
 }
 
-/// Opens the process with this inode; `None` if it no longer exists or is not visible from this PID namespace. `pidfs` is any pidfd, which
-/// identifies the mount of pidfs.
+/// Opens the process with this inode; `None` if it no longer exists or is not visible from this PID namespace. `pidfs` may be any pidfd: it
+/// only identifies the mount of pidfs. `kind` is the result of [`handle_type`].
 pub(in crate::kernel) fn open(
     pidfs: impl AsFd,
     kind: i32,

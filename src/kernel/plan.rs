@@ -1,4 +1,4 @@
-//! The program and user of a new process, and the step at which its start may fail.
+//! The program and user of a new process, and the steps at which starting it can fail.
 
 use crate::bytes::Bytes;
 use std::ffi::CString;
@@ -57,7 +57,8 @@ impl Step {
 }
 
 impl Plan {
-    /// Creates a plan to run `argv` with the environment `env` (`NAME=VALUE`) in the directory `dir`.
+    /// Creates a plan to run `argv` with the environment `env` (`NAME=VALUE`) in the directory `dir`. If `dir` is empty,
+    /// the child stays in the current directory.
     ///
     /// The program is looked up as in a shell: a name without a slash is searched for in the `PATH` of the plan's own environment.
     ///

@@ -2,7 +2,7 @@
 
 #![expect(
     unsafe_code,
-    reason = "the enabled features of rustix have no safe call for the length of a tick and of a page"
+    reason = "the enabled features of rustix have no safe call for the length of a clock tick or the size of a page"
 )]
 
 use crate::bytes::Bytes;
@@ -56,13 +56,14 @@ impl Stat {
     }
 
     /// Parses the contents of `/proc/PID/stat`. The program's name is in parentheses and may itself contain parentheses and blanks, so it
-    /// ends at the last closing parenthesis. Returns `None` if a field is missing or invalid.
+    /// ends at the last closing parenthesis. Returns `None` if a field is missing or invalid; but `group`, `session` and `exit_code` are 0
+    /// in this case.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let end = text.iter().rposition(|byte| *byte == b')')?;
         let rest = std::str::from_utf8(text.get(end + 1..)?).ok()?;
         let mut fields = rest.split_ascii_whitespace();
         let state = *fields.next()?.as_bytes().first()?;
-        // Fields are numbered as in proc(5), where these begin at 4.
+        // `field` takes the field numbers of proc(5), in which the first of `numbers` is field 4.
         let numbers: Vec<&str> = fields.collect();
         let field = |number: usize| numbers.get(number - 4).copied();
         let long = |number| field(number)?.parse::<u64>().ok();
@@ -100,7 +101,7 @@ pub fn pids() -> io::Result<Vec<u32>> {
 pub fn living() -> io::Result<BTreeMap<u32, Stat>> {
     let mut living = BTreeMap::new();
     for pid in pids()? {
-        // A process that has ended meanwhile has no `Stat`.
+        // `stat` returns `None` if the process was reaped after its PID was listed.
         if let Some(stat) = stat(pid)?
             && !stat.is_zombie()
         {
@@ -110,7 +111,7 @@ pub fn living() -> io::Result<BTreeMap<u32, Stat>> {
     Ok(living)
 }
 
-/// Adds all descendants of `members` that are among `living` to the set.
+/// Adds to `members` all of their descendants that are among `living`.
 pub fn add_descendants(members: &mut BTreeSet<u32>, living: &BTreeMap<u32, Stat>) {
     loop {
         let more: Vec<u32> = living
@@ -158,7 +159,8 @@ pub fn stat(pid: u32) -> io::Result<Option<Stat>> {
 /// # Errors
 /// Returns an error if the file cannot be read or is not in the documented format.
 pub fn zombie_status(pid: u32) -> io::Result<Option<u32>> {
-    // Users who may not read the status get 0 instead. They may not read this link either, whereas other users find that a zombie has none.
+    // The kernel shows 0 to users who may not read the status. Such users may not read this link either, whereas for all other users, a
+    // zombie has no such link.
     let directory = fs::read_link(format!("/proc/{pid}/cwd"));
     if !directory.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return Ok(None);
@@ -167,7 +169,7 @@ pub fn zombie_status(pid: u32) -> io::Result<Option<u32>> {
     Ok(stat.map(|stat| stat.exit_code))
 }
 
-/// Returns the PIDs and names of processes that have one of these files open, in no particular order and at most `most` of them.
+/// Returns the PIDs and names of at most `most` processes that have one of these files open, in no particular order.
 ///
 /// # Errors
 /// Returns an error if `/proc` cannot be read.
@@ -193,7 +195,8 @@ pub fn writers(paths: &[PathBuf], most: usize) -> io::Result<Vec<(u32, String)>>
     Ok(found)
 }
 
-/// Returns the path of this program's executable. If that file was removed or replaced, the path cannot be used: see [`executes`].
+/// Returns the path of this program's executable. If the file has been removed or replaced since this program started, the path does not
+/// lead to it; [`executes`] can check that.
 ///
 /// # Errors
 /// Returns the error of `readlink`.
@@ -204,14 +207,14 @@ pub fn program() -> io::Result<PathBuf> {
 /// Returns whether a process executes this file, and not an earlier one of the same name.
 ///
 /// # Errors
-/// Returns the error of `stat`: the file does not exist, or the process may not be inspected.
+/// Returns the error of `stat`: the file or the process does not exist, or the process may not be inspected.
 pub fn executes(pid: u32, file: &Path) -> io::Result<bool> {
     let executed = fs::metadata(format!("/proc/{pid}/exe"))?;
     let file = fs::metadata(file)?;
     Ok((executed.dev(), executed.ino()) == (file.dev(), file.ino()))
 }
 
-/// Returns the effective user id of a process.
+/// Returns the effective user id of a process; `None` if the process does not exist.
 ///
 /// # Errors
 /// Returns an error if `/proc/PID` cannot be read.
@@ -221,7 +224,7 @@ pub fn user(pid: u32) -> io::Result<Option<u32>> {
     Ok(metadata.map(|it| it.uid()))
 }
 
-/// Returns the initial environment of a process as `NAME=VALUE` strings.
+/// Returns the initial environment of a process as `NAME=VALUE` strings; `None` if the process does not exist.
 ///
 /// # Errors
 /// Returns an error if the environment may not be read.
@@ -230,7 +233,7 @@ pub fn environ(pid: u32) -> io::Result<Option<Vec<Bytes>>> {
     Ok(bytes.map(|bytes| split(&bytes)))
 }
 
-/// Returns the program and arguments of a process; empty for zombies and kernel threads.
+/// Returns the program and arguments of a process: an empty list for zombies and kernel threads, `None` if the process does not exist.
 ///
 /// # Errors
 /// Returns an error if the command line may not be read.
@@ -239,7 +242,7 @@ pub fn cmdline(pid: u32) -> io::Result<Option<Vec<Bytes>>> {
     Ok(bytes.map(|bytes| split(&bytes)))
 }
 
-/// Returns the working directory of a process.
+/// Returns the working directory of a process; `None` if the process does not exist or is a zombie.
 ///
 /// # Errors
 /// Returns an error if the directory may not be read.
@@ -257,7 +260,7 @@ fn split(bytes: &[u8]) -> Vec<Bytes> {
     bytes.split(|byte| *byte == 0).map(Bytes::new).collect()
 }
 
-/// Maps the error for a process that no longer exists to `None`. A process may end between opening its file and reading it.
+/// Maps the errors for a process that no longer exists to `None`: `ENOENT` from opening its file, or `ESRCH` from reading it afterwards.
 fn gone_is_none<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),
@@ -270,13 +273,13 @@ fn gone_is_none<T>(read: io::Result<T>) -> io::Result<Option<T>> {
 
 fn ticks_per_second() -> u64 {
     static TICKS: OnceLock<u64> = OnceLock::new();
-    // SAFETY: takes an integer and returns an integer.
+    // SAFETY: the call takes an integer and returns an integer.
     *TICKS.get_or_init(|| positive(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }, 100))
 }
 
 fn page_bytes() -> u64 {
     static BYTES: OnceLock<u64> = OnceLock::new();
-    // SAFETY: takes an integer and returns an integer.
+    // SAFETY: the call takes an integer and returns an integer.
     *BYTES.get_or_init(|| positive(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }, 4096))
 }
 

@@ -1,6 +1,9 @@
-//! Signals delivered through a descriptor that can be polled, for single-threaded programs.
+//! Signals delivered through a descriptor that can be polled, for single-threaded programs, and attributes of this process.
 
-#![expect(unsafe_code, reason = "signalfd and dispositions have no safe calls")]
+#![expect(
+    unsafe_code,
+    reason = "there are no safe calls for signalfd and signal dispositions"
+)]
 
 use std::ffi::c_int;
 use std::io;
@@ -22,16 +25,16 @@ pub const PIPE: u32 = 13;
 const _: () =
     assert!(CHILD == libc::SIGCHLD.unsigned_abs() && PIPE == libc::SIGPIPE.unsigned_abs());
 
-/// A signalfd: signals to be read from a descriptor.
+/// A signalfd: a descriptor from which signals are read.
 pub struct Signals(OwnedFd);
 
 impl Signals {
-    /// Blocks these signals and makes them readable.
+    /// Blocks these signals, so that they are no longer delivered but can be read with [`Self::next`].
     ///
     /// # Errors
     /// Returns the error of `signalfd`.
     pub fn of(signals: &[u32]) -> io::Result<Self> {
-        // SAFETY: the set is emptied before it is used; the rest are integers.
+        // SAFETY: the set is initialized before it is used; all other arguments are integers, or null where no result is requested.
         let fd = unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut set);
@@ -74,12 +77,12 @@ impl AsFd for Signals {
 
 /// Ignores this signal from now on. Programs executed later inherit that.
 pub fn ignore(signal: u32) {
-    // SAFETY: only integers, and no handler that would run.
+    // SAFETY: the call takes only integers, and `SIG_IGN` does not install a handler.
     unsafe { libc::signal(number(signal), libc::SIG_IGN) };
 }
 
-/// Restores the system's setting for huge pages. A parent that disabled them for itself passed that setting on to us, and we would pass it
-/// on to our children.
+/// Restores the system's setting for transparent huge pages. If our parent disabled them for itself, we have inherited that, and our
+/// children would inherit it too.
 pub fn allow_huge_pages() {
     // SAFETY: the call takes only integers.
     unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 0, 0, 0, 0) };

@@ -1,7 +1,7 @@
-//! A new process that waits for permission before it executes its program, so that the caller can record its identity while it is certain
-//! to exist. For single-threaded programs only: the new process runs on a copy of all memory.
+//! A new process that waits for permission before it executes its program, so that the caller can record the identity of the process while
+//! it is certain to exist. For single-threaded programs only: the new process runs on a copy of all memory.
 
-#![expect(unsafe_code, reason = "clone3 and execve have no safe calls")]
+#![expect(unsafe_code, reason = "there are no safe calls for clone3 and execve")]
 
 use crate::kernel::child;
 use crate::kernel::pidfd::Pidfd;
@@ -27,7 +27,8 @@ pub struct Birth<'a> {
     pub pid: Option<i32>,
 }
 
-/// A process that waits for permission to run. It exits if this value is dropped or the process that owns it ends.
+/// A process that waits for permission to run. If this value is dropped or our own process exits, the waiting process exits without having
+/// executed its program.
 pub struct Spawned {
     /// Its PID, which is also the id of its process group.
     pub pid: u32,
@@ -54,7 +55,8 @@ impl Spawned {
 pub struct Outcome(PipeReader);
 
 impl Outcome {
-    /// Returns `Ok` if the program was executed, or the step that failed and its `errno`; `None` if the outcome is not known yet.
+    /// Returns `Some(Err)` with the step and its `errno` if a step failed, and `Some(Ok)` if the program was executed or the process was
+    /// killed before that. Returns `None` if the outcome is not known yet.
     pub fn read(&mut self) -> Option<Result<(), (Step, i32)>> {
         let mut bytes = [0; 5];
         match self.0.read(&mut bytes) {
@@ -66,7 +68,7 @@ impl Outcome {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
-            // The pipe was closed by `execve`, or because the process was killed before that. Its end is detected elsewhere.
+            // The pipe was closed by `execve`, or because the process was killed before that, which is detected elsewhere.
             Ok(_) | Err(_) => Some(Ok(())),
         }
     }
@@ -83,11 +85,11 @@ impl AsFd for Outcome {
     }
 }
 
-/// Creates a new process with these three streams. Until it executes its program, it makes only system calls and takes no locks: if the
-/// parent had other threads, their locks would stay locked in the copy.
+/// Creates a new process with these three streams. Until the process executes its program, it only makes system calls and takes no locks: a
+/// lock held by another thread of the parent would stay locked in its copy of the memory.
 ///
 /// # Errors
-/// Returns the error of `clone3` or `pipe2`.
+/// Returns the error of the system call that failed, such as `clone3` or `pipe2`.
 pub fn spawn(plan: &Plan, streams: [BorrowedFd<'_>; 3], birth: Birth<'_>) -> io::Result<Spawned> {
     let (gate_end, gate) = io::pipe()?;
     let (outcome, outcome_end) = io::pipe()?;
@@ -108,7 +110,7 @@ pub fn spawn(plan: &Plan, streams: [BorrowedFd<'_>; 3], birth: Birth<'_>) -> io:
         fds: fds.each_ref().map(AsRawFd::as_raw_fd),
     };
     let made = match clone(birth, birth.group) {
-        // If the process cannot be created in the group, it is created outside it.
+        // If the process cannot be created in the group, it is created outside the group.
         Err(error) if birth.group.is_some() && !is_shortage(&error) => clone(birth, None),
         other => other,
     };
@@ -145,7 +147,7 @@ fn is_shortage(error: &io::Error) -> bool {
     )
 }
 
-/// Calls `clone3`, or `fork` if `clone3` is not available or not permitted.
+/// Calls `clone3`. If that is not available or not permitted, calls `fork`, unless a PID or a group is requested.
 fn clone(birth: Birth<'_>, group: Option<BorrowedFd<'_>>) -> io::Result<Clone> {
     let mut pidfd: libc::c_int = -1;
     let tid = birth.pid.unwrap_or(0);
@@ -153,7 +155,7 @@ fn clone(birth: Birth<'_>, group: Option<BorrowedFd<'_>>) -> io::Result<Clone> {
     if group.is_some() {
         flags |= 0x2_0000_0000; // CLONE_INTO_CGROUP
     }
-    // SAFETY: a plain C struct for which all zeroes is a valid value.
+    // SAFETY: all zeroes is a valid value of this plain C struct.
     let mut request: libc::clone_args = unsafe { std::mem::zeroed() };
     request.flags = flags;
     request.pidfd = ptr::from_mut(&mut pidfd) as u64;
@@ -165,8 +167,8 @@ fn clone(birth: Birth<'_>, group: Option<BorrowedFd<'_>>) -> io::Result<Clone> {
     let group = group.map_or(0, |group| group.as_raw_fd());
     request.cgroup = u64::try_from(group).unwrap_or_default();
     let length = size_of::<libc::clone_args>();
-    // SAFETY: all pointers in the request are valid until the call returns. The child shares no memory with us and has one thread, as we
-    // do, so a lock that is free here is free there as well.
+    // SAFETY: all pointers in the request are valid until the call returns. The child gets a copy of our memory; since we have only one
+    // thread, no lock in that copy is held by a thread that does not exist in the child.
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const request, length) };
     match u32::try_from(pid) {
         Ok(0) => Ok(Clone::Child),
@@ -191,7 +193,7 @@ fn clone(birth: Birth<'_>, group: Option<BorrowedFd<'_>>) -> io::Result<Clone> {
 }
 
 fn fork() -> io::Result<Clone> {
-    // SAFETY: as in `clone`.
+    // SAFETY: for the same reasons as in `clone`, the child can use its copy of our memory.
     let pid = unsafe { libc::fork() };
     match u32::try_from(pid) {
         Ok(0) => Ok(Clone::Child),
@@ -226,7 +228,7 @@ pub fn replace(program: &Path, name: &CStr, arguments: &[OsString]) -> io::Error
         Err(error) => return error,
     };
     let (argv, env) = (child::pointers(&argv), child::pointers(&env));
-    // SAFETY: NUL-terminated strings in arrays terminated by a null pointer, all of which outlive the call.
+    // SAFETY: all strings are NUL-terminated, both arrays end with a null pointer, and all of them outlive the call.
     unsafe { libc::execve(program.as_ptr(), argv.as_ptr(), env.as_ptr()) };
     io::Error::last_os_error()
 }
@@ -239,10 +241,10 @@ pub fn is_alone() -> io::Result<bool> {
     Ok(std::fs::read_dir("/proc/self/task")?.count() == 1)
 }
 
-/// Closes all inherited descriptors except the standard streams, so that a long-lived process does not keep pipes open that others wait on.
-/// Must be called before anything is opened.
+/// Closes all inherited descriptors except the standard streams. Otherwise, this long-lived process would keep pipes open that other
+/// processes wait to see closed. Must be called before anything is opened.
 pub fn close_inherited() {
-    // SAFETY: only integers; this program has opened nothing yet, so nothing owns the closed descriptors.
+    // SAFETY: the call takes only integers; this program has opened nothing yet, so nothing owns the closed descriptors.
     unsafe {
         libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0);
     }
@@ -270,11 +272,11 @@ pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     if number <= 2 {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }
-    // SAFETY: takes an integer and returns flags; fails if the descriptor is not open.
+    // SAFETY: the call takes only integers, and fails if the descriptor is not open.
     if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is open, and its number is known only from the saved state, which is read once.
+    // SAFETY: the descriptor is open, and its number is known only from the saved state, which is read once, so nothing else owns it.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     inherit(fd.as_fd(), false)?;
     Ok(fd)

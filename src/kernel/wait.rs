@@ -1,8 +1,8 @@
-//! Waiting for children that have ended, including inherited ones.
+//! Waiting for children that have ended, including orphans that this process has adopted.
 
 #![expect(
     unsafe_code,
-    reason = "there is no safe call for a status together with resource usage"
+    reason = "no safe call returns the status of a child together with its resource usage"
 )]
 
 use crate::kernel::pidfd::Pidfd;
@@ -19,7 +19,7 @@ pub struct ChildExit {
     pub status: u32,
     /// Processor time of the child and of the descendants it waited for, in milliseconds.
     pub cpu_ms: u64,
-    /// Its peak memory in bytes.
+    /// The peak resident memory in bytes, of the child or of a descendant it waited for, whichever is higher.
     pub memory_max: u64,
 }
 
@@ -40,7 +40,7 @@ pub enum Children {
 /// Returns the error of `wait4`.
 pub fn reap() -> io::Result<Children> {
     let mut status = 0;
-    // SAFETY: a plain C struct for which all zeroes is a valid value.
+    // SAFETY: all zeroes is a valid value of this plain C struct.
     let mut used: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers refer to live values.
     let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut used) };
@@ -88,9 +88,10 @@ pub fn reap_process(process: &Pidfd) -> io::Result<Option<u32>> {
     Ok(ended.map(|(_, status)| status))
 }
 
-/// Returns the PID and status of a selected child that has ended; `None` if there is none.
+/// Returns the PID and the status (in the format of `wait`) of a child that has ended and is selected by `kind` and `which`; `None` if
+/// there is none. Reaps the child unless `how` is `WNOWAIT`.
 fn look((kind, which): (libc::idtype_t, u32), how: libc::c_int) -> io::Result<Option<(u32, u32)>> {
-    // SAFETY: a plain C struct for which all zeroes is a valid value.
+    // SAFETY: all zeroes is a valid value of this plain C struct.
     let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let how = libc::WEXITED | libc::WNOHANG | how;
     // SAFETY: the pointer refers to a live value.
@@ -114,7 +115,7 @@ fn look((kind, which): (libc::idtype_t, u32), how: libc::c_int) -> io::Result<Op
 
 /// Returns whether this PID belongs to a child of this process that has not been reaped.
 pub fn is_child(pid: u32) -> bool {
-    // SAFETY: a plain C struct for which all zeroes is a valid value.
+    // SAFETY: all zeroes is a valid value of this plain C struct.
     let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let look = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     let place = ptr::from_mut(&mut found);

@@ -1,7 +1,8 @@
-//! The order in which items become due: the ends of spans by node time, dates by the wall clock.
+//! The order in which items become due: spans end by node time, and dates are reached by the wall clock.
 //!
-//! A step of the wall clock moves every date relative to every span, so each kind has its own wheel, and the two are compared on demand.
-//! Removals on a date have a third wheel, which is not advanced while the wall clock is in doubt. The order is volatile, like the wheels.
+//! A step of the wall clock moves every date relative to every span, so spans and dates have separate wheels, whose first items are
+//! compared on demand. Removals that are due on a date have a third wheel, which is not advanced while the wall clock is in doubt. The
+//! wheels are volatile: nothing in them is stored.
 
 use crate::clock::{Date, Deadline, Now, Offset, Timestamp};
 use crate::ids::Slot;
@@ -27,7 +28,7 @@ impl Deadlines {
         }
     }
 
-    /// Removes an item, if it is in its wheel. `deadline` must be the deadline that it was inserted with.
+    /// Removes an item, if it is in the wheel for this kind of `deadline`, which must be the one that the item was inserted with.
     pub(super) fn remove(&mut self, slot: Slot, deadline: Deadline) {
         match deadline {
             Deadline::Time(at) => self.times.remove(slot, at),
@@ -50,7 +51,7 @@ impl Deadlines {
         self.held = held;
     }
 
-    /// Returns a time before which nothing is due; `None` if nothing has a deadline.
+    /// Returns a node time before which nothing is due; `None` if nothing has a deadline. Ignores removals while they are held back.
     pub(super) fn first(&self, offset: Offset) -> Option<Timestamp> {
         let removals = (!self.held).then_some(&self.removals);
         let dates = [Some(&self.dates), removals].into_iter().flatten();

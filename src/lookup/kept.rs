@@ -28,12 +28,12 @@ pub trait Item: Sized + 'static {
     /// The number of slots on a page: as many as fill about two kilobytes with items of typical length.
     const SLOTS: u32;
 
-    /// The form in which an item is stored on a page, with its place on the page.
+    /// The form in which an item is stored on a page. It includes the item's place: the position of its slot on the page.
     type Stored<'a>: Serialize + Deserialize<'a>;
 
-    /// Converts the item to its stored form, to be written at this place of a page.
+    /// Converts the item to its stored form, which includes `place`.
     fn store(&self, place: u8) -> Self::Stored<'_>;
-    /// Returns the place at which an item was stored.
+    /// Returns the place that the stored form of an item includes.
     fn place(stored: &Self::Stored<'_>) -> u8;
     /// Converts an item back from its stored form.
     ///
@@ -184,7 +184,7 @@ impl<T: Item> Kept<T> {
         self.digest
     }
 
-    /// Restarts every span at `epoch`, and recomputes every deadline.
+    /// Restarts every span (a length of time, such as a TTL) at `epoch`, and recomputes every deadline.
     pub fn begin_spans(&mut self, epoch: Timestamp) {
         self.epoch = epoch;
         self.deadlines.clear();
@@ -200,7 +200,8 @@ impl<T: Item> Kept<T> {
         self.deadlines.hold(held);
     }
 
-    /// Returns a time before which nothing is due, or `None` if nothing has a deadline.
+    /// Returns a node time before which nothing is due; `None` if nothing has a deadline. Ignores forgotten deadlines, and removals while
+    /// they are held back.
     pub fn deadline(&self, offset: Offset) -> Option<Timestamp> {
         self.deadlines.first(offset)
     }
@@ -219,7 +220,7 @@ impl<T: Item> Kept<T> {
         })
     }
 
-    /// Ignores the deadline of an item that is due, until the item changes or its span restarts.
+    /// Ignores the deadline of an item until the item changes or its span restarts. Does nothing if the item is not due at `now`.
     pub fn forget_deadline(&mut self, slot: Slot, now: Now) {
         if let Some(deadline) = self.deadline_of(slot)
             && deadline.at(now.offset) <= now.at
@@ -250,7 +251,10 @@ impl<T: Item> Kept<T> {
     /// Returns a description of what is wrong if `content` is not a page of such items.
     pub fn decode(page: PageId, content: &[u8]) -> Result<Loaded<T>, String> {
         if page.kind() != T::KIND {
-            return Err(format!("pages of kind {} are not known here", page.kind()));
+            return Err(format!(
+                "a page of kind {} does not hold such items",
+                page.kind()
+            ));
         }
         let stored: Vec<T::Stored<'_>> = read(content)?;
         let mut loaded = Loaded {
@@ -261,7 +265,7 @@ impl<T: Item> Kept<T> {
         for stored in stored {
             let place = u32::from(T::place(&stored));
             if place >= Self::SLOTS {
-                return Err(format!("a page has no place {place}"));
+                return Err(format!("place {place} is beyond the end of the page"));
             }
             let slot = Slot(Self::first_slot(page) + place);
             let item = T::restore(stored, slot)?;
@@ -273,7 +277,10 @@ impl<T: Item> Kept<T> {
         Ok(loaded)
     }
 
-    /// Adds the items of a page after all others.
+    /// Adds the items of a decoded page. Pages must be loaded in ascending order.
+    ///
+    /// # Panics
+    /// Panics if a slot of the page is not beyond all existing slots.
     pub fn load(&mut self, page: Loaded<T>) {
         self.digest.merge(page.digest);
         for (slot, item) in page.items {
@@ -284,7 +291,8 @@ impl<T: Item> Kept<T> {
         }
     }
 
-    /// Asserts that the running digest equals one computed from scratch, and that every item with a deadline is in the wheels.
+    /// Asserts that the running digest equals one computed from scratch, and that an item is in the wheels if and only if it has a
+    /// deadline.
     #[cfg(test)]
     pub(crate) fn assert_whole(&self) {
         let (mut digest, mut bytes) = (Digest::default(), Vec::new());
@@ -342,7 +350,7 @@ impl<T: Item> Kept<T> {
     }
 }
 
-/// The singleton state of a machine. It is read by dereferencing, and changed only by `change`.
+/// The singleton state of a machine. It is read by dereferencing, set by `load` during recovery, and otherwise changed only by `change`.
 #[derive(Debug, Default)]
 pub struct Once<T> {
     value: T,
@@ -502,7 +510,7 @@ mod tests {
         assert_eq!(
             next,
             Some((PageId::new(7, 1), Seq(1))),
-            "the other was not copied"
+            "the other page was not copied before its turn"
         );
     }
 
@@ -542,7 +550,7 @@ mod tests {
         assert_eq!(
             leases.due(at(30)),
             Some((Timestamp(20), Slot(2))),
-            "not due at 19"
+            "slot 2 was not due at 19, so its deadline was not forgotten"
         );
         leases.begin_spans(Timestamp(25));
         leases.assert_whole();

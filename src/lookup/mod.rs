@@ -7,7 +7,7 @@
 //! | `slab.rs` | items by slot |
 //! | `table.rs` | slots by name |
 //! | `deadlines.rs` | slots by deadline, for spans and for dates |
-//! | `wheel.rs` | slots by deadline |
+//! | `wheel.rs` | slots by deadline, on one clock |
 
 mod deadlines;
 pub mod kept;

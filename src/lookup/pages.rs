@@ -1,9 +1,10 @@
 //! Tracks which pages of a machine's durable state have changed, and copies them for a checkpoint while the machine continues.
 //!
 //! Durable state is divided into pages: page 0 holds the singleton state, and the others hold ranges of the machine's items. For each page,
-//! the last journal entry that changed it is recorded. So the pages that changed since any earlier watermark (the last entry that a
-//! snapshot includes) are known without a mark for each snapshot. A checkpoint is copy-on-write: it begins at a watermark, and from then on
-//! a page that has not been copied yet is copied before its first change. The other pages are copied in slices while the machine continues.
+//! the last journal entry that changed it is recorded. So for any earlier watermark (the last entry that a snapshot includes), the pages
+//! that changed since are known, without a set of changed pages for each snapshot. A checkpoint is copy-on-write: it begins at a watermark,
+//! and from then on a page that has not been copied yet is copied before its first change. The other pages are copied in slices while the
+//! machine continues.
 //!
 //! [`Pages::touch`] must be called before every change to the content of a page. Nothing here is durable: it is lost with the process, and
 //! rebuilt when pages are loaded.
@@ -25,7 +26,7 @@ pub struct Copied {
 /// The pages of one machine, and the checkpoint under way, if any.
 #[derive(Debug, Default)]
 pub struct Pages {
-    /// The journal entry that changed each page last, by kind and index; zero if none did.
+    /// For each page, by kind and index, the last journal entry that changed it; zero if none did.
     changed: [Vec<Seq>; PageId::KINDS],
     running: Option<Running>,
 }
@@ -97,14 +98,14 @@ impl Pages {
         });
     }
 
-    /// Returns the pages that the checkpoint under way has copied before their turn since the last call.
+    /// Returns the pages copied before their turn since the last call of this function; empty if no checkpoint is under way.
     pub fn take_early(&mut self) -> Vec<Copied> {
         let running = self.running.as_mut();
         running.map_or_else(Vec::new, |running| std::mem::take(&mut running.early))
     }
 
     /// Returns the next page that the checkpoint under way must copy, with the last entry that changed it. After the last page, returns
-    /// `None` and ends the checkpoint.
+    /// `None` and ends the checkpoint; without a checkpoint, returns `None`.
     pub fn next_wanted(&mut self) -> Option<(PageId, Seq)> {
         let running = self.running.as_mut()?;
         while let Some(pages) = self.changed.get(usize::from(running.next.0)) {
@@ -143,7 +144,7 @@ impl Running {
 }
 
 impl Change<'_> {
-    /// Notes that `page` changes, see [`Pages::touch`].
+    /// Notes that this change affects `page`; see [`Pages::touch`].
     pub fn touch(self, page: PageId, encode: impl FnOnce(&mut Vec<u8>)) {
         self.pages.touch(page, self.entry, encode);
     }

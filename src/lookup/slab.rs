@@ -43,7 +43,7 @@ impl<T> Slab<T> {
     /// Inserts an item into a free slot.
     ///
     /// # Panics
-    /// Panics if the slot is taken, or if it is more than a chunk after the last one, since slots are assigned from the lowest up.
+    /// Panics if the slot is taken, or is more than one chunk beyond the existing slots, since slots are assigned from the lowest up.
     pub fn insert(&mut self, slot: Slot, item: T) {
         assert!(
             slot.index() <= self.extent as usize + Self::CHUNK,
@@ -59,7 +59,7 @@ impl<T> Slab<T> {
         let place = self
             .place_mut(slot)
             .expect("the slab was just made large enough");
-        assert!(place.replace(item).is_none(), "a slot is assigned once");
+        assert!(place.replace(item).is_none(), "the slot is free");
     }
 
     /// Inserts an item at `slot`, after all others. Skipped slots become free.
@@ -172,7 +172,7 @@ mod tests {
                 if model.remove(&step).is_some() {
                     prop_assert_eq!(slab.remove(Slot(step)), step);
                 } else {
-                    let lowest = (0..=40).find(|slot| !model.contains_key(slot)).expect("one of 41 is free");
+                    let lowest = (0..=40).find(|slot| !model.contains_key(slot)).expect("one of the 41 slots is free");
                     prop_assert_eq!(slab.next_free(), Slot(lowest));
                     slab.insert(Slot(lowest), lowest);
                     model.insert(lowest, lowest);

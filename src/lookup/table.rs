@@ -1,4 +1,4 @@
-//! Look-up from a name to a slot, where the name is stored in the item itself.
+//! A hash table that maps names to slots. The names are stored only in the items themselves.
 //!
 //! A small table is a single hash table. A larger one is sharded, because a single large table stalls all requests while it grows. Shards
 //! with equal shares of the names would all grow at the same moment, so the shares differ: the shard with the largest share doubles first,
@@ -13,7 +13,8 @@ use hashbrown::HashTable;
 use std::hash::BuildHasher as _;
 
 const SHARDS: usize = 256;
-/// The maximum number of names in an unsharded table. If many clients wait for few locks, each lock has such a table.
+/// The maximum number of names in an unsharded table. Small tables are not sharded, because there may be many of them: each lock that
+/// clients wait for has one.
 const PIECE: usize = 1024;
 
 /// A slot, and the part of its name's hash that its shard needs.
@@ -164,18 +165,18 @@ impl Table {
     }
 }
 
-/// Returns the shard of a hash. If h is a part of the hash, read as a number from 0 to 1, the shard is h + h * (1 - h) / 3 of the way
-/// through the list. So the last shard has twice the share of the first, and the shares in between increase steadily.
+/// Returns the shard of a hash. Let h be the 32 bits of the hash below its seven highest, read as a fraction from 0 to 1: the shard is then
+/// h + h * (1 - h) / 3 of the way through the list. So the last shard has twice the share of the first, and the shares in between increase
+/// steadily.
 ///
-/// h consists of the 32 bits below the seven highest: the inner table compares the seven highest bits, and the low bits are the position in
-/// it.
+/// The other bits are left to the inner table, which compares the seven highest and derives the position from the lowest.
 const fn shard(hash: u64) -> usize {
     let h = (hash >> 25) & 0xffff_ffff;
     let way = h + ((h * ((1 << 32) - h)) >> 32) / 3;
     (way >> 24) as usize
 }
 
-/// Returns a shard's share of all hashes, in 65536ths: the inverse of `shard`.
+/// Returns a shard's share of all hashes, in 65536ths, computed with the inverse of the formula of `shard`.
 const fn share(shard: u64) -> u64 {
     const fn begin(shard: u64) -> u64 {
         (2 << 16) - ((4 << 32) - 3 * (shard << 24)).isqrt()
@@ -204,8 +205,11 @@ mod tests {
                 &mut room,
                 table.shards.iter().map(HashTable::capacity).sum(),
             );
-            assert!(room * 10 <= names * 16, "room for {room} at {names}");
-            // The hasher's seed is random: now and then the room grows by a twentieth in one step, but never by a tenth.
+            assert!(
+                room * 10 <= names * 16,
+                "room for {room} names, but only {names} are in the table"
+            );
+            // The hasher's seed is random: now and then the room grows by a twentieth in one step, but never by more than a tenth.
             assert!(
                 before == 0 || (room - before) * 10 <= room,
                 "the room grows in small steps"

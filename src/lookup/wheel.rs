@@ -1,8 +1,8 @@
 //! A hierarchical timer wheel of slots, after Varghese and Lauck (1987), scheme 7.
 //!
-//! There are eleven levels of 64 buckets ("places"), which cover the whole range of time; a place of level n spans 64^n ms.
-//! Insertion and removal take constant time. `due` yields items in (deadline, slot) order. The wheel is volatile: deadlines
-//! are stored in the items themselves.
+//! There are eleven levels of 64 buckets ("places"), which cover the whole range of time; a place of level n, counted from 0, spans
+//! 64^n ms. Insertion and removal take constant time, except for items that are already due. `due` yields items in (deadline, slot)
+//! order. The wheel is volatile: the durable copy of a deadline is in the item itself.
 
 use crate::clock::Timestamp;
 use crate::ids::Slot;
@@ -13,9 +13,9 @@ const PLACES: usize = 64;
 const CHUNK: usize = 1024;
 /// Link numbers from this one on are the list heads of places; lower ones are the slots of items.
 const HEADS: u32 = u32::MAX - 1024;
-/// In `previous`: the item is not in the wheel.
+/// As `Link::previous`: the item is not in the wheel.
 const OUT: u32 = u32::MAX;
-/// In `previous`: the item is in `due`.
+/// As `Link::previous`: the item is in `Wheel::due`.
 const DUE: u32 = u32::MAX - 1;
 
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ struct Link {
 /// Slots ordered by deadline.
 #[derive(Debug)]
 pub struct Wheel {
-    /// The time up to which the wheel has advanced: items with deadlines up to then are in `due`.
+    /// The time up to which the wheel has advanced, in milliseconds: items whose deadlines are not later are in `due`.
     elapsed: u64,
     /// For each level, a bit for each place that may have items.
     occupied: [u64; LEVELS],
@@ -75,7 +75,7 @@ impl Wheel {
         }
         assert!(
             self.link(slot.0).previous == OUT,
-            "an item has one deadline"
+            "the item is not in the wheel yet"
         );
         if deadline.0 <= self.elapsed {
             self.due.insert((deadline.0, slot.0));
@@ -130,7 +130,8 @@ impl Wheel {
         self.first_place().map(|(_, begins)| Timestamp(begins))
     }
 
-    /// Returns the item with the earliest deadline up to `at`, if there is one. It stays in the wheel until it is removed.
+    /// Returns the item with the earliest deadline, if that is not later than `at`; among equal deadlines, the one with the lowest slot.
+    /// The item stays in the wheel until it is removed. `deadline_of` must return the deadline that an item was inserted with.
     pub fn due(&mut self, at: Timestamp, deadline_of: impl Fn(Slot) -> Timestamp) -> Option<Slot> {
         while self.due.is_empty() {
             let Some((place, begins)) = self.first_place().filter(|(_, begins)| *begins <= at.0)

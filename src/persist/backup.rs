@@ -89,7 +89,7 @@ fn newest(disk: &dyn Disk) -> Result<Option<(SlotId, Seal)>, PersistError> {
     Ok(newest)
 }
 
-/// Copies the files that a seal names, and checks the copies against it.
+/// Copies a snapshot's files that its seal names, and checks the copies against the seal. Does not copy the seal itself.
 pub(crate) fn copy_slot(
     from: &dyn Disk,
     to: &dyn Disk,

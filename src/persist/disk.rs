@@ -1,5 +1,5 @@
-//! The disk, reduced to what the node needs: named files in one flat folder tree, positioned reads and writes, and
-//! syncs. `RealDisk` is the only user of `std::fs` in the library; the simulation has its own disk.
+//! The disk, reduced to what the node needs: named files in folders, positioned reads and writes, and syncs. `RealDisk` is the only user of
+//! `std::fs` in the library; the simulation has its own disk.
 
 use crate::persist::error::PersistError;
 use rustix::fs::OFlags;
@@ -15,7 +15,7 @@ const LINK: &str =
 /// The number of bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
 
-/// A folder with files. Names are relative, with `/` between the parts.
+/// A root folder, with files and folders in it. Names are paths relative to the root, with `/` between the parts.
 pub trait Disk: Send + Sync {
     /// Lists the files of a folder with their lengths, in no particular order; empty if the folder does not exist.
     fn list(&self, folder: &str) -> io::Result<Vec<(String, u64)>>;
@@ -25,15 +25,15 @@ pub trait Disk: Send + Sync {
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
     /// Opens a file for reading, and for writing if requested.
     fn open(&self, name: &str, write: bool) -> io::Result<Box<dyn DiskFile>>;
-    /// Renames a file, replacing whatever is at `to`.
+    /// Renames a file; a file that exists at `to` is replaced.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file. If the name belongs to a folder instead, removes the folder with everything in it.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals in a folder survive a power cut.
     fn sync_folder(&self, folder: &str) -> io::Result<()>;
 
-    /// Lists the files of a folder and of all folders below it with their lengths, by names relative to `folder`; empty if it does not
-    /// exist.
+    /// Lists the files in a folder and in all folders below it, with their lengths in bytes. The names are relative to `folder`. The list
+    /// is empty if the folder does not exist.
     fn tree(&self, folder: &str) -> io::Result<Vec<(String, u64)>> {
         self.list(folder)
     }
@@ -71,7 +71,7 @@ pub trait DiskFile: Send {
     fn len(&self) -> io::Result<u64>;
 }
 
-/// A folder of the operating system's file system.
+/// A folder in the operating system's file system.
 #[derive(Clone, Debug)]
 pub struct RealDisk {
     root: PathBuf,
@@ -109,11 +109,11 @@ impl RealDisk {
         Ok(folders)
     }
 
-    /// Checks that the directory contains only the kinds of files that a coordinator creates. Must be called before anything is read: a
-    /// symbolic link may point to any file, and reading a pipe may block.
+    /// Checks that `lock` is a file, that `journal` and `snapshots` are folders, and that there are no symbolic links in them. Any of the
+    /// three may be missing. Must be called before anything is read: a symbolic link may point to any file, and reading a pipe may block.
     ///
     /// # Errors
-    /// Returns an error if the lock file or a folder is of another type, or if a folder contains a symbolic link.
+    /// Returns an error if a check fails, or if the operating system reports an error.
     pub fn check(&self) -> Result<(), PersistError> {
         let wrong = |name: &str, words: &str| {
             let shown = self.path(name).to_string_lossy().into_owned();
@@ -172,7 +172,11 @@ impl RealDisk {
         Ok(None)
     }
 
-    /// Locks the directory for this process, until the returned lock is dropped or the process ends.
+    /// Locks the directory until the returned lock is dropped or the process exits. Creates the directory if it does not exist, runs
+    /// [`check`](Self::check) on it, and writes the id of this process to the lock file.
+    ///
+    /// # Errors
+    /// Returns [`PersistError::Held`] if another coordinator has the lock, or an error if the directory cannot be used.
     pub fn lock(&self) -> Result<DirLock, PersistError> {
         let shown = self.root.to_string_lossy().into_owned();
         let made = self.create_folder("").map_err(|error| {
@@ -212,7 +216,7 @@ impl RealDisk {
         })
     }
 
-    /// Returns the content of the lock file, up to the length that a coordinator would have written.
+    /// Returns the first 64 bytes of the lock file, which is more than a coordinator writes; empty if the file cannot be read.
     fn lock_words(&self) -> String {
         let mut words = [0; 64];
         let read = self
@@ -228,8 +232,8 @@ impl RealDisk {
         use std::os::unix::fs::MetadataExt as _;
         let inode = std::fs::metadata(&self.root)?.ino().to_string();
         let locks = std::fs::read_to_string("/proc/locks")?;
-        // `1: FLOCK  ADVISORY  WRITE 4711 fd:00:1234 0 EOF`. Some file systems show a different device here than in
-        // their metadata, so only the inode is compared.
+        // A line looks like `1: FLOCK  ADVISORY  WRITE 4711 fd:00:1234 0 EOF`. For some file systems its device differs from the one in the
+        // metadata, so only the inode is compared.
         Ok(locks.lines().find_map(|line| {
             let words: Vec<&str> = line.split_ascii_whitespace().collect();
             let [_, "FLOCK", _, "WRITE", process, place, ..] = words.as_slice() else {

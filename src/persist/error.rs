@@ -4,7 +4,7 @@
 use crate::ids::Seq;
 use std::io;
 
-/// An error of the journal or of the data directory.
+/// An error of the journal or of the data directory. Each text is meant to follow "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum PersistError {
     /// The journal is damaged: bytes that were once synced have changed or are missing.
@@ -27,7 +27,7 @@ pub enum PersistError {
         /// Name of the existing file after it.
         next: String,
     },
-    /// Records that had to be read are missing: the log begins after them.
+    /// Records that had to be read are missing: the journal begins after them.
     #[error(
         "read {file}: the journal begins here{}, and the records before it, from {} on, are gone",
         at(*.first),
@@ -41,24 +41,24 @@ pub enum PersistError {
         /// The sequence number after which reading had to begin.
         after: Seq,
     },
-    /// The log ends before a sequence number that is known to have been synced.
+    /// The journal ends before a sequence number that is known to have been synced.
     #[error(
         "read {file}: the journal ends at sequence number {last}, but a snapshot shows that it reached {reaches}"
     )]
     Short {
-        /// Name of the file in which the log ends, or of the folder if there is no log.
+        /// Name of the file in which the journal ends, or of the journal's folder if there is no file in it.
         file: String,
-        /// The last sequence number in the log.
+        /// The last sequence number in the journal.
         last: Seq,
-        /// The last sequence number that the log is known to have had.
+        /// The last sequence number that the journal is known to have contained.
         reaches: Seq,
     },
     /// The operating system reported an error.
     #[error("{action} {file}: {source}")]
     Io {
-        /// The operation that failed.
+        /// The operation that failed, as an infinitive such as "read".
         action: &'static str,
-        /// Name of the file inside the data directory.
+        /// The file or folder: its name inside the data directory, or its full path.
         file: String,
         /// The operating system's error.
         source: io::Error,
@@ -76,7 +76,7 @@ pub enum PersistError {
     /// An operation on the store of a snapshot failed.
     #[error("{action} {folder}: {cause}")]
     Store {
-        /// The operation that failed.
+        /// The operation that failed, as an infinitive such as "copy".
         action: &'static str,
         /// The folder of the slot inside the data directory.
         folder: String,
@@ -110,13 +110,13 @@ impl PersistError {
         }
     }
 
-    /// Returns whether the error is a full disk or an exhausted quota.
+    /// Returns whether the cause of the error is a full disk or an exhausted quota.
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_full(source))
     }
 }
 
-/// Returns whether the error is a full disk or an exhausted quota.
+/// Returns whether the cause of the error is a full disk or an exhausted quota.
 pub(super) fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded)

@@ -1,8 +1,8 @@
-//! The bytes of the journal: segment headers, record frames, checksums, and the batch that gathers records for one write.
+//! The byte layout of the journal: segment headers, record frames, checksums, and the batch that gathers records for one write.
 //!
 //! Byte layouts are described in `docs/formats.md`. All integers are little-endian.
-//! Change rule: any change of layout raises [`FORMAT_VERSION`], adds a golden directory and a CHANGELOG line under
-//! "Formats".
+//! Change rule: any change to a layout must increment [`FORMAT_VERSION`], and add a directory to `snapshots/golden` and a line to
+//! `CHANGELOG.md`, under "Formats and protocols".
 
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq};
@@ -15,7 +15,7 @@ pub const SEGMENT_MAGIC: [u8; 8] = *b"SEXTONJ\0";
 pub const SEGMENT_HEADER_BYTES: usize = 32;
 /// The size of a frame's header, in bytes.
 pub const FRAME_HEADER_BYTES: usize = 32;
-/// The maximum payload of one frame, in bytes; longer payloads are split into parts.
+/// The maximum size of the payload of one frame, in bytes; a longer payload is split into parts, one per frame.
 pub const PART_BYTES_MAX: usize = 512 * 1024;
 /// The maximum size of a frame, in bytes.
 pub const FRAME_BYTES_MAX: usize = FRAME_HEADER_BYTES + PART_BYTES_MAX;
@@ -27,9 +27,9 @@ pub enum Kind {
     Entry,
     /// A message whose decision or commit panicked: kept as history, never applied.
     Poisoned,
-    /// A record of the node about itself, see [`Mark`](crate::persist::mark::Mark).
+    /// A record about the node itself; see [`Mark`](crate::persist::mark::Mark).
     Mark,
-    /// The end of a full segment: the log continues in the next one.
+    /// The end of a segment: the log continues in the next one.
     End,
 }
 
@@ -91,7 +91,7 @@ impl Part {
 /// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// The size of header and payload together, in bytes.
+    /// The size of the header and the payload together, in bytes.
     pub size: u32,
     /// The checksum as stored in the file.
     pub crc: u32,
@@ -99,7 +99,7 @@ pub struct FrameHeader {
     pub seq: Seq,
     /// The node time of the record.
     pub at: Timestamp,
-    /// The number of bytes before this frame that were not yet synced when it was written.
+    /// The number of bytes before this frame, in the same segment, that were not yet synced when it was written.
     pub unsynced: u32,
     /// The actor that the record belongs to.
     pub actor: ActorId,
@@ -126,7 +126,7 @@ impl FrameHeader {
         bytes
     }
 
-    /// Decodes a header; `None` if the bytes cannot be one. The checksum is not checked.
+    /// Decodes a header without verifying the checksum. Returns `None` if the bytes cannot be a header.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let size = u32_at(bytes, 0)?;
         let in_bounds = (FRAME_HEADER_BYTES..=FRAME_HEADER_BYTES + PART_BYTES_MAX)
@@ -147,8 +147,8 @@ impl FrameHeader {
 
 /// Returns the header and payload of the frame at the start of `bytes`, if it is complete and its checksum matches.
 ///
-/// The checksum begins with the segment's salt, so a client that chooses a payload cannot forge a frame inside it.
-/// After a torn tail, such a frame could vouch for bytes that were never synced.
+/// The checksum is seeded with the segment's salt, so a client that chooses a payload cannot forge a frame inside it. In a torn tail, a
+/// forged frame could falsely show that the bytes before it had been synced.
 pub fn frame(bytes: &[u8], salt: u32) -> Option<(FrameHeader, &[u8])> {
     let header = FrameHeader::decode(bytes)?;
     let whole = bytes.get(..header.size as usize)?;
@@ -158,7 +158,7 @@ pub fn frame(bytes: &[u8], salt: u32) -> Option<(FrameHeader, &[u8])> {
     Some((header, whole.get(FRAME_HEADER_BYTES..)?))
 }
 
-/// Computes the checksum of a frame, over everything but the four bytes that hold it.
+/// Computes the checksum of a whole frame, seeded with `salt`. It covers everything except the four bytes of the stored checksum.
 fn frame_crc(whole: &[u8], salt: u32) -> u32 {
     let (head, tail) = whole.split_at_checked(8).unwrap_or((whole, &[]));
     let head = crc32c::crc32c_append(salt, head.get(..4).unwrap_or(&[]));
@@ -194,10 +194,10 @@ pub enum SegmentHeader {
         size: u64,
         /// The salt of its frames' checksums.
         salt: u32,
-        /// The format version in which it is written.
+        /// The format version of the segment.
         version: u32,
     },
-    /// A header of a newer version.
+    /// A valid header whose format version, given here, is newer than [`FORMAT_VERSION`].
     TooNew(u32),
     /// Not a header, or a damaged one.
     Bad,
@@ -213,7 +213,8 @@ impl SegmentHeader {
                 return None;
             }
             let version = u32_at(bytes, 8)?;
-            // Every later format keeps these 32 bytes and their checksum, so a damaged version is not taken for a newer one.
+            // Every later format must keep the positions of these fields and the checksum of these 32 bytes. The checksum was verified
+            // above, so a damaged version number is not mistaken for a newer one.
             if version > FORMAT_VERSION {
                 return Some(Self::TooNew(version));
             }
@@ -227,9 +228,10 @@ impl SegmentHeader {
         read().unwrap_or(Self::Bad)
     }
 
-    /// Reconstructs a damaged header. `bytes` are the first bytes of the segment, including a frame if there is one. The ordinal and the
-    /// size are known from the file; the version is one of a few. A salt with at most one wrong byte can be recovered, since the checksum
-    /// of the header or of the first frame must match it. Returns `None` if neither does.
+    /// Reconstructs a damaged header from `bytes`, the first bytes of the segment, which include the first frame if there is one. `ordinal`
+    /// and `size` come from the name and length of the file. The version, and one byte of the salt if it is wrong, are found by trial: with
+    /// the right values, the stored checksum of the header or of the first frame matches. If only that of the frame does, the version is
+    /// assumed to be [`FORMAT_VERSION`]. Returns `None` if no values match.
     pub fn mend(bytes: &[u8], ordinal: u64, size: u64) -> Option<Self> {
         u32::try_from(size).ok()?;
         let (said, salt) = (u32_at(bytes, 12)?, u32_at(bytes, 28)?);
@@ -263,8 +265,8 @@ fn header_crc(bytes: &[u8]) -> u32 {
 
 /// Records gathered for one write, in order.
 ///
-/// Checksums and the `unsynced` distance are filled in by [`Batch::seal_frame`] once the frame's position in its
-/// segment is known, so that the core (the thread of the actors) does not spend time on them.
+/// The checksum and the `unsynced` field of a frame are filled in by [`Batch::seal_frame`] once the frame's position in its segment is
+/// known. If the journal thread writes the batch, the core (the thread that runs the actors) therefore spends no time on them.
 #[derive(Debug, Default)]
 pub struct Batch {
     bytes: Vec<u8>,
@@ -274,13 +276,13 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Appends a record that an answer waits for; `payload` appends its payload to the buffer.
+    /// Appends a record that an answer waits for. Calls `payload` to append the record's payload to the buffer.
     pub fn push(&mut self, about: About, payload: impl FnOnce(&mut Vec<u8>)) {
         self.push_passing(about, payload);
         self.awaited = true;
     }
 
-    /// Appends a record that no answer waits for; `payload` appends its payload to the buffer.
+    /// Appends a record that no answer waits for. Calls `payload` to append the record's payload to the buffer.
     pub fn push_passing(&mut self, about: About, payload: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         let header = FrameHeader {
@@ -305,7 +307,7 @@ impl Batch {
         }
     }
 
-    /// Encodes a long record again, in parts.
+    /// Encodes the record at `start`, whose payload is too long for one frame, again as several parts.
     fn split(&mut self, start: usize, header: FrameHeader) {
         let payload = self.bytes.split_off(start + FRAME_HEADER_BYTES);
         self.bytes.truncate(start);
@@ -360,7 +362,7 @@ impl Batch {
         self.bytes.len()
     }
 
-    /// Returns the last sequence number in the batch.
+    /// Returns the last sequence number in the batch, or zero if the batch is empty.
     pub fn last(&self) -> Seq {
         self.last
     }
@@ -375,7 +377,8 @@ impl Batch {
         u32_at(&self.bytes, start).map(|size| size as usize)
     }
 
-    /// Fills in the fields that depend on the frame's position: the distance to the last synced byte, and the checksum.
+    /// Fills in the fields of the frame at `start` that depend on its position in the segment: the number of unsynced bytes before it, and
+    /// the checksum.
     pub fn seal_frame(&mut self, start: usize, unsynced: u32, salt: u32) {
         let size = self
             .frame_size_at(start)
@@ -389,7 +392,7 @@ impl Batch {
         put(&mut self.bytes, start + 4, &crc.to_le_bytes());
     }
 
-    /// Empties the batch, but keeps its memory for the next one.
+    /// Empties the batch, but keeps its allocated memory for reuse.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.last = Seq::default();

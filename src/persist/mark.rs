@@ -6,7 +6,7 @@ use crate::ids::{ActorId, Chance, Digest, Seq};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A record of the node about itself in the journal.
+/// A record in the journal about the node itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mark {
@@ -37,14 +37,14 @@ pub enum Mark {
     },
     /// Sequence numbers below the bound may be handed out once this is durable.
     Reserve {
-        /// The first number that may not be handed out.
+        /// The first number that must not be handed out yet.
         bound: Seq,
     },
-    /// An actor's rules are different from here on.
+    /// From here on, an actor decides by these rules, the settings that affect its decisions.
     Rules {
         /// The actor.
         actor: ActorId,
-        /// Its rules, as encoded by rmp-serde; hexadecimal digits in exports.
+        /// The rules, as encoded by rmp-serde; shown as hexadecimal digits in exports.
         #[serde(with = "hex")]
         rules: Vec<u8>,
     },
@@ -57,7 +57,7 @@ pub enum Mark {
     },
     /// A snapshot is complete on disk and is about to be sealed. Recovery from it does not need the records that it covers.
     Checkpoint {
-        /// The slot that holds the snapshot.
+        /// The slot that contains the snapshot: 0 for `a`, 1 for `b`.
         slot: u8,
         /// How far the snapshot covers the state of each actor.
         states: Vec<Watermark>,
@@ -89,9 +89,9 @@ impl Draining {
 pub struct Watermark {
     /// The actor.
     pub actor: ActorId,
-    /// The last entry that its state reflects.
+    /// The last entry that the actor's state in the snapshot reflects.
     pub upto: Seq,
-    /// The digest of its state.
+    /// The digest of that state.
     pub digest: Digest,
 }
 
@@ -102,12 +102,13 @@ pub struct Marked {
     pub chance: Chance,
     /// The wall clock minus node time, in milliseconds.
     pub offset_ms: i64,
-    /// The actors that refuse new work.
+    /// The kinds of work that each draining actor refuses.
     pub draining: BTreeMap<ActorId, Draining>,
     /// The rules of each actor, as encoded by rmp-serde.
     pub rules: BTreeMap<ActorId, Vec<u8>>,
-    /// The expected wall-clock time minus node time, in milliseconds, while the wall clock is far ahead of it and therefore in doubt;
-    /// otherwise `None`. While it is set, nothing is removed because a date has passed.
+    /// The expected wall-clock time minus node time, in milliseconds, while the wall clock is more than a day ahead of the expected time
+    /// and therefore in doubt; otherwise `None`. While the clock is in doubt, nothing is removed merely because its
+    /// date has passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub believed: Option<i64>,
 }
@@ -146,7 +147,7 @@ impl Marked {
     }
 }
 
-/// Serializes bytes as they are, and as hexadecimal digits in human-readable formats.
+/// Serializes bytes as hexadecimal digits in human-readable formats, and unchanged in others.
 mod hex {
     use serde::{Deserialize as _, Deserializer, Serializer, de};
     use std::fmt::Write as _;

@@ -5,10 +5,10 @@
 //! | `format.rs` | the layout of segments and records, checksums, the batch of records for one write |
 //! | `mark.rs` | marks, which are the node's records about itself, and the state that results from them |
 //! | `disk.rs` | the `Disk` trait, and the only implementation that touches `std::fs` |
-//! | `error.rs` | errors, with the place where they occurred |
+//! | `error.rs` | errors, with the file in which they occurred |
 //! | `journal/` | the writer with its group commit, the reader with its judgement of damage |
-//! | `backup.rs` | copies a directory that a coordinator is writing to |
-//! | `retention.rs` | which segments may be removed |
+//! | `backup.rs` | copying a directory that a coordinator may be writing to |
+//! | `retention.rs` | removal of segments that are no longer needed |
 //! | `snapshots/` | two sealed slots of pages, written in turn |
 
 pub mod backup;

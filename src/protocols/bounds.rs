@@ -4,10 +4,10 @@ use crate::actors::queue::QueueName;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The maximum number of large answers that a listener builds at a time; each may be tens of megabytes.
+/// The maximum number of large answers that a listener builds or sends at a time. Each may take tens of megabytes.
 const LARGE_MAX: usize = 8;
 
-/// The memory budget, per listener, for queues that exist only because its connections wait on or watch them, in bytes.
+/// The memory budget of a listener, in bytes, for queues that exist only because its connections wait on them or watch them.
 pub(crate) const NAMED_BYTES_MAX: u64 = 256 << 20;
 
 /// The overhead of a queue, not counting its name, in bytes.

@@ -1,4 +1,4 @@
-//! Moves bytes from a socket to a session and back. A connection has at most one open batch of commands, and the node stops
+//! Moves bytes from a socket to a session and back. A connection has at most one batch of unanswered commands, and the node stops
 //! reading from a client that does not read its answers. This bounds the memory that a client can make the node hold.
 
 use crate::protocols::session::{NextStep, Session};
@@ -15,23 +15,26 @@ use tokio::time::timeout;
 /// The maximum size of a single read, in bytes.
 const READ_BYTES: usize = 64 * 1024;
 
-/// The maximum number of bytes read from a client while it waits for an answer: meanwhile, only the end of its stream matters.
+/// The maximum number of bytes buffered for a client that waits for an answer. Beyond that, nothing is read until the answer is written or
+/// the client closes its side.
 const AHEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// The maximum time for which a write may make no progress because the client does not read.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The limits, in time and bytes, on draining a connection that has ended.
+/// The maximum time to wait for a client to close its side after the last write.
 const LINGER: Duration = Duration::from_secs(1);
+
+/// The maximum number of bytes to read and discard while waiting for a client to close its side.
 const LINGER_BYTES: usize = 1 << 20;
 
-/// A socket, TCP or Unix.
+/// A connected TCP or Unix socket.
 pub(crate) trait Stream {
     fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize>;
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
     async fn readable(&self) -> io::Result<()>;
     async fn writable(&self) -> io::Result<()>;
-    /// Resolves when the client has closed its side, regardless of unread data before that.
+    /// Resolves when the client has closed its side, even if data that it sent before is still unread.
     async fn ended(&self) -> io::Result<()>;
     /// Shuts down the writing side.
     async fn end(&mut self) -> io::Result<()>;
@@ -62,14 +65,14 @@ macro_rules! stream {
                 })
             }
             async fn readable(&self) -> io::Result<()> {
-                // Only one task reads, so no list of waiters is needed.
+                // Only one task reads, so this need not use `readable` of tokio, which maintains a list of waiting tasks.
                 poll_fn(|context| self.poll_read_ready(context)).await
             }
             async fn writable(&self) -> io::Result<()> {
                 <$socket>::writable(self).await
             }
             async fn ended(&self) -> io::Result<()> {
-                // No socket here uses urgent data, so this interest only reports that the other side has closed.
+                // Connections here use no urgent data, so this interest reports only that the client has closed its side.
                 self.ready(Interest::PRIORITY).await.map(drop)
             }
             async fn end(&mut self) -> io::Result<()> {
@@ -87,7 +90,8 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
 }
 
-/// Serves a connection until either side ends it, or until nothing arrives for the time `idle`, if that is set.
+/// Serves a connection until either side closes it, or until nothing arrives within `idle` or within the session's patience, whichever is
+/// shorter. `None` means no limit.
 pub(crate) async fn serve<S: Session>(
     stream: &impl Stream,
     session: &mut S,
@@ -97,7 +101,7 @@ pub(crate) async fn serve<S: Session>(
     let mut output = Vec::new();
     loop {
         if rest.is_empty() {
-            // Frees the buffer of data sent ahead.
+            // Frees the memory of data that the client sent ahead.
             rest = Vec::new();
         }
         match [idle, session.patience()].into_iter().flatten().min() {
@@ -172,7 +176,7 @@ fn read<S: Session>(
     })
 }
 
-/// Buffers a bounded amount of what a client sends, and resolves when it has closed its side.
+/// Buffers at most `AHEAD_BYTES_MAX` bytes of what a client sends, and resolves when the client has closed its side.
 async fn read_ahead(stream: &impl Stream, rest: &mut Vec<u8>) -> io::Result<()> {
     while rest.len() < AHEAD_BYTES_MAX {
         stream.readable().await?;
@@ -192,9 +196,9 @@ async fn read_ahead(stream: &impl Stream, rest: &mut Vec<u8>) -> io::Result<()> 
     stream.ended().await
 }
 
-/// Ends a connection so that the data written still arrives: closing a socket that has unread bytes would reset the connection.
+/// Closes a connection so that the data written still arrives: closing a socket that has unread bytes would reset the connection.
 ///
-/// Waits for the client to close its side, for a short time and a bounded number of bytes.
+/// Waits at most `LINGER` for the client to close its side, and discards at most `LINGER_BYTES` that arrive meanwhile.
 pub(crate) async fn finish(mut stream: impl Stream) {
     if stream.end().await.is_err() {
         return;
@@ -215,7 +219,7 @@ pub(crate) async fn finish(mut stream: impl Stream) {
     drop(timeout(LINGER, unread).await);
 }
 
-/// Writes all of `bytes`, or fails if the client reads nothing for too long.
+/// Writes all of `bytes`, or fails if the client reads nothing for `WRITE_PATIENCE`.
 pub(crate) async fn write(stream: &impl Stream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match stream.try_write(bytes) {

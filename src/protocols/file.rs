@@ -1,5 +1,5 @@
-//! Reads files named in the configuration or on the command line: settings, host lists, tokens, certificates. They are read
-//! whole, up to a limit. Reading them never blocks.
+//! Reads files named in the configuration or on the command line: settings, host lists, tokens, certificates. Each is read in one
+//! go, up to a limit. Only regular files are read, so a pipe cannot block the caller.
 
 use rustix::fs::OFlags;
 use std::fs::OpenOptions;
@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// Reads at most `bytes_max` bytes of a file, and returns them with the file's mode. Returns an error unless it is a regular file.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u32)> {
-    // Opening a pipe without a writer would block forever.
+    // Without this flag, opening a pipe that has no writer would block until there is one.
     let at_once = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new()
         .read(true)

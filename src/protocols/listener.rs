@@ -11,11 +11,11 @@ use std::time::Duration;
 use tokio::net::unix::UCred;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
-/// The pause before accepting again when the process has run out of descriptors.
+/// The pause before accepting again after an error, which usually means that the process has run out of descriptors.
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(50);
 
-/// The number of descriptors reserved for the journal, snapshots and the rest of the process; a quarter of all if that is
-/// less. Unix socket connections, which the command line uses, may take half of the reserved ones.
+/// The number of descriptors that TCP connections leave to the journal, snapshots and the rest of the process, but at most a quarter of
+/// the limit on descriptors. Unix socket connections, which the command line uses, leave half of this number, with the same maximum.
 const KEPT_DESCRIPTORS: u64 = 64;
 
 /// The slots for a listener's open connections, which limit their number.
@@ -83,13 +83,13 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Returns the next connection, skipping those that fail.
+/// Returns the next connection and the client's address. Skips connections that fail or would take a reserved descriptor.
 pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, IpAddr) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 if is_kept(&stream, KEPT_DESCRIPTORS) {
-                    turned_away(&"connections use all the file descriptors that they may");
+                    turned_away(&"all file descriptors that connections may use are in use");
                     continue;
                 }
                 if let Err(error) = stream.set_nodelay(true) {
@@ -131,13 +131,14 @@ fn turned_away(why: &dyn std::fmt::Display) {
     }
 }
 
-/// Returns the next connection to a Unix socket, with the user and process it came from.
+/// Returns the next connection to a Unix socket, with the client's credentials. Skips connections as [`accept`] does, but reserves only
+/// half as many descriptors.
 pub(crate) async fn accept_unix(listener: &UnixListener) -> (UnixStream, UCred) {
     loop {
         let accepted = listener.accept().await;
         match accepted.and_then(|(stream, _)| Ok((stream.peer_cred()?, stream))) {
             Ok((_, stream)) if is_kept(&stream, KEPT_DESCRIPTORS / 2) => {
-                turned_away(&"connections use all the file descriptors that they may");
+                turned_away(&"all file descriptors that connections may use are in use");
             }
             Ok((from, stream)) => return (stream, from),
             Err(error) => {

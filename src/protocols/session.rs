@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// One client's protocol state.
 pub(crate) trait Session {
-    /// Takes complete commands off the front of `input` and returns the number of bytes taken. The rest must be offered
-    /// again once more bytes have arrived. Takes a bounded number of commands at a time.
+    /// Takes complete commands off the front of `input`, up to a maximum number, and returns the number of bytes taken. The
+    /// remaining bytes must be offered again once the commands have been carried out and, if none was taken, more bytes have arrived.
     fn take(&mut self, input: &[u8]) -> usize;
 
     /// Carries out the commands that were taken, and appends the answers to `output`. Returns what happens to the connection next.
@@ -23,7 +23,7 @@ pub(crate) trait Session {
     /// cancelled at any time and called again.
     async fn wait(&mut self, _output: &mut Vec<u8>) {}
 
-    /// Called when the client has closed its side: ends the wait and appends its answer to `output`.
+    /// Called when the client has closed its side during [`Session::wait`]: stops waiting, and appends the answer to `output`.
     async fn give_up(&mut self, _output: &mut Vec<u8>) {}
 }
 

@@ -1,4 +1,4 @@
-//! Applies records without converting each to JSON, so that a long journal is replayed fast enough.
+//! Applies records without converting each to JSON, which would slow down the replay of a long journal.
 
 use crate::persist::format;
 use crate::persist::journal::Record;

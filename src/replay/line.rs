@@ -18,7 +18,7 @@ pub fn header_after(after: Seq) -> String {
     format!(r#"{{"sexton":"log","version":1,"after":{after}}}"#)
 }
 
-/// One record, in readable form.
+/// One line of a log: a record in readable form, or the passing of time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Line {
@@ -37,7 +37,7 @@ pub struct Line {
     /// The request, for an entry or a poisoned message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Value>,
-    /// The decision. If an entry has none, it is decided during the replay.
+    /// The decision on the message. If an entry has none, the decision is made during the replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Value>,
     /// The idempotency key of the message, if it has one.
@@ -75,14 +75,14 @@ pub enum Kind {
     Time,
 }
 
-/// The actor name of marks.
+/// The value of `actor` in the lines of marks.
 pub(super) const NODE: &str = "node";
 
 fn node() -> String {
     NODE.to_owned()
 }
 
-/// Why a line cannot be read.
+/// Why a log cannot be read or replayed. Each text is meant to follow "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
     /// The line is not JSON, or not in the form of a log line.
@@ -93,7 +93,7 @@ pub enum LineError {
         /// The decoder's message.
         cause: String,
     },
-    /// The header has a version that cannot be read.
+    /// The header has a version that is too new for this program.
     #[error("read the log: its version {0} is newer than 1, the newest this program reads")]
     TooNew(u64),
     /// The log lacks its beginning, so it cannot be replayed.
@@ -104,7 +104,7 @@ pub enum LineError {
 }
 
 impl Line {
-    /// Creates an empty line of this kind.
+    /// Creates a line with this kind and actor, and no other field.
     pub fn new(kind: Kind, actor: &str) -> Self {
         Self {
             seq: None,

@@ -14,24 +14,25 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// An actor that a log is replayed into.
+/// An actor to which a log can be replayed, with JSON values in place of the actor's own types.
 pub trait Replayed: Recovering {
-    /// Decodes a journal record that is not applied yet. The result includes the items in the slots that the record refers to, and the
-    /// state of the followed item before the record.
+    /// Decodes a journal record that has not been applied yet. The result describes the items in the slots that the record refers to
+    /// and, if an item is followed, contains its state before the record; `events` is still empty.
     fn entry(
         &self,
         record: &Record<'_>,
         followed: Option<&Followed>,
     ) -> Result<DecodedEntry, RecoveryError>;
-    /// Returns the state of an item before a record is applied.
+    /// Returns the state of an item before a record is applied, and the effects that the record will have.
     fn before(&self, record: &Record<'_>, followed: &Followed) -> Result<Before, RecoveryError>;
-    /// Returns the effects on the followed item, once the record for which `before` was taken is applied.
+    /// Returns a record's effects on the followed item. Must be called after the record is applied, with the `before` taken for it.
     fn after(&self, followed: &Followed, before: Before) -> Vec<StoryEvent>;
-    /// Decodes a poisoned message from a journal record, as JSON.
+    /// Decodes the journal record of a poisoned message (one that panicked), and returns the message as JSON.
     fn poisoned(&self, record: &Record<'_>) -> Result<Poisoned<Value>, RecoveryError>;
-    /// Returns what the current rules decide about a message.
+    /// Returns what the current rules decide about a message, or an error text if it cannot be decoded or the decision panics.
     fn decide(&self, moment: &Moment, message: &Value) -> Result<Value, String>;
-    /// Commits a message with its outcome; if it has none, decides the message first. Returns the entry, or `None` if nothing changes.
+    /// Commits the message in `said` with the outcome in it; if there is no outcome, decides the message first. Returns the entry, or
+    /// `None` if the outcome changes nothing and is therefore not committed. Fails if `said` cannot be decoded, or if the commit panics.
     fn commit(
         &mut self,
         moment: &Moment,
@@ -39,11 +40,13 @@ pub trait Replayed: Recovering {
         key: Option<RequestKey>,
         followed: Option<&Followed>,
     ) -> Result<Option<DecodedEntry>, String>;
-    /// Applies these rules, as recorded in the log, to later decisions. Rules that cannot be decoded are ignored.
+    /// Uses `rules`, as encoded in the log, for later decisions. Rules that cannot be decoded are ignored.
     fn go_by(&mut self, rules: &[u8]);
-    /// Returns the tick of the first item that is due, or `None` if no item is due. Removals are held back while `held` is true.
+    /// Returns the tick of the first item that is due, or `None` if no item is due. If `held` is true, because the wall clock is in doubt,
+    /// removals on a date are not due.
     fn due(&mut self, now: Now, held: bool) -> Option<Value>;
-    /// Formats the reply that the sender of a message receives for this outcome.
+    /// Returns the debug format of the reply that the sender of `message` receives for `outcome`, or an error text if either cannot be
+    /// decoded.
     fn reply(&self, seq: Seq, message: &Value, outcome: &Value) -> Result<String, String>;
     /// Returns the digest of the state.
     fn state_digest(&self) -> Digest;
@@ -51,22 +54,22 @@ pub trait Replayed: Recovering {
     fn view(&self) -> Value;
     /// Returns the state as JSON, with only the first `most` items of each kind.
     fn sample(&self, most: usize) -> Value;
-    /// Returns the pages that changed after this entry, with their current content.
+    /// Returns the pages that changed after the entry `since`, with their current content.
     fn pages_since(&mut self, since: Seq) -> Vec<Page>;
 }
 
-/// An entry, as JSON.
+/// A journal entry whose message and outcome are decoded to JSON.
 #[derive(Debug)]
 pub struct DecodedEntry {
     /// The request.
     pub message: Value,
     /// The decision.
     pub outcome: Value,
-    /// The idempotency key of the message.
+    /// The idempotency key of the message, if it has one.
     pub key: Option<RequestKey>,
     /// The items in the slots that the outcome refers to.
     pub about: Vec<About>,
-    /// The effects on the followed item, once the entry is committed.
+    /// The effects on the followed item; empty until the entry is committed.
     pub events: Vec<StoryEvent>,
     /// The state of the followed item before the entry; `None` if no item is followed.
     pub(super) before: Option<Before>,
@@ -102,7 +105,7 @@ impl<M: Actor> Replayed for Replica<M> {
 
     fn decide(&self, moment: &Moment, message: &Value) -> Result<Value, String> {
         let message: M::Message = from_json(message)?;
-        // The current rules may panic although the rules in force at the time did not.
+        // The current rules may panic even if the rules in force when the entry was recorded did not.
         let decide = || self.machine().decide(moment, &message);
         catch_unwind(AssertUnwindSafe(decide))
             .map(|outcome| to_json(&outcome))
@@ -183,7 +186,7 @@ impl<M: Actor> Replayed for Replica<M> {
 }
 
 impl<M: Actor> Replica<M> {
-    /// Describes an entry that is not committed yet.
+    /// Converts an entry that has not been committed yet. Its effects are known only after the commit, so `events` is empty.
     fn decoded(
         &self,
         stamp: Stamp,

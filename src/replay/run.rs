@@ -1,5 +1,5 @@
-//! Applies records and lines in order to the actors that they belong to, and compares their outcomes with the decisions of the current
-//! rules.
+//! Applies journal records and lines of exported logs, in order, to the actors that they belong to. On request, compares the recorded
+//! outcomes with the decisions of the current rules.
 
 use crate::actors::{Actors, Rules, each};
 use crate::clock::{Offset, Timestamp};
@@ -21,7 +21,7 @@ pub struct Replay {
     pub(super) actors: Vec<Box<dyn Replayed>>,
     pub(super) last: Seq,
     pub(super) at: Timestamp,
-    /// The accumulated effect of the marks so far.
+    /// The accumulated effect of the marks (the node's own records) so far.
     pub(super) marked: Marked,
     verify: bool,
     /// Whether records are only read, because there is no state to apply them to.
@@ -40,14 +40,14 @@ pub struct Mismatch {
     pub actor: &'static str,
     /// The recorded outcome.
     pub recorded: Value,
-    /// The outcome under the current rules.
+    /// The outcome under the current rules, or the error text if they could not decide the message.
     pub decided: Value,
 }
 
 /// The digests that checkpoints recorded, and the results of comparing them with the replayed states.
 #[derive(Default)]
 struct CheckpointDigests {
-    /// The digests of states that the replay has not reached yet, in order.
+    /// The recorded digests of states that the replay has not reached yet, by sequence number.
     states: Vec<Watermark>,
     /// The number of digests compared so far.
     compared: u64,
@@ -63,14 +63,14 @@ pub struct Differing {
     pub upto: Seq,
     /// The recorded digest.
     pub noted: Digest,
-    /// The digest after the replay.
+    /// The digest of the replayed state.
     pub replayed: Digest,
 }
 
 /// Why a replay cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The log cannot be read, or committing panicked.
+    /// A record cannot be read or decoded, belongs to an unknown actor, or panicked when it was committed.
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
     /// A line cannot be read.
@@ -79,7 +79,7 @@ pub enum ReplayError {
     /// A line cannot be applied.
     #[error("replay line {line}: {cause}")]
     Impossible {
-        /// The line number, from 1.
+        /// The line number, counted from 1.
         line: usize,
         /// The reason.
         cause: String,
@@ -97,7 +97,8 @@ impl Default for Replay {
 }
 
 impl Replay {
-    /// Creates a replay with no actors. Every actor whose entries the log may contain must be added to it.
+    /// Creates a replay with no actors. Add every actor whose entries the log may contain, using [`with_actor`](Self::with_actor): an entry
+    /// of an unknown actor is an error.
     pub fn new() -> Self {
         Self {
             actors: Vec::new(),
@@ -112,7 +113,7 @@ impl Replay {
         }
     }
 
-    /// Adds an actor under `rules`.
+    /// Adds an empty actor that decides by `rules` until the log records other rules.
     #[must_use]
     pub fn with_actor<M: Actor>(mut self, rules: M::Rules) -> Self {
         self.actors.push(Box::new(Replica::<M>::new(rules)));
@@ -126,23 +127,23 @@ impl Replay {
         self
     }
 
-    /// Adds to every line its effects on `item`.
+    /// Sets the item to follow: from now on, every line includes its effects on `item`.
     pub fn follow(&mut self, item: Followed) {
         self.followed = Some(item);
     }
 
-    /// Makes the replay only read records from now on, for a log that does not contain the state at its beginning.
+    /// Makes the replay read later records without applying them. This is for a log that lacks the state at its beginning.
     pub fn read_only(&mut self) {
         self.reads_only = true;
     }
 
-    /// Returns the entries that the current rules decide differently, if the replay verifies.
+    /// Returns the entries that the current rules decide differently; empty unless the replay is [`verifying`](Self::verifying).
     pub fn mismatches(&self) -> &[Mismatch] {
         &self.mismatches
     }
 
-    /// Starts from a snapshot instead of from the first record; records that it already covers are skipped. If the snapshot
-    /// cannot be read, the replay is unchanged.
+    /// Starts from a snapshot instead of from the first record. Records that the snapshot already covers are not applied again. If the
+    /// snapshot cannot be read, returns an error and leaves the replay unchanged.
     pub fn load(
         &mut self,
         slots: &Slots,
@@ -158,7 +159,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Continues after this entry; the actors hold the state at that point.
+    /// Makes the replay continue after entry `last`. The actors must already hold the state at that point.
     pub(super) fn begin_at(&mut self, (last, at): (Seq, Timestamp), marked: Marked) {
         (self.last, self.at, self.marked) = (last, at, marked);
         for (actor, rules) in self.marked.rules.clone() {
@@ -166,7 +167,7 @@ impl Replay {
         }
     }
 
-    /// Collects the digests in a checkpoint's mark, so that each is compared when the replay reaches its state.
+    /// Collects the digests in a checkpoint's mark, so that each is compared when the replay reaches its state. Ignores other marks.
     pub fn note(&mut self, mark: &Mark) {
         if let Mark::Checkpoint { states, .. } = mark {
             self.noted.states.extend(states.iter().cloned());
@@ -180,7 +181,7 @@ impl Replay {
         (self.noted.compared, &self.noted.differing)
     }
 
-    /// Compares the digests recorded for states before `before`, which have been reached.
+    /// Compares the digests recorded for states before entry `before`. The replay must have reached all of these states.
     fn compare_noted(&mut self, before: Seq) {
         let reached = self
             .noted
@@ -284,8 +285,8 @@ impl Replay {
         Ok(line)
     }
 
-    /// Replays a line of a log. Returns the entries that became due before it, then the line itself with its sequence number, time and
-    /// outcome.
+    /// Replays a line of a log; `number` is its line number, for errors. Returns the entries that became due before it, then the line
+    /// itself with its sequence number, time and outcome. A line of kind `time` is not returned.
     pub fn line(&mut self, line: Line, number: usize) -> Result<Vec<Line>, ReplayError> {
         let impossible = |cause: String| ReplayError::Impossible {
             line: number,
@@ -315,7 +316,7 @@ impl Replay {
         if seq <= self.last {
             let last = self.last;
             return Err(impossible(format!(
-                "sequence number {seq} does not follow {last}"
+                "sequence number {seq} is not greater than the previous one, {last}"
             )));
         }
         let stamp = Stamp { seq, at };
@@ -331,16 +332,15 @@ impl Replay {
         self.compare_noted(seq);
         match whole.kind {
             Kind::Mark => {
-                let mark = whole
-                    .mark
-                    .as_ref()
-                    .ok_or_else(|| impossible("a line of kind `mark` needs `mark`".into()))?;
+                let mark = whole.mark.as_ref().ok_or_else(|| {
+                    impossible("a line of kind `mark` needs the field `mark`".into())
+                })?;
                 self.mark(stamp, mark);
             }
             Kind::Entry => {
                 let (told, decided) = self.entry(stamp, &whole).map_err(impossible)?;
                 let Some(told) = told else {
-                    // Nothing changed: the journal would not record it either, so its sequence number is not used.
+                    // Nothing changed: a journal would not record this entry either, so it does not use up a sequence number.
                     done.push(Line {
                         seq: None,
                         outcome: decided,
@@ -359,13 +359,16 @@ impl Replay {
         Ok(done)
     }
 
-    /// Commits the entry of a line and returns it. If nothing changes, returns only the decision.
+    /// Commits the entry of a line. The result is the entry and `None`; or, if the entry changes nothing, `None` and its decision.
     fn entry(
         &mut self,
         stamp: Stamp,
         line: &Line,
     ) -> Result<(Option<DecodedEntry>, Option<Value>), String> {
-        let message = line.message.as_ref().ok_or("an entry needs `message`")?;
+        let message = line
+            .message
+            .as_ref()
+            .ok_or("an entry needs the field `message`")?;
         let actor = self.named(&line.actor)?.actor();
         let moment = self.moment(actor, stamp);
         if let (true, Some(outcome)) = (self.verify, &line.outcome) {
@@ -380,7 +383,7 @@ impl Replay {
         }
     }
 
-    /// Replays a whole log of JSON lines. Returns every line as it was applied.
+    /// Replays a whole log of JSON lines. Returns the lines that were applied, including entries that became due in between.
     ///
     /// ```
     /// use sexton::replay::Replay;
@@ -391,7 +394,7 @@ impl Replay {
     /// "#;
     /// let mut replay = Replay::default();
     /// let lines = replay.log(log)?;
-    /// assert_eq!(lines.len(), 3, "ann's lock expired, which is a separate entry");
+    /// assert_eq!(lines.len(), 3, "the expiry of ann's lock is a separate entry");
     /// let mut states = replay.states();
     /// let (_, _, locks) = states.find(|(actor, ..)| *actor == "lock").expect("there is a lock actor");
     /// assert_eq!(locks["entries"][0]["owner"], "bob");
@@ -417,7 +420,7 @@ impl Replay {
                 let moment = moment(&self.marked, actor.actor(), Stamp { seq, at });
                 let followed = self.followed.as_ref();
                 let Some(told) = actor.commit(&moment, (&message, None), None, followed)? else {
-                    return Err(format!("{message} is due and changes nothing"));
+                    return Err(format!("{message} is due, but changes nothing"));
                 };
                 self.last = seq;
                 done.push(Line {
@@ -455,8 +458,8 @@ impl Replay {
         }
     }
 
-    /// Applies recorded rules to later decisions of `actor`. Rules that cannot be decoded are those of another version, and are ignored:
-    /// its decisions may differ anyway.
+    /// Uses recorded rules for later decisions of `actor`. Rules that cannot be decoded were written by another version, and are ignored:
+    /// the decisions of that version may differ anyway.
     fn go_by(&mut self, actor: ActorId, rules: &[u8]) {
         if let Some(actor) = self.actors.iter_mut().find(|one| one.actor() == actor) {
             actor.go_by(rules);
@@ -507,7 +510,7 @@ impl Replay {
     }
 }
 
-/// Returns the actor that the record belongs to.
+/// Returns the actor that the record belongs to, or an error if the replay does not have this actor.
 pub(super) fn actor_of<'a>(
     actors: &'a mut [Box<dyn Replayed>],
     record: &Record<'_>,
@@ -523,23 +526,24 @@ fn following(last: Seq) -> Result<Seq, String> {
     let seq = last
         .0
         .checked_add(1)
-        .ok_or("sequence numbers are used up")?;
+        .ok_or("all sequence numbers are used up")?;
     Ok(Seq(seq))
 }
 
-/// Returns a line without replaying it, since there is no state to apply it to. Refuses an entry without an outcome.
+/// Returns a line that is not applied, because there is no state to apply it to. If its message names the followed item, adds an event that
+/// says so. Returns an error for an entry without an outcome.
 fn only_read(mut line: Line, followed: Option<&Followed>) -> Result<Vec<Line>, String> {
     let item = followed.filter(|item| item.concerns(&line.actor));
     if let Some((item, message)) = item.zip(line.message.as_ref()) {
         line.events = item.unknown(message);
     }
     if line.kind == Kind::Entry && line.outcome.is_none() {
-        return Err("it has no outcome, and there is no state to decide it on".into());
+        return Err("it has no outcome, and cannot be decided because there is no state".into());
     }
     Ok(vec![line])
 }
 
-/// Returns the inputs of a decision besides message and state, as the log has them.
+/// Returns the inputs of a decision other than the message, the rules and the state, as recorded in the log.
 fn moment(marked: &Marked, actor: ActorId, Stamp { seq, at }: Stamp) -> Moment {
     Moment {
         seq,

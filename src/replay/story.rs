@@ -1,4 +1,5 @@
-//! The story of one item: everything in a log that happened to a job, a queue, a task, or the locks under a key.
+//! The story of an item: everything that happened to it, according to a log. An item is a job, a queue, a lock, all locks under a key, a
+//! lease, a process or a task.
 
 use crate::actors::lock::Name;
 use crate::actors::queue::QueueName;
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// An item to follow through a log.
+/// An item, or a group of items, to follow through a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Followed {
     /// The job with this id.
@@ -121,11 +122,11 @@ impl Followed {
 /// What is known about the followed item before an entry is committed: its state, and the effects that the entry will have.
 #[derive(Debug)]
 pub struct Before {
-    /// Effects on the item itself.
+    /// Effects that name the item.
     its: Vec<StoryEvent>,
     /// Effects that name no job. They are used if the item changes although no effect names it.
     all: Vec<StoryEvent>,
-    /// A short form of the item's state, by which a change is noticed; `None` if entries always name the item.
+    /// A fingerprint of the item's state, used to notice a change; `None` if there is no such item, or if entries always name it.
     glance: Option<String>,
 }
 
@@ -135,7 +136,7 @@ impl Followed {
         number.and_then(|number| machine.glance(number))
     }
 
-    /// Examines an entry before it is committed.
+    /// Captures the state of the item before an entry is committed, and the effects that the entry will have.
     pub(super) fn before<M: Actor>(
         &self,
         machine: &M,
@@ -157,8 +158,8 @@ impl Followed {
         Before { its, all, glance }
     }
 
-    /// Returns the effects on the item, once the entry is committed: those that name it or, if there are none and its state has changed,
-    /// those that name no job.
+    /// Returns an entry's effects on the item, after the entry is committed: those that name the item. If there are none but the item's
+    /// state has changed, returns those that name no job or, if there are none of these either, an event of kind `changed`.
     pub(super) fn after<M: Actor>(&self, machine: &M, before: Before) -> Vec<StoryEvent> {
         if !before.its.is_empty() || self.glance(machine) == before.glance {
             before.its
@@ -169,14 +170,15 @@ impl Followed {
         }
     }
 
-    /// Returns the event of a message that panicked; empty if the message does not name the item.
+    /// Returns a `panicked` event if this poisoned message names the item; otherwise an empty list.
     pub(super) fn panicked(&self, poisoned: &Poisoned<Value>) -> Vec<StoryEvent> {
         let panicked = || StoryEvent::new("panicked").with("cause", poisoned.cause.as_str());
         let is_named = self.is_named_in(&poisoned.message);
         is_named.then(panicked).into_iter().collect()
     }
 
-    /// Describes a message that is not applied: its kind, and the names it contains. Empty if the message does not name the item.
+    /// Returns an event for a message that is not applied, with the message's kind and the names in it; an empty list if the message does
+    /// not name the item.
     pub(super) fn unknown(&self, message: &Value) -> Vec<StoryEvent> {
         let word = match message {
             Value::Object(members) => members.keys().next().map_or("-", String::as_str),

@@ -1,7 +1,7 @@
-//! The history of one journal: the state after any entry, the entries around it, and the story (all events) of an item.
+//! The history of one journal: the state after any entry, the entries around it, and the story (the latest events) of an item.
 //!
 //! The first pass through the journal keeps intermediate states, called waypoints. After that, computing the state at any entry takes only
-//! a short replay from the waypoint before it. When the waypoints exceed a number of bytes, every second one is dropped. Nothing is
+//! a short replay from the waypoint before it. When the waypoints exceed [`Bounds::kept_bytes`], every second one is dropped. Nothing is
 //! written, and records after the end that the caller sets are not read.
 
 use crate::clock::{Offset, Timestamp};
@@ -20,16 +20,17 @@ use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The number of entries shown before the requested entry, and after it.
+/// The maximum number of entries shown up to and including the requested one, and after it.
 pub const AROUND: usize = 20;
 
-/// How far to look back for those entries at first, in sequence numbers. This is usually enough, although numbers may have gaps.
+/// How far back the first search for the entries before the requested one begins, in sequence numbers. It usually finds all of them, even
+/// though sequence numbers may have gaps.
 const MARGIN: u64 = 1000;
 
 /// The maximum number of events in a story. Older ones are dropped.
 pub const STORY_MAX: usize = 100;
 
-/// How often a replay checks whether its result is still needed: once per this number of sequence numbers.
+/// The interval, in sequence numbers, at which a replay checks whether its result is still needed.
 const WATCHED: u64 = 256;
 
 /// Limits on the memory of a timeline.
@@ -37,11 +38,11 @@ const WATCHED: u64 = 256;
 pub struct Bounds {
     /// The initial number of records between two waypoints.
     pub records: u64,
-    /// The maximum bytes of records between two waypoints.
+    /// The size of the records after a waypoint, in bytes, at which the next waypoint is due.
     pub record_bytes: u64,
-    /// The maximum bytes of one state, as pages. A larger state is refused.
+    /// The maximum size of one state in the form of pages, in bytes. A larger state is refused.
     pub state_bytes: u64,
-    /// The maximum bytes of all waypoints.
+    /// The maximum total size of the waypoints, in bytes. If they exceed it, every second one is dropped.
     pub kept_bytes: u64,
 }
 
@@ -56,7 +57,7 @@ impl Default for Bounds {
     }
 }
 
-/// A function called with the progress of a replay. It returns whether the result is still needed.
+/// A function called with the sequence number that a replay has reached. It returns whether the result is still needed.
 pub type Watch<'w> = &'w mut dyn FnMut(Seq) -> bool;
 
 /// Why an earlier state or a story cannot be shown.
@@ -66,7 +67,7 @@ pub enum TimelineError {
     #[error(transparent)]
     Replay(#[from] ReplayError),
     /// The state would take too much memory.
-    #[error("the state is {bytes} bytes, more than the {most} that are replayed in memory")]
+    #[error("the state is {bytes} bytes, more than the maximum of {most} for a replay in memory")]
     TooLarge {
         /// The size of the state, in bytes.
         bytes: u64,
@@ -99,7 +100,7 @@ impl From<RecoveryError> for TimelineError {
 /// The state after an entry, and the entries around it.
 #[derive(Clone, Debug)]
 pub struct StateAt {
-    /// The requested sequence number, whether or not an entry has it.
+    /// The requested sequence number, or the nearest one in the known range. There may be no entry with this number.
     pub seq: Seq,
     /// The time of the last entry up to `seq`.
     pub at: Timestamp,
@@ -113,9 +114,9 @@ pub struct StateAt {
     pub last: Seq,
     /// The state of each actor.
     pub actors: Vec<ActorAt>,
-    /// The last entries up to `seq`, oldest first.
+    /// The last entries up to `seq`, at most [`AROUND`], oldest first.
     pub before: Vec<Line>,
-    /// The first entries after it.
+    /// The first entries after `seq`, at most [`AROUND`].
     pub after: Vec<Line>,
 }
 
@@ -132,17 +133,17 @@ pub struct ActorAt {
     pub state: Value,
 }
 
-/// The maximum number of items of each kind shown of a state.
+/// The maximum number of items of each kind in [`ActorAt::state`].
 pub const SAMPLE: usize = 100;
 
 /// The history of an item, as far back as the journal goes.
 #[derive(Clone, Debug)]
 pub struct Story {
-    /// The last entry that was read.
+    /// The sequence number up to which the journal was read.
     pub upto: Seq,
-    /// The first entry that was read.
+    /// The sequence number from which the journal was read.
     pub begins: Seq,
-    /// The wall clock minus node time at the end.
+    /// The wall clock minus node time, at the end of the part that was read.
     pub offset: Offset,
     /// The latest events, at most [`STORY_MAX`], oldest first, with the entry and the time of each.
     pub events: VecDeque<(Seq, Timestamp, StoryEvent)>,
@@ -155,7 +156,7 @@ pub struct Timeline {
     disk: Arc<dyn Disk>,
     slots: Slots,
     bounds: Bounds,
-    /// The waypoints, in order. Earlier states than the first one cannot be computed.
+    /// The waypoints, in order. States before the first one cannot be computed.
     waypoints: Vec<Waypoint>,
     /// The current number of records between two waypoints.
     spacing: u64,
@@ -177,8 +178,8 @@ impl Timeline {
         }
     }
 
-    /// Returns the state after entry `at`, or after the last entry before it; after `last` if `at` is `None`. A number outside the known
-    /// range is replaced by the nearest one within it.
+    /// Returns the state after entry `at`, and the entries around it. If there is no such entry, this is the state after the last entry
+    /// before `at`; if `at` is `None`, the state after `last`. A number outside the known range is replaced by the nearest one within it.
     pub fn state_at(
         &mut self,
         at: Option<Seq>,
@@ -199,7 +200,7 @@ impl Timeline {
         }
     }
 
-    /// Returns the history of an item, from the first entry that can be replayed up to entry `last`.
+    /// Returns the history of an item up to entry `last`, beginning with the first entry that can be replayed.
     pub fn story(
         &mut self,
         item: &Followed,
@@ -235,8 +236,8 @@ impl Timeline {
         })
     }
 
-    /// Ensures that there is a first waypoint that the journal continues, and returns its entry. It becomes later when segments of the
-    /// journal are removed.
+    /// Drops waypoints from which the journal can no longer be replayed because segments were removed, and creates a first one if none is
+    /// left. Returns the entry of the first waypoint.
     fn begin(&mut self, last: Seq, watch: Watch<'_>) -> Result<Seq, TimelineError> {
         let disk = self.disk.as_ref();
         let ordinals = segment::ordinals(disk)?;
@@ -259,7 +260,7 @@ impl Timeline {
         Ok(self.waypoints.first().map_or(Seq(0), |first| first.seq))
     }
 
-    /// Returns a waypoint with the state of the oldest readable snapshot that the journal continues.
+    /// Returns a waypoint with the state of the oldest readable snapshot from which the journal can still be replayed.
     fn after_snapshot(&self, last: Seq, watch: Watch<'_>) -> Result<Waypoint, TimelineError> {
         let disk = self.disk.as_ref();
         let mut looked = recovery::look(disk, &self.slots)?;
@@ -304,7 +305,7 @@ impl Timeline {
         Ok(Waypoint::take(&mut replay, &Waypoint::default()))
     }
 
-    /// Adds waypoints up to entry `upto`, unless the latest one is close enough.
+    /// Adds waypoints up to entry `upto`, unless the latest one is at most `spacing` sequence numbers before it.
     fn extend(&mut self, upto: Seq, watch: Watch<'_>) -> Result<(), TimelineError> {
         let newest = self.newest().seq;
         if upto.0.saturating_sub(newest.0) <= self.spacing {
@@ -317,7 +318,8 @@ impl Timeline {
         Ok(())
     }
 
-    /// Returns the state after `at`, with up to [`AROUND`] entries between `from` and `at`, and as many after it.
+    /// Returns the state after `at`, with the last entries after `from` up to `at`, and the first entries after `at` up to `last`: at most
+    /// [`AROUND`] of each.
     fn look(
         &mut self,
         (from, at, last): (Seq, Seq, Seq),
@@ -359,8 +361,8 @@ impl Timeline {
         })
     }
 
-    /// Returns the sequence number before the last [`AROUND`] entries up to `at`, or before the first entry if there are fewer; `None` if
-    /// there are none.
+    /// Finds the last [`AROUND`] entries up to `at`, or all of them if there are fewer, and returns the sequence number just before the
+    /// first one found; `None` if there are none.
     fn nth_before(&self, at: Seq) -> Result<Option<Seq>, TimelineError> {
         let earlier = self.waypoints.partition_point(|it| it.seq < at);
         let mut found = None;
@@ -384,8 +386,8 @@ impl Timeline {
         Ok(found)
     }
 
-    /// Calls `each`, which must apply the record to the replay, for all records from the last waypoint at or before `from` up to `last`,
-    /// until it returns false. Returns the replay.
+    /// Resumes a replay from the last waypoint at or before `from`, and calls `each` for the following records up to `last`, until `each`
+    /// returns false. `each` must apply the record to the replay. Returns the replay.
     fn run(
         &mut self,
         from: Seq,
@@ -396,7 +398,7 @@ impl Timeline {
         let disk = Arc::clone(&self.disk);
         let after = self.waypoints.partition_point(|it| it.seq <= from);
         let waypoint = self.waypoints.get(after.saturating_sub(1));
-        let waypoint = waypoint.expect("there is a first waypoint");
+        let waypoint = waypoint.expect("`begin` ensures that there is a waypoint");
         let mut reader = Reader::open_after(disk.as_ref(), begin_at(waypoint))?;
         let mut replay = waypoint.resume().map_err(TimelineError::Waypoint)?;
         self.since = (0, 0);
@@ -412,8 +414,8 @@ impl Timeline {
         Ok(replay)
     }
 
-    /// Applies a record, and keeps the resulting state as a waypoint if it is far enough from the latest one. Returns the events of the
-    /// followed item.
+    /// Applies a record, and keeps the resulting state as a waypoint if at least `spacing` records, or [`Bounds::record_bytes`] bytes of
+    /// records, have been applied since the latest waypoint. Returns the events of the followed item.
     fn advance(
         &mut self,
         replay: &mut Replay,
@@ -430,7 +432,8 @@ impl Timeline {
         Ok(events)
     }
 
-    /// Keeps the state of a replay as a waypoint. If all waypoints exceed their limit, drops every second one.
+    /// Keeps the state of a replay as a waypoint, or returns an error if it is too large. While all waypoints together exceed
+    /// [`Bounds::kept_bytes`], drops every second one, until only two are left.
     fn keep(&mut self, replay: &mut Replay) -> Result<(), TimelineError> {
         let waypoint = Waypoint::take(replay, self.newest());
         self.check(waypoint.bytes())?;
@@ -448,7 +451,9 @@ impl Timeline {
     }
 
     fn newest(&self) -> &Waypoint {
-        self.waypoints.last().expect("there is a first waypoint")
+        self.waypoints
+            .last()
+            .expect("`begin` ensures that there is a waypoint")
     }
 
     fn check(&self, bytes: u64) -> Result<(), TimelineError> {

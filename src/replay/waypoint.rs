@@ -53,7 +53,7 @@ impl Waypoint {
     /// Returns a replay that continues from this state.
     ///
     /// # Errors
-    /// Returns a description if the pages do not load, or do not have the digest that was recorded.
+    /// Returns a description of the problem if the pages cannot be loaded, or if their digest differs from the recorded one.
     pub(super) fn resume(&self) -> Result<Replay, String> {
         let mut replay = Replay::default();
         for actor in &mut replay.actors {

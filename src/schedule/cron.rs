@@ -1,5 +1,5 @@
-//! The expression of a [`Schedule`] and the search for its next date: croner searches by the wall clock, and jiff maps the
-//! match to an instant. Nothing here reads a clock, a file or an environment variable.
+//! The expression of a [`Schedule`] and the search for its next date: croner finds the next matching wall-clock time, and jiff maps it to
+//! an instant. Nothing here reads a clock, a file or an environment variable.
 
 use crate::clock::Date;
 use croner::Cron;
@@ -13,14 +13,14 @@ use std::fmt;
 /// The maximum length of an expression, in bytes, with single spaces between its fields.
 pub const EXPRESSION_BYTES_MAX: usize = 256;
 
-/// The maximum length of a time zone name, in bytes. The longest in the database has 32.
+/// The maximum length of a time zone name, in bytes. The longest name in the database has 32.
 pub const ZONE_BYTES_MAX: usize = 64;
 
-/// A cron expression of five fields in a time zone.
+/// A cron expression (five fields, or an `@` word such as `@daily`) in a time zone.
 ///
 /// Its text form, which is also how it is stored, is the expression followed by the zone if that is not UTC: `30 2 * * 1-5 Europe/Berlin`.
 /// Deserializing checks nothing, so that each version can read what an older one wrote; [`Schedule::next`] returns `None` for text that is
-/// not a valid schedule. Input from outside goes through [`Schedule::new`].
+/// not a valid schedule. Input from outside must go through [`Schedule::new`].
 ///
 /// ```
 /// use sexton::clock::Date;
@@ -49,11 +49,11 @@ pub enum ScheduleError {
     },
     /// The expression does not have five fields.
     #[error(
-        "a cron expression has five fields (minute, hour, day of month, month, day of week), and this one has {0}"
+        "a cron expression has five fields (minute, hour, day of month, month, day of week), but this one has {0}"
     )]
     Fields(usize),
     /// A field is not valid.
-    #[error("`{text}` is not a valid {name}: {allowed}")]
+    #[error("`{text}` is not a valid {name}: expected {allowed}")]
     Field {
         /// The field's name.
         name: &'static str,
@@ -64,7 +64,7 @@ pub enum ScheduleError {
     },
     /// An `@` word that is not known.
     #[error(
-        "`{0}` is not a schedule: the words are @hourly, @daily, @midnight, @weekly, @monthly, @yearly and @annually"
+        "`{0}` is not a schedule: the valid words are @hourly, @daily, @midnight, @weekly, @monthly, @yearly and @annually"
     )]
     Word(String),
     /// The time zone is not in the database.
@@ -72,7 +72,7 @@ pub enum ScheduleError {
         "`{0}` is not a time zone: use a name from the IANA database, such as UTC or Europe/Berlin"
     )]
     Zone(String),
-    /// No month of the expression has any of its days.
+    /// None of the months in the expression has any of the days in it, as with 30 February.
     #[error("`{0}` never matches: none of its months has such a day")]
     Never(String),
 }
@@ -128,9 +128,9 @@ const WORDS: &[(&str, &str)] = &[
 /// The greatest number of days in each month.
 const LONGEST: [u16; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
-/// The maximum number of steps of a search. Both searches need fewer: no clock change since 1970 has repeated more minutes (at most three
-/// hours, in Antarctica), and no zone changes its clocks more often between two matches (at most 8 years apart, for 29 February, with two
-/// changes a year).
+/// The maximum number of steps of a search. Both searches need fewer. [`times_of_day`] takes one step for each match in a time that the
+/// clocks repeat, which has been at most three hours since 1970 (in Antarctica). [`whenever_shown`] takes one step for each clock change
+/// before the next match, which is at most 8 years away (for 29 February), and clocks change only a few times a year.
 const TRIES_MAX: usize = 1000;
 
 impl Schedule {
@@ -162,7 +162,7 @@ impl Schedule {
         })
     }
 
-    /// Returns the cron expression, with single spaces between its fields.
+    /// Returns the cron expression: five fields separated by single spaces, or an `@` word.
     pub fn expression(&self) -> &str {
         self.parts().0
     }
@@ -175,7 +175,7 @@ impl Schedule {
     /// Returns the first date of the schedule later than `after`, always a whole minute; `None` if there is none before the
     /// year 5000, or if this version does not understand the stored schedule.
     ///
-    /// This takes some tens of microseconds, and less than a millisecond even if the next date is years away.
+    /// This usually takes a few tens of microseconds, and less than a millisecond even if the next date is years away.
     pub fn next(&self, after: Date) -> Option<Date> {
         let (expression, zone) = self.parts();
         let cron = word(expression).or_else(|| parsed(expression))?;
@@ -249,7 +249,8 @@ fn checked(fields: &[&str]) -> Result<Cron, ScheduleError> {
 
 impl Field {
     /// Returns whether `text` consists only of numbers, names of this field and the signs `*`, `,`, `-` and `/`. croner accepts more: `L`,
-    /// `W`, `#`, lists that end with a comma, and names of months as numbers in any field.
+    /// `W`, `#`, lists that end with a comma, and the name of a month in place of its
+    /// number in any field.
     fn spells(&self, text: &str) -> bool {
         let items = text.split(['*', ',', '-', '/']);
         let complete = text.split(',').all(|item| !item.is_empty());
@@ -264,8 +265,8 @@ impl Field {
     }
 }
 
-/// Returns whether none of the expression's months has any of its days. An expression that restricts the day of the week always matches,
-/// because each of them occurs in every month.
+/// Returns whether an expression never matches, because none of its months has any of its days. An expression that restricts the day of the
+/// week does match, because every day of the week occurs in every month.
 fn never(cron: &Cron) -> bool {
     let Some(first) = cron.pattern.days.values().into_iter().min() else {
         return true;
@@ -283,13 +284,13 @@ fn time_zone(name: &str) -> Option<TimeZone> {
     (!zone.is_unknown()).then_some(zone)
 }
 
-/// Returns whether the hour field begins with `*`.
+/// Returns whether the hour field begins with `*`, as it also does in the expression that `@hourly` stands for.
 fn by_the_hour(expression: &str) -> bool {
     let hours = expression.split(' ').nth(1);
     expression == "@hourly" || hours.is_some_and(|hours| hours.starts_with('*'))
 }
 
-/// Returns the first match of the wall clock at or after `from`.
+/// Returns the first wall-clock time at or after `from` that matches; `None` if there is none.
 fn match_from(cron: &Cron, from: DateTime) -> Option<DateTime> {
     cron.find_next_occurrence(&from, true).ok()
 }
@@ -303,14 +304,15 @@ fn minute_after(at: DateTime) -> Option<DateTime> {
 /// Finds the next date of an expression whose matches are times of day: each occurs once, even if the clocks skip or repeat it.
 fn times_of_day(cron: &Cron, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
     let mut from = minute_after(zone.to_datetime(after))?;
-    // There is a second iteration only if `after` is in the second run of a repeated hour: matches in it have already occurred.
+    // There is a second iteration only if `after` is in the second run of a repeated hour: its matches occurred in the first run.
     for _ in 0..TRIES_MAX {
         let shown = match_from(cron, from)?;
         let at = match zone.to_ambiguous_timestamp(shown).offset() {
             AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(shown).ok()?,
             AmbiguousOffset::Fold { before, .. } => before.to_timestamp(shown).ok()?,
             AmbiguousOffset::Gap { after, .. } => {
-                // With the offset after the change, the skipped time is an instant before the change. So the next change ends the gap.
+                // Converted with the offset after the gap, a skipped time is an instant before the gap. The next change from there is thus
+                // the end of the gap.
                 let skipped = after.to_timestamp(shown).ok()?;
                 zone.following(skipped).next()?.timestamp()
             }

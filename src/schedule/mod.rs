@@ -1,8 +1,8 @@
 //! Calendar schedules: a cron expression in a time zone, and the dates it matches.
 //!
 //! The result depends on the arguments alone: the time zone database is compiled in, and no clock, file or environment variable is read.
-//! croner parses the expression and searches by the wall clock. This module decides which instant a wall clock time means if an hour is
-//! skipped or repeated:
+//! croner parses the expression and finds the next matching wall-clock time. This module decides which instant that time means if an hour
+//! is skipped or repeated:
 //!
 //! - **The hour field names hours** (`30 2 * * *`, `*/10 1-5 * * *`): each match is one time of day. If the clocks skip
 //!   it, it runs at the first moment after the gap, and all matches skipped by one gap run once together. If the clocks

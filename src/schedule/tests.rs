@@ -48,7 +48,7 @@ fn a_time_that_the_clocks_skip_runs_once_right_after_the_gap() {
     assert_eq!(daily, ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]);
     let often = following("*/10 2 * * *", BERLIN, night, 2);
     assert_eq!(often, ["2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"]);
-    // The end of the gap is itself a match, so the two dates coincide.
+    // The end of the gap (03:00) is itself a match, and coincides with the run for the skipped times.
     let both = following("0,30 2,3 * * *", BERLIN, night, 3);
     let expected = [
         "2026-03-29T01:00:00Z",
@@ -80,7 +80,7 @@ fn a_time_that_the_clocks_repeat_runs_the_first_time() {
         "2026-10-26T01:00:00Z",
     ];
     assert_eq!(often, expected);
-    // The search begins in the second of the two repeated hours. The clocks will show 02:30 once more, but it counted the first time.
+    // The search begins in the second run of the repeated hour. The clocks will show 02:30 again, but it already ran the first time.
     let asked = following("30 2 * * *", BERLIN, "2026-10-25T01:10:00Z", 1);
     assert_eq!(asked, ["2026-10-26T01:30:00Z"]);
 }
@@ -166,14 +166,20 @@ fn what_is_no_schedule_is_an_error_that_says_why() {
     for (expression, why) in [
         (
             "",
-            "five fields (minute, hour, day of month, month, day of week), and this one has 0",
+            "five fields (minute, hour, day of month, month, day of week), but this one has 0",
         ),
         ("0 3 * *", "has 4"),
         ("0 0 3 * * *", "has 6"),
-        ("60 3 * * *", "`60` is not a valid minute: 0 to 59"),
-        ("0 24 * * *", "`24` is not a valid hour: 0 to 23"),
-        ("0 3 0 * *", "`0` is not a valid day of the month: 1 to 31"),
-        ("0 3 * 13 *", "`13` is not a valid month: 1 to 12 or jan"),
+        ("60 3 * * *", "`60` is not a valid minute: expected 0 to 59"),
+        ("0 24 * * *", "`24` is not a valid hour: expected 0 to 23"),
+        (
+            "0 3 0 * *",
+            "`0` is not a valid day of the month: expected 1 to 31",
+        ),
+        (
+            "0 3 * 13 *",
+            "`13` is not a valid month: expected 1 to 12 or jan",
+        ),
         ("0 3 * mon *", "`mon` is not a valid month"),
         ("0 3 * * jan", "`jan` is not a valid day of the week"),
         ("0 3 * * 8", "`8` is not a valid day of the week"),
@@ -188,7 +194,10 @@ fn what_is_no_schedule_is_an_error_that_says_why() {
         ("1/2/3 3 * * *", "`1/2/3` is not a valid minute"),
         ("99999999999999999999 3 * * *", "is not a valid minute"),
         ("0 3 * * \u{130}", "is not a valid day of the week"),
-        ("@reboot", "`@reboot` is not a schedule: the words are"),
+        (
+            "@reboot",
+            "`@reboot` is not a schedule: the valid words are",
+        ),
         ("@daily 5", "`@daily 5` is not a schedule"),
         ("0 0 30 2 *", "`0 0 30 2 *` never matches"),
         ("0 0 31 4,6,9,11 *", "never matches"),
@@ -219,7 +228,7 @@ fn what_is_no_schedule_is_an_error_that_says_why() {
     }
     let error = Schedule::new("@daily", Some(&"a".repeat(ZONE_BYTES_MAX + 1)));
     assert!(error.is_err_and(|error| error.to_string().contains("at most 64 bytes")));
-    // A day of the week occurs in February too.
+    // This also matches on Mondays, which occur in February.
     assert!(Schedule::new("0 0 30 2 1", None).is_ok());
 }
 
@@ -246,12 +255,12 @@ fn the_text_form_says_all_and_is_what_is_stored() {
     }
     for unknown in ["", "0 3", "@never", "0 3 * * * Mars/Olympus", "0 3 30 2 *"] {
         let stored = rmp_serde::to_vec(unknown).expect("it encodes");
-        let read: Schedule = rmp_serde::from_slice(&stored).expect("any text is read");
+        let read: Schedule = rmp_serde::from_slice(&stored).expect("any text can be deserialized");
         assert_eq!(read.next(Date(0)), None, "{unknown}");
     }
 }
 
-/// Mostly valid fields, and some arbitrary bytes.
+/// Generates expressions: mostly five plausible fields, otherwise arbitrary text.
 fn expressions() -> impl Strategy<Value = String> {
     let field = |max: u16| {
         prop_oneof![
@@ -277,10 +286,10 @@ proptest! {
         after in 0..4_102_444_800_000u64,
     ) {
         if let Ok(schedule) = Schedule::new(&expression, Some(&zone)) {
-            let next = schedule.next(Date(after)).expect("none ends before 2100");
+            let next = schedule.next(Date(after)).expect("no schedule ends before 2100");
             prop_assert!(next > Date(after));
             prop_assert_eq!(next.0 % 60_000, 0);
-            // A search from any moment in between finds the same date, so no date was skipped.
+            // A search that begins between `after` and that date finds it, too: no date was skipped.
             let between = after + (next.0 - after) / 2;
             prop_assert_eq!(schedule.next(Date(between)), Some(next));
             prop_assert_eq!(schedule.next(Date(next.0 - 1)), Some(next));

@@ -1,9 +1,9 @@
-//! A byte budget shared by several holders. Never waits: a request that would exceed the budget fails immediately.
+//! A byte budget shared by several holders. A request that would exceed the budget fails immediately instead of waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A limit on the number of bytes held, which may be part of a larger budget.
+/// A limit on the number of bytes held at the same time. A budget may be part of a larger one.
 #[derive(Debug)]
 pub struct Budget {
     held: AtomicU64,
@@ -88,7 +88,7 @@ impl Reservation {
         is_taken
     }
 
-    /// Returns `bytes` bytes to the budget, or all that are held if they are fewer.
+    /// Returns `bytes` bytes to the budget, or all bytes held if those are fewer.
     pub fn shrink(&mut self, bytes: usize) {
         let bytes = self.bytes.min(bytes as u64);
         self.bytes -= bytes;

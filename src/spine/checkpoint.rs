@@ -1,13 +1,16 @@
-//! The node's checkpoints: when one is due, and the steps that run on the core thread. Blocking work is left to the snapshot thread.
+//! The node's checkpoints: when one is due, and the steps that run on the core thread. Blocking work is left to the snapshot thread. A
+//! checkpoint writes the pages of every actor into one of two stores (*slots*). A slot is usable once it is *sealed*: once a record that
+//! describes its complete content (the *seal*) is written.
 //!
-//! 1. The older slot, or one without a seal, is unsealed and opened.
-//! 2. Each actor in turn reports its watermark and sends its pages in slices, between its messages.
+//! 1. A slot without a seal or, if both have one, the older slot is unsealed and opened.
+//! 2. Each actor in turn reports its watermark (the last entry that its state includes) and sends its pages in slices, between its
+//!    messages.
 //! 3. The store is closed, read back and synced.
-//! 4. A mark in the journal records the content of the seal; once the mark is durable, so is everything before it.
+//! 4. A mark (a journal record of the node itself) records the content of the seal; once the mark is durable, so is everything before it.
 //! 5. The slot is sealed. Segments that neither slot needs are removed.
 //!
 //! Guarantees: there is one checkpoint at a time; a crash between any two steps leaves the other slot and the journal it needs intact. If
-//! an actor's state becomes unusable (is *spent*) in a panic before all of it was copied, the checkpoint is interrupted.
+//! a panic makes an actor's state unusable (*spent*) before all of it is copied, the checkpoint is interrupted.
 
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq};
@@ -36,9 +39,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// would load. The cost of checkpoints is therefore proportional to the amount of journal written, however large the state is.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// A checkpoint is due after this number of entries since the last one.
+    /// A checkpoint is due once this number of entries has been appended since the last one.
     pub records: u64,
-    /// It is also due after this number of journal bytes since the last one.
+    /// It is also due once this number of journal bytes has been appended since the last one.
     pub bytes: u64,
     /// In either case, it is not due before the journal bytes reach this percentage of the newest snapshot's content.
     pub growth_percent: u32,
@@ -67,7 +70,8 @@ impl Rules {
         }
     }
 
-    /// Returns rules for a checkpoint after every `records` entries, whatever the size of the state.
+    /// Returns rules that make a checkpoint due after every `records` entries, or after the default number of bytes if that is reached
+    /// first, whatever the size of the state.
     pub fn every(records: u64) -> Self {
         Self {
             records,
@@ -78,13 +82,14 @@ impl Rules {
 }
 
 /// An actor whose pages can be requested. The actor answers a request between two of its messages; if the channel closes without an answer,
-/// the actor has ended.
+/// the actor has stopped.
 pub trait Paged {
     /// Returns the actor's id.
     fn actor(&self) -> ActorId;
-    /// Begins a checkpoint of the pages that changed after `since`. The answer is `None` if the actor's state is spent.
+    /// Begins a checkpoint of the pages that changed after `since`. The answer is the actor's watermark, or `None` if its state is spent.
     fn begin(&self, since: Seq) -> oneshot::Receiver<Option<Watermark>>;
-    /// Requests the next slice of pages, and whether it is the last. The answer is `None` if the checkpoint was interrupted.
+    /// Requests the next slice of pages. The answer is the pages and whether this slice is the last, or `None` if the checkpoint was
+    /// interrupted.
     fn next(&self) -> oneshot::Receiver<Option<(Vec<Page>, bool)>>;
     /// Abandons the checkpoint.
     fn abort(&self);
@@ -117,7 +122,7 @@ pub enum CheckpointError {
 pub struct Taken {
     /// The slot that was written.
     pub slot: String,
-    /// The last sequence number in the snapshot: it holds every entry up to here.
+    /// The last sequence number in the snapshot: the snapshot includes the effects of every entry up to this one.
     pub upto: Seq,
     /// The number of pages in the slot.
     pub pages: u64,
@@ -125,7 +130,7 @@ pub struct Taken {
     pub bytes: u64,
     /// The size of the slot's files, in bytes.
     pub file_bytes: u64,
-    /// The node time at which it was sealed.
+    /// The node time at which the slot was sealed.
     pub at: Timestamp,
     /// How long the checkpoint took, in milliseconds.
     pub ms: u64,
@@ -136,9 +141,9 @@ pub struct Taken {
 /// The status of snapshots.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct SnapshotStatus {
-    /// Checkpoints taken since startup.
+    /// The number of checkpoints taken since startup.
     pub taken: u64,
-    /// Checkpoints that failed since startup.
+    /// The number of checkpoints that failed since startup.
     pub failed: u64,
     /// Whether a checkpoint is being taken.
     pub running: bool,
@@ -146,11 +151,11 @@ pub struct SnapshotStatus {
     pub last: Option<Taken>,
     /// Why the newest attempt failed, if it did.
     pub last_failure: Option<String>,
-    /// The last sequence number in each sealed slot.
+    /// The last sequence number in each slot; `None` for a slot without a seal.
     pub slots: BySlot<Option<Seq>>,
 }
 
-/// The status, shared with its readers.
+/// The status of snapshots, shared with its readers.
 #[derive(Clone, Default)]
 pub struct SharedStatus(Arc<Mutex<SnapshotStatus>>);
 
@@ -208,7 +213,8 @@ impl Checkpoints {
         self.shown.clone()
     }
 
-    /// Takes a checkpoint whenever one is due or requested. With `now`, takes one immediately, because recovery found a damaged slot.
+    /// Takes a checkpoint whenever one is due or requested. If `now` is true, because recovery found damage, takes the first one
+    /// immediately. Returns when `requests` is closed.
     pub async fn run(&self, mut requests: mpsc::UnboundedReceiver<Request>, now: bool) {
         let mut not_before = Instant::now();
         let mut wanted = now;
@@ -239,7 +245,7 @@ impl Checkpoints {
         }
     }
 
-    /// Waits until a checkpoint is due, or only until `not_before` if one has been requested.
+    /// Waits until `not_before` and then, unless a checkpoint is `wanted` in any case, until one is due.
     async fn until_due(&self, wanted: bool, not_before: Instant) {
         sleep_until(not_before).await;
         if !wanted {
@@ -259,13 +265,13 @@ impl Checkpoints {
         }
     }
 
-    /// Takes a checkpoint now.
+    /// Takes a checkpoint as soon as no actor is being rebuilt and no other task is using the slots.
     pub async fn take(&self) -> Result<Taken, CheckpointError> {
         let slots = self.spine.slots().ok_or(CheckpointError::Memory)?;
         // An actor that is being rebuilt reads a slot, which may be the one about to be written.
         self.spine.until_rebuilt().await;
         let held = self.spine.hold_slots().await;
-        // Checked only now: the node may have ended while the slots were held elsewhere.
+        // Checked only now: the node may have stopped or halted while the slots were held elsewhere.
         if self.spine.is_over() {
             return Err(CheckpointError::Stopped);
         }
@@ -420,7 +426,7 @@ pub fn begin(ledger: &mut Ledger) -> Manifest {
     }
 }
 
-/// Returns the entry after which an actor's changes are missing from a slot with the manifest `before`.
+/// Returns the last entry that the actor's state in a slot with the manifest `before` includes; zero if the slot has no state of the actor.
 pub fn since(before: &Manifest, actor: ActorId) -> Seq {
     before.state(actor).map_or(Seq(0), |state| state.upto)
 }
@@ -452,7 +458,7 @@ mod tests {
         // Half of the 401 bytes loaded, rounded up, is 201.
         let enough = rules.enough_after(covered, 401);
         let due = |records, bytes| Appended { records, bytes }.is(enough);
-        assert!(!due(10, 200), "nothing was appended since");
+        assert!(!due(10, 200), "nothing was appended since the checkpoint");
         assert!(!due(109, 1_199), "one short of both thresholds");
         assert!(due(110, 401) && due(20, 1_200));
         assert!(

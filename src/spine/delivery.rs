@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum Item<M: Machine> {
     /// A message, which may change state.
     Message(M::Message),
-    /// A message that must be carried out only once: if it was carried out under this key, the former answer is repeated.
+    /// A message that must be carried out only once: if it was already carried out under this key, it gets the earlier answer again.
     Keyed(M::Message, Box<RequestKey>),
     /// A query, which changes nothing.
     Query(M::Query),
@@ -25,7 +25,7 @@ impl<M: Machine> Item<M> {
         }
     }
 
-    /// Returns the request to the machine.
+    /// Returns this item as a request to the machine.
     pub fn request(&self) -> Request<'_, M> {
         match self {
             Self::Message(message) | Self::Keyed(message, _) => Request::Message(message),
@@ -51,7 +51,7 @@ pub struct Wait<M: Machine> {
     pub watch: M::Watch,
     /// Receives the answer.
     pub reply_to: ReplyTo<M::Reply>,
-    /// The key under which a tick for this wait is carried out only once.
+    /// The idempotency key of the request, under which the tick that answers this wait is carried out only once.
     pub key: Option<Box<RequestKey>>,
 }
 
@@ -66,8 +66,8 @@ impl<M: Machine> Wait<M> {
     }
 }
 
-/// Commands that are carried out in order and answered together, such as those from one read of a socket. Commands after one whose answer
-/// must be waited for are not carried out, and get no answer.
+/// Commands that are carried out in order and answered together, such as those from one read of a socket. If a command has to wait for its
+/// answer (see [`Machine::holds_up`]), the commands after it are not carried out, and get no answer.
 pub struct Delivery<M: Machine> {
     /// The commands.
     pub items: Vec<Item<M>>,
@@ -104,7 +104,7 @@ pub enum Flow {
     Done,
     /// There is more to do: call `proceed` once other actors have had their turn.
     Yield,
-    /// A panic occurred: wait for the Supervisor's verdict, then call `proceed`, or first rebuild the state if it is spent.
+    /// A panic occurred: wait for the Supervisor's verdict, rebuild the state if it is spent, then call `proceed`.
     Panicked(Report),
 }
 
@@ -121,7 +121,7 @@ pub enum Stage {
     Commit,
     /// `query`: the state is unchanged.
     Query,
-    /// A tick, the message with which a due item acts.
+    /// `tick`, or `decide` or `keeping` for the message that `tick` returned for a due item: the state is unchanged.
     Tick,
     /// `due`, which looks for due items: the state is spent.
     Due,
@@ -162,7 +162,7 @@ pub struct Report {
     pub actor: &'static str,
     /// Where it panicked.
     pub stage: Stage,
-    /// The entry marked as poisoned; if there is none, the newest entry of all.
+    /// The entry that records the message as poisoned (its handling panicked); if there is none, the newest entry of all.
     pub seq: Seq,
     /// The node time of the panic.
     pub at: Timestamp,
@@ -171,7 +171,7 @@ pub struct Report {
     pub offset: Offset,
     /// The panic message.
     pub cause: String,
-    /// The item whose tick panicked, which is now quarantined.
+    /// The item whose tick panicked, if the panic was in a tick. The item is now quarantined: its deadline is ignored until it changes.
     pub item: Option<u64>,
 }
 

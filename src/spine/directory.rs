@@ -1,7 +1,7 @@
 //! The addresses of actors, and the bound on open commands. Both outlive restarts of actors.
 //!
-//! actix accepts any number of messages into a mailbox, so the bound is kept here: a sender of commands first waits for
-//! room, and a connection that waits is not read from.
+//! actix accepts any number of messages into a mailbox, so the bound is enforced here: a sender of commands first waits for room, and its
+//! connection is not read meanwhile.
 
 use crate::ids::{ActorId, Ticket};
 use crate::spine::budget::Budget;
@@ -34,7 +34,7 @@ impl Directory {
         self.peers.insert(actor, peer);
     }
 
-    /// Returns an actor's peer, or `None` if there is no such actor. Tests use it to drop some messages.
+    /// Returns the way to reach an actor, or `None` if there is no such actor. Tests wrap it to drop some messages.
     pub fn peer(&self, actor: ActorId) -> Option<Rc<dyn Peer>> {
         self.peers.get(&actor).map(Rc::clone)
     }
@@ -62,10 +62,11 @@ impl Directory {
     }
 }
 
-/// The minimum bound on the bytes that incomplete requests may hold, over all listeners.
+/// The maximum number of bytes that the incomplete requests of all listeners may hold together. [`Admission::for_requests_of`] raises it
+/// for large requests.
 const UNFINISHED_BYTES: u64 = 512 << 20;
 
-/// The bound on commands that are delivered and not yet answered, and on the bytes of incomplete requests. Clones share the bounds.
+/// The bounds on commands that are delivered and not yet answered, and on the bytes of incomplete requests. Clones share the bounds.
 #[derive(Clone, Debug)]
 pub struct Admission {
     open: Arc<Semaphore>,
@@ -76,7 +77,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Allows at most `max` open commands at a time.
+    /// Creates bounds that allow at most `max` open commands (delivered and not yet answered) at a time.
     pub fn new(max: u32) -> Self {
         Self {
             open: Arc::new(Semaphore::new(max as usize)),
@@ -87,7 +88,7 @@ impl Admission {
         }
     }
 
-    /// Adapts the bound to requests of up to `bytes` bytes: each listener has room for two of them.
+    /// Raises the bound on incomplete requests if necessary, so that each listener has room for two requests of `bytes` bytes.
     #[must_use]
     pub fn for_requests_of(self, bytes: usize) -> Self {
         let unfinished = Budget::new(UNFINISHED_BYTES.max(4 * bytes as u64));
@@ -99,7 +100,8 @@ impl Admission {
         &self.unfinished
     }
 
-    /// Waits until `commands` more commands may be opened; a larger number than the bound allows counts as the bound.
+    /// Waits until `commands` more commands may be opened, and returns a permit to hold while they are open. A number above the bound
+    /// counts as the bound.
     pub async fn admit(&self, commands: usize) -> OwnedSemaphorePermit {
         let commands = u32::try_from(commands).unwrap_or(u32::MAX).min(self.max);
         let open = Arc::clone(&self.open);
@@ -108,8 +110,8 @@ impl Admission {
             .expect("the semaphore is never closed")
     }
 
-    /// Waits for a turn to run a query that scans much state. Only one such query runs at a time, so a command waits for at most one of
-    /// them, however many are requested.
+    /// Waits for a turn to run a query that scans a large part of the state, and returns a permit to hold while it runs. Only one such
+    /// query runs at a time, so a command waits for at most one of them, however many are requested.
     pub async fn walk(&self) -> OwnedSemaphorePermit {
         let walks = Arc::clone(&self.walks);
         let turn = walks.acquire_owned().await;

@@ -48,13 +48,13 @@ impl Family for RulesOf {
 
 /// Defines a list of actors, and a macro named `$each` that evaluates an expression for all of them:
 ///
-/// - `each!(one in &list => value)`, `&mut list` or `list`: an array of the values, one for each actor, in order;
-/// - `each!(list: one in list => value)`, and likewise with `&` and `&mut`: a list of the values;
+/// - `each!(one in &list => value)`, also with `&mut list` or `list`: an array of the values, one for each actor, in order;
+/// - `each!(list: one in &list => value)`, also with `&mut list` or `list`: a list of the values;
 /// - `each!(type M => value)` and `each!(list: type M => value)`: the same, where `M` is the actor's machine.
 ///
 /// Several lists can be iterated over together: `one in &these, other in &those`.
 ///
-/// The first token must be `$`, since a macro cannot write one itself.
+/// The first token passed must be `$`: a macro that defines another macro cannot write the `$` of its variables itself.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! list_of_actors {

@@ -1,7 +1,7 @@
 //! Events: what happened, as plain data for subscribers. No decision depends on them.
 //!
-//! An event describes the result of a journal entry, in names that users know. The events of each actor are defined in
-//! its folder; this file has what they have in common.
+//! An event describes the result of a journal entry, or something that happened without an entry, in terms that users know. The events of
+//! each actor are defined in the actor's folder; this file defines what all events have in common.
 
 use crate::clock::Timestamp;
 use crate::ids::Seq;
@@ -11,10 +11,10 @@ use std::sync::OnceLock;
 
 /// The position of an event: the entry that it describes, and its index among the events of that entry.
 ///
-/// As text, the sequence number of the entry, followed by a dot and the index among its events unless it is the first.
+/// The text form is the sequence number of the entry, followed by a dot and the index unless the index is 0, as in `812` or `812.1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// The entry; for an event without an entry, that of the newest event before it.
+    /// The entry; for an event without an entry, the entry in the position of the event before it.
     pub seq: Seq,
     /// The index among the events of the entry.
     pub place: u32,
@@ -37,14 +37,16 @@ impl fmt::Display for Position {
 
 /// The error for text that is not a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected a sequence number, optionally with a dot and an index, as in 812 or 812.1")]
+#[error(
+    "expected a sequence number, optionally followed by a dot and an index, as in 812 or 812.1"
+)]
 pub struct NoPosition;
 
 impl FromStr for Position {
     type Err = NoPosition;
 
     fn from_str(text: &str) -> Result<Self, NoPosition> {
-        // Digits only: `parse` accepts more, and a position must have a single spelling.
+        // Only digits are accepted: `parse` alone would also accept a leading plus sign.
         let number = |text: &str| {
             let digits = text.bytes().all(|byte| byte.is_ascii_digit());
             text.parse::<u64>().ok().filter(|_| digits)
@@ -61,10 +63,11 @@ impl FromStr for Position {
     }
 }
 
-/// The name of the node, used in place of an actor's name.
+/// The name that stands for the node itself where an event names an actor.
 pub const NODE: &str = "node";
 
-/// The kinds of events of every actor, and of the node. Each machine defines further kinds, see `Observable::KINDS`.
+/// The kinds of events that are common to all actors, or that the node itself publishes. For the further kinds of each machine, see
+/// `Observable::KINDS`.
 pub const KINDS: [&str; 5] = [
     "checkpoint",
     "draining",
@@ -73,11 +76,12 @@ pub const KINDS: [&str; 5] = [
     "stopping",
 ];
 
-/// The maximum number of bytes written for an event besides its contents, and for each byte of the contents.
+/// The maximum length of an event's written form, in bytes, not counting its contents: the bytes of its names and texts.
 const WRITTEN_BYTES: usize = 320;
+/// The maximum number of bytes in the written form for each byte of the contents. A control character takes the most, as in `\u0001`.
 const WRITTEN_PER_BYTE: usize = 6;
 
-/// An event at its position.
+/// An event, with its position and time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The position, which is unique among the events of a node.
@@ -97,7 +101,7 @@ pub struct Event {
 pub struct Happening {
     /// The kind, such as `granted`.
     pub kind: &'static str,
-    /// The details, in order. The first name is that of the subject.
+    /// The details, as pairs of field name and value, in order. The first value that is a [`Field::Name`] names the subject.
     pub fields: Vec<(&'static str, Field)>,
 }
 
@@ -108,7 +112,7 @@ pub enum Field {
     Name(Box<[u8]>),
     /// A number.
     Number(u64),
-    /// Text for users, or a word for programs.
+    /// Text for users, or a keyword for programs.
     Text(String),
 }
 
@@ -157,7 +161,7 @@ impl Happening {
         self
     }
 
-    /// Returns the name of the subject, such as a lock's key; `None` if the event has no name.
+    /// Returns the name of the subject, such as a lock's key; `None` if none of the fields is a [`Field::Name`].
     pub fn subject(&self) -> Option<&[u8]> {
         self.fields.iter().find_map(|(_, field)| match field {
             Field::Name(name) => Some(name.as_ref()),

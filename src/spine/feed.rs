@@ -1,8 +1,8 @@
-//! The newest events of a node, for any number of readers: they share one ring, and each has a position in it.
+//! The newest events of a node, for any number of readers. All readers share one ring of events, and each has a position in it.
 //!
-//! Guarantees: an event is shown only once the entry that it describes is durable; a reader that requests events no longer kept, or falls
-//! behind, is notified of the gap before it gets anything else; no events are gathered long after the last reader has left. The feed never
-//! waits for a reader: a slow reader costs only the memory for its position.
+//! Guarantees: an event is not shown before the entry that it describes is durable; a reader that requests events no longer kept, or falls
+//! behind, is notified of the gap before it gets anything else; events are no longer gathered when the last reader has been gone for ten
+//! minutes. The feed never waits for a reader: a slow reader costs only the memory for its position.
 
 use crate::clock::Timestamp;
 use crate::ids::Seq;
@@ -12,26 +12,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::watch;
 
-/// The maximum number of events that are kept. Their size is limited, too, see [`EVENT_BYTES_MAX`].
+/// The maximum number of events that are kept. Their total size is limited as well; see [`EVENT_BYTES_MAX`].
 pub const EVENTS_MAX: usize = 65_536;
 /// The maximum total size of the events that are kept, in bytes.
 pub const EVENT_BYTES_MAX: usize = 64 << 20;
 
-/// How long events are still gathered after the last reader has left, in case it returns.
+/// How long events are still gathered after the last reader has left, in milliseconds, in case a reader returns.
 const LINGER_MS: u64 = 600_000;
 
-/// The number of positions set aside for each millisecond on a node without files: more than the entries it can make in that time.
+/// The number of positions reserved for each millisecond since 1970 on a node that keeps no files: more than the number of entries that a
+/// node can make in a millisecond.
 const POSITIONS_PER_MS: u64 = 1 << 20;
 
-/// The events and their readers. The core writes; any thread may read.
+/// The newest events of a node, and the state of their readers. Only the core thread adds events; any thread may read them.
 #[derive(Debug)]
 pub struct Feed {
-    /// Whether events are gathered. Nothing else is checked while they are not.
+    /// Whether events are gathered. While this is false, whoever would publish an event checks nothing else.
     open: AtomicBool,
     ring: Mutex<Ring>,
-    /// The newest event that may be shown, and whether the feed has ended.
+    /// The position of the newest event that may be shown, and whether the feed has ended.
     shown: watch::Sender<Visible>,
-    /// The offset between the sequence number of an entry and its position in the feed.
+    /// What is added to the sequence number of an entry in the positions of its events; 0 unless the node keeps no files.
     base: u64,
 }
 
@@ -47,11 +48,11 @@ struct Ring {
     bytes: usize,
     /// The position after which every event is in the ring.
     floor: Position,
-    /// The entry at which gathering began.
+    /// The newest entry at the time when gathering began.
     begun: Seq,
     newest: Position,
     readers: u32,
-    /// The time of the first event gathered since the last reader left.
+    /// The time of the first event gathered since the last reader left, if there is one.
     deserted: Option<Timestamp>,
 }
 
@@ -67,8 +68,8 @@ impl Default for Feed {
 }
 
 impl Feed {
-    /// Creates the feed of a node that keeps no files. Its entries are numbered from 1 in every run, so its positions are offset beyond
-    /// every position that an earlier run can have reached.
+    /// Creates the feed of a node that keeps no files and was started at `at`. The entries of such a node are numbered from 1 in every run,
+    /// so the positions in its feed are offset beyond every position that an earlier run can have reached.
     pub fn beginning_at(at: Timestamp) -> Self {
         Self {
             base: at.0.saturating_mul(POSITIONS_PER_MS),
@@ -89,7 +90,8 @@ impl Feed {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Adds a reader of events from now on, or of events after `after`. Must be called on the core thread; `last` is the newest entry.
+    /// Adds a reader of the events after `after`, or of the events from now on if `after` is `None`. Must be called on the core thread.
+    /// `last` is the newest entry of the node.
     pub fn listen(self: &Arc<Self>, last: Seq, after: Option<Position>) -> Reader {
         let last = self.based(last);
         let mut ring = self.ring();
@@ -106,19 +108,19 @@ impl Feed {
         Reader {
             feed: Arc::clone(self),
             at: after.unwrap_or(upto),
-            // Positions not reached yet belong to another log.
+            // A position that the feed has not reached comes from another log, or is invalid.
             astray: after.is_some_and(|after| after > upto.max(last.into())),
             shown,
         }
     }
 
-    /// Gathers an event of an entry. It is shown once the entry is durable.
+    /// Buffers an event that belongs to the entry `seq`. Readers see it once the entry is durable.
     pub fn put(&self, seq: Seq, at: Timestamp, actor: &'static str, what: Happening) {
         let seq = self.based(seq);
         self.append(at, actor, what, |ring| ring.next(seq));
     }
 
-    /// Gathers an event that has no entry; its position follows the newest event.
+    /// Buffers an event that belongs to no entry; its position follows that of the newest event.
     pub fn put_behind(&self, at: Timestamp, actor: &'static str, what: Happening) {
         self.append(at, actor, what, |ring| ring.next(ring.newest.seq));
     }
@@ -162,7 +164,7 @@ impl Feed {
         }
         let durable = self.based(durable);
         let ring = self.ring();
-        // Events that precede the first gathered entry need not wait for an entry.
+        // Events before the first gathered entry have no entry themselves, so they are shown at once.
         let upto = ring.newest_upto(durable.max(ring.begun));
         self.shown.send_if_modified(|shown| {
             let more = upto.is_some_and(|upto| upto > shown.upto);
@@ -171,7 +173,8 @@ impl Feed {
         });
     }
 
-    /// Returns the last entry that must be durable before every gathered event is shown.
+    /// Returns the newest entry of a gathered event: once this entry is durable, every gathered event is shown. Returns zero if no gathered
+    /// event has an entry.
     pub fn newest(&self) -> Seq {
         let ring = self.ring();
         if ring.newest.seq == ring.begun {
@@ -256,7 +259,7 @@ pub enum Notification {
         upto: Position,
     },
     /// The reader requested events after `after`, a position that the feed has not reached: it is from another log, or invalid. The reader
-    /// gets every event from now on.
+    /// gets every event after `upto` instead.
     Ahead {
         /// The requested position.
         after: Position,
@@ -270,14 +273,14 @@ pub enum Notification {
 pub struct Reader {
     feed: Arc<Feed>,
     at: Position,
-    /// Whether the reader requested a position that this node has not reached.
+    /// Whether the reader requested a position that this node has not reached, and has not been notified of that yet.
     astray: bool,
     shown: watch::Receiver<Visible>,
 }
 
 impl Reader {
-    /// Takes at most `most` events that are available now, after a notification if there is a gap before them. Returns an empty list if
-    /// there is nothing to take.
+    /// Takes at most `most` of the events that are available now, preceded by a notification if there is a gap before them. Returns an
+    /// empty list if there is nothing to take.
     pub fn take(&mut self, most: usize) -> Vec<Notification> {
         let upto = self.shown.borrow_and_update().upto;
         let ring = self.feed.ring();
@@ -307,7 +310,8 @@ impl Reader {
         heard
     }
 
-    /// Returns at most `most` events before a position, or the newest ones, newest first. Does not move the reader.
+    /// Returns the newest events that may be shown, at most `most` of them, newest first. If `before` is given, only events before that
+    /// position are considered. Does not move the reader.
     pub fn before(&self, before: Option<Position>, most: usize) -> Vec<Arc<Event>> {
         let upto = self.shown.borrow().upto;
         let ring = self.feed.ring();
@@ -360,7 +364,8 @@ mod tests {
         feed.put(Seq(seq), AT, "lock", Happening::new("granted"));
     }
 
-    /// Takes what is available, as text; lost events appear as a range.
+    /// Takes what is available, as text: an event as its position, lost events as `after..upto`, and a position ahead of the feed as
+    /// `after>upto`.
     fn received(reader: &mut Reader) -> Vec<String> {
         let text = |heard| match heard {
             Notification::Event(event) => event.position.to_string(),
@@ -422,8 +427,16 @@ mod tests {
         assert_eq!(seqs(reader.before(Some(newest), 1)), [(10, 1)]);
         assert_eq!(seqs(reader.of(Seq(10))), [(10, 0), (10, 1)]);
         assert_eq!(seqs(reader.of(Seq(9))), []);
-        assert_eq!(seqs(reader.of(Seq(12))), [], "it is not shown yet");
-        assert_eq!(reader.take(9).len(), 3, "no reader was moved");
+        assert_eq!(
+            seqs(reader.of(Seq(12))),
+            [],
+            "the events of entry 12 are not shown yet"
+        );
+        assert_eq!(
+            reader.take(9).len(),
+            3,
+            "looking back did not move the reader"
+        );
     }
 
     #[test]
@@ -436,7 +449,7 @@ mod tests {
         assert_eq!(
             received(&mut reader),
             ["9.1"],
-            "it does not wait for an entry"
+            "an event without an entry does not wait for one"
         );
         put(&feed, 12);
         behind();
@@ -468,11 +481,11 @@ mod tests {
         put(&feed, 10);
         feed.show(Seq(10));
         assert_eq!(received(&mut before), ["4..9", "10"]);
-        assert_eq!(received(&mut exact), ["10"], "there was nothing in between");
+        assert_eq!(received(&mut exact), ["10"], "there is no gap after 9");
         assert_eq!(
             received(&mut astray),
             ["10>10"],
-            "it is a position of another log"
+            "10 is a position that was not reached yet"
         );
         put(&feed, 11);
         feed.show(Seq(11));
@@ -488,7 +501,7 @@ mod tests {
         (1..=many).for_each(|seq| put(&feed, seq));
         assert!(
             received(&mut slow).is_empty(),
-            "events that are not durable are not reported as lost either"
+            "a gap in events that are not durable yet is not reported"
         );
         feed.show(Seq(many));
         let told = received(&mut slow);
@@ -502,7 +515,7 @@ mod tests {
         assert!(feed.ring().bytes <= EVENT_BYTES_MAX);
         assert!(
             feed.ring().events.len() >= 8,
-            "the ring is no smaller than the bound requires"
+            "no more events are dropped than the limit requires"
         );
         let bytes: usize = feed.ring().events.iter().map(|event| event.bytes()).sum();
         assert_eq!(feed.ring().bytes, bytes);
@@ -525,7 +538,7 @@ mod tests {
         let back = told[0].parse().unwrap();
         let back = received(&mut again.listen(Seq(5), Some(back)));
         assert!(back[0].starts_with(&format!("{}..", told[0])), "{back:?}");
-        assert_eq!(back[1..], anew, "every event of this run");
+        assert_eq!(back[1..], anew, "every event of this run follows");
     }
 
     #[test]
@@ -538,7 +551,11 @@ mod tests {
         at(2, 5 + LINGER_MS);
         feed.show(Seq(2));
         let mut again = feed.listen(Seq(2), Some(Position::default()));
-        assert_eq!(received(&mut again), ["1", "2"], "a reader may return");
+        assert_eq!(
+            received(&mut again),
+            ["1", "2"],
+            "events are kept for a reader that returns in time"
+        );
         drop(again);
         at(3, 6 + LINGER_MS);
         at(4, 7 + 2 * LINGER_MS);

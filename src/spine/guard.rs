@@ -1,9 +1,9 @@
-//! Runs pure code, and turns a panic into its message.
+//! Runs pure code, and turns a panic into an error that contains its message.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs pure code; returns the message of a panic as an error.
+/// Runs pure code, and returns its result; if it panics, returns the panic message as an error.
 pub fn guard<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| panic_words(payload.as_ref()))
 }

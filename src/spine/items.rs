@@ -1,8 +1,8 @@
 //! Support for machines whose durable state is items of one kind: provides their deadlines and snapshots.
 //!
-//! Many machines are of this kind. Such a machine keeps [`Items`] and implements [`Itemized`], which provides [`Timed`]
-//! and [`Paged`]. A machine with several kinds of items, or with indexes over them that are rebuilt from pages, holds
-//! each kind in a separate [`Kept`] and implements those traits itself.
+//! Such a machine keeps its items in [`Items`] and implements [`Itemized`], which provides [`Timed`] and [`Paged`]. A machine with several
+//! kinds of items, or with indexes over them that are rebuilt from pages, holds each kind in a separate [`Kept`] and implements those
+//! traits itself.
 
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{Digest, PageId, Seq, Slot};
@@ -12,7 +12,7 @@ use crate::spine::machine::{Machine, Now, Paged, Timed};
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-/// Items of one kind, with the pages that hold them.
+/// Items of one kind, with the tracker of their changed pages.
 #[derive(Debug)]
 pub struct Items<T> {
     kept: Kept<T>,
@@ -49,7 +49,8 @@ impl<T: Item + Default + Clone> Items<T> {
         items.map(|(slot, item)| (slot, item.clone())).collect()
     }
 
-    /// Changes an item by calling `make` on it, as part of this entry, and returns it. A missing item starts as the default.
+    /// Changes an item by calling `make` on it, as part of the entry `entry`, and returns the changed item. A missing item is created
+    /// as the default first.
     pub fn change(&mut self, entry: Seq, slot: Slot, make: impl FnOnce(&mut T)) -> &T {
         if self.kept.get(slot).is_some() {
             self.kept.change(self.pages.by(entry), slot, make);
@@ -63,7 +64,7 @@ impl<T: Item + Default + Clone> Items<T> {
             .expect("the item was just inserted if it was missing")
     }
 
-    /// Changes every item by calling `make` on it, as part of this entry.
+    /// Changes every item by calling `make` on it, as part of the entry `entry`.
     pub fn change_all(&mut self, entry: Seq, mut make: impl FnMut(&mut T)) {
         let slots: Vec<Slot> = self.kept.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
@@ -81,7 +82,8 @@ pub trait Itemized: Machine {
     fn items(&self) -> &Items<Self::Item>;
     /// Returns the items for modification.
     fn items_mut(&mut self) -> &mut Items<Self::Item>;
-    /// Returns the tick of an item whose deadline has passed, see [`Timed::tick`].
+    /// Returns the tick of an item whose deadline has passed; see [`Timed::tick`]. The default implementation, for machines whose items
+    /// have no deadlines, panics.
     fn lapse(&self, slot: Slot) -> Self::Message {
         unreachable!("{slot:?} has no deadline")
     }

@@ -1,7 +1,7 @@
-//! The ordering point of a node: hands out sequence numbers and times, and gathers the records of one write.
+//! The ordering point of a node: hands out sequence numbers and times, and gathers records until they are written together as a batch.
 //!
-//! Guarantees: numbers are handed out only below a bound that is durable; time in the log never goes back. The ledger
-//! does not decide, write or sync: the driver of the node (the runtime or the simulation) takes the batch.
+//! Guarantees: numbers are handed out only below a bound that is durable; time in the log never goes back. The ledger does not decide,
+//! write or sync: the driver of the node (the runtime or the simulation) takes the batch and writes it.
 
 use crate::clock::{Clock, Offset, Timestamp};
 use crate::ids::{ActorId, Chance, RequestKey, Seq};
@@ -17,13 +17,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The number of sequence numbers reserved at a time.
 pub const RESERVE_STEP: u64 = 1 << 20;
 
-/// The wall clock is recorded again when it has moved this much relative to node time.
+/// The change of the wall clock relative to node time, in milliseconds, beyond which the wall clock is recorded again.
 const OFFSET_STEP_MS: u64 = 1000;
 
-/// A wall clock that is further ahead of its expected time than this is in doubt.
+/// A wall clock that is further ahead of its expected time than this, in milliseconds, is in doubt.
 const AHEAD_MS: i64 = 86_400_000;
 
-/// A wall clock in doubt is trusted again once it has not stepped for this long.
+/// A wall clock in doubt is trusted again once it has not stepped for this number of milliseconds.
 const DOUBT_MS: u64 = 3_600_000;
 
 /// The journal's record of a committed message.
@@ -38,7 +38,7 @@ pub struct Entry<M, O> {
     pub key: Option<RequestKey>,
 }
 
-/// The journal's record of a message that panicked.
+/// The journal's record of a message that was not applied, because a panic occurred while it was handled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Poisoned<M> {
     /// Where it panicked.
@@ -74,10 +74,10 @@ pub struct Ledger {
     next: Seq,
     /// Numbers below this are reserved durably.
     bound: Seq,
-    /// A reserve mark not yet durable: its own number, and the bound that holds once it is.
+    /// The reserve mark that is not durable yet, if there is one: its own number, and the bound that applies once the mark is durable.
     reserving: Option<(Seq, Seq)>,
     batch: Batch,
-    /// The node's state, according to the marks so far.
+    /// The node's state, according to the marks (its own journal records) so far.
     marked: Marked,
     /// The time of the last record of the previous run, if there was one.
     ended: Option<Timestamp>,
@@ -86,9 +86,10 @@ pub struct Ledger {
     /// How far the wall clock is ahead of its expected time, in milliseconds, while it is in doubt; 0 otherwise.
     ahead: Arc<AtomicU64>,
     room: Room,
-    /// The maximum number of bytes handed to the journal but not yet written: the space prepared there, minus the reserve.
+    /// The maximum number of bytes that may be handed to the journal and not yet written: the space prepared in its files, minus the
+    /// reserve.
     space: u64,
-    /// Bytes handed over that were not yet written when last checked.
+    /// The number of bytes handed to the journal that it had not written when last checked, plus those handed over since.
     handed: u64,
     /// Whether the node keeps no journal, so that no records are gathered and no numbers are reserved.
     memory: bool,
@@ -103,7 +104,7 @@ pub struct Ledger {
 pub struct Appended {
     /// The number of records, not counting marks.
     pub records: u64,
-    /// The size of the records, in bytes.
+    /// The size of all records, including marks, in bytes.
     pub bytes: u64,
 }
 
@@ -166,7 +167,8 @@ impl Ledger {
         self.mark(&Mark::Reserve { bound: self.bound });
         let at = self.now();
         let offset_ms = self.clock.offset_ms();
-        // The time that the wall clock last showed. How much time has passed since then is unknown here, so none is added.
+        // The offset at which the wall clock would still show the time of the last record. How much time has passed since then is unknown
+        // here, so none is added.
         let expected = self.ended.map(|ended| {
             let shown = self.marked.believed.unwrap_or(self.marked.offset_ms);
             shown.saturating_sub_unsigned(at.0.saturating_sub(ended.0))
@@ -184,7 +186,7 @@ impl Ledger {
         Start { stamp, skipped }
     }
 
-    /// Records that a slot is about to be sealed with these states, and returns the number and time of the record.
+    /// Records that a snapshot slot is about to be sealed with these watermarks, and returns the number and time of the record.
     pub fn checkpoint(&mut self, slot: u8, states: Vec<Watermark>) -> Stamp {
         self.mark(&Mark::Checkpoint { slot, states })
     }
@@ -197,8 +199,8 @@ impl Ledger {
         }
     }
 
-    /// Makes an actor refuse new work from here until the server restarts. Returns the mark, or `None` if the actor refuses as much
-    /// already.
+    /// Makes an actor refuse the kinds of work that `draining` names, from here until the server restarts. Returns the number and time of
+    /// the record, or `None` if the actor already refuses at least as much.
     pub fn drain(&mut self, actor: ActorId, draining: Draining) -> Option<Stamp> {
         let more = draining > self.marked.draining(actor);
         more.then(|| self.mark(&Mark::Drain { actor, draining }))
@@ -227,7 +229,8 @@ impl Ledger {
         waited >= u128::from(DOUBT_MS) && self.believe_wall_clock().is_some()
     }
 
-    /// Trusts the wall clock as it is from here on. If it was in doubt, returns the mark that records this.
+    /// If the wall clock is in doubt, trusts it from here on, and returns the number and time of the record of this. Otherwise, records
+    /// nothing and returns `None`.
     pub fn believe_wall_clock(&mut self) -> Option<Stamp> {
         self.marked.believed?;
         Some(self.mark(&Mark::Clock {
@@ -246,7 +249,7 @@ impl Ledger {
         &self.counts
     }
 
-    /// Returns the time by both clocks. The wall clock is taken as last recorded in the log.
+    /// Returns the current time by both clocks. The wall clock's offset from node time is the one last recorded in the log.
     pub fn both(&mut self) -> Now {
         Now {
             at: self.now(),
@@ -276,7 +279,7 @@ impl Ledger {
         self.number(at, numbers)
     }
 
-    /// Reserves more numbers when half of those below the bound are used up.
+    /// Reserves more numbers if fewer than half of [`RESERVE_STEP`] are left below the bound, and no reserve is pending.
     fn renew_reserve(&mut self, at: Timestamp) {
         if !self.memory && self.reserving.is_none() && self.bound.0 - self.next.0 < RESERVE_STEP / 2
         {
@@ -297,7 +300,7 @@ impl Ledger {
         Stamp { seq, at }
     }
 
-    /// Returns whether numbers or space are short: nothing may be ordered before the batch is durable.
+    /// Returns whether numbers or space are short. If so, nothing may be ordered until the batch is durable.
     pub fn is_short(&self) -> bool {
         !self.memory && (self.bound.0 - self.next.0 < RESERVE_STEP / 8 || self.is_crowded())
     }
@@ -321,7 +324,7 @@ impl Ledger {
         });
     }
 
-    /// Appends a poisoned message.
+    /// Appends the record of a message that was not applied because of a panic.
     pub fn poison<M: Serialize>(&mut self, actor: ActorId, stamp: Stamp, content: &Poisoned<M>) {
         self.put(actor, Kind::Poisoned, stamp, content);
     }
@@ -379,7 +382,7 @@ impl Ledger {
         if ahead > 0 {
             tracing::warn!(
                 hours,
-                "THE WALL CLOCK IS FAR AHEAD of the last entry: nothing is pruned until `sexton confirm-clock`, or an hour without a step"
+                "THE WALL CLOCK IS FAR AHEAD: nothing is pruned until `sexton confirm-clock` is run, or an hour passes without a step"
             );
         } else if before > 0 {
             tracing::info!("the wall clock is trusted again: pruning resumes");
@@ -397,7 +400,7 @@ impl Ledger {
         std::mem::take(&mut self.batch)
     }
 
-    /// Returns the gathered records, to be written in place.
+    /// Returns the gathered records, so that the caller can write them itself instead of handing them to the journal thread.
     pub fn batch_mut(&mut self) -> &mut Batch {
         &mut self.batch
     }
@@ -422,14 +425,14 @@ impl Ledger {
         self.room = room;
     }
 
-    /// Sets how many bytes may be handed over and not yet written, and how many are.
+    /// Sets the maximum number of bytes that may be handed to the journal and not yet written, and the current number of such bytes.
     pub fn set_space(&mut self, space: u64, handed: u64) {
         self.space = space;
         self.handed = handed;
     }
 
-    /// Returns whether the bytes not yet written may exceed the prepared space. Nothing more is decided then until it is known whether the
-    /// disk is full; after that, the reserve may be used.
+    /// Returns whether the bytes not yet written may exceed the prepared space. If so, nothing more is decided until the journal has found
+    /// out whether the disk is full; after that, the reserve may be used.
     fn is_crowded(&self) -> bool {
         let on_its_way = self.handed + self.batch.len() as u64;
         self.room == Room::Ample && on_its_way > 0 && on_its_way >= self.space

@@ -1,5 +1,5 @@
 //! Loads a snapshot into machines. One thread reads pages, one decodes them, and the caller builds state from them, all at the same time,
-//! because loading is much work and startup leaves the other processors idle.
+//! because loading is CPU-bound, and startup leaves the other processors idle.
 //!
 //! Guarantees: pages reach the machine in the order in which they were read; besides the state, only a few pages are in memory. Only at the
 //! end is it known whether everything was read and matches the seal.
@@ -25,14 +25,14 @@ impl Arriving<'_> {
         self.pages.peek().map(|page| page.actor)
     }
 
-    /// Returns the next pages, up to the last page of this actor.
+    /// Returns an iterator over the next pages, for as long as they belong to this actor.
     pub fn of(&mut self, actor: ActorId) -> impl Iterator<Item = Page> + Send {
         iter::from_fn(move || self.pages.next_if(|page| page.actor == actor))
     }
 }
 
-/// Reads a slot that was found sealed, while `build` consumes the pages. The caller must check for a read error before it uses the result
-/// of `build`.
+/// Reads a slot that was found sealed, while `build` consumes the pages. Returns the result of reading, and that of `build`, which may be
+/// used only if reading succeeded.
 pub fn while_read<T>(
     slots: &Slots,
     slot: SlotId,

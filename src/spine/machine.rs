@@ -1,8 +1,8 @@
 //! The contract between an actor's rules and the spine around them.
 //!
 //! A machine is pure: it owns state and rules, and has no access to a clock, a disk, a network or a source of randomness. The host calls
-//! `decide` to determine what a message does, `commit` to apply that, and journals both; recovery calls `commit` alone. A machine requests
-//! everything outside itself through effects (`effect.rs`). See `ARCHITECTURE.md`.
+//! `decide` to determine what a message does and `commit` to apply this outcome, and journals the message with its outcome; recovery calls
+//! `commit` alone. Whatever must happen outside a machine is requested as an effect (`effect.rs`). See `ARCHITECTURE.md`.
 //!
 //! The contract is split by concern, and an [`Actor`] implements all parts: rules ([`Machine`]), time ([`Timed`]), snapshots ([`Paged`]),
 //! and what users are shown ([`Observable`]). Functions that most machines do not need have a default.
@@ -19,13 +19,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-/// The effects that a machine requests outside itself.
+/// The effects that a machine requests from the code around it.
 pub type Effects<M> = effect::Effects<<M as Machine>::Reply, <M as Machine>::Action>;
 
 /// The rules of an actor.
 ///
-/// Any function of the contract may panic. In `decide`, `keeping` and `query`, that fails one request and leaves the state
-/// unchanged; in a function that takes `&mut self`, it spends the state, which is then rebuilt from the journal.
+/// Any function of the contract may panic. In `decide`, `keeping`, `query` and `unchanged`, a panic fails one request and leaves the state
+/// unchanged. In any other function that takes `&mut self`, it makes the state unusable (*spent*), and the state is rebuilt from the
+/// journal.
 pub trait Machine: Send + Sized + 'static {
     /// The name used in commands, logs and exports.
     const NAME: &'static str;
@@ -55,9 +56,9 @@ pub trait Machine: Send + Sized + 'static {
 
     /// Determines what a message does, without doing it. Depends on state, rules, message and moment, and on nothing else.
     fn decide(&self, moment: &Moment, message: &Self::Message) -> Self::Outcome;
-    /// Determines what an outcome that is not committed yet will change, and therefore how it is kept.
+    /// Determines what an outcome will change when it is committed, and therefore whether and how it is journaled.
     fn keeping(&self, message: &Self::Message, outcome: &Self::Outcome) -> Keeping;
-    /// Returns how many sequence numbers an outcome takes: one for each item it creates that needs its own number.
+    /// Returns how many sequence numbers an outcome takes: one for each item it creates that needs its own number, and at least one.
     fn numbers(_outcome: &Self::Outcome) -> u64 {
         1
     }
@@ -70,8 +71,8 @@ pub trait Machine: Send + Sized + 'static {
         outcome: &Self::Outcome,
         effects: &mut Effects<Self>,
     );
-    /// Returns the answer to the sender of a message, once its outcome is committed. `seq` is the entry's number, or zero if no entry was
-    /// needed.
+    /// Returns the answer to the sender of a message. Called after the commit, with the entry's number as `seq`; or without a commit and
+    /// with zero if the outcome changes nothing.
     fn reply(&self, seq: Seq, message: &Self::Message, outcome: &Self::Outcome) -> Self::Reply;
     /// Called for a decided message that changes nothing, to update counters that nothing depends on.
     fn unchanged(&mut self, _outcome: &Self::Outcome) {}
@@ -85,13 +86,14 @@ pub trait Machine: Send + Sized + 'static {
     ) -> Self::Reply {
         self.reply(seq, message, outcome)
     }
-    /// Returns whether an answer must be waited for before the commands after it are carried out: the delivery ends there.
+    /// Returns whether a reply holds up its delivery, because the client has to wait for the real answer. If so, the commands after it in
+    /// the delivery are dropped.
     fn holds_up(_reply: &Self::Reply) -> bool {
         false
     }
     /// Answers a query. Never expires anything.
     fn query(&self, now: Now, query: &Self::Query) -> Self::Reply;
-    /// Returns the cost of a request, where 1 is an ordinary command. After a certain total, other actors have their turn.
+    /// Returns the cost of a request; an ordinary command costs 1. After a certain total cost, other actors get their turn.
     fn cost(_asked: Request<'_, Self>) -> usize {
         1
     }
@@ -107,12 +109,14 @@ pub trait Machine: Send + Sized + 'static {
     }
     /// Ends a wait.
     fn unwatch(&mut self, _ticket: Ticket) {}
-    /// Returns the wait that a message acts for, if it is a tick for one: the tick is then carried out under the key of the wait.
+    /// Returns the wait that a tick answers, or `None` if the message is not such a tick. The tick is carried out under the idempotency key
+    /// of the wait, if it has one.
     fn acts_for(_message: &Self::Message) -> Option<Ticket> {
         None
     }
 
-    /// Called when the server started: restarts every span in full, and ends what belonged to connections.
+    /// Called for each start of the server, also when recovery reaches an earlier start in the log. Restarts every timeout in full, and
+    /// ends what belonged to connections of the previous process.
     fn start(&mut self, _start: Start) {}
     /// Restates every obligation of the machine: the messages to other actors (tells) and the actions that should be under way. Called
     /// after recovery, after a rebuild, and some time after a tell or a completion was refused, so each must be an upsert.
@@ -141,23 +145,23 @@ pub trait Timed: Machine {
     fn due(&mut self, _now: Now) -> Option<u64> {
         None
     }
-    /// Returns the tick of an item: the message that is carried out when its deadline has passed. Its outcome must be durable, or remove
-    /// the item from `due`.
+    /// Returns the tick of an item: the message that is carried out when its deadline has passed. Its outcome must be durable, or at least
+    /// ensure that `due` no longer returns the item.
     fn tick(&self, item: u64) -> Self::Message {
         unreachable!("item {item} is never due")
     }
     /// Holds back removals on a date while `held` is true, because the wall clock is in doubt (far ahead of its expected time). Volatile: a
     /// new machine holds nothing back.
     fn hold(&mut self, _held: bool) {}
-    /// Holds back work that requires other actors to add something, while `held` is true: the disk is low on space, and they would refuse
-    /// it. Volatile, like [`hold`](Self::hold).
+    /// Holds back work that makes other actors add state, while `held` is true: the disk is low on space, and those actors would refuse it.
+    /// Volatile, like [`hold`](Self::hold).
     fn hold_for_space(&mut self, _held: bool) {}
-    /// Returns whether a quarantined item is still quarantined, because no change has made it due again. Also called on a spent machine.
+    /// Returns whether a quarantined item is still quarantined, that is, no change has made it due again. Also called on a spent machine.
     fn is_quarantined(&self, _item: u64) -> bool {
         true
     }
-    /// Removes an item whose tick panicked at `now` from `due`, until something else puts it back. Does nothing if the item is not due at
-    /// that time: it was put back in the meantime, or another item has taken its slot.
+    /// Quarantines an item whose tick panicked at `now`: `due` no longer returns it, until a change makes it due again. Does nothing if the
+    /// item is not due at `now`, because it has changed since or another item has taken its slot.
     fn quarantine(&mut self, _item: u64, _now: Now) {}
 }
 
@@ -257,7 +261,7 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// Returns the number and time of the entry that is made now.
+    /// Returns the number and time of the entry that this decision would make.
     pub const fn stamp(&self) -> Stamp {
         Stamp {
             seq: self.seq,
@@ -294,7 +298,7 @@ pub struct Gauge {
     pub value: u64,
 }
 
-/// Describes the item in a slot.
+/// A description of the item in a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// The slot.
@@ -313,13 +317,14 @@ pub struct Stamp {
     pub at: Timestamp,
 }
 
-/// What an outcome changes, and therefore how it is kept.
+/// What an outcome changes, and therefore whether and how it is journaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeping {
-    /// Nothing: it is neither committed nor journaled.
+    /// Nothing: the outcome is neither committed nor journaled.
     Nothing,
-    /// State that ends with the process anyway. It is journaled, but no answer waits until it is on disk: a crash that loses it has the
-    /// same effect as the end of the process. An outcome that requests an action is nevertheless durable.
+    /// State that is lost anyway when the process exits. The outcome is journaled, but no answer waits until the record is on disk: a crash
+    /// that loses it has the same effect as the exit. An outcome that requests an action, or whose message has an idempotency key, is
+    /// treated as durable nevertheless.
     Passing,
     /// Durable state: the sender is answered once the entry is durable.
     Durable,
@@ -340,7 +345,7 @@ pub struct Start {
 pub enum Weight {
     /// It adds something that stays.
     Adds,
-    /// It keeps existing state.
+    /// It updates or prolongs existing state, as a renewal does.
     Keeps,
     /// It removes something, or must not be refused.
     Frees,
@@ -352,7 +357,7 @@ pub enum Weight {
 pub enum Refusal {
     /// The disk is full.
     DiskFull,
-    /// The key was already used for a different request.
+    /// The idempotency key was already used for a different request.
     KeyReused,
 }
 

@@ -2,25 +2,25 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `machine.rs` `items.rs` | the contract of a machine: decide, commit, query; time; pages; what is shown; its short form for items of one kind |
-//! | `effect.rs` `port.rs` | the effects that a machine requests outside itself; the interface to the code that performs its actions |
-//! | `ledger.rs` | sequence numbers, time, the records of one write |
+//! | `machine.rs` `items.rs` | the contract of a machine: rules, deadlines, snapshots, views; a shorter form of it for machines with items of one kind |
+//! | `effect.rs` `port.rs` | the effects that a machine requests; the interface to the code that performs its actions |
+//! | `ledger.rs` | sequence numbers, time, and the records to be written next |
 //! | `host/` | the host of a machine: order, decide, commit, append; catches panics |
-//! | `delivery.rs` `guard.rs` | deliveries to a host and its answers; catching panics |
+//! | `delivery.rs` `guard.rs` | deliveries to a host, and its answers; a function that catches panics |
 //! | `each.rs` | structures with one element for each actor |
 //! | `outbox.rs` | answers and actions that wait for the journal |
-//! | `event.rs` `feed.rs` | events as data; the newest of them, for subscribers |
-//! | `recovery.rs` | from snapshots and journal to machines: the only recovery path |
-//! | `record.rs` | the content of a record, and why recovery failed |
+//! | `event.rs` `feed.rs` | events as plain data; the newest events, for subscribers |
+//! | `recovery.rs` | recovers machines from snapshots and the journal; there is no other recovery path |
+//! | `record.rs` | decodes the content of records; the errors of recovery |
 //! | `progress.rs` | the progress of a recovery |
-//! | `checkpoint.rs` | when a snapshot is due, and its steps |
-//! | `pages.rs` | a checkpoint's copy of a machine, slice by slice |
+//! | `checkpoint.rs` | when a snapshot is due; the steps of taking one |
+//! | `pages.rs` | copies a machine for a checkpoint, slice by slice |
 //! | `receipts.rs` | what was done under each idempotency key, to answer repeated requests |
-//! | `loading.rs` | loading a snapshot into machines |
-//! | `parallel.rs` | work on two threads at a time |
-//! | `directory.rs` | addresses, and the bound on open commands |
+//! | `loading.rs` | loads a snapshot into machines |
+//! | `parallel.rs` | runs two functions at the same time, on two threads |
+//! | `directory.rs` | the addresses of actors, and the bound on open commands |
 //! | `budget.rs` | a byte budget shared by several holders |
-//! | `shared.rs` | what the actors of a node share; when answers are sent; halting |
+//! | `shared.rs` | what the actors of a node share; sends answers when they may be sent; halts the node |
 //! | `supervision.rs` | the messages between the spine and the Supervisor; the restart policy |
 //! | `runtime/` | the only code that depends on actix |
 //! | `shelf.rs` | snapshots in memory, for tests |

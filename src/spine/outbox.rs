@@ -51,12 +51,12 @@ impl<M: Machine> Outbox<M> {
         *self.port.borrow_mut() = Some(port);
     }
 
-    /// Holds answers until the entry `rests_on` is durable, which must not be earlier than that of the previous call.
+    /// Holds answers until the entry `rests_on` is durable. `rests_on` must not be lower than that of anything held already.
     pub fn hold(&self, rests_on: Seq, answers: Vec<Answer<M::Reply>>, reply_to: ReplyTo<M::Reply>) {
         self.push(rests_on, Output::Answers(answers, reply_to));
     }
 
-    /// Holds an action until the entry `rests_on` is durable, which must not be earlier than that of the previous call.
+    /// Holds an action until the entry `rests_on` is durable. `rests_on` must not be lower than that of anything held already.
     pub fn hold_action(&self, rests_on: Seq, action: Action<M::Action>) {
         self.push(rests_on, Output::Action(action));
     }
@@ -75,7 +75,7 @@ impl<M: Machine> Outbox<M> {
     /// Releases everything that depends on no entry later than `durable`.
     pub fn release(&self, durable: Seq) {
         loop {
-            // Called outside the borrow: an answer may cause the next effect to be held.
+            // The borrow ends before the answer is sent, because sending it may cause the next effect to be held.
             let next = self
                 .held
                 .borrow_mut()
@@ -93,7 +93,7 @@ impl<M: Machine> Outbox<M> {
         }
     }
 
-    /// Drops everything held, because the node has halted. Requests that wait for an answer end without one.
+    /// Drops everything held, because the node has halted. Callers that wait for one of the answers get none.
     pub fn discard(&self) {
         let held = std::mem::take(&mut *self.held.borrow_mut());
         drop(held);

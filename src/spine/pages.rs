@@ -10,7 +10,7 @@ const PAGE_BYTES_MIN: usize = 64;
 
 /// Returns the next pages of the checkpoint under way, about `bytes_max` bytes of them, and whether these are the last.
 ///
-/// Pages that had to be copied early come first, without a limit, since they have been copied already.
+/// Pages copied early, because they were about to change, come first. `bytes_max` does not limit them, since they have been copied already.
 pub fn slice<M: Paged>(
     machine: &mut M,
     receipts: &Receipts,

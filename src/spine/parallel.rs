@@ -25,8 +25,8 @@ pub fn both<A, B: Send>(one: impl FnOnce() -> A, other: impl FnOnce() -> B + Sen
 /// The items made by the other thread, as they arrive.
 pub type Coming<'a, T> = &'a mut (dyn Iterator<Item = T> + Send);
 
-/// Runs `make` on another thread, while `take` consumes the items on this one. `take` may stop early, and the result of `make` then covers
-/// only the items taken.
+/// Runs `make` on another thread, while `take` consumes its items on this one. Returns the results of both. If `take` stops early,
+/// [`BatchSender::push`] returns false, and `make` may have made more items than were taken.
 pub fn ahead<T: Send, M: Send, R>(
     make: impl FnOnce(&mut BatchSender<T>) -> M + Send,
     take: impl FnOnce(Coming<'_, T>) -> R,
@@ -53,7 +53,8 @@ pub struct BatchSender<T> {
 }
 
 impl<T> BatchSender<T> {
-    /// Hands over an item. Returns false if the consumer has stopped taking items.
+    /// Adds an item to the batch, and hands the batch over when it is full. Returns false if that fails, because the consumer has stopped
+    /// taking items.
     pub fn push(&mut self, thing: T) -> bool {
         self.batch.push(thing);
         self.batch.len() < BATCH || self.hand_over()

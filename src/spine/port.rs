@@ -8,8 +8,8 @@ use crate::spine::machine::{Machine, Never};
 
 /// Performs the actions of one machine, each attempt at most once.
 pub trait Port<M: Machine> {
-    /// Performs an attempt; if it was performed already, reports its completion again. Must not block, since it is called on the core
-    /// thread. Never returns an error: failures are reported by a message.
+    /// Performs an attempt of an action; see [`Action`]. If that attempt was performed already, reports its completion again. Must not
+    /// block, since it is called on the core thread. Never returns an error: failures are reported by a message.
     fn perform(&mut self, action: Action<M::Action>);
 }
 

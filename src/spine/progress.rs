@@ -35,7 +35,7 @@ pub enum Step {
     Repeating {
         /// The number of entries so far.
         records: u64,
-        /// The newest entry.
+        /// The newest entry replayed so far.
         upto: Seq,
     },
 }
@@ -62,7 +62,7 @@ pub struct Watched<'r> {
 }
 
 impl<'r> Watched<'r> {
-    /// Creates a replica that passes everything on to `replica`.
+    /// Creates a replica that passes everything on to `replica`, and counts pages and entries in `progress`.
     pub fn new(replica: &'r mut dyn Recovering, progress: Progress) -> Self {
         Self { replica, progress }
     }

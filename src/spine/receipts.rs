@@ -5,7 +5,7 @@
 //! stored on pages of a separate kind, tracked with those of the machine.
 //!
 //! Guarantees: receipts are bounded in time, number and bytes, and the oldest is forgotten first; when a receipt is forgotten depends only
-//! on the entries with a key. The machine itself determines its answers.
+//! on the entries with a key. How a repetition is answered is up to the machine.
 
 use crate::clock::Timestamp;
 use crate::decode;
@@ -51,7 +51,7 @@ pub struct Receipt {
     pub outcome: Box<[u8]>,
 }
 
-/// The receipts of a page, with their slots.
+/// Receipts decoded from one or more pages, with their slots.
 pub type Loaded = Vec<(u32, Receipt)>;
 
 impl Receipt {
@@ -81,7 +81,8 @@ impl Receipts {
         Some(receipt).filter(|receipt| !receipt.is_over(at))
     }
 
-    /// Keeps a receipt of what this entry did under a key, and forgets older ones to make room.
+    /// Adds a receipt of what the entry `entry` did under a key. Forgets expired receipts first, and the oldest ones if a limit would be
+    /// exceeded.
     pub fn note<O: Serialize>(
         &mut self,
         pages: &mut Pages,
@@ -150,7 +151,7 @@ impl Receipts {
         self.digest
     }
 
-    /// Returns the number of receipts, not counting forgotten ones.
+    /// Returns the number of receipts, including expired ones that are not forgotten yet.
     pub fn len(&self) -> usize {
         self.held.len()
     }
@@ -188,7 +189,9 @@ impl Receipts {
             .map(|Stored(place, key, seq, at, outcome)| {
                 let slot = page.index() * SLOTS + u32::from(place);
                 if u32::from(place) >= SLOTS || slot >= RECEIPTS_MAX {
-                    return Err(format!("a page of receipts has no place {place}"));
+                    return Err(format!(
+                        "place {place} is out of range for this page of receipts"
+                    ));
                 }
                 let receipt = Receipt {
                     key,
@@ -223,7 +226,8 @@ impl Receipts {
     }
 }
 
-/// A receipt on its page, see the change rule in `persist/format.rs`: place, key, number and time of the entry, outcome.
+/// A receipt as stored on its page: its place on the page, its key, the number and time of its entry, and its outcome. See the change rule
+/// in `persist/format.rs`.
 #[derive(Serialize, Deserialize)]
 struct Stored<'a>(u8, RequestKey, Seq, Timestamp, #[serde(borrow)] Bytes<'a>);
 
@@ -292,7 +296,7 @@ mod tests {
         let end = NOW.plus_seconds(SECONDS);
         assert!(actor.knows(1, Timestamp(end.0 - 1)));
         assert!(!actor.knows(1, end));
-        assert!(!actor.knows(2, NOW), "the key is different");
+        assert!(!actor.knows(2, NOW), "nothing was done under this key");
         assert_eq!(actor.receipts.len(), 1, "only an entry removes receipts");
         actor.note(2, end, "done");
         assert_eq!(actor.receipts.len(), 1);
@@ -325,7 +329,7 @@ mod tests {
         actor.note(3, NOW, &"x".repeat(500));
         assert!(!actor.knows(1, NOW) && actor.knows(2, NOW) && actor.knows(3, NOW));
         actor.note(4, NOW, &"x".repeat(BYTES_MAX));
-        assert!(actor.knows(4, NOW), "the newest is kept");
+        assert!(actor.knows(4, NOW), "the newest is kept whatever its size");
         assert_eq!(actor.receipts.len(), 1);
     }
 

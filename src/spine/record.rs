@@ -1,4 +1,4 @@
-//! The content of journal records, and the reasons why recovery fails.
+//! Decodes the content of journal records, and defines the errors of recovery.
 
 use crate::decode;
 use crate::ids::{ActorId, Seq};
@@ -7,18 +7,18 @@ use crate::persist::journal::Record;
 use crate::persist::mark::Mark;
 use serde::Deserialize;
 
-/// Why recovery failed.
+/// Why recovery failed. Each text is meant to follow "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum RecoveryError {
-    /// The journal cannot be read.
+    /// The journal or a snapshot cannot be read.
     #[error(transparent)]
     Persist(#[from] PersistError),
-    /// The content of the snapshots is lost, and the journal does not have it either.
+    /// The journal cannot be read far enough, and at least one snapshot has a problem.
     #[error("{error}; {}", .mended.join("; "))]
     Lost {
-        /// Why the journal alone is not enough.
+        /// What is wrong with the journal.
         error: PersistError,
-        /// What is wrong with the snapshots.
+        /// Descriptions of what is wrong with the snapshots.
         mended: Vec<String>,
     },
     /// A record belongs to an actor that this program does not have.
@@ -30,7 +30,7 @@ pub enum RecoveryError {
         actor: ActorId,
     },
     /// A record has a valid checksum, but its content cannot be decoded by this program.
-    #[error("replay entry {seq} of {actor}: its content does not decode: {cause}")]
+    #[error("replay entry {seq} of {actor}: its content cannot be decoded: {cause}")]
     Undecodable {
         /// The record's sequence number.
         seq: Seq,
@@ -39,8 +39,8 @@ pub enum RecoveryError {
         /// The decoder's error.
         cause: String,
     },
-    /// Committing a record panicked. Such a record is never skipped silently.
-    #[error("replay entry {seq} of {actor}: it panicked: {cause}")]
+    /// Committing a record panicked. Recovery fails instead of skipping the record.
+    #[error("replay entry {seq} of {actor}: its commit panicked: {cause}")]
     Panicked {
         /// The record's sequence number.
         seq: Seq,
@@ -51,7 +51,7 @@ pub enum RecoveryError {
     },
 }
 
-/// Decodes the content of an actor's record.
+/// Decodes the content of a record. `actor` is the actor's name, for the error.
 pub fn decode_record<'r, T: Deserialize<'r>>(
     record: &'r Record<'_>,
     actor: &'static str,

@@ -1,8 +1,9 @@
-//! Recovers machines from a snapshot and the journal: loads pages, then commits entries, without decisions or effects. This is the only
-//! recovery path: for the startup of a node, for an actor whose commit panicked, and for the tools that inspect a log.
+//! Recovers machines from a snapshot and the journal: loads pages, then commits entries, without repeating decisions or effects. There is
+//! no other recovery path: a starting node, the rebuild of an actor after a panic, and the tools that inspect a log all use this one.
 //!
-//! Recovery takes the newest readable snapshot, and the journal after it. A problem with a snapshot is reported and costs time. State is
-//! lost only if neither snapshot is readable and the journal's first segments have been removed. Recovery then returns an error.
+//! Recovery takes the newest readable snapshot, and the journal after it. A problem with a snapshot is reported, and only makes recovery
+//! slower, because more of the journal is replayed. State is lost only if neither snapshot is readable and the journal's first segments
+//! have been removed; recovery then returns an error.
 
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Digest, Seq};
@@ -35,7 +36,7 @@ pub struct Recovered<M> {
     pub machine: M,
     /// What the actor did under each idempotency key.
     pub receipts: Receipts,
-    /// The actor's newest entry.
+    /// The sequence number of the last entry or start mark that the state includes.
     pub last: Seq,
 }
 
@@ -74,18 +75,18 @@ impl<M: Actor> Replica<M> {
         &self.machine
     }
 
-    /// Replaces the rules from here on.
+    /// Replaces the rules of the machine, and of those that [`load`](Recovering::load) builds from now on.
     pub fn set_rules(&mut self, rules: M::Rules) {
         self.rules = rules.clone();
         self.machine.set_rules(rules);
     }
 
-    /// Returns the machine, for carrying out ticks.
+    /// Returns the machine for changes other than commits, such as [`due`](crate::spine::machine::Timed::due) makes.
     pub fn machine_mut(&mut self) -> &mut M {
         &mut self.machine
     }
 
-    /// Returns the pages that changed after this entry, with their current content.
+    /// Returns the pages that changed after the entry `since`, with their current content.
     pub fn pages_since(&mut self, since: Seq) -> Vec<Page> {
         self.machine.pages().begin(since, Seq(u64::MAX));
         let (copied, _) = pages::slice(&mut self.machine, &self.receipts, usize::MAX);
@@ -129,34 +130,34 @@ impl<M: Actor> Replica<M> {
     }
 }
 
-/// Decodes an entry; can be called on any thread.
+/// A function that decodes a record into a boxed [`EntryOf`] its actor. It can be called on any thread.
 pub type ReadEntry = fn(&Record<'_>) -> Result<Box<dyn Any + Send>, RecoveryError>;
 
-/// A replica of any machine.
+/// A [`Replica`] whose machine can be of any type.
 pub trait Recovering {
-    /// Returns the actor whose entries the replica commits.
+    /// Returns the id of the actor whose entries the replica commits.
     fn actor(&self) -> ActorId;
-    /// Returns the function that decodes an entry of that actor.
+    /// Returns the function that decodes this actor's entries.
     fn reader(&self) -> ReadEntry;
-    /// Commits an entry that the reader has decoded.
+    /// Commits an entry that the function from [`reader`](Self::reader) has decoded. Panics if it is of another type.
     fn repeat(&mut self, stamp: Stamp, entry: Box<dyn Any>) -> Result<(), RecoveryError>;
     /// Decodes an entry and commits it.
     fn apply(&mut self, record: &Record<'_>) -> Result<(), RecoveryError> {
         let entry = self.reader()(record)?;
         self.repeat(stamp_of(record), entry)
     }
-    /// Applies a start of the coordinator at this point of the log.
+    /// Applies a start of the coordinator, as recorded by the next mark in the log.
     fn start(&mut self, start: Start);
     /// Returns the digest of the actor's state.
     fn digest(&self) -> Digest;
-    /// Returns the actor's newest entry.
+    /// Returns the sequence number of the last entry or start mark that the state includes.
     fn last(&self) -> Seq;
     /// Returns the actor's name.
     fn name(&self) -> &'static str;
     /// Returns the machine's gauges.
     fn gauges(&self) -> Vec<Gauge>;
-    /// Builds a machine of the same kind from its pages in a snapshot, and checks it against `state`. The machine is empty if there are no
-    /// pages. The replica itself does not change.
+    /// Builds the actor's state from its pages in a snapshot, for [`replace`](Self::replace); without pages, it is empty. Returns an error
+    /// if the pages are invalid, or if the digest of the result differs from that in `state`. The replica itself does not change.
     fn load(
         &self,
         pages: Coming<'_, Page>,
@@ -236,38 +237,38 @@ impl<M: Actor> Recovering for Replica<M> {
     }
 }
 
-/// Returns the digest of an actor: of its machine's durable state, and of its receipts.
+/// Returns the digest of an actor's durable state, which consists of its machine's state and its receipts.
 pub fn digest<M: Actor>(machine: &M, receipts: &Receipts) -> Digest {
     let mut digest = machine.digest();
     digest.merge(receipts.digest());
     digest
 }
 
-/// Limits which records a recovery replays.
+/// How far a recovery replays the log, and for which actors.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scope {
-    /// The last sequence number to replay; all if `None`.
+    /// The last sequence number to replay; if `None`, the log is replayed to its end.
     pub until: Option<Seq>,
-    /// Whether entries of actors that are not being recovered are skipped.
+    /// Whether the pages and entries of actors without a replica are skipped. If false, they are an error.
     pub partial: bool,
 }
 
 /// The result of a recovery.
 #[derive(Clone, Debug, Default)]
 pub struct Past {
-    /// The end of the log.
+    /// The end of the log, or of the part of it that was read.
     pub tail: Tail,
     /// The snapshot that recovery began with, if there was one.
     pub snapshot: Option<(SlotId, Seal)>,
-    /// The last sequence number in each slot; `None` for a slot that cannot be relied on.
+    /// The sequence number up to which the snapshot in each slot covers every entry; `None` for a slot without a usable snapshot.
     pub sealed: BySlot<Option<Seq>>,
-    /// Problems with snapshots, or with parts of the journal that are not needed, as text.
+    /// Descriptions of problems with snapshots, and of damage to parts of the journal that were not needed.
     pub mended: Vec<String>,
     /// The node's state, according to the marks in the snapshot and in the journal after it.
     pub marked: Marked,
 }
 
-/// Brings the replicas up to the end of the log, or of the scope, and returns what was found.
+/// Brings the replicas up to the end of the log, or of the scope, and returns what was found. Without `slots`, only the journal is used.
 pub fn recover(
     disk: &dyn Disk,
     slots: Option<&Slots>,
@@ -302,7 +303,7 @@ pub fn recover(
             }
             Err(error) => {
                 reliable[slot] = None;
-                mended.push(format!("snapshot {slot} is unreadable: {error}"));
+                mended.push(format!("snapshot {slot} is unusable: failed to {error}"));
             }
         }
     }
@@ -347,13 +348,14 @@ pub type Snapshots = Vec<(SlotId, Seal)>;
 pub struct SnapshotSurvey {
     /// Complete snapshots, newest first.
     pub sealed: Snapshots,
-    /// What is wrong with the others, as text.
+    /// Descriptions of what is wrong with the other snapshots.
     pub wrong: Vec<String>,
-    /// How far the log must reach according to any of the seals: a readable seal is right, even if the files are damaged.
+    /// The last sequence number that the log must contain according to the seals. A readable seal is trusted, even if the files of its
+    /// snapshot are damaged.
     pub reaches: Seq,
 }
 
-/// Returns the complete snapshots of this log, and descriptions of what is wrong with the others.
+/// Examines the snapshots. What is wrong with them is part of the result; the only error is a seal whose format this program does not know.
 pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<SnapshotSurvey, RecoveryError> {
     let examine = |slot| {
         let look = slots.look_closely(slot)?;
@@ -375,7 +377,7 @@ pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<SnapshotSurvey, RecoveryEr
             )),
             SlotStatus::Sealed(seal) if belongs => sealed.push((slot, seal)),
             SlotStatus::Sealed(Seal { mark, .. }) => wrong.push(format!(
-                "snapshot {slot} belongs to another log: this one has no mark of it at {mark}"
+                "snapshot {slot} belongs to another log: this log has no matching mark at sequence number {mark}"
             )),
             SlotStatus::Damaged(how) => wrong.push(format!("snapshot {slot} is damaged: {how}")),
         }
@@ -388,9 +390,9 @@ pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<SnapshotSurvey, RecoveryEr
     })
 }
 
-/// Returns whether a snapshot belongs to this log: the mark that its seal names must hold the same states. Nothing else would reveal a
-/// snapshot from another directory, and the entries after it would be committed to a state for which they were not decided. If the log is
-/// unreadable at the mark, or the seal names no mark after its content, this cannot be checked and the result is true.
+/// Returns whether a snapshot belongs to this log: the mark that its seal names must list the same states. Nothing else would reveal a
+/// snapshot from another directory, and this log's entries would be committed to a state for which they were not decided. If the log is
+/// unreadable at the mark, or the mark's number is not after the snapshot's content, this cannot be checked and the result is true.
 fn belongs(disk: &dyn Disk, seal: &Seal) -> bool {
     if seal.mark <= seal.manifest.begun {
         return true;
@@ -410,11 +412,12 @@ fn belongs(disk: &dyn Disk, seal: &Seal) -> bool {
     matches!(mark, Some(Ok(Mark::Checkpoint { states, .. })) if states == seal.manifest.states)
 }
 
-/// The reason why a complete snapshot of this log cannot be used.
+/// What is wrong with a complete snapshot of this log if the log no longer [goes back](goes_back) to it.
 pub const NO_WAY_ON: &str =
     "the journal no longer goes back to it, so recovery cannot continue from it";
 
-/// Returns whether the log reaches back far enough to continue from the state at this number. Other problems are not checked for.
+/// Returns whether the log still has all records after the entry `after`, so that recovery can continue from the state at that entry. Other
+/// problems are not checked for.
 pub fn goes_back(disk: &dyn Disk, after: Seq) -> bool {
     let begin = Begin {
         after,
@@ -426,7 +429,8 @@ pub fn goes_back(disk: &dyn Disk, after: Seq) -> bool {
     )
 }
 
-/// Loads the replicas from a snapshot. On an error, they are unchanged.
+/// Loads the replicas from a snapshot. On an error, they are unchanged. With `partial`, pages of actors without a replica are skipped;
+/// otherwise they are an error.
 pub fn load(
     slots: &Slots,
     slot: SlotId,
@@ -481,7 +485,7 @@ fn build(
     all.collect()
 }
 
-/// Replays the log after a snapshot, and returns the end of the log.
+/// Replays the log after a snapshot into the replicas and `marked`. Returns the end of the log, or of the part that was read.
 fn repeat(
     disk: &dyn Disk,
     begin: Begin,
@@ -542,7 +546,7 @@ enum Step {
     Mark(Stamp, Mark),
 }
 
-/// Reads to the end of the log, or of the scope.
+/// Reads records up to the end of the log, or of the scope, and hands over the step for each. Stops early if the consumer does.
 fn read(
     reader: &mut Reader<'_>,
     actors: &[Repeating],

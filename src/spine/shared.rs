@@ -1,4 +1,4 @@
-//! What the actors of a node share on the core thread: ledger, journal, supervisor, directory, and halting.
+//! What the actors of a node share on the core thread: the ledger, the journal, the directory, pending verdicts, and how the node halts.
 //!
 //! Guarantees: an answer is sent only once the journal is as durable as configured up to its entry; after a halt, nothing is acknowledged.
 
@@ -29,7 +29,7 @@ use tokio::sync::{Mutex, MutexGuard, Notify, oneshot, watch};
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Halt {
     /// The journal cannot be written.
-    #[error("halted, nothing more is acknowledged: {0}")]
+    #[error("halted, nothing more is acknowledged: failed to {0}")]
     Journal(Arc<PersistError>),
     /// An actor panics too often.
     #[error("halted, {} panics too often; the last time at sequence number {}: {}", .0.actor, .0.seq, .0.cause)]
@@ -38,10 +38,10 @@ pub enum Halt {
     #[error("halted, {} lost its state to a panic and keeps no journal: {}", .0.actor, .0.cause)]
     Spent(Report),
     /// An actor's state is spent, and rebuilding it failed.
-    #[error("halted, a spent actor could not be rebuilt: {0}")]
+    #[error("halted, an actor could not be rebuilt after a panic: failed to {0}")]
     Rebuild(Arc<RecoveryError>),
-    /// The core thread itself ended.
-    #[error("halted, the core thread panicked: {0}")]
+    /// The core thread panicked or exited early, or a thread that rebuilds an actor panicked or could not be started.
+    #[error("halted, internal error: {0}")]
     CoreThread(String),
 }
 
@@ -62,16 +62,16 @@ pub struct Spine {
     outboxes: RefCell<Vec<Box<dyn Outgoing>>>,
     feed: Arc<Feed>,
     dirty: Notify,
-    /// The threshold that `until_appended` waits for, and its notification.
+    /// The threshold that `until_appended` waits for. `appended` notifies it when the threshold is reached.
     enough: Cell<Option<Enough>>,
     appended: Notify,
-    /// The number of deliveries that appended records since the last write. The records of a single delivery are written in place.
+    /// The number of deliveries that appended records since the last write. If it is one, `write` tries to write on this thread.
     gathered: Cell<u32>,
     /// The number of records appended up to the last delivery.
     gathered_to: Cell<u64>,
     durable: watch::Sender<Seq>,
     halt: watch::Sender<Option<Halt>>,
-    /// Whether the node stopped cleanly.
+    /// Whether a clean stop has been recorded.
     stopped: Cell<bool>,
 }
 
@@ -94,7 +94,7 @@ impl Drop for Rebuilding<'_> {
     }
 }
 
-/// The outbox of any machine.
+/// An [`Outbox`] whose machine can be of any type.
 trait Outgoing {
     fn release(&self, durable: Seq);
     fn discard(&self);
@@ -111,7 +111,7 @@ impl<M: Machine> Outgoing for Outbox<M> {
 }
 
 impl Spine {
-    /// Creates a spine over a ledger, with a journal and its disk unless the node keeps no files.
+    /// Creates a spine over a ledger. `files` is `None` if the node keeps no files. The reason for a halt is sent to `halt`.
     pub fn new(
         mut ledger: Ledger,
         files: Option<SpineFiles>,
@@ -163,17 +163,17 @@ impl Spine {
         self.directory.borrow_mut()
     }
 
-    /// Returns the log, unless the node keeps no files.
+    /// Returns the log, or `None` if the node keeps no files.
     pub fn journal(&self) -> Option<&Journal> {
         self.journal.as_ref()
     }
 
-    /// Returns the disk that the log is on, unless the node keeps no files.
+    /// Returns the disk that the log is on, or `None` if the node keeps no files.
     pub fn disk(&self) -> Option<Arc<dyn Disk>> {
         self.disk.clone()
     }
 
-    /// Returns the snapshots, unless the node keeps no files.
+    /// Returns the snapshots, or `None` if the node keeps no files.
     pub fn slots(&self) -> Option<Slots> {
         self.slots.clone()
     }
@@ -230,7 +230,7 @@ impl Spine {
         self.paged.borrow().clone()
     }
 
-    /// Registers an outbox, to be released as the journal becomes durable.
+    /// Registers an outbox, whose effects are released as the journal becomes durable.
     pub fn register<M: Machine>(&self, outbox: Outbox<M>) {
         self.outboxes.borrow_mut().push(Box::new(outbox));
     }
@@ -270,7 +270,7 @@ impl Spine {
         }
     }
 
-    /// Waits until `enough` was appended to the log. Only one caller may wait at a time.
+    /// Waits until the log appended so far (see [`Ledger::appended`]) reaches the threshold `enough`. Only one caller may wait at a time.
     pub async fn until_appended(&self, enough: Enough) {
         self.enough.set(Some(enough));
         while !self.ledger.borrow().appended().is(enough) {
@@ -279,7 +279,7 @@ impl Spine {
         self.enough.set(None);
     }
 
-    /// Writes whenever something was delivered. Runs until the node ends.
+    /// Writes the gathered records whenever a delivery has added some. Never returns.
     pub async fn write_forever(&self) {
         loop {
             self.dirty.notified().await;
@@ -287,7 +287,8 @@ impl Spine {
         }
     }
 
-    /// Writes the gathered records: in place if they came from a single delivery, otherwise through the journal thread.
+    /// Writes the gathered records: on this thread if they came from a single delivery and the journal allows it, otherwise through the
+    /// journal thread.
     pub fn write(&self) {
         let Some(journal) = &self.journal else { return };
         let mut ledger = self.ledger.borrow_mut();
@@ -313,7 +314,8 @@ impl Spine {
         }
     }
 
-    /// Releases answers whenever the journal has advanced, and halts when it fails. Runs until the node ends.
+    /// Releases answers whenever the journal has advanced, and halts the node if the journal fails. Returns only if the node has no
+    /// journal.
     pub async fn release_forever(&self) {
         let Some(journal) = &self.journal else { return };
         std::future::poll_fn(|context| {
@@ -324,7 +326,8 @@ impl Spine {
         .await;
     }
 
-    /// Releases everything that is durable now.
+    /// Updates how much room the disk has, and releases everything that is durable now. If the journal has failed, halts the node instead
+    /// of releasing anything.
     fn release(&self) {
         let Some(journal) = &self.journal else { return };
         let has_changed = {
@@ -368,7 +371,7 @@ impl Spine {
             seq = report.seq.0,
             cause = report.cause,
             item = report.item,
-            "a request panicked and was not applied"
+            "an actor panicked; what it was about to do was not applied"
         );
         if spent && self.journal.is_none() {
             self.halt(Halt::Spent(report.clone()));
@@ -408,7 +411,7 @@ impl Spine {
             Verdict::Restart if report.stage.has_message() => self.poisoned(&report),
             Verdict::Restart => self.happened(report.actor, restarted(&report)),
         }
-        // An actor that no longer waits has ended with its node.
+        // If the actor no longer waits, its node has stopped or halted.
         let _ = judge.send(verdict);
     }
 
@@ -429,7 +432,8 @@ impl Spine {
         }
     }
 
-    /// Records a clean stop, and returns its number. Nothing may be ordered after it, or the next startup would find an unclean stop.
+    /// Records a clean stop, and returns the sequence number of the record. No other record may follow it, or the next startup would find
+    /// an unclean stop.
     pub fn stop(&self) -> Seq {
         let stop = self.ledger.borrow_mut().stop();
         self.stopped.set(true);
@@ -456,7 +460,7 @@ impl Spine {
     }
 }
 
-/// Returns the event of an actor that continues after a panic: either with all items, or without the item whose tick panicked.
+/// Returns the event to publish when an actor continues after a panic, either with all items or without the item whose tick panicked.
 fn restarted(report: &Report) -> Happening {
     let what = match report.item {
         None => Happening::new("restarted").text("stage", report.stage.name()),

@@ -1,4 +1,5 @@
-//! Two snapshots of a machine in memory, written in turn from its pages as a coordinator would write them, for model tests.
+//! Keeps two snapshots of a machine in memory, for model tests. They are written alternately, from the machine's pages, as a coordinator
+//! would write them.
 
 use crate::ids::{Digest, PageId, Seq};
 use crate::spine::machine::Paged;
@@ -44,7 +45,8 @@ impl<M: Paged> Shelf<M> {
         }
     }
 
-    /// Begins a checkpoint, or takes one more page of the one under way.
+    /// Begins a checkpoint, or copies one more page for the one under way. After the last page, asserts that the snapshot has the state
+    /// that the machine had when the checkpoint began.
     pub(crate) fn step(&mut self, machine: &mut M, last: Seq) {
         let Some(running) = &self.running else {
             let slot = usize::from(self.slots[1].upto < self.slots[0].upto);
@@ -78,7 +80,7 @@ impl<M: Paged> Shelf<M> {
         }
     }
 
-    /// Returns the machine of the newest snapshot, with its watermark. Abandons the checkpoint under way.
+    /// Abandons the checkpoint under way, if any, and returns the machine loaded from the newest snapshot, with that snapshot's watermark.
     pub(crate) fn load(&mut self) -> (M, Seq) {
         if let Some(running) = self.running.take() {
             // The slot is half written, so it is rewritten from scratch next time.

@@ -1,6 +1,6 @@
 //! The messages between the spine and the Supervisor, and the restart policy that all supervision follows.
 //!
-//! Follows the restart intensity and period of OTP's supervisors.
+//! The policy is modeled on the restart intensity and period of OTP's supervisors.
 
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq};
@@ -19,17 +19,17 @@ pub struct Panicked {
     pub actor: ActorId,
     /// Where it panicked.
     pub stage: Stage,
-    /// The entry marked as poisoned; if there is none, the newest entry of all.
+    /// The entry that records the message as poisoned (its handling panicked); if there is none, the newest entry of all.
     pub seq: Seq,
     /// The panic message, at most [`CAUSE_BYTES_MAX`] bytes.
     pub cause: String,
-    /// The item whose tick panicked, which is now quarantined.
+    /// The item whose tick panicked. It is now quarantined: its deadline is ignored until the item changes.
     pub item: Option<u64>,
     /// Whether the state is spent, and must be rebuilt.
     pub spent: bool,
 }
 
-/// The maximum number of bytes kept of a panic message.
+/// The number of bytes to which a panic message is truncated.
 pub const CAUSE_BYTES_MAX: usize = 256;
 
 /// What happens after a panic.
@@ -45,7 +45,7 @@ pub enum Verdict {
 /// How often something may be restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intensity {
-    /// The maximum number of restarts within the period; one more is too many.
+    /// The maximum number of restarts within the period.
     pub restarts_max: u32,
     /// The period, in milliseconds.
     pub period_ms: u64,
@@ -58,7 +58,7 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// Returns whether one more restart at `at` would be too many.
+    /// Returns whether one more restart, at `at`, would exceed `intensity`.
     pub fn is_too_many(&self, at: Timestamp, intensity: Intensity) -> bool {
         let within = |before: &&Timestamp| before.plus_ms(intensity.period_ms) >= at;
         let recent = self.restarts.iter().rev().take_while(within).count();
@@ -73,10 +73,10 @@ impl Recent {
     }
 }
 
-/// The delay before the next restart, which doubles each time, from the first delay to the maximum.
+/// The delays before restarts in a row. From the second restart on, each delay is twice the previous one, up to a maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
-    /// The delay before the second restart in a row, in milliseconds. The first is not delayed.
+    /// The delay before the second restart in a row, in milliseconds. The first restart is not delayed.
     pub first_ms: u64,
     /// The maximum delay, in milliseconds.
     pub max_ms: u64,
@@ -112,10 +112,10 @@ mod tests {
         };
         assert!(!restart(0));
         assert!(!restart(50));
-        assert!(restart(100), "the first is still within the period");
+        assert!(restart(100), "both earlier restarts are within the period");
         assert!(
             !restart(160),
-            "only one of the others is still within the period"
+            "of the earlier restarts, only the last is within the period"
         );
     }
 

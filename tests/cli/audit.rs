@@ -91,6 +91,14 @@ fn nothing_is_found_while_tasks_run_and_after_each_fault() {
     assert!(said.starts_with("consistent: "), "{said}");
 }
 
+/// Returns the state of a process, as the letter in `/proc/PID/stat`.
+fn state(pid: Pid) -> Option<char> {
+    let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
+    let stat = std::fs::read_to_string(path).expect("the process has not been waited for");
+    let (_, state) = stat.rsplit_once(") ")?;
+    state.chars().next()
+}
+
 /// A stopped keeper cannot report that a process has ended, so the record shows the process as running.
 #[test]
 fn what_does_not_agree_is_found_told_and_put_right() {
@@ -99,12 +107,13 @@ fn what_does_not_agree_is_found_told_and_put_right() {
     let keeper = tree.keeper().expect("a keeper is running");
     kill_process(keeper, Signal::STOP).expect("a live process");
     until("the keeper is stopped", || {
-        let path = format!("/proc/{}/stat", keeper.as_raw_nonzero());
-        let stat = std::fs::read_to_string(path).expect("the file exists");
-        let (_, state) = stat.rsplit_once(") ")?;
-        state.starts_with('T').then_some(())
+        (state(keeper)? == 'T').then_some(())
     });
     kill_process(pid, Signal::KILL).expect("a live process");
+    until(
+        "the command is a zombie, since the keeper does not wait for it",
+        || (state(pid)? == 'Z').then_some(()),
+    );
     let done = tree.run(&["audit"]);
     // The fix has no effect, because the keeper still cannot report anything.
     let tried = tree.run(&["audit", "--fix"]);

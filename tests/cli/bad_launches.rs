@@ -315,8 +315,8 @@ fn a_command_that_is_too_long_for_a_record_is_refused_with_the_way_out() {
     let many = vec!["x"; 4096];
     let long = "x".repeat(100 << 10);
     for (words, limit) in [
-        (many, "4,097 words, the limit is 4,096"),
-        (vec![long.as_str(); 3], "bytes, the limit is 262,144"),
+        (many, "4,097 words, but the limit is 4,096"),
+        (vec![long.as_str(); 3], "bytes, but the limit is 262,144"),
     ] {
         let refused = tree.run(&[&["run", "--", "true"], words.as_slice()].concat());
         assert_eq!(refused.status, 2);

@@ -174,8 +174,12 @@ fn whoever_asks_its_directory_is_told_that_it_runs_there() {
     let data = data.to_str().expect("UTF-8");
     let server = Server::start(&program, &["-b", data]);
     let sexton = Path::new(env!("CARGO_BIN_EXE_sexton"));
-    let refused = output(sexton, &["status", "--data", data]);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    // At the first start, the listener is bound before the directory is created.
+    let (refused, said) = until("the directory is in use", || {
+        let refused = output(sexton, &["status", "--data", data]);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        (!said.contains("there is no such directory")).then_some((refused, said))
+    });
     assert_eq!(refused.status.code(), Some(3), "{said}");
     let process = format!("process {} uses {data}", server.child.id());
     assert!(said.contains(&process), "{said}");

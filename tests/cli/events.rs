@@ -113,7 +113,7 @@ fn what_happens_is_shown_until_the_coordinator_ends() {
     let mut lost = Showing::start(&data, &["events", "--after", "0"]);
     assert!(
         lost.line()
-            .starts_with("events were lost: those after 0, up to ")
+            .starts_with("events were lost: those after position 0, up to ")
     );
     let origins = format!("{}, node", sexton::actors::names().join(", "));
     for (flag, word, known) in [
@@ -177,7 +177,7 @@ fn an_unknown_kind_is_answered_with_what_was_meant() {
         let err = String::from_utf8(done.stderr).expect("UTF-8");
         assert_eq!(done.status.code(), Some(2), "{err}");
         assert!(
-            err.starts_with("sexton: there are no events of the kind "),
+            err.starts_with("sexton: there is no kind of event named "),
             "{err}"
         );
         assert!(err.contains(help) && err.len() < 250, "{err}");
@@ -237,7 +237,7 @@ fn a_coordinator_that_is_killed_is_told_as_such() {
     stderr.read_to_string(&mut errors).expect("UTF-8");
     assert_eq!(status, Some(3), "{errors}");
     assert!(
-        errors.contains("the coordinator ended unexpectedly"),
+        errors.contains("the coordinator closed the connection unexpectedly"),
         "{errors}"
     );
 }

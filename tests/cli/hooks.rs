@@ -107,7 +107,7 @@ fn processes_of_a_hook_are_its_children_and_other_records_are_kept_with_it() {
         (&Value::Null, &json!("not-ours"))
     );
     let page = tree.well(&["ps", &id]);
-    assert!(page.contains("2 processes, 1 other records"), "{page}");
+    assert!(page.contains("processes: 2, other records: 1"), "{page}");
     assert!(
         page.contains("line 5 of its output: it is not JSON"),
         "{page}"

@@ -24,18 +24,18 @@ fn everything_wrong_is_told_at_once_with_its_line() {
     let told = refused(&main, 2);
     let place = |line: u32| format!("{}:{line}: ", main.display());
     for (line, words) in [
-        (1, "a key before the first [SECTION]"),
+        (1, "expected a [SECTION] before the first key"),
         (3, "[program:a] command: the closing ' is missing"),
         (4, "[program:a] autostart: expected true or false"),
         (5, "expected [SECTION] or KEY=VALUE"),
         (2, "[program:a] process_name: with more than one process"),
-        (7, "[program:a] is already at "),
+        (7, "[program:a] is already defined at "),
         (9, "[program:b] command: is missing"),
         (
             10,
             "[program:b] autorestart: expected true, false or unexpected",
         ),
-        (11, "the name of a program must not have blanks"),
+        (11, "the name of a program must not be empty"),
         (14, "[program:e] command: %(nobody)s"),
         (15, "[program:e] environment: expected KEY=\"value\""),
         (16, "[program:e] stopsignal: \"NOPE\" is not a signal"),
@@ -61,7 +61,7 @@ fn what_is_no_text_is_refused_by_line() {
         ),
         (
             b"[program:a]\n\ncommand=a\0b\n",
-            ":3: this line has a zero byte",
+            ":3: this line contains a NUL byte",
         ),
     ] {
         let files = files(&[]);
@@ -97,7 +97,7 @@ fn everything_has_a_limit() {
         (
             format!("[program:a]\n{}", keys.concat()),
             2,
-            "its section has more than 1024 keys",
+            "this section has more than 1024 keys",
         ),
         (grown, 2, "it expands to more than 262144 bytes"),
         (
@@ -149,7 +149,7 @@ fn files_are_included_once_and_no_deeper() {
     }
     let told = refused(&main, 2);
     assert!(
-        told.contains("main.conf:2: [include] files: there are more than 256"),
+        told.contains("main.conf:2: [include] files: there are more than 256 files"),
         "{told}"
     );
     std::fs::write(
@@ -159,7 +159,10 @@ fn files_are_included_once_and_no_deeper() {
     .expect("a writable file");
     let told = refused(&main, 2);
     assert!(told.contains("deep: it is not a regular file"), "{told}");
-    let twin = format!("c.conf:1: [program:c] is already at {}:3", text(&main));
+    let twin = format!(
+        "c.conf:1: [program:c] is already defined at {}:3",
+        text(&main)
+    );
     assert!(told.contains(&twin), "{told}");
 }
 

@@ -11,6 +11,7 @@ use std::io::Read as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread::Builder;
 
 /// A script that writes its PID to a file, creates a directory that must not exist, and runs until another file exists.
 const HOLDS: &str = r#"
@@ -416,7 +417,8 @@ fn a_coordinator_that_ends_before_it_answers_is_named_with_what_to_do() {
     let socket = files.path().join("sexton.sock");
     let listener = UnixListener::bind(&socket).expect("a socket");
     let data = text(files.path());
-    let ends = std::thread::spawn(move || {
+    let ends = Builder::new().name("ends".to_owned());
+    let ends = ends.spawn(move || {
         for wait in [false, true].into_iter().cycle().take(8) {
             let (mut stream, _) = listener.accept().expect("a connection");
             if wait {
@@ -442,10 +444,11 @@ fn a_coordinator_that_ends_before_it_answers_is_named_with_what_to_do() {
             );
             let help = format!("`sexton serve --data {data}` starts it");
             assert_eq!(done.status, 3, "{words:?}: {done:?}");
-            assert!(done.err.contains("failed to ask"), "{words:?}: {done:?}");
+            assert!(done.err.contains("the request to"), "{words:?}: {done:?}");
             assert!(done.err.contains(&help), "{words:?}: {done:?}");
         }
     }
+    let ends = ends.expect("a new thread");
     ends.join().expect("every command connected once");
 }
 

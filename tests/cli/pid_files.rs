@@ -143,7 +143,7 @@ fn a_stranger_with_the_pid_is_never_touched() {
     std::fs::remove_file(&script).expect("the file exists");
     assert_eq!(other.status(), "unknown-program");
     let [_, told] = kill(&other.pid_file(), &["--now"], 1);
-    assert!(told.contains("write cmd.sh there"), "{told}");
+    assert!(told.contains("write cmd.sh next to the file"), "{told}");
     // A user who may write a file in this directory must not be able to choose which process root kills.
     write(&script, "exec sleep 1000\n");
     if rustix::process::getuid().is_root() {

@@ -129,7 +129,7 @@ fn a_job_is_given_back_failed_put_aside_and_kicked() {
     let kicked = coordinator.well(&["kick", "--id", ready.trim()]);
     assert_eq!(kicked, "already ready\n");
     let stats = coordinator.well(&["stats"]);
-    let gone = "\n3 done since startup, including removed queues\n";
+    let gone = "\n3 done since startup, including those of removed queues\n";
     assert!(stats.ends_with(gone), "{stats}");
 }
 

@@ -223,7 +223,8 @@ fn who_retries_nothing_learns_what_there_is() {
     coordinator.well(&["fail", id, &token, "--retry-after", "600"]);
     let none = coordinator.run(&["retry", "q"]);
     assert_eq!((none.status, none.out.as_str()), (0, "retried 0 jobs\n"));
-    let hint = "1 job is waiting to be retried: `sexton queue retry q --status retrying` includes it; `sexton queue kick --id ID` runs one";
+    let hint = "1 job is waiting to be retried: `sexton queue retry q --status retrying` selects it; \
+        `sexton queue kick --id ID` makes one ready";
     assert!(none.err.contains(hint), "{none:?}");
     let shown = coordinator.run(&["show"]);
     assert_eq!((shown.status, shown.out.as_str()), (0, "0\n"));
@@ -236,7 +237,9 @@ fn who_retries_nothing_learns_what_there_is() {
     assert_eq!(coordinator.well(&["show"]), "1\n");
     let stats = coordinator.well(&["stats", "q"]);
     assert!(
-        stats.ends_with("DONE counts since startup, or since the queue was created\n"),
+        stats.ends_with(
+            "DONE counts jobs completed or deleted since startup, or since the queue was created\n"
+        ),
         "{stats}"
     );
 }

@@ -284,7 +284,7 @@ const HARMS: &[Harm] = &[
         "the journal is gone",
         |data| fs::remove_dir_all(data.join("journal")).expect("the directory exists"),
         600,
-        "the journal ends before it",
+        "the journal ends earlier",
     ),
     (
         "the snapshots are gone",
@@ -376,7 +376,7 @@ fn an_impossible_record_is_a_defect_in_every_command_and_can_be_passed_over() {
     for (command, output, status) in [("serve", served, 4), ("inspect", inspected, 3)] {
         let said = text(&output);
         assert!(
-            said.contains("this is a defect of sexton"),
+            said.contains("this is a bug in sexton"),
             "{command:?}: {said}"
         );
         assert!(

@@ -133,7 +133,7 @@ fn everything_that_is_there_is_shown_and_can_be_read_elsewhere() {
     assert_eq!(numbers(&text(&part.stdout)), [there, there + 1, there + 2]);
     let refused = replay(&pasts.trimmed, &["--until", &early, "--state"]);
     assert_eq!(refused.status.code(), Some(3));
-    assert!(text(&refused.stderr).contains("which is later"));
+    assert!(text(&refused.stderr).contains("which is after --until"));
 
     let exported = replay(&pasts.trimmed, &["--export", "-"]);
     let log = pasts.whole.join("log.jsonl");
@@ -231,7 +231,7 @@ fn what_is_gone_is_refused_in_words() {
                 said.contains("the journal begins after sequence number"),
                 "{said}"
             );
-            assert!(said.contains("which is later"), "{said}");
+            assert!(said.contains("which is after --until"), "{said}");
             assert!(refused.stdout.is_empty(), "nothing is shown of it");
         }
     }

@@ -131,7 +131,7 @@ fn wrong_flags_are_usage_errors_that_help() {
         ),
         (
             &["--fsync", "interval:0"],
-            &["0 ms is not between 1 and 60000"],
+            &["0 ms is out of range: expected 1 ms to 60000 ms"],
         ),
         (
             &["--fsync", "interval:soon"],
@@ -157,7 +157,7 @@ fn wrong_flags_are_usage_errors_that_help() {
         (&["--memory", "--data", "x"], &["cannot be used with"]),
         (
             &["--memory", "--lockserver-connections", "0"],
-            &["--lockserver-connections: 0 is not within 1 to 1048576"],
+            &["--lockserver-connections: 0 is out of range: expected 1 to 1048576"],
         ),
         (
             &["--memory", "--lock-entries", "0", "--http", "0.0.0.0:0"],

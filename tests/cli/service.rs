@@ -314,7 +314,7 @@ fn passed_listeners_that_are_not_understood_are_refused() {
     let (listener, at) = listener();
     let connected = TcpStream::connect(at).expect("it listens");
     let said = refuse("lockserver", Some(connected.into()), None, memory);
-    assert!(said.contains("it does not listen"), "{said}");
+    assert!(said.contains("it is not a listening socket"), "{said}");
     drop(listener);
     let file = std::fs::File::open("/dev/null").expect("the file exists");
     let said = refuse("http", Some(file.into()), None, memory);
@@ -323,7 +323,7 @@ fn passed_listeners_that_are_not_understood_are_refused() {
     let open = TcpListener::bind("0.0.0.0:0").expect("a free port");
     let said = refuse("http", Some(open.into()), None, memory);
     assert!(
-        said.contains("beyond loopback") && said.contains("--token-file FILE"),
+        said.contains("not a loopback address") && said.contains("--token-file FILE"),
         "{said}"
     );
 }

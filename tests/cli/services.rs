@@ -465,7 +465,7 @@ fn a_table_that_cannot_be_is_refused_before_anything_starts() {
             "stop_signal: \"NONE\" is not a signal",
         ),
         ("grace = \"2h\"", "grace: expected at most an hour"),
-        ("period = \"soon\"", "period: expected seconds"),
+        ("period = \"soon\"", "period: expected a number of seconds"),
         (
             "intensity = true",
             "intensity: expected a number of restarts",
@@ -475,7 +475,7 @@ fn a_table_that_cannot_be_is_refused_before_anything_starts() {
         ("autostart = 1", "autostart: expected true or false"),
         (
             "env = { API_TOKEN = \"x\" }",
-            "env: API_TOKEN is the name of a secret",
+            "env: API_TOKEN looks like the name of a secret",
         ),
     ] {
         let found = refused(&format!("[services.a]\n{line}\n"));

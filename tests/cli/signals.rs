@@ -118,7 +118,7 @@ fn hup_reads_the_configuration_and_says_what_waits_for_a_restart() {
 
     write("lock-entries = 0\n");
     daemon.signal(Signal::HUP);
-    daemon.until_logged("failed to reload, the old settings stay in force");
+    daemon.until_logged("failed to reload; the old settings stay in force");
     let mut client = Client::connect(daemon.lockserver()).expect("connected");
     assert_eq!(
         number(&mut client, &request("k", "i", "alice", (600, 60, 7))),

@@ -205,8 +205,8 @@ pub(crate) const BLOCKS: &[Block] = &[
         instead: &[("./sum &", "./sum > worked 2>&1 &")],
         after: &["kill $!; wait $!"],
         output: Output::ButNumbers(&[(
-            "took 4 ms, known for 59 min 59 s more",
-            "took ..., known for ... more",
+            "took 4 ms, kept for 59 min 59 s more",
+            "took ..., kept for ... more",
         )]),
         ..PLAIN
     },

@@ -80,7 +80,7 @@ fn a_person_and_a_program_read_the_status() {
         "sexton.sock",
         "after a clean stop",
         "room ample",
-        "a not sealed, b not sealed",
+        "slot a not sealed, slot b not sealed",
         "0 owners, 0 contenders",
         "host        load ",
         " available, up ",
@@ -109,7 +109,7 @@ fn a_person_and_a_program_read_the_status() {
     let snapshots = snapshots.unwrap_or_else(|| panic!("no snapshots in:\n{page}"));
     // The entries so far are the reservation of numbers, the startup, and the rules of each actor.
     let upto = 2 + sexton::actors::names().len();
-    let sealed = format!("a up to seq {upto}, b not sealed");
+    let sealed = format!("slot a up to seq {upto}, slot b not sealed");
     assert!(snapshots.contains(&sealed), "{snapshots}");
     assert!(snapshots.contains("on disk"), "{snapshots}");
 

@@ -417,12 +417,12 @@ fn it_says_why_a_task_does_not_run() {
         why(add(&tree, &["--group", "mails"], "true")),
         "group mails is full: 1 of 1"
     );
-    let same = format!("task {first} of work id w is under way");
+    let same = format!("task {first} with work id w is under way");
     assert_eq!(why(add(&tree, &["--work", "w"], "true")), same);
     assert_eq!(why(add(&tree, &["--paused"], "true")), "it is paused");
     assert_eq!(why(add(&tree, &["--not-ready"], "true")), "it is not ready");
     let paused = tree.well(&["task", "pause", "--group", "others"]);
-    let words = "paused: no task is started, those under way continue";
+    let words = "paused: no task is started, but those under way continue";
     assert_eq!(paused, format!("group others {words}\n"));
     assert_eq!(
         why(add(&tree, &["--group", "others"], "true")),

@@ -103,7 +103,7 @@ fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
     write("[tasks]\nkeep_max = 0\n");
     let daemon = tree.daemon.as_ref().expect("a server");
     daemon.signal(Signal::HUP);
-    daemon.until_logged("failed to reload, the old settings stay in force");
+    daemon.until_logged("failed to reload; the old settings stay in force");
     let fourth = add(&tree, &["--paused", "--", "true"]);
     assert_eq!(terms(&fourth), terms(&third));
 

@@ -56,7 +56,7 @@ fn a_task_that_runs_shows_its_locks_its_thread_and_its_processes() {
     let held = [
         format!("wip-pool-lock-execute {id}, with token "),
         format!("wip-pool-lock-update {id}, with token "),
-        "one of local, where 1 of 4 are taken".to_owned(),
+        "on local, where 1 of 4 threads are taken".to_owned(),
         "└── sleep 1000".to_owned(),
         process.to_owned(),
         child,

@@ -181,7 +181,7 @@ fn a_worker_that_does_not_answer_in_time_is_ended() {
 #[test]
 fn a_worker_that_ends_without_an_answer_has_failed() {
     let error = broken("kill $!; exit 0", &["mails"]);
-    assert!(error.contains("ended without an answer"), "{error}");
+    assert!(error.contains("exited without an answer"), "{error}");
     let error = broken("kill $!; echo out of cheese >&2; exit 3", &["mails"]);
     assert_eq!(error, "out of cheese");
 }

@@ -224,17 +224,17 @@ fn what_is_wrong_with_a_table_is_told() {
         ),
         (
             "types = [\"a\"]\ncommand = [\"x\"]\nthrottle = \"2/s\"",
-            "throttle: expected items per second",
+            "throttle: expected a rate in items per second",
         ),
         ("command = [\"x\"]", "types: is missing"),
         ("types = [\"mails\"]", "command: is missing"),
         (
             "types = []\ncommand = [\"x\"]",
-            "types: expected at least one",
+            "types: expected at least one job type",
         ),
         (
             "types = [\"a b\"]\ncommand = [\"x\"]",
-            "\"a b\" is not a job type",
+            "\"a b\" is not a valid name for a job type",
         ),
         (
             "types = [\"a\"]\ncommand = [\"x\"]\nprocs = 0",
@@ -300,4 +300,48 @@ fn a_worker_whose_command_does_not_exist_is_shown_to_have_failed() {
         let page = tree.page("/");
         assert!(page.contains("Command not run"), "{page}");
     }
+}
+
+/// Problems of different kinds are reported together, and none that only follows from another.
+#[test]
+fn problems_of_services_and_workers_are_reported_at_once() {
+    let told = |lines: &str| {
+        let done = config(lines);
+        assert_eq!(done.status, 2, "{done:?}");
+        let lines = done.err.lines().map(|line| {
+            let (_, line) = line.split_once("app.toml:").unwrap_or(("", line));
+            line.to_owned()
+        });
+        lines.collect::<Vec<_>>()
+    };
+    let several = "[services.web]\ncommand = [\"true\"]\ncolour = 1\nafter = [\"db\"]\n\
+         [services.few]\ncommand = [\"true\"]\ninstances = 0\n\
+         [services.ok]\ncommand = [\"true\"]\nafter = [\"web\", \"nobody\"]\n\
+         [workers.bad]\ntypes = [\"a\"]\n\
+         [workers.good]\ntypes = [\"a\"]\ncommand = [\"true\"]\nafter = [\"none\"]\n\
+         [queues.mails]\ntries = 3\n";
+    let found = told(several);
+    let expected = [
+        "1: services.web: after: there is no service db",
+        "3: services.web: colour: unknown key",
+        "7: services.few: instances: expected 1 to 100",
+        "8: services.ok: after: there is no service nobody",
+        "12: workers.bad: command: is missing",
+        "13: workers.good: after: there is no service none",
+        "18: queues.mails: tries: unknown key; did you mean max_tries?",
+    ];
+    for line in expected {
+        let is_there = |found: &&String| found.starts_with(line);
+        assert_eq!(
+            found.iter().filter(is_there).count(),
+            1,
+            "{line}: {found:#?}"
+        );
+    }
+    assert_eq!(found.len(), 1 + expected.len(), "{found:#?}");
+    let unclosed = "[services.db]\ncommand = [\"true\"]\nafter = [\"web\"]\n\
+         [services.web\ncommand = [\"true\"]\n";
+    let found = told(unclosed);
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert!(found[0].starts_with("4: "), "{found:#?}");
 }

@@ -30,7 +30,7 @@ fn printed<E: std::fmt::Debug>(run: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) 
 #[test]
 fn a_service_embeds_a_node() {
     let expected = "the audit lost its lock, and stopped
-a booking by it was refused: another client has held the lock since
+its late booking was refused: another client has acquired the lock since
 balance: 40
 ";
     assert_eq!(printed(service::run), expected);

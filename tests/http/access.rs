@@ -152,7 +152,7 @@ fn a_token_of_the_scope_run_starts_processes() {
             .as_str()
             .expect("the refusal has a detail");
         assert!(
-            detail.contains("a token of the scope run") && detail.contains("--token-file"),
+            detail.contains("a token with the scope run") && detail.contains("--token-file"),
             "{detail}"
         );
     }

@@ -286,7 +286,7 @@ fn a_refusal_is_a_page_and_says_why() {
     let browser = Browser::new(&opened);
     let refused = browser.load("/page/locks?nonsense=%3Cb%3E");
     is_page(&refused, 400);
-    shows(&refused.body, &["the field nonsense is not known here"]);
+    shows(&refused.body, &["the field nonsense is unknown"]);
     is_page(&browser.load("/page/lock"), 400);
     is_page(&browser.load("/page/lease?name=absent"), 404);
     is_page(&browser.load("/page/locks?after=x"), 400);
@@ -303,7 +303,7 @@ fn a_path_without_a_view_is_answered_with_the_navigation() {
     ] {
         let answer = opened.get(path, headers);
         is_page(&answer, 404);
-        shows(&answer.body, &["nothing is served under this path"]);
+        shows(&answer.body, &["nothing is served at this path"]);
         for view in VIEWS.iter().filter(|view| **view != "/page/jobs") {
             let link = format!("<a href=\"{view}\">");
             assert!(answer.body.contains(&link), "{path}: {link}");

@@ -13,7 +13,7 @@ fn nothing_is_amiss_on_a_node_that_is_well() {
     shows(
         &page,
         &[
-            "No problems with locks, leases, queues and tasks.",
+            "No problems with locks, leases, queues or tasks.",
             "Rates LockServer 0 commands/s",
             "HTTP",
             "Journal",
@@ -40,7 +40,9 @@ fn what_is_hidden_without_a_login_is_said_to_be() {
     assert!(!text(&page).contains(all_clear), "{page}");
     shows(
         &page,
-        &["Processes and services, and their problems, are not shown without logging in"],
+        &[
+            "Processes and services, and their problems, are not shown, because they require a login",
+        ],
     );
     // On the socket, the coordinator's own user sees everything.
     let socket = opened.get_over_socket_as("/", "localhost").body;

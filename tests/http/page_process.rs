@@ -47,7 +47,7 @@ fn processes_are_for_those_who_may_start_them() {
         assert_eq!(refused.status, 403);
         shows(
             &refused.body,
-            &["processes are for the coordinator's own user"],
+            &["services and processes require a token with the scope run"],
         );
     }
     assert_eq!(plain.send("/page/process/stop", "id=0192f5e0").status, 403);
@@ -182,7 +182,7 @@ fn a_task_says_why_it_does_not_run() {
         &page,
         &[
             "Why it is not running: task",
-            &format!("task {first} of work id same is under way"),
+            &format!("task {first} with work id same is under way"),
         ],
     );
     shows(

@@ -247,7 +247,7 @@ fn a_page_says_that_too_many_look_at_the_past() {
     assert_eq!(answer.header("retry-after"), Some("1"));
     shows(
         &answer.body,
-        &["too many requests for the past are waiting: try again in a moment."],
+        &["too many requests about the past are waiting: try again in a moment."],
     );
     shows(
         &then(&Browser::new(&opened), "/page/then"),

@@ -99,7 +99,7 @@ fn pressed_with(token: &str, scripts: bool) {
         tab.click(stop.button);
         tab.shows(stop.words);
     } else {
-        tab.shows("processes are for the coordinator's own user");
+        tab.shows("services and processes require a token with the scope run");
     }
     assert_eq!(served.owner("account:42").as_deref(), Some("worker-2"));
 }

@@ -99,10 +99,10 @@ fn a_moment_that_is_not_ready_is_waited_for() {
     let last = load(&mut tab, &served);
     let live = |tab: &mut Tab<'_>| tab.evaluate("document.getElementById('live').innerText");
     let reading = "<p data-again role=status>Reading the journal: entry 1 of 2.</p>";
-    let busy = "<p class=problem data-busy>too many requests for the past are waiting.</p>";
+    let busy = "<p class=problem data-busy>too many requests about the past are waiting.</p>";
     let cases: [(u16, &str, &str, u64); 2] = [
         (200, reading, "Reading the journal", last - 1),
-        (503, busy, "too many requests for the past", last),
+        (503, busy, "too many requests about the past", last),
     ];
     for (status, html, words, entry) in cases {
         answer_all(&mut tab, status, html);

@@ -27,7 +27,8 @@ const WRONG_WORDS: u8 = 5;
 /// The exit status of beanstalkd for an address that it cannot listen on.
 const CANNOT_LISTEN: u8 = 111;
 
-/// The exit status after SIGTERM as PID 1, such as in a container: 128 plus the signal, as a shell shows it and as for beanstalkd.
+/// The exit status after SIGTERM as PID 1, such as in a container: 128 plus the number of the signal. beanstalkd exits with the same
+/// status.
 const TERMINATED: u8 = 143;
 
 /// The number of descriptors reserved for purposes other than client connections.
@@ -35,8 +36,8 @@ const OTHER_DESCRIPTORS: u64 = 64;
 
 /// Run as a drop-in replacement for beanstalkd, with its command line and only its protocol
 ///
-/// A link to this program that is named `beanstalkd` does the same, for programs that start beanstalkd by name. SIGTERM and
-/// SIGINT stop it cleanly; after SIGUSR1 it refuses new jobs. Without -b, jobs are kept in memory only.
+/// A symbolic link named `beanstalkd` to this program does the same, for programs that start beanstalkd by name. SIGTERM and
+/// SIGINT stop the server cleanly; after SIGUSR1 it refuses new jobs. Without -b, jobs are kept in memory only.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 #[command(after_help = "Examples:
@@ -56,7 +57,7 @@ pub(crate) struct Beanstalkd {
 impl Beanstalkd {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let mut words = self.words;
-        // beanstalkd has no --help, but every other subcommand has.
+        // beanstalkd has no --help, but every other subcommand of sexton has one, so this one accepts it too.
         if words.first().is_some_and(|word| word == "--help") {
             words = vec!["-h".into()];
         }
@@ -72,7 +73,7 @@ pub(crate) fn called_so() -> Option<Vec<OsString>> {
     is_so.then(|| words.collect())
 }
 
-/// Runs the program with the arguments of a beanstalkd command line.
+/// Does what the arguments of a beanstalkd command line request: runs the server, or prints the version or the usage.
 pub(crate) fn run(words: Vec<OsString>) -> Result<(), Failure> {
     let words = words.into_iter();
     let asked = flag::read(words.map(|word| word.to_string_lossy().into_owned()));

@@ -10,7 +10,7 @@ const JOB_BYTES_LIMIT: u64 = 1 << 30;
 /// The output of `-h`.
 pub(crate) const USAGE: &str = "Use: beanstalkd [FLAGS], any of
   -b DIR    keep the jobs in this directory; without it they are lost when the process ends
-  -f MS     sync acknowledged jobs to disk within MS milliseconds; 0 for before the answer [default: 50]
+  -f MS     sync acknowledged jobs to disk within MS milliseconds; with 0, before the answer [default: 50]
   -F        never sync to disk
   -l ADDR   listen on this address, or on a Unix socket as in unix:PATH [default: 0.0.0.0]
   -p PORT   listen on this port [default: 11300]
@@ -52,7 +52,7 @@ pub(crate) struct Flags {
 /// When acknowledged jobs are synced to disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sync {
-    /// Within this time, in milliseconds; 0 for before the answer.
+    /// Within this many milliseconds of the answer; if zero, before it.
     Within(u64),
     /// Never explicitly: the operating system decides.
     Never,
@@ -74,7 +74,7 @@ impl Default for Flags {
     }
 }
 
-/// Parses a command line. The error is a message.
+/// Parses a command line. The error is a message for the user.
 pub(crate) fn read(words: impl IntoIterator<Item = String>) -> Result<Invocation, String> {
     let mut words: VecDeque<String> = words.into_iter().collect();
     let mut flags = Flags::default();

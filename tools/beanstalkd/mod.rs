@@ -1,10 +1,10 @@
-//! `sexton beanstalkd`, and the program when called as `beanstalkd`: a replacement with beanstalkd's command line.
+//! A replacement for beanstalkd with the same command line. It runs as `sexton beanstalkd`, or if the program is called as `beanstalkd`.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `flag.rs` | beanstalkd's flags, parsed as beanstalkd does |
 //! | `command.rs` | the server: listens, changes user, serves, and handles signals |
-//! | `user.rs` | the change of user |
+//! | `user.rs` | changing the user that the process runs as |
 
 mod command;
 mod flag;

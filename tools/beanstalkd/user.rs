@@ -1,4 +1,5 @@
-//! Changes the process's user permanently. This must happen while there is only one thread: other threads would keep their user.
+//! Permanently switches the process to another user. This must happen while the process has only one thread, since only the calling
+//! thread is switched.
 
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
@@ -7,10 +8,10 @@ use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 pub(crate) const NO_LIST: u8 = 32;
 /// The exit status of beanstalkd if the user does not exist.
 pub(crate) const NO_SUCH_USER: u8 = 33;
-/// The exit status of beanstalkd if it may not change to the user.
+/// The exit status of beanstalkd if it is not allowed to switch to the user.
 pub(crate) const NOT_ALLOWED: u8 = 34;
 
-/// Changes to the user `name` and its primary group. The error is an exit status and a message.
+/// Switches to the user `name` and its primary group, and drops all supplementary groups. The error is an exit status and a message.
 pub(crate) fn become_user(name: &str) -> Result<(), (u8, String)> {
     let users = std::fs::read_to_string("/etc/passwd")
         .map_err(|error| (NO_LIST, format!("failed to read /etc/passwd: {error}")))?;
@@ -21,7 +22,12 @@ pub(crate) fn become_user(name: &str) -> Result<(), (u8, String)> {
         set_thread_gid(Gid::from_raw(group))?;
         set_thread_uid(Uid::from_raw(user))
     };
-    change().map_err(|error| (NOT_ALLOWED, format!("failed to become {name}: {error}")))
+    change().map_err(|error| {
+        (
+            NOT_ALLOWED,
+            format!("failed to switch to user {name}: {error}"),
+        )
+    })
 }
 
 /// Finds the user and group ids of `name` in the text of `/etc/passwd`. Returns `None` if it has no valid line for `name`.

@@ -1,5 +1,5 @@
-//! Sends requests to a running coordinator. The time and size of an answer are limited. Also follows streams of events, and repeats
-//! requests that wait when the coordinator restarts.
+//! Sends requests to a running coordinator, with limits on the time and size of an answer. Also follows streams of events, and repeats
+//! requests that wait, or that have an idempotency key, after the coordinator restarts.
 
 use crate::client::answer::{Answer, Fields, with_query};
 use crate::client::connection::Connection;
@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 /// How long the coordinator may take to answer a request that does not wait for anything.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The pauses between attempts to reach a coordinator that has ended: the first, and the longest.
+/// The first and the longest pause between attempts to reach a coordinator that is down. The pause doubles after each attempt.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// How long to repeat a request with an idempotency key until a coordinator that has ended is back. The coordinator remembers keys for
-/// longer.
+/// How long to keep repeating a request with an idempotency key while the coordinator is down. The coordinator remembers keys for longer
+/// than that.
 const RETURN_MAX: Duration = Duration::from_mins(5);
 
 /// The maximum size of an answer, in bytes.
@@ -30,10 +30,10 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 /// How long a stream may be silent. The coordinator sends a keep-alive every 15 s.
 const SILENCE: Duration = Duration::from_secs(45);
 
-/// The size of the first read of an answer, in bytes. Most answers are shorter.
+/// The size of the buffer for reading an answer, in bytes. Most answers are shorter.
 const READ_BYTES: usize = 1 << 10;
 
-/// The maximum size of the head of a stream, and of a chunk, in bytes.
+/// The maximum sizes, in bytes, of the head of a stream and of one of its chunks.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 
@@ -42,9 +42,9 @@ pub(crate) fn get(target: &Target, path: &str) -> Result<Answer, Failure> {
     Ok(ask(target, ("GET", path, ""), PATIENCE)?)
 }
 
-/// Gets a path with these fields as its query. If what they name does not exist, the refusal has the name.
+/// Sends a GET request with `query` as the query string. If the item named in `query` does not exist, the refusal includes the item's name.
 pub(crate) fn look(target: &Target, path: &str, query: &Fields) -> Result<Answer, Failure> {
-    Ok(get(target, &with_query(path, query))?.about(query))
+    Ok(get(target, &with_query(path, query))?.about(&Value::Object(query.clone())))
 }
 
 /// Posts to a path, without a body, and waits at most `patience` for the answer.
@@ -52,8 +52,9 @@ pub(crate) fn post(target: &Target, path: &str, patience: Duration) -> Result<An
     Ok(ask(target, ("POST", path, ""), patience)?)
 }
 
-/// Posts fields to a path. With a `wait`, in seconds, the request is sent again whenever the coordinator stops or crashes and
-/// comes back, until the wait times out. If the coordinator cannot be reached at first, returns an error immediately.
+/// Posts fields to a path. If `wait`, in seconds, is not 0, the coordinator may take that long to answer, and if it stops or crashes
+/// meanwhile, the request is sent again until it is answered or the time is over. If the first attempt cannot reach the coordinator,
+/// returns an error immediately.
 pub(crate) fn send(
     target: &Target,
     path: &str,
@@ -73,10 +74,11 @@ pub(crate) fn send(
                 u64::try_from(seconds).unwrap_or(0).into(),
             );
         }
-        let body = Value::Object(fields.clone()).to_string();
+        let asked = Value::Object(fields.clone());
+        let body = asked.to_string();
         match ask(target, ("POST", path, &body), left + PATIENCE) {
             Ok(answer) if wait.is_zero() || !answer.is_refused_as(Reason::Stopped) => {
-                return Ok(answer.about(&fields));
+                return Ok(answer.about(&asked));
             }
             Err(Trouble::CutOff(_)) | Ok(_) if !wait.is_zero() => {}
             Err(Trouble::Absent(_)) if outage.is_some() => {}
@@ -88,18 +90,20 @@ pub(crate) fn send(
         let left = wait.saturating_sub(began.elapsed());
         if left.is_zero() {
             let words = "the coordinator stopped and did not come back in time";
-            return Err(Failure::unreachable(words).help("`sexton status` shows whether it runs"));
+            return Err(
+                Failure::unreachable(words).help("`sexton status` shows whether it is running")
+            );
         }
         rest(pause.min(left));
         pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 
-/// The number of requests of this process that currently wait until the coordinator is back.
+/// The number of requests of this process that are waiting for the coordinator to come back.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// An outage of the coordinator during a request; it lasts until it is dropped. If several requests of this process wait at the same
-/// time, only the first prints a note.
+/// An outage of the coordinator, as seen by one request. The request no longer counts as waiting when this value is dropped. If several
+/// requests of this process wait at the same time, only the first prints its note.
 pub(crate) struct Outage;
 
 impl Outage {
@@ -124,12 +128,14 @@ pub(crate) fn send_within(
     fields: Fields,
     patience: Duration,
 ) -> Result<Answer, Failure> {
-    let body = Value::Object(fields.clone()).to_string();
-    Ok(ask(target, ("POST", path, &body), patience)?.about(&fields))
+    let asked = Value::Object(fields);
+    let body = asked.to_string();
+    Ok(ask(target, ("POST", path, &body), patience)?.about(&asked))
 }
 
-/// Posts fields to a path with an idempotency key, and repeats the request if the coordinator restarts meanwhile. The request is
-/// carried out once, and every repetition gets the same answer.
+/// Posts fields to a path with an idempotency key, and repeats the request for up to [`RETURN_MAX`] if the coordinator stops or crashes
+/// before it answers. The coordinator carries out the request at most once, and gives every repetition the same answer. If the first
+/// attempt cannot reach the coordinator, returns an error immediately.
 pub(crate) fn send_once(
     target: &Target,
     path: &str,
@@ -138,12 +144,13 @@ pub(crate) fn send_once(
 ) -> Result<Answer, Failure> {
     let began = instant();
     let target = target.under(key);
-    let body = Value::Object(fields.clone()).to_string();
+    let asked = Value::Object(fields);
+    let body = asked.to_string();
     let (mut pause, mut was_there) = (PAUSE_MIN, false);
     loop {
         let failure = match ask(&target, ("POST", path, &body), PATIENCE) {
             Ok(answer) if !answer.is_refused_as(Reason::Stopped) => {
-                return Ok(answer.about(&fields));
+                return Ok(answer.about(&asked));
             }
             Ok(_) => None,
             Err(Trouble::CutOff(failure)) => Some(failure),
@@ -164,9 +171,9 @@ pub(crate) fn send_once(
 enum Trouble {
     /// No coordinator can be reached.
     Absent(Failure),
-    /// The connection ended before the answer was complete, probably because the coordinator ended.
+    /// The connection was closed before the answer was complete, probably because the coordinator exited.
     CutOff(Failure),
-    /// The request failed in any other way, such as by a timeout, a missing permission or an invalid certificate.
+    /// The request failed for any other reason, such as a timeout, a missing permission or an invalid certificate.
     Refused(Failure),
 }
 
@@ -186,7 +193,8 @@ fn ask(
     patience: Duration,
 ) -> Result<Answer, Trouble> {
     let failed = |found: &dyn Display| {
-        let failure = Failure::unreachable(format!("failed to ask {}: {found}", target.place()));
+        let words = format!("the request to {} failed: {found}", target.place());
+        let failure = Failure::unreachable(words);
         if target.is_tcp() {
             failure.help(SCHEMES)
         } else {
@@ -197,8 +205,8 @@ fn ask(
     let mut reader = ask_on(target, request, patience)?;
     let read = read_answer(&mut reader, &mut answer);
     match read.map_err(|error| (error.kind(), error)) {
-        // A coordinator may refuse a request before it has read all of it; its answer is then followed by a reset. A TLS connection may
-        // end without a closing alert, so an unexpected end is no error if the answer is complete.
+        // A coordinator may refuse a request before it has read all of it, and reset the connection after its answer. A TLS connection may
+        // be closed without an alert, so an unexpected end of file is no error if the answer is complete.
         Err((io::ErrorKind::ConnectionReset, _)) if parse(&answer).is_some() => {}
         Ok(()) | Err((io::ErrorKind::UnexpectedEof, _)) => {}
         Err((io::ErrorKind::WouldBlock, _)) => {
@@ -219,7 +227,7 @@ fn ask(
             Ok(parsed)
         }
         None if answer.is_empty() || answer.starts_with(b"HTTP/1.") => {
-            Err(cut_off(&"the answer is cut off", target))
+            Err(cut_off(&"the answer was cut off", target))
         }
         None => Err(Trouble::Refused(failed(&"the answer is not HTTP"))),
     }
@@ -256,8 +264,8 @@ fn length<'a>(mut lines: impl Iterator<Item = &'a str>) -> Option<usize> {
     })
 }
 
-/// Gets a path whose answer is a stream, and passes each line to `take` until the coordinator ends the stream. Returns `None` after a
-/// stream, or the answer if its status is not 200.
+/// Gets a path whose answer is a stream, and passes each line to `take`. Returns `None` when the coordinator has ended the stream, or the
+/// answer if its status is not 200.
 pub(crate) fn follow(
     target: &Target,
     path: &str,
@@ -265,11 +273,11 @@ pub(crate) fn follow(
 ) -> Result<Option<Answer>, Failure> {
     let broken = |error: io::Error| {
         let words = if error.kind() == io::ErrorKind::UnexpectedEof {
-            "the coordinator ended unexpectedly".to_owned()
+            "the coordinator closed the connection unexpectedly".to_owned()
         } else {
             format!("the connection to the coordinator was lost: {error}")
         };
-        Failure::unreachable(words).help("`sexton status` shows whether it runs")
+        Failure::unreachable(words).help("`sexton status` shows whether it is running")
     };
     let mut reader = ask_on(target, ("GET", path, ""), SILENCE)?;
     let mut head = String::new();
@@ -315,24 +323,26 @@ fn next_chunk(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     Ok((size > 0).then_some(chunk))
 }
 
-/// The advice for a coordinator that answers over TCP, but not as expected.
+/// The advice if a request over TCP gets an unexpected answer: the URL may have the wrong scheme.
 const SCHEMES: &str = "use https:// for a coordinator with TLS, http:// for one without";
 
-/// Describes a connection that ended before an answer, as when the coordinator is killed, with advice on what to do.
+/// Describes a connection that was closed before the answer was complete, as when the coordinator is killed, with advice on what to do.
 fn cut_off(found: &dyn Display, target: &Target) -> Trouble {
-    let words = format!("failed to ask {}: {found}", target.place());
+    let words = format!("the request to {} failed: {found}", target.place());
     let help = match &target.data {
         Some(data) => format!(
-            "the coordinator ended before it answered: `sexton status` shows whether it runs, `sexton serve --data {}` starts it",
+            "the coordinator exited before it answered: `sexton status` shows whether it is running, `sexton serve --data {}` starts it",
             data.display()
         ),
         None if target.is_tcp() => {
             format!(
-                "if the coordinator did not just end, {SCHEMES}; `sexton status` shows whether it runs"
+                "if the coordinator did not just exit, {SCHEMES}; `sexton status` shows whether it is running"
             )
         }
-        None => "the coordinator ended before it answered: `sexton status` shows whether it runs"
-            .to_owned(),
+        None => {
+            "the coordinator exited before it answered: `sexton status` shows whether it is running"
+                .to_owned()
+        }
     };
     Trouble::CutOff(Failure::unreachable(words).help(help))
 }
@@ -376,7 +386,7 @@ fn unreachable_because(error: &io::Error, target: &Target) -> Trouble {
         let words = "--ca-file FILE names the certificates to trust; http:// is for a coordinator without TLS";
         Trouble::Refused(failure.help(words))
     } else if absent && target.is_tcp() {
-        let words = "`sexton serve --http ADDRESS --token-file FILE` answers there";
+        let words = "`sexton serve --http ADDRESS --token-file FILE` starts a coordinator that listens on TCP";
         Trouble::Absent(failure.help(words))
     } else if absent {
         Trouble::Absent(failure)
@@ -387,7 +397,7 @@ fn unreachable_because(error: &io::Error, target: &Target) -> Trouble {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the time that a command may wait is real time"
+    reason = "a command measures how long it has waited in real time"
 )]
 pub(crate) fn instant() -> Instant {
     Instant::now()
@@ -436,7 +446,7 @@ fn ask_on(
     }
 }
 
-/// Parses an answer. Returns `None` if it is not HTTP, announces no length, or has another length than it announces.
+/// Parses an answer. Returns `None` if it is not HTTP, announces no length, or has a body of a different length.
 fn parse(answer: &[u8]) -> Option<Answer> {
     let (head, body) = std::str::from_utf8(answer).ok()?.split_once("\r\n\r\n")?;
     let mut lines = head.split("\r\n");

@@ -1,4 +1,5 @@
-//! Connections to a coordinator, and a pool of idle ones: opening and accepting a connection costs as much as many requests.
+//! Connections to a coordinator, and a pool of idle ones. Idle connections are reused, because opening a connection takes as long as many
+//! requests.
 
 use crate::client::ask::instant;
 use rustix::net::{RecvFlags, recv};
@@ -10,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio_rustls::rustls::{ClientConnection, StreamOwned};
 
-/// How long an idle connection is kept. The coordinator closes it after 30 s, and a request sent at that moment might or might not
-/// be carried out, so connections are closed well before that.
+/// How long a connection may be idle and still be reused. This is much shorter than the 30 s after which the coordinator closes an idle
+/// connection, because a request sent at that moment might or might not be carried out.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
 /// The maximum number of idle connections.
@@ -22,7 +23,7 @@ pub(super) trait Connection: Read + Write + Send {
     /// Returns whether the connection can be used for another request: the other end is open and has sent nothing.
     fn is_quiet(&self) -> bool;
 
-    /// Limits the time of each read and write.
+    /// Sets the timeout of each read and each write.
     fn wait_at_most(&self, patience: Duration) -> io::Result<()>;
 }
 
@@ -48,7 +49,7 @@ impl Connection for TcpStream {
     }
 }
 
-/// Under TLS, a closing alert cannot be told from an answer without reading it, so such a connection is never reused.
+/// Under TLS, a closing alert cannot be distinguished from an answer without reading it, so a TLS connection is never reused.
 impl Connection for StreamOwned<ClientConnection, TcpStream> {
     fn is_quiet(&self) -> bool {
         false
@@ -71,11 +72,11 @@ fn is_quiet(socket: impl AsFd) -> bool {
 #[derive(Clone, Default)]
 pub(super) struct Idle(Arc<Mutex<Vec<Kept>>>);
 
-/// An idle connection, the limit on each of its reads and writes, and when it became idle.
+/// An idle connection, the timeout of its reads and writes, and when it became idle.
 type Kept = (Box<dyn Connection>, Duration, Instant);
 
 impl Idle {
-    /// Takes a connection that is still usable, with the limit on each of its reads and writes. Returns `None` if there is none.
+    /// Takes a connection that is still usable, with the timeout of its reads and writes. Returns `None` if there is none.
     pub(super) fn take(&self) -> Option<(Box<dyn Connection>, Duration)> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some((connection, patience, since)) = kept.pop() {
@@ -108,7 +109,7 @@ mod tests {
         let second = Duration::from_secs(1);
         idle.keep(Box::new(ours), second);
         let (again, patience) = idle.take().expect("the connection is open");
-        assert_eq!(patience, second, "the time limit need not be set again");
+        assert_eq!(patience, second, "the pool remembers the timeout");
         assert!(idle.take().is_none(), "a connection is taken only once");
         idle.keep(again, second);
         drop(theirs);

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `target.rs` | the flags that select a coordinator, and how to connect to it |
 //! | `connection.rs` | connections, and the pool of idle ones |
-//! | `answer.rs` | the fields of a request, and the answer to it |
+//! | `answer.rs` | the fields of a request, and the coordinator's answer |
 //! | `ask.rs` | requests, streams, and requests that are repeated after a restart |
 
 mod answer;

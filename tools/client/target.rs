@@ -19,7 +19,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-/// The maximum size of a file that is read, in bytes. The certificates that a system trusts take a few hundred kilobytes.
+/// The maximum size of a token file or certificate file, in bytes. The certificates that a system trusts take a few hundred kilobytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// The maximum length of a token, in bytes; the coordinator has the same limit.
@@ -48,7 +48,7 @@ pub(crate) struct Where {
         global = true,
         value_name = "URL",
         conflicts_with = "data",
-        help = "Connect there: http://HOST:PORT, https://HOST:PORT, or unix:PATH [env: SEXTON_URL]"
+        help = "The coordinator's URL: http://HOST:PORT, https://HOST:PORT, or unix:PATH [env: SEXTON_URL]"
     )]
     url: Option<String>,
 
@@ -161,7 +161,7 @@ impl Target {
         }
     }
 
-    /// Returns the data directory, or if the coordinator was not selected by it, the address, for messages.
+    /// Returns how messages refer to the coordinator: by its data directory if it was selected by one, otherwise by its address.
     pub(crate) fn shown(&self) -> String {
         match (&self.data, &self.way) {
             (Some(data), _) => data.display().to_string(),
@@ -179,7 +179,7 @@ impl Target {
         matches!(self.way, Way::Tcp { .. })
     }
 
-    /// Takes an idle connection, or connects. Each read or write on the connection takes at most `patience`.
+    /// Takes an idle connection, or opens a new one. Each read or write on the connection takes at most `patience`.
     pub(super) fn connect(&self, patience: Duration) -> io::Result<Box<dyn Connection>> {
         let connection = match self.idle.take() {
             Some((connection, limit)) if limit == patience => return Ok(connection),
@@ -216,13 +216,13 @@ impl Way {
     }
 }
 
-/// The host and the port of a URL.
+/// The scheme, host and port of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     is_tls: bool,
-    /// The host and the port, as in the URL.
+    /// The host and, if the URL has one, the port, as written in the URL.
     host: String,
-    /// The host, without port and brackets.
+    /// The host, without the port and without the brackets of an IPv6 address.
     name: String,
     port: u16,
 }
@@ -257,7 +257,7 @@ impl Place {
     }
 
     fn connect(&self) -> io::Result<TcpStream> {
-        let mut last = io::Error::other("the name has no address");
+        let mut last = io::Error::other("the host name has no address");
         for address in (self.name.as_str(), self.port).to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
                 Ok(stream) => return Ok(stream),
@@ -269,8 +269,8 @@ impl Place {
 }
 
 fn wrong(url: &str) -> Failure {
-    Failure::usage(format!("failed to use the URL {url:?}"))
-        .help("it is http://HOST:PORT, https://HOST:PORT or unix:PATH, with nothing after it")
+    Failure::usage(format!("the URL {url:?} is invalid"))
+        .help("expected http://HOST:PORT, https://HOST:PORT or unix:PATH, with nothing after it")
 }
 
 /// Reads the token in the first line of a file, without the scope that may follow it in the coordinator's own token file.
@@ -285,10 +285,11 @@ fn read_token(file: &Path) -> Result<String, Failure> {
         return Ok(line);
     }
     let words = format!("failed to use the token file {}", file.display());
-    Err(Failure::unreachable(words).help("its first line is a token of visible ASCII characters"))
+    let help = "its first line must be a token of 1 to 4,096 visible ASCII characters";
+    Err(Failure::unreachable(words).help(help))
 }
 
-/// Returns a TLS configuration that trusts the certificates in `file`, or without a file those that the system trusts.
+/// Returns a TLS configuration that trusts the certificates in `file` or, if that is `None`, those that the system trusts.
 fn trusting(file: Option<PathBuf>) -> Result<Arc<ClientConfig>, Failure> {
     let help = "--ca-file FILE names the certificates to trust, in PEM; for a self-signed certificate, name the certificate itself";
     let system = || SYSTEM_CERTIFICATES.iter().map(PathBuf::from);
@@ -309,7 +310,7 @@ fn trusting(file: Option<PathBuf>) -> Result<Arc<ClientConfig>, Failure> {
     }
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|error| Failure::unreachable(format!("failed to use TLS: {error}")))?;
+        .map_err(|error| Failure::unreachable(format!("failed to set up TLS: {error}")))?;
     let config = config.with_root_certificates(roots).with_no_client_auth();
     Ok(Arc::new(config))
 }

@@ -89,7 +89,7 @@ impl Supervisord {
     }
 }
 
-/// Returns the environment variables that are UTF-8.
+/// Returns the environment variables whose names and values are valid UTF-8.
 fn variables() -> BTreeMap<String, String> {
     let variables = std::env::vars_os();
     let texts =
@@ -97,7 +97,7 @@ fn variables() -> BTreeMap<String, String> {
     texts.flatten().collect()
 }
 
-/// Returns the names and the number of the user of this process, any of which a program's `user` may be. Returns `None` for root.
+/// Returns the names and the number by which a program's `user` may refer to the user of this process; `None` for root.
 fn user() -> Option<Vec<String>> {
     let user = rustix::process::geteuid();
     let number = user.as_raw().to_string();

@@ -61,7 +61,7 @@ impl Document {
             }
         };
         if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
-            let note = Note::new(&line(at), "this line has a zero byte");
+            let note = Note::new(&line(at), "this line contains a NUL byte");
             self.parsed.problems.push(note);
             return;
         }
@@ -83,7 +83,7 @@ impl Document {
         variables: &BTreeMap<String, String>,
     ) {
         let Some(files) = include.get("files") else {
-            let words = "[include] files: missing; it lists patterns of file names";
+            let words = "[include] files: missing; expected a list of file name patterns";
             self.parsed.problems.push(Note::new(&include.place, words));
             return;
         };
@@ -122,7 +122,7 @@ impl Document {
         }
     }
 
-    /// Adds an included file, unless it has been read. Returns whether it is within the maximum number of files.
+    /// Adds an included file, unless it has been read. Returns `false` if [`FILES_MAX`] files were already included.
     fn included(&mut self, path: &Path, place: &Place, seen: &mut Vec<PathBuf>) -> bool {
         let shown = path.display();
         let whole = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -132,7 +132,7 @@ impl Document {
             return true;
         }
         if seen.len() > FILES_MAX {
-            let words = format!("[include] files: there are more than {FILES_MAX}");
+            let words = format!("[include] files: there are more than {FILES_MAX} files");
             self.parsed.problems.push(Note::new(place, words));
             return false;
         }

@@ -15,7 +15,7 @@ pub(super) struct Names<'a> {
     pub(super) texts: Vec<(&'static str, &'a str)>,
     /// Numbers by name.
     pub(super) numbers: Vec<(&'static str, i64)>,
-    /// The program's own variables, which take precedence.
+    /// The program's own environment variables, which take precedence over `variables`.
     pub(super) own: &'a [(String, String)],
     /// Environment variables, referred to with the prefix `ENV_`.
     pub(super) variables: &'a BTreeMap<String, String>,
@@ -43,7 +43,7 @@ pub(super) fn expand(text: &str, here: &str, names: &Names<'_>) -> Result<String
     Ok(filled)
 }
 
-/// Returns the first variable that was not filled in, or `None` if all were.
+/// Returns the name of the first variable that was not filled in, or `None` if all were.
 pub(super) fn unfilled(text: &str) -> Option<&str> {
     let (_, after) = text.split_once(BEFORE)?;
     after.split_once(AFTER).map(|(name, _)| name)
@@ -148,9 +148,13 @@ impl<'a> Format<'a> {
                 return Ok(self.number(*number));
             }
             ('d' | 'i' | 'u', Item::Text(_)) => {
-                return Err(format!("%({name}){kind}: not a number"));
+                return Err(format!("%({name}){kind}: the value is not a number"));
             }
-            _ => return Err(format!("%({name}){kind}: expected s, or d for a number")),
+            _ => {
+                return Err(format!(
+                    "%({name}){kind}: expected the conversion s, or d for a number"
+                ));
+            }
         };
         let missing = self.width.saturating_sub(text.chars().count());
         let blank = " ".repeat(missing);
@@ -178,7 +182,7 @@ impl<'a> Format<'a> {
     }
 }
 
-/// Parses leading digits, if there are any, and also returns the text after them. A number with too many digits becomes the maximum.
+/// Parses leading digits, if there are any, and also returns the text after them. A number that is too large becomes `usize::MAX`.
 fn digits(text: &str) -> (Option<usize>, &str) {
     let count = text.bytes().take_while(u8::is_ascii_digit).count();
     let (digits, rest) = text.split_at(count);

@@ -106,7 +106,8 @@ fn one(pattern: &[u8], letter: u8) -> Option<usize> {
     }
 }
 
-/// Parses a set, from after its opening bracket. Returns its members and whether it is negated, or `None` if it is not closed.
+/// Parses a bracketed set of characters; `pattern` begins after the opening bracket. Returns the members of the set
+/// and whether it is negated, or `None` if it is not closed.
 fn set(pattern: &[u8]) -> Option<(&[u8], bool)> {
     let is_not = pattern.first() == Some(&b'!');
     let inner = pattern.get(usize::from(is_not)..)?;
@@ -159,7 +160,7 @@ mod tests {
                 "{pattern} {name}"
             );
         }
-        // Must not take exponential time.
+        // Neither of these may take exponential time.
         assert!(!matches(
             "a*".repeat(60).as_bytes(),
             "b".repeat(250).as_bytes()

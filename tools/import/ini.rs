@@ -1,5 +1,5 @@
-//! Parses supervisord's dialect of INI, as Python's `RawConfigParser` does. A comment begins with `;` or `#`, which must be the first
-//! character of a line other than blanks, or follow a blank. A line that is indented more than its key continues the value.
+//! Parses supervisord's dialect of INI, as Python's `RawConfigParser` does. A comment begins with a `;` or `#` that is the first non-blank
+//! character of a line, or follows a blank. A line that is indented more than its key continues the value.
 //!
 //! Values are not interpreted. Keys are converted to lower case, since supervisord ignores their case.
 
@@ -83,13 +83,14 @@ pub(super) struct Parsed {
 }
 
 impl Parsed {
-    /// Reports repeated sections as problems. supervisord would merge their keys, so that neither shows which values apply.
+    /// Reports repeated sections as problems. supervisord would merge their keys, and neither section alone would show which values
+    /// apply.
     pub(super) fn find_twins(&mut self) {
         for (number, section) in self.sections.iter().enumerate() {
             let mut before = self.sections.iter().take(number);
             if let Some(twin) = before.find(|it| it.name == section.name) {
                 let words = format!(
-                    "[{}] is already at {}: merge the two, or rename this one",
+                    "[{}] is already defined at {}: merge the two, or rename this one",
                     section.name, twin.place
                 );
                 self.problems.push(Note::new(&section.place, words));
@@ -152,7 +153,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Parses a line. Returns whether to continue: `false` if there are too many sections or keys.
+    /// Parses a line. Returns whether to continue: `false` if there are more than [`SECTIONS_MAX`] sections, or more than [`KEYS_MAX`] keys
+    /// in one.
     fn line(&mut self, line: &str, place: Place) -> bool {
         let comment = comment(line);
         let value = line.get(..comment.unwrap_or(line.len())).unwrap_or(line);
@@ -221,12 +223,12 @@ impl Reader<'_> {
         }
         let section = self.section.and_then(|it| self.to.sections.get_mut(it));
         let Some(section) = section else {
-            return self.wrong(&place, "a key before the first [SECTION]");
+            return self.wrong(&place, "expected a [SECTION] before the first key");
         };
         if section.keys.len() >= KEYS_MAX {
             self.wrong(
                 &place,
-                &format!("its section has more than {KEYS_MAX} keys"),
+                &format!("this section has more than {KEYS_MAX} keys"),
             );
             return false;
         }

@@ -14,7 +14,7 @@ const PROGRAM: &[(&str, &str)] = &[
     ),
     (
         "startsecs",
-        "a service counts as running as soon as it is launched; each restart is delayed for twice as long as the last (`backoff`)",
+        "a service counts as running as soon as it is launched; each restart is delayed for twice as long as the previous one (`backoff`)",
     ),
     (
         "startretries",
@@ -74,13 +74,13 @@ const SECTIONS: &[(&str, &str)] = &[
     ),
     (
         "fcgi-program",
-        "services cannot inherit a socket; let it open its own, as a [program:x]",
+        "a service cannot inherit a socket; let it open its own, as a [program:x]",
     ),
     ("ctlplugin", "`sexton service` has no plug-ins"),
 ];
 
 pub(super) fn of_program(key: &str) -> &'static str {
-    find(PROGRAM, key).unwrap_or("supervisord has no such key of a program")
+    find(PROGRAM, key).unwrap_or("supervisord has no such key for programs")
 }
 
 pub(super) fn of_supervisord(key: &str) -> &'static str {

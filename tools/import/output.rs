@@ -1,4 +1,4 @@
-//! Converts the rotation of output files: supervisord has settings for each stream, and a service has the same for both.
+//! Converts the rotation of output files: supervisord has settings for each stream, whereas those of a service apply to both.
 
 use sexton::actors::process::Spec;
 
@@ -55,7 +55,7 @@ impl Output {
     }
 }
 
-/// Parses a size as supervisord does.
+/// Parses a size as supervisord does, and returns it in bytes.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let text = text.trim().to_ascii_lowercase();
     let units = [("kb", 10), ("mb", 20), ("gb", 30)];
@@ -87,11 +87,11 @@ pub(super) fn merged(streams: &[Stream]) -> (Output, Vec<(&'static str, &'static
         if let Some(bytes) = stream.max {
             let least = Spec::OUTPUT_BYTES_MIN;
             if (1..least).contains(&bytes) {
-                remarks.push((max, "the minimum is 64 KiB, which is used"));
+                remarks.push((max, "the minimum of 64 KiB is used instead"));
             }
             let bytes = if bytes == 0 { 0 } else { bytes.max(least) };
             if output.max.is_some_and(|it| it != bytes) {
-                remarks.push((max, "both streams get the larger of their limits"));
+                remarks.push((max, "both streams get the larger of the two limits"));
             }
             // 0 means no limit, and so counts as larger than any limit.
             let longer = output.max.into_iter().chain([bytes]);
@@ -100,13 +100,13 @@ pub(super) fn merged(streams: &[Stream]) -> (Output, Vec<(&'static str, &'static
         if let Some(files) = stream.keep {
             let most = i64::from(Spec::OUTPUT_KEPT_MAX);
             if files > most {
-                remarks.push((backups, "the maximum is 100 files, which is used"));
+                remarks.push((backups, "the maximum of 100 files is used instead"));
             }
             let files = u8::try_from(files.clamp(0, most)).unwrap_or(Spec::OUTPUT_KEPT_MAX);
             if output.keep.is_some_and(|it| it != files) {
                 remarks.push((
                     backups,
-                    "both streams keep the larger of their numbers of files",
+                    "both streams keep the larger of the two numbers of files",
                 ));
             }
             output.keep = output.keep.max(Some(files));

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 /// Formats a configuration with these services, which were imported from the file `from`.
 pub(super) fn page(from: &str, services: &[Service]) -> String {
     let mut page = String::new();
-    let words = format!("Services of {from}, from `sexton import supervisord`");
+    let words = format!("Services from {from}, converted by `sexton import supervisord`");
     comment(&mut page, &words);
     for service in services {
         page.push('\n');

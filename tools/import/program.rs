@@ -13,10 +13,10 @@ use sexton::actors::process::{Definition, Spec, has_secret, is_secret_name};
 use sexton::bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// Keys that may differ between processes.
+/// The keys whose values may differ between the processes of a program.
 const OF_PROCESS: [&str; 3] = ["command", "environment", "directory"];
 
-/// The number of `startretries` from which a program counts as one that supervisord never gives up on.
+/// The value of `startretries` from which on supervisord is considered never to give up on a program.
 const TRIES_FOR_EVER: i64 = 1000;
 
 /// A service to be written.
@@ -44,19 +44,19 @@ pub(super) struct Service {
 /// Settings and names that are the same for all programs of a configuration.
 pub(super) struct Surroundings<'a> {
     pub(super) host: &'a str,
-    /// The environment of this command, overridden by that of `[supervisord]`.
+    /// The variables available to expansions: the environment of the import, overridden by that of `[supervisord]`.
     pub(super) variables: BTreeMap<String, String>,
     /// The variables that `[supervisord]` sets for every program.
     pub(super) env: Vec<(String, String)>,
     /// The default directory of programs.
     pub(super) dir: Option<String>,
-    /// The names and number of the importing user; `None` for root, who can become any user.
+    /// The names and user ID of the importing user; `None` for root, who can become any user.
     pub(super) user: Option<Vec<String>>,
     /// The group of each program, by the program's name.
     pub(super) groups: BTreeMap<String, String>,
 }
 
-/// The report on a configuration.
+/// The notes and problems found in a configuration.
 #[derive(Default)]
 pub(super) struct Findings {
     /// Settings that are not carried over, with the reason.
@@ -65,7 +65,8 @@ pub(super) struct Findings {
     pub(super) problems: Vec<Note>,
 }
 
-/// Converts a program. Returns no services if it is invalid or has no processes.
+/// Converts a program to its services, and adds to `findings`. Returns no services if the program's name is invalid, or if it has no
+/// processes or too many.
 pub(super) fn services(
     section: &Section,
     around: &Surroundings<'_>,
@@ -88,16 +89,17 @@ struct Program<'a> {
     name: &'a str,
     around: &'a Surroundings<'a>,
     findings: &'a mut Findings,
-    /// The number of notes on earlier programs.
+    /// The number of notes recorded before this program was converted.
     before: usize,
-    /// The program's own variables for the current process.
+    /// The variables that the program's `environment` sets for the current process.
     own: Vec<(String, String)>,
 }
 
 impl<'a> Program<'a> {
     fn services(&mut self) -> Vec<Service> {
         if self.name.is_empty() || self.name.contains([' ', ':', '/']) {
-            let words = "the name of a program must not have blanks, colons or slashes";
+            let words =
+                "the name of a program must not be empty or contain spaces, colons or slashes";
             self.findings
                 .problems
                 .push(Note::new(&self.section.place, words));
@@ -108,7 +110,10 @@ impl<'a> Program<'a> {
         let mut all = self.shared();
         all.instances = count;
         if count < 1 {
-            self.note("numprocs", "it has no processes, so it is left out");
+            self.note(
+                "numprocs",
+                "the program has no processes, so it is left out",
+            );
             return Vec::new();
         }
         let varies = OF_PROCESS
@@ -127,7 +132,7 @@ impl<'a> Program<'a> {
         if count > most {
             self.note(
                 "numprocs",
-                &format!("a service has at most {most} processes, which is used"),
+                &format!("a service has at most {most} processes, so {most} is used"),
             );
             all.instances = most;
         }
@@ -143,12 +148,12 @@ impl<'a> Program<'a> {
         vec![all]
     }
 
-    /// Returns a service for each process.
+    /// Returns a service for each process; none, and reports a problem, if there would be too many.
     fn each(&mut self, all: &Service, first: i64, count: i64) -> Vec<Service> {
         let most = i64::try_from(Definition::SERVICES_MAX).unwrap_or(i64::MAX);
         if count > most {
             let words = format!(
-                "{count} services would be needed, because the process number occurs in its settings; at most {most} can be defined"
+                "the process number occurs in the program's settings, so {count} services would be needed; at most {most} can be defined"
             );
             self.problem("numprocs", &words);
             return Vec::new();
@@ -166,7 +171,7 @@ impl<'a> Program<'a> {
         self.note(
             "numprocs",
             &format!(
-                "the process number occurs in its settings, so there are {} services, {} to {}",
+                "the process number occurs in the program's settings, so there are {} services, {} to {}",
                 each.len(),
                 each.first().map_or("", |it| &it.name),
                 each.last().map_or("", |it| &it.name)
@@ -208,7 +213,7 @@ impl<'a> Program<'a> {
             if seconds > most {
                 self.note(
                     "stopwaitsecs",
-                    &format!("the grace is at most {most} seconds, which is used"),
+                    &format!("the grace period is at most {most} seconds, so {most} is used"),
                 );
             }
             service.grace_s = u64::try_from(seconds.clamp(0, most)).ok();
@@ -234,7 +239,7 @@ impl<'a> Program<'a> {
         service
     }
 
-    /// Reports the keys that are not carried over.
+    /// Reports the keys that are not carried over. `has_tries` is whether `startretries` is carried over.
     fn others(&mut self, has_tries: bool) {
         const READ: [&str; 20] = [
             "command",
@@ -266,7 +271,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Converts the rotation of output. If `is_one`, the streams share a file, and only the settings of standard output apply.
+    /// Converts the log rotation. If `is_one`, supervisord writes both streams to one file, so only the settings of standard output apply.
     fn output(&mut self, is_one: bool) -> Output {
         let streams = output::KEYS.map(|[file, max, backups]| Stream {
             keys: [max, backups],
@@ -282,7 +287,8 @@ impl<'a> Program<'a> {
         output
     }
 
-    /// Converts the user. A user that does not exist is kept, so that the launch fails instead of using another user.
+    /// Converts the user, and disables the service if the importing user cannot become that user. A user that does not exist is kept, so
+    /// that the launch fails instead of using another user.
     fn user(&mut self, to: &mut Service) {
         to.user = self.optional("user", |text| match text.trim() {
             "" => Err("expected the name of a user".to_owned()),
@@ -325,7 +331,10 @@ impl<'a> Program<'a> {
             self.note("exitcodes", "exit code 0 always counts as a success");
         }
         if let Some(code) = codes.iter().find(|code| **code > 128) {
-            let words = format!("{code} now also matches an end by signal {}", code - 128);
+            let words = format!(
+                "{code} now also matches a process killed by signal {}",
+                code - 128
+            );
             self.note("exitcodes", &words);
         }
         codes.retain(|code| *code != 0);
@@ -357,7 +366,7 @@ impl<'a> Program<'a> {
         if has_secret(&argv) {
             self.note(
                 "command",
-                "it seems to contain a secret, which was copied; it is safer to read it from env_file",
+                "it seems to contain a secret, which was copied; reading the secret from env_file is safer",
             );
         }
         self.directory(to, number, count);
@@ -405,7 +414,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Disables the service if one of its variables was not filled in, and adds a remark on how to enable it.
+    /// Disables the service if a variable in its command, directory or environment has no value, and adds a remark on how to enable it.
     fn fill_gaps(&mut self, to: &mut Service) {
         let command = to.command.iter().map(|it| ("command", it));
         let dir = to.dir.iter().map(|it| ("directory", it));
@@ -452,7 +461,8 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Returns the value of a key that must be the same for all processes. If it is invalid, reports a problem and returns `None`.
+    /// Returns the value of a key that must be the same for all processes, or `None` if it is not set. If it is invalid, reports a problem
+    /// and returns `None`.
     fn optional<T>(&mut self, key: &str, read: impl Fn(&str) -> Result<T, String>) -> Option<T> {
         let text = self.text(key, 0, 1)?;
         match read(&text) {

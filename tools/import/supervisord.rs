@@ -16,12 +16,12 @@ const PROGRAMS_MAX: usize = 1024;
 /// The result of an import.
 pub(super) struct Imported {
     pub(super) services: Vec<Service>,
-    /// Settings that are not carried over, in the order of the files.
+    /// Notes on settings that are not carried over, ordered by file and line.
     pub(super) notes: Vec<Note>,
 }
 
-/// Converts a configuration. `variables` is the environment that supervisord is started with; `user` is the importing user, or
-/// `None` for root. Fails if supervisord would not accept the configuration, or if it has no program.
+/// Converts a configuration. `variables` is the environment that supervisord is started with; `user` holds the names and user ID of the
+/// importing user, or is `None` for root. Fails if supervisord would not accept the configuration, or if no service results from it.
 pub(super) fn import(
     path: &Path,
     host: &str,
@@ -69,7 +69,7 @@ pub(super) fn import(
     if all.is_empty() {
         let words = format!("{} has no [program:NAME]", path.display());
         return Err(Failure::found(words).help(
-            "name the main file, whose [include] names the others, or the file of a program",
+            "name the main file, whose [include] lists the others, or a file with a [program:NAME] section",
         ));
     }
     name_apart(&mut all, &mut findings);
@@ -126,7 +126,7 @@ fn supervisord(section: &Section, around: &mut Surroundings<'_>, findings: &mut 
             }),
             "directory" if is_daemon => read().map(|dir| around.dir = Some(dir)),
             "directory" => {
-                let words = "it has an effect only without nodaemon; services without a directory run in that of the new file";
+                let words = "it has no effect with nodaemon; services without a directory run in the directory of the new file";
                 findings.notes.push(about(section, key, words));
                 Ok(())
             }
@@ -153,7 +153,7 @@ fn group(
     let programs = programs.split(',').map(str::trim);
     let programs: Vec<&str> = programs.filter(|it| !it.is_empty()).collect();
     if programs.len() > PROGRAMS_MAX {
-        let words = format!("there are more than {PROGRAMS_MAX}");
+        let words = format!("there are more than {PROGRAMS_MAX} programs");
         findings.problems.push(about(section, "programs", &words));
         return;
     }
@@ -205,7 +205,7 @@ fn name_apart(services: &mut [Service], findings: &mut Findings) {
         }
         if name != service.name {
             let words = format!(
-                "{}: not valid as the name of a service, or taken; it becomes {name}",
+                "{}: this name is already taken or not valid for a service; it becomes {name}",
                 service.name
             );
             findings.notes.push(Note::new(&service.place, words));

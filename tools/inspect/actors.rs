@@ -16,15 +16,15 @@ use std::collections::BTreeMap;
 #[derive(Debug, Serialize)]
 pub(crate) struct ActorFigures {
     pub(crate) name: &'static str,
-    /// The sequence number of its last record.
+    /// The sequence number of the actor's last record.
     pub(crate) last: Seq,
     pub(crate) digest: Digest,
-    /// Its counts, in the order that the actor defines.
+    /// The actor's counts, each with its name, in the order that the actor defines.
     #[serde(flatten, serialize_with = "by_name")]
     pub(crate) counts: Vec<(&'static str, u64)>,
 }
 
-/// The entries of a lock.
+/// The holders and waiters of a key.
 #[derive(Debug, Serialize)]
 pub(crate) struct KeyEntries {
     pub(crate) key: Name,
@@ -50,7 +50,7 @@ pub(crate) enum ItemState {
     },
 }
 
-/// The state of a task, without its command, whose variables may be secrets.
+/// The state of a task, without its command, whose environment variables may contain secrets.
 #[derive(Debug, Serialize)]
 pub(crate) struct TaskFound {
     name: Name,

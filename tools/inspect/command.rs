@@ -1,4 +1,4 @@
-//! The subcommand: its flags, retries on a directory in use, and exit statuses.
+//! The subcommand: its flags, its retries while a coordinator uses the directory, and its exit statuses.
 
 use crate::directory;
 use crate::inspect::findings::{Findings, look};
@@ -10,7 +10,7 @@ use sexton::replay::Followed;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The maximum number of times to read a directory that a running coordinator changes meanwhile.
+/// The maximum number of attempts to inspect a directory while a running coordinator keeps changing it.
 const LOOKS_MAX: u32 = 5;
 /// The pause between retries.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -77,16 +77,16 @@ impl Inspect {
         let words = findings.damage.join("; ");
         Err(
             Failure::found(format!("damaged, but nothing is lost: {words}")).help(
-                "startup does not need the damaged parts; damaged snapshots are written again",
+                "startup does not need the damaged parts; later checkpoints replace damaged snapshots",
             ),
         )
     }
 
-    /// Inspects the directory. If something is wrong while a coordinator is running, inspects it again, since the coordinator may just
-    /// have changed a file.
+    /// Inspects the directory. If something is wrong while a coordinator is running, inspects it again, up to [`LOOKS_MAX`] times in all,
+    /// since the coordinator may just have changed a file.
     #[expect(
         clippy::disallowed_methods,
-        reason = "no event signals what another process does to its files, so they are read again"
+        reason = "no event signals that another process has finished changing its files"
     )]
     fn look(&self, item: Option<&Followed>) -> Result<Findings, Failure> {
         let mut looks = 1;

@@ -1,4 +1,4 @@
-//! The contents of a data directory and their damage. Reads and copies; never writes to the directory.
+//! The contents of a data directory, and any damage to them. Reads and copies files, but never writes to the directory.
 
 use crate::inspect::actors::{ActorFigures, ItemState};
 use crate::isolated::Copies;
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Serialize)]
 pub(crate) struct Findings {
     pub(crate) data: PathBuf,
-    /// The process id of the coordinator that uses the directory.
+    /// The process id of the coordinator that uses the directory; `None` if none runs, or if that cannot be determined.
     pub(crate) running: Option<u32>,
     pub(crate) snapshots: Vec<SnapshotFindings>,
     pub(crate) journal: JournalFindings,
@@ -31,7 +31,7 @@ pub(crate) struct Findings {
     /// The requested item; `None` if none was requested, or if startup would be refused.
     #[serde(flatten)]
     pub(crate) item: Option<ItemState>,
-    /// All damage to snapshots and journal, including damage that does not prevent startup.
+    /// All damage to the snapshots and the journal, including damage that does not prevent startup.
     pub(crate) damage: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct SnapshotFindings {
     pub(crate) state: SlotState,
     /// The damage, if any.
     pub(crate) wrong: Option<String>,
-    /// The contents of its seal, if it is readable.
+    /// The contents of the snapshot's seal, if the seal is readable.
     pub(crate) sealed: Option<Sealed>,
     pub(crate) files: Vec<FileCheck>,
 }
@@ -57,14 +57,14 @@ pub(crate) enum SlotState {
     TooNew,
 }
 
-/// The contents of a seal.
+/// The contents of a seal, the file that is written when a snapshot is complete.
 #[derive(Debug, Serialize)]
 pub(crate) struct Sealed {
     /// The last sequence number included in the snapshot.
     pub(crate) upto: Seq,
     pub(crate) at: Timestamp,
     pub(crate) reserved: Seq,
-    /// The sequence number of the journal record that marks the snapshot. The journal must contain it.
+    /// The sequence number of the record that marks the snapshot in the journal. The journal must contain that record.
     pub(crate) mark: Seq,
     pub(crate) states: Vec<Watermark>,
     pub(crate) pages: u64,
@@ -76,33 +76,33 @@ pub(crate) struct Sealed {
 #[derive(Debug, Serialize)]
 pub(crate) struct JournalFindings {
     pub(crate) segments: Vec<Surveyed>,
-    /// Other files in its directory.
+    /// The other files in the journal's directory.
     pub(crate) others: Vec<String>,
-    /// Why the journal cannot be read to its end, or damage that could be skipped.
+    /// Why the journal cannot be read to its end, or the first damage that could be skipped; `None` if the journal is intact.
     pub(crate) damaged: Option<String>,
 }
 
 /// What startup would do with the directory.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct StartForecast {
-    /// Why it would be refused, if it would.
+    /// Why startup would be refused; `None` if it would succeed.
     pub(crate) refused: Option<String>,
-    /// What to do if it would be refused.
+    /// What to do about the refusal; `None` if there is no advice.
     #[serde(skip)]
     pub(crate) help: Option<String>,
-    /// The snapshot that it would load, and the last sequence number included in it.
+    /// The snapshot that startup would load, and the last sequence number included in it; `None` if it would load none.
     pub(crate) snapshot: Option<(String, Seq)>,
-    /// The number of records that it would replay.
+    /// The number of records that startup would replay.
     pub(crate) records: u64,
     /// The sequence number of the last record.
     pub(crate) last: Seq,
     /// The time of the last record.
     pub(crate) at: Timestamp,
-    /// The first sequence number that it would assign.
+    /// The first sequence number that the coordinator would assign.
     pub(crate) next: Seq,
     /// Whether the last run of a coordinator ended with a clean stop; `None` if the directory has no records.
     pub(crate) clean: Option<bool>,
-    /// The incomplete end of the journal that it would cut off.
+    /// The incomplete end of the journal that startup would cut off, if there is one.
     pub(crate) cut: Option<String>,
 }
 
@@ -173,7 +173,7 @@ impl Findings {
         self.start.refused.is_none() && self.damage.is_empty()
     }
 
-    /// Describes all damage to snapshots and journal.
+    /// Describes all damage to the snapshots and the journal.
     fn wrong(&self) -> Vec<String> {
         let is_wrong = |slot: &&SnapshotFindings| match slot.state {
             SlotState::Absent | SlotState::Sealed => slot.wrong.is_some(),

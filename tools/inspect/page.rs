@@ -29,7 +29,9 @@ pub(crate) fn all(findings: &Findings) -> String {
     let running = match findings.running {
         None => "not running".to_owned(),
         Some(process) => {
-            format!("process {process} is running, and may change the directory meanwhile")
+            format!(
+                "process {process} is running, and may change the directory during the inspection"
+            )
         }
     };
     page.line("coordinator", &running);
@@ -132,7 +134,7 @@ fn held(page: &mut Page, found: &KeyEntries) {
     if !found.entries.is_empty() {
         page.line(
             "",
-            "(node time; each of these spans begins again in full at startup)",
+            "(node time; at startup, every timeout begins again in full)",
         );
     }
 }
@@ -154,7 +156,7 @@ fn snapshot(page: &mut Page, slot: &SnapshotFindings) {
         page.line(
             "",
             &format!(
-                "up to seq {}, of {}; {} with {}, {} on disk; its mark is seq {}",
+                "up to seq {}, taken at {}; {} with {}, {} on disk; its mark is seq {}",
                 sealed.upto,
                 time(sealed.at),
                 count(sealed.pages, "page"),

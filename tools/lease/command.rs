@@ -51,9 +51,9 @@ enum Action {
     Run(Box<Run>),
     /// Show the state of a lease
     ///
-    /// The last six lines are those of `fossil test-backoffice-lease`: who has the pass and the time before which no other
-    /// begins, who is next and until when, as PIDs and seconds since 1970. A next command that has no process yet is shown with
-    /// the coordinator's PID.
+    /// The last six lines are those of `fossil test-backoffice-lease`, with PIDs and seconds since 1970: who has the current pass, and
+    /// the time before which no other begins; who is next, and when that reservation expires. A next command that has no process
+    /// yet is shown with the coordinator's PID.
     #[command(after_help = "\
 Examples:
   sexton lease show sync
@@ -76,7 +76,7 @@ Examples:
         #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
         limit: u64,
     },
-    /// Check whether a request for a pass would change anything: the lease is enabled and no request is queued
+    /// Check whether a request for a pass would have an effect, that is, whether the lease is enabled and no request is queued
     ///
     /// Changes nothing, and takes the same time for any number of leases. Fossil does this check before it starts a process.
     /// For a lease that does not exist yet the answer is yes, with a note: the first request creates it.
@@ -95,7 +95,7 @@ Exit status: 0 a pass is wanted; 1 it is not; 3 no coordinator runs there.")]
         #[command(flatten)]
         which: LeaseSelector,
     },
-    /// Refuse requests from now on; the next pass is dropped, and a running one runs to its end
+    /// Disable a lease: requests are refused and a queued one is dropped, but a running pass runs to its end
     #[command(after_help = "\
 Example: sexton lease disable sync
 
@@ -106,19 +106,20 @@ Example: sexton lease disable sync
     },
     /// Take over the state of a lease from Fossil
     ///
-    /// The text is the value of Fossil's setting `backoffice`: who has the pass and until when, who is next and until when. Live
-    /// processes with these PIDs are watched from now on; dead ones count as ended.
+    /// The text is the value of Fossil's setting `backoffice`: who has the current pass and until when, and who is next and until
+    /// when, as PIDs and seconds since 1970. Live processes with these PIDs are watched from now on; dead ones count as ended.
     #[command(after_help = "\
 Example: sexton lease import repo \"$(sqlite3 repo.fossil \"SELECT value FROM config WHERE name='backoffice'\")\"")]
     Import {
         #[command(flatten)]
         which: LeaseSelector,
-        /// Four numbers separated by blanks; parsing ends at the first word that is not a number, and the rest is 0
+        /// Four numbers separated by blanks; parsing stops at the first word that is not a number, and the remaining numbers are 0
         text: String,
     },
     /// Delete a lease and its settings
     ///
-    /// Refused while a pass runs. With --force the pass is stopped first; the lease is free once none of its processes is left.
+    /// Refused while a pass is running. With --force the pass is stopped first; the lease is deleted once none of the pass's processes
+    /// is left.
     #[command(after_help = "\
 Examples:
   sexton lease reset sync

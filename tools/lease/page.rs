@@ -99,7 +99,7 @@ pub(super) fn whole(lease: &Value) -> String {
 
 fn state(lease: &Value) -> String {
     let word = match (is(lease, "/disabled"), is(lease, "/current/running")) {
-        (true, true) => "disabled, a pass still runs",
+        (true, true) => "disabled, a pass is still running",
         (true, false) => "disabled",
         (false, true) => "a pass runs",
         (false, false) if is(lease, "/owed") => "a pass follows",
@@ -133,7 +133,7 @@ fn last(lease: &Value) -> String {
 
 fn passes(lease: &Value) -> String {
     let (begun, whole) = (number(lease, "/begun"), number(lease, "/whole"));
-    format!("{begun} begun, the last complete one is {whole}")
+    format!("{begun} begun, the last complete one is number {whole}")
 }
 
 /// Describes the running pass, or else the last one; `-` if there was none.

@@ -22,7 +22,7 @@ const HELPS: &[(Reason, &str)] = &[
     ),
     (
         Reason::OutOfScope,
-        "run it as the user that the coordinator runs as, on its machine, or over TCP with a token of the scope run",
+        "run this command on the coordinator's machine as the user that it runs as, or over TCP with a token that has the scope run",
     ),
 ];
 
@@ -37,8 +37,8 @@ pub(super) struct ClientOptions {
 }
 
 impl ClientOptions {
-    /// Posts a request and returns the answer. With a `wait`, in seconds, the request is repeated if the coordinator restarts,
-    /// so use 0 for requests that must not be carried out twice.
+    /// Posts a request and returns the answer. If `wait`, in seconds, is not 0, the request is repeated if the coordinator restarts, so use
+    /// 0 for requests that must not be carried out twice.
     pub(super) fn act(&self, what: &str, fields: Fields, wait: u64) -> Result<Value, Failure> {
         let path = format!("/v1/leases/{what}");
         client::send(&self.target, &path, fields, wait)?.well(HELPS)
@@ -70,7 +70,7 @@ impl ClientOptions {
         .well(HELPS)
     }
 
-    /// Reads a path below `/v1/leases`, with a query.
+    /// Gets the path `/v1/leases` followed by `what`, with `query` as the query string.
     pub(super) fn look(&self, what: &str, query: &Fields) -> Result<Value, Failure> {
         client::look(&self.target, &format!("/v1/leases{what}"), query)?.well(HELPS)
     }

@@ -1,9 +1,9 @@
-//! `sexton lease run`: requests a pass that runs a command, and acts like a shell with the command in the foreground once the pass
-//! begins.
+//! `sexton lease run`: requests a pass that runs a command. Once the pass begins, this process acts like a shell that runs the command
+//! in the foreground.
 //!
-//! The coordinator launches the command, and the pass ends only when the command's processes have ended: this process may be killed at
-//! any time. Until the launch, the keeper (the process that launches commands for the coordinator) holds this process's streams and
-//! environment for the command, the *parcel*, but only as long as this process runs.
+//! The coordinator launches the command, and the pass ends only when all processes of the command have exited, so this process may be
+//! killed at any time. The command gets this process's streams and environment, together called the *parcel*. Until the launch, the keeper
+//! (the process that launches commands for the coordinator) holds the parcel, but only as long as this process runs.
 
 use crate::client::{Fields, fields, rest};
 use crate::lease::command::LeaseSelector;
@@ -21,19 +21,20 @@ use std::process::Command;
 use std::thread::Builder;
 use std::time::Duration;
 
-/// The pause between checks whether the coordinator has launched the command again after a failed launch.
+/// After a failed launch, how often to check whether the coordinator has launched the command again.
 const AGAIN: Duration = Duration::from_millis(50);
 
 /// Request a pass: run a command, now or when its turn comes
 ///
-/// If no pass runs and the period of the last one is over, the command runs immediately. Otherwise it is next and waits for its
-/// turn. If another request is already next, this exits with 0 immediately, since the pass of that request has yet to begin. So
-/// it can be called whenever there may be work.
+/// If no pass runs and the period of the last one is over, the command runs immediately. Otherwise the request is next and waits
+/// for its turn. If another request is already next, this exits with 0 immediately, since the pass of that request has yet to
+/// begin and will do the work. So it is safe to request a pass whenever there may be work.
 ///
-/// In the foreground the command has this terminal's streams and signals, and its exit status becomes this command's. Ctrl-C
-/// during the wait cancels the request, unless others were turned away because of it. The coordinator launches the command: if
-/// this process is killed by SIGKILL, a running pass continues, and a waiting one runs in the background when its turn comes. A
-/// pass that is killed is run again when its period is over, unless it was requested with --no-delay.
+/// In the foreground, the command uses this terminal's streams and receives its signals, and `sexton lease run` exits with the
+/// command's exit status. Ctrl-C during the wait cancels the request; if other requests were turned away because of it, the pass
+/// still runs, in the background. The coordinator launches the command: if this process is killed by SIGKILL, a running pass
+/// continues, and a waiting one runs in the background when its turn comes. A pass that is killed is run again when its period is
+/// over, unless it was requested with --no-delay.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -55,7 +56,7 @@ pub(super) struct Run {
     #[command(flatten)]
     which: LeaseSelector,
 
-    /// The minimum time from the start of this pass to the start of the next [default: as set, or 60s]
+    /// The minimum time from the start of this pass to the start of the next [default: that of the lease, or 60s]
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     period: Option<u64>,
 
@@ -71,7 +72,7 @@ pub(super) struct Run {
     #[arg(long, conflicts_with_all = ["no_delay", "period", "logfile"])]
     no_lease: bool,
 
-    /// File to which a line is appended when the pass begins and when it ends [default: as set]
+    /// File to which a line is appended when the pass begins and when it ends [default: that of the lease]
     #[arg(long, value_name = "FILE")]
     logfile: Option<String>,
 
@@ -79,7 +80,7 @@ pub(super) struct Run {
     #[arg(long = "if", value_name = "COMMAND")]
     condition: Option<OsString>,
 
-    /// The command's working directory [default: this one]
+    /// The command's working directory [default: the current directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<String>,
 
@@ -87,7 +88,7 @@ pub(super) struct Run {
     #[arg(long = "env", value_name = "NAME=VALUE")]
     env: Vec<String>,
 
-    /// Run the command even if its arguments seem to contain a secret; they are stored, and shown masked
+    /// Run the command even if its arguments seem to contain a secret; they are stored unchanged, but masked when shown
     #[arg(long)]
     allow_secrets: bool,
 
@@ -95,7 +96,7 @@ pub(super) struct Run {
     #[arg(long, value_name = "ID", env = PARENT)]
     parent: Option<String>,
 
-    /// The command and its arguments [default: as set]
+    /// The command and its arguments [default: those of the lease]
     #[arg(last = true)]
     command: Vec<OsString>,
 }
@@ -181,7 +182,7 @@ impl Run {
         Ok(asked)
     }
 
-    /// Returns the program's name for messages.
+    /// Returns the name of the command's program for messages, or an empty string if the command line has no command.
     fn name(&self) -> String {
         let first = self.command.first();
         first.map_or_else(String::new, |it| it.to_string_lossy().into_owned())
@@ -194,7 +195,7 @@ impl Run {
         }
         asking.tell(said, |said| match words(said, "/turn").as_str() {
             "current" => format!("runs: {}\n", words(said, "/process/id")),
-            "next" => "next: it runs when its turn comes\n".to_owned(),
+            "next" => "next: the command runs when its turn comes\n".to_owned(),
             other => format!("{other}\n"),
         })
     }
@@ -233,7 +234,7 @@ impl Run {
                 launch.insert("parcel".to_owned(), handed.ticket().into());
                 Ok(handed)
             }
-            // The keeper refuses the parcel: make the request without it rather than fail.
+            // The keeper refused the parcel: make the request without it rather than fail.
             Err(HandoverError::Refused(reason)) => Err(reason),
             Err(other) => return Err(other.into()),
         };
@@ -290,7 +291,8 @@ struct Turn {
 }
 
 impl Turn {
-    /// Waits until the pass has begun. Returns the process id of the command, and signals that arrived too late to withdraw the request.
+    /// Waits until the pass has begun, unless a signal withdraws the request. Returns the process id of the command, and the signals that
+    /// arrived too late to withdraw the request. If it was withdrawn, fails with the exit status 128 plus the signal.
     fn awaited(
         &self,
         foreground: &mut Foreground,
@@ -301,7 +303,9 @@ impl Turn {
         // The thread is not joined: after a withdrawal it ends with this process.
         let waiting = move || drop(come.send(turn.come(lease)));
         let thread = Builder::new().name("turn".to_owned()).spawn(waiting);
-        thread.map_err(|error| Failure::unreachable(format!("failed to wait: {error}")))?;
+        thread.map_err(|error| {
+            Failure::unreachable(format!("failed to start the waiting thread: {error}"))
+        })?;
         let mut late = Vec::new();
         loop {
             match foreground.until(&mut came) {
@@ -316,7 +320,8 @@ impl Turn {
         }
     }
 
-    /// Tries to withdraw the request. Returns whether it was withdrawn, which is then printed: `false` if its pass has begun.
+    /// Tries to withdraw the request. If it was withdrawn, prints that and returns `true`. Returns `false` if the request no longer waits:
+    /// its pass has begun, or it was dropped.
     fn is_given_back(&self) -> Result<bool, Failure> {
         let mut asked = self.which.clone();
         asked.extend(fields([("place", self.place.into())]));

@@ -35,7 +35,7 @@ pub(super) struct Set {
     #[arg(value_enum)]
     what: SettingName,
 
-    /// The command's working directory [default: this one]
+    /// The command's working directory [default: the current directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<String>,
 
@@ -43,12 +43,12 @@ pub(super) struct Set {
     #[arg(long = "env", value_name = "NAME=VALUE")]
     env: Vec<String>,
 
-    /// Set the command even if its arguments seem to contain a secret; they are stored, and shown masked
+    /// Set the command even if its arguments seem to contain a secret; they are stored unchanged, but masked when shown
     #[arg(long)]
     allow_secrets: bool,
 
-    /// The value: a span, on or off, a command, a file, or a cron expression and a time zone; `none` removes a command, file or
-    /// schedule
+    /// The value, according to the setting: a time span; `on` or `off`; a command; a file; or a cron expression and a time zone.
+    /// `none` removes a command, file or schedule
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     value: Vec<OsString>,
 }
@@ -69,11 +69,11 @@ enum SettingName {
     Schedule,
     /// Whether missed dates of the schedule are made up for with one pass
     CatchUp,
-    /// Log file: a line at the start and end of each pass
+    /// The file to which a line is appended when a pass begins and when it ends
     Logfile,
 }
 
-/// Makes the path of a log file absolute, since the coordinator has another working directory.
+/// Makes the path of a log file absolute, since the coordinator has its own working directory. Fails if the path is not UTF-8.
 pub(super) fn log_file(path: &str) -> Result<String, Failure> {
     let whole = here()?.join(path).into_os_string().into_string();
     whole.map_err(|_| Failure::usage("the path of a log file must be UTF-8"))
@@ -101,7 +101,7 @@ impl Set {
             && (self.dir.is_some() || self.allow_secrets || !self.env.is_empty())
         {
             return Err(Failure::usage(
-                "--dir, --env and --allow-secrets apply only to a command",
+                "--dir, --env and --allow-secrets apply only to the setting `command`",
             ));
         }
         match self.what {
@@ -131,7 +131,7 @@ impl Set {
                         ("zone", zone.into()),
                     ])),
                     _ => Err(Failure::usage(
-                        "a schedule is one argument of five fields, and optionally a time zone: \"0 3 * * *\" Europe/Berlin",
+                        "expected a cron expression as one argument, and optionally a time zone, as in \"0 3 * * *\" Europe/Berlin",
                     )),
                 }
             }

@@ -29,11 +29,11 @@ const HELPS: &[(Reason, &str)] = &[
     ),
 ];
 
-/// The advice for a lock that was not free in time.
+/// The advice if the lock did not become free before the wait ended.
 pub(super) const HELD_ON: &str =
-    "a longer --wait waits on; `sexton lock list KEY` shows who else waits";
+    "a longer --wait may help; `sexton lock list KEY` shows who else waits";
 
-/// Returns the answer's body if the status is 200, otherwise the refusal.
+/// Returns the answer's body if the status is 200. Otherwise, fails with the refusal.
 pub(super) fn well(answer: &Answer) -> Result<Value, Failure> {
     let said = answer.said()?;
     if answer.status == 200 {
@@ -79,8 +79,8 @@ pub(super) fn refused_by_holder(
 /// The maximum width of the line about a wait, in characters: the width of a narrow terminal, less one column for the cursor.
 const COLUMNS_MAX: usize = 79;
 
-/// Describes a wait for a lock by the holder of the lock and the time since which it holds it. Returns `None` if nobody holds the lock
-/// or the coordinator does not answer.
+/// Formats a line about a wait for a lock: who holds the lock, and since when, cut to [`COLUMNS_MAX`]. Returns `None` if nobody holds the
+/// lock or the coordinator does not answer.
 pub(super) fn wait_line(target: &Target, lock: &Fields) -> Option<String> {
     let (holder, since) = holder(target, lock)?;
     let since = since.map_or_else(String::new, |at| format!(" since {}", time(at)));
@@ -90,7 +90,7 @@ pub(super) fn wait_line(target: &Target, lock: &Fields) -> Option<String> {
 }
 
 /// Returns the time at which the holder named in a refusal was granted the lock or last renewed it. Returns `None` if it no longer holds
-/// the lock.
+/// the lock, or if the coordinator does not answer.
 fn holder_since(target: &Target, lock: &Fields, said: &Value) -> Option<Timestamp> {
     let (holder, since) = holder(target, lock)?;
     since.filter(|_| holder == shown(said, "owner"))
@@ -142,7 +142,8 @@ pub(super) fn table(entries: &[Value]) -> String {
     crate::table::table(heads, rows)
 }
 
-/// Formats the time until an entry expires unless it is renewed, or `fencing` if the lock has expired and its process is being killed.
+/// Formats the time that is left until an entry expires. Returns `fencing` if the lock has expired and its process is being killed, and
+/// `-` if the entry does not expire.
 fn left(entry: &Value) -> String {
     if entry.pointer("/fencing") == Some(&true.into()) {
         return "fencing".to_owned();

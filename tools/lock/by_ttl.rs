@@ -1,5 +1,5 @@
-//! Runs a command under a lock of a coordinator that is reached over TCP, and so cannot watch the command's processes: the lock has a
-//! TTL and is renewed while the command runs. This is weaker than a lock that is bound to processes: if the machine is suspended for
+//! Runs a command under a lock with a TTL, which is renewed while the command runs. This is for a coordinator that is reached over TCP,
+//! since it cannot watch the command's processes. It is weaker than a lock that is bound to processes: if the machine is suspended for
 //! longer than the TTL, another owner may get the lock before this process can stop the command.
 
 use crate::client::{Fields, instant, rest};
@@ -44,8 +44,8 @@ impl ByTtl {
         }
     }
 
-    /// Runs the command and returns its exit status as a failure, unless that is 0. If the lock was lost and the command was stopped for
-    /// that, the status is `lost_exit` instead.
+    /// Runs the command, and fails with its exit status unless that is 0. If the command was stopped because the lock was lost, fails with
+    /// the status `lost_exit` instead.
     pub(super) fn run(self, command: &[OsString]) -> Result<(), Failure> {
         let (name, arguments) = command.split_first().expect("a command is required");
         let failed = |error: &dyn std::fmt::Display| {
@@ -55,7 +55,7 @@ impl ByTtl {
             .enable_all()
             .build();
         let runtime = runtime.map_err(|error| failed(&error))?;
-        // Catch signals before the command starts, so that none for it is missed.
+        // Catch signals before the command starts, so that no signal meant for it is missed.
         let heard = [&FORWARDED[..], &IGNORED].concat();
         let heard: Vec<i32> = heard.into_iter().map(Signal::as_raw).collect();
         let signals = runtime.block_on(async { Signals::listen(&heard) });
@@ -110,7 +110,7 @@ impl ByTtl {
         exit(status)
     }
 
-    /// Renews the lock in a thread until this process ends or the lock is lost. Then sets `lost`, and warns or stops the command.
+    /// Starts a thread that renews the lock. If the lock is lost, the thread sets `lost`, and prints a warning or stops the command.
     fn renew(&self, process: &Arc<OwnedFd>, lost: &Arc<AtomicBool>) {
         let (held, ttl, on_lost) = (self.held.clone(), self.ttl, self.on_lost);
         let (process, lost) = (Arc::clone(process), Arc::clone(lost));
@@ -129,7 +129,7 @@ impl ByTtl {
                 match answer {
                     Ok(answer) if answer.status == 200 => kept = asked,
                     Ok(answer) if is_gone(&answer) => break,
-                    // The coordinator cannot be reached, but the TTL has not expired.
+                    // The renewal failed, but the TTL has not expired yet.
                     Ok(_) | Err(_) if kept.elapsed() < ttl => {}
                     Ok(_) | Err(_) => break,
                 }
@@ -148,7 +148,8 @@ impl ByTtl {
     }
 }
 
-/// Converts the end of a command to the exit status that a shell would report: 128 plus the signal if a signal ended it.
+/// Fails with the exit status that a shell would report for the command, unless that is 0: its exit code, or 128 plus the number of the
+/// signal that killed it.
 fn exit(status: ExitStatus) -> Result<(), Failure> {
     let code = status.code().or_else(|| Some(128 + status.signal()?));
     match code.and_then(|code| u8::try_from(code).ok()) {

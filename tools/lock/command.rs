@@ -25,8 +25,8 @@ const PAGE: u64 = 1000;
 
 /// Take, renew and release locks, and show who holds them
 ///
-/// Connects to `DATA/sexton.sock`, or to the coordinator of --url. Each `acquire` is a separate owner, unless --owner or
-/// `SEXTON_OWNER` names one. Anyone who has the token can renew and release.
+/// Connects to `DATA/sexton.sock`, or to the coordinator of --url. Each `acquire` acts as a new owner, unless --owner or
+/// `SEXTON_OWNER` names one. Anyone who has the token of a lock can renew and release it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -53,10 +53,10 @@ pub(crate) struct Lock {
 enum Action {
     /// Take a lock
     ///
-    /// Each command is a separate owner, so only one of two gets the lock. If --owner already holds the lock, it is renewed with
-    /// the new --ttl. Prints the token, which only ever grows: pass it to the resource that the lock guards, so that the resource
-    /// can refuse an earlier holder. If this command ends while it waits, by Ctrl-C or otherwise, it leaves the line; if the
-    /// coordinator restarts meanwhile, the wait continues.
+    /// Without --owner, each call acts as a new owner, so of two calls only one gets the lock. If --owner already holds the lock, the
+    /// lock is renewed with the new --ttl. Prints the token, which is larger for each later holder: pass it to the resource that the
+    /// lock guards, so that the resource can refuse an earlier holder. If this command ends while it waits, by Ctrl-C or otherwise,
+    /// it leaves the line; if the coordinator restarts meanwhile, the wait continues.
     #[command(after_help = "\
 Examples:
   sexton lock acquire backup                   exit status 1 if another owner holds it
@@ -72,7 +72,7 @@ Examples:
         /// How long until the lock expires unless renewed: whole seconds, or a form such as 90s, 5m, 2h; at most 18h
         #[arg(long, value_name = SPAN, default_value = "60", value_parser = seconds(1, TTL_MAX))]
         ttl: u64,
-        /// How long to wait for the lock, in whole seconds; at most an hour
+        /// How long to wait for the lock: whole seconds, or a form such as 90s or 5m; at most 1h
         #[arg(long, value_name = SPAN, default_value = "0", value_parser = seconds(0, WAIT_MAX))]
         wait: u64,
         /// Priority among waiters; higher goes first
@@ -80,7 +80,7 @@ Examples:
         priority: u8,
     },
     Run(run::Run),
-    /// Renew a lock, or a place in line for it: its time starts over
+    /// Renew a lock, or a place in line for it, so that its time starts over
     #[command(after_help = "Example: sexton lock renew backup --token 17")]
     Renew {
         #[command(flatten)]
@@ -101,11 +101,11 @@ Examples:
         which: LockSelector,
         #[command(flatten)]
         of: EntrySelector,
-        /// Take the lock from its holder, even while its command runs
+        /// Take the lock from its holder, even while the holder's command runs
         #[arg(long, conflicts_with_all = ["token"])]
         force: bool,
     },
-    /// Release all locks of an owner, and leave all lines
+    /// Release all locks of an owner, and give up its places in line
     #[command(after_help = "Example: sexton lock release-all --owner worker-7")]
     ReleaseAll {
         #[command(flatten)]
@@ -117,7 +117,7 @@ Examples:
         #[command(flatten)]
         which: LockSelector,
     },
-    /// Print an owner's position in line: 1 holds the lock
+    /// Print an owner's position in line; position 1 is the holder
     #[command(after_help = "Example: sexton lock place backup --owner worker-7")]
     Place {
         #[command(flatten)]
@@ -145,24 +145,24 @@ Examples:
         #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
         limit: u64,
     },
-    /// Show events of locks as they happen; with a token, wait until that lock is lost
+    /// Show events of locks as they happen; with --token, wait until the lock held with that token is lost
     ///
-    /// Without --token, shows who is granted a lock, waits for one, releases it or lets it expire, until the coordinator ends.
-    /// With a token, waits until the lock is released by anyone or expires.
+    /// Without --token, shows who is granted a lock, waits for one, releases it or lets it expire, until the coordinator stops.
+    /// With --token, waits until the lock expires or anyone releases it.
     #[command(after_help = "\
 Examples:
   sexton lock watch                            all locks, until Ctrl-C
   sexton lock watch 'account*'                 locks whose key begins with account
   sexton lock watch backup --token 17 && kill \"$worker\"
 
-Exit status: 0 the lock is lost, or the coordinator ended; 1 it is still held when --wait times out.")]
+Exit status: 0 the lock is lost, or the coordinator stopped; 1 it is still held when --wait times out.")]
     Watch(Watched),
 }
 
 /// The lock or locks that `sexton lock watch` watches.
 #[derive(Args)]
 struct Watched {
-    /// The key of the lock; without --token a pattern, in which * matches anything
+    /// The key of the lock; without --token, a pattern in which * matches anything [default: all locks]
     #[arg(value_name = "KEY", value_parser = name)]
     key: Option<Name>,
 
@@ -174,11 +174,11 @@ struct Watched {
     #[arg(long, requires = "key", value_parser = crate::numbers::token)]
     token: Option<u64>,
 
-    /// The holder; not needed with --token
+    /// With --token, the owner that must hold the lock [default: any]
     #[arg(long, value_name = "NAME", value_parser = name, env = "SEXTON_OWNER")]
     owner: Option<Name>,
 
-    /// How long to wait until the lock is lost, in whole seconds [default: no limit]
+    /// How long to wait until the lock is lost: whole seconds, or a form such as 90s or 5m [default: no limit]
     #[arg(long, value_name = SPAN, requires = "token", value_parser = seconds(0, u64::MAX))]
     wait: Option<u64>,
 }
@@ -202,7 +202,7 @@ impl Lock {
     }
 }
 
-/// Returns the names that were given as fields of a request.
+/// Builds the fields of a request from those names that are `Some`.
 fn filter(names: [(&str, Option<Name>); 3]) -> Map<String, Value> {
     let mut filter = Map::new();
     for (field, name) in names {
@@ -278,7 +278,7 @@ impl ClientOptions {
         }
     }
 
-    /// Shows the events of locks, or waits until one lock is lost.
+    /// Shows the events of locks. With a token, waits until the lock held with that token is lost instead.
     fn watch(&self, watched: Watched) -> Result<(), Failure> {
         let Watched {
             key,
@@ -338,7 +338,7 @@ impl ClientOptions {
         if entries.is_empty() {
             return print("no locks\n");
         }
-        // Each page of the answer is sorted, but the whole list is not.
+        // The answer to each request is sorted, but the list as a whole is not.
         entries.sort_by_cached_key(|entry| {
             let place = number(entry, "/place");
             (shown(entry, "key"), shown(entry, "index"), place)
@@ -350,7 +350,8 @@ impl ClientOptions {
         print(&format!("there are more: --limit is {limit}\n"))
     }
 
-    /// Waits until the lock is lost, with requests that each wait at most an hour. Fails if it is still held after `wait` seconds.
+    /// Waits until the lock is lost, by repeating requests that each wait at most an hour, and prints the result. Fails if the lock is
+    /// still held after `wait` seconds; if `wait` is `None`, waits without a limit.
     fn until_lost(&self, fields: &Map<String, Value>, wait: Option<u64>) -> Result<(), Failure> {
         let mut left = wait;
         loop {

@@ -3,7 +3,8 @@
 //! | file | holds |
 //! |---|---|
 //! | `command.rs` | the subcommands, and the requests they make |
-//! | `run.rs` `by_ttl.rs` | a command that runs only while it holds a lock: one bound to its processes, or over TCP one with a TTL |
+//! | `run.rs` | runs a command only while it holds a lock, which is bound to its processes |
+//! | `by_ttl.rs` | the same over TCP, where the lock has a TTL instead |
 //! | `named.rs` | keys, indexes and owners on the command line and in JSON |
 //! | `answer.rs` | answers: as text, as JSON, and as an exit status |
 

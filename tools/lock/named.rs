@@ -27,7 +27,7 @@ pub(super) struct OwnerSelector {
     pub(super) owner: Name,
 }
 
-/// Names an entry of a lock, by token or by owner.
+/// Names the holder or a waiter of a lock, by token or by owner.
 #[derive(Args)]
 pub(super) struct EntrySelector {
     /// Act only if the lock is held with this token; no owner is needed then
@@ -40,7 +40,7 @@ pub(super) struct EntrySelector {
 }
 
 impl EntrySelector {
-    /// Adds the token and the owner to the fields of a request.
+    /// Adds the token and the owner, if given, to the fields of a request. Fails if neither is given.
     pub(super) fn put(&self, fields: &mut Map<String, Value>) -> Result<(), Failure> {
         if self.token.is_none() && self.owner.is_none() {
             return Err(Failure::usage("give --token or --owner")
@@ -54,7 +54,7 @@ impl EntrySelector {
     }
 }
 
-/// Returns the user's name: from the environment, or from `/etc/passwd`, or the number as `uid0`.
+/// Returns the user's name from the environment or `/etc/passwd`. If neither has it, returns the user id, as in `uid0`.
 fn user() -> String {
     let set = |name| {
         let value = std::env::var_os(name).filter(|value| !value.is_empty());
@@ -69,7 +69,7 @@ fn user() -> String {
     named.unwrap_or_else(|| format!("uid{uid}"))
 }
 
-/// Finds the name of a user in the text of `/etc/passwd`.
+/// Finds the name of the user with this UID in `users`, the text of `/etc/passwd`.
 fn listed(users: &str, uid: u32) -> Option<String> {
     let uid = uid.to_string();
     users.lines().find_map(|line| {
@@ -79,7 +79,8 @@ fn listed(users: &str, uid: u32) -> Option<String> {
     })
 }
 
-/// Returns a unique owner name: `USER@HOST:PID` of the shell, which people recognize in lists, and 16 random digits.
+/// Returns a unique owner name: `USER@HOST:PID`, with the PID of the shell, so that people recognize it in lists, and 16 random
+/// hexadecimal digits.
 pub(super) fn own_name() -> Result<Name, Failure> {
     let user = user();
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -103,7 +104,7 @@ pub(crate) fn name(text: &str) -> Result<Name, String> {
     })
 }
 
-/// Adds a name to the fields of a request: as text, or in base64 if it is not UTF-8.
+/// Adds a name to the fields of a request: as text, or, if it is not UTF-8, in base64 as `{field}_b64`.
 pub(crate) fn put(fields: &mut Map<String, Value>, field: &str, name: &Name) {
     match std::str::from_utf8(name.as_bytes()) {
         Ok(text) => fields.insert(field.to_owned(), text.into()),
@@ -114,7 +115,7 @@ pub(crate) fn put(fields: &mut Map<String, Value>, field: &str, name: &Name) {
     };
 }
 
-/// Formats a name in an answer, or `-` if it is missing.
+/// Formats the name in a field of an answer. Returns `-` if the name is missing or invalid.
 pub(crate) fn shown(object: &Value, field: &str) -> String {
     let text = object.get(field).and_then(Value::as_str);
     let encoded = object.get(format!("{field}_b64")).and_then(Value::as_str);

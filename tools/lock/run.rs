@@ -31,13 +31,13 @@ use std::time::Duration;
 /// How long to wait for processes that outlive the command before a message about them is printed, in seconds.
 const SETTLE: u64 = 1;
 
-/// The time before the watch for a lost lock starts. Most short commands end within it, and so cause no request.
+/// How long to wait before watching for the loss of the lock. Most short commands exit sooner, and so cause no request.
 const SHORT: Duration = Duration::from_millis(100);
 
 /// What to do with the command when its lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum OnLost {
-    /// TERM, ten seconds of grace, KILL
+    /// Send SIGTERM, and SIGKILL if the command is still alive after ten seconds
     Stop,
     /// Print a warning to standard error and let the command run
     Warn,
@@ -45,13 +45,13 @@ pub(super) enum OnLost {
 
 /// Run a command while it holds a lock
 ///
-/// Waits in line, runs the command, and releases the lock when the command and everything it started have ended. The command has
-/// this terminal's streams and signals, and its exit status becomes this command's. The token of the lock is in its environment
-/// as `SEXTON_FENCE`.
+/// Waits in line, runs the command, and releases the lock when the command and everything it started have ended. The command uses
+/// this terminal's streams and receives its signals, and `sexton lock run` exits with the command's exit status. The token of the
+/// lock is in the command's environment as `SEXTON_FENCE`.
 ///
-/// The lock is bound to the processes themselves: if this process, its command or the coordinator is killed, the lock passes on
-/// when no process of the command is left, and not before. It needs no TTL. Over TCP (--url) the coordinator cannot see the
-/// processes, so the lock has a TTL, which is renewed while the command runs. That is weaker: a machine that is suspended for
+/// The lock is bound to the processes themselves: if this process, its command or the coordinator is killed, the lock is granted
+/// to the next owner only when no process of the command is left. So it needs no TTL. Over TCP (--url), the coordinator cannot see
+/// the processes, so the lock has a TTL, which is renewed while the command runs. That is weaker: a machine that is suspended for
 /// longer than the TTL loses the lock without noticing.
 #[derive(Args)]
 #[command(after_help = "\
@@ -92,7 +92,7 @@ pub(super) struct Run {
     #[arg(long, value_name = "STATUS", default_value_t = 1)]
     conflict_exit: u8,
 
-    /// The exit status if the lock was lost while the command ran
+    /// The exit status if the lock was lost and the command was stopped
     #[arg(long, value_name = "STATUS", default_value_t = 75)]
     lost_exit: u8,
 
@@ -104,7 +104,7 @@ pub(super) struct Run {
     #[arg(long, value_name = "ID", env = PARENT)]
     parent: Option<String>,
 
-    /// Run the command even if its arguments seem to contain a secret; they are stored, and shown masked
+    /// Run the command even if its arguments seem to contain a secret; they are stored unchanged, but masked when shown
     #[arg(long)]
     allow_secrets: bool,
 
@@ -113,7 +113,7 @@ pub(super) struct Run {
     command: Vec<OsString>,
 }
 
-/// A lock that is held.
+/// A lock that this process holds.
 #[derive(Clone)]
 pub(super) struct HeldLock {
     pub(super) target: Target,
@@ -134,7 +134,7 @@ impl Run {
             return ByTtl::new(held, self.ttl.unwrap_or(60), lost).run(&self.command);
         }
         if self.on_lost == OnLost::Warn {
-            let words = "--on-lost warn is only for a coordinator over TCP: on this machine the command never outlives its lock";
+            let words = "--on-lost warn is only for a coordinator reached over TCP: on this machine, the command never outlives its lock";
             return Err(Failure::usage(words));
         }
         let command = plain(&self.command, self.allow_secrets, &here()?)?;
@@ -147,7 +147,7 @@ impl Run {
         self.attached(&asking, (&own, command), &held)
     }
 
-    /// Waits for the lock and takes it. Fails with the status of `--conflict-exit` if the wait times out.
+    /// Waits for the lock and takes it. Fails with the status of `--conflict-exit` if the wait times out. With `--no-wait`, does not wait.
     fn acquire(&self, target: &Target, how: &Fields) -> Result<HeldLock, Failure> {
         let owner = self.owner.clone().map_or_else(own_name, Ok)?;
         let lock = entry(&self.which, &owner);
@@ -184,7 +184,8 @@ impl Run {
         }
     }
 
-    /// Runs the command as a child of this process, whose whole tree holds the lock.
+    /// Runs the command, recorded as a child of this process, so that the lock is bound to the command too. Fails with the status of
+    /// `--lost-exit` if the command was stopped because the lock was lost.
     fn attached(
         &self,
         asking: &ClientOptions,
@@ -244,8 +245,8 @@ fn show_wait(target: &Target, lock: &Fields) -> Progress {
     Progress::start(words, |_| {})
 }
 
-/// Releases the lock if no process of the command is left. Otherwise prints that it will be granted to the next owner when the last
-/// process ends.
+/// Releases the lock if no process of the command is left. Otherwise prints that the lock is held until the last of these processes has
+/// ended.
 fn settle(asking: &ClientOptions, record: &Value, held: &HeldLock) {
     let tree = || asking.wait(&words(record, "/id"), Some(SETTLE), WaitExtent::Tree);
     if has_ended(record) || tree().as_ref().is_ok_and(has_ended) {
@@ -253,7 +254,7 @@ fn settle(asking: &ClientOptions, record: &Value, held: &HeldLock) {
         drop(held.post("release", fields([("leaves", true.into())]), 0));
     } else {
         tell(
-            "processes that the command started are still running: the lock passes on when they have ended",
+            "processes that the command started are still running: the lock is held until they have ended",
         );
     }
 }
@@ -276,7 +277,7 @@ impl HeldLock {
     fn stop_when_lost(&self, id: &str, lost: &AtomicBool) {
         loop {
             let Ok(answer) = self.post("watch", Fields::new(), WAIT_MAX) else {
-                // The coordinator cannot be reached. Its restart does not change the lock.
+                // The coordinator cannot be reached, perhaps because it is restarting. A restart does not change the lock, so try again.
                 rest(Duration::from_secs(1));
                 continue;
             };
@@ -290,7 +291,8 @@ impl HeldLock {
         }
     }
 
-    /// Binds the lock to the command, and renews it. The command is killed if the lock is not renewed for `ttl` seconds.
+    /// Binds the lock to the command, and starts a thread that renews the lock. The command is killed if the lock is not renewed for
+    /// `ttl` seconds.
     fn keep_alive(&self, id: &str, ttl: u64) {
         let bound = fields([
             ("process", id.into()),

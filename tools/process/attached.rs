@@ -1,6 +1,6 @@
-//! Runs a command in the foreground, with the streams, the environment, the umask and the limits of this process. These are handed as
-//! one parcel to the keeper, the process that launches commands for the coordinator, and are stored nowhere. Signals to this process
-//! are forwarded to the command.
+//! Runs a command in the foreground, with the streams, the environment, the umask and the limits of this process. These are handed
+//! over as one parcel to the keeper (the process that launches commands for the coordinator) and are stored nowhere. Signals to this
+//! process are forwarded to the command.
 
 use crate::client::{self, Fields};
 use crate::process::request::{ClientOptions, WaitExtent, has_ended};
@@ -26,12 +26,12 @@ use tokio::runtime::Runtime;
 /// How long the keeper may take to accept a parcel.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The pause before another keeper is looked for, if one has exited.
+/// The pause before the next attempt to hand over a parcel, if the keeper has exited.
 const LOOK: Duration = Duration::from_millis(10);
-/// How many times to look for another keeper.
+/// The maximum number of further attempts to hand over a parcel.
 const LOOKS: u32 = 500;
 
-/// How long [`launch`] waits for a keeper or a coordinator that is unavailable.
+/// How long [`launch`] keeps trying if the keeper or the coordinator is unavailable.
 const RETURN_MAX: Duration = Duration::from_mins(1);
 /// The pause before [`launch`] tries again.
 const RETURN: Duration = Duration::from_millis(100);
@@ -53,15 +53,15 @@ const LIMITS: [Resource; 10] = [
     Resource::Nice,
 ];
 
-/// Runs a command and waits for its end. Calls `started` with its record once it runs, and returns the result of `outcome`, called with
-/// its final record.
+/// Runs a command, waits until it has exited, and returns the result of `outcome` for its final record. Calls `started` with its record
+/// once it runs, unless it has already exited by then.
 pub(crate) fn run(
     asking: &ClientOptions,
     asked: Fields,
     started: impl FnOnce(&Value),
     outcome: &dyn Fn(&Value) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    // Caught before the launch, so that no signal for the command is missed.
+    // Catch signals before the launch, so that no signal meant for the command is missed.
     let foreground = Foreground::listen()?;
     let handed = HeldParcel::over(asking, false)?;
     let record = handed.launch(asking, asked)?;
@@ -90,12 +90,12 @@ impl Foreground {
         Ok(Self { runtime, signals })
     }
 
-    /// Waits for `end` and returns its output. The error is the number of a signal that arrives first.
+    /// Waits for `end` and returns its output. If a signal arrives first, returns its number as the error.
     pub(crate) fn until<F: Future + Unpin>(&mut self, end: &mut F) -> Result<F::Output, i32> {
         self.runtime.block_on(self.signals.until(end))
     }
 
-    /// Forwards signals to the process until it has ended. Then returns the result of `outcome`, called with its record.
+    /// Forwards signals to the process with this `id` until it has ended. Then returns the result of `outcome` for its final record.
     pub(crate) fn follow(
         self,
         asking: &ClientOptions,
@@ -129,7 +129,7 @@ impl Foreground {
     }
 }
 
-/// A parcel held by the keeper until a launch names its ticket. If this value is dropped before, the keeper drops the parcel.
+/// A parcel held by the keeper until a launch names its ticket. If this value is dropped before that, the keeper drops the parcel.
 pub(crate) struct HeldParcel {
     ticket: u128,
     #[expect(dead_code, reason = "held for as long as a launch may need the parcel")]
@@ -137,15 +137,15 @@ pub(crate) struct HeldParcel {
 }
 
 impl HeldParcel {
-    /// Hands this process's streams, environment, umask and limits to the keeper, for a command. Unless the parcel `stays`, it
-    /// must be launched within a minute.
+    /// Hands this process's streams, environment, umask and limits over to the keeper, for a command. Unless `stays` is true, the keeper
+    /// drops them if the command is not launched within a minute.
     pub(crate) fn over(asking: &ClientOptions, stays: bool) -> Result<Self, HandoverError> {
         let (input, output, errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
         let streams = [input.as_fd(), output.as_fd(), errors.as_fd()];
         Self::with(asking, &streams, &Own::default(), stays)
     }
 
-    /// Like [`over`](Self::over), but with the given streams and changes.
+    /// Like [`over`](Self::over), but with the given `streams`, and with the changes in `own`.
     fn with(
         asking: &ClientOptions,
         streams: &[BorrowedFd<'_>; 3],
@@ -192,20 +192,20 @@ impl From<HandoverError> for Failure {
     }
 }
 
-/// Changes to the environment and limits of this process that apply to a command. They are not stored in the record.
+/// Changes to the environment and limits that a command gets from this process. They are not stored in the record.
 #[derive(Default)]
 pub(crate) struct Own<'a> {
     /// Additional environment variables.
     pub(crate) env: &'a [(&'a str, &'a str)],
     /// Variables of this process that the command does not get.
     pub(crate) without: &'a [&'a str],
-    /// The maximum data size of each of its processes, in bytes, and of the memory of all of them together where control groups
-    /// count it.
+    /// The maximum size of the data segment of each process of the command, in bytes. Where control groups for memory are available, also
+    /// the maximum memory of all these processes together.
     pub(crate) memory_max: Option<u64>,
 }
 
-/// Launches a command with the given streams and with the environment, the umask and the limits of this process, adjusted by
-/// `own`, and returns its record. Waits for a keeper or a coordinator that is briefly unavailable.
+/// Launches a command with the given streams and with the environment, the umask and the limits of this process, adjusted by `own`, and
+/// returns its record. If the keeper or the coordinator is unavailable, keeps trying for [`RETURN_MAX`].
 pub(crate) fn launch(
     asking: &ClientOptions,
     asked: Fields,
@@ -228,8 +228,8 @@ fn failed(error: &dyn Display) -> Failure {
     ))
 }
 
-/// Hands a parcel to the current keeper. If that was killed, the coordinator returns its socket, on which nothing listens, until it has
-/// noticed that and started another keeper, so this is tried again for a while.
+/// Hands a parcel to the current keeper. After a keeper has been killed, the coordinator returns the socket of the dead one until it has
+/// started another, so this is tried again up to [`LOOKS`] times.
 fn handed_over(
     asking: &ClientOptions,
     given: (&[BorrowedFd<'_>; 3], &Own<'_>),
@@ -262,8 +262,8 @@ fn handed_over(
     }
 }
 
-/// Returns whether the keeper has exited, or was killed before it answered. The parcel is then lost, but nothing was launched,
-/// since the launch is requested only afterwards.
+/// Returns whether this kind of error means that the keeper exited or was killed before answering. The parcel is then lost, but
+/// nothing was launched, since the launch is requested only after the answer.
 const fn is_of_a_dead_keeper(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -281,8 +281,8 @@ pub(crate) fn drawn() -> std::io::Result<u128> {
     Ok(u128::from_le_bytes(chance))
 }
 
-/// Sends a parcel to the keeper at `socket`. Returns the ticket by which the launch names it, and the connection; the keeper
-/// drops an unlaunched parcel when the connection is closed.
+/// Sends a parcel to the keeper at `socket`. Returns the ticket by which a launch names the parcel, and the connection. If the
+/// connection is closed before the launch, the keeper drops the parcel.
 fn hand_over(
     socket: &str,
     (streams, own): (&[BorrowedFd<'_>; 3], &Own<'_>),
@@ -301,7 +301,9 @@ fn hand_over(
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
     if !beside.push(SendAncillaryMessage::ScmRights(streams)) {
-        return Err(std::io::Error::other("three descriptors do not fit"));
+        return Err(std::io::Error::other(
+            "the control message has no space for three descriptors",
+        ));
     }
     let sent = sendmsg(
         &stream,

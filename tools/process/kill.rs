@@ -1,4 +1,4 @@
-//! `sexton kill` and `sexton wait`.
+//! `sexton kill`: stops or signals processes. `sexton wait`: waits until a process has ended.
 
 use crate::client::{Where, fields};
 use crate::process::page::{self, standing};
@@ -33,7 +33,7 @@ const SIGNALS: [(&str, u8); 16] = [
     ("SYS", 31),
 ];
 
-/// Parses the name or number of a signal, and returns the number. The error is a message.
+/// Parses the name or number of a signal, and returns the number, or a message about what is wrong.
 pub(crate) fn signal(text: &str) -> Result<u8, String> {
     let name = text.to_ascii_uppercase();
     let name = name.strip_prefix("SIG").unwrap_or(&name);
@@ -49,10 +49,10 @@ pub(crate) fn signal(text: &str) -> Result<u8, String> {
         })
 }
 
-/// Stop processes with a signal, a grace period, then SIGKILL; or send a signal
+/// Stop processes: SIGTERM, then SIGKILL after a grace period; or only send a signal
 ///
-/// A process is found by its record, and signalled through a descriptor of that very process: another process that has taken its
-/// PID since is never touched.
+/// A process is found by its record, and signalled through a descriptor of that very process: if another process has its PID by
+/// now, that one is never touched.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -74,7 +74,7 @@ pub(crate) struct Kill {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ids", "tree", "group"])]
     pid_file: Option<PathBuf>,
 
-    /// Send only this signal
+    /// Send this signal instead of stopping the process
     #[arg(long, short, value_name = "SIGNAL", value_parser = signal, conflicts_with_all = ["tree", "grace", "now", "wait"])]
     signal: Option<u8>,
 
@@ -86,7 +86,7 @@ pub(crate) struct Kill {
     #[arg(long)]
     tree: bool,
 
-    /// How long the process may take to end before SIGKILL [default: as set at its launch]
+    /// How long the process may take to end before SIGKILL [default: that of its launch; with --pid-file, 10s]
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     grace: Option<u64>,
 
@@ -162,7 +162,7 @@ pub(crate) struct WaitFor {
     /// Process id, or at least its first eight digits
     id: String,
 
-    /// How long to wait, in whole seconds [default: no limit]
+    /// How long to wait: whole seconds, or a form such as 90s or 5m [default: no limit]
     #[arg(long, value_name = SPAN, value_parser = seconds(0, 31_536_000))]
     timeout: Option<u64>,
 

@@ -103,7 +103,8 @@ impl OutputOptions {
         }
     }
 
-    /// Prints a hint if the stream has no output yet: that the other stream has some, or that there is none at all.
+    /// Prints a hint if the selected stream (standard output or standard error) has no output yet: that the opposite stream has output, or
+    /// that neither has.
     fn hint(&self, dir: &Path) {
         let is_there = |name: &str| {
             let found = dir.join(name).metadata();
@@ -114,7 +115,9 @@ impl OutputOptions {
             (false, false, true) => {
                 tell("nothing on standard output; --stderr shows standard error");
             }
-            (true, true, false) => tell("nothing on standard error; standard output has output"),
+            (true, true, false) => {
+                tell("nothing on standard error; leave out --stderr to see standard output");
+            }
             (_, false, false) => tell("no output so far"),
             (..) => {}
         }
@@ -142,7 +145,7 @@ fn copy(file: &mut File, path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Returns the offset at which the last `lines` lines begin.
+/// Returns the offset at which the last `lines` lines begin, which is 0 if there are fewer lines.
 fn last_lines(file: &mut File, lines: usize) -> io::Result<u64> {
     let length = file.seek(SeekFrom::End(0))?;
     if lines == 0 {
@@ -158,7 +161,7 @@ fn last_lines(file: &mut File, lines: usize) -> io::Result<u64> {
             .read_to_end(&mut part)?;
         for (place, byte) in part.iter().enumerate().rev() {
             let at = start + place as u64;
-            // The line break at the end of the file begins no line.
+            // No line begins after a line break at the end of the file.
             if *byte == b'\n' && at + 1 < length {
                 left = left.saturating_sub(1);
                 if left == 0 {

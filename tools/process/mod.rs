@@ -5,7 +5,7 @@
 //! | `request.rs` | requests and answers |
 //! | `run.rs` `attached.rs` | launching commands, and running them in the foreground: streams, signals, exit status |
 //! | `ps.rs` `page.rs` | listing processes; formatting them |
-//! | `kill.rs` | signals and stops, and waiting for an end |
+//! | `kill.rs` | signalling and stopping processes, and waiting until they have exited |
 //! | `pid_file.rs` `pid_file_command.rs` | listing and signalling processes by PID files of other programs, without a coordinator |
 //! | `register.rs` | a record for a process that is already running |
 //! | `logs.rs` | the output of a process |

@@ -23,7 +23,7 @@ fn at(record: &Value, path: &str) -> Option<u64> {
     record.pointer(path).and_then(Value::as_u64)
 }
 
-/// Returns the command of a process or service, cut to its first words.
+/// Returns the command of a process or service, shortened to at most [`WORDS`] words and [`LETTERS`] characters.
 pub(crate) fn command(record: &Value) -> String {
     let all = record.pointer("/command").and_then(Value::as_array);
     let all = all.map(Vec::as_slice).unwrap_or_default();
@@ -42,7 +42,7 @@ pub(crate) fn standing(record: &Value) -> String {
         Some("exited") => ending(record),
         Some("stopping") if number(record, "/unkillable") > 0 => "stopping, unkillable".to_owned(),
         Some("stopping") if number(record, "/unknown") > 0 => "stopping, unknown".to_owned(),
-        // The command has ended, but its record stays until nothing that it started is alive.
+        // The command has ended, but its status stays `stopping` until nothing that it started is alive.
         Some("stopping") if has_end(record) => format!("{}, children live", ending(record)),
         Some(status) => status.to_owned(),
         None => "-".to_owned(),
@@ -194,7 +194,7 @@ fn hook(record: &Value) -> Vec<(&'static str, String)> {
         ("/processes", "processes"),
         ("/records_count", "other records"),
     ];
-    let counts = counts.map(|(path, words)| format!("{} {words}", number(hook, path)));
+    let counts = counts.map(|(path, words)| format!("{words}: {}", number(hook, path)));
     let mut lines = vec![("printed", counts.join(", "))];
     let warnings = hook.pointer("/warnings").and_then(Value::as_array);
     let warnings = warnings.map(Vec::as_slice).unwrap_or_default();
@@ -204,7 +204,7 @@ fn hook(record: &Value) -> Vec<(&'static str, String)> {
     }));
     let more = number(hook, "/broken").saturating_sub(warnings.len() as u64);
     if more > 0 {
-        lines.push(("warning", format!("{more} more lines are broken")));
+        lines.push(("warning", format!("more invalid lines: {more}")));
     }
     lines
 }
@@ -288,7 +288,7 @@ pub(super) fn whole(record: &Value, now: u64) -> String {
         line(
             "left",
             &format!(
-                "{} processes that it started are still alive",
+                "processes that it started and that are still alive: {}",
                 number(record, "/alive")
             ),
         );

@@ -2,8 +2,8 @@
 //! process.
 //!
 //! A PID file is about as old as its process, and `cmd.sh` beside it names the program. A process matches if it has the PID,
-//! started when the file was written, runs that program, and belongs to the same user. It is signalled through a descriptor that
-//! was opened before all of this was read, and that still referred to the same process afterwards.
+//! started when the file was written, and runs that program, and if the file belongs to root or to the user of the process. The process
+//! is signalled through a descriptor that was opened before all of this was read, and that still referred to it afterwards.
 
 use crate::words;
 use sexton::kernel::pidfd::Pidfd;
@@ -16,7 +16,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// The start of a process and the time of its file must differ by less than this, in milliseconds.
+/// The start of a process and the modification time of its PID file must differ by less than this, in milliseconds.
 const APART_MS: u64 = 5000;
 
 /// The maximum size of a PID file, in bytes.
@@ -34,11 +34,11 @@ const DEPTH_MAX: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) pid: u32,
-    /// When it was written, in milliseconds since 1970.
+    /// When the PID file was written, in milliseconds since 1970.
     pub(super) written_ms: u64,
-    /// The UID of the file's owner.
+    /// The UID of the PID file's owner.
     pub(super) owner: u32,
-    /// The program that `cmd.sh` runs; `None` without that file.
+    /// The program that `cmd.sh` runs; `None` if there is no such file, or if it names no program.
     pub(super) program: Option<String>,
 }
 
@@ -63,7 +63,7 @@ pub(super) enum Verdict {
     Ended,
     /// No process has this PID.
     Gone,
-    /// Another process has this PID: it started at another time.
+    /// Another process has this PID: it did not start when the file was written.
     Reused,
     /// The process runs another program.
     OtherProgram,
@@ -74,7 +74,7 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    /// Compares the claim of a file with the process that has its PID.
+    /// Compares the claim of a PID file with the process that has the PID now. `facts` is `None` if there is no such process.
     pub(super) fn of(claim: &Claim, facts: Option<&Facts>) -> Self {
         let Some(facts) = facts else {
             return Self::Gone;
@@ -82,7 +82,7 @@ impl Verdict {
         if facts.started_ms.abs_diff(claim.written_ms) >= APART_MS {
             return Self::Reused;
         }
-        // A user who can write a PID file must not get other users' processes signalled by it.
+        // A user who can write a PID file must not be able to use it to signal other users' processes.
         if ![0, facts.owner].contains(&claim.owner) {
             return Self::OtherUser;
         }
@@ -117,15 +117,16 @@ impl fmt::Display for Verdict {
             Self::Lives => "running",
             Self::Ended => "ended, but not reaped by its parent",
             Self::Gone => "gone: no process has this PID",
-            Self::Reused => "gone: another process has this PID, which did not start when the file was written",
-            Self::OtherProgram => "gone: the process with this PID does not run the program of cmd.sh",
-            Self::NoProgram => "not known: no cmd.sh beside the file names the program",
-            Self::OtherUser => "not known: the file belongs neither to root nor to the user of the process with this PID",
+            Self::Reused => "gone: this PID now belongs to another process, which did not start when the file was written",
+            Self::OtherProgram => "gone: the process with this PID does not run the program that cmd.sh names",
+            Self::NoProgram => "unknown: there is no cmd.sh beside the file, or it names no program",
+            Self::OtherUser => "unknown: the file belongs neither to root nor to the user of the process with this PID",
         })
     }
 }
 
-/// Returns whether one of the arguments is `program` or its file name. Any argument may be, since an interpreter may precede it.
+/// Returns whether one of the arguments is `program` or its file name. All arguments are compared, since an interpreter and its flags may
+/// precede the program.
 fn runs(argv: &[Vec<u8>], program: &str) -> bool {
     let name = Path::new(program)
         .file_name()
@@ -196,7 +197,7 @@ impl Facts {
         };
         let argv = proc::cmdline(pid)?.unwrap_or_default();
         let owner = fs::metadata(format!("/proc/{pid}")).map(|it| it.uid());
-        // If the PID is still held by this process, everything above was read from it.
+        // If `process` still has the PID, everything above was read from that process.
         if !process.is_held()? {
             return Ok(None);
         }
@@ -222,10 +223,10 @@ fn started(stat: &Stat) -> u64 {
     wall.saturating_sub(up.saturating_sub(since_boot))
 }
 
-/// Reads a file as text, with the metadata of the opened file.
+/// Reads a file as text, with the metadata of the opened file. Fails unless it is a regular file of at most `bytes_max` bytes in UTF-8.
 fn content(path: &Path, bytes_max: u64) -> io::Result<(String, fs::Metadata)> {
     use rustix::fs::{Mode, OFlags};
-    // Opening a pipe that has no writer would block forever.
+    // Without `NONBLOCK`, opening a pipe that has no writer would block forever.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     let metadata = file.metadata()?;
@@ -260,7 +261,8 @@ fn program_of(script: &str) -> Option<String> {
     words.next()
 }
 
-/// Lists the files below a directory whose names end with `.pid`, sorted. Symbolic links are not followed.
+/// Lists the files whose names end with `.pid` in a directory and its subdirectories, down to [`DEPTH_MAX`] levels, sorted. Symbolic links
+/// are not followed. Fails if there are more than [`ENTRIES_MAX`] entries in all.
 pub(super) fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![(directory.to_owned(), 0)];
@@ -275,7 +277,7 @@ pub(super) fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
             let entry = entry?;
             seen += 1;
             if seen > ENTRIES_MAX {
-                let words = format!("more than {ENTRIES_MAX} files are below it");
+                let words = format!("it contains more than {ENTRIES_MAX} files and directories");
                 return Err(io::Error::other(words));
             }
             let kind = entry.file_type()?;

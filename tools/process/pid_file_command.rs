@@ -1,4 +1,5 @@
-//! `sexton kill --pid-file` and `sexton ps --pid-files`: signals and lists processes of other programs' PID files.
+//! `sexton kill --pid-file` stops or signals the process that a PID file of another program names. `sexton ps --pid-files` lists such
+//! files and their processes.
 
 use crate::process::pid_file::{CheckedPidFile, Verdict, files};
 use crate::report::{Failure, print};
@@ -20,7 +21,8 @@ const GRACE_MS: u64 = 10_000;
 /// How long to wait after SIGKILL before the process is reported as unkillable, in milliseconds.
 const KILLED_MS: u64 = 2000;
 
-/// Sends `signal` to the process of a PID file; without a signal, stops the process: SIGTERM, a grace period, SIGKILL.
+/// Sends `signal` to the process that a PID file names. If `signal` is `None`, stops the process instead: with SIGTERM, and with SIGKILL if
+/// it has not ended within the grace period. Prints the outcome. Fails if no live process matches the file.
 pub(super) fn kill(
     file: &Path,
     signal: Option<u8>,
@@ -39,7 +41,9 @@ pub(super) fn kill(
         );
         let failure = Failure::found(words);
         return Err(if found.verdict == Verdict::NoProgram {
-            failure.help("write cmd.sh there, with the command that it runs on its last line")
+            failure.help(
+                "write cmd.sh next to the file, with the command of the process on its last line",
+            )
         } else {
             failure
         });
@@ -100,7 +104,7 @@ fn has_ended(process: &Pidfd, ms: u64) -> io::Result<bool> {
     }
 }
 
-/// Lists the PID files below a directory, and whether each still names a process that matches it.
+/// Lists the PID files below a directory, each with whether a live process still matches it.
 pub(super) fn list(directory: &Path, json: bool) -> Result<(), Failure> {
     let unreadable =
         |error| Failure::unreachable(format!("failed to read {}: {error}", directory.display()));
@@ -114,7 +118,7 @@ pub(super) fn list(directory: &Path, json: bool) -> Result<(), Failure> {
         return print(&format!("{}\n", json!({ "pid_files": all })));
     }
     if all.is_empty() {
-        return print("no PID files: their names end with .pid\n");
+        return print("no PID files: no file name ends with .pid\n");
     }
     let heads = [
         ("PID", Column::Number),
@@ -135,7 +139,7 @@ pub(super) fn list(directory: &Path, json: bool) -> Result<(), Failure> {
             ],
             Err(error) => {
                 let none = || "-".to_owned();
-                [none(), none(), none(), format!("not known: {error}"), file]
+                [none(), none(), none(), format!("unknown: {error}"), file]
             }
         }
     });

@@ -37,7 +37,7 @@ fn at(started: f64) -> Verdict {
 
 #[test]
 fn one_that_began_when_the_file_was_written_is_meant_and_no_other() {
-    // Vectors 1 to 4: the process may have started before or after the file was written, but less than five seconds.
+    // Vectors 1 to 4: the process may have started before or after the file was written, by less than five seconds.
     assert_eq!(at(99_000.3), Verdict::Lives);
     assert_eq!(at(99_004.9), Verdict::Lives);
     assert_eq!(at(99_004.999), Verdict::Lives);
@@ -55,7 +55,7 @@ fn one_that_began_when_the_file_was_written_is_meant_and_no_other() {
 
 #[test]
 fn age_does_not_count_but_the_boot_does() {
-    // Vector 7: more than a day old, and still the same process.
+    // Vector 7: the file is old, and the process is still the same one.
     let old = Claim {
         written_ms: ms(13_599.0),
         ..claim("x")

@@ -1,4 +1,4 @@
-//! `sexton ps`: lists processes, running and ended.
+//! `sexton ps`: lists processes, running and ended, or shows one; also prunes and checks their records.
 
 use crate::client::{Fields, Where, fields};
 use crate::process::page;
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 /// The maximum number of records per request.
 const PAGE: u64 = 1000;
 
-/// Show processes: the running ones, or all that have a record
+/// Show processes: those that have not ended or, with --all, every one that has a record
 #[derive(Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -38,7 +38,7 @@ pub(crate) struct Ps {
     #[command(subcommand)]
     action: Option<Action>,
 
-    /// One process, by its id or the first eight or more of its digits
+    /// Show only this process, given by its id or at least the first eight digits of it
     #[arg(value_name = "ID")]
     id: Option<String>,
 
@@ -46,7 +46,7 @@ pub(crate) struct Ps {
     #[arg(long, short)]
     all: bool,
 
-    /// Show each process under its parent; with an ID, only those below that one
+    /// Show each process under its parent; with an ID, only that process and its descendants
     #[arg(long)]
     tree: bool,
 
@@ -54,7 +54,7 @@ pub(crate) struct Ps {
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
 
-    /// Only processes in these states: queued, running, stopping, exited
+    /// Only processes in these states, separated by commas: queued, running, stopping or exited
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     status: Vec<String>,
 
@@ -62,12 +62,12 @@ pub(crate) struct Ps {
     #[arg(long, value_name = "ID")]
     parent: Option<String>,
 
-    /// Only processes with this text in command, URL, labels or type
+    /// Only processes with this text in their command, URL, labels or type
     #[arg(long, value_name = "TEXT")]
     search: Option<String>,
 
-    /// Only processes of this machine: `this`, or the `machine` of a record in JSON. A data directory that was moved has records
-    /// of other machines
+    /// Only processes of this machine: `this` for the coordinator's, or the value of `machine` in the JSON of a record. A data
+    /// directory that was moved to another machine still has records of the old one
     #[arg(long, value_name = "MACHINE")]
     machine: Option<String>,
 
@@ -75,12 +75,12 @@ pub(crate) struct Ps {
     #[arg(long)]
     label: Option<String>,
 
-    /// List the PID files below a directory, and whether the process of each is still the one that wrote it. No coordinator is
-    /// needed
+    /// List the PID files below a directory, and whether the PID in each still belongs to the process that it was written for. This
+    /// needs no coordinator
     #[arg(long, value_name = "DIR", conflicts_with_all = ["id", "all", "tree", "kind", "status", "parent", "search", "machine", "label", "count"])]
     pid_files: Option<PathBuf>,
 
-    /// The record to mark in a tree [default: the caller's own]
+    /// The id of the process to mark in a tree [default: the caller's own record]
     #[arg(long, env = PARENT, hide = true)]
     current: Option<String>,
 
@@ -88,27 +88,27 @@ pub(crate) struct Ps {
     #[arg(long)]
     count: bool,
 
-    /// The maximum number of processes to show; the newest are kept
+    /// The maximum number of processes to show; if there are more, only the newest are shown
     #[arg(long, value_name = "N", default_value_t = 1000)]
     limit: u64,
 
     #[command(flatten)]
     at: Where,
 
-    /// Print the records as JSON
+    /// Print JSON instead of text
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Subcommand)]
 enum Action {
-    /// Forget processes that have ended
+    /// Remove the records of processes that have ended
     #[command(after_help = "Example: sexton ps prune --older-than 30d --keep 1000")]
     Prune {
         /// Only processes that ended at least this long ago
         #[arg(long, value_name = SPAN, value_parser = milliseconds, default_value = "0")]
         older_than: u64,
-        /// Number of the newest records to keep, regardless of age
+        /// How many of the most recently ended processes to keep, regardless of age
         #[arg(long, value_name = "N", default_value_t = 0)]
         keep: u32,
     },
@@ -192,7 +192,7 @@ impl Ps {
     }
 }
 
-/// Reads up to `most` records of a list, page by page; also returns whether there are more.
+/// Reads up to `most` records of the list at `what`, page by page. Also returns whether the list has more.
 fn all(
     asking: &ClientOptions,
     what: &str,

@@ -1,4 +1,4 @@
-//! `sexton register`: creates a record for a process that is already running.
+//! `sexton register`: creates a record for a process that is already running, or reports how it ends.
 
 use crate::client::{Where, fields};
 use crate::process::request::{ClientOptions, pairs};
@@ -9,8 +9,9 @@ use clap::Args;
 
 /// Create a record for the calling process, or report how it ends
 ///
-/// The caller of this command, such as the shell of a script, gets a record, linked to that of its parent; a second call finds
-/// the same record. The coordinator notices the end of the process by itself, but knows its exit status only if it is reported.
+/// The caller of this command, such as the shell that runs a script, gets a record that is linked to that of its parent; another
+/// call finds the same record. The coordinator notices by itself that the process has ended, but it learns the exit status only if
+/// --finish reports it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -21,7 +22,7 @@ Examples:
 
 Exit status: 0 success; 1 there is no such process; 2 wrong flags; 3 no coordinator runs there.")]
 pub(crate) struct Register {
-    /// The process [default: the caller of this command]
+    /// The PID of the process [default: the caller of this command]
     #[arg(long, value_parser = crate::numbers::pid)]
     pid: Option<u32>,
 
@@ -29,7 +30,7 @@ pub(crate) struct Register {
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
 
-    /// Labels to find the process by, as NAME=VALUE
+    /// A label to find the process by; repeatable
     #[arg(long = "label", value_name = "NAME=VALUE")]
     labels: Vec<String>,
 
@@ -41,7 +42,7 @@ pub(crate) struct Register {
     #[arg(long, value_name = "ID", env = PARENT)]
     parent: Option<String>,
 
-    /// Report that the process ends with this exit code
+    /// Report that the process is about to end with this exit code
     #[arg(long, value_name = "CODE")]
     finish: Option<u8>,
 

@@ -15,10 +15,10 @@ use sexton::bytes::Bytes;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The exit status of a shell for a command that was not found.
+/// The exit status with which shells report a command that was not found.
 const NOT_FOUND: u8 = 127;
 
-/// The exit status of a shell for a command that cannot be executed.
+/// The exit status with which shells report a command that cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
 
 /// The exit status for a failure of the launcher itself, as in `env` and `timeout`.
@@ -27,9 +27,9 @@ const NOT_LAUNCHED: u8 = 125;
 /// Run a command, and keep a record of it and its exit status
 ///
 /// In the foreground, the command has this terminal's streams and this shell's environment, directory, umask and limits, and
-/// receives the signals sent to this process; its exit status becomes this process's. It is a child of the coordinator's keeper,
-/// so it keeps running if this process or the coordinator is killed. With --detach it runs in the background, with its output in
-/// files.
+/// receives the signals sent to this process; its exit status becomes this process's. It is a child of the keeper, a separate
+/// process that launches commands for the coordinator, so it keeps running if this process or the coordinator is killed. With
+/// --detach it runs in the background, with its output in files.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -42,19 +42,19 @@ Exit status: that of the command, or 128 plus the signal that ended it; 124 it t
 executed, 127 it was not found. Of sexton itself: 2 wrong flags; 3 no coordinator runs there.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate flag")]
 pub(crate) struct Run {
-    /// The type of the process: cli, worker, hook, binary, or any other word
+    /// The type of the process: cli, worker, hook, binary, or any other word [default: binary]
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
 
-    /// Stop the command and everything it started after this time
+    /// After this time, stop the command and everything it started
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     timeout: Option<u64>,
 
-    /// How long the command may take to end when it is stopped, before it is killed
+    /// How long to wait for the command to end after telling it to stop; then it is killed
     #[arg(long, value_name = SPAN, value_parser = milliseconds, default_value = "10s")]
     grace: u64,
 
-    /// Labels to find the process by, as NAME=VALUE
+    /// A label to find the process by; repeatable
     #[arg(long = "label", value_name = "NAME=VALUE")]
     labels: Vec<String>,
 
@@ -62,7 +62,7 @@ pub(crate) struct Run {
     #[arg(long)]
     about: Option<String>,
 
-    /// The command's working directory [default: this one]
+    /// The command's working directory [default: the current directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<String>,
 
@@ -70,15 +70,16 @@ pub(crate) struct Run {
     #[arg(long)]
     mkdir: bool,
 
-    /// Variables to set for the command, as NAME=VALUE
+    /// An environment variable to set for the command; repeatable
     #[arg(long = "env", value_name = "NAME=VALUE")]
     env: Vec<String>,
 
-    /// A file with more variables, as NAME=VALUE lines, for secrets; it is read at the launch
+    /// A file with more variables, one NAME=VALUE per line. Secrets can be passed in it: it is read when the command is launched, and
+    /// its contents are not stored
     #[arg(long, value_name = "FILE")]
     env_file: Option<String>,
 
-    /// The directory for output files [default: run/ID in the data directory]
+    /// The directory for the output and other files of the process [default: run/ID in the data directory]
     #[arg(long = "run-dir", value_name = "DIR")]
     files: Option<String>,
 
@@ -94,7 +95,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N", default_value = "5", requires = "output_max")]
     output_keep: u8,
 
-    /// The id of the parent process
+    /// The id of the parent process [default: the nearest ancestor with a record]
     #[arg(long, value_name = "ID", env = PARENT)]
     parent: Option<String>,
 
@@ -102,7 +103,7 @@ pub(crate) struct Run {
     #[arg(long)]
     detach: bool,
 
-    /// Run the command even if its arguments seem to contain a secret; they are stored, and shown masked
+    /// Run the command even if its arguments seem to contain a secret; they are stored unchanged, but masked when shown
     #[arg(long)]
     allow_secrets: bool,
 
@@ -158,7 +159,7 @@ impl Run {
         Ok(asked)
     }
 
-    /// Returns the error with which this process must exit after the command, unless the command completed with status 0.
+    /// Converts the end of the command to the result of this process, as the function [`outcome`] does.
     fn outcome(&self, record: &Value) -> Result<(), Failure> {
         let name = self
             .command
@@ -186,7 +187,9 @@ pub(crate) fn plain(
         return Err(Failure::usage(
             "the arguments seem to contain a secret, and every process can read them",
         )
-        .help("pass it in --env-file or in the environment; --allow-secrets runs it anyway"));
+        .help(
+            "pass it in --env-file or in the environment; --allow-secrets runs the command anyway",
+        ));
     }
     Ok(fields([
         ("command", command.into()),
@@ -201,10 +204,10 @@ fn fits(command: &[&str]) -> Result<(), Failure> {
     let grouped = |number: usize| grouped(number.try_into().unwrap_or(u64::MAX));
     let too_long = if command.len() > Spec::ARGV_MAX {
         let (words, most) = (grouped(command.len()), grouped(Spec::ARGV_MAX));
-        format!("the command has {words} words, the limit is {most}")
+        format!("the command has {words} words, but the limit is {most}")
     } else if bytes > Spec::BYTES_MAX {
         let (bytes, most) = (grouped(bytes), grouped(Spec::BYTES_MAX));
-        format!("the command has {bytes} bytes, the limit is {most}")
+        format!("the command has {bytes} bytes, but the limit is {most}")
     } else {
         return Ok(());
     };
@@ -212,7 +215,7 @@ fn fits(command: &[&str]) -> Result<(), Failure> {
         .help("pass the arguments in a file, as in `sexton run -- xargs -a FILE COMMAND`, or on standard input"))
 }
 
-/// Parses variables to set, as `NAME=VALUE`. Refuses names that suggest a secret, since the values are stored.
+/// Parses environment variables, each given as `NAME=VALUE`. Refuses names that suggest a secret, since the values are stored.
 pub(crate) fn variables(given: &[String]) -> Result<Fields, Failure> {
     let env = pairs(given, "env")?;
     match env.keys().find(|name| is_secret_name(name)) {
@@ -238,10 +241,11 @@ fn shown(dir: &Path) -> Option<&str> {
     Some(if dir.is_empty() { "/" } else { dir })
 }
 
-/// The variable that names the record of the calling process.
+/// The environment variable that contains the id of the calling process's record.
 pub(crate) const PARENT: &str = "SEXTON_PROCESS_ID";
 
-/// Launches a command in the background and prints its id. Fails if the command could not be started.
+/// Launches a command in the background and prints its process id or, with `--json`, its record. Fails if the command could not be
+/// started.
 pub(crate) fn detached(asking: &ClientOptions, asked: Fields) -> Result<(), Failure> {
     let record = asking.act("launch", asked)?;
     if has_ended(&record) && !record.pointer("/failure").is_none_or(Value::is_null) {
@@ -262,7 +266,7 @@ pub(crate) fn outcome(record: &Value, name: &str) -> Result<(), Failure> {
         let failed = Failure::of_command(status, format!("{name}: {}", failure(found)));
         let is_of_limits = found.pointer("/step") == Some(&json!("limits"));
         return Err(if is_of_limits {
-            failed.help("the hard limits of the coordinator (`ulimit -H`) are lower than those of this shell: raise them there, or lower them here")
+            failed.help("the coordinator's hard limits (`ulimit -H`) are lower than this shell's: raise the coordinator's, or lower the shell's")
         } else {
             failed
         });

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 /// Show services, and start, stop and restart them
 ///
-/// A service is a program that is kept running as long as the configuration has it: a table [services.NAME] in the file of
-/// `sexton serve --config`. It is launched again when it ends.
+/// A service is a program that the coordinator keeps running as long as the file given to `sexton serve --config` has a table
+/// [services.NAME] for it. When the program ends, it is launched again.
 #[derive(Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -48,16 +48,15 @@ pub(crate) struct Service {
 enum Action {
     /// Show the status of services
     ///
-    /// RESTARTS is the number of times that a process was launched again within the period of the service's `intensity`, a minute
-    /// unless configured. Restarts older than that no longer count, and the count is reset when the service is started, stopped,
-    /// restarted or changed.
+    /// RESTARTS is the number of times that a process was launched again within the last `period`, which the service's table sets (a
+    /// minute by default). The count is reset when the service is started, stopped, restarted or changed.
     Status {
         /// Only this service, with the full reason for its state
         name: Option<String>,
     },
     /// Start services, including failed ones
     Start(Acting),
-    /// Stop services until they are started again, each before those that it needs
+    /// Stop services until they are started again; each is stopped before the services that it needs
     Stop(Acting),
     /// Replace the processes of services with new ones
     Restart(Acting),
@@ -65,7 +64,7 @@ enum Action {
     Logs(Reading),
     /// Reload the coordinator's configuration, as SIGHUP does
     ///
-    /// If something could not be reloaded, prints why.
+    /// If the new configuration cannot be used, prints why; the old settings then stay in force.
     Reload,
 }
 
@@ -79,7 +78,7 @@ struct Acting {
     #[arg(long, conflicts_with = "names")]
     all: bool,
 
-    /// How long to wait for the requested state; 0 to not wait
+    /// How long to wait until the services are in the requested state; with 0, does not wait
     #[arg(long, value_name = SPAN, value_parser = seconds(0, 3600), default_value = "60")]
     wait: u64,
 }
@@ -143,7 +142,7 @@ impl Acting {
             for name in self.names.iter().filter(|_| told) {
                 asking.serve(what, asked(Some(name)), 0)?;
             }
-            // The second request only waits. It must not restart the new process once more.
+            // The second request only waits. Another `restart` would replace the new process, so it is a `start`.
             let again = if told && what == "restart" {
                 "start"
             } else {
@@ -192,7 +191,7 @@ impl Reading {
             let words = format!("{name} has not been launched yet: it is {status}");
             return Err(Failure::found(words).help("`sexton service status NAME` shows why, `sexton service start NAME` starts a stopped one"));
         }
-        // New processes of a service append to the same files, so following these never ends.
+        // New processes of a service append to the same files, so following them never ends.
         self.how.show(Path::new(dir), || Ok(false))
     }
 }
@@ -239,12 +238,12 @@ fn reload(asking: &ClientOptions) -> Result<(), Failure> {
     print("the coordinator has reloaded its configuration\n")
 }
 
-/// The maximum number of checks for the result of a reload: with the interval, a minute.
+/// The maximum number of checks for the result of a reload. With a pause of [`RELOAD_LOOK`] between them, they take about a minute.
 const RELOAD_LOOKS: u32 = 3000;
-/// The interval between these checks.
+/// The pause between two checks for the result of a reload.
 const RELOAD_LOOK: Duration = Duration::from_millis(20);
 
-/// Returns how often the coordinator has reloaded its configuration.
+/// Returns how many times the coordinator has reloaded its configuration since it started.
 fn reloads(status: &Value) -> u64 {
     let count = status.pointer("/reloaded/count");
     count.and_then(Value::as_u64).unwrap_or(0)

@@ -5,7 +5,7 @@ use crate::table::{Column, table};
 use crate::text::{number, plain, span, words};
 use serde_json::Value;
 
-/// The maximum number of characters in the last column.
+/// The number of characters to which the last column is cut, without the `...` that marks the cut.
 const MAX_LETTERS: usize = 60;
 
 fn at(value: &Value, path: &str) -> Option<u64> {
@@ -17,7 +17,7 @@ fn instances(service: &Value) -> &[Value] {
     all.map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Formats a table with a line for each process. Cuts the last column if it is long, unless it must be shown `whole`.
+/// Formats a table with a line for each instance of each service. Cuts the last column to [`MAX_LETTERS`], unless `whole` is true.
 pub(super) fn list(services: &[Value], now: u64, whole: bool) -> String {
     if services.is_empty() {
         return "no services; [services.NAME] in the file of `sexton serve --config` defines one\n"
@@ -59,7 +59,7 @@ pub(super) fn list(services: &[Value], now: u64, whole: bool) -> String {
     table(heads, rows)
 }
 
-/// Describes why a process of a service is in its state, cut to [`MAX_LETTERS`]; `-` if there is nothing to describe.
+/// Returns the detail shown next to an instance's state, as [`all_about`] does, but cut to [`MAX_LETTERS`].
 pub(crate) fn about(service: &Value, instance: &Value, now: u64) -> String {
     let said = all_about(service, instance, now);
     let mut letters = said.chars();
@@ -70,7 +70,8 @@ pub(crate) fn about(service: &Value, instance: &Value, now: u64) -> String {
     short
 }
 
-/// Describes why a process of a service is in its state; `-` if there is nothing to describe.
+/// Returns the detail shown next to an instance's state: what it waits for, when it restarts, how it last ended, or the status that its
+/// process reported; `-` if there is none.
 fn all_about(service: &Value, instance: &Value, now: u64) -> String {
     let names = || {
         let all = service.pointer("/waits_for").and_then(Value::as_array);
@@ -96,7 +97,7 @@ fn all_about(service: &Value, instance: &Value, now: u64) -> String {
     }
 }
 
-/// Describes how the previous process ended; `-` if there was none.
+/// Describes how the previous process of an instance ended; `-` if there was none.
 pub(crate) fn last(instance: &Value) -> String {
     let Some(last) = instance.pointer("/last").filter(|it| !it.is_null()) else {
         return "-".to_owned();
@@ -106,7 +107,7 @@ pub(crate) fn last(instance: &Value) -> String {
     }
     match last.pointer("/stopped_by").and_then(Value::as_str) {
         Some("not-ready") => return "not ready in time".to_owned(),
-        Some("watchdog") => return "no sign of life in time".to_owned(),
+        Some("watchdog") => return "no watchdog message in time".to_owned(),
         Some("timeout") => return "ran too long".to_owned(),
         _ => {}
     }

@@ -5,14 +5,14 @@ use crate::report::{Failure, print};
 use serde_json::Value;
 use sexton::refusal::Reason;
 
-/// The advice for a job that is too long.
-pub(super) const JOB_BYTES: &str = "`sexton serve --job-bytes` sets how long a job may be";
+/// The advice if a job is too large.
+pub(super) const JOB_BYTES: &str = "`sexton serve --job-bytes` sets the maximum size of a job";
 
-/// The advice for each refusal.
+/// The advice for refused requests about queues, by reason.
 const HELPS: &[(Reason, &str)] = &[
     (
         Reason::Stale,
-        "stop the work: the job is ready again, or another worker has it by now",
+        "stop working on the job: it is ready again, over, or claimed by another worker",
     ),
     (
         Reason::Claimed,
@@ -24,12 +24,12 @@ const HELPS: &[(Reason, &str)] = &[
     ),
     (
         Reason::ReadOnly,
-        "the coordinator's configuration of this type forbids it",
+        "the job type is read-only in the coordinator's configuration",
     ),
     (Reason::TooBig, JOB_BYTES),
     (
         Reason::TooLarge,
-        "split a long batch; `sexton serve --job-bytes` sets how long a job may be",
+        "split a large batch into smaller ones; `sexton serve --job-bytes` sets the maximum size of a job",
     ),
 ];
 
@@ -60,7 +60,7 @@ impl ClientOptions {
         client::look(&self.target, &format!("/v1/queues{what}"), query)
     }
 
-    /// Prints an answer, as JSON or formatted by `page`, and returns its body.
+    /// Prints an answer, as JSON or formatted by `page`, and returns its body. Fails if it is a refusal; as JSON, that is printed too.
     pub(super) fn tell(
         &self,
         answer: &Answer,

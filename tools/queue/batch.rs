@@ -1,6 +1,7 @@
 //! Adds a batch of jobs atomically: lines of JSON from a file or from standard input.
 //!
-//! The jobs are not validated here. The coordinator does that, and names the line of the first error.
+//! The jobs are not validated here. The coordinator does that; if it reports an error in a job, the error is printed with the job's line
+//! number.
 
 use crate::client::fields;
 use crate::queue::answer::{ClientOptions, well};
@@ -67,7 +68,8 @@ fn read(file: &Path) -> Result<String, Failure> {
         .map_err(|error| Failure::unreachable(format!("failed to read {name}: {error}")))
 }
 
-/// Parses the jobs, and returns their line numbers and the jobs. Empty lines are skipped. Fails if there are none or too many.
+/// Parses the jobs of a batch, one per line; empty lines are skipped. Returns the line number of each job, and the jobs. Fails if a line is
+/// not a JSON object, or if there are no jobs or more than [`JOBS_MAX`].
 fn jobs(text: &str, queue: Option<&QueueName>) -> Result<(Vec<usize>, Vec<Value>), Failure> {
     let lines = (1..).zip(text.lines());
     let lines = lines.filter(|(_, line)| !line.trim().is_empty());
@@ -91,6 +93,6 @@ fn jobs(text: &str, queue: Option<&QueueName>) -> Result<(Vec<usize>, Vec<Value>
         count => Err(Failure::usage(format!(
             "the batch has {count} jobs, but the limit is {JOBS_MAX}"
         ))
-        .help("`split -l 1000` splits it into several, each added atomically")),
+        .help("`split -l 1000` splits the file into several batches, each of which can be added atomically")),
     }
 }

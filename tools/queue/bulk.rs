@@ -13,10 +13,10 @@ use sexton::actors::queue::QueueName;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Make jobs ready that were tried too often or were buried
+/// Make abandoned and buried jobs ready again
 ///
-/// The jobs start over as if they had never been tried. With --status, makes jobs in that state ready instead. For a single job, use
-/// `sexton queue kick --id ID`.
+/// A job is abandoned when it has been tried too often. The jobs start over as if they had never been tried. With --status, jobs in
+/// that state are made ready instead. For a single job, use `sexton queue kick --id ID`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -29,9 +29,9 @@ pub(super) struct Retry {
     which: JobSelector,
 }
 
-/// Delete jobs that were tried too often or were buried
+/// Delete abandoned and buried jobs
 ///
-/// With --status, deletes jobs in that state instead. Claimed jobs are left alone.
+/// A job is abandoned when it has been tried too often. With --status, deletes jobs in that state instead. Claimed jobs are left alone.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -55,13 +55,13 @@ struct JobSelector {
     /// Jobs of every queue
     #[arg(long)]
     all: bool,
-    /// Only jobs in this state [default: abandoned or buried]
+    /// Only jobs in this state [default: abandoned and buried jobs]
     #[arg(long)]
     status: Option<Status>,
     /// Only jobs whose last error contains this text
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     error: Option<String>,
-    /// The maximum number of jobs
+    /// The maximum number of jobs to change [default: no limit]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
 }
@@ -138,7 +138,8 @@ impl JobSelector {
         Ok(())
     }
 
-    /// Prints how many jobs are retrying or delayed: without `--status`, only abandoned and buried jobs were changed.
+    /// Prints how many jobs are retrying or, if none are, how many are delayed, and how to select them: without `--status`, only
+    /// abandoned and buried jobs are changed. Prints nothing if no job is retrying or delayed.
     fn hint(&self, asking: &ClientOptions, what: &str) -> Result<(), Failure> {
         let queues = match &self.queue {
             Some(queue) => asking.named(std::slice::from_ref(queue))?,
@@ -161,19 +162,20 @@ impl JobSelector {
             (None, None) => "--all ".to_owned(),
         };
         let one = if what == "retry" {
-            "; `sexton queue kick --id ID` runs one"
+            "; `sexton queue kick --id ID` makes one ready"
         } else {
             "; `sexton queue delete ID` deletes one"
         };
         tell(&format!(
-            "{} {verb} {words}: `sexton queue {what} {selected}--status {phase}` includes {them}{one}",
+            "{} {verb} {words}: `sexton queue {what} {selected}--status {phase}` selects {them}{one}",
             count(count_of, "job"),
         ));
         Ok(())
     }
 }
 
-/// Prints a note if the queue does not exist, since its name may be misspelt. Fails if the name is a number, which is probably a job id.
+/// Prints a note if the queue does not exist, since its name may be misspelt. If the name is a number, which is probably a job id, fails
+/// instead.
 fn note_if_absent(asking: &ClientOptions, queue: &QueueName) -> Result<(), Failure> {
     let answer = asking.get("/queue", &fields([("queue", json!(queue))]))?;
     if answer.status != 404 {
@@ -182,11 +184,11 @@ fn note_if_absent(asking: &ClientOptions, queue: &QueueName) -> Result<(), Failu
     let words = format!("there is no queue {queue}");
     if queue.as_str().bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(Failure::found(words).help(format!(
-            "`sexton queue kick --id {queue}` makes the job {queue} ready, `sexton queue delete {queue}` deletes it"
+            "`sexton queue kick --id {queue}` makes job {queue} ready, and `sexton queue delete {queue}` deletes it"
         )));
     }
     tell(&format!(
-        "{words}; a queue exists while it has jobs, and `sexton queue stats` shows all of them"
+        "{words}; a queue exists while it has jobs, and `sexton queue stats` shows all queues"
     ));
     Ok(())
 }

@@ -16,10 +16,10 @@ use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use sexton::actors::queue::QueueName;
 
-/// Add jobs to queues, work on them, and see their state
+/// Add jobs to queues, claim and finish them, and show their state
 ///
-/// A queue is named TYPE, or TENANT:TYPE; a tube of a beanstalkd client is the queue of its name. Connects to `DATA/sexton.sock`,
-/// or to the coordinator of --url.
+/// A queue is named TYPE, or TENANT:TYPE; to a beanstalkd client, it is a tube of the same name. Connects to `DATA/sexton.sock` or,
+/// with --url, to the coordinator at that address.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -62,10 +62,10 @@ Examples:
     Fail {
         #[command(flatten)]
         done: ClaimSelector,
-        /// Seconds until it is tried again [default: the back-off of its type, or the rest of the claim]
+        /// Seconds until the job is tried again [default: the back-off of its type, or the time left on its claim]
         #[arg(long, value_name = "SPAN")]
         retry_after: Option<Span>,
-        /// What went wrong, shown with the job; its first 1,000 bytes are kept
+        /// What went wrong, shown with the job; only the first 1,000 bytes of the text are kept
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
         error: Option<String>,
     },
@@ -79,10 +79,10 @@ Examples:
     Defer {
         #[command(flatten)]
         done: ClaimSelector,
-        /// Seconds until it is tried [default: longer each time it is deferred]
+        /// Seconds until the job is tried again [default: longer each time it is deferred]
         #[arg(long, value_name = "SPAN")]
         retry_after: Option<Span>,
-        /// Why, shown with the job; its first 1,000 bytes are kept
+        /// The reason, shown with the job; only the first 1,000 bytes of the text are kept
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
         error: Option<String>,
     },
@@ -94,7 +94,7 @@ Examples:
         /// How much is done, in percent
         #[arg(value_parser = clap::value_parser!(u8).range(..=100))]
         percent: u8,
-        /// The current step; its first 1,000 bytes are kept
+        /// A description of the current step, of which only the first 1,000 bytes are kept
         text: Option<String>,
     },
     /// Renew a claim, or bind it to a process
@@ -125,10 +125,10 @@ Examples:
         #[arg(value_parser = numbers::job)]
         id: u64,
     },
-    /// Make buried jobs ready; if there are none, delayed ones
+    /// Make buried and abandoned jobs ready or, if there are none, delayed and failed ones
     ///
-    /// Kicks the oldest buried jobs first, then abandoned ones; without those, the delayed jobs due soonest, then failed jobs. Each
-    /// starts over as if it had never been tried.
+    /// Kicks the oldest buried jobs first, then the oldest abandoned ones. If there are neither, kicks the delayed jobs that are due
+    /// soonest, then failed jobs that wait to be tried again. Each job starts over as if it had never been tried.
     #[command(after_help = "\
 Examples:
   sexton queue kick mails --count 100
@@ -138,14 +138,14 @@ Examples:
         /// The queue
         #[arg(value_parser = name)]
         queue: Option<QueueName>,
-        /// The maximum number of jobs
+        /// The maximum number of jobs to make ready
         #[arg(long, default_value_t = 1, conflicts_with = "id", value_parser = clap::value_parser!(u32).range(1..=100_000))]
         count: u32,
-        /// One job, by its id
+        /// Kick only the job with this id
         #[arg(long, value_parser = numbers::job)]
         id: Option<u64>,
     },
-    /// Manage a whole queue: delete its jobs, or retry those that were tried too often
+    /// Manage a whole queue: delete all its jobs, or retry the abandoned ones
     #[command(after_help = "\
 Examples:
   sexton queue manage mails delete               all its jobs, including claimed ones
@@ -159,9 +159,9 @@ Examples:
     },
     Retry(Retry),
     Discard(Discard),
-    /// Cancel a job: stop its command and abandon it
+    /// Cancel a job: stop the command that works on it, and abandon the job
     ///
-    /// A command of `sexton work` is stopped with everything it started. Any other worker loses its claim.
+    /// A command run by `sexton work` is stopped with everything it started. Any other worker only loses its claim.
     #[command(after_help = "\
 Examples:
   sexton queue cancel 17
@@ -170,7 +170,7 @@ Examples:
         /// The job's id
         #[arg(value_parser = numbers::job)]
         id: u64,
-        /// Why, shown with the job; its first 1,000 bytes are kept
+        /// The reason, shown with the job; only the first 1,000 bytes of the text are kept
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
         reason: Option<String>,
     },
@@ -212,11 +212,11 @@ Examples:
 enum Managed {
     /// Delete all jobs, including claimed ones
     Delete,
-    /// Retry jobs that were tried too often
+    /// Make jobs that were abandoned, because they were tried too often, ready again
     RepushAbandoned,
 }
 
-/// Parses the name of a queue. The error is a message.
+/// Parses the name of a queue. The error is a message for the user.
 pub(super) fn name(text: &str) -> Result<QueueName, String> {
     QueueName::try_from(text).map_err(|error| error.to_string())
 }
@@ -320,7 +320,7 @@ fn cancel(asking: &ClientOptions, id: u64, reason: Option<String>) -> Result<(),
     })
 }
 
-/// Returns the fields of a request with the delay before the next try and the error of a job.
+/// Returns the request fields for the delay before the next try of a job, and for the error that ended this try.
 fn again(retry_after: Option<Span>, error: Option<String>) -> Fields {
     let retry = retry_after.map(Span::ms);
     fields([("retry_after_ms", json!(retry)), ("error", error.into())])

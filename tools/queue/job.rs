@@ -55,7 +55,8 @@ impl fmt::Display for Span {
 
 /// Add a job, or a batch of jobs
 ///
-/// Prints the job's id. Without a body, or with `-`, the body is read from standard input; it may be any bytes.
+/// Prints the job's id or, for a batch, one id per line. Without a body, or with `-`, the body is read from standard input; it may
+/// contain any bytes.
 #[derive(Args)]
 #[command(group(ArgGroup::new("which").args(["queue", "batch"]).required(true).multiple(true)), after_help = "\
 Examples:
@@ -69,7 +70,7 @@ Examples:
   sexton queue push purges page --root page-7@20261122 --is-root
                                                  makes earlier purges of page-7 superfluous")]
 pub(super) struct Pushed {
-    /// The queue; in a batch, for jobs that name none
+    /// The queue to add to; with --batch, for the jobs that name no queue themselves
     #[arg(value_parser = name)]
     queue: Option<QueueName>,
     /// The body; `-` reads it from standard input
@@ -79,36 +80,38 @@ pub(super) struct Pushed {
     /// /v1/queues/push`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["body", "priority", "delay", "ttr", "dedup", "unique_for", "once", "root"])]
     batch: Option<PathBuf>,
-    /// Priority: 0 is the most urgent; below 1024 counts as urgent
+    /// The priority; 0 is the most urgent, and every value below 1024 counts as urgent
     #[arg(long, default_value_t = 1024, value_parser = between(0, u32::MAX))]
     priority: u32,
     /// Seconds until the job is ready
     #[arg(long, value_name = SPAN, default_value = "0")]
     delay: Span,
-    /// Seconds that a claim of the job lasts [default: as configured for the queue]
+    /// Seconds that a claim of the job lasts [default: as configured for its type]
     #[arg(long, value_name = SPAN)]
     ttr: Option<Span>,
     /// Deduplication key: while the queue has an unclaimed job with the same key, nothing is added, and that job's id is printed
     #[arg(long, value_name = "KEY")]
     dedup: Option<String>,
-    /// How long no other job is added under the same key, even after this one is done; the key is that of --dedup, or the body
+    /// How long no other job is added with the same key, even after this job is done. The key is that of --dedup or, without it,
+    /// derived from the body
     #[arg(long, value_name = SPAN, value_parser = remembered)]
     unique_for: Option<u64>,
-    /// Run the job at most once: the end of its claim ends the job, unless its worker gives it back (release, defer)
+    /// Run the job at most once: when its claim ends, so does the job, unless the worker gives the job back with `release` or `defer`
     #[arg(long)]
     once: bool,
-    /// The root job it comes from: a signature that all jobs of the root share, and the root's time as a number; larger is newer
+    /// The root job that this job comes from: a signature that all jobs of the same origin share, and the time of the root job, as a
+    /// number; larger numbers are newer
     #[arg(long, value_name = "SIGNATURE@TIME", value_parser = root)]
     root: Option<(String, u64)>,
-    /// Number of items of work that the job counts as for a throttle
+    /// How many items of work the job counts as when its queue is throttled
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "batch")]
     items: u32,
-    /// This is the root job itself: jobs of older roots become superfluous
+    /// Add the root job itself: jobs of older roots with the same signature become superfluous
     #[arg(long, requires = "root")]
     is_root: bool,
 }
 
-/// Parses how long a key is remembered, and returns milliseconds. The error is a message.
+/// Parses how long a key is remembered, and returns milliseconds, at least 1. The error is a message for the user.
 fn remembered(text: &str) -> Result<u64, String> {
     match milliseconds(text)? {
         0 => Err("a key is remembered for at least 1 ms".to_owned()),
@@ -116,7 +119,8 @@ fn remembered(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses the signature and the time of a root job. The signature may contain any characters. The error is a message.
+/// Parses a root job, given as `SIGNATURE@TIME`. The signature must not be empty, and may itself contain `@`. The error is a message for
+/// the user.
 fn root(text: &str) -> Result<(String, u64), String> {
     let parts = text.rsplit_once('@').filter(|(name, _)| !name.is_empty());
     let root = parts.and_then(|(name, at)| Some((name.to_owned(), at.parse().ok()?)));
@@ -157,9 +161,10 @@ impl Pushed {
         request.extend(client::bytes("body", body));
         let answer = asking.post("push", request, 0)?;
         if answer.is_refused_as(Reason::TooLarge) {
-            // The coordinator's message is about the size of the request, which it does not read, so give the size of the body instead.
+            // The coordinator refused the request unread, and its message is about the size of the whole request. Print the size of the
+            // body instead.
             let words = format!(
-                "not done: the body is longer than allowed: it has {}",
+                "not done: the body is longer than allowed, at {}",
                 count(bytes, "byte")
             );
             return Err(Failure::found(words).help(JOB_BYTES));
@@ -182,10 +187,9 @@ impl Pushed {
 
 /// Claim the most urgent job of some queues
 ///
-/// Prints the job's id, the token of the claim, which `ack` and the other commands take, and below them the body. The claim
-/// belongs to the holder of the token. If it is not renewed or ended in time, it expires and the job is ready again. If this
-/// command ends while it waits, by Ctrl-C or otherwise, it leaves the line; if the coordinator restarts meanwhile, the wait
-/// continues.
+/// Prints the job's id and the token of the claim, which `ack` and the other commands require, and below them the body. Whoever
+/// has the token holds the claim. A claim that is not renewed or ended in time expires, and the job is ready again. If this
+/// command is interrupted while it waits, no job is claimed for it; if the coordinator restarts meanwhile, the wait continues.
 #[derive(Args)]
 #[command(group(ArgGroup::new("which").args(["queues", "any"]).required(true)), after_help = "\
 Examples:
@@ -198,7 +202,8 @@ Examples:
   sexton queue pop mails --process 0199a1b2      released when that process and everything it started have ended
   sexton queue pop mails --json | jq -r '.jobs[0] | \"\\(.id) \\(.token)\"'")]
 pub(super) struct Popped {
-    /// The queues; if any has a weight after `=`, a queue is picked at random, by weight, from those that have a job
+    /// The queues. If any has a weight after `=`, a queue is picked at random, in proportion to the weights (1 if not given), from
+    /// those that have a ready job
     #[arg(num_args = 1..=1000, value_parser = weighed, value_name = "QUEUE[=WEIGHT]")]
     queues: Vec<(QueueName, Option<NonZeroU32>)>,
     /// Claim from any queue that has a job, taking turns between tenants according to their weights; types that must be named
@@ -228,7 +233,7 @@ pub(super) struct Popped {
     claim: Option<Span>,
     #[command(flatten)]
     bound: BoundTo,
-    /// The maximum number of jobs; a client that has to wait gets one
+    /// The maximum number of jobs to claim; if this command has to wait for a job, it claims only one
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=100))]
     count: u8,
 }
@@ -307,12 +312,12 @@ fn print_claim(job: &Value) -> Result<(), Failure> {
 fn left(job: &Value) -> String {
     let ms = job.pointer("/remaining_ms").and_then(Value::as_u64);
     ms.map_or_else(
-        || "as long as its process".to_owned(),
+        || "until its process ends".to_owned(),
         |ms| format!("{} left", span(ms)),
     )
 }
 
-/// Prints the body of a job, and adds a line break if it has none.
+/// Prints the body of a job, and a line break if it does not end with one.
 pub(super) fn print_body(job: &Value) -> Result<(), Failure> {
     let mut bytes = client::bytes_of(job, "body");
     if !bytes.ends_with(b"\n") {
@@ -324,13 +329,14 @@ pub(super) fn print_body(job: &Value) -> Result<(), Failure> {
 /// The flags that bind claims to a process.
 #[derive(Args)]
 pub(super) struct BoundTo {
-    /// The process that the claim ends with, by its id or the first digits of it. Without --claim, the claim does not expire
+    /// Bind the claim to this process, given by its id or the first digits of it: when the process ends, so does the claim. A claim
+    /// bound by `pop` does not expire unless --claim is given
     #[arg(long, value_name = "ID")]
     process: Option<String>,
-    /// The processes that have to end [default: tree]
+    /// What has to end before a bound claim ends [default: tree]
     #[arg(long, value_enum, requires = "process")]
     release: Option<Extent>,
-    /// When the claim expires, kill that process and everything it started before the job is claimed again
+    /// When the claim expires, kill that process and everything it started; only then can the job be claimed again
     #[arg(long, requires = "process")]
     kill_before_grant: bool,
 }

@@ -1,4 +1,4 @@
-//! Read-only commands: queues, jobs and their states, and a queue that is ready.
+//! Read-only commands: they show queues, jobs and their states, and name a queue with a ready job.
 
 use crate::client;
 use crate::client::{Fields, fields};
@@ -15,13 +15,15 @@ use sexton::actors::queue::QueueName;
 /// The maximum number of items per request.
 const PAGE: u64 = 1000;
 
-/// The number of characters of an error's last line that a list shows; `peek` shows all of it.
+/// The maximum number of characters that a list shows of a job's progress, and of the last line of its error. `peek` shows the whole
+/// texts.
 const ERROR_SHOWN: usize = 60;
 
-/// Show how many jobs wait, in total, by queue, or one by one
+/// Show how many jobs are ready, or list queues or jobs
 ///
 /// Modelled on MediaWiki's showJobs.php: prints the number of jobs that can be claimed; with --group, a line for each queue that
-/// has jobs; with --list, a line for each job, where SINCE is the time since the worker under PROCESS claimed it.
+/// has jobs; with --list, a line for each job. In that list, SINCE is how long ago the job was claimed, and PROCESS is the process
+/// that its claim is bound to.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -90,9 +92,9 @@ impl Status {
     }
 }
 
-/// Show every queue, and the states of its jobs
+/// Show every queue, and how many of its jobs are in each state
 ///
-/// DONE counts jobs since the coordinator was started, or since the queue was created.
+/// DONE is the number of jobs completed or deleted since the coordinator was started or, if that was later, since the queue was created.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -105,7 +107,7 @@ pub(super) struct QueueStatistics {
     /// Only queues of this tenant; empty for the default one
     #[arg(long)]
     tenant: Option<String>,
-    /// Only queues with jobs of this type
+    /// Only queues of this type
     #[arg(long)]
     r#type: Option<String>,
     /// The maximum number of queues to show
@@ -123,13 +125,13 @@ Examples:
   queue=$(sexton queue next) && sexton queue pop \"$queue\"
   sexton queue next --types mails,purges")]
 pub(super) struct NextQueue {
-    /// Only queues with jobs of these types, separated by commas
+    /// Consider only queues of these types, separated by commas [default: all types]
     #[arg(long, value_delimiter = ',')]
     types: Vec<String>,
 }
 
 impl ClientOptions {
-    /// Reads up to `limit` items of a list, page by page. Also returns where the list continues, or null.
+    /// Reads up to `limit` items of a list, page by page. Also returns where the list continues, or null at its end.
     fn all(
         &self,
         (path, member): (&str, &str),
@@ -210,12 +212,12 @@ impl ShowQueues {
         self.note_absent(asking)
     }
 
-    /// Notes on standard error which of the named queues do not exist.
+    /// Prints on standard error which of the named queues do not exist.
     fn note_absent(&self, asking: &ClientOptions) -> Result<(), Failure> {
         for queue in &self.queues {
             if asking.named(std::slice::from_ref(queue))?.is_empty() {
                 tell(&format!(
-                    "there is no queue {queue}; a queue exists while it has jobs, and `sexton queue stats` shows all of them"
+                    "there is no queue {queue}; a queue exists while it has jobs, and `sexton queue stats` shows all queues"
                 ));
             }
         }
@@ -237,7 +239,7 @@ impl ShowQueues {
         for queue in &self.queues {
             let left = self.limit - jobs.len() as u64;
             if left == 0 {
-                // The other queues are not read, so there may be more jobs, which any value but null indicates.
+                // The remaining queues are not read, so there may be more jobs. Any value of `next` but null indicates that.
                 next = json!("0");
                 break;
             }
@@ -282,7 +284,8 @@ fn tell_later(queues: &[Value]) {
     }
 }
 
-/// Formats a queue in a line; `None` if it has no jobs. Unlike in MediaWiki, jobs that were tried too often do not count as claimed.
+/// Formats the numbers of a queue's jobs on one line; `None` if it has no jobs. Unlike in MediaWiki, jobs that were tried too often do not
+/// count as claimed.
 fn group(queue: &Value) -> Option<String> {
     let of = |phase: &str| number(queue, &format!("/{phase}"));
     let [ready, claimed, delayed] = ["ready", "claimed", "delayed"].map(of);
@@ -310,7 +313,7 @@ fn phase(job: &Value) -> String {
     words(job, "/phase")
 }
 
-/// Returns the last line of the last error of a job, cut for a list.
+/// Returns the last line of the last error of a job, cut to [`ERROR_SHOWN`].
 fn last_error(job: &Value) -> String {
     let text = job.pointer("/error").and_then(Value::as_str);
     let line = text.map(last_line).unwrap_or_default();
@@ -415,12 +418,14 @@ impl QueueStatistics {
         });
         print(&table(heads, rows))?;
         more(&next, self.limit)?;
-        print("DONE counts since startup, or since the queue was created\n")?;
+        print(
+            "DONE counts jobs completed or deleted since startup, or since the queue was created\n",
+        )?;
         self.ended(asking)
     }
 
-    /// Prints how many jobs of all queues were done, unless only some queues were requested. It includes the jobs of queues that were
-    /// removed, whose own counts are lost.
+    /// Prints how many jobs of all queues were done, including those of removed queues, whose own counts are lost. Prints nothing if only
+    /// some queues were requested, or if no job was done.
     fn ended(&self, asking: &ClientOptions) -> Result<(), Failure> {
         let is_all = self.queues.is_empty() && self.tenant.is_none() && self.r#type.is_none();
         if !is_all {
@@ -433,12 +438,12 @@ impl QueueStatistics {
         }
         let ended = grouped(ended);
         print(&format!(
-            "{ended} done since startup, including removed queues\n"
+            "{ended} done since startup, including those of removed queues\n"
         ))
     }
 }
 
-/// Formats the span at `path`, in milliseconds; `-` if there is none.
+/// Formats the number of milliseconds at `path` as a time span; `-` if there is none.
 fn left(value: &Value, path: &str) -> String {
     let ms = value.pointer(path).and_then(Value::as_u64);
     ms.map_or("-".to_owned(), span)

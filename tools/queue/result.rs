@@ -21,8 +21,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Show how a job ended, and what it printed
 ///
-/// Works for jobs of `sexton work --keep-result`, and others whose workers stored a result, as long as the result is kept. Prints
-/// the last 16 KiB of the command's standard output unchanged, and to standard error how the job ended.
+/// Works for jobs run by `sexton work --keep-result`, and for jobs whose workers stored a result in another way, as long as the
+/// result is kept. Prints the last 16 KiB of the command's standard output unchanged, and how the job ended to standard error.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -116,7 +116,7 @@ fn head(said: &Value) -> String {
     let exit = known("/exit").map_or_else(String::new, |exit| format!(", exit {exit}"));
     let took = known("/took_ms").map_or_else(String::new, |ms| format!(", took {}", brief(ms)));
     let left = known("/remaining_ms");
-    let left = left.map_or_else(String::new, |ms| format!(", known for {} more", span(ms)));
+    let left = left.map_or_else(String::new, |ms| format!(", kept for {} more", span(ms)));
     format!(
         "job {} of {}: {}, try {}{exit}{took}{left}",
         number(said, "/id"),

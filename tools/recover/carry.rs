@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// The folder in which the new journal is built.
 const MADE: &str = "recovering";
-/// The size from which a batch of records is written, in bytes.
+/// The size of a batch of records, in bytes, above which it is written to the new journal.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// Carries out the plan, and returns the name of the folder with the replaced files.
@@ -74,7 +74,8 @@ fn new_name(disk: &RealDisk) -> Result<String, Failure> {
     Ok(name)
 }
 
-/// Writes a new journal of the kept records. Marks connect it to the snapshot, and reserve the sequence numbers that may have been used.
+/// Writes a new journal of the kept records. Marks (the node's own records) connect it to the snapshot, and reserve the sequence numbers
+/// that may have been used.
 fn write_journal(from: &RealDisk, plan: &Plan) -> Result<(), Failure> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(from.root().join(MADE)));
     let sizes = Sizes::default();
@@ -122,7 +123,7 @@ fn write_journal(from: &RealDisk, plan: &Plan) -> Result<(), Failure> {
     })?;
     let mut last = plan.last;
     if let Some((slot, seal)) = plan.base.as_ref().filter(|(_, seal)| seal.mark > last) {
-        // Without this mark, the snapshot would count as one of another journal.
+        // Without this mark, startup would treat the snapshot as one of another journal.
         let mark = Mark::Checkpoint {
             slot: slot.number(),
             states: seal.manifest.states.clone(),

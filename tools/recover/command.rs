@@ -14,9 +14,10 @@ use std::path::{Path, PathBuf};
 
 /// Repair a damaged data directory by dropping the parts that cannot be read
 ///
-/// Reports what is lost, by sequence number, time and content as far as known, and keeps everything before it: the readable
-/// snapshot, and the journal after it up to the damage. Replaced files are kept in DATA/damaged-TIME. Numbering continues above
-/// every number that may have been used, so no token is issued twice. A directory that can be started is left alone.
+/// Reports what is lost, with sequence numbers, times and contents as far as they are known. Keeps everything before the damage: the
+/// newest readable snapshot, and the records of the journal between that snapshot and the damage. Replaced files are kept in
+/// DATA/damaged-TIME. New sequence numbers are above all that may have been used, so no token is issued twice. A directory on which
+/// startup is not refused is left alone.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton recover DATA --dry-run              show what would be lost; change nothing
@@ -36,7 +37,7 @@ pub(crate) struct Recover {
     #[arg(long)]
     dry_run: bool,
 
-    /// Skip the record that stops recovery at this sequence number; repeatable
+    /// Skip the record with this sequence number, at which recovery would otherwise stop; repeatable
     #[arg(long, value_name = "SEQ", value_parser = crate::numbers::sequence)]
     skip: Vec<u64>,
 
@@ -88,14 +89,16 @@ impl Recover {
         })?;
         if self.dry_run && plan.loses() {
             let words = "records would be lost; nothing was changed";
-            return Err(Failure::found(words).help("run it without --dry-run to recover"));
+            return Err(
+                Failure::found(words).help("run the same command without --dry-run to recover")
+            );
         }
         Ok(())
     }
 
     fn nothing_to_do(&self) -> Result<(), Failure> {
         if !self.skip.is_empty() {
-            let words = "--skip: this directory needs no recovery: startup is not refused";
+            let words = "--skip has no effect: startup on this directory is not refused";
             return Err(Failure::usage(words));
         }
         let data = self.data.display();

@@ -1,4 +1,4 @@
-//! `sexton recover`: repairs a directory that cannot be started, by dropping the parts that cannot be read.
+//! `sexton recover`: repairs a data directory on which startup is refused, by dropping the parts that cannot be read.
 //!
 //! To find out what can be kept, the newest readable snapshot is loaded and the records after it are applied, as at startup. The kept
 //! records are written to a new journal, which replaces the damaged one. The damaged journal is moved to another folder, not deleted.

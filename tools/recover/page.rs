@@ -28,7 +28,7 @@ pub(super) fn json(data: &Path, refused: &str, plan: &Plan, aside: Option<&str>)
     all.to_string() + "\n"
 }
 
-/// Formats a plan as lines.
+/// Formats a plan as lines of text, each with a label.
 pub(super) fn text(data: &Path, refused: &str, plan: &Plan, aside: Option<&str>) -> String {
     let mut page = String::new();
     let mut line = |name: &str, text: &str| {
@@ -76,7 +76,8 @@ pub(super) fn text(data: &Path, refused: &str, plan: &Plan, aside: Option<&str>)
         .stop
         .filter(|stop| plan.nothing.is_none() && follows(plan, *stop))
     {
-        let more = format!("`--skip {stop}` drops the record there, and keeps what follows");
+        let more =
+            format!("`--skip {stop}` drops only what is at {stop}, and keeps the records after it");
         line("or", &more);
     }
     if let Some(aside) = aside {

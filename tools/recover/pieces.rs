@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 /// The size assumed for a missing segment, in bytes.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
-/// The state of a pass.
+/// The state of one pass over a journal.
 pub(super) struct Pieces {
     /// The state after the kept records, as startup would rebuild it.
     pub(super) replay: Replay,
@@ -24,37 +24,37 @@ pub(super) struct Pieces {
     reading: Replay,
     /// The last sequence number included in the snapshot.
     begun: Seq,
-    /// The positions of `--skip`, at which a record may be dropped.
+    /// The sequence numbers given with `--skip`, at which a record or a gap may be dropped.
     skips: BTreeSet<Seq>,
     /// The records to drop because an earlier pass could not apply them.
     excluded: BTreeSet<Seq>,
     /// The sequence number from which nothing is kept, if recovery stops before the end.
     pub(super) stop: Option<Seq>,
-    /// The positions at which a record was dropped. A position of `--skip` that is not among them had no effect.
+    /// The sequence numbers at which a record or a gap was dropped. A number given with `--skip` that is not among them had no effect.
     pub(super) used: BTreeSet<Seq>,
-    /// The number of records that are kept.
+    /// The number of records that are kept, without those that the snapshot includes.
     pub(super) kept: u64,
-    /// The sequence number of the last kept record.
+    /// The last sequence number that is kept, by the snapshot or in the journal.
     pub(super) last: Seq,
-    /// The time of the last kept record.
+    /// The node time at `last`.
     pub(super) at: Timestamp,
     /// The losses, at most [`LOST_MAX`].
     pub(super) lost: Vec<Lost>,
-    /// The number of readable records that are lost.
+    /// The number of readable records that are lost, including those that are not in `lost`.
     pub(super) lost_records: u64,
-    /// The bound below which sequence numbers may have been used, according to the readable records and the snapshots.
+    /// The exclusive upper bound of the sequence numbers in use, as far as the readable records and the snapshots show.
     pub(super) known: Seq,
-    /// The number of unreadable bytes, which may have held more records.
+    /// The number of unreadable or missing bytes, which may have held more records. Missing segments count as [`SEGMENT_BYTES`].
     pub(super) unread: u64,
-    /// The gaps since the last record.
+    /// The gaps since the last record, at most [`LOST_MAX`].
     pending: Vec<Gap>,
     /// The sequence number of the last record, kept or lost.
     previous: Seq,
-    /// Whether the journal continues the snapshot without a gap.
+    /// Whether the journal is known to continue the snapshot, or a gap between the two has already been added to the losses.
     joined: bool,
 }
 
-/// A record that may be skipped could not be applied, so the pass must be repeated without it.
+/// The error if a record that may be skipped cannot be applied, with its sequence number: the pass must be repeated without that record.
 pub(super) struct Again(pub(super) Seq);
 
 impl Pieces {
@@ -123,7 +123,7 @@ impl Pieces {
         }
         if !std::mem::replace(&mut self.joined, true) {
             self.pending.clear();
-            self.missing("the journal begins after it", Some(record.seq));
+            self.missing("the journal begins later", Some(record.seq));
         }
         if !self.pending.is_empty() {
             self.gap(Some(record.seq));
@@ -161,13 +161,13 @@ impl Pieces {
         if !self.pending.is_empty() {
             self.gap(None);
         } else if self.previous < reaches {
-            self.missing("the journal ends before it", Some(Seq(reaches.0 + 1)));
+            self.missing("the journal ends earlier", Some(Seq(reaches.0 + 1)));
         }
     }
 
     /// Returns a bound above all sequence numbers that may have been used.
     pub(super) fn bound(&self) -> Seq {
-        // A sequence number takes at least eight bytes, even if a record uses several numbers.
+        // An unreadable record took at least eight bytes for each sequence number that it used.
         let unread = if self.lost.iter().any(Lost::is_unread) {
             self.unread / 8 + 2 * RESERVE_STEP
         } else {
@@ -190,7 +190,8 @@ impl Pieces {
     }
 
     /// Adds the pending gaps to the losses, unless the sequence numbers before and after them are consecutive, so that no record is
-    /// missing. `next` is the record after the gaps, if there is one. Recovery stops before the gaps if it may not skip them.
+    /// missing. `next` is the record after the gaps, if there is one. If a record follows the gaps and they may not be skipped, recovery
+    /// stops before them.
     fn gap(&mut self, next: Option<Seq>) {
         let gaps = std::mem::take(&mut self.pending);
         let from = Seq(self.previous.0.saturating_add(1));

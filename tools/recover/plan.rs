@@ -1,4 +1,4 @@
-//! Plans a recovery: which records of a directory would be kept, and which would be lost.
+//! Plans the recovery of a damaged data directory: which records would be kept, and which would be lost.
 
 use crate::isolated::Copies;
 use crate::recover::pieces::{Again, Pieces};
@@ -16,36 +16,36 @@ use sexton::spine::recovery::{SnapshotSurvey, look};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The maximum number of losses that are listed. Further lost records are only counted.
+/// The maximum number of losses in [`Plan::lost`]. Beyond it, lost records are only counted, and unreadable bytes are left out.
 pub(super) const LOST_MAX: usize = 1000;
 
-/// A plan for a recovery.
+/// What a recovery would keep and lose.
 pub(crate) struct Plan {
     /// The snapshot that is kept, if one can be read.
     pub(super) base: Option<(SlotId, Seal)>,
     /// The number of the first segment of the new journal.
     pub(super) first_segment: u64,
-    /// The records that are skipped.
+    /// The readable records that are dropped because they were named with `--skip`.
     pub(super) excluded: BTreeSet<Seq>,
     /// The sequence number from which nothing is kept, if recovery stops before the end.
     pub(super) stop: Option<Seq>,
-    /// The number of records that are kept.
+    /// The number of records that are kept in the new journal. Those that the snapshot includes are not counted.
     pub(super) kept: u64,
-    /// The sequence number of the last kept record.
+    /// The last sequence number that is kept, in the snapshot or in the new journal; 0 if nothing is kept.
     pub(super) last: Seq,
-    /// The time of the last kept record.
+    /// The node time at `last`.
     pub(super) at: Timestamp,
     /// The losses, at most [`LOST_MAX`].
     pub(super) lost: Vec<Lost>,
-    /// The number of readable records that are lost.
+    /// The number of readable records that are lost, including those that are not listed.
     pub(super) lost_records: u64,
-    /// The reason why nothing can be kept, if so.
+    /// The reason why nothing can be kept; `None` if something can.
     pub(super) nothing: Option<String>,
-    /// The sequence number at which numbering continues.
+    /// The sequence number at which numbering continues. It is above all numbers that may have been used.
     pub(super) bound: Seq,
 }
 
-/// Something that recovery drops.
+/// Something that is lost in a recovery.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Lost {
@@ -59,7 +59,7 @@ pub(super) enum Lost {
         from: Seq,
         /// The last sequence number that the bytes may have held; `None` if no record follows them.
         to: Option<Seq>,
-        /// The record in the bytes, if it can be decoded although its checksum is wrong.
+        /// The record that the bytes seem to contain, if it can be decoded although its checksum is wrong or its last parts are missing.
         seems: Option<Line>,
     },
     /// A readable record that is not kept.
@@ -82,7 +82,7 @@ impl Plan {
         self.nothing.is_some() || !self.lost.is_empty()
     }
 
-    /// Returns whether a record is kept.
+    /// Returns whether the record with this sequence number goes into the new journal. A record that the snapshot includes does not.
     pub(super) fn keeps(&self, seq: Seq) -> bool {
         let begun = self.base.as_ref().map_or(Seq(0), begun);
         self.nothing.is_none()
@@ -97,7 +97,8 @@ fn begun((_, seal): &(SlotId, Seal)) -> Seq {
     seal.manifest.begun
 }
 
-/// Makes a plan, without changing anything. Fails if recovery does not stop at one of `skips`.
+/// Makes a plan, without changing anything. Fails if the directory cannot be read, or if one of `skips` has no effect because recovery
+/// would not stop at that sequence number.
 pub(crate) fn make(data: &Path, skips: &BTreeSet<Seq>) -> Result<Plan, Failure> {
     let disk = RealDisk::new(data);
     let copies = Copies::of(data)?;

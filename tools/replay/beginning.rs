@@ -18,7 +18,7 @@ use std::path::Path;
 /// What a replay must produce, and where it stops.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Goal {
-    /// The position after which the replay stops; `None` for the end.
+    /// The position after which the replay stops; `None` if it continues to the end of the log.
     pub(crate) until: Option<Place>,
     /// What the replay must produce.
     pub(crate) wanted: Purpose,
@@ -27,11 +27,12 @@ pub(crate) struct Goal {
 /// The purpose of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// All existing records. From a snapshot on, they can also be shown with the names of the items that they concern.
+    /// All existing records, with the names of the items that they concern. If the beginning of the log no longer exists, the names are
+    /// known only for records after a snapshot.
     Records,
-    /// The state at the end.
+    /// The state at the end of the replay.
     State,
-    /// The state at the end, and all earlier states that can be compared with the digests of checkpoints.
+    /// The state at the end of the replay, and all earlier states that can be compared with the digests of checkpoints.
     Verification,
 }
 
@@ -45,9 +46,9 @@ pub(crate) enum Place {
 /// Where a replay begins and stops.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Range {
-    /// The position after which the replay begins; `None` for the first existing record.
+    /// The position after which the replay begins; `None` if it begins with the first existing record.
     pub(crate) begin: Option<Begin>,
-    /// The sequence number after which the replay stops; `None` for the end.
+    /// The sequence number after which the replay stops; `None` if it continues to the end of the log.
     pub(crate) until: Option<Seq>,
     /// Remarks to print for the user.
     pub(crate) remarks: Vec<String>,
@@ -63,7 +64,8 @@ impl Range {
     }
 }
 
-/// Finds where the replay begins. If the beginning of the journal no longer exists, loads a snapshot into `replay`.
+/// Finds where the replay begins and stops. If the beginning of the journal no longer exists, loads a snapshot into `replay`; fails if no
+/// snapshot can be used, unless only the records are wanted.
 pub(crate) fn find(data: &Path, replay: &mut Replay, goal: Goal) -> Result<Range, Failure> {
     let disk = RealDisk::new(data);
     let ordinals = segment::ordinals(&disk)?;
@@ -86,8 +88,9 @@ pub(crate) fn find(data: &Path, replay: &mut Replay, goal: Goal) -> Result<Range
     Ok(range)
 }
 
-/// Loads a snapshot that was taken before the end of the replay: the newest one if only the final state is wanted, so that few records
-/// must be replayed, and otherwise the oldest one, so that many can be shown or verified.
+/// Loads a snapshot that includes nothing after the position where the replay stops: the newest one if only the final state is wanted, so
+/// that few records must be replayed, and otherwise the oldest one, so that many can be shown or verified. If there is none, fails unless
+/// only the records are wanted.
 fn with_snapshot(
     data: &Path,
     disk: &RealDisk,
@@ -134,7 +137,7 @@ fn with_snapshot(
                     remarks,
                 });
             }
-            Err(error) => remarks.push(format!("snapshot {slot} is unreadable: {error}")),
+            Err(error) => remarks.push(format!("snapshot {slot} is unusable: failed to {error}")),
         }
     }
     if goal.wanted == Purpose::Records {
@@ -151,15 +154,17 @@ fn with_snapshot(
         let upto = seal.manifest.states.iter().map(|state| state.upto).max();
         let upto = upto.unwrap_or(seal.manifest.begun);
         remarks.push(format!(
-            "snapshot {slot} goes up to sequence number {upto}, which is later"
+            "snapshot {slot} goes up to sequence number {upto}, which is after --until"
         ));
     }
     Err(Failure::unreachable(remarks.join("; ")).help(
-        "no state exists before that of a snapshot; leave out --state and --verify to see the existing records",
+        "without the beginning of the journal, only states after a snapshot can be rebuilt; \
+        leave out --state and --verify to see the existing records",
     ))
 }
 
-/// Returns the last sequence number that is included in a snapshot taken up to the time `until`, or 0 if `until` is no time.
+/// Returns the last sequence number included in the snapshots that were taken at or before the time `until`; 0 if there are none or if
+/// `until` is not a time.
 fn known_at(sealed: &[(SlotId, Seal)], until: Option<Place>) -> Seq {
     let Some(Place::Time(until)) = until else {
         return Seq(0);
@@ -172,7 +177,8 @@ fn known_at(sealed: &[(SlotId, Seal)], until: Option<Place>) -> Seq {
         .unwrap_or_default()
 }
 
-/// Converts a position to a sequence number, and a time to the last sequence number up to it, which is at least `known`.
+/// Converts a position to a sequence number. A time is converted to the number of the last record at or before it, or to `known` if that is
+/// larger. Returns `None` if `until` is `None`.
 fn resolve(disk: &RealDisk, until: Option<Place>, known: Seq) -> Result<Option<Seq>, PersistError> {
     let until = match until {
         None => return Ok(None),

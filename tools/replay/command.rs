@@ -24,10 +24,10 @@ const LOGS: &str =
 
 /// Show the history, record by record, from a data directory or a log of JSON lines
 ///
-/// Never writes, and can be used while a coordinator is running. A damaged journal is shown up to the damage, with exit status 3.
-/// If the beginning of a journal no longer exists, all existing records are shown, and --state and --verify begin with a
-/// snapshot. In a hand-written log, a line needs only an actor and a message: the replay decides its outcome, after it has
-/// handled the deadlines that expire before it.
+/// Never changes the log, and can be used while a coordinator is running. A damaged journal is shown up to the damage, with exit
+/// status 3. If the beginning of a journal no longer exists, all existing records are shown, and --state and --verify begin with
+/// a snapshot. In a hand-written log, a line needs only an actor and a message: the replay first handles the deadlines that
+/// expire before the line, and then decides its outcome.
 #[derive(Args, Default)]
 #[command(after_help = "Examples:
   sexton replay ~/.local/state/sexton               every record
@@ -98,7 +98,7 @@ fn parse_place(text: &str) -> Result<Place, String> {
 }
 
 impl Place {
-    /// Returns whether a line is before this position.
+    /// Returns whether a line is before this position; `false` if the line does not have the sequence number or time to compare.
     fn is_ahead_of(self, line: &Line) -> bool {
         match self {
             Self::Seq(place) => line.seq.is_some_and(|seq| seq < place),
@@ -106,7 +106,7 @@ impl Place {
         }
     }
 
-    /// Returns whether a line is after this position.
+    /// Returns whether a line is after this position; `false` if the line does not have the sequence number or time to compare.
     fn is_past(self, line: &Line) -> bool {
         match self {
             Self::Seq(place) => line.seq.is_some_and(|seq| seq > place),
@@ -115,7 +115,8 @@ impl Place {
     }
 }
 
-/// Prints the history of an item from the journal of a directory. If its beginning no longer exists, the history begins later.
+/// Prints the history of an item from the journal of a data directory. If the beginning of the journal no longer exists, the history
+/// begins with the first existing record.
 pub(crate) fn tell_story(data: &Path, item: Item) -> Result<(), Failure> {
     let replaying = Replaying {
         log: data.to_owned(),
@@ -149,7 +150,7 @@ impl Replaying {
             self.open(&mut shown)?;
             self.replay_lines(&mut replay, &mut shown, &text)
         };
-        // Show the part that was read, even if an error ended it.
+        // Show what was read, even if an error occurred after it.
         if read.is_ok() || replay.last() > Seq(0) {
             self.show_end(&mut replay, &mut shown)?;
         }
@@ -158,7 +159,7 @@ impl Replaying {
         self.remark(&shown, replay.last());
         let differing = replay.mismatches().len();
         if differing > 0 {
-            let words = format!("{differing} records would be decided differently now");
+            let words = format!("records that would be decided differently now: {differing}");
             return Err(Failure::found(words).help(
                 "the log shows what happened; a difference means that rules or settings have changed since",
             ));
@@ -168,7 +169,7 @@ impl Replaying {
             return Ok(());
         }
         let words = format!(
-            "{} states differ from the digests of checkpoints",
+            "states that differ from the digests of checkpoints: {}",
             differing.len()
         );
         Err(Failure::found(words)
@@ -190,7 +191,9 @@ impl Replaying {
             tell(&format!("wrote {count} to {}", file.display()));
         }
         if shown.exports && shown.after > Seq(0) {
-            tell("the log begins in the middle, so it can be read but has no state");
+            tell(
+                "the log begins in the middle, so its records can be shown, but no state can be rebuilt from them",
+            );
         }
         match self.item.followed() {
             _ if shown.records > 0 => {}

@@ -1,4 +1,4 @@
-//! The flags that select an item whose history is shown.
+//! The flags that select the item whose history is shown.
 
 use clap::Args;
 use sexton::actors::lock::Name;

@@ -52,7 +52,7 @@ impl Sink {
         report::written(writeln!(self.output, "{line}"))
     }
 
-    /// Ends the output. An export has a header even if it has no records.
+    /// Flushes the output. An export without records still gets its header.
     pub(crate) fn end(&mut self) -> Result<(), Failure> {
         if self.records == 0 {
             self.header()?;
@@ -88,7 +88,7 @@ pub(crate) fn words(line: &Line) -> String {
     format!("{seq:>10}  {at}  {:<6} {what}", line.actor)
 }
 
-/// Formats the names of the item in a slot: records refer to an item only by the number of its slot.
+/// Formats the names of the item in a slot. They are shown because the record itself contains only the slot number.
 fn about(about: &About) -> String {
     let name = |(called, name): (&String, &String)| format!(" {called} {name:?}");
     let names: String = about.names.iter().map(name).collect();

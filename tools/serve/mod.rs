@@ -27,17 +27,16 @@ use std::path::Path;
 /// The number of descriptors reserved for purposes other than client connections.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// If the limit of descriptors is too low for the settings, a limit below this number is logged as a warning, and a higher one at debug
-/// level.
+/// A descriptor limit that is too low for the settings is logged as a warning if it is below this number, and otherwise at debug level.
 const DESCRIPTORS_ENOUGH: u64 = 4096;
 
 /// Run the coordinator until a signal stops it.
 ///
 /// When every listener is open, it prints one line that begins with `ready`, with the addresses of the listeners. Everything that it
-/// acknowledges is on disk before the answer is sent; kill it in any way and start it again.
+/// acknowledges is on disk before the answer is sent, so it can be killed at any moment and started again.
 ///
 /// Services of the configuration are kept running: they are launched again when they end. A clean stop ends them first, unless
-/// --on-stop leave lets them run until the next start. Processes of `sexton run` always keep running.
+/// --on-stop leave keeps them running until the next start. Processes of `sexton run` always keep running.
 ///
 /// As PID 1 of a container it reaps orphaned processes, and a stop also ends the processes of `sexton run`, since they cannot
 /// outlive PID 1.
@@ -173,7 +172,7 @@ fn open(config: Config, format: LogFormat, notify: &Notify) -> Result<Node, Fail
     Ok(Node::open(config)?)
 }
 
-/// Prints the ready line to standard output, and logs the result of the recovery. Must be called once every listener is open.
+/// Prints the ready line to standard output, and logs the result of the recovery. Must not be called before every listener is open.
 #[expect(
     clippy::print_stdout,
     reason = "the ready line is this program's output"
@@ -204,7 +203,7 @@ fn shown(address: Option<&impl ToString>) -> String {
     address.map_or_else(|| "off".to_owned(), ToString::to_string)
 }
 
-/// Raises the soft limit of open descriptors to the hard one, and returns the limit in force.
+/// Raises the soft limit on open descriptors to the hard limit, and returns the soft limit in force. A failure is only logged.
 pub(crate) fn raise_descriptor_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -212,13 +211,13 @@ pub(crate) fn raise_descriptor_limit() -> u64 {
         maximum: limit.maximum,
     };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, "failed to raise the limit of descriptors");
+        tracing::warn!(%error, "failed to raise the descriptor limit");
     }
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Logs if the limit of descriptors allows fewer connections than the settings. Most coordinators need fewer connections than the settings
-/// allow, so this is a warning only below [`DESCRIPTORS_ENOUGH`].
+/// Logs a message if the descriptor limit allows fewer connections than the settings do. Most coordinators need far fewer than the
+/// settings allow, so the message is a warning only below [`DESCRIPTORS_ENOUGH`].
 fn say_what_descriptors_allow(descriptors: u64, node: &Config) {
     let lockserver = node
         .lockserver
@@ -236,7 +235,7 @@ fn say_what_descriptors_allow(descriptors: u64, node: &Config) {
     if descriptors >= connections.saturating_add(OTHER_DESCRIPTORS) {
         return;
     }
-    let words = "the limit of descriptors (`ulimit -n`, LimitNOFILE=) allows fewer connections than the settings";
+    let words = "the descriptor limit (`ulimit -n`, LimitNOFILE=) allows fewer connections than the settings do";
     if descriptors < DESCRIPTORS_ENOUGH {
         tracing::warn!(descriptors, connections, "{words}");
     } else {

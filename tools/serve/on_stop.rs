@@ -1,5 +1,5 @@
-//! Stops services on a clean stop of the coordinator, and all other processes if it is PID 1. Processes that are still running
-//! when PID 1 ends are killed by the kernel.
+//! Stops the services on a clean stop of the coordinator and, if it is PID 1, all other processes that it launched. Processes that
+//! are still running when PID 1 ends are killed by the kernel.
 
 use crate::serve::signals::{SignalRequest, Signals};
 use crate::settings::OnStop;
@@ -10,8 +10,8 @@ use sexton::node::Handle;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The maximum wait for services, and as PID 1 for all processes. Each is killed when its grace period is over, but a process that
-/// SIGKILL does not end, or a long chain of services, could take longer.
+/// The maximum time to wait until services and, as PID 1, all launched processes have ended. Each is killed when its grace period is
+/// over, but a process that even SIGKILL does not end, or a long chain of services, could delay the stop for longer.
 const PATIENCE: Duration = Duration::from_mins(10);
 
 /// Stops the processes that must end with the coordinator.
@@ -30,8 +30,9 @@ impl Stopping {
         Self { what, is_init }
     }
 
-    /// Stops all services, each after those that start after it, and waits until they have ended. Another stop signal ends the
-    /// wait: services that still run are left running, and the coordinator finds them when it starts again.
+    /// Stops all services, in the reverse of the order in which they start, and as PID 1 also all launched processes. Waits until they
+    /// have exited, for at most [`PATIENCE`]. Does nothing with `--on-stop leave`. Another stop signal or a halt ends the wait: services
+    /// that still run are left running, and the coordinator finds them when it starts again.
     pub(super) async fn carry_out(self, handle: &Handle, signals: &mut Signals) {
         if self.what == OnStop::Leave {
             return;

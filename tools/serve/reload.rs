@@ -56,7 +56,7 @@ impl Reload {
             Ok(effective) => effective,
             Err(failure) => {
                 let words = failure.whole();
-                tracing::error!("failed to reload, the old settings stay in force: {words}");
+                tracing::error!("failed to reload; the old settings stay in force: {words}");
                 return Some(words);
             }
         };
@@ -92,7 +92,7 @@ impl Reload {
         problem
     }
 
-    /// Applies the rules of tasks to tasks that are added from now on.
+    /// Applies the table `[tasks]`, if it has changed, to tasks that are added from now on.
     async fn reload_tasks(&mut self, node: &Node, read: dispatch::Rules) {
         if read == self.rules.dispatch {
             return;
@@ -116,7 +116,7 @@ async fn reload_services(node: &Node, read: Config) -> Option<String> {
         tracing::info!("services reloaded");
         return None;
     };
-    tracing::error!(%error, "failed to reload, the old services stay in force");
+    tracing::error!(%error, "failed to reload; the old services stay in force");
     Some(format!("the old services stay in force: {error}"))
 }
 
@@ -129,7 +129,7 @@ fn reloaded<E: std::fmt::Display>(
         Ok(Some(true)) => tracing::info!("the {what} changed and is in force"),
         Ok(Some(false)) => tracing::info!("the {what} is unchanged"),
         Err(error) => {
-            tracing::error!(%error, "failed to reload, the old {what} stays in force");
+            tracing::error!(%error, "failed to reload; the old {what} stays in force");
             return Some(format!("the old {what} stays in force: {error}"));
         }
     }

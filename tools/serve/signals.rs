@@ -18,7 +18,7 @@ pub(crate) enum SignalRequest {
     Reap,
 }
 
-/// Listens for the signals of LockServer, the usual ones of a daemon, and as PID 1 for SIGCHLD.
+/// Listens for the signals that LockServer handled, for those that daemons usually handle and, as PID 1, for SIGCHLD.
 pub(crate) struct Signals {
     listened: Vec<(SignalRequest, Signal)>,
 }
@@ -72,7 +72,8 @@ pub(crate) fn outlive_file_limit() -> std::io::Result<()> {
     signal(SignalKind::from_raw(number)).map(drop)
 }
 
-/// Handles SIGUSR1: takes a checkpoint in the background, and replaces the files of statistics and of locks.
+/// Handles SIGUSR1: takes a checkpoint in the background, and replaces the files `lockserver.stats` and `lockserver.locks` in `data`. If
+/// the node keeps no files, only logs a warning.
 #[expect(
     clippy::disallowed_methods,
     reason = "this runs on the runtime of the main thread, not on that of the core"
@@ -117,10 +118,10 @@ pub(crate) async fn dump(node: &Node, data: Option<&Path>) {
             | Reply::Owner(_)
             | Reply::Page { .. }
             | Reply::Contended { .. }
-            | Reply::Due => unreachable!("a dump requests counts and a list"),
+            | Reply::Due => unreachable!("a dump requests only counts and a list"),
         };
         if let Err(error) = written {
-            tracing::error!(%error, "failed to write the files of SIGUSR1");
+            tracing::error!(%error, "failed to write a file requested by SIGUSR1");
         }
     }
     tracing::info!("wrote lockserver.stats and lockserver.locks");

@@ -1,6 +1,6 @@
 //! The settings of `sexton serve` with their defaults, and the node configuration made from them.
 //!
-//! A setting has one name: `--lock-entries` as a flag, `lock-entries` in the file, `SEXTON_LOCK_ENTRIES` in the environment.
+//! Each setting has one name, written `--lock-entries` as a flag, `lock-entries` in the file, `SEXTON_LOCK_ENTRIES` in the environment.
 //! The code here does not distinguish these sources.
 
 use crate::report::Failure;
@@ -56,7 +56,7 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "N", default_value_t = 16_384)]
     pub(crate) beanstalk_connections: u32,
 
-    /// The maximum size of a job's body, in bytes; longer ones are refused
+    /// The maximum size of a job's body, in bytes; larger bodies are refused
     #[arg(long, value_name = "BYTES", default_value_t = 65_535)]
     job_bytes: u32,
 
@@ -76,11 +76,11 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "GROUP", value_parser = parse_group)]
     socket_group: Option<Group>,
 
-    /// File with the token that HTTP requests over TCP must carry; required beyond loopback
+    /// File with the token that HTTP requests over TCP must carry; required if --http is not on loopback
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
-    /// Certificate chain in PEM, the server's own first, with which HTTP over TCP uses TLS; needs --tls-key
+    /// Certificate chain for TLS on the HTTP listener, in PEM, the server's own certificate first; needs --tls-key
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
 
@@ -108,7 +108,7 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = First::High)]
     lockserver_priority: First,
 
-    /// Size of `long` in the statistics reply, in bytes: 4, as on the machines of 2000, or 8
+    /// Size of `long` in the statistics reply, in bytes: 4, as on 32-bit machines, or 8
     #[arg(long, value_name = "BYTES", default_value = "4", value_parser = ["4", "8"])]
     lockserver_long: String,
 
@@ -280,7 +280,9 @@ fn parse_fsync(text: &str) -> Result<Fsync, String> {
             if (1..=60_000).contains(&ms) {
                 Ok(Fsync::Interval(Duration::from_millis(ms)))
             } else {
-                Err(format!("{ms} ms is not between 1 and 60000"))
+                Err(format!(
+                    "{ms} ms is out of range: expected 1 ms to 60000 ms"
+                ))
             }
         }
         Some(_) | None => Err("expected always, interval:MS or never".to_owned()),
@@ -297,8 +299,8 @@ fn parse_idle(text: &str) -> Result<Idle, String> {
     }
 }
 
-/// Parses a level, or levels by module, separated by commas. Refuses a word that is neither a level nor `MODULE=LEVEL`, because
-/// [`Targets`] would take it for the name of a module, and then log only that module.
+/// Parses levels separated by commas, each for all modules or for one of them. Refuses a word that is neither a level nor
+/// `MODULE=LEVEL`, because [`Targets`] would take it for the name of a module, and then log only that module.
 fn parse_log(text: &str) -> Result<Targets, String> {
     text.split(',').try_fold(Targets::new(), |targets, part| {
         let (module, level) = match part.split_once('=') {
@@ -318,7 +320,8 @@ fn parse_log(text: &str) -> Result<Targets, String> {
 }
 
 impl Settings {
-    /// Returns the node's configuration, whose values `Config::problems` has yet to check. Fails if there is no data directory.
+    /// Returns the node's configuration, whose values `Config::problems` has yet to check. Fails if the node needs a data directory and
+    /// none can be determined.
     pub(crate) fn node(&self) -> Result<Config, Failure> {
         let data = if self.memory {
             None

@@ -1,4 +1,4 @@
-//! The sources of settings: flag, environment, file, default, in this order of precedence.
+//! The sources of settings, from highest to lowest precedence: flag, environment, file, default.
 //!
 //! All problems are reported at once, each with its source and key. A value that conflicts with a setting of higher precedence is
 //! ignored (such as `data` in the file, given `--memory`); a conflict within one source is a problem.
@@ -76,7 +76,7 @@ pub(crate) enum Values {
     Several(Vec<OsString>),
 }
 
-/// A setting: its key, its value, and where that comes from.
+/// A setting: its key, its value, and the source of the value.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) source: Source,
@@ -134,7 +134,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { source, key, words } = self;
         match source {
-            // A flag or a variable already names the key.
+            // The name of a flag or a variable already contains the key.
             Source::Flag(_) | Source::Environment(_) => write!(f, "{source}: {words}"),
             Source::Default => write!(f, "{key}: {words}"),
             Source::File(..) if key.is_empty() => write!(f, "{source}: {words}"),
@@ -305,7 +305,7 @@ impl Settled {
     /// Returns whether a file may set this key; adds a problem if not.
     fn is_of_a_file(&mut self, flags: &Flags, entry: &Entry) -> bool {
         let words = if entry.key == "config" {
-            "a configuration cannot name another".to_owned()
+            "a configuration file cannot name another one".to_owned()
         } else if flags.find(&entry.key).is_none() {
             flags.unknown(&entry.key)
         } else {
@@ -330,7 +330,7 @@ pub(crate) fn nearest<'w>(word: &str, all: impl Iterator<Item = &'w str>) -> Opt
 pub(super) fn unknown_key(key: &str, keys: &str) -> String {
     let key = key.replace('-', "_");
     let all = || keys.split(", ");
-    // A part of a name, such as `tries` of `max_tries`, is closer than a similar word.
+    // A known key that has the unknown one as a part, such as `max_tries` for `tries`, is a better suggestion than a similar word.
     let with_part = all().find(|known| known.split('_').any(|part| part == key));
     match with_part.or_else(|| nearest(&key, all())) {
         Some(known) => format!("unknown key; did you mean {known}?"),
@@ -375,7 +375,7 @@ impl Flags {
         }
     }
 
-    /// Checks that the flag exists, and accepts the value. The error is a message.
+    /// Checks that the flag exists and that it accepts the value. The error is a message.
     fn check(&self, entry: &Entry) -> Result<(), String> {
         let argument = self
             .find(&entry.key)
@@ -504,7 +504,7 @@ pub(crate) fn strange_variables() -> Vec<String> {
 
 /// The prefix of sexton's variables.
 const VARIABLE: &str = "SEXTON_";
-/// The variables with this prefix that are not settings of `sexton serve`, but are read by other commands or set for them.
+/// The variables with the prefix [`VARIABLE`] that are not settings of `sexton serve`, but are read by other commands or set for them.
 const OTHERS: [&str; 8] = [
     "SEXTON_OWNER",
     "SEXTON_URL",
@@ -536,7 +536,7 @@ fn takes_numbers(argument: &Arg) -> bool {
         })
 }
 
-/// Returns whether a setting is always a number. `Config::problems` refuses 0 for each of these.
+/// Returns whether a setting is always a number. For every such setting, `Config::problems` refuses 0.
 fn is_number(argument: &Arg) -> bool {
     let kind = argument.get_value_parser().type_id();
     kind == TypeId::of::<u32>() || kind == TypeId::of::<u64>()

@@ -8,7 +8,7 @@
 //! | `queue.rs` | the tables `[queues.TYPE]` of the file |
 //! | `tenant.rs` | the tables `[tenants.NAME]` |
 //! | `task.rs` | the table `[tasks]` |
-//! | `service.rs` `worker.rs` | the tables `[services.NAME]`, and `[workers.NAME]`, each of which becomes a service |
+//! | `service.rs` `worker.rs` | the tables `[services.NAME]` and `[workers.NAME]`; every worker becomes a service |
 //! | `value.rs` | booleans and whole numbers in these tables |
 //! | `command.rs` | `sexton config`, which shows the settings |
 

@@ -1,8 +1,8 @@
-//! The tables `[queues.TYPE]` of the configuration file: rules for the jobs of one type, and in `[queues.default]` for every type
-//! without its own table.
+//! The `[queues.TYPE]` tables of the configuration file, each with the rules for one type of job. The rules in `[queues.default]` apply
+//! to every type without a table of its own.
 //!
-//! A table inherits the keys that it leaves out from `[queues.default]`. Tables exist only in the file, so there is no precedence
-//! of sources here.
+//! Keys missing from a table are inherited from `[queues.default]`. These rules can be set only in the file, so no precedence of
+//! sources is needed here.
 
 use crate::settings::layer::{Problem, Source, unknown_key};
 use crate::settings::value::{number, switch};
@@ -15,25 +15,24 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The keys of a table.
+/// The keys of a `[queues.TYPE]` table, as listed in error messages.
 const KEYS: &str = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, retry, read_only_reason, tube_max_tries, dedup_ignore, in_any, rank";
 
-/// The keys of `backoff`.
+/// The keys of the `backoff` table, as listed in error messages.
 const BACKOFF_KEYS: &str = "first, factor, max, jitter";
 
 /// The message for an invalid rate.
-const RATE: &str =
-    "expected items per second, from 0.001 to 1000 with at most three decimals, or 0 for no limit";
+const RATE: &str = "expected a rate in items per second, from 0.001 to 1000 with at most three decimals, or 0 for no limit";
 /// The maximum rate, in thousandths of an item per second.
 const RATE_MAX: u32 = 1_000_000;
 
-/// The suffix of the names of settings in milliseconds.
+/// The suffix that marks the value of a setting as a number of milliseconds.
 const MS: &str = "_ms";
 
 /// Settings for which 0 means no limit.
 const NONE_IF_ZERO: [&str; 4] = ["claim_ttl_ms", "max_tries", "throttle", "tube_max_tries"];
 
-/// The table of one job type, with the keys that it inherits.
+/// The table of one job type. `rules` includes the values inherited from `[queues.default]`.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     kind: String,
@@ -43,7 +42,8 @@ pub(crate) struct Table {
 /// The byte range of a problem in the file, and its message.
 type Wrong = (Range<usize>, String);
 
-/// Reads the tables, and returns them with the problems found; `source` converts a byte offset in the file to a source.
+/// Reads the tables, and returns all of them, even those with problems, and the problems found. `source` converts a byte offset in the
+/// file to the [`Source`] of a problem.
 pub(crate) fn tables(
     value: &DeValue<'_>,
     source: impl Fn(usize) -> Source,
@@ -73,10 +73,7 @@ pub(crate) fn tables(
         let (name, at) = (kind.get_ref().as_ref(), kind.span());
         let mut wrong = Vec::new();
         if QueueName::new(name.as_bytes()).is_none() {
-            wrong.push((
-                at.clone(),
-                "this cannot be the name of a job type".to_owned(),
-            ));
+            wrong.push((at.clone(), "not a valid name for a job type".to_owned()));
         }
         let mut rules = base.clone();
         if let DeValue::Table(table) = value.get_ref() {
@@ -124,7 +121,7 @@ fn read(table: &DeTable<'_>, rules: &mut TypeRules, wrong: &mut Vec<Wrong>) {
             wrong.push((place(key), format!("{}: {words}", key.get_ref())));
         }
     }
-    // `tube_max_tries`, the limit for jobs that a beanstalkd client put, is `max_tries` by default.
+    // A table that sets only `max_tries` also sets `tube_max_tries`, the limit for jobs from beanstalk clients, instead of inheriting it.
     if table.contains_key("max_tries") && !table.contains_key("tube_max_tries") {
         rules.tube_max_tries = rules.max_tries;
     }
@@ -156,7 +153,7 @@ fn class(value: &DeValue<'_>) -> Result<Class, String> {
         "durable" => Ok(Class::Durable),
         "memory" => Ok(Class::Memory),
         later @ ("redis" | "sql") => Err(format!(
-            "the class {later} is not in this version: expected durable or memory"
+            "the class {later} is not available in this version: expected durable or memory"
         )),
         other => Err(format!("{other:?}: expected durable or memory")),
     }
@@ -164,7 +161,7 @@ fn class(value: &DeValue<'_>) -> Result<Class, String> {
 
 fn order(value: &DeValue<'_>) -> Result<Order, String> {
     match word(value)? {
-        // `any` means the strictest order that the class has.
+        // `any` selects the strictest order that the class supports, which is priority order for every class.
         "priority" | "any" => Ok(Order::Priority),
         "fifo" => Ok(Order::Fifo),
         "timestamp" => Ok(Order::Timestamp),
@@ -175,9 +172,10 @@ fn order(value: &DeValue<'_>) -> Result<Order, String> {
     }
 }
 
-/// Parses seconds, or a number with a unit, and returns milliseconds. The error is a message.
+/// Parses an integer, in seconds, or a string with units, such as `"90s"`, and returns the span in milliseconds. The error is a message.
 fn span(value: &DeValue<'_>) -> Result<u64, String> {
-    let expected = || "expected seconds, or a span such as \"500ms\", \"90s\", \"2h\", \"7d\"";
+    let expected =
+        || "expected a number of seconds, or a span such as \"500ms\", \"90s\", \"2h\", \"7d\"";
     let ms = if value.is_integer() {
         number::<u64>(value)
             .ok()
@@ -191,8 +189,8 @@ fn span(value: &DeValue<'_>) -> Result<u64, String> {
     ms.ok_or_else(|| expected().to_owned())
 }
 
-/// Parses the delays between tries: a table, which inherits missing keys from `backoff`, or `false`, for which it returns `None`.
-/// Adds invalid keys of the table to `wrong`; the error is about the whole value.
+/// Parses the delays between tries. `false` is returned as `None`; keys missing from a table are inherited from `backoff`. Problems with
+/// single keys of the table are added to `wrong`; an error is returned only for a problem with the whole value.
 fn backoff(
     value: &Spanned<DeValue<'_>>,
     mut backoff: Backoff,
@@ -203,7 +201,7 @@ fn backoff(
         return Ok(None);
     }
     let DeValue::Table(table) = found else {
-        return Err(format!("expected a table with {BACKOFF_KEYS}, or false"));
+        return Err(format!("expected false, or a table with {BACKOFF_KEYS}"));
     };
     let before = wrong.len();
     for (key, value) in table {
@@ -234,13 +232,13 @@ fn backoff(
     let (first, max) = (backoff.first_ms, backoff.max_ms);
     if wrong.len() == before && first > max {
         let (first, max) = (span_words(first), span_words(max));
-        return Err(format!("first, {first}, is longer than max, {max}"));
+        return Err(format!("first ({first}) is longer than max ({max})"));
     }
     Ok(Some(backoff))
 }
 
-/// Checks that the value of `retry` is `"claim-ttl"`, which means the same as `backoff = false`: as in MediaWiki, a failed job is
-/// tried again when its claim would have ended.
+/// Checks that `retry` is `"claim-ttl"`, and that the table does not also have `backoff`. `retry = "claim-ttl"` means the same as
+/// `backoff = false`: as in MediaWiki, a failed job is tried again when its claim would have expired.
 fn retry(table: &DeTable<'_>) -> Result<(), String> {
     if table.contains_key("backoff") {
         return Err("cannot be combined with backoff".to_owned());
@@ -253,21 +251,21 @@ fn retry(table: &DeTable<'_>) -> Result<(), String> {
     is_known.then_some(()).ok_or_else(|| expected.to_owned())
 }
 
-/// Parses a number of items per second, and returns thousandths.
+/// Parses a rate in items per second, and returns it in thousandths of an item per second. Fails above [`RATE_MAX`].
 pub(super) fn rate(value: &DeValue<'_>) -> Result<u32, String> {
     thousandths(value)
         .filter(|milli| *milli <= RATE_MAX)
         .ok_or_else(|| RATE.to_owned())
 }
 
-/// Parses a number of items per second from a flag, and returns thousandths.
+/// Parses a rate in items per second, given as a flag, in the same way as [`rate`].
 pub(crate) fn rate_of(text: &str) -> Result<u32, String> {
     decimal(text)
         .filter(|milli| *milli <= RATE_MAX)
         .ok_or_else(|| RATE.to_owned())
 }
 
-/// Parses a number with at most three decimals, and returns thousandths. Returns `None` for anything else.
+/// Parses a number of at least 0 with at most three decimals, and returns it in thousandths. Returns `None` for anything else.
 fn thousandths(value: &DeValue<'_>) -> Option<u32> {
     let whole = value.as_integer().filter(|number| number.radix() == 10);
     let text = match whole {
@@ -287,7 +285,7 @@ fn decimal(text: &str) -> Option<u32> {
     whole.checked_add(decimals.parse().ok()?)
 }
 
-/// Applies the tables to the rules.
+/// Stores the rules of each table in `rules`.
 pub(crate) fn settle(tables: &[Table], rules: &mut Rules) {
     for Table { kind, rules: of } in tables {
         if kind == Rules::DEFAULT {
@@ -320,7 +318,7 @@ pub(crate) fn table(rules: &Rules) -> String {
     types_table(&rows)
 }
 
-/// Formats rules of types as a table with a column for each key.
+/// Formats the rules of several types as a table: one row for each type, and one column for each key of the first type.
 pub(crate) fn types_table(types: &[Map<String, Value>]) -> String {
     let keys: Vec<&String> = types.first().into_iter().flat_map(Map::keys).collect();
     let heads = keys.iter().map(|key| {
@@ -335,7 +333,7 @@ pub(crate) fn types_table(types: &[Map<String, Value>]) -> String {
     table::columns(&heads, rows)
 }
 
-/// Formats the value of a setting; `-` if it is missing, or means no limit.
+/// Formats the value of a setting. A missing value, null, an empty list and a 0 that means no limit are shown as `-`.
 fn cell(key: &str, value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "-".to_owned(),

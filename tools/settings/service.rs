@@ -1,6 +1,7 @@
-//! The tables `[services.NAME]` of the configuration file: programs that are kept running as long as the file has them.
+//! The `[services.NAME]` tables of the configuration file, each of which defines a service: a program that sexton supervises.
 //!
-//! Relative paths are relative to the directory of the file. Nothing is started here: `src/actors/process/service/` runs services.
+//! Relative paths are resolved against the directory of the file. This module only reads the definitions; `src/actors/process/service/`
+//! runs the services.
 
 use crate::process::signal;
 use crate::settings::layer::{Problem, Source, unknown_key};
@@ -17,10 +18,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
-/// The keys of a table.
+/// The keys of a `[services.NAME]` table, as listed in error messages.
 const KEYS: &str = "command, dir, env, env_file, secrets, user, group, limits, autostart, restart, backoff, intensity, period, after, ready, ready_timeout, watchdog, output, stop_signal, grace, success, instances";
 
-/// The resource limits of Linux, with their numbers.
+/// The name of each Linux resource limit, and the number of its `RLIMIT_` constant.
 const LIMITS: [(&str, u32); 16] = [
     ("cpu", 0),
     ("fsize", 1),
@@ -40,15 +41,15 @@ const LIMITS: [(&str, u32); 16] = [
     ("rttime", 15),
 ];
 
-/// The keys of `output`.
+/// The keys of the `output` table.
 const OUTPUT_KEYS: &str = "max, keep";
 
-/// The keys of `backoff`.
+/// The keys of the `backoff` table.
 const BACKOFF_KEYS: &str = "first, max";
 
-/// Reads the tables of a file, and returns a definition for each, with default values for what could not be read, and the problems found.
-/// `source` converts a byte offset in the file to a source. Unless `is_whole`, the file could not be parsed to its end, so other tables may
-/// be missing.
+/// Reads the tables of a file, and returns a definition for each of them, and the problems found. In a definition, values that could not
+/// be read have their defaults. `source` converts a byte offset in the file to the [`Source`] of a problem. If `is_whole` is false, parts
+/// of the file could not be parsed, so faults that missing tables would explain are not reported.
 pub(crate) fn tables(
     value: &DeValue<'_>,
     (file, is_whole): (&Path, bool),
@@ -85,7 +86,8 @@ pub(crate) fn tables(
     }
     for (place, fault) in Definition::check_all(&definitions) {
         let (name, at, is_right) = places.get(place).copied().unwrap_or(("", 0, true));
-        // What could not be read may cause other faults of the table, but not these.
+        // Leave out faults that may only follow from a problem reported before: an unknown service or a cycle from text that could not be
+        // parsed, any other fault from values of this table that could not be read.
         let is_new = if matches!(fault, Fault::Unknown(_) | Fault::Cycle(_)) {
             is_whole
         } else {
@@ -98,7 +100,7 @@ pub(crate) fn tables(
     (definitions, problems)
 }
 
-/// Returns the directory to which relative paths in a file are relative.
+/// Returns the directory of `file` as an absolute path. Relative paths in the file are resolved against it.
 pub(super) fn base(file: &Path) -> PathBuf {
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     file.parent().unwrap_or(Path::new("/")).to_owned()
@@ -116,7 +118,7 @@ pub(super) fn plain(name: &str, base: &Path) -> Definition {
     }
 }
 
-/// Reads one table, and returns its problems with their offsets.
+/// Reads one table into `to`, and returns the problems found, each with its byte offset in the file.
 fn read(table: &DeTable<'_>, base: &Path, to: &mut Definition) -> Vec<(usize, String)> {
     let mut wrong = Vec::new();
     for (key, value) in table {
@@ -128,7 +130,7 @@ fn read(table: &DeTable<'_>, base: &Path, to: &mut Definition) -> Vec<(usize, St
     wrong
 }
 
-/// Reads one key into a definition. The error is a message without the key.
+/// Stores the value of one key in `to`. The error is a message, to which the caller adds the key.
 pub(super) fn one(
     key: &str,
     value: &DeValue<'_>,
@@ -212,9 +214,10 @@ pub(super) fn words(value: &DeValue<'_>) -> Result<Vec<String>, String> {
     list.ok_or_else(|| format!("expected a list of strings, found {}", value.type_str()))
 }
 
-/// Parses seconds, or a number with a unit, and returns milliseconds. The error is a message.
+/// Parses an integer, in seconds, or a string such as `"90s"`, and returns the span in milliseconds. The error is a message.
 pub(super) fn span(value: &DeValue<'_>) -> Result<u64, String> {
-    let expected = || "expected seconds, or a span such as \"500ms\", \"90s\", \"2h\"".to_owned();
+    let expected =
+        || "expected a number of seconds, or a span such as \"500ms\", \"90s\", \"2h\"".to_owned();
     if value.is_integer() {
         let seconds = number::<u64>(value).ok();
         return seconds
@@ -225,9 +228,9 @@ pub(super) fn span(value: &DeValue<'_>) -> Result<u64, String> {
     milliseconds(text).map_err(|_| expected())
 }
 
-/// Parses a span, and returns milliseconds. Fails if they do not fit into 32 bits (49 days).
+/// Parses a span, and returns it in milliseconds. Fails if that does not fit into 32 bits (about 49.7 days).
 fn milliseconds_of(value: &DeValue<'_>) -> Result<u32, String> {
-    u32::try_from(span(value)?).map_err(|_| "expected a shorter span".to_owned())
+    u32::try_from(span(value)?).map_err(|_| "expected at most 49 days".to_owned())
 }
 
 /// Parses a user or group: a name, or a number, which is returned as text.
@@ -247,7 +250,8 @@ fn ready(word: &str) -> Result<Ready, String> {
     }
 }
 
-/// Parses resource limits by the names that prlimit(1) uses: one value for each, or a soft and a hard limit.
+/// Parses a table of resource limits, whose keys are the names that prlimit(1) uses. Each value is a single limit, soft and hard, or a
+/// list of the soft and the hard limit. Returns the number of each resource with its soft and its hard limit.
 fn limits(value: &DeValue<'_>) -> Result<Vec<(u32, u64, u64)>, String> {
     let names = || LIMITS.map(|(name, _)| name).join(", ");
     let DeValue::Table(table) = value else {
@@ -272,7 +276,9 @@ fn limits(value: &DeValue<'_>) -> Result<Vec<(u32, u64, u64)>, String> {
         });
         let both = two.unwrap_or_else(|| bound(value.get_ref()).map(|it| (it, it)));
         let expected = || {
-            format!("{name}: expected a number or \"unlimited\", or a list of two: soft and hard")
+            format!(
+                "{name}: expected a number or \"unlimited\", or a list of two of these, the soft and the hard limit"
+            )
         };
         let (soft, hard) = both.map_err(|_| expected())?;
         limits.push((*which, soft, hard));
@@ -286,7 +292,7 @@ fn policy(word: &str) -> Result<Policy, String> {
     found.ok_or_else(|| format!("{word:?}: expected always, on-failure or never"))
 }
 
-/// Parses the maximum number of restarts within `period`, beyond which a service has failed; `false` for no limit.
+/// Parses `intensity`, the maximum number of restarts within `period`. A service that needs more has failed; `false` means no limit.
 fn intensity(value: &DeValue<'_>, to: &mut Definition) -> Result<(), String> {
     if value.as_bool() == Some(false) {
         to.intensity = None;
@@ -335,7 +341,8 @@ fn backoff(value: &DeValue<'_>, to: &mut Definition) -> Result<(), String> {
     Ok(())
 }
 
-/// Parses environment variables. Refuses secrets: their values must be in `env_file`, which is read at each launch.
+/// Parses environment variables. Refuses names that look like those of secrets: values given here are stored, while those of `secrets`
+/// are looked up at each launch.
 fn variables(value: &DeValue<'_>) -> Result<Vec<(String, Bytes)>, String> {
     let DeValue::Table(table) = value else {
         return Err("expected a table of names and values".to_owned());
@@ -345,7 +352,7 @@ fn variables(value: &DeValue<'_>) -> Result<Vec<(String, Bytes)>, String> {
         let name = name.get_ref().as_ref();
         if is_secret_name(name) {
             return Err(format!(
-                "{name} is the name of a secret: put its value into env_file, and its name into secrets"
+                "{name} looks like the name of a secret: put its value into env_file, and its name into secrets"
             ));
         }
         let value = word(value.get_ref()).map_err(|words| format!("{name}: {words}"))?;

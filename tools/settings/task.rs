@@ -1,5 +1,5 @@
-//! The table `[tasks]` of the configuration file: defaults for tasks, how many tasks of a group may be in progress at a time, how
-//! long ended tasks are kept, when a server is considered lost, and whether faults may be injected.
+//! The `[tasks]` table of the configuration file: defaults for tasks, the maximum number of tasks of a group that are in progress at a
+//! time, how long ended tasks are kept, when a server is considered lost, and whether faults may be injected.
 
 use crate::settings::layer::{Problem, Source, unknown_key};
 use crate::settings::queue::span_words;
@@ -14,7 +14,7 @@ use toml::de::DeValue;
 const KEYS: &str = "abort_on_failure, burst, fail_after, progress, group_limit, keep, keep_max, server_lost_after, \
                     allow_fault_injection";
 
-/// The values of the table; `None` for the default.
+/// The values of the table; `None` for a key that is missing or invalid, whose default applies.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     abort_on_failure: Option<bool>,
@@ -28,7 +28,8 @@ pub(crate) struct Table {
     allow_fault_injection: Option<bool>,
 }
 
-/// Reads the table, and returns it with the problems found; `source` converts a byte offset in the file to a source.
+/// Reads the table, and returns its valid values and the problems found. `source` converts a byte offset in the file to the [`Source`]
+/// of a problem.
 pub(crate) fn table(
     value: &DeValue<'_>,
     source: impl Fn(usize) -> Source,
@@ -82,7 +83,8 @@ fn bounded(value: &DeValue<'_>, max: u64) -> Result<u64, String> {
     }
 }
 
-/// Applies the table to the node's configuration.
+/// Overrides the defaults in the node's configuration with the values that the table sets. Without a value of its own,
+/// `allow_fault_injection` is off.
 pub(crate) fn settle(table: &Table, node: &mut Config) {
     node.allow_fault_injection = table.allow_fault_injection.unwrap_or(false);
     let rules = &mut node.rules.dispatch;
@@ -117,7 +119,7 @@ pub(crate) fn document(node: &Config) -> Value {
     })
 }
 
-/// Formats the rules in force on one line, with the keys of the file.
+/// Formats the rules in force on one line, under the same keys as in the file.
 pub(crate) fn words(node: &Config) -> String {
     let Rules {
         terms,

@@ -1,5 +1,5 @@
-//! The tables `[tenants.NAME]` of the configuration file: the weight of each tenant. The default tenant, which has no name, is
-//! `[tenants.""]`.
+//! The `[tenants.NAME]` tables of the configuration file, each with the weight of one tenant. The table of the default tenant, whose
+//! name is empty, is `[tenants.""]`.
 
 use crate::settings::layer::{Problem, Source};
 use crate::settings::value::number;
@@ -11,7 +11,8 @@ use toml::de::{DeTable, DeValue};
 /// The rules of each tenant that has a table, by name.
 pub(crate) type Tenants = BTreeMap<String, TenantRules>;
 
-/// Reads the tables, and returns the tenants with the problems found; `source` converts a byte offset in the file to a source.
+/// Reads the tables, and returns the rules of all tenants, even those with problems, and the problems found. `source` converts a byte
+/// offset in the file to the [`Source`] of a problem.
 pub(crate) fn tables(
     value: &DeValue<'_>,
     source: impl Fn(usize) -> Source,
@@ -27,13 +28,13 @@ pub(crate) fn tables(
             problems.push(Problem::new(source(at), &format!("tenants.{name}"), words));
         };
         if !name.is_empty() && QueueName::new(name.as_bytes()).is_none() {
-            wrong(at, "this cannot be the name of a tenant".to_owned());
+            wrong(at, "not a valid name for a tenant".to_owned());
         }
         let mut rules = TenantRules::default();
         if let DeValue::Table(table) = value.get_ref() {
             read(table, &mut rules, wrong);
         } else {
-            wrong(at, "expected a table with weight".to_owned());
+            wrong(at, "expected a table with the key weight".to_owned());
         }
         tenants.insert(name.to_owned(), rules);
     }

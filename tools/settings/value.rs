@@ -9,7 +9,7 @@ pub(super) fn switch(value: &DeValue<'_>) -> Result<bool, String> {
     value.as_bool().ok_or_else(found)
 }
 
-/// Parses a whole number of at least 0 in decimal digits. The error is a message.
+/// Parses a whole number of at least 0, in decimal digits, that fits into the unsigned type `T`. The error is a message.
 pub(super) fn number<T: FromStr>(value: &DeValue<'_>) -> Result<T, String> {
     let whole = value.as_integer().filter(|number| number.radix() == 10);
     let whole = whole.and_then(|number| number.as_str().parse().ok());

@@ -1,5 +1,5 @@
-//! The tables `[workers.NAME]` of the configuration file: commands that work on jobs as long as the file has them. Each table becomes
-//! a service with `sexton work` as its command, so the rules of services apply to it.
+//! The `[workers.NAME]` tables of the configuration file, each of which defines a worker: a command that is run for jobs of certain
+//! types. Each worker becomes a service whose command is `sexton work`, so the rules of services apply to it.
 
 use crate::settings::layer::{Problem, Source, unknown_key};
 use crate::settings::queue::rate;
@@ -14,10 +14,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
-/// The keys that services do not have, or that mean something else there.
+/// The keys of a `[workers.NAME]` table that a service does not have, or that have another meaning for a service.
 const KEYS: &str = "types, command, tenant, any_ready, procs, throttle, lines, timeout, memory, output_max, keep_result";
 
-/// The keys that mean the same as for a service.
+/// The keys that have the same meaning as for a service.
 const SHARED: [&str; 9] = [
     "dir",
     "env",
@@ -36,7 +36,7 @@ const GRACE_MS: u32 = 60_000;
 /// The time that a worker gets to give back its jobs after it has killed their commands, in milliseconds.
 const LAST_WORDS_MS: u32 = 10_000;
 
-/// SIGURG: `sexton work` claims no more jobs, and its commands, which also get the signal, ignore it by default.
+/// SIGURG, at which `sexton work` stops claiming jobs. The commands that it runs get the signal too, but ignore it by default.
 const STOP_SIGNAL: u8 = 23;
 
 /// The maximum number of commands that a worker runs at a time.
@@ -52,8 +52,8 @@ struct Worker {
     flags: Vec<String>,
 }
 
-/// Reads the tables of a file, and returns them as services, each with its byte offset, and the problems found. A table that cannot be
-/// read becomes a service without a command. `source` converts an offset to a source.
+/// Reads the tables of a file. Returns a service for each table, with the byte offset of the table, and all problems found. A table with
+/// a problem becomes a service without a command. `source` converts a byte offset in the file to the [`Source`] of a problem.
 pub(crate) fn tables(
     value: &DeValue<'_>,
     file: &Path,
@@ -86,8 +86,8 @@ pub(crate) fn tables(
     (definitions, problems)
 }
 
-/// Returns the problems that the workers have as services, such as a dependency that no table defines, each at the worker's table. The
-/// problems of tables that could not be read are reported already.
+/// Checks the workers as services, together with `services`. Returns their problems, such as a dependency on a service that no table
+/// defines, each with the place of the worker's table. Skips workers whose tables had problems, which [`tables`] has returned.
 pub(crate) fn problems(
     services: &[Definition],
     workers: &[(usize, Definition)],
@@ -107,7 +107,7 @@ pub(crate) fn problems(
     told.collect()
 }
 
-/// Reads one table. The error is a list of problems with their offsets.
+/// Converts one table to a service. The error is the list of problems found, each with its byte offset in the file.
 fn read(name: &str, table: &DeTable<'_>, file: &Path) -> Result<Definition, Vec<(usize, String)>> {
     let base = service::base(file);
     let mut definition = service::plain(&service_of(name), &base);
@@ -160,8 +160,12 @@ impl Worker {
                 self.types = service::words(value)?;
                 let is_none = |kind: &&String| QueueName::new(kind.as_bytes()).is_none();
                 match self.types.iter().find(is_none) {
-                    Some(kind) => return Err(format!("{kind:?} is not a job type")),
-                    None if self.types.is_empty() => return Err("expected at least one".to_owned()),
+                    Some(kind) => {
+                        return Err(format!("{kind:?} is not a valid name for a job type"));
+                    }
+                    None if self.types.is_empty() => {
+                        return Err("expected at least one job type".to_owned());
+                    }
                     None => {}
                 }
             }
@@ -208,7 +212,7 @@ impl Worker {
         self.flags.push(format!("{flag}={value}"));
     }
 
-    /// Returns the command of the service: `sexton work` with the flags of this worker.
+    /// Returns the command of the service: `sexton work` with the types, the flags and the command of this worker.
     fn argv(self) -> Vec<Bytes> {
         let own = std::env::current_exe().unwrap_or_else(|_| "sexton".into());
         let own = Bytes::new(own.as_os_str().as_bytes());
@@ -224,7 +228,7 @@ impl Worker {
     }
 }
 
-/// Parses a number of bytes, or a size with a unit, and returns bytes. The error is a message.
+/// Parses a number, in bytes, or a string such as `"64MiB"`, and returns the size in bytes. The error is a message.
 fn size(value: &DeValue<'_>) -> Result<u64, String> {
     match number(value) {
         Ok(count) => Ok(count),

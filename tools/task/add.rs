@@ -15,8 +15,8 @@ use std::ffi::OsString;
 
 /// Add a task: a command that the coordinator runs when its turn comes
 ///
-/// The task runs on a server with a free thread. Of the tasks with the same work id, only one runs at a time, and of a group at
-/// most as many as its limit. A task runs in bursts: a command that exits with 0 has completed its task; one that calls `sexton
+/// The task runs on a server with a free thread. At most one task with the same work id runs at a time, and no more tasks of a
+/// group than its limit. A task runs in bursts: a command that exits with 0 has completed its task; one that calls `sexton
 /// task wait 10m` before it exits is run again after that time, and continues from what it saved.
 #[derive(Args)]
 #[command(after_help = "\
@@ -30,8 +30,8 @@ Examples:
 
 The command has these variables in its environment: SEXTON_TASK_ID, SEXTON_TASK_NAME, SEXTON_TASK_GROUP, SEXTON_TASK_WORK, \
 SEXTON_TASK_REVISION, SEXTON_TASK_BURST_MS; SEXTON_FENCE, its fencing token; and SEXTON_TASK_ATTEMPT, the number of the attempt, from 1. \
-SEXTON_TASK_TERMINATING is 1 in the last burst of a task that is being terminated. It reports with `sexton task save`, `saved`, \
-`heartbeat`, `done`, `wait` and `fail`.
+SEXTON_TASK_TERMINATING is 1 in the last burst of a task that is being terminated. The command reports with `sexton task save`, \
+`saved`, `heartbeat`, `done`, `wait` and `fail`.
 
 Points of --inject, where the first attempt fails:
   before-parent (1)      the process cannot be created; with :kill, the keeper
@@ -70,7 +70,7 @@ pub(super) struct Add {
     #[arg(long, value_parser = name)]
     group: Option<Name>,
 
-    /// The thing that the task works on; of the tasks with the same work id, only one is in progress at a time
+    /// What the task works on; at most one task with the same work id is in progress at a time
     #[arg(long, value_name = "ID", value_parser = name)]
     work: Option<Name>,
 
@@ -78,7 +78,7 @@ pub(super) struct Add {
     #[arg(long, value_enum, default_value_t = Priority::Medium)]
     priority: Priority,
 
-    /// How long a burst should take; the command is informed, but not stopped [default: as configured, or 30s]
+    /// How long a burst should take; the command is told this time, but not stopped at its end [default: as configured, or 30s]
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     burst: Option<u64>,
 
@@ -91,8 +91,8 @@ pub(super) struct Add {
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     progress: Option<u64>,
 
-    /// If the command dies before it has saved anything, run it again instead of failing the task; false fails it, regardless of
-    /// the configuration
+    /// If the command dies before it has saved anything, run it again instead of failing the task. With `false`, the task fails,
+    /// even if it is configured otherwise
     #[arg(long, value_name = "WHETHER", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     retry: Option<bool>,
 
@@ -100,7 +100,7 @@ pub(super) struct Add {
     #[arg(long)]
     report_required: bool,
 
-    /// A command to run after each attempt, separately; split at blanks
+    /// A command to run after each attempt, as a process of its own; it is split into words as by a shell
     #[arg(long, value_name = "COMMAND")]
     cleanup: Option<String>,
 
@@ -112,7 +112,7 @@ pub(super) struct Add {
     #[arg(long)]
     paused: bool,
 
-    /// The command's working directory [default: this one]
+    /// The command's working directory [default: the current directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<String>,
 
@@ -124,15 +124,15 @@ pub(super) struct Add {
     #[arg(long, value_name = "FILE")]
     env_file: Option<String>,
 
-    /// Add the task even if its arguments seem to contain a secret; they are stored, and shown masked
+    /// Add the task even if its arguments seem to contain a secret; they are stored unchanged, but masked when shown
     #[arg(long)]
     allow_secrets: bool,
 
-    /// Make the first attempt fail at a point, to see how the task recovers: see below
+    /// Make the first attempt fail at this point, to see how the task recovers; the points are listed below
     #[arg(long, value_name = "POINT[:KIND]")]
     inject: Option<Injection>,
 
-    /// Wait at most this long until the task has ended, in whole seconds
+    /// Wait until the task has ended, for at most this time, a whole number of seconds
     #[arg(long, value_name = SPAN, value_parser = seconds(1, WAIT_MAX))]
     wait: Option<u64>,
 
@@ -199,8 +199,8 @@ impl Add {
         }
     }
 
-    /// Returns the command, wrapped so that it fails if `--inject` requests that. Fails if the fault needs a cleanup and there is
-    /// none.
+    /// Returns the command to launch, wrapped if it is to cause the fault of `--inject`. Fails if the fault concerns the cleanup, but
+    /// the task has no cleanup.
     fn command(&self) -> Result<Vec<OsString>, Failure> {
         let Some(injection) = self.inject else {
             return Ok(self.command.clone());

@@ -68,7 +68,7 @@ Examples:
         /// Only tasks of this group
         #[arg(long, value_parser = name)]
         group: Option<Name>,
-        /// Only tasks of this work id
+        /// Only tasks with this work id
         #[arg(long, value_name = "ID", value_parser = name)]
         work: Option<Name>,
         /// The maximum number of tasks to show
@@ -91,7 +91,7 @@ A task keeps its newest eight attempts. For older ones see the journal: `sexton 
     Transcript {
         #[command(flatten)]
         which: TaskSelector,
-        /// Also show the dispatcher's inputs: threads, waits and locks
+        /// Also show how long each attempt waited, why its server was chosen, and the locks, thread and processes of a running attempt
         #[arg(long)]
         dispatch: bool,
     },
@@ -152,7 +152,7 @@ Examples:
         #[arg(long)]
         now: bool,
     },
-    /// Run a task that has ended again, from what it saved
+    /// Run an ended task again, continuing from what it saved
     Restart {
         #[command(flatten)]
         which: TaskSelector,
@@ -179,7 +179,7 @@ Examples:
     Saved,
     /// From within a task: report that it is still making progress
     ///
-    /// After the first heartbeat, a task is stopped and fails if the next one does not arrive within its --progress.
+    /// After the first heartbeat, a task is stopped and fails if the next one does not arrive within the time set with --progress.
     Heartbeat,
     /// From within a task: report that it is done; takes effect when its command has ended
     Done {
@@ -249,7 +249,7 @@ impl Status {
         value.map_or_else(String::new, |it| it.get_name().to_owned())
     }
 
-    /// Returns the run status to request, and the exit status that a task in the answer must have, if only some of them match.
+    /// Returns the run status to request, and, for a state that says how a task ended, the exit status by which to filter the answer.
     fn asked(self) -> (String, Option<String>) {
         match self {
             Self::NotReady
@@ -338,7 +338,7 @@ impl Task {
 }
 
 impl Action {
-    /// Performs the action if it is one that runs within a task, with the socket in its environment; `None` for all others.
+    /// If this action is meant for use within a task, performs it and returns its result. Returns `None` for all other actions.
     fn says(&self) -> Option<Result<(), Failure>> {
         let report = match self {
             Self::Inject(inject) => return Some(inject.run()),

@@ -1,4 +1,4 @@
-//! The resources of an attempt in progress: its locks, a thread of its server, and its processes.
+//! The resources of a running attempt (one run of a task's command): its locks, a thread of its server, and its processes.
 
 use crate::client::fields;
 use crate::process::trees;
@@ -15,7 +15,7 @@ const PROCESSES_MAX: usize = 1000;
 /// The resources of an attempt. Those that the caller may not read are omitted.
 #[derive(Default)]
 pub(super) struct Held {
-    /// The keys of its locks, each with its token, or with its position in line if the attempt still waits for it.
+    /// A description of each lock: its key and index, and its token or, if the attempt is still waiting, the position in line.
     pub(super) locks: Vec<String>,
     /// Its server, and how many of the server's threads are in use.
     pub(super) thread: Option<String>,
@@ -24,7 +24,8 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Reads the resources of an attempt; empty if there is no attempt, and for JSON output.
+    /// Reads the resources of an attempt. The result is empty if there is no attempt, or if the output is JSON, which does not include
+    /// them.
     pub(super) fn of(asking: &ClientOptions, task: &Value, attempt: Option<&Value>) -> Self {
         let attempt = attempt.filter(|it| !asking.json && !it.is_null());
         let Some(attempt) = attempt else {
@@ -57,7 +58,7 @@ fn locks(asking: &ClientOptions, task: &Value, attempt: &Value) -> Vec<String> {
         Some(match its.pointer("/token").and_then(Value::as_u64) {
             Some(token) => format!("{key} {index}, with token {token}"),
             None => format!(
-                "{key} {index}: it waits in position {}",
+                "{key} {index}, waiting in position {}",
                 words(its, "/place")
             ),
         })
@@ -76,7 +77,7 @@ fn thread(asking: &ClientOptions, attempt: &Value) -> Option<String> {
         number(its, "/threads"),
     );
     Some(format!(
-        "one of {name}, where {used} of {threads} are taken"
+        "on {name}, where {used} of {threads} threads are taken"
     ))
 }
 

@@ -1,7 +1,8 @@
 //! Fault injection: `sexton task add --inject POINT[:KIND]`. The points are those of Acquia's Wip; `docs/tasks.md` describes each.
 //!
-//! This program causes the faults of a command: the command is launched through `sexton task inject`, which fails in the first
-//! attempt and executes the command in all others. The coordinator causes its own faults, if its configuration allows that.
+//! A fault in a task's command or cleanup is caused by this program: the command is launched through `sexton task inject`, which fails
+//! in the first attempt and executes the command in all others. All other faults are caused by the coordinator, if its configuration
+//! allows that.
 
 use crate::report::Failure;
 use crate::task::report;
@@ -13,13 +14,13 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
 use std::str::FromStr;
 
-/// The variable with the number of an attempt.
+/// The environment variable that holds the number of the attempt, from 1.
 const ATTEMPT: &str = "SEXTON_TASK_ATTEMPT";
 
-/// The limit on the address space of a process that fails by `memory`, in bytes.
+/// The limit on the address space of a process that fails with [`Kind::Memory`], in bytes.
 const MEMORY_BYTES: u64 = 1 << 20;
 
-/// The number of bytes that such a process allocates at a time.
+/// The number of bytes that a process that fails with [`Kind::Memory`] allocates at a time.
 const PIECE_BYTES: usize = 1 << 24;
 
 /// The point at which an attempt fails.
@@ -153,9 +154,9 @@ impl FromStr for Injection {
             None => (text, None),
         };
         let point = Point::from_str(point, false)
-            .map_err(|_| "unknown point: `sexton task add --help` lists them")?;
+            .map_err(|_| "unknown point: `sexton task add --help` lists all points")?;
         let kind = kind.map(|kind| Kind::from_str(kind, false)).transpose();
-        let kind = kind.map_err(|_| "unknown kind: `sexton task add --help` lists them")?;
+        let kind = kind.map_err(|_| "unknown kind: `sexton task add --help` lists all kinds")?;
         let is_known = match (point.maker(), kind) {
             (Maker::Coordinator, Some(Kind::Kill)) => point == Point::BeforeParent,
             (Maker::Coordinator, Some(_)) => false,
@@ -243,12 +244,12 @@ impl Inject {
         if std::env::var_os(ATTEMPT).is_none_or(|it| it != "1") {
             return Err(failed(command.exec()));
         }
-        // `spawn` returns after the child has executed the program.
+        // `spawn` returns after the child has executed the program, so a kill after it hits the command itself.
         let begin = |command: &mut Command| command.spawn().map_err(failed);
         let end = |mut child: Child| child.wait().map_err(failed);
         match self.injection.point {
             Point::WithinChild | Point::WithinCleanup => {}
-            // An answer shows that socket and secret of this attempt work.
+            // An answer shows that the socket and the secret of this attempt work.
             Point::BeforeTask => drop(report::say(&json!({ "do": "saved" }))?),
             Point::WithinTask => {
                 let mut child = begin(&mut command)?;

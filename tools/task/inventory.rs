@@ -42,11 +42,11 @@ impl From {
         }
     }
 
-    /// Updates the servers now, and again whenever the file has been replaced or written to. Returns only if the source is not a
-    /// file.
+    /// Updates the servers now, and again whenever the file has been replaced or written to. Fails if the source is standard input or a
+    /// URL; otherwise never returns.
     #[expect(
         clippy::disallowed_methods,
-        reason = "a file on a remote file system causes no event when it is written"
+        reason = "the file is polled, because writes to a remote file system cause no events"
     )]
     pub(super) fn watch(&self, asking: &ClientOptions) -> Result<(), Failure> {
         let file = self.from.clone().unwrap_or_default();
@@ -109,7 +109,7 @@ impl From {
             return Err(failed(&"it is larger than 4 MiB"));
         }
         let found: Value = serde_json::from_str(&text).map_err(|error| failed(&error))?;
-        // Either a list, or an object with the list as its member `hosts`.
+        // Either a list, or an object with the list as its field `hosts`.
         match found {
             Value::Array(_) => Ok(found),
             Value::Object(mut object) if object.contains_key("hosts") => {
@@ -157,7 +157,7 @@ impl From {
     }
 }
 
-/// Returns whether this is a URL and not a file.
+/// Returns whether `text` is an http or https URL rather than a path.
 fn is_url(text: &str) -> bool {
     let begins = |with: &&str| text.starts_with(*with);
     ["http://", "https://"].iter().any(begins)

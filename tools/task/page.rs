@@ -21,7 +21,7 @@ fn date(value: &Value, path: &str) -> String {
     at(value, path).map_or_else(|| "-".to_owned(), |at| time(Timestamp(at)))
 }
 
-/// Returns the items of a list in an answer.
+/// Returns the items of the list at `path` in an answer; none if there is no list.
 pub(super) fn items<'v>(value: &'v Value, path: &str) -> &'v [Value] {
     let all = value.pointer(path).and_then(Value::as_array);
     all.map(Vec::as_slice).unwrap_or_default()
@@ -68,7 +68,7 @@ pub(super) fn line(task: &Value) -> String {
 pub(super) fn acted(task: &Value) -> String {
     let mut line = format!("task {}: {}", number(task, "/id"), state(task));
     if is(task, "/terminating") {
-        line.push_str(", its next burst is its last");
+        line.push_str(", and its next burst is its last");
     }
     match why(task).as_str() {
         "-" => {}
@@ -82,7 +82,7 @@ pub(super) fn acted(task: &Value) -> String {
 pub(super) fn paused(group: Option<&str>, pause: &str) -> String {
     let whose = group.map_or("all tasks".to_owned(), |group| format!("group {group}"));
     let what = match pause {
-        "soft" => "paused: no task is started, those under way continue",
+        "soft" => "paused: no task is started, but those under way continue",
         "hard" => "paused: no burst is started",
         _ => "resumed",
     };
@@ -181,12 +181,15 @@ pub(super) fn whole(task: &Value, held: &Held) -> String {
     };
     line("saved", &saved);
     let abort = if is(task, "/abort_on_failure") {
-        "failed if it dies before it has saved"
+        "fails if its command dies before it has saved anything"
     } else {
-        "run again if it dies"
+        "runs again if its command dies"
     };
     let fails = span(number(task, "/fail_after_ms"));
-    line("terms", &format!("{abort}; stopped after {fails}"));
+    line(
+        "terms",
+        &format!("{abort}; fails if an attempt takes longer than {fails}"),
+    );
     if let Some(attempt) = task.pointer("/attempt").filter(|it| !it.is_null()) {
         line("attempt", &live(attempt, number(task, "/now")));
     }

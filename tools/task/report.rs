@@ -13,13 +13,14 @@ use std::io::{ErrorKind, Read as _};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// The variable with the path of the socket.
+/// The environment variable that holds the path of the coordinator's socket for reports.
 const ADDRESS: &str = "SEXTON_TASK_REPORT";
 
 /// How long a report is retried while the coordinator cannot be reached: it may be starting.
 const ABSENT: Duration = Duration::from_secs(30);
 
-/// The maximum number of bytes read to be saved. The coordinator's own limit is lower.
+/// The maximum number of bytes that `save` reads from standard input. It exceeds the coordinator's limit, so a state that is too long is
+/// refused, not cut off.
 const READ_MAX: u64 = 1 << 20;
 
 /// Sends a report and returns the answer. Fails if the coordinator refuses the report or does not answer.
@@ -40,12 +41,12 @@ pub(super) fn say(report: &Value) -> Result<Value, Failure> {
         _ if said.pointer("/ok") == Some(&true.into()) => Ok(said),
         Some(error) => Err(Failure::found(error)),
         None => Err(Failure::unreachable(
-            "the coordinator ended before it answered: it is unknown whether it received the report",
+            "the coordinator exited before it answered: it is unknown whether it received the report",
         )),
     }
 }
 
-/// Sends the state to save: the text, or standard input if there is none.
+/// Sends the state to save: `text`, or what standard input contains if `text` is `None`.
 pub(super) fn save(text: Option<String>) -> Result<(), Failure> {
     let body = match text {
         Some(text) => text.into_bytes(),
@@ -80,9 +81,9 @@ pub(super) fn saved() -> Result<(), Failure> {
     }
 }
 
-/// Sends a request, and repeats it for up to [`ABSENT`] while the coordinator cannot be reached or closes the connection without
-/// an answer. It may then have received the report already, but repeating one is harmless: saving twice stores the same state,
-/// with a revision that is higher by two.
+/// Sends a request, and repeats it for up to [`ABSENT`] while the coordinator cannot be reached or closes the connection without an answer.
+/// In the latter case, the coordinator may have received the report, but repeating a report is harmless: saving twice stores the same
+/// state, and increases the revision by two instead of one.
 fn ask_again(address: &str, request: &str) -> std::io::Result<String> {
     let began = crate::client::instant();
     loop {

@@ -5,7 +5,7 @@ use crate::report::{Failure, print_said};
 use serde_json::Value;
 use sexton::refusal::Reason;
 
-/// The advice for each refusal.
+/// The refusals for which there is advice, each with its advice.
 const HELPS: &[(Reason, &str)] = &[
     (
         Reason::Absent,
@@ -13,7 +13,7 @@ const HELPS: &[(Reason, &str)] = &[
     ),
     (
         Reason::Ended,
-        "`sexton task restart ID` runs a task that has ended again",
+        "`sexton task restart ID` runs an ended task again",
     ),
     (
         Reason::Running,
@@ -21,7 +21,7 @@ const HELPS: &[(Reason, &str)] = &[
     ),
     (
         Reason::OutOfScope,
-        "run it as the user that the coordinator runs as, on its machine, or over TCP with a token of the scope run",
+        "run this command on the coordinator's machine as the user that it runs as, or over TCP with a token that has the scope run",
     ),
 ];
 
@@ -41,7 +41,7 @@ impl ClientOptions {
         client::send(&self.target, &format!("/v1/{path}"), fields, wait)?.well(HELPS)
     }
 
-    /// Reads a path below `/v1`, with a query.
+    /// Sends a GET request with this query to a path below `/v1`, and returns the answer.
     pub(super) fn look(&self, path: &str, query: &Fields) -> Result<Value, Failure> {
         client::look(&self.target, &format!("/v1/{path}"), query)?.well(HELPS)
     }
@@ -60,7 +60,7 @@ impl ClientOptions {
         self.tell(said, |_| String::new())
     }
 
-    /// Waits until a task has ended, for at most `wait` seconds, and returns its state.
+    /// Waits until a task has ended, for at most `wait` seconds, and returns its state, whether or not it has ended.
     pub(super) fn over(&self, id: u64, wait: u64) -> Result<Value, Failure> {
         self.act("tasks/wait", client::fields([("id", id.into())]), wait)
     }

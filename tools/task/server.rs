@@ -16,7 +16,7 @@ use std::path::PathBuf;
 /// Set where tasks run, and how many at a time
 ///
 /// A server has threads, each of which runs one attempt at a time; a task goes to the least used server. A server without --ssh
-/// is this machine, regardless of its name. If there never was a server, the first task creates one called `local`.
+/// is this machine, regardless of its name. If no server was ever added, the first task adds one called `local`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -49,7 +49,7 @@ pub(crate) struct Server {
 enum Action {
     /// Show the servers
     List,
-    /// Add a server, or change its threads
+    /// Add a server, or change its number of threads
     Add {
         #[command(flatten)]
         which: ServerSelector,
@@ -81,7 +81,8 @@ enum Action {
     },
     /// Update the servers to match an inventory
     ///
-    /// Adds new servers, removes missing ones, and sets the threads of each. Disabled servers stay disabled.
+    /// Adds new servers, removes those that the inventory does not list, and sets how many threads each has. Disabled servers stay
+    /// disabled.
     Update {
         #[command(flatten)]
         from: From,
@@ -94,9 +95,9 @@ enum Action {
     },
     /// Report that a server has come online, and have the servers looked up again
     ///
-    /// For the boot script of a server, with --url. Requests a pass of the lease `server-refresh`, whose command the operator sets
-    /// to update the inventory. The coordinator itself requests a pass when an attempt cannot be launched, when a server is lost,
-    /// and while tasks wait and no server is enabled.
+    /// Meant to be called with --url from the boot script of a server. Requests a pass of the lease `server-refresh`, whose command,
+    /// set by the operator, updates the servers. The coordinator itself requests a pass when an attempt cannot be launched, when a
+    /// server is lost, and while tasks wait and no server is enabled.
     Announce,
 }
 
@@ -119,7 +120,7 @@ impl ServerSelector {
 /// How to reach a server on another machine.
 #[derive(Args)]
 struct Ssh {
-    /// Another machine: the destination for ssh, as HOST, USER@HOST or ssh://USER@HOST:PORT
+    /// The server is another machine; this is its destination for ssh, as HOST, USER@HOST or ssh://USER@HOST:PORT
     ///
     /// `sexton wrapper` runs the tasks there, as the user that ssh logs in as. The host key of the machine must be known, and the
     /// coordinator's user must be able to log in with a key and without a prompt.
@@ -128,13 +129,13 @@ struct Ssh {
     /// The configuration file for ssh, as an absolute path
     #[arg(long = "ssh-config", value_name = "FILE", requires = "ssh")]
     config: Option<PathBuf>,
-    /// The path of the sexton program on that machine, if it is not in its PATH
+    /// The path of the sexton program on the other machine, if it is not in the PATH there
     #[arg(long, value_name = "PATH", requires = "ssh")]
     program: Option<String>,
 }
 
 impl Ssh {
-    /// Returns the fields for a request; `None` without `--ssh`, which means this machine.
+    /// Returns the value of the field `ssh` of a request. Returns `None` if `--ssh` was not given: the server is then this machine.
     fn fields(&self) -> Option<Value> {
         let mut ssh = json!({ "to": self.to.as_ref()? });
         let config = self.config.as_ref().map(|it| it.to_string_lossy());
@@ -204,7 +205,7 @@ fn announced(turn: &str) -> &'static str {
     match turn {
         "current" => "the servers are being looked up now\n",
         "no-delay" => {
-            "the servers are not looked up again: that was just done, and the lease server-refresh does not let requests wait\n"
+            "the servers are not looked up again: that was just done, and the lease server-refresh does not queue requests\n"
         }
         _ => "the servers will be looked up when the period of the lease server-refresh is over\n",
     }

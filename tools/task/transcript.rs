@@ -30,7 +30,7 @@ pub(super) fn page(story: &Value, dispatch: bool, held: &Held) -> String {
     if left_out > 0 {
         line(
             &mut page,
-            &format!("{left_out} older attempts are not kept"),
+            &format!("older attempts that are not kept: {left_out}"),
         );
     }
     for story in stories {

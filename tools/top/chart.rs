@@ -1,19 +1,19 @@
-//! Charts of figures over time, as a line of bars with one character per column.
+//! Charts of figures over time. Each is a line of bars, with one character per column.
 
 use crate::text::{bytes, grouped};
 use crate::top::sample::{Point, Rate, Rates};
 
-/// The minimum number of samples in view: narrow charts combine several into a column.
+/// The minimum number of samples that a chart is to cover: each column of a narrow chart combines several.
 const SAMPLES_MIN: usize = 120;
 
-/// A figure with a history.
+/// A figure that is charted over time.
 pub(crate) struct Series {
     pub(crate) name: &'static str,
     /// Charts with the highest rank are dropped first on a small screen.
     pub(crate) rank: u8,
-    /// The path of an object in the status; if the status does not have it, the chart is left out.
+    /// A JSON pointer to an object in the status; if there is no such object, the chart is left out.
     pub(crate) of: &'static str,
-    /// Returns the value of a sample, if it is known.
+    /// Returns the value of the figure in a sample; `None` if it is unknown.
     pub(crate) value: fn(&Point) -> Option<u64>,
     pub(crate) words: fn(u64) -> String,
 }
@@ -109,8 +109,8 @@ pub(crate) struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    /// Groups `points` into at most `width` columns. `taken` is the number of all samples so far, including those no longer kept:
-    /// with it, two samples in the same column stay in the same column as more samples arrive.
+    /// Groups `points` into at most `width` columns. `taken` is the number of all samples so far, including those no longer kept;
+    /// it aligns the columns, so that samples in the same column stay together as more samples arrive.
     pub(crate) fn new(points: impl Iterator<Item = &'a Point>, taken: usize, width: usize) -> Self {
         let points: Vec<&Point> = points.collect();
         let share = SAMPLES_MIN.div_ceil(width.max(1));
@@ -126,7 +126,7 @@ impl<'a> Window<'a> {
         Self { columns }
     }
 
-    /// Returns the time from the first to the last sample in view, in milliseconds.
+    /// Returns the time from the first to the last sample in view, in milliseconds; 0 if there are no samples.
     pub(crate) fn ms(&self) -> u64 {
         let first = self.columns.first().and_then(|column| column.first());
         let last = self.columns.last().and_then(|column| column.last());
@@ -159,7 +159,8 @@ impl<'a> Window<'a> {
     }
 }
 
-/// Returns a bar of one of eight heights. Zero has a character of its own, so it differs from a small value.
+/// Returns a bar of one of eight heights, or a blank if the value is unknown. Zero has a character of its own, so it differs from a small
+/// value.
 fn bar(value: Option<u64>, peak: u64, unicode: bool) -> char {
     let heights = if unicode {
         "▁▂▃▄▅▆▇█"
@@ -181,7 +182,7 @@ fn rate(point: &Point, of: impl Fn(&Rates) -> Rate) -> Option<u64> {
     point.rates.as_ref().map(|rates| of(rates).0)
 }
 
-/// Formats a rate, with tenths only for small rates.
+/// Formats a rate, with tenths if it rounds to less than 10.
 pub(crate) fn rate_words(rate: Rate) -> String {
     match rate.0 {
         0 => "0".to_owned(),

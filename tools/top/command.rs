@@ -12,7 +12,7 @@ use ratatui::buffer::Buffer;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
-/// The size of a printed frame: as wide as most terminals, and as tall as needed.
+/// The width and height of a printed frame: as wide as most terminals, and taller than needed, since trailing blank lines are trimmed.
 const PRINTED: (u16, u16) = (80, 100);
 
 /// Watch a running coordinator: queues, locks with waiters, requests over each protocol, and its health
@@ -22,7 +22,7 @@ const PRINTED: (u16, u16) = (80, 100);
 /// Services and processes are read only while they are shown, and the resource usage of a process only while its line is on the
 /// screen.
 ///
-/// Connects to `DATA/sexton.sock`, or to the coordinator of --url, once a second. If the coordinator ends, keeps trying until it
+/// Connects to `DATA/sexton.sock`, or to the coordinator of --url, once a second. If the coordinator exits, keeps trying until it
 /// is back. If standard output is not a terminal, prints one frame.
 #[derive(Args)]
 #[command(

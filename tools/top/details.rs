@@ -8,7 +8,7 @@ use ratatui::style::Stylize as _;
 use ratatui::text::{Line, Span};
 use serde_json::Value;
 
-/// The width of the names of figures.
+/// The width of the headings, in characters.
 const NAME: usize = 13;
 
 /// A note on an unusual condition.
@@ -18,7 +18,7 @@ pub(crate) struct Note {
     pub(crate) words: String,
 }
 
-/// Lists the data directory and the listeners, in lines of at most `width`.
+/// Lists the data directory and the listeners, in lines of at most `width` characters where possible.
 pub(crate) fn place(status: &Value, width: usize) -> Vec<String> {
     let at = |path: &str, otherwise: &str| match words(status, path).as_str() {
         "-" => otherwise.to_owned(),
@@ -30,7 +30,7 @@ pub(crate) fn place(status: &Value, width: usize) -> Vec<String> {
     flowed(&parts, "  ", width)
 }
 
-/// Returns the notes, most urgent first.
+/// Returns the notes, in ascending order of rank.
 pub(crate) fn notes(watched: &Watched) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut note = |rank: u8, urgent: bool, words: String| {
@@ -126,7 +126,7 @@ pub(crate) fn jobs(watched: &Watched, status: &Value, width: usize) -> Vec<Row> 
     part(5, "jobs", &phases(watched, status), width)
 }
 
-/// Formats connections and request rates of each listener, and the machine.
+/// Formats the connections and request rates of each listener, and the usage of the host and of the coordinator's process.
 pub(crate) fn listeners(watched: &Watched, status: &Value, width: usize) -> Vec<Row> {
     let mut rows = part(10, "connections", &connections(status), width);
     let rates = watched.rates();
@@ -152,7 +152,7 @@ pub(crate) fn listeners(watched: &Watched, status: &Value, width: usize) -> Vec<
     rows
 }
 
-/// Formats journal, checkpoints and recovery.
+/// Formats the state of the journal and the checkpoints, and the recovery at startup.
 pub(crate) fn internals(watched: &Watched, status: &Value, width: usize) -> Vec<Row> {
     let mut rows = Vec::new();
     if is_there(status, "/journal") {
@@ -187,7 +187,7 @@ pub(crate) fn internals(watched: &Watched, status: &Value, width: usize) -> Vec<
     rows
 }
 
-/// Formats the counts of jobs for which there is no chart, beginning with those that show whether jobs are being processed.
+/// Formats the figures on jobs for which there is no chart, beginning with those that show whether jobs are being processed.
 fn phases(watched: &Watched, status: &Value) -> Vec<String> {
     let phase = |name: &str| counted(name, status, &format!("/queues/jobs/{name}"));
     let mut parts = vec![
@@ -214,7 +214,7 @@ fn connections(status: &Value) -> Vec<String> {
             continue;
         }
         let mut words = counted(listener, status, &path("/active"));
-        // The HTTP listener has no list of hosts, so this count is missing there and reads as 0.
+        // The HTTP listener has no list of hosts, so its status has no `rejected_hosts`, which reads as 0.
         let (hosts, busy) = (
             count(&path("/rejected_hosts")),
             count(&path("/rejected_busy")),
@@ -262,7 +262,7 @@ fn checkpoints(status: &Value) -> Vec<String> {
     parts
 }
 
-/// Formats one line per actor.
+/// Formats the table of actors: a heading, and one line per actor.
 pub(crate) fn table(watched: &Watched) -> Vec<Row> {
     let Some((_, status)) = &watched.status else {
         return Vec::new();
@@ -291,7 +291,7 @@ pub(crate) fn table(watched: &Watched) -> Vec<Row> {
     rows
 }
 
-/// Formats the actors in detail: their quarantined items, and their panics, the last one first.
+/// Formats the actors in detail: their quarantined items, and their panics, most recent first.
 pub(crate) fn actors(watched: &Watched, width: usize) -> Vec<Line<'static>> {
     let Some((_, status)) = &watched.status else {
         return Vec::new();
@@ -334,7 +334,7 @@ fn happened(report: &Value, status: &Value) -> String {
     format!("{} ago, {stage} at {seq}: {cause}", span(age))
 }
 
-/// Joins parts into lines of at most `width`.
+/// Joins parts into lines of at most `width` characters, separated by `between`. A longer part has a line of its own.
 fn flowed(parts: &[String], between: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in parts {
@@ -350,7 +350,7 @@ fn flowed(parts: &[String], between: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Folds a long text into lines of at most `width`, between words where possible.
+/// Folds a text into lines of at most `width` characters, breaking between words where possible.
 pub(crate) fn folded(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
     let mut lines = vec![String::new()];

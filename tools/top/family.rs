@@ -1,4 +1,4 @@
-//! The services and live processes as of the last answer. Processes form trees, each below its parent.
+//! The services and live processes as of the last answer. The processes form trees, in which each process is below its parent.
 //!
 //! Resource usage is known only for the processes whose lines were on the screen when it was requested.
 
@@ -7,16 +7,17 @@ use crate::top::sample::list;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A process's position in the tree: for each of its ancestors, and for itself, whether more siblings follow.
+/// A process's position in the tree: for each of its ancestors except the root, and for itself, whether more siblings follow. Empty for a
+/// root.
 pub(crate) type Way = Vec<bool>;
 
 /// Services and live processes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Family {
     pub(crate) services: Vec<Value>,
-    /// Live processes, each after its parent.
+    /// Live processes, each after its parent, with their positions in the tree.
     pub(crate) members: Vec<(Way, Value)>,
-    /// Whether more processes exist than were requested.
+    /// Whether there are more live processes than `members`.
     pub(crate) has_more: bool,
     /// Whether processes are known.
     pub(crate) standing: Standing,
@@ -31,18 +32,18 @@ pub(crate) enum Standing {
     Unasked,
     /// They are known.
     Known,
-    /// The request was refused.
+    /// The request failed, for this reason.
     Refused(String),
 }
 
 /// The resource usage of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// The coordinator's uptime when it was read.
+    /// The coordinator's uptime when this usage was read.
     uptime_ms: u64,
     pub(crate) cpu_ms: u64,
     pub(crate) memory_bytes: u64,
-    /// CPU use since the previous reading, in thousandths of one processor; `None` if there is no such reading.
+    /// CPU use since the previous reading, in thousandths of one processor; `None` if there is no such reading or it cannot be compared.
     pub(crate) share: Option<u64>,
 }
 

@@ -15,7 +15,7 @@ const NAME_MIN: usize = 24;
 /// A line of the pane.
 pub(crate) struct Row {
     pub(crate) line: Line<'static>,
-    /// The live process that the line shows, if it shows one.
+    /// The id of the live process that the line shows; `None` for other lines.
     pub(crate) id: Option<String>,
 }
 
@@ -149,7 +149,8 @@ fn processes(family: &Family, now: u64, width: usize, unicode: bool) -> Vec<Row>
     rows
 }
 
-/// Returns the name of a process: its command, after its service, the job it works on, or its type, unless that is `binary`.
+/// Returns the name of a process: its command, preceded by its service, by the job that it works on, or else by its type. If the type is
+/// `binary`, the command stands alone.
 fn named(record: &Value) -> String {
     let command = command(record);
     let kind = words(record, "/type");
@@ -172,8 +173,8 @@ fn working_on(kind: &str, label: impl Fn(&str) -> Option<String>) -> Option<Stri
     (kind == "worker").then(|| format!("{queue} job {job}{attempt}"))
 }
 
-/// Returns the tree lines before the name of a process. In a tree that is too deep for the screen, only the nearest ancestors have
-/// one.
+/// Returns the lines of the tree that are drawn before the name of a process. If it is too deep for the screen, only those of its
+/// nearest ancestors are drawn.
 fn lead(way: &Way, room: usize, unicode: bool) -> String {
     let (more, none, branch, end) = if unicode {
         ("\u{2502} ", "  ", "\u{251c} ", "\u{2514} ")
@@ -224,7 +225,7 @@ const fn column<T>(
     }
 }
 
-/// Returns the columns that fit together with a name, and the width left for the name.
+/// Returns the columns that fit beside a name of the minimum width, and the width left for the name.
 fn fitting<T>(mut columns: Vec<Column<T>>, width: usize) -> (Vec<Column<T>>, usize) {
     let taken = |columns: &[Column<T>]| columns.iter().map(|it| it.width).sum::<usize>();
     while columns.len() > 1 && taken(&columns) + NAME_MIN > width {

@@ -1,4 +1,5 @@
-//! Recorded screens of services and processes, and which processes are requested while they are shown. See `tests.rs`.
+//! Tests of the pane of processes: its recorded screens, and which processes are requested while it is shown. See `tests.rs` for how
+//! screens are recorded.
 
 use crate::top::command::text;
 use crate::top::family::{Family, Standing};
@@ -7,7 +8,8 @@ use crate::top::tests::{FULL, NOON, drawn, screen, status};
 use serde_json::{Value, json};
 use sexton::clock::Timestamp;
 
-/// Returns the part of an answer about processes: services with problems, and a tree with control characters in a command.
+/// Returns the `processes` of an answer: services, some with problems, and trees of processes, one of which has control characters in its
+/// command.
 fn family(second: u64) -> Value {
     let id = |number: u64| format!("0192f5e0-0000-7000-8000-{number:012}");
     let record = |number: u64, parent: Option<u64>, kind: &str, command: &[&str], labels: Value| {
@@ -91,7 +93,11 @@ fn processes_are_asked_for_while_they_are_shown_and_usage_of_those_in_view() {
     let ids = |screen: &Screen| screen.question().processes;
     let mut screen = of_processes(FULL);
     drawn(&mut screen, (80, 40));
-    assert_eq!(ids(&screen).map(|ids| ids.len()), Some(7), "all have room");
+    assert_eq!(
+        ids(&screen).map(|ids| ids.len()),
+        Some(7),
+        "all lines fit on the screen"
+    );
     drawn(&mut screen, (80, 16));
     let some = ids(&screen).expect("processes are shown");
     assert!(!some.is_empty() && some.len() < 7, "{some:?}");
@@ -115,7 +121,7 @@ fn processes_are_asked_for_while_they_are_shown_and_usage_of_those_in_view() {
         assert_eq!(
             (screen.pane, ids(&screen)),
             (pane, None),
-            "the pane is not shown"
+            "the pane of processes is not shown"
         );
     }
 }
@@ -133,8 +139,16 @@ fn what_a_process_uses_is_over_the_coordinators_own_time() {
     };
     assert_eq!(take(1000, 50), (None, 50, 7), "one reading gives no share");
     assert_eq!(take(3000, 1050), (Some(500), 1050, 7), "half a processor");
-    assert_eq!(take(3000, 1051), (None, 1051, 7), "no time has passed");
-    assert_eq!(take(4000, 2), (None, 2, 7), "the count restarted");
+    assert_eq!(
+        take(3000, 1051),
+        (None, 1051, 7),
+        "no time has passed, so there is no share"
+    );
+    assert_eq!(
+        take(4000, 2),
+        (None, 2, 7),
+        "the count decreased, so there is no share"
+    );
     // Usage outside the view is unknown; an old value is not shown as current.
     family.take(
         &mut json!({"services": [], "processes": [record_of("a")], "usage": []}),

@@ -1,8 +1,8 @@
 //! `sexton top`: a live view of a running coordinator, second by second.
 //!
-//! `command` is the subcommand, and `terminal` the only file that does I/O. The rest is pure: `sample`, `work` and `family` turn
-//! answers into rates, histories and rows; `screen` holds what is shown and handles keys; `view` draws it with `chart`, `tables`,
-//! `kin` and `details`.
+//! `command` is the subcommand and prints frames and JSON; `terminal` does all other I/O. The other modules are pure: `sample`, `work`
+//! and `family` turn answers into rates, histories and rows; `screen` holds the state of the screen and handles keys; `view` draws it
+//! with `chart`, `tables`, `kin` and `details`.
 
 mod chart;
 mod command;

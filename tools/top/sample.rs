@@ -38,7 +38,7 @@ pub(crate) struct Rates {
     pub(crate) commands: [Rate; COMMANDS.len()],
     /// Commands of the beanstalkd protocol, by name.
     pub(crate) beanstalk: Vec<(String, Rate)>,
-    /// Entries, by the highest durable sequence number; without a journal, by the highest of any actor.
+    /// Entries, counted by the highest durable sequence number; without a journal, by the highest sequence number of any actor.
     pub(crate) entries: Rate,
     /// Bytes written to the journal.
     pub(crate) bytes: Rate,
@@ -48,7 +48,7 @@ pub(crate) struct Rates {
     pub(crate) syncs: Rate,
     /// Jobs added.
     pub(crate) jobs: Rate,
-    /// Claims of jobs that expired.
+    /// Claims that expired before their jobs ended.
     pub(crate) timeouts: Rate,
     /// Requests over HTTP, including those of `sexton top` itself.
     pub(crate) http: Rate,
@@ -101,12 +101,12 @@ pub(crate) struct Watched {
     pub(crate) contact: Contact,
     /// The last status, and when it was received.
     pub(crate) status: Option<(Timestamp, Value)>,
-    /// Queues and locks, from the same answer.
+    /// The busiest queues, locks, leases and tasks, from the same answer as `status`.
     pub(crate) work: Work,
-    /// Services and processes, from the same answer, if they were requested.
+    /// Services and processes, from the same answer as `status`, if they were requested.
     pub(crate) family: Family,
     pub(crate) points: VecDeque<Point>,
-    /// The number of all samples so far.
+    /// The number of all samples so far, including those no longer in `points`.
     pub(crate) taken: usize,
     pub(crate) succession: Option<Succession>,
 }
@@ -124,7 +124,7 @@ impl Watched {
         }
     }
 
-    /// Applies an answer: a status, or the reason why there is none. `at` is the wall-clock time.
+    /// Applies an answer: a status, or the reason why there is none. `at` is the wall-clock time when it was received.
     pub(crate) fn take(&mut self, at: Timestamp, answer: Result<Value, Silence>) {
         let point = match answer {
             Ok(status) => self.received(at, status),
@@ -137,7 +137,7 @@ impl Watched {
         self.taken += 1;
     }
 
-    /// Applies a status, in which `terminal.rs` has put the answer of `/v1/busiest` as `busiest`, and those about services and
+    /// Applies a status, to which `terminal.rs` has added the answer of `/v1/busiest` as `busiest`, and the answers about services and
     /// processes as `processes`. Returns the sample.
     fn received(&mut self, at: Timestamp, mut status: Value) -> Point {
         let busiest = status.as_object_mut().and_then(|it| it.remove("busiest"));
@@ -194,7 +194,8 @@ impl Watched {
         self.points.back()?.rates.as_ref()
     }
 
-    /// Returns the last sample as JSON: the time, the rates, the busiest items and the status.
+    /// Returns the last sample as JSON: the time, the rates, the busiest items and the status, or why there is no
+    /// status.
     pub(crate) fn line(&self) -> Value {
         let at = self.points.back().map(|point| text::time(point.at));
         let lost = match &self.contact {
@@ -265,7 +266,10 @@ impl Rate {
         self.0.saturating_add(500) / 1000
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "the rate is rounded already")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "the rate is already rounded to thousandths"
+    )]
     pub(crate) fn line(self) -> Value {
         json!(self.0 as f64 / 1000.0)
     }
@@ -280,7 +284,7 @@ fn is_same(before: &Value, now: &Value) -> bool {
             .all(|path| number(before, path) <= number(now, path))
 }
 
-/// Computes the rates between two statuses; `None` if no time has passed.
+/// Computes the rates between two statuses of the same process; `None` if the uptime has not increased.
 fn rates(before: &Value, now: &Value) -> Option<Rates> {
     let over_ms = number(now, "/uptime_ms").checked_sub(number(before, "/uptime_ms"))?;
     if over_ms == 0 {

@@ -9,13 +9,13 @@ const PACES_MS: [u64; 9] = [100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_
 /// The part of the screen that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pane {
-    /// Queues, locks, and requests over each protocol.
+    /// Jobs, queues, locks, leases and tasks; requests over each protocol; the host.
     Work,
     /// Services and the tree of processes.
     Processes,
-    /// Journal, checkpoints, machine; panics and quarantined items of each actor, in detail.
+    /// Journal, checkpoints and recovery; panics and quarantined items of each actor, in detail.
     Internals,
-    /// All parts, for output without keys.
+    /// All parts, for printed output.
     Whole,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Question {
     pub(crate) processes: Option<Vec<String>>,
 }
 
-/// The action of the terminal after a key.
+/// What `terminal.rs` has to do after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScreenRequest {
     Draw,
@@ -54,7 +54,7 @@ pub(crate) enum ScreenRequest {
 /// The abilities of the terminal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Abilities {
-    /// Characters beyond ASCII.
+    /// Whether it can show characters beyond ASCII.
     pub(crate) unicode: bool,
     pub(crate) colours: bool,
 }
@@ -69,7 +69,7 @@ pub(crate) struct Screen {
     /// The data that is shown while paused; `watched` is still updated.
     pub(crate) frozen: Option<Box<Watched>>,
     pub(crate) every: Duration,
-    /// How long the next answer has been overdue; `None` if it is not, or only for a short time.
+    /// How long the next answer has been overdue; `None` if it is not, or for less than `LATE` of `terminal.rs`.
     pub(crate) overdue: Option<Duration>,
     pub(crate) pane: Pane,
     /// The number of lines scrolled off the top. Drawing reduces it if it is beyond the end.
@@ -105,7 +105,7 @@ impl Screen {
         }
     }
 
-    /// Returns what to draw.
+    /// Returns the data to draw: while paused, that of the moment of the pause.
     pub(crate) fn shown(&self) -> &Watched {
         self.frozen.as_deref().unwrap_or(&self.watched)
     }

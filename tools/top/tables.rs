@@ -1,5 +1,5 @@
-//! Tables: a row for each queue, each lock with waiters, each lease with a running or upcoming pass, and each task that has not
-//! ended.
+//! Tables: a row for each queue, each lock with waiters, each lease with a running or upcoming pass (run of its command), and each task
+//! that has not ended.
 
 use crate::lease;
 use crate::lock::shown;
@@ -215,12 +215,12 @@ pub(crate) fn tasks(work: &Work, width: usize) -> Vec<Row> {
     lines
 }
 
-/// Returns the rank of the row at `place` in a table: rows further down are dropped first.
+/// Returns the rank of the row at `place` in a table, which is `step` higher for each row: rows further down are dropped first.
 fn rank(place: usize, step: usize) -> u8 {
     u8::try_from(4 + place * step).unwrap_or(u8::MAX).min(250)
 }
 
-/// Cuts a text to `width`; if anything was cut off, the last character is `~`.
+/// Cuts a text to at most `width` characters; if anything was cut off, the last character is `~`.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

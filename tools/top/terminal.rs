@@ -19,7 +19,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The delay from which a late answer is shown as such.
+/// The delay after which an answer is shown as overdue.
 const LATE: Duration = Duration::from_secs(2);
 
 /// The maximum number of processes to request.
@@ -38,11 +38,11 @@ pub(crate) enum Happening {
     Resized,
     /// A signal that ends the program.
     Stop,
-    /// A thread ended unexpectedly.
+    /// The thread of this name has ended unexpectedly.
     Gone(&'static str),
 }
 
-/// A thread that polls the coordinator, and the queue of events of the main loop.
+/// A handle to the thread that polls the coordinator, with the queue of events for the main loop.
 pub(crate) struct Poller {
     happenings: Receiver<Happening>,
     happened: Sender<Happening>,
@@ -75,11 +75,11 @@ impl Poller {
 
     /// Sets what to request from now on.
     pub(crate) fn ask(&self, question: Question) {
-        // Fails only if the thread has ended, which it reports as an event.
+        // Sending fails only if the thread has ended, and its end is reported as an event.
         drop(self.asked.send(question));
     }
 
-    /// Waits for the next answer, and ignores keys and signals. Fails if the thread has ended.
+    /// Waits for the next answer, ignoring all other events. Fails if a thread has ended.
     pub(crate) fn answer(&self) -> Result<(Timestamp, Result<Value, Failure>), Failure> {
         loop {
             match self.happenings.recv() {
@@ -92,9 +92,9 @@ impl Poller {
     }
 }
 
-/// Waits until the next request is due. Returns whether to send one: `false` if the [`Poller`] was dropped. The next request is due
-/// at once if the interval has changed or if processes have begun or ceased to be of interest; a change of the processes in view
-/// takes effect with the next request.
+/// Waits until the next request is due. Returns whether to send one: `false` if the [`Poller`] was dropped. The next request is due at once
+/// if the interval has changed, or if processes begin or cease to be requested. A change to the set of processes in view takes effect when
+/// the next request is due.
 fn wait(questions: &Receiver<Question>, question: &mut Question) -> bool {
     let until = instant() + question.every;
     loop {
@@ -113,9 +113,9 @@ fn wait(questions: &Receiver<Question>, question: &mut Question) -> bool {
     }
 }
 
-/// Requests the status, and adds the busiest items to it; with `processes`, also services, processes, and the resource usage of those
-/// with these ids. If there are very many queues, an answer covers only a share of them; `after` is the end of the previous share.
-/// Succeeds even if the busiest items or the processes cannot be read.
+/// Requests the status, and adds the busiest items to it; if `processes` is given, also the services, the live processes, and the resource
+/// usage of the processes with these ids. If there are very many queues, an answer covers only a share of them; `after` is the end of the
+/// previous share. Succeeds even if the busiest items or the processes cannot be read.
 fn ask(
     target: &Target,
     after: &mut Option<String>,
@@ -143,7 +143,7 @@ fn ask(
     Ok(status)
 }
 
-/// Requests services, live processes, and the resource usage of those with these ids.
+/// Requests the services, at most `PROCESSES_MAX` live processes, and the resource usage of the first `USAGE_MAX` of `ids`.
 fn family(target: &Target, ids: &[String]) -> Result<Value, Failure> {
     let services = client::get(target, "/v1/services")?.well(&[])?;
     let mut processes = Vec::new();
@@ -230,12 +230,12 @@ pub(crate) fn watch(mut screen: Screen, asker: &Poller) -> Result<(), Failure> {
 struct RawTerminal(DefaultTerminal);
 
 impl RawTerminal {
-    /// Takes over the terminal. A panic will restore it before its message is printed.
+    /// Takes over the terminal. From then on, a panic restores it before printing its message.
     fn open() -> Result<Self, Failure> {
         let terminal = ratatui::try_init().map_err(|error| {
             drop(ratatui::try_restore());
             Failure::unreachable(format!("failed to use the terminal: {error}"))
-                .help("`sexton top --once` prints one frame without a terminal")
+                .help("`sexton top --once` prints one frame and needs no terminal")
         })?;
         Ok(Self(terminal))
     }
@@ -335,8 +335,8 @@ fn key_of(key: KeyEvent) -> Option<Key> {
     }
 }
 
-/// Starts a thread that reports signals which end the program. They are caught before this returns, so that the terminal, which is
-/// taken over afterwards, is always restored.
+/// Starts a thread that reports the signals that end the program. Their handlers are installed before this returns, so that the
+/// terminal, which is taken over afterwards, is always restored.
 fn forward_signals(out: &Sender<Happening>) -> Result<(), Failure> {
     let deaf = |error| Failure::unreachable(format!("failed to wait for signals: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -366,7 +366,7 @@ fn forward_signals(out: &Sender<Happening>) -> Result<(), Failure> {
     })
 }
 
-/// Returns the abilities of this terminal: Unicode if the locale has it, and colours unless `NO_COLOR` is set.
+/// Returns the abilities of this terminal: Unicode if the locale uses UTF-8, and colours unless `NO_COLOR` is set.
 pub(crate) fn abilities() -> Abilities {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
@@ -379,7 +379,7 @@ pub(crate) fn abilities() -> Abilities {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the wall clock, for times shown to the user"
+    reason = "the times shown to the user are wall-clock times"
 )]
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -389,13 +389,13 @@ fn now() -> Timestamp {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the delay shown on the screen is real time"
+    reason = "requests are paced, and delays shown, in real time"
 )]
 fn instant() -> Instant {
     Instant::now()
 }
 
-/// Returns the reason why a failed request brought no status.
+/// Returns the reason why there is no status, from the failure of its request.
 pub(crate) fn silence(failure: &Failure) -> Silence {
     Silence {
         is_there: failure.is_halt(),

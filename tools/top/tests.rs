@@ -23,7 +23,7 @@ pub(super) const FULL: Abilities = Abilities {
     colours: true,
 };
 
-/// The status after `second` seconds: varying load, and a quiet half minute.
+/// Returns the status after `second` seconds. The load rises for a minute, pauses for half a minute, and starts over.
 pub(super) fn status(second: u64) -> Value {
     let busy = |until: u64| (0..until).map(|at| if at % 90 < 60 { 100 + at % 60 * 200 } else { 0 });
     let requests: u64 = busy(second).sum();
@@ -65,7 +65,7 @@ pub(super) fn status(second: u64) -> Value {
     })
 }
 
-/// A lease with a running and a next pass, and one that waits for its date.
+/// Two leases: one with a running and an upcoming pass, and one that is due later.
 fn leases(second: u64) -> Value {
     let now = NOON + second * 1000;
     json!([
@@ -76,7 +76,7 @@ fn leases(second: u64) -> Value {
     ])
 }
 
-/// Three tasks: a running one, one that waits for its next burst, and one that may not start, with control characters in its name.
+/// Three tasks: a running one, one that waits until a later time, and one that may not start and has control characters in its name.
 fn tasks(second: u64) -> Value {
     let now = NOON + second * 1000;
     json!([
@@ -88,7 +88,7 @@ fn tasks(second: u64) -> Value {
     ])
 }
 
-/// A queue under load, a paused one, and one with a long name with control characters.
+/// A queue under load, a paused one, and one whose long name contains control characters.
 fn queues(held: u64, requests: u64) -> Value {
     let queue = |name: &str, jobs: [u64; 6], done: [u64; 2]| {
         let [ready, claimed, delayed, retrying, buried, abandoned] = jobs;
@@ -304,7 +304,7 @@ fn every_state_is_drawn_as_recorded() {
     assert_eq!(
         recorded.count(),
         pictures.len(),
-        "there is a picture of each state, and no other"
+        "each recorded picture must be one of those drawn"
     );
 }
 
@@ -403,12 +403,12 @@ fn a_gap_is_no_rate_and_is_not_filled() {
         "an old status must not be shown as current"
     );
     assert_eq!(line["lost"]["since"], json!("2026-11-21T12:00:03.000Z"));
-    // The same process after a time without answers.
+    // The same process answers again, which gives no rate for the time without answers.
     watched.take(Timestamp(NOON + 5000), Ok(status(5)));
     assert_eq!((watched.rates(), &watched.succession), (None, &None));
     watched.take(Timestamp(NOON + 6000), Ok(status(6)));
     assert!(watched.rates().is_some());
-    // Another process, even with the same PID.
+    // A lower uptime means another process, even with the same PID.
     let mut again = status(6);
     again["uptime_ms"] = json!(500);
     watched.take(Timestamp(NOON + 7000), Ok(again));
@@ -505,7 +505,10 @@ fn queues_of_many_shares_are_put_together_each_with_rates_of_its_own() {
         watched.take(Timestamp(NOON + second * 1000), Ok(status));
         let queues = watched.line()["queues"].clone();
         let row = |queue: &Value| {
-            let name = queue["queue"].as_str().expect("it has a name").to_owned();
+            let name = queue["queue"]
+                .as_str()
+                .expect("each queue has a name")
+                .to_owned();
             let rate = |of: &str| queue[of].as_f64();
             (name, rate("in_per_second"), rate("out_per_second"))
         };
@@ -523,7 +526,7 @@ fn queues_of_many_shares_are_put_together_each_with_rates_of_its_own() {
     assert_eq!(
         rows,
         ["b", "a", "c"].map(unknown),
-        "the busiest of all shares"
+        "the queues of all shares, busiest first"
     );
     // Two seconds later, by the coordinator's own uptime.
     let rows = take(
@@ -532,7 +535,7 @@ fn queues_of_many_shares_are_put_together_each_with_rates_of_its_own() {
     );
     assert_eq!(rows[1], name("a", Some(3.0), Some(2.0)));
     assert!(rows.contains(&unknown("new")), "{rows:?}");
-    // A queue that was created again, and shares that no longer exist.
+    // The queue `a` was created again, so its rates are unknown, and the second share no longer exists.
     let rows = take(4, share(None, None, &[("a", 1, 1, 0)]));
     assert_eq!(rows, [unknown("a")]);
     let rows = take(5, Value::Null);

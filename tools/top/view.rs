@@ -16,22 +16,22 @@ use sexton::clock::Timestamp;
 
 /// The width of a chart's name.
 const NAME: usize = 13;
-/// The width of each of a chart's figures.
+/// The width of a chart's current value, and of its peak.
 const FIGURE: usize = 11;
 
 /// The minimum width at which charts have a peak and bars.
 const WIDE: usize = 60;
 
-/// The rank of further lines, of a part that takes more than one.
+/// The minimum rank of each line after the first, in a part that takes several lines.
 pub(crate) const FURTHER: u8 = 15;
 
 /// The maximum number of lines of services and processes in printed output.
 const KIN_PRINTED: usize = 30;
 
-/// The rank of blank lines between parts: dropped first.
+/// The rank of blank lines between parts, which are dropped first.
 const BLANK: u8 = 255;
 
-/// A line, with its rank: the highest rank is dropped first, and among equals the lowest line.
+/// A line and its rank. The line with the highest rank is dropped first; among lines of the same rank, the one furthest down.
 pub(crate) struct Row {
     pub(crate) rank: u8,
     pub(crate) line: Line<'static>,
@@ -48,7 +48,7 @@ impl Row {
     }
 }
 
-/// Draws the screen, and limits the scroll position.
+/// Draws the screen, limits the scroll position to the end of the pane, and records which processes are in view.
 pub(crate) fn draw(frame: &mut Frame<'_>, screen: &mut Screen) {
     let area = frame.area();
     let height = usize::from(area.height.saturating_sub(1));
@@ -197,7 +197,7 @@ fn identity(status: &Value) -> String {
     )
 }
 
-/// Formats the load: charts, jobs, queues, locks, leases, tasks and requests.
+/// Formats the load: charts, jobs, queues, locks, leases, tasks, requests and the host.
 fn work(watched: &Watched, width: usize, unicode: bool) -> Vec<Row> {
     let Some((_, status)) = &watched.status else {
         return Vec::new();
@@ -223,7 +223,7 @@ fn work(watched: &Watched, width: usize, unicode: bool) -> Vec<Row> {
     rows
 }
 
-/// Formats the coordinator's internals.
+/// Formats the coordinator's internals: charts, journal, checkpoints and recovery.
 fn internals(watched: &Watched, width: usize, unicode: bool) -> Vec<Row> {
     let Some((_, status)) = &watched.status else {
         return Vec::new();
@@ -233,7 +233,7 @@ fn internals(watched: &Watched, width: usize, unicode: bool) -> Vec<Row> {
     rows
 }
 
-/// Formats a chart for each figure: current value, peak, bars.
+/// Formats a chart for each figure: its current value and, if there is room, its peak and bars.
 fn charts(all: &[Series], watched: &Watched, width: usize, unicode: bool) -> Vec<Row> {
     let newest = watched.status.as_ref().map(|(_, status)| status);
     let wide = width >= WIDE;
@@ -325,7 +325,7 @@ fn reduce(buffer: &mut Buffer, screen: &Screen) {
     }
 }
 
-/// Formats a wall-clock time to the second.
+/// Formats a wall-clock time in UTC, without fractions of a second.
 pub(crate) fn moment(at: Timestamp) -> String {
     let text = crate::text::time(at);
     match text.split_once('T') {
@@ -337,12 +337,12 @@ pub(crate) fn moment(at: Timestamp) -> String {
     }
 }
 
-/// Formats a rate after its name.
+/// Formats a rate, preceded by its name.
 pub(crate) fn named((name, rate): (&str, crate::top::sample::Rate)) -> String {
     format!("{name} {}", rate_words(rate))
 }
 
-/// Formats a count after its name.
+/// Formats the count at `path` of the status, preceded by its name.
 pub(crate) fn counted(name: &str, status: &Value, path: &str) -> String {
     format!("{name} {}", grouped(number(status, path)))
 }

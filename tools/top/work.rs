@@ -19,11 +19,11 @@ pub(crate) struct Work {
     pub(crate) locks_all: u64,
     /// Leases with a running or upcoming pass.
     pub(crate) leases: Vec<Value>,
-    /// Whether there are more leases than these.
+    /// Whether there are more such leases than those in `leases`.
     pub(crate) leases_more: bool,
     /// Tasks that have not ended.
     pub(crate) tasks: Vec<Value>,
-    /// Whether there are more tasks than these.
+    /// Whether there are more such tasks than those in `tasks`.
     pub(crate) tasks_more: bool,
     /// Whether the coordinator lists the busiest items.
     pub(crate) is_known: bool,
@@ -45,7 +45,8 @@ pub(crate) struct QueueRow {
 }
 
 impl Work {
-    /// Applies an answer of `/v1/busiest`, given at this uptime by the same process as the previous answers.
+    /// Applies an answer of `/v1/busiest`, which must come from the same process as the previous answers; `uptime_ms` is its uptime when
+    /// it answered. If `answer` is not an object, everything is cleared.
     pub(crate) fn take(&mut self, answer: &Value, uptime_ms: u64) {
         if !answer.is_object() {
             *self = Self::default();
@@ -90,7 +91,7 @@ impl Work {
         rows.collect()
     }
 
-    /// Returns the busiest queues of all shares, busiest first.
+    /// Returns the busiest queues of all shares, at most `QUEUES_MAX`, busiest first.
     pub(crate) fn queues(&self) -> Vec<&QueueRow> {
         let shares = self.shares.values();
         let mut rows: Vec<_> = shares.flat_map(|share| &share.queues).collect();
@@ -103,7 +104,7 @@ impl Work {
 }
 
 impl Share {
-    /// Computes the rates of a queue since this share was read; `None` if the queue was created or created again meanwhile, or if no
+    /// Computes the rates of a queue since this share was read; `None` if the queue was created or recreated since then, or if no
     /// time has passed.
     fn rates(&self, queue: &Value, over_ms: u64) -> Option<(Rate, Rate)> {
         let is_it = |row: &&QueueRow| row.queue.get("queue") == queue.get("queue");

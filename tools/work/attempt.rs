@@ -18,18 +18,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The exit status for "not now": `EX_TEMPFAIL` of sysexits.h.
+/// The exit status with which a command has its job tried again later: `EX_TEMPFAIL` of sysexits.h.
 const NOT_NOW: u64 = 75;
 
-/// Variables from this process's own service manager, which its commands do not get.
+/// Variables that a service manager sets for this process, and that commands do not get.
 const OF_THIS: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 
 /// The pause before a request is repeated because the coordinator cannot be reached.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The maximum number of repetitions: with the pauses, five minutes.
+/// The maximum number of repetitions of a request: with the pauses, five minutes.
 const TRIES_MAX: u32 = 1500;
 
-/// The interval of checks on a command whose time is up within a second.
+/// The interval at which a command is polled if its time is up in less than a second.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// What every attempt at a job needs: the command, its limits, and the connection to the coordinator. The command runs once for each
@@ -38,7 +38,7 @@ pub(super) struct Attempts {
     pub(super) jobs: Jobs,
     pub(super) asking: ClientOptions,
     pub(super) reports: Arc<Reports>,
-    /// The command, as a launch request.
+    /// The launch request for the command, without the fields that are added for each launch.
     pub(super) command: Fields,
     /// The command's name, for messages.
     pub(super) name: String,
@@ -46,7 +46,7 @@ pub(super) struct Attempts {
     pub(super) idle: Option<Mutex<Vec<Worker>>>,
     pub(super) bounds: Bounds,
     pub(super) log: Option<LogForm>,
-    /// How long to keep the result of each job, in milliseconds.
+    /// How long to keep the result of each job, in milliseconds; `None` to keep no results.
     pub(super) keep_ms: Option<u64>,
     /// The claims being worked on, and their commands.
     pub(super) watched: Watched,
@@ -57,11 +57,12 @@ pub(super) struct Attempts {
 /// The limits of a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// How long a command may work on a job; `None` for no limit.
+    /// How long a command may work on a job without reporting anything; `None` for no limit.
     pub(super) time: Option<Duration>,
-    /// How long a command may take to end after SIGTERM before it is killed.
+    /// How long a command may take to exit after SIGTERM before it is killed.
     pub(super) grace: Duration,
-    /// The maximum memory of its tree, in bytes, where control groups count it, and the maximum data size of each of its processes.
+    /// The memory limit, in bytes: for the command's whole process tree, where control groups count its memory, and for the data size of
+    /// each of its processes.
     pub(super) memory: Option<u64>,
     pub(super) output: Outlet,
 }
@@ -78,9 +79,10 @@ pub(super) struct Finished {
 /// The result of a command: its exit status and the end of its output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct CommandResult {
-    /// Its exit status, if it was not killed.
+    /// The exit status that a shell would report: 128 plus the signal number if the command was killed by a signal. `None` if it is unknown
+    /// how the command ended.
     pub(super) exit: Option<u8>,
-    /// The end of its standard output.
+    /// The end of the command's standard output.
     pub(super) output: Vec<u8>,
 }
 
@@ -150,7 +152,7 @@ impl Attempts {
         Ok(finished)
     }
 
-    /// Stores the result of a job, before the job is reported as ended.
+    /// Stores the result of a job if results are kept, unless the job is deferred. Must be called before the job is reported as ended.
     fn keep_result(&self, finished: &Finished) {
         let Some(ms) = self.keep_ms else { return };
         let Finished { claim, verdict, .. } = finished;
@@ -167,14 +169,14 @@ impl Attempts {
         }
     }
 
-    /// Reports the result of a job to the coordinator.
+    /// Reports the result of a job to the coordinator, logs it, and returns it for the tally.
     pub(super) fn settle(&self, finished: Finished) -> JobResult {
         let told = self.jobs.settle(&finished.claim, &finished.verdict);
         self.settled(finished, told)
     }
 
-    /// Logs a job after its result was reported, and returns it for the tally. `told` is the coordinator's answer: whether the job will
-    /// not be tried again, or the error.
+    /// Logs the result of a job after it was reported, and returns it for the tally. `told` is the coordinator's answer: `true` if the job
+    /// will not be tried again, or the error.
     pub(super) fn settled(&self, finished: Finished, told: Result<bool, Failure>) -> JobResult {
         let Finished {
             claim,
@@ -198,7 +200,7 @@ impl Attempts {
         worked
     }
 
-    /// Has an idle worker, or a new one, work on a job.
+    /// Has an idle worker work on a job; if none is idle, starts a new one.
     fn hand_on(
         &self,
         idle: &Mutex<Vec<Worker>>,
@@ -212,11 +214,11 @@ impl Attempts {
         Ok(came)
     }
 
-    /// Ends the idle workers and waits for their end.
+    /// Closes the sockets of the idle workers, and waits until the workers have exited.
     pub(super) fn dismiss(&self) {
         let Some(idle) = &self.idle else { return };
         let workers = std::mem::take(&mut *idle.lock().unwrap_or_else(PoisonError::into_inner));
-        // End all of them before waiting for the first.
+        // Close all sockets before waiting for the first worker.
         let ids: Vec<String> = workers.into_iter().map(Worker::close).collect();
         for id in ids {
             // The worker has no claimed job: if it cannot be ended now, it ends with the tree of this process.
@@ -224,7 +226,7 @@ impl Attempts {
         }
     }
 
-    /// Writes a log line, if there is a log. Returns whether there is one.
+    /// Writes a log line if `--log` is given. Returns whether it is.
     fn log(&self, claim: &Claim, verdict: &Verdict, worked: &JobResult) -> bool {
         if let Some(form) = self.log {
             let at = crate::text::time(now());
@@ -233,7 +235,7 @@ impl Attempts {
         self.log.is_some()
     }
 
-    /// Writes a log line, if there is a log; otherwise a message if the job failed.
+    /// Writes a log line if `--log` is given; otherwise, writes a message if the job failed.
     fn say(&self, claim: &Claim, verdict: &Verdict, worked: &JobResult) {
         if self.log(claim, verdict, worked) {
             return;
@@ -312,7 +314,7 @@ impl Attempts {
         self.asking.act("stop", asked)
     }
 
-    /// Returns the reason why the command was not run, if it was not.
+    /// Returns the reason why the command never ran; `None` if it ran.
     fn never_ran(&self, record: &Value) -> Option<Failure> {
         let is_failed = record.pointer("/failure").is_some_and(|it| !it.is_null());
         outcome(record, &self.name).err().filter(|_| is_failed)
@@ -385,7 +387,8 @@ impl Attempts {
         Ok((self.end(id, grace)?, true))
     }
 
-    /// Stops a command with everything it started, retrying if necessary. Returns its record once none of its processes is left.
+    /// Stops a command with everything it started, and repeats the request if it fails. Returns its record once none of its processes is
+    /// left.
     pub(super) fn end(&self, id: &str, grace: Duration) -> Result<Value, Failure> {
         // A stop also fails if the command has ended meanwhile.
         for _ in 0..TRIES_MAX {
@@ -411,7 +414,7 @@ impl Attempts {
         self.asking.wait(id, seconds, WaitExtent::Tree)
     }
 
-    /// Derives the verdict on a job from the end of its command.
+    /// Derives the verdict on a job from how its command ended and from its output.
     pub(super) fn judge(&self, record: &Value, tail: &Tail, is_late: bool) -> Verdict {
         let code = record.pointer("/code").and_then(Value::as_u64);
         let said = tail.text();
@@ -437,8 +440,8 @@ impl Attempts {
         };
         let used = number(record, "/memory_max");
         let error = match self.bounds.memory {
-            // Doubling a buffer copies it, which fails once a third of the limit is in use. Many programs then end without an
-            // error message.
+            // A program that doubles a buffer needs the old and the new one at once, so it can fail once a third of the limit is in
+            // use. Many programs then exit without an error message.
             Some(most) if used >= most / 3 => {
                 let (used, most) = (bytes(used), bytes(most));
                 format!("{error} (its memory reached {used}; the limit is {most})")
@@ -470,7 +473,7 @@ impl Attempts {
 }
 
 impl CommandResult {
-    /// Collects the result of the command with this record.
+    /// Returns the result of the command with this record, and with `output` as the end of its output.
     pub(super) fn of(record: &Value, output: Vec<u8>) -> Self {
         let exit = record.pointer("/code").and_then(Value::as_u64);
         let exit = exit.and_then(|code| u8::try_from(code).ok());
@@ -478,7 +481,7 @@ impl CommandResult {
     }
 }
 
-/// Returns the error for a command that was killed because its tree reached the memory limit, if it was.
+/// Returns the error for a command that was killed because its process tree reached the memory limit; `None` for other commands.
 fn out_of_memory(record: &Value) -> Option<String> {
     let limit = record.pointer("/memory_limit")?;
     let most = bytes(number(limit, "/bytes"));

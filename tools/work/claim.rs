@@ -27,7 +27,7 @@ pub(super) const RETURN_MAX: Duration = Duration::from_secs(30);
 pub(super) enum Source {
     /// These queues.
     Queues(Vec<QueueName>),
-    /// The queues of the types, for the tenant whose turn it is.
+    /// The queues of `Jobs::types`, of whichever tenant's turn it is.
     AnyTenant,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum ClaimAnswer {
     ReadOnly,
 }
 
-/// The result of reporting a job as done, and the answer to the request for another; `None` if that answer is unknown.
+/// The result of reporting a job as done, and the answer to the request for the next job; `None` if that answer is unknown.
 pub(super) type Exchanged = (Result<(), Failure>, Option<ClaimAnswer>);
 
 /// Identifies a claim, by the job's id and the claim's token.
@@ -64,7 +64,7 @@ pub(super) struct Jobs {
     pub(super) target: Target,
     pub(super) types: Vec<String>,
     pub(super) source: Source,
-    /// The id of this process's record.
+    /// The id of the coordinator's record of this process.
     pub(super) own: String,
 }
 
@@ -91,8 +91,9 @@ impl Jobs {
         fields([from, ("process", self.own.as_str().into())])
     }
 
-    /// Reports jobs as done and claims as many new ones, retrying until the coordinator answers. Returns for each job whether its
-    /// claim was still valid, and the answer to the request for another; `None` if the answer is unknown.
+    /// Reports jobs as done and claims up to as many new ones, retrying until the coordinator answers. Returns for each reported job
+    /// whether the report was accepted, which requires that its claim was still valid, and the answer to the request for its next job;
+    /// `None` if that answer is unknown.
     pub(super) fn exchange(&self, done: &[Key]) -> Vec<Exchanged> {
         let exchanged = || {
             let keys = done.iter();
@@ -112,8 +113,8 @@ impl Jobs {
         }
     }
 
-    /// Reports the result of a job, retrying until the coordinator answers. Returns whether the job is not tried again. Fails if
-    /// the claim is no longer valid.
+    /// Reports the result of a job, retrying until the coordinator answers. Returns `true` if the job will not be tried again. Fails if the
+    /// claim is no longer valid.
     pub(super) fn settle(&self, claim: &Claim, verdict: &Verdict) -> Result<bool, Failure> {
         let path = format!("/v1/queues/{}", verdict.request());
         let (error, retry) = verdict.reason();
@@ -135,8 +136,8 @@ impl Jobs {
         Ok(phase.is_none_or(|phase| phase == "abandoned"))
     }
 
-    /// Stores the result of a claimed job, retrying until the coordinator answers: how it ended, how long to keep the result, and
-    /// how long the job took, in milliseconds.
+    /// Stores the result of a claimed job, retrying until the coordinator answers. `keep_ms` is how long the coordinator is to keep the
+    /// result, and `took_ms` is how long the job took.
     pub(super) fn keep_result(
         &self,
         claim: &Claim,
@@ -160,7 +161,7 @@ impl Jobs {
         patiently(keep, None)?.well(&[]).map(drop)
     }
 
-    /// Sends a request about a claimed job.
+    /// Sends the request `what` about a claimed job, with the further fields `more`; does not retry.
     pub(super) fn tell(
         target: &Target,
         (id, token): (u64, u64),
@@ -185,7 +186,8 @@ impl Jobs {
         each.sum()
     }
 
-    /// Returns the number of ready jobs of a type in all tenants; `None` if it cannot be read, or takes more than one request.
+    /// Returns the number of ready jobs of a type across all tenants; `None` if the request fails, or if one answer cannot list all queues
+    /// of the type.
     fn ready_of(&self, kind: &str) -> Option<u64> {
         let query = fields([("type", kind.into()), ("limit", "1000".into())]);
         let path = client::with_query("/v1/queues", &query);
@@ -196,7 +198,7 @@ impl Jobs {
     }
 
     /// Returns the types whose queues are closed by their throttles, which means that no job can be claimed, each with the time at which
-    /// its queue reopens, in seconds since 1970.
+    /// its queue reopens, in seconds since 1970. Empty for [`Source::AnyTenant`].
     pub(super) fn backoffs(&self) -> Map<String, Value> {
         let mut backoffs = Map::new();
         for queue in self.queues().into_iter().flatten() {
@@ -295,7 +297,7 @@ pub(super) fn patiently(
     }
 }
 
-/// Returns a random string of 128 bits.
+/// Returns a random 128-bit number as 32 hexadecimal digits.
 pub(super) fn chance() -> Result<String, Failure> {
     let failed = |error| Failure::unreachable(format!("failed to create a random number: {error}"));
     let drawn = attached::drawn().map_err(failed)?;
@@ -303,14 +305,14 @@ pub(super) fn chance() -> Result<String, Failure> {
 }
 
 impl ClaimAnswer {
-    /// Converts a refusal of a claim to an answer; `None` for other refusals.
+    /// Converts a refusal that is an expected answer to a claim; `None` for all other refusals, which are errors.
     fn refused(reason: Reason) -> Option<Self> {
         if reason == Reason::Draining {
             Some(Self::Draining)
         } else if reason == Reason::DiskFull {
             Some(Self::ReadOnly)
         } else {
-            // Stale: the claim that a lost answer would have returned has expired by now.
+            // `Stale`: the claim was granted, but the answer was lost, and the claim has expired since.
             (reason == Reason::Stale).then_some(Self::Nothing)
         }
     }
@@ -368,7 +370,7 @@ impl Claim {
             ("SEXTON_JOB_TYPE", self.kind().into()),
             ("SEXTON_JOB_TENANT", self.tenant().into()),
             ("SEXTON_JOB_ATTEMPT", self.attempts.to_string().into()),
-            // Tokens only increase, so a resource can refuse the token of an older run.
+            // Tokens only increase, so a resource can refuse a token that is older than one it has seen.
             ("SEXTON_JOB_FENCE", self.token.to_string().into()),
         ])
     }
@@ -405,7 +407,7 @@ mod tests {
             |(_, found): &(_, Option<ClaimAnswer>)| matches!(found, Some(ClaimAnswer::Nothing));
         assert!(
             told.iter().skip(1).all(is_none),
-            "there is no job for the others"
+            "the other workers get no job"
         );
 
         let refused = json!({"reason": "draining", "detail": "it drains"});
@@ -414,6 +416,6 @@ mod tests {
         let drains = |(told, found): &(Result<(), _>, Option<ClaimAnswer>)| {
             told.is_ok() && matches!(found, Some(ClaimAnswer::Draining))
         };
-        assert!(told.iter().all(drains), "each job is done nevertheless");
+        assert!(told.iter().all(drains), "each job still counts as done");
     }
 }

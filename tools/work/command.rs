@@ -25,16 +25,16 @@ use std::time::Duration;
 
 /// Run a command for each job of some queues
 ///
-/// Claims a job, runs the command with the job's body on standard input, and reports the result: with exit status 0 the job is
-/// done, once everything that the command started has also ended; 75 (`EX_TEMPFAIL`) gives the job back to be tried later, which
-/// does not count as a try; any other status fails it, with the end of the command's standard error as its error. Ends when no
-/// job is ready, unless --wait is given.
+/// Claims a job, runs the command with the job's body on standard input, and reports the result: with exit status 0 the job is done, once
+/// everything that the command started has also ended; 75 (`EX_TEMPFAIL`) gives the job back to be tried later, which does not count as a
+/// try; any other status fails it, with the end of the command's standard error as its error. Exits when no job is ready, unless --wait is
+/// given.
 ///
-/// A command may run twice for one job: if this process is killed, its commands keep running, and when they have ended, the jobs
-/// are given out again. They never run at the same time. After TERM or INT, this process claims no more jobs, and ends when the
-/// commands have.
+/// A command may run twice for one job: if this process is killed, its commands keep running, and when they have ended, the jobs are given
+/// out again. The runs for one job never overlap. After TERM or INT, this process claims no more jobs, and exits once the commands have
+/// ended.
 ///
-/// The command has in its environment `SEXTON_JOB_ID`, `SEXTON_JOB_QUEUE`, `SEXTON_JOB_TYPE`, `SEXTON_JOB_TENANT`,
+/// The environment of the command contains `SEXTON_JOB_ID`, `SEXTON_JOB_QUEUE`, `SEXTON_JOB_TYPE`, `SEXTON_JOB_TENANT`,
 /// `SEXTON_JOB_ATTEMPT`, and `SEXTON_JOB_FENCE`, the token of the claim. It can use `sexton job` to report progress, to make the
 /// job fail, or to put it back for later.
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate flag")]
@@ -54,7 +54,7 @@ Examples:
 Exit status: 0 even if jobs failed; 125, 126, 127 the command could not be launched, as for `sexton run`, and its job is given \
 back; 3 no coordinator runs there.")]
 pub(crate) struct Work {
-    /// The types of jobs; each is a queue
+    /// Types of the jobs to work on; each is the name of a queue
     #[arg(required = true, value_name = "TYPE", value_parser = kind)]
     types: Vec<String>,
 
@@ -67,7 +67,7 @@ pub(crate) struct Work {
     #[arg(long, conflicts_with = "tenant")]
     any_ready: bool,
 
-    /// Number of commands that run at a time
+    /// Maximum number of commands that run at the same time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
     procs: u16,
 
@@ -76,7 +76,7 @@ pub(crate) struct Work {
     #[arg(long, value_name = "RATE", value_parser = rate_of, default_value = "0", hide_default_value = true)]
     throttle: u32,
 
-    /// End after this many jobs
+    /// Exit after this many jobs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_jobs: Option<u64>,
 
@@ -84,11 +84,11 @@ pub(crate) struct Work {
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     max_time: Option<u64>,
 
-    /// Wait for jobs instead of ending when there are none
+    /// Wait for jobs instead of exiting when there are none
     #[arg(long)]
     wait: bool,
 
-    /// Claim no more jobs when this process uses 95 % of this much memory; at least one is run
+    /// Claim no more jobs once this process uses 95 % of this much memory; at least one is run
     #[arg(long, value_name = SIZE, value_parser = bytes, default_value = "150M")]
     memory_limit: u64,
 
@@ -102,12 +102,11 @@ pub(crate) struct Work {
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     timeout: Option<u64>,
 
-    /// How long a command may take to end when it is stopped, before it is killed
+    /// How long a command may take to exit when it is stopped, before it is killed
     #[arg(long, value_name = SPAN, value_parser = milliseconds, default_value = "10s")]
     grace: u64,
 
-    /// How long running commands may take to end after a signal before they are killed, and their jobs given back [default: no
-    /// limit]
+    /// How long running commands may take to exit after a signal before they are killed and their jobs given back [default: no limit]
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     finish_within: Option<u64>,
 
@@ -116,7 +115,7 @@ pub(crate) struct Work {
     #[arg(long, value_name = SIZE, value_parser = bytes)]
     memory: Option<u64>,
 
-    /// The maximum size of what a command may write to standard output and standard error for a job
+    /// The maximum amount of output that a command may write for a job, standard output and standard error together
     #[arg(long, value_name = SIZE, value_parser = bytes)]
     output_max: Option<u64>,
 
@@ -137,7 +136,7 @@ pub(crate) struct Work {
     #[arg(long, value_name = "ID", env = PARENT)]
     parent: Option<String>,
 
-    /// Run the command even if its arguments seem to contain a secret; they are stored, and shown masked
+    /// Run the command even if its arguments seem to contain a secret; they are stored unchanged, but masked when shown
     #[arg(long)]
     allow_secrets: bool,
 
@@ -156,7 +155,7 @@ enum Form {
     Json,
 }
 
-/// Parses a type, which is the name of a queue without a tenant. The error is a message.
+/// Parses a job type, which is a queue name without a tenant. The error is a message for the user.
 fn kind(text: &str) -> Result<String, String> {
     match QueueName::new(text.as_bytes()) {
         Some(_) => Ok(text.to_owned()),
@@ -167,13 +166,13 @@ fn kind(text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses the span for which to keep a result, and returns milliseconds. The error is a message.
+/// Parses how long to keep a result, and returns it in milliseconds. The error is a message for the user.
 fn keep_ms(text: &str) -> Result<u64, String> {
     let ms = milliseconds(text)?;
     if (1..=Message::RESULT_MS_MAX).contains(&ms) {
         Ok(ms)
     } else {
-        Err("a result is kept for 1 ms to 30 days".to_owned())
+        Err("a result can be kept for 1 ms to 30 days".to_owned())
     }
 }
 
@@ -301,7 +300,7 @@ impl Work {
             output: Outlet {
                 is_quiet: self.result.is_some(),
                 bytes_max: self.output_max,
-                // With --lines, the command sends the output to keep in its answers.
+                // With --lines, the output to keep is part of the command's answers.
                 is_kept: self.keep_result.is_some() && !self.lines,
             },
         }

@@ -25,7 +25,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// The maximum length of a line of a worker, in bytes.
+/// The maximum length of a line from a worker, in bytes.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// The size of the buffer for each read, in bytes. Most lines are shorter.
@@ -34,10 +34,10 @@ const READ_BYTES: usize = 1 << 10;
 /// The read timeout for a worker without a time limit.
 const LOOK: Duration = Duration::from_mins(1);
 
-/// The minimum timeout to set on a socket, which refuses zero.
+/// The minimum timeout to set on a socket: zero is not accepted.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 
-/// The exit statuses of a shell that could not execute the command.
+/// The exit statuses with which a shell reports that it could not execute a command.
 const NOT_EXECUTED: [u64; 2] = [126, 127];
 
 /// A shell script that moves the socket from standard input, where the launch puts it, to descriptor 3.
@@ -45,15 +45,15 @@ const SHELL: &str = "exec \"$@\" 3<&0 0</dev/null";
 
 /// A running command that works on one job after another.
 pub(super) struct Worker {
-    /// The id of its record.
+    /// The id of the coordinator's record of this process.
     id: String,
     stream: UnixStream,
-    /// The read timeout that is set on the stream.
+    /// The read timeout that is currently set on `stream`; `None` if none has been set.
     wait: Option<Duration>,
-    /// Bytes that it wrote and that have not been parsed yet.
+    /// Bytes that the worker wrote and that have not been parsed yet.
     unread: Vec<u8>,
     tail: Tail,
-    /// Whether it has answered for at least one job.
+    /// Whether the worker has answered for at least one job.
     has_answered: bool,
 }
 
@@ -61,29 +61,29 @@ pub(super) struct Worker {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
-    /// The id of the job that it is about.
+    /// The id of the job that the line is about.
     id: u64,
     ok: Option<bool>,
     fail: Option<String>,
-    /// In seconds, with `fail`.
+    /// The delay before the next try, in seconds; with `fail`.
     retry_after: Option<f64>,
-    /// In seconds.
+    /// Puts the job back, to be given out again after this many seconds.
     snooze: Option<f64>,
-    /// The reason, with `snooze`.
+    /// The reason for `snooze`.
     why: Option<String>,
     touch: Option<bool>,
-    /// In percent.
+    /// The progress of the job, in percent.
     progress: Option<u8>,
-    /// With `progress`, or alone.
+    /// A description of the progress; with `progress`, or alone.
     text: Option<String>,
-    /// The result of the job, to be stored; with `ok` or `fail`.
+    /// The output of the job, to be stored; allowed only with `ok` or `fail`.
     output: Option<String>,
 }
 
 /// The meaning of a line.
 #[derive(Debug, PartialEq, Eq)]
 enum WorkerMessage {
-    /// The verdict on the job, and its output.
+    /// The verdict on the job, and the job's output, which may be empty.
     Verdict(Verdict, String),
     Report(Report),
 }
@@ -105,11 +105,11 @@ enum Silence {
     Closed,
     /// It did not read the job or did not answer in time.
     Late,
-    /// The line is too long or invalid.
+    /// The line is too long or invalid, as this message explains.
     Malformed(String),
 }
 
-/// Converts seconds to milliseconds; `None` if they are negative, or more than a job can be delayed.
+/// Converts seconds to milliseconds; `None` if they are negative or not finite, or more than [`DELAY_MS_MAX`].
 fn milliseconds(seconds: f64) -> Option<u64> {
     let span = Duration::try_from_secs_f64(seconds).ok()?;
     let ms = u64::try_from(span.as_millis()).ok()?;
@@ -117,12 +117,12 @@ fn milliseconds(seconds: f64) -> Option<u64> {
 }
 
 impl Line {
-    /// Parses a line about the job with this id.
+    /// Parses a line, which must be about the job with this id. The error is a message.
     fn read(text: &[u8], id: u64) -> Result<WorkerMessage, String> {
         let line: Self = serde_json::from_slice(text).map_err(|error| {
             let shown = String::from_utf8_lossy(text.get(..80).unwrap_or(text));
             format!(
-                "a line of the worker is not an answer: {error}: {}",
+                "a line from the worker is not an answer: {error}: {}",
                 shown.trim_end()
             )
         })?;
@@ -176,7 +176,8 @@ impl Line {
 }
 
 impl Worker {
-    /// Has the worker `found`, or a new one, work on a job. Also returns the worker if it can take another job.
+    /// Works on a job with the worker `found`, or with a new one if `found` is `None` or cannot be used. Returns the outcome, and the
+    /// worker if it can take another job.
     pub(super) fn run(
         attempts: &Attempts,
         found: Option<Self>,
@@ -206,7 +207,8 @@ impl Worker {
         }
     }
 
-    /// Launches a worker. If `gone` ended while it had no job, first waits until none of its processes is left.
+    /// Launches a worker. If it replaces `gone`, first waits until none of the processes of `gone` is left. The inner error is that the
+    /// command cannot be run at all; the outer error is that the coordinator cannot be reached or refuses.
     fn instead_of(
         gone: Option<Self>,
         attempts: &Attempts,
@@ -247,7 +249,7 @@ impl Worker {
         }))
     }
 
-    /// Sends a job to the worker, and returns its answer.
+    /// Sends a job to the worker, and returns its verdict and the output to store.
     fn ask(
         &mut self,
         attempts: &Attempts,
@@ -301,7 +303,7 @@ impl Worker {
         loop {
             let end = self.unread.iter().position(|byte| *byte == b'\n');
             if end.unwrap_or(self.unread.len()) > LINE_BYTES_MAX {
-                let words = format!("a line of the worker has more than {LINE_BYTES_MAX} bytes");
+                let words = format!("a line from the worker has more than {LINE_BYTES_MAX} bytes");
                 return Err(Silence::Malformed(words));
             }
             if let Some(end) = end {
@@ -321,7 +323,7 @@ impl Worker {
         }
     }
 
-    /// Reads once, for at most `wait`, and returns the number of bytes.
+    /// Reads once, waiting for at most `wait`, and returns the number of bytes that were read.
     fn read(&mut self, wait: Duration) -> io::Result<usize> {
         if self.wait != Some(wait) {
             self.stream.set_read_timeout(Some(wait))?;
@@ -336,7 +338,7 @@ impl Worker {
         Ok(read)
     }
 
-    /// Ends the worker, waits until none of its processes is left, and returns the verdict on its job.
+    /// Stops a worker that gave no valid answer, waits until none of its processes is left, and returns the outcome for its job.
     fn fail(self, attempts: &Attempts, silence: Silence) -> Result<Outcome, Failure> {
         let grace = match silence {
             Silence::Late | Silence::Closed => attempts.bounds.grace,
@@ -344,7 +346,7 @@ impl Worker {
         };
         drop(self.stream);
         let (record, kept_running) = match silence {
-            // A worker that has closed the socket is usually about to end.
+            // A worker that has closed the socket is usually about to exit.
             Silence::Closed => attempts.wait_or_end(&self.id, grace)?,
             Silence::Late | Silence::Malformed(_) => (attempts.end(&self.id, grace)?, true),
         };
@@ -366,7 +368,7 @@ impl Worker {
                 Verdict::Failed(words.to_owned(), None)
             }
             Silence::Closed if code == Some(0) => {
-                let words = format!("the worker ended without an answer: {}", ending(&record));
+                let words = format!("the worker exited without an answer: {}", ending(&record));
                 Verdict::Failed(words, None)
             }
             Silence::Closed => attempts.judge(&record, &self.tail, false),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Serialises the claims of a run's workers, with a minimum interval between two jobs.
 pub(super) struct Pace {
-    /// The time from the claim of one job to that of the next.
+    /// The minimum time between the claims of two jobs.
     interval: Duration,
     /// The earliest time of the next claim.
     opens: Mutex<Instant>,

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 /// How often to read the number of remaining jobs from the coordinator.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Shows progress until the returned values are dropped. Each is `None` if there is no service manager, or no terminal.
+/// Shows progress until the returned values are dropped. The first reports to the service
+/// manager, the second to the terminal; each is `None` if its destination does not exist.
 pub(super) fn start(runner: &Arc<Runner>) -> [Option<Progress>; 2] {
     let theirs = Arc::clone(runner);
     let told =
@@ -46,7 +47,7 @@ fn counts(standing: &Standing) -> [String; 3] {
     ]
 }
 
-/// Formats the progress, the rate and the number of jobs left.
+/// Formats the progress and the rate, and, if known, the number of ready jobs and an estimate of the time left.
 fn line(standing: &Standing, ready: Option<u64>) -> String {
     let ended = standing.done + standing.failed_tries;
     let ms = u64::try_from(standing.elapsed.as_millis()).unwrap_or(u64::MAX);

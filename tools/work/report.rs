@@ -20,9 +20,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-/// The variable with the address of the socket.
+/// The environment variable with the address of the socket.
 pub(crate) const ADDRESS: &str = "SEXTON_JOB_REPORT";
-/// The variable with the secret of the attempt.
+/// The environment variable with the secret of the attempt.
 pub(crate) const SECRET: &str = "SEXTON_JOB_SECRET";
 
 /// How long either side may be silent.
@@ -53,7 +53,7 @@ pub(super) enum Report {
         error: String,
         retry_after_ms: Option<u64>,
     },
-    /// When the command has ended, put the job back; this does not count as a try.
+    /// The job is put back once the command has ended; this does not count as a try.
     Snooze {
         after_ms: u64,
         #[serde(default)]
@@ -75,9 +75,9 @@ struct Live {
     token: u64,
     /// When the attempt began or last reported anything.
     touched: Instant,
-    /// The verdict that the command has reported.
+    /// The verdict that the command has reported, if any.
     verdict: Option<Verdict>,
-    /// When progress was last sent to the coordinator.
+    /// When progress was last sent to the coordinator; `None` if it has not been sent yet.
     told: Option<Instant>,
     /// Progress that has not been sent to the coordinator yet.
     untold: Option<Fields>,
@@ -86,7 +86,7 @@ struct Live {
 /// The attempts in progress, by their secrets, and the socket that receives reports on them.
 pub(super) struct Reports {
     address: String,
-    /// A random number, from which the secrets of attempts whose commands do not get theirs are derived.
+    /// A random number. The secret of an attempt is derived from it if the command of that attempt does not get the secret.
     hidden: u128,
     target: Target,
     live: Mutex<HashMap<String, Live>>,
@@ -117,7 +117,7 @@ impl Reports {
                 if let Ok(stream) = stream {
                     theirs.serve(stream);
                 } else {
-                    // Probably out of descriptors, temporarily.
+                    // This process is probably out of file descriptors; try again soon.
                     crate::client::rest(Duration::from_millis(50));
                 }
             }
@@ -146,7 +146,7 @@ impl Reports {
         Ok(secret)
     }
 
-    /// Removes an attempt and returns the verdict that was reported, if any.
+    /// Removes an attempt and sends its remaining progress to the coordinator. Returns the verdict that the command reported, if any.
     pub(super) fn end(&self, secret: &str) -> Option<Verdict> {
         let live = self.live().remove(secret)?;
         if let Some(untold) = live.untold {
@@ -177,7 +177,7 @@ impl Reports {
     fn serve(self: &Arc<Self>, stream: UnixStream) {
         if self.open.fetch_add(1, Ordering::Relaxed) >= OPEN_MAX {
             self.open.fetch_sub(1, Ordering::Relaxed);
-            drop(answer(&stream, Some("too many reports at a time")));
+            drop(answer(&stream, Some("too many reports at the same time")));
             return;
         }
         let reports = Arc::clone(self);
@@ -222,7 +222,7 @@ impl Reports {
         } = &report
             && *after > DELAY_MS_MAX
         {
-            return Err(format!("a job can wait at most {DELAY_MS_MAX} ms"));
+            return Err(format!("a job can be delayed by at most {DELAY_MS_MAX} ms"));
         }
         let asked = match report {
             Report::Fail {

@@ -32,13 +32,13 @@ const STOPS: [i32; 3] = [2, 15, 23];
 pub(super) struct Limits {
     pub(super) jobs: Option<u64>,
     pub(super) time: Option<Duration>,
-    /// The maximum memory of this process, in bytes.
+    /// No more jobs are claimed once this process uses 95 % of this much memory, in bytes.
     pub(super) memory: u64,
     /// The maximum number of jobs per second, in thousandths; 0 for no limit.
     pub(super) throttle: u32,
-    /// Whether to wait for jobs.
+    /// Whether to wait for jobs when none is ready.
     pub(super) waits: bool,
-    /// How long running jobs may take after a signal to end; `None` for no limit.
+    /// How long running jobs may take to finish after a signal; `None` for no limit.
     pub(super) finish: Option<Duration>,
 }
 
@@ -102,7 +102,8 @@ impl Runner {
         })
     }
 
-    /// Works until there is a reason to end. Returns the results, and the failure, if any.
+    /// Works until the run ends. Returns the results, and the failure that ended the run, if any. The outer error is that signals or
+    /// threads could not be set up.
     pub(super) fn run(self: &Arc<Self>, workers: u16) -> Result<(Tally, Option<Failure>), Failure> {
         let (news, heard) = channel();
         listen(news.clone())?;
@@ -132,7 +133,7 @@ impl Runner {
         Ok((std::mem::take(&mut state.tally), state.failure.take()))
     }
 
-    /// Stops claiming jobs, and kills running commands when the time to finish is over.
+    /// Stops claiming jobs. If the time to finish is limited, kills the commands that are still running after it.
     fn stop(self: &Arc<Self>) {
         let was_stopping = std::mem::replace(&mut self.state().is_stopping, true);
         self.state().stop(Reached::Stopped);
@@ -171,7 +172,7 @@ impl Runner {
             if !self.work_on_one(&mut done) {
                 break;
             }
-            // Only a run that is stopping ends with its last job; the main thread need not be woken for any other.
+            // The main thread needs this event only if the run is stopping, to see that the last job has ended.
             if self.state().is_stopping {
                 // The receiver may have been dropped at the end of the run.
                 let _ = news.send(RunnerEvent::Worked);
@@ -183,7 +184,8 @@ impl Runner {
         let _ = news.send(RunnerEvent::Ended);
     }
 
-    /// Returns whether another job may be claimed, and counts it. The first job is allowed regardless of time and memory.
+    /// Returns whether another job may be claimed, and if so, counts it as begun; otherwise records the limit that was reached, if any. The
+    /// first job is allowed regardless of time and memory.
     fn may_begin(&self) -> bool {
         let mut state = self.state();
         if state.is_stopping {
@@ -210,11 +212,13 @@ impl Runner {
         most.is_some_and(|most| self.began.elapsed() > most)
     }
 
-    /// Works on a job, if there is one. Returns whether to continue.
+    /// Reports the job in `done`, if any, then claims a job and works on it. If the job is done but not reported yet, it is left in `done`.
+    /// Returns whether the worker should continue.
     fn work_on_one(&self, done: &mut Option<Finished>) -> bool {
         let (before, found) = self.claim(done.take());
         let taken = self.take(found);
-        // Counted only now: until then a run that is being stopped does not end, so that a new claim can still be given back.
+        // The previous job is counted only now: until then, a run that is being stopped does not end, so a new claim can still be given
+        // back.
         if let Some(before) = before {
             self.count(before);
         }
@@ -240,8 +244,9 @@ impl Runner {
         }
     }
 
-    /// Reports the previous job as done, and claims the next one; returns both results. With a report, a job is claimed only if it
-    /// is ready already, so that the report does not wait for another job.
+    /// Reports the previous job as done, and claims the next one. Returns the result of the previous job, unless there is none or it has
+    /// been counted already, and the answer to the claim. With a report, a job is claimed only if it is ready already, so that the report
+    /// does not wait for another job.
     fn claim(&self, before: Option<Finished>) -> (Option<JobResult>, Result<ClaimAnswer, Failure>) {
         let jobs = &self.attempts.jobs;
         if let Some(before) = before {
@@ -282,7 +287,7 @@ impl Runner {
         }
     }
 
-    /// Reports the result of a job to the coordinator.
+    /// Reports the result of a job to the coordinator, and counts it.
     fn settle(&self, finished: Finished) {
         self.count(self.attempts.settle(finished));
     }
@@ -351,7 +356,8 @@ impl Runner {
 }
 
 impl State {
-    /// Returns the memory of this process in bytes, as of at most [`LOOK`] ago: a job may be shorter than a reading takes.
+    /// Returns the memory used by this process, in bytes. The reading may be as old as [`LOOK`], since reading it can take longer than a
+    /// job.
     fn memory(&mut self, now: Duration) -> u64 {
         match self.memory {
             Some((bytes, at)) if now.saturating_sub(at) < LOOK => bytes,
@@ -365,7 +371,7 @@ impl State {
     }
 }
 
-/// Spawns a thread. It ends with this process at the latest.
+/// Spawns a detached thread.
 fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
     let begun = Builder::new().name(name).spawn(run);
     begun
@@ -373,7 +379,8 @@ fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<(), Failur
         .map_err(|error| Failure::unreachable(format!("failed to start a thread: {error}")))
 }
 
-/// Starts a thread that sends [`RunnerEvent::Stop`] for each of the signals in [`STOPS`]. They are caught before this returns.
+/// Starts a thread that sends [`RunnerEvent::Stop`] for each of the signals in [`STOPS`]. The signal handlers are installed before this
+/// returns.
 fn listen(news: Sender<RunnerEvent>) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
         Failure::unreachable(format!("failed to listen for signals: {error}"))

@@ -1,5 +1,5 @@
-//! The streams of a command that works on jobs. Its output is copied to the streams of this process, which keeps the end of
-//! standard error, and of standard output if the result is stored, and counts all of it if there is a limit.
+//! The streams of a command that works on jobs. This process copies the command's output to its own streams and keeps the end of standard
+//! error, and also the end of standard output if the result is stored. All output is counted, to enforce the limit, if there is one.
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use sexton::actors::queue::OutputTail;
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct Outlet {
     /// Whether standard output is reserved for the summary of the run; the output of commands then goes to standard error.
     pub(super) is_quiet: bool,
-    /// The maximum number of bytes for one job.
+    /// The maximum number of bytes of output for one job; `None` for no limit.
     pub(super) bytes_max: Option<u64>,
     /// Whether to keep the end of standard output.
     pub(super) is_kept: bool,
@@ -114,7 +114,8 @@ impl Shared {
             .map(drop)
     }
 
-    /// Copies until the end of the stream, or until there was too much output. The stream is then closed, so its writers get SIGPIPE.
+    /// Copies until the end of the stream, or until more than `bytes_max` bytes were read from all streams. The stream is then closed, so
+    /// its writers get SIGPIPE.
     fn read(&self, mut reader: PipeReader, stream: Stream) {
         let mut bytes = [0; 8192];
         loop {
@@ -171,7 +172,7 @@ impl Tail {
         self.shared.count.store(0, Ordering::Relaxed);
     }
 
-    /// Returns whether there was too much output.
+    /// Returns whether the command wrote more than [`Outlet::bytes_max`].
     pub(super) fn is_too_long(&self) -> bool {
         self.shared.count.load(Ordering::Relaxed) > self.shared.bytes_max
     }

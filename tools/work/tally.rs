@@ -28,7 +28,7 @@ pub(super) enum Reached {
 }
 
 impl Reached {
-    /// Returns the reason for people. `types` are the types of jobs that were asked for.
+    /// Returns a description of the reason for users. `types` are the job types that were requested.
     fn words(self, types: &[String]) -> String {
         match self {
             Self::NoneReady => "no more jobs are ready".to_owned(),
@@ -65,10 +65,10 @@ impl Reached {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Done,
-    /// It failed with this error, and is tried again after this many milliseconds, or as configured for its type.
+    /// The job failed with this error. If it is tried again, then after this many milliseconds, or, if `None`, as configured for its type.
     Failed(String, Option<u64>),
-    /// It is given back for this reason, which does not count as a try, and is tried again after this many milliseconds, or as configured
-    /// for its type.
+    /// The job is given back for this reason, which does not count as a try. It is tried again after this many milliseconds, or, if `None`,
+    /// as configured for its type.
     Later(String, Option<u64>),
 }
 
@@ -107,7 +107,7 @@ pub(super) struct JobResult {
     pub(super) error: Option<String>,
     /// Whether it was given back without counting as a try.
     pub(super) is_deferred: bool,
-    /// Whether it will not be tried again.
+    /// Whether the job will not be tried again.
     pub(super) is_over: bool,
     /// How long the attempt took, in milliseconds.
     pub(super) ms: u64,
@@ -188,7 +188,7 @@ fn plain(value: &Value) -> String {
 /// The results of a run.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// All jobs, if they are listed.
+    /// The results of all jobs; `None` if they are only counted.
     jobs: Option<Vec<JobResult>>,
     pub(super) done: u64,
     /// Jobs that failed and are not tried again.
@@ -202,7 +202,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Starts an empty tally. `lists` is whether to keep every job.
+    /// Starts an empty tally. `lists` is whether to keep the result of every job.
     pub(super) fn new(lists: bool) -> Self {
         Self {
             jobs: lists.then(Vec::new),
@@ -242,7 +242,7 @@ impl Tally {
         self.reached = Some(Reached::NonePossible);
     }
 
-    /// Records the types that are closed.
+    /// Records the types that are closed by their throttles, as returned by `Jobs::backoffs`.
     pub(super) fn close(&mut self, backoffs: Map<String, Value>) {
         self.backoffs = backoffs;
     }
@@ -285,7 +285,7 @@ impl Tally {
     }
 }
 
-/// Formats the number of jobs that are not tried again, and the number of failed tries if that is larger.
+/// Formats the number of jobs that failed and are not tried again, and the number of failed tries if it is different.
 pub(super) fn failed(jobs: u64, tries: u64) -> String {
     let jobs_failed = format!("{} failed", grouped(jobs));
     match tries {

@@ -49,7 +49,7 @@ impl Watched {
         })
     }
 
-    /// Marks claims as lost, and returns their commands, which must be stopped.
+    /// Marks claims as lost, and returns the record ids of their commands, which the caller must stop.
     fn lose(&self, keys: &BTreeSet<Key>) -> Vec<String> {
         let mut held = self.held();
         let lost = held
@@ -62,7 +62,7 @@ impl Watched {
         .collect()
     }
 
-    /// Returns all running commands.
+    /// Returns the record ids of all running commands.
     pub(super) fn commands(&self) -> Vec<String> {
         let held = self.held();
         let commands = held.values().filter_map(|held| held.command.clone());
@@ -124,12 +124,12 @@ impl Attempts {
         }
     }
 
-    /// Records that a command works on a job; stops it if the claim is lost or the run is halted.
+    /// Records that a command works on a job. Stops the command if the claim is already lost, and kills it if the run has been halted.
     pub(super) fn works_on(&self, claim: &Claim, command: &str) {
         if self.watched.is_of(claim, command) {
             self.stop(command);
         }
-        // `halt` first sets the flag, then kills the recorded commands: it kills this command, unless the flag is already visible here.
+        // `halt` first sets the flag, then kills the recorded commands: either it kills this command, or the flag is already visible here.
         if self.is_halted.load(Ordering::SeqCst) {
             self.kill(command);
         }

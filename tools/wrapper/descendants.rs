@@ -1,5 +1,5 @@
-//! The live processes of an attempt: the descendants of its keeping process (`sexton wrapper keep`), which inherits orphans. Once the
-//! keeping process has exited, they are the processes with the attempt's name in their environment, and the descendants of these.
+//! The live processes of an attempt: the descendants of the process that supervises it (`sexton wrapper keep`), which inherits orphans.
+//! Once that process has exited, they are the processes with the attempt's name in their environment, and the descendants of these.
 
 use rustix::process::Signal;
 use sexton::kernel::pidfd::Pidfd;
@@ -7,7 +7,7 @@ use sexton::kernel::proc::{self, Stat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-/// The variable with the attempt's name in the environment of its processes.
+/// The environment variable with the attempt's name, which every process of the attempt has.
 pub(super) const NAME: &str = "SEXTON_WRAPPER_ATTEMPT";
 
 /// Sends a signal to each of these processes, except those whose PID has been reused since `seen` was read.
@@ -35,8 +35,8 @@ pub(super) fn signal_own(with: Signal) -> io::Result<()> {
     signal(&pids, &living, with)
 }
 
-/// Kills the processes of an attempt whose keeping process has exited, and returns how many it found. After an error, some may still
-/// be alive.
+/// Kills the processes of an attempt whose supervising process has exited, and returns how many it found. After an error, some may still be
+/// alive.
 pub(super) fn kill_left(attempt: &str) -> io::Result<usize> {
     let living = proc::living()?;
     let wanted = format!("{NAME}={attempt}");

@@ -1,5 +1,5 @@
-//! The far end of a connection: begins an attempt or finds it, then forwards messages between the connection and the process that keeps
-//! the attempt. It ends when the connection is closed; the attempt continues.
+//! The far end of a connection: starts an attempt or attaches to an existing one, then relays messages between the connection and the
+//! process that supervises the attempt. It exits when the connection is closed; the attempt keeps running.
 
 use crate::client::rest;
 use crate::report::Failure;
@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// The interval at which to look for the process that keeps an attempt.
+/// The time between two tries to connect to the process that supervises an attempt.
 const LOOK: Duration = Duration::from_millis(20);
-/// How many times to look for it.
+/// The maximum number of such tries.
 const LOOKS: u32 = 500;
 
 /// Serves one connection, over the standard streams.
@@ -63,7 +63,7 @@ fn begin(base: &Path, start: Start, input: BufReader<io::Stdin>) -> io::Result<(
     attach(base, (&attempt, [0, 0]), Some(keeper), input)
 }
 
-/// Attaches to an attempt that has begun; determines how it ended if no process keeps it.
+/// Attaches to an attempt that has begun; if no process supervises it, determines how it ended.
 fn attach(
     base: &Path,
     (attempt, from): (&str, [u64; 2]),
@@ -89,12 +89,11 @@ fn attach(
         rest(LOOK);
     }
     Err(io::Error::other(
-        "the process that keeps the attempt does not answer",
+        "the process that supervises the attempt does not answer",
     ))
 }
 
-/// Determines and records how an attempt ended that has no keeping process, after killing what is left of it. Returns `None` if it has
-/// a keeping process.
+/// If no process supervises an attempt, kills what is left of it, and determines and records how it ended. Otherwise, returns `None`.
 fn settled(place: &Place, attempt: &str) -> io::Result<Option<End>> {
     let never = || End {
         exit: Exit::Failed,
@@ -116,14 +115,14 @@ fn settled(place: &Place, attempt: &str) -> io::Result<Option<End>> {
     let words = if rebooted {
         "its machine was rebooted"
     } else {
-        // A process that is created during one pass is found by a later one.
+        // A process that is created during one search is found by a later one.
         let mut quiet = 0;
         while quiet < 3 {
             let is_quiet = descendants::kill_left(attempt)? == 0;
             quiet = if is_quiet { quiet + 1 } else { 0 };
             rest(LOOK);
         }
-        "the process that kept it there was killed"
+        "the process that supervised it there was killed"
     };
     let end = End {
         exit: Exit::Lost,
@@ -158,7 +157,7 @@ fn bridge(control: UnixStream, first: &Order, input: BufReader<io::Stdin>) -> io
     to.write_all(line(first).as_bytes())?;
     pipe::begin("input", move || {
         let mut input = input;
-        // After an error, too, the keeping process must see that the connection is closed.
+        // Even after an error, the supervising process must see that the connection is closed.
         drop(copy(&mut input, &mut to));
         drop(to.shutdown(std::net::Shutdown::Both));
     });

@@ -1,6 +1,6 @@
-//! The far end of an attempt: runs its command, forwards its reports and output, and keeps its result until the coordinator has
-//! received it. It survives a cut connection. After too long without a message from the near end it stops the attempt, because the near
-//! end will then report the attempt as unreachable.
+//! The far end of an attempt: runs its command, forwards its reports and output, and keeps its result until the coordinator has received
+//! it. It survives a cut connection. If it receives no message from the near end for `lost_after_ms`, it stops the attempt, because the
+//! near end will then report the attempt as unreachable.
 
 use crate::report::Failure;
 use crate::wrapper::descendants::{self, NAME};
@@ -44,7 +44,7 @@ pub(super) struct Keep {
 pub(super) enum Event {
     /// A connection was opened.
     Connected(UnixStream),
-    /// The peer with this number sent an order, or, if there is none, has disconnected.
+    /// The peer with this number has sent an order, or has disconnected (`None`).
     Said(u64, Option<Order>),
     /// The command sent a report.
     Report(Pending),
@@ -60,13 +60,13 @@ pub(super) enum Event {
 struct Peer {
     number: u64,
     writer: Writer,
-    /// The number of bytes of each stream that it has received.
+    /// The number of bytes of each stream that it has received or that are queued for it.
     from: [u64; 2],
     /// Whether it has sent `attach`, with the number of bytes received.
     attached: bool,
-    /// Whether the next unanswered report was sent to it.
+    /// Whether the oldest unanswered report was sent to it.
     asked: bool,
-    /// Whether the end was sent to it.
+    /// Whether the end of the attempt was sent to it.
     told: bool,
 }
 
@@ -78,7 +78,7 @@ struct Keeping {
     lost_after_ms: u64,
     leader: Option<Pid>,
     exit: Option<Exit>,
-    /// Whether none of its processes is left.
+    /// Whether no process of the attempt is left.
     empty: bool,
     /// Why the attempt was stopped or could not be launched; empty otherwise.
     words: String,
@@ -87,14 +87,14 @@ struct Keeping {
     ended_at: u64,
     /// When the near end last sent anything, in milliseconds since boot.
     heard: u64,
-    /// When the attempt began to be stopped, in milliseconds since boot.
+    /// When stopping the attempt began, in milliseconds since boot.
     stopping: Option<u64>,
     peer: Option<Peer>,
     /// The number of connections so far.
     peers: u64,
     /// Reports that are not answered yet, the oldest first.
     reports: VecDeque<Pending>,
-    /// The number of the oldest of these reports.
+    /// The sequence number of the oldest report in `reports`.
     nth: u64,
     events: Sender<Event>,
 }
@@ -110,7 +110,7 @@ impl Keep {
         };
         // Leave the session of the parent, which ends with the connection. This fails only for the leader of a process group.
         let _leader = setsid();
-        // As a subreaper, this process inherits the command's orphans, so the attempt has ended when it has no child left.
+        // As a subreaper, this process inherits the command's orphans, so the attempt has ended when this process has no child left.
         let own = Some(rustix::process::getpid());
         rustix::process::set_child_subreaper(own).map_err(|error| failed(error.into()))?;
         keep(&self.base, &start).map_err(failed)
@@ -230,7 +230,7 @@ impl Keeping {
         Ok(command)
     }
 
-    /// Handles events until the end of the attempt is acknowledged.
+    /// Handles events until the end of the attempt is acknowledged. If there is no connection, stops [`END_MS`] after that end.
     fn serve(&mut self, happening: &Receiver<Event>) -> io::Result<()> {
         loop {
             match happening.recv_timeout(LOOK) {
@@ -277,7 +277,7 @@ impl Keeping {
         false
     }
 
-    /// Accepts a connection. It replaces an earlier one.
+    /// Accepts a connection, which replaces the current one, if any.
     fn connect(&mut self, stream: UnixStream) {
         let Ok(reader) = stream.try_clone() else {
             return;
@@ -338,7 +338,7 @@ impl Keeping {
         }
     }
 
-    /// Begins to stop the attempt. Returns whether it did so: not if the attempt is already being stopped or has ended.
+    /// Begins to stop the attempt. Returns `false` if it is already being stopped or has ended.
     fn stop(&mut self, words: &str) -> bool {
         if self.stopping.is_some() || self.empty {
             return false;

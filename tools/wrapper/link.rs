@@ -35,8 +35,8 @@ const OPTIONS: [&str; 7] = [
     "ClearAllForwardings=yes",
 ];
 
-/// A shell script that runs ssh with these signals ignored. The near end forwards them to the command, so a signal to its whole process
-/// group must not end the connection.
+/// A shell script that runs ssh with SIGHUP, SIGINT and SIGTERM ignored. When the near end receives one of them, it orders the far end to
+/// stop the attempt, so a signal to its whole process group must not close the connection.
 const SHIELD: &str = "trap '' HUP INT TERM; exec ssh \"$@\"";
 
 /// The interval at which to check whether ssh has ended after its input was closed.
@@ -60,7 +60,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Opens a connection. Each message that it receives is sent to `events` with `number`, and so is its end.
+    /// Opens a connection. Each message that is received, and the end of the connection, is sent to `events` together with `number`.
     pub(super) fn open(
         target: &Target<'_>,
         number: u64,
@@ -101,7 +101,8 @@ impl Link {
         self.writer.say(order)
     }
 
-    /// Closes the connection: after what is queued has been sent if `all_is_said`, otherwise immediately.
+    /// Closes the connection. If `all_is_said`, waits for a limited time until what is queued has been sent; otherwise closes it
+    /// immediately.
     pub(super) fn close(self, all_is_said: bool) {
         let Self {
             mut ssh, writer, ..

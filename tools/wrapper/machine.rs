@@ -1,18 +1,19 @@
-//! The clock since boot, and signals to this process. Both ends use them.
+//! The clock since boot, and the handling of signals to this process, for both ends.
 
 use crate::signals::Signals;
 use crate::wrapper::pipe;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 
-/// Returns the time since boot, including suspends, in milliseconds.
+/// Returns the time since boot in milliseconds, including time spent suspended.
 pub(super) fn now() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
     seconds * 1000 + u64::try_from(time.tv_nsec).unwrap_or_default() / 1_000_000
 }
 
-/// Starts a thread that calls `hand_on` with the number of each of these signals, until that returns false.
+/// Starts a thread that calls `hand_on` with the number of each signal among `numbers` that this process receives, until `hand_on` returns
+/// false.
 pub(super) fn forward_signals(
     numbers: &[i32],
     mut hand_on: impl FnMut(i32) -> bool + Send + 'static,

@@ -1,8 +1,8 @@
 //! The near end of an attempt: the process that represents it on the coordinator's machine. It connects by ssh, reconnects when
 //! the connection is cut, and reports the end of the attempt to the coordinator before it exits.
 //!
-//! The far end stops an attempt after a certain time without contact. If it cannot be reached for a little longer than that takes, the
-//! attempt is reported as unreachable.
+//! The far end stops an attempt after `--lost-after` milliseconds without contact. If the far end cannot be reached for that long, plus the
+//! grace period and [`SLACK_MS`], the attempt is reported as unreachable.
 
 use crate::client::rest;
 use crate::job::exchange;
@@ -25,11 +25,11 @@ use std::time::Duration;
 
 /// How long the far end may take to identify itself, in milliseconds.
 const GREETING_MS: u64 = 30_000;
-/// The maximum pause between two attempts to connect, in milliseconds.
+/// The maximum pause before reconnecting, in milliseconds.
 const PAUSE_MS_MAX: u64 = 2000;
 /// The maximum interval between two pings, in milliseconds.
 const BEAT_MS_MAX: u64 = 5000;
-/// How long to wait after the far end must have stopped the attempt, before it is reported as unreachable, in milliseconds.
+/// How much longer than the far end's own limit to wait for contact before the attempt is reported as unreachable, in milliseconds.
 const SLACK_MS: u64 = 3000;
 /// The pause before a request is repeated while the coordinator cannot be reached.
 const ABSENT: Duration = Duration::from_millis(100);
@@ -43,13 +43,13 @@ pub(super) struct Near {
     /// The configuration file for ssh
     #[arg(long, value_name = "FILE")]
     ssh_config: Option<PathBuf>,
-    /// The path of sexton on that machine
+    /// The path of sexton on the other machine
     #[arg(long, value_name = "PATH", default_value = "sexton")]
     program: String,
-    /// The name of the attempt on that machine
+    /// The name of the attempt on the other machine
     #[arg(long, value_name = "NAME")]
     attempt: String,
-    /// Milliseconds without contact after which the attempt is stopped there
+    /// Milliseconds without contact after which the far end stops the attempt
     #[arg(long, value_name = "MS")]
     lost_after: u64,
     /// Milliseconds between SIGTERM and SIGKILL
@@ -58,13 +58,13 @@ pub(super) struct Near {
     /// The command's working directory
     #[arg(long, value_name = "DIR", default_value = "")]
     dir: OsString,
-    /// The attempt has begun before: only find out how it ended
+    /// Do not begin the attempt, which has begun before: only find out how it ends
     #[arg(long)]
     attach: bool,
-    /// Stop the attempt there
+    /// Stop the attempt, and find out how it ends
     #[arg(long)]
     stop: bool,
-    /// The name of a variable to pass on from this environment
+    /// Name of an environment variable of this process to pass on
     #[arg(long, value_name = "NAME")]
     pass: Vec<String>,
     /// File of NAME=VALUE lines: the variables it names are passed on, with their values from this environment
@@ -77,9 +77,9 @@ pub(super) struct Near {
 
 /// An event of the main loop.
 pub(super) enum Event {
-    /// The connection with this number received a message, or has ended.
+    /// The connection with this number has received a message, or was closed (`None`).
     Said(u64, Option<FarMessage>),
-    /// The coordinator answered a report.
+    /// The coordinator answered the report with this number.
     Answered(u64, String),
     /// The attempt must stop.
     Stop,
@@ -104,7 +104,7 @@ struct Waiting<'a> {
     begun: bool,
     /// Whether the attempt must stop.
     stops: bool,
-    /// The number of bytes received of each stream.
+    /// The number of bytes received of each output stream.
     from: [u64; 2],
     /// When the last message was sent, in milliseconds since boot.
     said: u64,
@@ -254,8 +254,8 @@ impl Waiting<'_> {
         }
     }
 
-    /// Handles the loss of the connection. An attempt that cannot have begun has failed, which is the outcome. Any other may still run,
-    /// so the connection is to be opened again after a pause.
+    /// Handles the loss of the connection. If the attempt cannot have begun, the outcome is that it has failed. Otherwise it may still run,
+    /// so there is no outcome yet, and the connection is opened again after a pause.
     fn disconnected(&mut self) -> Option<Outcome> {
         if let Some(link) = self.link.take() {
             link.close(false);
@@ -371,7 +371,8 @@ impl Waiting<'_> {
     }
 }
 
-/// Sends a report to the coordinator until it is answered, and returns the answer; `None` if the coordinator's directory was removed.
+/// Sends a report to the coordinator, again and again until it is answered, and returns the answer; `None` if the coordinator's directory
+/// was removed.
 fn request_line(report: &Value, nth: Option<u64>) -> Option<String> {
     let variable = |name| std::env::var_os(name).unwrap_or_default();
     let (address, secret) = (variable("SEXTON_TASK_REPORT"), variable(Task::SECRET));
@@ -395,7 +396,8 @@ fn is_there(address: &OsStr) -> bool {
     dir.is_some_and(Path::is_dir)
 }
 
-/// Reports the end of the attempt until the coordinator has received it or refuses it permanently.
+/// Reports the end of the attempt until the coordinator has received it or refuses it permanently, or the coordinator's directory was
+/// removed.
 fn deliver(report: &Value) {
     loop {
         let Some(answer) = request_line(report, None) else {

@@ -16,8 +16,8 @@ pub(super) fn begin(name: &str, run: impl FnOnce() + Send + 'static) {
     drop(thread.spawn(run).expect("a thread can be started"));
 }
 
-/// Starts a thread that reads messages and passes each to `hand_on`, until that returns false. Passes `None` at the end of the stream or
-/// at an invalid line, and ends.
+/// Starts a thread that reads messages and passes each to `hand_on`, until `hand_on` returns false. At the end of the stream, or at an
+/// invalid line, passes `None` and ends.
 pub(super) fn read<T: DeserializeOwned>(
     stream: impl Read + Send + 'static,
     mut hand_on: impl FnMut(Option<T>) -> bool + Send + 'static,
@@ -33,7 +33,7 @@ pub(super) fn read<T: DeserializeOwned>(
     });
 }
 
-/// Reads the next message; `None` at the end of the stream, and for an invalid line.
+/// Reads the next message; `None` at the end of the stream, after an error, and for an invalid line.
 pub(super) fn next<T: DeserializeOwned>(stream: &mut BufReader<impl Read>) -> Option<T> {
     let mut bytes = Vec::new();
     let most = u64::try_from(LINE_BYTES_MAX).unwrap_or(u64::MAX);
@@ -63,7 +63,7 @@ impl Writer {
         Self(sender)
     }
 
-    /// Queues a message; returns whether it was queued: not if the queue is full or the stream is closed.
+    /// Queues a message. Returns `false` if the queue is full or the stream is closed.
     pub(super) fn say(&self, said: &impl Serialize) -> bool {
         match self.0.try_send(line(said)) {
             Ok(()) => true,

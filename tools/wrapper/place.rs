@@ -1,5 +1,5 @@
-//! The directory of an attempt on the machine that it runs on. It exists from before the attempt can run until its end is
-//! acknowledged, so repeated requests begin an attempt only once, and its result can be requested later.
+//! The directory of an attempt on the machine that it runs on. The directory exists from before the attempt can run until the end of the
+//! attempt is acknowledged, so repeated requests begin an attempt only once, and its result can be requested later.
 
 use crate::wrapper::protocol::Exit;
 use rustix::fs::{FlockOperation, flock};
@@ -30,7 +30,7 @@ pub(super) struct Place {
     pub(super) dir: PathBuf,
 }
 
-/// Returns the directory of all attempts.
+/// Returns the directory of all attempts, after creating it if necessary.
 pub(super) fn base(state: Option<PathBuf>) -> io::Result<PathBuf> {
     let of_variable = |name, rest: &str| {
         let value = std::env::var_os(name).filter(|it| !it.is_empty())?;
@@ -39,7 +39,8 @@ pub(super) fn base(state: Option<PathBuf>) -> io::Result<PathBuf> {
     let base = state
         .or_else(|| of_variable("XDG_STATE_HOME", "sexton/wrapper"))
         .or_else(|| of_variable("HOME", ".local/state/sexton/wrapper"));
-    let missing = "neither HOME nor XDG_STATE_HOME is set: --state names the directory of attempts";
+    let missing =
+        "neither HOME nor XDG_STATE_HOME is set: name the directory of attempts with --state";
     let base = base.ok_or_else(|| io::Error::other(missing))?;
     DirBuilder::new()
         .recursive(true)
@@ -61,7 +62,7 @@ fn write(path: &Path, text: &[u8]) -> io::Result<()> {
 }
 
 impl Place {
-    /// Returns the directory of the attempt with this name.
+    /// Returns the directory of the attempt with this name. Fails if the name is invalid or the path is too long for a socket.
     pub(super) fn of(base: &Path, attempt: &str) -> io::Result<Self> {
         let is_plain = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
         if attempt.is_empty() || attempt.len() > 64 || !attempt.bytes().all(is_plain) {
@@ -88,7 +89,7 @@ impl Place {
         Ok(Self { dir })
     }
 
-    /// Renames a draft to this directory. Returns whether that succeeded: if the directory already exists, removes the draft instead.
+    /// Renames a draft to this directory and returns `true`. If this directory already exists, removes the draft and returns `false`.
     pub(super) fn become_of(&self, draft: &Self) -> io::Result<bool> {
         match fs::rename(&draft.dir, &self.dir) {
             Ok(()) => File::open(self.dir.parent().unwrap_or(&self.dir))?
@@ -120,7 +121,7 @@ impl Place {
         }
     }
 
-    /// Returns whether the directory was created before the last boot, or it is unknown in which.
+    /// Returns whether the directory was created during another boot, or the boot is unknown.
     pub(super) fn is_of_another_boot(&self) -> bool {
         let its = fs::read_to_string(self.dir.join("boot"));
         its.map_or(true, |its| its != host::boot().to_string())

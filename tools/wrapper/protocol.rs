@@ -52,7 +52,7 @@ pub(super) struct Start {
     /// The name of the attempt. An attempt is begun only once.
     pub(super) attempt: String,
     pub(super) command: Vec<Text>,
-    /// Added to the environment that ssh provides.
+    /// Variables to add to the environment that ssh provides.
     pub(super) env: Vec<(String, Text)>,
     /// The working directory.
     pub(super) dir: Text,
@@ -77,7 +77,7 @@ pub(super) enum Order {
     Ping,
     /// The attempt must stop, with everything it started.
     Stop,
-    /// The answer to a report.
+    /// The coordinator's answer to the report with the number `nth`.
     Answer {
         nth: u64,
         line: String,
@@ -142,7 +142,7 @@ pub(super) enum FarMessage {
 
 /// Encodes a message as a line.
 pub(super) fn line(said: &impl Serialize) -> String {
-    let mut line = serde_json::to_string(said).expect("it has names for keys");
+    let mut line = serde_json::to_string(said).expect("messages have only string keys");
     line.push('\n');
     line
 }

@@ -1,5 +1,5 @@
-//! Receives reports of an attempt's command on the machine where it runs. The socket and the secret for this are created there, and the
-//! secret never leaves that machine. Reports are sent to the coordinator one after another, each until it is answered.
+//! Receives reports of an attempt's command on the machine where the command runs. The socket and the secret for reports are created on
+//! that machine, and the secret never leaves it. Reports are sent to the coordinator one after another, each until it is answered.
 
 use crate::wrapper::keeping::Event;
 use crate::wrapper::pipe;
@@ -34,7 +34,7 @@ struct Request {
     report: Value,
 }
 
-/// Starts a thread that receives reports.
+/// Starts a thread that receives reports and sends each valid one to `events`.
 pub(super) fn receive(listener: UnixListener, secret: String, events: Sender<Event>) {
     let open = Arc::new(AtomicUsize::new(0));
     let secret = Arc::new(secret);
@@ -59,7 +59,7 @@ fn take(
 ) -> std::io::Result<()> {
     let mut writer = stream.try_clone()?;
     if is_full {
-        return writer.write_all(refused("busy", "too many reports at a time").as_bytes());
+        return writer.write_all(refused("busy", "too many reports at the same time").as_bytes());
     }
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut line = Vec::new();

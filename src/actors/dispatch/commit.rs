@@ -174,7 +174,7 @@ impl DispatchMachine {
         }
     }
 
-    /// Returns the name of the server that an attempt runs on.
+    /// Returns the name of the server that the task's attempt runs on; empty if there is no attempt or no such server.
     fn server_of(&self, slot: Slot) -> Name {
         let attempt = self
             .state
@@ -185,7 +185,8 @@ impl DispatchMachine {
         server.map(|it| it.name.clone()).unwrap_or_default()
     }
 
-    /// Releases the locks with these keys that the task's attempt holds, or that the task is waiting for.
+    /// Gives up the locks with these keys, whether held or waited for: those of the task's attempt or, without an attempt, those for which
+    /// the task itself waits in line.
     fn give_back(&self, slot: Slot, keys: &[&str], effects: &mut Effects<Self>) {
         let Some(task) = self.state.tasks.get(slot) else {
             return;
@@ -199,8 +200,8 @@ impl DispatchMachine {
         }
     }
 
-    /// Gives up on the cleanup after an attempt, but still requests notification of its end. If the launch was accepted and only the report
-    /// of that is missing, the process record would otherwise never be removed.
+    /// Gives up on the task's current cleanup, if there is one. If no report has confirmed that its launch was accepted, requests
+    /// notification of the end of its process: if the launch was accepted after all, the process record would otherwise never be removed.
     fn give_up_cleaning(&self, slot: Slot, effects: &mut Effects<Self>) {
         let cleaning = self.state.tasks.get(slot).and_then(|it| it.cleaning);
         if let Some(cleaning) = cleaning.filter(|it| !it.taken) {
@@ -208,7 +209,7 @@ impl DispatchMachine {
         }
     }
 
-    /// Sends the outstanding requests for a task to other actors.
+    /// Sends all requests to other actors that are outstanding for a task.
     pub(super) fn state_obligations(&self, slot: Slot, effects: &mut Effects<Self>) {
         let Some(task) = self.state.tasks.get(slot) else {
             return;
@@ -228,7 +229,7 @@ impl DispatchMachine {
             let launching = || task.launching(attempt);
             let is_taken = attempt.launched.is_some();
             state_process(attempt.process, is_taken, launching, effects);
-            // If so, the local process is a replacement that was launched to stop the attempt, and needs no further request.
+            // If `stops` is set, the local process is a replacement that was launched to stop the attempt, and needs no further request.
             let is_told = attempt.reach.as_ref().is_some_and(|it| it.stops);
             if attempt.stopping.is_some() && !is_told {
                 effects.tell(PROCESSES, &ToProcesses::Fence(attempt.process));
@@ -251,7 +252,7 @@ fn hold([key, index, owner]: [Name; 3]) -> Hold {
     }
 }
 
-/// Requests the launch of a process or, once it has been launched, notification of its end.
+/// Requests the launch of a process or, once the launch has been accepted, notification of the end of the process and its tree.
 fn state_process(
     id: ProcessId,
     is_taken: bool,
@@ -268,7 +269,7 @@ fn state_process(
     }
 }
 
-/// Requests notification of the end of a process.
+/// Requests notification of the end of a process and its whole tree.
 fn state_end(process: ProcessId, effects: &mut Effects<DispatchMachine>) {
     let (by, until) = (DispatchMachine::ID, Until::Tree);
     let watch = Watching { by, process, until };
@@ -278,7 +279,7 @@ fn state_end(process: ProcessId, effects: &mut Effects<DispatchMachine>) {
 impl Task {
     fn added(entry: Stamp, message: &Message, terms: Terms) -> Self {
         let Message::Add(adding) = message else {
-            unreachable!("only an addition adds a task");
+            unreachable!("only `Message::Add` adds a task");
         };
         Self {
             id: entry.seq.0,
@@ -344,7 +345,7 @@ impl Task {
             | TaskStep::Blocked
             | TaskStep::Ended { .. }
             | TaskStep::Forgotten => {
-                unreachable!("these steps are committed elsewhere")
+                unreachable!("`apply_to_task` commits these steps itself")
             }
         }
     }
@@ -446,7 +447,7 @@ impl Task {
             Some(attempt),
         ) = (step, self.attempt.take())
         else {
-            unreachable!("the task has an attempt, which ends");
+            unreachable!("`Ended` is decided only for a task with an attempt");
         };
         let has_saved = self.revision > attempt.revision;
         self.setbacks = match verdict {
@@ -529,7 +530,7 @@ impl Task {
         }
     }
 
-    /// Makes a task that is over run again; it continues from its saved state.
+    /// Restarts a task that is over. It continues from its saved state.
     fn restart(&mut self) {
         self.status = RunStatus::Restarted;
         self.exit = ExitStatus::NotFinished;

@@ -1,4 +1,4 @@
-//! The rules of tasks, servers and groups. They follow Wip, as described in `docs/tasks.md`.
+//! The rules by which messages about tasks, servers and groups are decided. They follow Wip, Acquia's task system; see `docs/tasks.md`.
 
 use crate::actors::dispatch::machine::DispatchMachine;
 use crate::actors::dispatch::message::{Act, Adding, Host, Message, Report, ServerChange};
@@ -13,7 +13,7 @@ use crate::ids::{ProcessId, Slot, Token};
 use crate::spine::machine::Moment;
 use std::collections::BTreeMap;
 
-/// The maximum number of tasks forgotten by one message.
+/// The maximum number of tasks that one [`Message::Prune`] forgets.
 pub(super) const PRUNED_MAX: u32 = 1000;
 
 /// The key of the lock that an attempt must hold to run its command. The index of the lock is the id of the task.
@@ -106,8 +106,8 @@ impl DispatchMachine {
         Ok(of_task(slot, step))
     }
 
-    /// Decides how a task is terminated. If it has not started, it is over immediately; otherwise it gets one more burst to clean up,
-    /// unless `now` is set.
+    /// Decides how a task is terminated. If it has not started, it is over immediately; otherwise it gets one last burst to clean up. If
+    /// `now` is set, there is no last burst: a current attempt is stopped, and without one the task is over immediately.
     fn terminate(&self, moment: &Moment, (slot, task): (Slot, &Task), now: bool) -> Outcome {
         let over = || TaskStep::Over {
             exit: ExitStatus::Terminated,
@@ -158,8 +158,8 @@ impl DispatchMachine {
                 return Err(Refused::TooLarge);
             }
             Report::Save(_) if !attempt.updates => {
-                // What the attempt has done cannot be saved, so there is no point in continuing: it is stopped, and the next attempt
-                // requests the lock again.
+                // Without the update lock the attempt cannot save what it has done, so there is no point in continuing. It is stopped,
+                // and the next attempt requests the lock again.
                 let step = Step::Task(slot, TaskStep::Stopping(Cause::UpdateLock));
                 return Ok(Outcome::Changed {
                     steps: vec![step],
@@ -237,7 +237,8 @@ impl DispatchMachine {
         Ok(changed(vec![step]))
     }
 
-    /// Decides on a new number of threads for a server, and on a new way to reach it; the server is added if it does not exist.
+    /// Decides on a new number of threads for a server and, if `remote` is given, on a new way to reach it. A server that does not exist
+    /// is added.
     fn set_server(
         &self,
         name: &Name,
@@ -264,7 +265,7 @@ impl DispatchMachine {
         })
     }
 
-    /// Returns the steps that remove a server and stop the attempts that run there, since their progress could no longer be observed.
+    /// Returns the steps that remove a server and stop the attempts that run on it.
     fn removing(&self, server: Slot) -> Vec<Step> {
         let stops = |slot: &Slot| {
             let attempt = self.state.tasks.get(*slot)?.attempt.as_ref()?;
@@ -371,7 +372,8 @@ impl DispatchMachine {
         }
     }
 
-    /// Decides on a report about an attempt's lock. If the attempt is over, the lock is released again, since the first release was lost.
+    /// Decides on a report about an attempt's lock. If nothing needs the lock any more, its release is requested again, since the first
+    /// request may have been lost.
     fn held(&self, moment: &Moment, held: &LockState) -> Outcome {
         let gives_back = || changed(vec![Step::GivesBack(held.clone())]);
         let Some((slot, task, token)) = self.of_lock(held) else {
@@ -399,7 +401,8 @@ impl DispatchMachine {
         }
     }
 
-    /// Returns the task that a lock belongs to, and the token of the attempt; `None` if the lock does not belong to a task.
+    /// Returns the task that a lock belongs to, and the token of the attempt named as its owner; `None` if the lock does not belong to an
+    /// existing task.
     pub(super) fn of_lock(&self, held: &LockState) -> Option<(Slot, &Task, Token)> {
         let id = std::str::from_utf8(held.index.as_bytes()).ok()?;
         let (slot, task) = self.state.find(id.parse().ok()?)?;
@@ -409,7 +412,7 @@ impl DispatchMachine {
     }
 
     /// Decides what happens to a task whose deadline has passed: its wake time has come, its attempt took too long or sent no heartbeat, or
-    /// its retention is over.
+    /// the task has been kept long enough after its end.
     fn lapse(&self, moment: &Moment, slot: Slot) -> Outcome {
         let Some(task) = self.state.tasks.get(slot) else {
             return Outcome::Absent;
@@ -427,7 +430,7 @@ impl DispatchMachine {
         }
     }
 
-    /// Decides to stop an attempt. If it does not hold the execute lock yet, it ends immediately, because no process was launched for it.
+    /// Decides to stop the attempt of a task. An attempt that does not hold the execute lock yet has no process, so it ends immediately.
     fn stopping(&self, moment: &Moment, slot: Slot, cause: Cause) -> Outcome {
         let mut steps = vec![Step::Task(slot, TaskStep::Stopping(cause))];
         let task = self.state.tasks.get(slot);
@@ -438,7 +441,8 @@ impl DispatchMachine {
         changed(steps)
     }
 
-    /// Decides which burst begins next, and on which server.
+    /// Decides which burst begins next, and on which server. While the coordinator is draining, decides instead that no burst begins until
+    /// the next startup.
     fn dispatch(&self, moment: &Moment) -> Outcome {
         if moment.draining.has_begun() {
             return changed(vec![Step::Rests]);
@@ -466,8 +470,8 @@ impl DispatchMachine {
         moment.now.date().plus_ms(self.rules.kept_ms)
     }
 
-    /// Returns the steps that forget the oldest tasks to make room for one more task that is over. At most two are forgotten at a time:
-    /// that is enough for their number to fall gradually after the limit was lowered.
+    /// Returns the steps that forget the oldest tasks that are over, to make room for one more. At most two are forgotten at a time, so the
+    /// number of tasks that are over falls gradually after the limit was lowered.
     pub(super) fn makes_room(&self) -> impl Iterator<Item = Step> {
         let over = &self.state.index.over;
         let surplus = (over.len() + 1).saturating_sub(self.rules.kept_max as usize);
@@ -499,7 +503,8 @@ fn reached(
 /// The maximum number of environment variables that a burst gets in addition to those of its task.
 const OWN_VARIABLES_MAX: usize = 10;
 
-/// Refuses a command that could not be run, even if only because of the variables that are added to its own.
+/// Refuses a command that could not be run, including one that leaves no room in its environment for the [`OWN_VARIABLES_MAX`] variables
+/// that are added.
 fn check_command(command: &Launching) -> Result<(), Refused> {
     let variables = command.spec.env.len() + command.spec.secrets.len();
     if variables + OWN_VARIABLES_MAX > Spec::ENV_MAX {

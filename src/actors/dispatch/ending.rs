@@ -1,17 +1,17 @@
-//! What happens to a task when an attempt has ended: all of Wip's failure modes.
+//! What happens to a task when an attempt has ended. The table covers all failure modes of Wip.
 //!
 //! | the attempt | the task |
 //! |---|---|
 //! | reported how the burst ended | is done, waits or has failed, as reported |
-//! | could not be launched, could not get a lock, or did not report although it must | continues from its saved state |
-//! | ended successfully | is done |
-//! | ended with another status | has failed; if exit statuses are ignored, the attempt counts as having died |
+//! | could not be launched or get a lock, or ended with status 0 but without a required report | continues from its saved state |
+//! | ended with status 0 | is done |
+//! | ended with another status | has failed; if a report is required, the attempt counts as having died |
 //! | died after it saved | continues from its saved state |
 //! | died before it saved | fails or runs again, depending on `abort_on_failure` |
-//! | took too long | fails |
+//! | took too long, or stopped sending heartbeats | fails |
 //! | was stopped because its server was removed | continues if the attempt never ran; otherwise as if it had died |
 //! | ran on a machine that cannot be reached | as if the attempt had died |
-//! | was ended by an operator | is over |
+//! | was stopped because an operator terminated the task | is over |
 
 use crate::actors::binding::{EndNotice, Exit, Until};
 use crate::actors::dispatch::decide::{changed, of_task};
@@ -31,7 +31,8 @@ impl Attempt {
 }
 
 impl Task {
-    /// Returns the verdict on an attempt whose process ended with `exit`. `cause` is set if the attempt is stopped in the same entry.
+    /// Returns the verdict on an attempt. `exit` is how its process ended, if it had a process. `cause` is set if the attempt is stopped in
+    /// the same entry.
     fn verdict(&self, attempt: &Attempt, exit: Option<Exit>, cause: Option<Cause>) -> Verdict {
         let ended = |exit| {
             // The burst in which a terminated task cleans up is its last, whatever the command reports.
@@ -119,8 +120,8 @@ impl DispatchMachine {
         }
     }
 
-    /// Decides on the end of an attempt's local process and its whole tree. An attempt on another machine may still be running there; if
-    /// so, a new local process is launched.
+    /// Decides on the end of an attempt's local process and its whole tree. An attempt on another machine may still be running there; as
+    /// long as its end is not known, a new local process is launched to find out.
     fn settled(&self, moment: &Moment, slot: Slot, exit: Exit) -> Outcome {
         let task = self.state.tasks.get(slot);
         let reach = task.and_then(|it| it.attempt.as_ref()?.reach.as_ref());
@@ -140,7 +141,8 @@ impl DispatchMachine {
         changed(self.ends(moment, slot, (exit, None)))
     }
 
-    /// Returns the steps that end an attempt. `cause` is set if the attempt is stopped in the same entry.
+    /// Returns the steps that end the attempt of a task, and those that follow from its end; no steps if there is no attempt. `exit` is how
+    /// its process ended, if it had a process. `cause` is set if the attempt is stopped in the same entry.
     pub(super) fn ends(
         &self,
         moment: &Moment,

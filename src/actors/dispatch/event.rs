@@ -1,4 +1,4 @@
-//! The events that a journal entry causes: bursts that begin and end, pauses, and servers that are added or removed.
+//! The events that a journal entry causes, for subscribers: changes to tasks, their attempts, servers, groups and pauses.
 
 use crate::actors::binding::Exit;
 use crate::actors::dispatch::message::{Message, Report};
@@ -43,7 +43,7 @@ pub(super) const KINDS: &[&str] = &[
     "woken",
 ];
 
-/// Reports the events of an outcome, in order. Called before the outcome is committed, while tasks and servers are still unchanged.
+/// Passes the events of an outcome to `tell`, in order. Must be called before the outcome is committed, while `state` is unchanged.
 pub(super) fn events(
     state: &State,
     entry: Stamp,

@@ -1,5 +1,5 @@
-//! The parts of an attempt that other actors and users see: the names of its locks, the processes launched for it and after it, and the
-//! message that explains why a task failed.
+//! What other actors and users see of an attempt: the names of its locks, the launches of its command and of the cleanup after it, and the
+//! message about its result.
 
 use crate::actors::binding::Exit;
 use crate::actors::dispatch::task::{
@@ -21,7 +21,8 @@ impl Task {
         names.map(|name| Name::new(name.into_bytes()).unwrap_or_default())
     }
 
-    /// Returns the command of an attempt as it is launched, with the variables that describe the attempt.
+    /// Returns the launch of an attempt's command, with the environment variables that describe the attempt. For an attempt on another
+    /// machine, it is the launch of the local process that connects to that machine.
     pub(super) fn launching(&self, attempt: &Attempt) -> Launching {
         let last = if attempt.last { "1" } else { "0" };
         let more = [
@@ -36,7 +37,7 @@ impl Task {
         launching
     }
 
-    /// Returns the command of the cleanup after an attempt as it is launched, with the variables that describe the attempt.
+    /// Returns the launch of the cleanup command that follows an attempt, with the environment variables that describe the attempt.
     pub(super) fn cleaning_up(&self, cleaning: &Cleaning) -> Launching {
         let after = |it: &&Past| it.token == cleaning.token;
         let past = self.past.iter().find(after);

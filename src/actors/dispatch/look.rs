@@ -120,7 +120,8 @@ impl DispatchMachine {
         Tasks { tasks, next }
     }
 
-    /// Lists the tasks in progress, and then those that could begin their first burst. `next` is set if there are more.
+    /// Lists at most `most` tasks: first those with a burst running, then those that wait for their next burst, then those that could begin
+    /// their first burst. If there are more, `next` is 0, which is not the id of a task.
     pub(super) fn stirring(&self, most: u32) -> Tasks {
         let index = &self.state.index;
         let standing = index.standing.iter().take(LOOKED_AT_MAX);
@@ -132,7 +133,7 @@ impl DispatchMachine {
                     Some(claimed) => (0, claimed.0),
                     None => (1, task.wake.0),
                 };
-                // The index also has tasks that only wait for the end of a cleanup. They are left out here.
+                // The index also contains tasks that are not in progress but whose cleanup has not ended. They are left out.
                 task.status.is_under_way().then_some((rank, task.id, *slot))
             })
             .collect();
@@ -176,7 +177,7 @@ impl DispatchMachine {
         }
     }
 
-    /// Returns the reply that counts the servers which an inventory adds, removes and changes.
+    /// Returns the reply to an inventory with these steps: how many servers they add, remove and change.
     pub(super) fn reconciled(steps: &[Step]) -> Reply {
         let count = |is: fn(&Step) -> bool| {
             let those = steps.iter().filter(|step| is(step));
@@ -201,7 +202,8 @@ impl DispatchMachine {
         }
     }
 
-    /// Returns whether a repeated request might forget more tasks. That is possible only if this one reached its limit.
+    /// Returns whether repeating a prune request that forgot `pruned` tasks might forget more. That is possible only if the request reached
+    /// its limit.
     pub(super) fn has_more(&self, keep: u32, limit: u32, pruned: u32) -> bool {
         let is_full = pruned == limit.min(PRUNED_MAX);
         is_full && pruned > 0 && self.state.index.over.len() > keep as usize
@@ -232,7 +234,7 @@ impl Observable for DispatchMachine {
                 totals.processing,
             ),
             gauge("complete", "tasks that are over", totals.complete),
-            gauge("failed", "tasks that are over and failed", totals.failed),
+            gauge("failed", "tasks that have failed", totals.failed),
             gauge("servers", "servers", servers),
         ]
     }

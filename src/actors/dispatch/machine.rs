@@ -1,4 +1,4 @@
-//! The machine of the `DispatchActor`: the interface through which the host, which runs the machine, applies the rules of dispatch.
+//! The machine of the `DispatchActor`: the interface between the rules of dispatch and the host, which runs the machine.
 
 use crate::actors::dispatch::message::{Message, Query, Reply, Rules, Watch};
 use crate::actors::dispatch::outcome::{Outcome, Step, TaskStep};
@@ -12,7 +12,7 @@ use crate::spine::machine::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The maximum number of tasks in one list.
+/// The maximum number of tasks, or of groups, in one list.
 pub(super) const LISTED_MAX: u32 = 1000;
 
 /// The maximum number of tasks visited to build one list.
@@ -28,11 +28,11 @@ pub struct DispatchMachine {
     pub(super) state: State,
     /// Clients waiting until a task is over, by the id of the task.
     waiting: BTreeSet<(u64, Ticket)>,
-    /// The id of the task that each of these clients waits for.
+    /// The id of the task that each client in `waiting` waits for.
     tickets: BTreeMap<Ticket, u64>,
     /// Clients waiting until no attempt is running.
     idle: BTreeSet<Ticket>,
-    /// Clients waiting until the servers should be updated.
+    /// Clients waiting until an update of the servers is needed, see [`Watch::ServersWanted`].
     seeking: BTreeSet<Ticket>,
     /// Whether a decision about the next burst panicked. If so, no burst begins until the state or the rules change, or the coordinator
     /// restarts.

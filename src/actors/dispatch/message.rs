@@ -27,22 +27,23 @@ pub struct Rules {
     pub servers_max: u32,
     /// The maximum number of groups that have their own settings.
     pub groups_max: u32,
-    /// The number of threads of the server that is created with the first task.
+    /// The number of threads of the server that is created with the first task if no server has ever been added; 0 counts as 1.
     pub local_threads: u32,
-    /// The maximum number of tasks in progress, per thread of an enabled server. When it is reached, no further task is started.
+    /// The maximum number of tasks in progress, per thread of an enabled server; paused tasks are not counted. When it is reached, no
+    /// further task is started.
     pub tasks_per_thread: u32,
     /// The maximum size of a task's saved state, in bytes.
     pub saved_bytes_max: u32,
     /// How long a task is kept after it is over, in milliseconds.
     pub kept_ms: u64,
-    /// The maximum number of tasks kept after they are over; at least one.
+    /// The maximum number of tasks kept after they are over; from 1 to `tasks_max`.
     pub kept_max: u32,
     /// The default terms of a task.
     pub terms: Terms,
-    /// How long an attempt on another machine continues without contact to the coordinator before it stops itself, in milliseconds. Shortly
-    /// after that, its thread is free again.
+    /// How long an attempt on another machine continues without contact with the coordinator before it stops itself, in milliseconds.
+    /// Shortly after that, its thread is free again.
     pub lost_after_ms: u64,
-    /// The maximum number of tasks in progress in a group that has no limit of its own; if 0, no task there is started.
+    /// The maximum number of tasks in progress in a group that has no limit of its own; if 0, no task of such a group is started.
     pub group_max: u32,
 }
 
@@ -70,11 +71,13 @@ impl Rules {
         let is_wrong = |(_, ms, max): &(&str, u64, u64)| !(1..=*max).contains(ms);
         if let Some((name, ms, max)) = spans.into_iter().find(is_wrong) {
             let days = max / (24 * 3_600_000);
-            return Some(format!("{name}: {ms} ms is not within 1 ms to {days} days"));
+            return Some(format!(
+                "{name}: {ms} ms is out of range: expected 1 ms to {days} days"
+            ));
         }
         let (kept, max) = (self.kept_max, self.tasks_max);
         let fits = (1..=max).contains(&kept);
-        (!fits).then(|| format!("keep_max: {kept} is not within 1 to {max}"))
+        (!fits).then(|| format!("keep_max: {kept} is out of range: expected 1 to {max}"))
     }
 }
 
@@ -96,7 +99,7 @@ impl Default for Rules {
     }
 }
 
-/// A message that may change tasks.
+/// A message that may change tasks, servers or groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
@@ -111,11 +114,12 @@ pub enum Message {
     },
     /// From a command: a report about the burst that it runs.
     Report {
-        /// The process of its attempt.
+        /// The process of the attempt that runs the burst.
         process: ProcessId,
         /// The report.
         report: Report,
-        /// The number of the report if it comes from another machine; each number is accepted once.
+        /// The number of the report if it comes from another machine. A report whose number is not higher than that of the last accepted
+        /// one changes nothing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         nth: Option<u64>,
     },
@@ -123,7 +127,7 @@ pub enum Message {
     Pause {
         /// The group; [`super::Group::DEFAULT`] if empty. `None` means all tasks.
         group: Option<Name>,
-        /// The pause in effect.
+        /// The new pause; [`Pause::Off`] resumes the tasks.
         pause: Pause,
     },
     /// From an operator: limit how many tasks of a group are in progress at a time.
@@ -140,23 +144,23 @@ pub enum Message {
         /// The change.
         change: ServerChange,
     },
-    /// From an inventory: replace the list of servers.
+    /// From a client: make the servers match an inventory, except those that an operator disabled.
     Inventory {
         /// The servers.
         hosts: Vec<Host>,
     },
     /// From a client: forget tasks that are over.
     Prune {
-        /// If given, only tasks that ended before this date.
+        /// If given, only tasks that ended before this date are forgotten.
         before: Option<Date>,
         /// How many of the tasks that ended last are kept, however long ago they ended.
         keep: u32,
-        /// The maximum number of tasks to forget; the reply states whether there may be more.
+        /// The maximum number of tasks to forget; values above 1000 count as 1000. The reply states whether there may be more to forget.
         limit: u32,
     },
-    /// From the `ProcessActor`: the process tree of an attempt has ended.
+    /// From the `ProcessActor`: the process tree of an attempt or a cleanup has ended.
     Gone(binding::EndNotice),
-    /// From the `ProcessActor`: the launch of an attempt was accepted.
+    /// From the `ProcessActor`: the launch of an attempt or a cleanup was accepted.
     Launched(ProcessId),
     /// From the `LockActor`: an attempt was granted a lock, or waits for it.
     Held(LockState),
@@ -173,7 +177,7 @@ pub enum Message {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Adding {
-    /// The work id: only one task with a given work id is in progress at a time. Empty for none.
+    /// The work id: only one task with a given work id is in progress at a time. Empty if the task has none.
     pub work: Name,
     /// The group; [`super::Group::DEFAULT`] if empty.
     pub group: Name,
@@ -183,7 +187,7 @@ pub struct Adding {
     pub priority: Priority,
     /// The command that is run for each burst.
     pub command: Arc<Launching>,
-    /// The command that is run after each attempt, separately from it.
+    /// The command that is run after each attempt that was granted the execute lock, as a process of its own.
     pub cleanup: Option<Arc<Launching>>,
     /// The terms on which the task is run; the configured ones if `None`.
     pub terms: Option<Terms>,
@@ -193,7 +197,7 @@ pub struct Adding {
     pub paused: bool,
 }
 
-/// A change of a task.
+/// A change to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Act {
@@ -210,7 +214,7 @@ pub enum Act {
         /// Whether to stop the current attempt, if there is one, and skip the last burst.
         now: bool,
     },
-    /// Run the task again after it was over.
+    /// Restart the task, which must be over. It continues from its saved state.
     Restart,
 }
 
@@ -218,7 +222,7 @@ pub enum Act {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
-    /// The state of the task, from which the next burst continues.
+    /// The state to save for the task, from which its next burst continues.
     Save(Bytes),
     /// A heartbeat.
     Beat,
@@ -231,7 +235,7 @@ pub enum Report {
     },
     /// The burst is over, and another burst will follow.
     Wait {
-        /// Milliseconds until the next burst.
+        /// The wait from this report to the next burst, in milliseconds.
         ms: u64,
     },
     /// The task has failed.
@@ -243,7 +247,7 @@ pub enum Report {
     Far(FarEnd),
 }
 
-/// A change of a server.
+/// A change to a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServerChange {
@@ -267,14 +271,14 @@ pub enum ServerChange {
 pub struct Host {
     /// The name.
     pub name: Name,
-    /// The maximum number of attempts that run there at a time; 0 counts as 1.
+    /// The maximum number of attempts that run on the server at a time; 0 counts as 1.
     pub threads: u32,
     /// How the server is reached, if it is another machine. `None` leaves an existing server's setting unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<Remote>,
 }
 
-/// A filter for tasks. Fields that are not set match everything.
+/// A filter for tasks. A task matches if all fields that are set match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskFilter {
     /// Tasks with this run status.
@@ -303,9 +307,9 @@ pub enum Query {
     Tasks {
         /// The filter.
         filter: TaskFilter,
-        /// Only tasks after this id.
+        /// Only tasks with an id greater than this one.
         after: Option<u64>,
-        /// The maximum number of tasks in the reply.
+        /// The maximum number of tasks in the reply; values above 1000 count as 1000.
         limit: u32,
     },
     /// The saved state of the task whose current attempt has this process.
@@ -314,7 +318,7 @@ pub enum Query {
     Servers,
     /// How many servers an inventory would add, remove and change.
     Inventory(Vec<Host>),
-    /// All groups that have settings, or tasks that are ready or in progress, by name; at most 1000.
+    /// Groups that have settings, or tasks that are ready or in progress: the first 1000 of them by name.
     Groups,
     /// The number of tasks in each state.
     Totals,
@@ -325,7 +329,7 @@ pub enum Query {
     /// An overview of tasks: first those with a burst running, then those that wait for their next burst, then those that could begin their
     /// first burst. At most 8192 of the tasks in progress are considered.
     Stirring {
-        /// The maximum number of tasks in the reply.
+        /// The maximum number of tasks in the reply; values above 1000 count as 1000.
         most: u32,
     },
 }
@@ -337,7 +341,8 @@ pub enum Watch {
     Over(u64),
     /// No task has an attempt. Answered with [`Reply::Totals`].
     Idle,
-    /// The servers should be updated: an attempt failed because of its server, or tasks could run but no server is enabled.
+    /// The servers should be updated: an attempt failed because of its server, or tasks could run but no server is enabled. Answered with
+    /// [`Reply::Done`].
     ServersWanted,
 }
 
@@ -346,9 +351,9 @@ pub enum Watch {
 pub enum Reply {
     /// A task.
     Task(Box<TaskView>),
-    /// Tasks in order of id.
+    /// Tasks, in the order that the query specifies.
     Tasks(Box<Tasks>),
-    /// How many times a task has saved its state, and the latest state.
+    /// How many times a task has saved its state, and the latest state; `None` if it has never saved any.
     Saved(u64, Option<Bytes>),
     /// Servers by name.
     Servers(Vec<ServerView>),
@@ -360,7 +365,7 @@ pub enum Reply {
     Terms(Terms),
     /// All work in progress.
     Standing(Box<Standing>),
-    /// How many servers were added, removed or changed.
+    /// How many servers an inventory adds, removes and changes. In the reply to [`Query::Inventory`], nothing has changed yet.
     Reconciled {
         /// Servers added.
         added: u32,

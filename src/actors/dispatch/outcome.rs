@@ -1,4 +1,4 @@
-//! The outcomes of messages. Stored: see the change rule in `persist/format.rs`.
+//! The outcomes of messages. These types are stored: see the change rule in `persist/format.rs`.
 
 use crate::actors::binding::Exit;
 use crate::actors::dispatch::remote::Remote;
@@ -14,14 +14,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Tasks, servers and groups change.
+    /// Something changes, as the steps describe.
     Changed {
         /// The changes, in order.
         steps: Vec<Step>,
-        /// Why the request is refused, if it is refused although something changes.
+        /// Why the request is refused, if it is refused although something changes: for example, a save without the update lock is refused,
+        /// and its attempt is stopped.
         refused: Option<Refused>,
     },
-    /// The task, attempt or server does not exist: nothing changes.
+    /// The task or server does not exist: nothing changes.
     Absent,
     /// The message has no effect: nothing changes.
     Unchanged,
@@ -29,11 +30,11 @@ pub enum Outcome {
     Refused(Refused),
 }
 
-/// A change of state.
+/// A single change to the state, or the release of a leftover lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// A change of the task in this slot.
+    /// A change to the task in this slot.
     Task(Slot, TaskStep),
     /// A server is added, or one that was being removed is restored.
     ServerMade {
@@ -47,32 +48,32 @@ pub enum Step {
     },
     /// The number of threads of a server is set.
     ServerThreads(Slot, u32),
-    /// A server is enabled or disabled for tasks.
+    /// The assignment of tasks to a server is enabled (`true`) or disabled (`false`).
     ServerEnabled(Slot, bool),
-    /// A server is removed, immediately or when its last attempt has ended.
+    /// A server is removed: at once if no attempt is running on it, otherwise when its last attempt has ended.
     ServerRemoved(Slot),
-    /// The settings of a group change.
+    /// The settings of a group are set.
     GroupSet {
-        /// The slot of the group, existing or new.
+        /// The slot of the group; a free slot if the group has no settings yet.
         slot: Slot,
         /// The name.
         name: Name,
-        /// The maximum number of tasks in progress; the default if `None`.
+        /// The maximum number of tasks of the group that may be in progress; the configured default if `None`.
         max: Option<u32>,
-        /// The pause in effect.
+        /// Which bursts of the group are paused.
         pause: Pause,
     },
     /// The pause for all tasks is set.
     Paused(Pause),
     /// No burst begins until the next startup, since the coordinator is draining.
     Rests,
-    /// A lock is released that an attempt still holds after its end.
+    /// An attempt that has ended or is unknown still holds or waits for a lock: the lock is released, or the request withdrawn.
     GivesBack(LockState),
-    /// From now on, this server is reached in this way.
+    /// The connection settings of a server are set.
     ServerReached(Slot, Remote),
 }
 
-/// A change of a task.
+/// A change to a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStep {
@@ -87,7 +88,8 @@ pub enum TaskStep {
         server: Slot,
         /// The id of the process record.
         process: ProcessId,
-        /// How long the attempt continues without contact, in milliseconds, if it runs on another machine.
+        /// How long the attempt continues without contact with the coordinator before it stops itself, in milliseconds; `None` if it runs
+        /// on this machine.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lost_after_ms: Option<u64>,
     },
@@ -95,28 +97,28 @@ pub enum TaskStep {
     Locked,
     /// The attempt is granted the update lock.
     Updates,
-    /// Another holder has the execute lock: the attempt has ended, but keeps its position in line.
+    /// Another holder has the execute lock: the attempt ends, but its request for the lock stays in the queue.
     Blocked,
-    /// The task was granted the execute lock that it waited for; it releases the lock and may be claimed.
+    /// The execute lock that the task was waiting for has been granted: the task releases it, and may be claimed again.
     Unblocked,
     /// The launch of the attempt was accepted.
     Launched,
-    /// The command sent a report.
+    /// A report about the attempt was accepted; the message contains it.
     Reported {
-        /// The date of the next burst, if the command requests one.
+        /// The earliest date of the next burst, if the report requests another burst.
         until: Option<Date>,
     },
-    /// The attempt is stopped.
+    /// The attempt is to be stopped for this reason.
     Stopping(Cause),
     /// The attempt has ended.
     Ended {
-        /// How the process ended, if there was one.
+        /// How the attempt's process ended; `None` if no launch was requested.
         exit: Option<Exit>,
         /// The verdict on the attempt.
         verdict: Verdict,
-        /// The earliest date of the next burst.
+        /// The earliest date of the next burst, if the task is not over.
         wake: Date,
-        /// Whether that date has passed.
+        /// Whether that date has been reached already.
         is_due: bool,
         /// When the task will be forgotten, if it is over.
         forgotten: Date,
@@ -127,7 +129,7 @@ pub enum TaskStep {
     CleanupLaunched,
     /// The cleanup has ended.
     CleanupEnded(Exit),
-    /// The task is over, although it has no attempt that ends.
+    /// The task is over: it was terminated while it had no attempt.
     Over {
         /// How the task ended.
         exit: ExitStatus,
@@ -136,15 +138,16 @@ pub enum TaskStep {
     },
     /// The task is allowed to start.
     Ready,
-    /// The task is paused or resumed.
+    /// The task is paused (`true`) or resumed (`false`).
     Paused(bool),
-    /// The task stops waiting at this date; if an attempt is running, the task will not wait when the attempt has ended.
+    /// A waiting task stops waiting, and its wake time becomes this date unless it is earlier. If an attempt is running instead, the task
+    /// will not wait after it.
     Woken(Date),
     /// The next burst is the task's last.
     Terminating,
-    /// The task runs again after it was over.
+    /// The task, which was over, will run again.
     Restarted,
-    /// The task is forgotten.
+    /// The task is forgotten: it is removed from the state.
     Forgotten,
     /// The local process has ended, and it is not known what happened to the attempt on the other machine. A new process is launched to
     /// find out.
@@ -155,8 +158,8 @@ pub enum TaskStep {
 }
 
 impl Step {
-    /// Returns whether an attempt failed in a way that suggests a problem of its server: it could not be launched, or the server could not
-    /// be reached.
+    /// Returns whether this step ends an attempt with a failure that suggests a problem with its server: the attempt could not be launched,
+    /// or the server could not be reached.
     pub(super) const fn blames_server(&self) -> bool {
         matches!(
             self,
@@ -188,11 +191,13 @@ pub enum Refused {
     /// The coordinator is draining.
     #[error("the coordinator is draining and accepts no tasks")]
     Draining,
-    /// The command cannot be run.
+    /// The command or the cleanup command is invalid.
     #[error("{0}")]
     Command(crate::actors::process::Flaw),
     /// A time limit or a wait is too short or too long.
-    #[error("the time limits of a task must be 1 ms to 366 days, and its waits at most 366 days")]
+    #[error(
+        "the time limits of a task must be between 1 ms and 366 days, and its waits must not exceed 366 days"
+    )]
     Span,
     /// The name of a server is empty.
     #[error("the name of a server is empty")]
@@ -200,10 +205,10 @@ pub enum Refused {
     /// An inventory names a server twice.
     #[error("an inventory must not name a server twice")]
     NamedTwice,
-    /// The number of threads is out of bounds.
+    /// The number of threads of a server is out of range.
     #[error("a server must have 1 to {} threads", super::Server::THREADS_MAX)]
     Threads,
-    /// The description of how a server is reached is invalid.
+    /// The connection settings of a server are invalid.
     #[error(
         "a server needs an ssh address without spaces: HOST, USER@HOST or ssh://USER@HOST:PORT; its ssh config must be an absolute path"
     )]
@@ -217,7 +222,7 @@ pub enum Refused {
     /// The task is not waiting to be made ready.
     #[error("the task is not waiting to be made ready")]
     NotHeld,
-    /// The attempt is over, or was replaced by another.
+    /// The report does not come from the process of a current attempt.
     #[error("the attempt is over")]
     Stale,
     /// The attempt is being stopped.

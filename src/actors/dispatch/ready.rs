@@ -1,10 +1,10 @@
-//! The choice of the next task and its server. The indexes that it uses are derived from tasks, servers and groups, and are updated with
-//! them.
+//! Chooses the next task and its server, with indexes that are derived from tasks, servers and groups, and are updated whenever these
+//! change.
 //!
 //! The order is that of Wip's `getNextTasks`: first the tasks that have started and whose wake time has come, by priority, wake time and
 //! id; then those that have not started, by priority and id, if their group and work id permit them to start. (Wip has a third list, of
-//! tasks that wait and do not count in their group. It is not needed here: a task that is terminated before it starts is over immediately.)
-//! The time that a choice takes does not depend on the number of waiting tasks.
+//! waiting tasks that do not count towards the limit of their group. It is not needed here: a task that is terminated before it starts is
+//! over immediately.) A choice only takes the first entries of ordered indexes, however many tasks are waiting.
 
 use crate::actors::dispatch::server::{Group, Pause, Server};
 use crate::actors::dispatch::task::{Priority, RunStatus, Task};
@@ -12,7 +12,7 @@ use crate::actors::lock::Name;
 use crate::ids::Slot;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The sort key of a task: its priority, wake time, id and slot.
+/// The sort key of a task: its priority, wake time (0 if it has not started), id and slot.
 type Rank = (Priority, u64, u64, Slot);
 
 fn rank(slot: Slot, task: &Task) -> Rank {
@@ -24,19 +24,19 @@ fn rank(slot: Slot, task: &Task) -> Rank {
     (task.priority, wake, task.id, slot)
 }
 
-/// The tasks of a group.
+/// The settings of a group, the number of its tasks in progress, and those of its tasks that could begin a burst.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct GroupIndex {
-    /// The settings of the group, if it has any.
+    /// The settings of the group, if it has any: its own limit (`None` for the default) and its pause.
     setting: Option<(Option<u32>, Pause)>,
     /// The number of tasks in progress.
     pub(super) used: u32,
     /// Tasks that have started and could begin their next burst.
     started: BTreeSet<Rank>,
-    /// Tasks that could begin their first burst, and whose work ids permit it.
+    /// Tasks that could begin their first burst: all without a work id, and the first of each work id that permits it.
     fresh: BTreeSet<Rank>,
-    /// The first task of `started` and the first task of `fresh`; each is `None` if the limit or the pause of the group does not permit it
-    /// to begin.
+    /// The first task of `started`, and the first task of `fresh`. The former is `None` while the pause of the group is hard, the latter
+    /// while the group is paused at all or its limit is reached.
     first: (Option<Rank>, Option<Rank>),
 }
 
@@ -59,14 +59,14 @@ impl GroupIndex {
     }
 }
 
-/// The tasks with the same work id.
+/// The tasks that share a work id: those in progress, and those that could begin their first burst.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Work {
     /// The ids of the tasks in progress.
     under_way: BTreeSet<u64>,
     /// Tasks that could begin their first burst, by group.
     fresh: BTreeMap<Name, BTreeSet<Rank>>,
-    /// By group, the first task of `fresh`; empty while a task with the work id is in progress.
+    /// The first task of each group in `fresh`, which is offered to that group; empty while a task with the work id is in progress.
     offered: BTreeMap<Name, Rank>,
 }
 
@@ -77,9 +77,9 @@ pub(super) struct Ready {
     usual: u32,
     groups: BTreeMap<Name, GroupIndex>,
     works: BTreeMap<Name, Work>,
-    /// The first started task of each group that permits it to continue.
+    /// Of each group whose pause is not hard, the first task that has started and could continue.
     started: BTreeSet<Rank>,
-    /// The first task of each group that has not started and that the group permits to start.
+    /// Of each group that is not paused and whose limit is not reached, the first task that could begin its first burst.
     fresh: BTreeSet<Rank>,
     /// The number of tasks that are in progress and not paused.
     pub(super) under_way: u32,
@@ -128,8 +128,9 @@ impl Ready {
         self.groups.get(name)
     }
 
-    /// Returns the tasks that have not started and could begin, and whose work ids permit it: group by group, each group in the order in
-    /// which its tasks would begin. Limits and pauses are not considered.
+    /// Returns the tasks that could begin their first burst, by group, and within a group in the order in which they would begin. Of
+    /// several tasks with the same work id, each group contributes only the first, and none while a task with that work id is in progress.
+    /// Limits and pauses are not considered.
     pub(super) fn fresh(&self) -> impl Iterator<Item = Slot> {
         let groups = self.groups.values();
         groups.flat_map(|group| group.fresh.iter().map(|rank| rank.3))
@@ -210,8 +211,8 @@ impl Ready {
         self.groups.entry(name.clone()).or_default()
     }
 
-    /// Makes the first unstarted task with a work id in a group available to the group, unless another task with that work id is in
-    /// progress.
+    /// Updates which task with this work id the group may start: its first one that could begin, or none while a task with the work id is
+    /// in progress.
     fn offer(&mut self, work: &Name, group: &Name) {
         let Some(of) = self.works.get_mut(work) else {
             return;
@@ -244,7 +245,7 @@ impl Ready {
         }
     }
 
-    /// Updates the first tasks of a group that has changed, and removes the group if it is empty.
+    /// Updates the entries of a group in `started` and `fresh` after the group has changed, and removes the group's index if it is empty.
     fn refresh(&mut self, name: &Name) {
         let Some(group) = self.groups.get_mut(name) else {
             return;
@@ -274,17 +275,17 @@ impl Ready {
 /// The threads of the servers, and which servers have a free one.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Threads {
-    /// The number of threads in use of each server on which an attempt runs.
+    /// For each server on which an attempt runs, the number of its threads in use.
     used: BTreeMap<Slot, u32>,
     /// Enabled servers with a free thread, by the percentage of their threads in use.
     free: BTreeSet<(u32, Slot)>,
-    /// The number of threads of all enabled servers.
+    /// The total number of threads of all enabled servers.
     pub(super) all: u32,
 }
 
 impl Threads {
-    /// Returns the server with the lowest percentage of threads in use, or of several such servers the first by slot; `None` if no enabled
-    /// server has a free thread.
+    /// Returns the server with the lowest percentage of threads in use; of several such servers, the one with the lowest slot. `None` if no
+    /// enabled server has a free thread.
     pub(super) fn least_used(&self) -> Option<Slot> {
         self.free.first().map(|(_, slot)| *slot)
     }
@@ -309,7 +310,7 @@ impl Threads {
         }
     }
 
-    /// Counts the thread of an attempt on a server: as taken if `takes`, otherwise as freed.
+    /// Counts a thread of a server as taken by an attempt if `takes`, otherwise as freed.
     pub(super) fn take(&mut self, slot: Slot, server: &Server, takes: bool) {
         self.remove(slot, server);
         let used = self.used.entry(slot).or_default();

@@ -1,9 +1,9 @@
-//! Attempts that run on another machine: how the machine is reached, and how an attempt is identified there. Stored: see the change rule
-//! in `persist/format.rs`.
+//! Attempts that run on another machine: how the machine is reached, and how an attempt is identified there. These types are stored: see
+//! the change rule in `persist/format.rs`.
 //!
-//! Locally, such an attempt is a process like any other: `sexton wrapper near`. It connects to the machine by ssh and starts `sexton
-//! wrapper` there, which runs the command. Before the local process exits, it reports how the command ended. That report is stored, since
-//! no other process has the result. If the local process ends without a report, a replacement is launched, which only finds out what
+//! Locally, such an attempt is a process like any other: `sexton wrapper near`. It connects to the machine by ssh and starts
+//! `sexton wrapper` there, which runs the command. Before the local process exits, it reports how the command ended. That report is stored,
+//! since no other process has the result. If the local process ends without a report, a replacement is launched, which only finds out what
 //! happened to the attempt on the other machine, and does not run the command again.
 
 use crate::actors::binding::Exit;
@@ -21,21 +21,21 @@ pub struct Remote {
     pub to: Name,
     /// The configuration file for ssh; the default one if empty.
     pub config: Name,
-    /// The path of the program `sexton` there; searched for in `PATH` if empty.
+    /// The path of the `sexton` program on that machine; if empty, the program is searched for in `PATH`.
     pub program: Name,
 }
 
 impl Remote {
-    /// Returns whether a destination is set and all texts are safe in a command line, since the words passed to ssh and to the remote shell
+    /// Returns whether a destination is set and no text can be misread on a command line. The words passed to ssh and to the remote shell
     /// are not quoted.
     pub(super) fn is_safe(&self) -> bool {
+        // A word that begins with a dash would be taken for a flag.
         let is_plain = |name: &Name, more: &[u8]| {
             let bytes = name.as_bytes();
             let is_one = |byte: &u8| byte.is_ascii_alphanumeric() || more.contains(byte);
             bytes.first() != Some(&b'-') && bytes.iter().all(is_one)
         };
         let is_text = |name: &Name| std::str::from_utf8(name.as_bytes()).is_ok();
-        // A word that begins with a dash would be taken for a flag.
         let is_path = |name: &Name| match name.as_bytes() {
             [] => true,
             bytes => bytes.first() == Some(&b'/') && !bytes.contains(&0) && is_text(name),
@@ -54,11 +54,11 @@ pub struct Reach {
     pub remote: Remote,
     /// The name of the attempt on that machine: the id of its first local process.
     pub known_as: ProcessId,
-    /// How long the attempt continues without contact to the coordinator before it stops itself, in milliseconds.
+    /// How long the attempt continues without contact with the coordinator before it stops itself, in milliseconds.
     pub lost_after_ms: u64,
-    /// The number of the last report that was accepted. Each report is accepted once.
+    /// The highest number of an accepted report. A report with this or a lower number is a repetition, and changes nothing.
     pub heard: u64,
-    /// How many local processes have replaced one that ended without reporting the result.
+    /// How many times the local process was replaced because it ended without reporting the result.
     pub again: u32,
     /// Whether the latest replacement was launched to stop the attempt.
     pub stops: bool,
@@ -70,21 +70,22 @@ pub struct Reach {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FarEnd {
-    /// No process of the attempt is alive there, and its command ended in this way; [`Exit::Failed`] means that the command never ran.
+    /// The command ended in this way, and no process of the attempt is alive on the machine; [`Exit::Failed`] means that the command never
+    /// ran.
     Ended(Exit),
-    /// The machine did not answer in time. If it is still running at all, the attempt has stopped itself by now.
+    /// The machine did not answer in time. Even if the machine is still up, the attempt there has stopped itself by now.
     Unreachable,
 }
 
-/// The maximum number of times that a local process is replaced after it ended without reporting the result.
+/// The maximum number of times that an attempt's local process is replaced because it ended without reporting the result.
 const AGAIN_MAX: u32 = 10;
 
-/// How long the local process may take to stop before it is killed, in milliseconds, in addition to the grace period of the attempt and its
-/// time without contact.
+/// The extra time, in milliseconds, that the local process is given to stop before it is killed, on top of the command's grace period and
+/// [`Reach::lost_after_ms`].
 const MORE_GRACE_MS: u32 = 30_000;
 
 impl Reach {
-    /// Creates the state of a new attempt on another machine, named after its local process.
+    /// Creates the state of a new attempt on another machine. `known_as` is the id of its local process.
     pub(super) fn new(remote: Remote, known_as: ProcessId, lost_after_ms: u64) -> Self {
         Self {
             remote,
@@ -103,8 +104,9 @@ impl Reach {
         self.heard = nth.unwrap_or(0).max(self.heard);
     }
 
-    /// Given how the local process ended, returns how the attempt ended and whether the machine was unreachable; `None` if it is not known
-    /// whether the attempt has ended.
+    /// Given how the local process ended, returns how the attempt ended, and whether contact with it was lost: the machine was unreachable,
+    /// or [`AGAIN_MAX`] replacements of the local process ended without reporting the result. Returns `None` if it is not known whether the
+    /// attempt has ended.
     pub(super) fn settled(&self, exit: Exit) -> Option<(Exit, bool)> {
         match self.end {
             Some(FarEnd::Ended(exit)) => Some((exit, false)),
@@ -116,14 +118,15 @@ impl Reach {
         }
     }
 
-    /// Records that a new local process replaces the previous one. It finds out what happened to the attempt, and stops it if `stops`.
+    /// Records that a new local process replaces the previous one. The new process finds out what happened to the attempt, and stops the
+    /// attempt if `stops` is true.
     pub(super) fn reattach(&mut self, stops: bool) {
         self.again += 1;
         self.stops = stops;
     }
 
-    /// Rewrites a spec so that the command runs on the other machine. The environment variable `secret`, which authorizes reports, is not
-    /// passed on: only the local process uses it.
+    /// Rewrites a spec so that the command runs on the other machine. `secret` is the name of the environment variable with the secret that
+    /// authorizes reports. The variable is not passed on, since only the local process uses it.
     pub(super) fn wrap(&self, spec: &mut Spec, secret: &str) {
         let flag = |name: &str, value: Vec<u8>| [Bytes::new(name.as_bytes()), Bytes::new(value)];
         let text = |number: u64| number.to_string().into_bytes();
@@ -131,7 +134,7 @@ impl Reach {
         let words = |words: &[&str]| -> Vec<Bytes> {
             words.iter().map(|it| Bytes::new(it.as_bytes())).collect()
         };
-        // The keeper executes this path, and the keeper runs the same program as the coordinator.
+        // The keeper executes this path, so it names the keeper's own program, which must have the command `wrapper`.
         let mut argv = words(&["/proc/self/exe", "wrapper", "near"]);
         argv.extend(flag("--to", name(&self.remote.to)));
         if !self.remote.config.as_bytes().is_empty() {

@@ -1,4 +1,4 @@
-//! The state of servers and groups. Stored: see the change rule in `persist/format.rs`.
+//! The state of servers and groups. These types are stored: see the change rule in `persist/format.rs`.
 
 use crate::actors::dispatch::remote::Remote;
 use crate::actors::lock::Name;
@@ -23,7 +23,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// The name of the server that is created with the first task if no server has ever existed: the coordinator's own machine.
+    /// The name of the server that stands for the coordinator's own machine. It is created with the first task if no server has ever
+    /// existed.
     pub const LOCAL: &'static str = "local";
     /// The maximum number of threads of one server.
     pub const THREADS_MAX: u32 = 10_000;
@@ -41,14 +42,14 @@ pub struct Group {
     /// The maximum number of tasks in progress, that is, between their first burst and their end; if 0, no task is started. `None` means
     /// the configured default.
     pub max: Option<u32>,
-    /// The pause in effect.
+    /// Which bursts of the group are paused.
     pub pause: Pause,
 }
 
 impl Group {
     /// Wip's default for the maximum number of tasks in progress in a group.
     pub const MAX: u32 = 3;
-    /// The name of the group of tasks that are added without a group.
+    /// The name of the group that a task belongs to if it is added without one.
     pub const DEFAULT: &'static str = "default";
 
     /// Resolves the name of a group: an empty name means [`Self::DEFAULT`].
@@ -92,7 +93,7 @@ impl Pause {
 /// The state that does not belong to any one task, server or group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// When heartbeat intervals last started again: at the latest startup of the coordinator.
+    /// When heartbeat intervals were last restarted, which happens at each startup of the coordinator.
     pub(super) epoch: Timestamp,
     /// The pause that applies to all tasks.
     pub(super) pause: Pause,

@@ -6,11 +6,11 @@ use crate::actors::dispatch::view::{Standing, UnderWay};
 use crate::clock::Now;
 use crate::ids::Slot;
 
-/// The maximum number of tasks in the list.
+/// The maximum number of tasks in [`Standing::tasks`].
 const STANDING_MAX: usize = 100_000;
 
 impl Task {
-    /// Returns whether the task is in progress, or has requests outstanding at other actors.
+    /// Returns whether the task is in progress, or has outstanding requests to other actors.
     pub(super) fn is_standing(&self) -> bool {
         let obliges = self.attempt.is_some() || self.blocked.is_some() || self.cleaning.is_some();
         obliges || self.counts || self.status.is_under_way()

@@ -27,7 +27,7 @@ pub enum Page {
 }
 
 impl Page {
-    /// Decodes the content of a page, or describes why it is malformed.
+    /// Decodes the content of a page. If it is malformed, returns a description of what is wrong.
     pub(super) fn decode(page: PageId, content: &[u8]) -> Result<Self, String> {
         if page == PageId::HEAD {
             return Once::decode(content).map(Self::Head);
@@ -58,9 +58,9 @@ pub(super) struct Index {
     by_process: BTreeMap<ProcessId, Slot>,
     servers: BTreeMap<Name, Slot>,
     groups: BTreeMap<Name, Slot>,
-    /// Tasks that are over, the oldest first.
+    /// Tasks that are over, in the order in which they ended.
     pub(super) over: BTreeSet<(Timestamp, Slot)>,
-    /// Tasks that have an attempt, a position in line for a lock, or a cleanup, and so have requests outstanding at other actors.
+    /// Tasks that have an attempt or a cleanup, or wait for a lock, and so have outstanding requests to other actors.
     pub(super) bound: BTreeSet<Slot>,
     /// The tasks in `bound`, and all others that are in progress.
     pub(super) standing: BTreeSet<Slot>,
@@ -135,7 +135,7 @@ impl Index {
 }
 
 impl State {
-    /// Applies the default limit of groups in these rules. The limit is not part of the durable state.
+    /// Applies the default limit of groups, which comes from the rules and is not part of the durable state.
     pub(super) fn go_by(&mut self, rules: &Rules) {
         self.index.ready.set_usual(rules.group_max);
     }
@@ -174,7 +174,7 @@ impl State {
         }
     }
 
-    /// Returns the maximum number of tasks in progress on all servers together.
+    /// Returns the maximum number of tasks in progress, given the maximum per thread of an enabled server.
     pub(super) fn under_way_max(&self, per_thread: u32) -> u32 {
         self.index.threads.all.saturating_mul(per_thread)
     }
@@ -200,7 +200,7 @@ impl State {
         started.or_else(fresh)
     }
 
-    /// Returns whether tasks could run, but no server is enabled.
+    /// Returns whether a task is ready to run but no server is enabled.
     pub(super) fn lacks_servers(&self) -> bool {
         self.index.threads.all == 0 && self.first_ready(true).is_some()
     }

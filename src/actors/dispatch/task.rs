@@ -1,4 +1,4 @@
-//! The state of a task and its attempts. Stored: see the change rule in `persist/format.rs`.
+//! The state of a task and its attempts. These types are stored: see the change rule in `persist/format.rs`.
 
 use crate::actors::binding::Exit;
 use crate::actors::dispatch::remote::Reach;
@@ -157,19 +157,21 @@ impl Priority {
     }
 }
 
-/// The time limits of a task, and the rules for its failures.
+/// The time limits of a task, and how its failures are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Terms {
     /// How long a burst should take, in milliseconds. The command is informed of this but not held to it.
     pub burst_ms: u64,
-    /// How long after it was claimed an attempt is stopped, in milliseconds. The task then fails.
+    /// The maximum duration of an attempt, counted from its claim, in milliseconds. An attempt that exceeds it is stopped, and the task
+    /// fails.
     pub fail_after_ms: u64,
-    /// The maximum interval between two heartbeats, in milliseconds. It applies once the attempt has sent a heartbeat.
+    /// The maximum interval between two heartbeats, in milliseconds. It applies once the attempt has sent a heartbeat. An attempt that
+    /// exceeds it is stopped, and the task fails.
     pub progress_ms: u64,
-    /// Whether a task fails if its command dies before the attempt has saved anything; otherwise the task is run again.
+    /// Whether a task fails if its command dies before the attempt has saved anything. If false, such a task is run again.
     pub abort_on_failure: bool,
-    /// Whether the command must report the end of a burst; its exit status is then ignored.
+    /// Whether the command must report the end of a burst. If so, an exit status without a report is not taken as the result of the burst.
     pub report_required: bool,
 }
 
@@ -199,25 +201,25 @@ impl Default for Terms {
     reason = "the flags are independent of each other"
 )]
 pub struct Task {
-    /// The id: the number of the entry that added the task.
+    /// The id: the sequence number of the journal entry that added the task.
     pub id: u64,
     /// The work id: only one task with a given work id is in progress at a time. Empty if the task has none.
     pub work: Name,
     /// The group.
     pub group: Name,
-    /// A name for users.
+    /// A name for users, which need not be unique.
     pub name: Name,
     /// The priority.
     pub priority: Priority,
     /// The command that is run for each burst.
     pub command: Arc<Launching>,
-    /// The command that is run after each attempt, separately from it.
+    /// The command that is run after each attempt that was granted the execute lock, as a process of its own.
     pub cleanup: Option<Arc<Launching>>,
     /// The terms on which the task is run.
     pub terms: Terms,
     /// When the task was added.
     pub created: Timestamp,
-    /// When the first attempt since the task was added or restarted was claimed.
+    /// When the task was first claimed since it was added or restarted.
     pub started: Option<Timestamp>,
     /// When the task ended.
     pub ended: Option<Timestamp>,
@@ -225,7 +227,8 @@ pub struct Task {
     pub status: RunStatus,
     /// How the task ended.
     pub exit: ExitStatus,
-    /// A message: the reason for a failure, or the message that the command reported.
+    /// A message about the result of the latest attempt: the reason for a failure, or the message that the command reported. Empty
+    /// if there is none.
     pub words: String,
     /// The wake time: when the wait for the next burst ends.
     pub wake: Date,
@@ -245,15 +248,15 @@ pub struct Task {
     pub saved: Option<Saved>,
     /// The current attempt.
     pub attempt: Option<Attempt>,
-    /// The most recent past attempts, in the order in which they ended.
+    /// The most recent past attempts, at most [`Task::PAST_MAX`], in the order in which they ended.
     pub past: Vec<Past>,
     /// The number of attempts so far.
     pub attempts: u64,
-    /// The number of failed attempts in a row.
+    /// The number of attempts in a row that failed without having saved anything.
     pub setbacks: u32,
-    /// The attempt that keeps a position in line for the execute lock, if another holder had the lock.
+    /// The token of an attempt that ended because another holder had the execute lock, and in whose name the task still waits for the lock.
     pub blocked: Option<Token>,
-    /// When the task is forgotten, once it is over.
+    /// When the task will be forgotten; `None` until it is over.
     pub forgotten: Option<Date>,
     /// The current cleanup.
     pub cleaning: Option<Cleaning>,
@@ -264,7 +267,7 @@ pub struct Task {
 pub struct Cleaning {
     /// The id of the process record.
     pub process: ProcessId,
-    /// The attempt that the cleanup follows.
+    /// The token of the attempt that the cleanup follows.
     pub token: Token,
     /// Whether the launch was accepted.
     pub taken: bool,
@@ -305,7 +308,7 @@ impl Stage {
 /// An attempt at a burst.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// The fencing token: the number of the entry that claimed the task.
+    /// The fencing token: the sequence number of the journal entry that claimed the task.
     pub token: Token,
     /// The server that the attempt runs on.
     pub server: Slot,
@@ -354,9 +357,9 @@ impl Attempt {
 pub struct Trace {
     /// The wake time that the task had waited for; `None` for its first burst since it was added or restarted.
     pub wake: Option<Date>,
-    /// How many threads of the server other attempts used when the task was claimed.
+    /// How many threads of the server were in use by other attempts when the task was claimed.
     pub used: u32,
-    /// How many threads the server had.
+    /// How many threads the server had when the task was claimed.
     pub threads: u32,
     /// When the attempt got the execute lock.
     pub locked: Option<Timestamp>,
@@ -405,24 +408,25 @@ pub enum Cause {
     ExecuteLock,
     /// Another holder has the update lock, so nothing can be saved.
     UpdateLock,
-    /// The command died, or it is not known how it ended.
+    /// The command was killed, or exited with a nonzero status without the report that the task's terms require, or it is not known how the
+    /// command ended.
     Died,
-    /// The command exited successfully without reporting the end of the burst, although it must.
+    /// The command exited successfully without the report that the task's terms require.
     Unreported,
-    /// The attempt took longer than allowed.
+    /// The attempt took longer than [`Terms::fail_after_ms`].
     Overdue,
-    /// The command sent heartbeats, but then none for too long.
+    /// The command sent heartbeats, but then none for [`Terms::progress_ms`].
     Silent,
     /// The task was terminated by an operator.
     Terminated,
     /// The server was removed.
     ServerGone,
-    /// The server could not be reached in time. By now the attempt must have stopped itself there.
+    /// The server could not be reached in time. By now, the attempt there has stopped itself.
     ServerLost,
 }
 
 impl Cause {
-    /// Returns the stable name, for programs.
+    /// Returns the name by which programs identify the cause. It never changes.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NotLaunched => "not-launched",
@@ -449,7 +453,7 @@ pub enum Verdict {
     Waits,
     /// The attempt failed for this reason, and the task continues from its saved state.
     Reset(Cause),
-    /// The attempt failed for this reason, and so has the task.
+    /// The attempt failed for this reason, and the task fails with it.
     FailedOut(Cause),
 }
 
@@ -468,13 +472,13 @@ pub struct Past {
     pub launched: Option<Timestamp>,
     /// When the attempt ended.
     pub ended: Timestamp,
-    /// How the process ended, if there was one.
+    /// How the attempt's process ended; `None` if no launch was requested.
     pub exit: Option<Exit>,
     /// Whether the attempt saved the task's state.
     pub saved: bool,
     /// The verdict on the attempt.
     pub verdict: Verdict,
-    /// How the cleanup ended; `None` while it runs, or if there is none.
+    /// How the cleanup ended; `None` if there is none, or if its end has not been recorded.
     pub cleanup: Option<Exit>,
     /// Data that is only shown to users.
     #[serde(default, skip_serializing_if = "Trace::is_empty")]
@@ -486,14 +490,14 @@ impl Task {
     pub const PAST_MAX: usize = 8;
     /// The maximum length of a message, in bytes.
     pub const WORDS_BYTES_MAX: usize = 1024;
-    /// The environment variable that holds the secret of an attempt. The command proves with it that its reports belong to the attempt;
-    /// without it, all reports are refused.
+    /// The name of the environment variable that holds the secret of an attempt. The secret proves that the reports of a command belong to
+    /// its attempt; reports without it are refused.
     pub const SECRET: &'static str = "SEXTON_TASK_SECRET";
     /// The maximum wait after failed attempts, in milliseconds: a minute.
     const BACKOFF_MS_MAX: u64 = 60_000;
 
-    /// Returns how long the task waits after another failed attempt, in milliseconds: not at all after the first one, then one second, then
-    /// twice as long each time, up to a minute.
+    /// Returns how long the task waits, in milliseconds, if one more attempt fails without having saved anything: not at all after the
+    /// first such failure in a row, one second after the second, and then twice as long each time, up to a minute.
     pub(super) fn backoff_ms(&self) -> u64 {
         match self.setbacks {
             0 => 0,
@@ -509,8 +513,8 @@ impl Task {
         self.attempts.saturating_sub(later)
     }
 
-    /// Returns whether the task itself permits its next burst to begin: it is not waiting, paused or blocked. Groups, work ids and servers
-    /// are not considered.
+    /// Returns whether the task itself permits its next burst to begin: it may start or its wake time has come, and it is neither paused
+    /// nor waiting for the execute lock. Groups, work ids and servers are not considered.
     pub(super) fn is_set_to_go(&self) -> bool {
         let is_due = self.status.is_fresh() || self.status == RunStatus::Waiting && self.is_due;
         is_due && !self.paused && self.blocked.is_none()
@@ -521,8 +525,8 @@ impl Task {
         self.attempt.as_ref().filter(|it| it.process == process)
     }
 
-    /// Returns when and why the current attempt will be stopped; `None` if there is none, or if it is being stopped already. `epoch` is the
-    /// latest startup of the coordinator.
+    /// Returns when and why the current attempt will be stopped; `None` if the task has no attempt, or if the attempt is being stopped
+    /// already. `epoch` is the latest startup of the coordinator.
     pub(super) fn stops_at(&self, epoch: Timestamp) -> Option<(Timestamp, Cause)> {
         let attempt = self.attempt.as_ref()?;
         let is_stopping = attempt.stopping.is_some();

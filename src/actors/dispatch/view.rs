@@ -1,4 +1,4 @@
-//! The types of the views of tasks, servers and groups. `look.rs` fills them.
+//! The views of tasks, servers and groups: what queries return. Most of them are built in `look.rs` and `standing.rs`.
 
 use crate::actors::dispatch::remote::Remote;
 use crate::actors::dispatch::server::Pause;
@@ -10,13 +10,13 @@ use crate::text;
 use serde::Serialize;
 use std::fmt;
 
-/// The view of a task.
+/// The view of a task: its state, its server, and what prevents its next burst.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TaskView {
     /// The task itself.
     #[serde(flatten)]
     pub task: Task,
-    /// The name of the server that the current attempt runs on.
+    /// The name of the server that the current attempt runs on; `None` if there is no attempt, or if the server no longer exists.
     pub server: Option<Name>,
     /// Why the next burst does not begin. `None` if the task is over, if a burst is running, or if nothing prevents the next one.
     pub obstacle: Option<Obstacle>,
@@ -34,9 +34,9 @@ pub enum Obstacle {
     Waits(Date),
     /// Another holder has the task's execute lock.
     Locked,
-    /// All tasks are paused.
+    /// All tasks are paused. A soft pause holds back only tasks that have not started.
     AllPaused(Pause),
-    /// The task's group is paused.
+    /// The task's group is paused. A soft pause holds back only tasks that have not started.
     GroupPaused(Name, Pause),
     /// The limit of the group is 0.
     GroupDisabled(Name),
@@ -44,7 +44,7 @@ pub enum Obstacle {
     GroupFull {
         /// The group.
         group: Name,
-        /// How many tasks are in progress.
+        /// How many tasks of the group are in progress.
         used: u32,
         /// The limit.
         max: u32,
@@ -60,26 +60,26 @@ pub enum Obstacle {
     NoServer,
     /// No enabled server has a free thread.
     NoThread {
-        /// The number of threads of all enabled servers.
+        /// The total number of threads of all enabled servers.
         threads: u32,
     },
-    /// The limit on tasks in progress on all servers together is reached.
+    /// The limit on the number of tasks in progress, counted over all servers, is reached.
     TooManyUnderWay {
-        /// How many tasks are in progress.
+        /// How many tasks are in progress and not paused.
         used: u32,
         /// The limit.
         max: u32,
     },
-    /// Another task begins its burst first.
+    /// Nothing prevents the burst except that another task is ahead of this one.
     InLine,
     /// The coordinator is draining.
     Draining,
-    /// The disk of the coordinator is low on space, so no process can be recorded. The machine never returns this; it is set when a view is
-    /// shown.
+    /// The coordinator's disk is low on space, so no process can be recorded. `DispatchMachine` never returns this obstacle;
+    /// `TaskView::held_for_space` sets it afterwards.
     DiskLow {
-        /// The number of bytes that the journal can still write.
+        /// The number of bytes that can still be written to the journal.
         left: u64,
-        /// The number of bytes that must be free on the disk.
+        /// The number of bytes that must be free on the disk for the journal's next segment.
         needed: u64,
     },
 }
@@ -102,20 +102,24 @@ impl fmt::Display for Obstacle {
                 write!(f, "group {} is full: {used} of {max}", group.to_text())
             }
             Self::WorkUnderWay { work, task } => {
-                write!(f, "task {task} of work id {} is under way", work.to_text())
+                write!(
+                    f,
+                    "task {task} with work id {} is under way",
+                    work.to_text()
+                )
             }
             Self::NoServer => f.write_str("no server is enabled"),
             Self::NoThread { threads } => {
                 write!(f, "all threads are in use: {threads} of {threads}")
             }
             Self::TooManyUnderWay { used, max } => {
-                write!(f, "too many tasks are under way: {used} of {max}")
+                write!(f, "too many tasks are under way: {used} (limit {max})")
             }
             Self::InLine => f.write_str("other tasks go first"),
             Self::Draining => f.write_str("the coordinator is draining"),
             Self::DiskLow { left, needed } => write!(
                 f,
-                "disk space is low: the journal has {} left, and its disk must have {} free",
+                "disk space is low: the journal has {} left, and its next segment needs {} free",
                 text::bytes(*left),
                 text::bytes(*needed)
             ),
@@ -124,8 +128,8 @@ impl fmt::Display for Obstacle {
 }
 
 impl TaskView {
-    /// Sets the obstacle to low disk space if that is why the task does not run: either nothing else prevents its next burst, or its
-    /// attempt waits for a process to be recorded.
+    /// Sets the obstacle to [`Obstacle::DiskLow`] with these values if low disk space is what holds the task back: either nothing else
+    /// prevents its next burst, or its attempt waits for its process to be recorded.
     pub(crate) fn held_for_space(&mut self, (left, needed): (u64, u64)) {
         let is_held = match (&self.task.attempt, self.task.status) {
             (Some(attempt), _) => attempt.launched.is_none(),
@@ -138,16 +142,17 @@ impl TaskView {
     }
 }
 
-/// A list of tasks, or a page of one.
+/// A list of tasks, or one page of a longer list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Tasks {
     /// The tasks, in the order that the query defines.
     pub tasks: Vec<TaskView>,
-    /// The id after which to continue; `None` if there are no more tasks. After `Query::Stirring` it is 0 if there are more.
+    /// The id of the task after which to continue; `None` if there are no more tasks. The reply to `Query::Stirring` cannot be continued:
+    /// if there are more tasks, this is 0.
     pub next: Option<u64>,
 }
 
-/// The view of a server.
+/// The view of a server: its settings, and how many of its threads are in use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ServerView {
     /// The name.
@@ -156,33 +161,34 @@ pub struct ServerView {
     pub threads: u32,
     /// The number of attempts running on the server now.
     pub used: u32,
-    /// Whether tasks are assigned to the server.
+    /// Whether the server is enabled: only then are new attempts assigned to it.
     pub enabled: bool,
     /// Whether the server is being removed; it disappears when its last attempt has ended.
     pub leaves: bool,
-    /// How the server is reached, if it is another machine.
+    /// How the server is reached if it is another machine; `None` if it is the coordinator's own.
     pub remote: Option<Remote>,
 }
 
-/// The view of a group.
+/// The view of a group: its settings, and how many of its tasks are in progress or ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GroupView {
     /// The name.
     pub name: Name,
-    /// The maximum number of tasks in progress.
+    /// The maximum number of tasks of the group that may be in progress at a time.
     pub max: u32,
-    /// The number of tasks in progress.
+    /// The number of tasks of the group that are in progress.
     pub used: u32,
-    /// The pause in effect.
+    /// The pause of the group itself. A pause of all tasks applies in addition.
     pub pause: Pause,
-    /// The number of tasks that could begin their next burst, if a thread is free and no limit or pause prevents it.
+    /// The number of the group's tasks that could begin their next burst if a thread were free and neither a limit nor a pause of the group
+    /// or of all tasks prevented it. Of unstarted tasks with the same work id, at most one is counted.
     pub ready: u32,
 }
 
-/// The number of tasks in each state.
+/// The number of tasks in each state, and the pause of all tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
-    /// Tasks that have not started, including those that are not ready.
+    /// Tasks that have not started since they were added or restarted, including those that are not ready.
     pub fresh: u64,
     /// Tasks between two bursts.
     pub waiting: u64,
@@ -196,16 +202,16 @@ pub struct Totals {
     pub pause: Pause,
 }
 
-/// All work in progress, at one moment.
+/// All work in progress at one moment, for an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Tasks that are in progress or have requests outstanding at other actors, by slot.
+    /// Tasks that are in progress or have requests outstanding at other actors, ordered by slot.
     pub tasks: Vec<UnderWay>,
     /// Servers by name.
     pub servers: Vec<ServerView>,
-    /// Groups with tasks in progress, by name.
+    /// Groups with tasks in progress, ordered by name.
     pub groups: Vec<GroupView>,
-    /// Whether `tasks` is complete. It is not if there are more than 100,000, and must then not be used for counting.
+    /// Whether `tasks` is complete. At most 100,000 tasks are listed, and an incomplete list must not be used for counting.
     pub whole: bool,
 }
 
@@ -224,13 +230,13 @@ pub struct UnderWay {
     pub counts: bool,
     /// The current attempt.
     pub attempt: Option<Attempt>,
-    /// The name of the server that the attempt runs on; `None` without an attempt, or if the server does not exist.
+    /// The name of the server that the attempt runs on; `None` if there is no attempt, or if the server no longer exists.
     pub server: Option<Name>,
-    /// The attempt that keeps a position in line for the execute lock.
+    /// The token of an ended attempt in whose name the task still waits for the execute lock, if it does; see [`Task::blocked`].
     pub blocked: Option<Token>,
     /// The current cleanup.
     pub cleaning: Option<Cleaning>,
-    /// Whether a deadline of the task has passed without being handled.
+    /// Whether a deadline of the task, or its wake time, has passed without having been handled.
     pub late: bool,
 }
 
@@ -253,8 +259,7 @@ mod tests {
 
     #[test]
     fn only_what_waits_for_nothing_else_waits_for_space() {
-        let low =
-            "disk space is low: the journal has 1.5 MiB left, and its disk must have 2.0 MiB free";
+        let low = "disk space is low: the journal has 1.5 MiB left, and its next segment needs 2.0 MiB free";
         let of = |status| Task {
             status,
             ..Task::default()
@@ -266,7 +271,7 @@ mod tests {
         let paused = held(of(RunStatus::Waiting), Some(Obstacle::Paused));
         assert_eq!(paused.as_deref(), Some("it is paused"));
         assert_eq!(held(of(RunStatus::Complete), None), None);
-        // Once the launch is accepted, the process has a record, and low disk space no longer prevents anything.
+        // Once the launch is accepted, the process has a record, and low disk space no longer holds the task back.
         for (launched, why) in [(None, Some(low)), (Some(Timestamp(2)), None)] {
             let attempt = Attempt {
                 token: Token(1),

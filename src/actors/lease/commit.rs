@@ -66,7 +66,8 @@ impl LeaseMachine {
         }
     }
 
-    /// Sends the outstanding requests for a lease to other actors. Each message is an upsert.
+    /// Sends to other actors whatever requests the lease has outstanding with them. Each message is an upsert, so sending it again does no
+    /// harm.
     pub(super) fn state_obligations(&self, slot: Slot, effects: &mut Effects<Self>) {
         let Some(lease) = self.state.leases.get(slot) else {
             return;
@@ -138,7 +139,7 @@ impl Binding {
 }
 
 impl Lease {
-    /// Creates a lease with the name in a message.
+    /// Creates a lease with default settings and with the name that `message` gives.
     fn named(message: &Message) -> Self {
         let name = message
             .name()
@@ -179,7 +180,8 @@ impl Lease {
                 self.share();
             }
             Step::Placed { until } => {
-                // An earlier request may still be owed a pass: its pass was not whole, or it expired while it was next.
+                // An earlier request may still be owed a pass, because its pass was not whole or because it expired while it was next. The
+                // pass of the new request then serves that one too.
                 let shared = self.wanted > self.settled();
                 let place = Place::of(entry, message, self, *until);
                 self.next = Some(Place { shared, ..place });
@@ -187,7 +189,7 @@ impl Lease {
                 self.keep(message, Source::Request);
             }
             Step::Returned { until } => {
-                // The request gets a new token, so that a late withdrawal of the earlier request does not remove it.
+                // The repeated request gets a new token, so that a delayed withdrawal of the original one does not remove it.
                 let shared = self.next.as_ref().is_some_and(|it| it.shared);
                 let place = Place::of(entry, message, self, *until);
                 self.next = Some(Place { shared, ..place });
@@ -212,14 +214,15 @@ impl Lease {
         }
     }
 
-    /// Marks that other requests rely on the pass of the next request.
+    /// Records that other requests rely on the next request's pass too. Does nothing if no request is next.
     const fn share(&mut self) {
         if let Some(place) = &mut self.next {
             place.shared = true;
         }
     }
 
-    /// Returns the line to be written to the log file for a step that was applied, if any.
+    /// Returns the action that writes a line about an applied step to the log file; `None` if the pass has no log file, or if the step
+    /// neither begins nor ends a pass.
     fn noted(&self, step: &Step) -> Option<message::Action> {
         let current = self.current.as_ref()?;
         let what = if let Step::Ended { exit, .. } = step {
@@ -295,7 +298,7 @@ impl Lease {
             },
         };
         if source == Source::Request {
-            // If another request is next, it has expired or belongs to the same client.
+            // A request that is still next has expired or was made by the same client, so it is dropped.
             self.next = None;
         }
         self.current = Some(Current {
@@ -312,7 +315,9 @@ impl Lease {
         });
     }
 
-    /// Keeps the command of a request, in case its pass has to be repeated.
+    /// Stores the command of a request, in case its pass has to be repeated; a request with a claim leaves the stored command as it is. For
+    /// a schedule date, removes the stored command, so that the one set for the lease is run. In every case, resets the count of
+    /// consecutive passes that were not whole.
     fn keep(&mut self, message: &Message, source: Source) {
         self.broken = 0;
         let period_ms = self.settings.period_ms;
@@ -417,7 +422,7 @@ impl Lease {
 }
 
 impl Place {
-    /// Creates the place for the request in a message.
+    /// Creates the `Place` of the request in a message.
     fn of(entry: Stamp, message: &Message, lease: &Lease, until: Timestamp) -> Self {
         let Message::Request(requesting) = message else {
             unreachable!("only a request has a place");
@@ -446,7 +451,7 @@ impl Place {
         }
     }
 
-    /// Creates a place for an owed pass.
+    /// Creates a `Place` for an owed pass that no particular request is waiting for, with the command that [`Lease::kept`] returns.
     fn kept(lease: &Lease) -> Self {
         let (command, period_ms) = lease.kept().expect("an owed pass has a command");
         Self {
@@ -464,7 +469,7 @@ impl Place {
     }
 }
 
-/// Returns the command without its parcel, that is, without the streams and environment of its caller.
+/// Returns the command without its parcel, which contains the streams and the environment of its caller.
 fn without_parcel(command: &Command) -> Command {
     if command.spec.parcel.is_none() {
         return Command::clone(command);

@@ -44,7 +44,8 @@ impl LeaseMachine {
         decided.unwrap_or_else(Outcome::Refused)
     }
 
-    /// Finds a lease, or the slot for a new one. Refuses an empty name, and a new lease if there are too many.
+    /// Finds a lease or, if none has this name, a slot for a new one. Refuses an empty name, and refuses a new lease if the maximum number
+    /// exists already.
     fn place_of(&self, name: &Name) -> Result<LeaseSlot<'_>, Refused> {
         if name.as_bytes().is_empty() {
             return Err(Refused::NoName);
@@ -83,8 +84,8 @@ impl LeaseMachine {
             .filter(|it| it.is_live(now))
             .filter(is_own)
         {
-            // A. Another request is next, and its pass will serve this request too. If that request has no command, its client may die, and
-            // then no pass would follow: so the command of this request is kept.
+            // A. Another request is next, and its pass will serve this request too. If that request has no command, its client is to run
+            // the pass itself and may die first; no pass would follow then, so the command of this request is kept.
             if other.command.is_some() || requesting.claim.is_some() || no_delay {
                 let turn = Turn::NotNeeded;
                 if other.command.is_some() && !no_delay && !other.shared {
@@ -116,7 +117,7 @@ impl LeaseMachine {
             let turn = Turn::NoDelay;
             return Ok(Outcome::Turned { slot, turn });
         }
-        // D. The request is next.
+        // D. The request becomes next, or stays next if the client is repeating it.
         let until = lease.until().max(now).plus_ms(period_ms);
         let returns = lease
             .next
@@ -131,7 +132,8 @@ impl LeaseMachine {
         Ok(turned(steps, Turn::Next))
     }
 
-    /// Returns the slot of a lease with a running pass that a client runs itself under this token. Refuses any other token.
+    /// Returns the slot of the lease if its running pass has this token and is run by a client itself. Otherwise, refuses the token as
+    /// stale.
     fn of_client(&self, name: &Name, token: Token) -> Result<Slot, Refused> {
         let found = self.state.find(name);
         let (slot, lease) = found.ok_or(Refused::StaleToken)?;
@@ -143,7 +145,7 @@ impl LeaseMachine {
         }
     }
 
-    /// Returns the steps that end the pass of a lease.
+    /// Returns the steps that end the running pass of a lease, and those that follow from its end.
     fn ended(&self, slot: Slot, exit: Option<Exit>, whole: bool) -> Vec<(Slot, Step)> {
         let mut steps = vec![(slot, Step::Ended { exit, whole })];
         let Some(lease) = self.state.leases.get(slot) else {
@@ -171,7 +173,7 @@ impl LeaseMachine {
             let steps = [(slot, Step::Left)].into_iter().chain(gives_up);
             return changed_all(steps.collect());
         }
-        // The pass has begun in the meantime, but its client has withdrawn, so nobody would run it.
+        // The pass may have begun in the meantime. If the client was to run it itself, nobody will now, so it ends.
         let is_unheard = |it: &Current| it.place == token && it.is_clients();
         let runs = found.filter(|(_, lease)| lease.running().is_some_and(is_unheard));
         match runs {
@@ -237,7 +239,8 @@ impl LeaseMachine {
         }
         let period_ms = lease.map_or(Settings::PERIOD_MS, |it| it.settings.period_ms);
         let now = moment.now;
-        // If the wall clock was set back after Fossil stored these times, requests must still not wait longer than a period.
+        // The wall clock may have been set back after Fossil stored these times. Even then, the current holder's lease must not last longer
+        // than one period from now, and the next holder's no longer than two.
         let of_current = now
             .offset
             .time(current.until)
@@ -270,7 +273,7 @@ impl LeaseMachine {
         Ok(changed_all(steps))
     }
 
-    /// Decides on the end of a process: the pass or the request that depends on it ends.
+    /// Decides what follows from the end of a process: the passes and the next requests that depend on it end.
     fn gone(&self, moment: &Moment, gone: EndNotice) -> Outcome {
         let mut steps = Vec::new();
         for slot in self.state.of_process(gone.process) {
@@ -320,7 +323,8 @@ impl LeaseMachine {
             Holder::Process(_) | Holder::Timed { .. } | Holder::Nobody => false,
         };
         if has_parcel && gone.exit == Some(Exit::Failed) && !current.stopping {
-            // The caller has exited, so its streams and environment are no longer available. The command is launched without them.
+            // The launch failed, most likely because the caller has exited and its streams and environment are gone with it. The command is
+            // launched again without them.
             let process = moment.process_id(0);
             return vec![(slot, Step::Relaunched { process })];
         }
@@ -344,7 +348,7 @@ impl LeaseMachine {
         }
     }
 
-    /// Decides what follows from a deadline of a lease that has passed: a deadline of the running pass or of the next request or, if no
+    /// Decides what follows when a deadline of a lease has passed. It is a deadline of the running pass or of the next request or, if no
     /// pass is running, the time at which the next pass may begin.
     fn lapse(&self, moment: &Moment, slot: Slot) -> Outcome {
         let now = moment.now.at;
@@ -386,7 +390,7 @@ impl LeaseMachine {
         )
     }
 
-    /// Decides what follows from a date of a schedule that has come.
+    /// Decides what follows when a date of a schedule has come.
     fn due_date(&self, moment: &Moment, place: Slot) -> Outcome {
         let due = self.state.dues.get(place);
         let Some(due) = due else {
@@ -411,12 +415,14 @@ impl LeaseMachine {
 }
 
 impl Requesting {
-    /// Returns the command of the request or else of the lease, if there is one. It is run unless the request has a claim.
+    /// Returns the command that the request names or else the one that is set for the lease; `None` if there is neither. A request with a
+    /// claim does not run it.
     pub(super) fn command_for<'a>(&'a self, lease: &'a Lease) -> Option<&'a Command> {
         self.command.as_ref().or(lease.settings.command.as_ref())
     }
 
-    /// Returns whether the next request belongs to the same client, that is, whether the client is repeating its request.
+    /// Returns whether `place` was requested by the same process, that is, whether the client is repeating its request. Always false if the
+    /// request names no process.
     fn is(&self, place: &Place) -> bool {
         let process = self.claim.and_then(|it| it.process).map(|it| it.process);
         process.is_some() && place.process.map(|it| it.process) == process

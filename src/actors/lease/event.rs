@@ -1,4 +1,4 @@
-//! The events that a journal entry causes: passes that began or ended, requests that are next, settings that changed.
+//! The events that a journal entry causes, such as the beginning or end of a pass, a request that becomes next, or a changed setting.
 
 use crate::actors::binding::Exit;
 use crate::actors::lease::item::{Current, Holder};
@@ -24,8 +24,8 @@ pub(super) const KINDS: &[&str] = &[
     "stopping",
 ];
 
-/// Passes the events that this outcome causes to `tell`, in order. Called before the outcome is committed, while the leases are still
-/// unchanged.
+/// Calls `tell` with each event that this outcome causes, in order. Must be called before the outcome is committed, while the leases are
+/// still unchanged.
 pub(super) fn events(
     state: &State,
     entry: Stamp,
@@ -102,7 +102,7 @@ fn of(
     Some(what)
 }
 
-/// Adds to an event the token of the pass, how long it has run, and its process.
+/// Adds the token, the running time and the process of the pass to an event; without a pass, returns the event unchanged.
 fn of_pass(what: Happening, current: Option<&Current>, now: Timestamp) -> Happening {
     let Some(current) = current else {
         return what;

@@ -1,6 +1,7 @@
-//! The four numbers in which Fossil stores a lease: the current holder and its expiry, the next holder and its expiry.
+//! The four numbers in which Fossil stores a lease: the PID of the current holder and the time when its lease expires, then the same two
+//! for the next holder.
 //!
-//! They are parsed as in Fossil's `backoffice.c`: for each number, blanks are skipped and digits are read. Any other character ends the
+//! They are parsed as in Fossil's `backoffice.c`: for each number, spaces are skipped and digits are read. Any other character ends the
 //! parsing, and the numbers after it are 0.
 
 /// A lease as Fossil stores it: `idCurrent tmCurrent idNext tmNext`, with times in seconds since 1970.
@@ -8,7 +9,7 @@
 pub struct Four(pub [u64; 4]);
 
 impl Four {
-    /// Parses a lease. As in Fossil, every text is a valid lease. A number that is too large becomes the maximum.
+    /// Parses a lease. As in Fossil, every text is a valid lease. A number that is too large becomes `u64::MAX`.
     pub fn read(text: &str) -> Self {
         let mut bytes = text.bytes().peekable();
         let mut numbers = [0_u64; 4];
@@ -33,7 +34,7 @@ impl std::fmt::Display for Four {
 
 /// Returns how long ago a lease was last used, in the words of Fossil's settings page.
 ///
-/// `age` formats a number of seconds.
+/// `now` is in seconds since 1970, like the times of the lease. `age` formats a number of seconds.
 pub fn last_run(four: &Four, now: u64, age: impl Fn(u64) -> String) -> String {
     const PERIOD: u64 = 60;
     let [_, until, ..] = four.0;

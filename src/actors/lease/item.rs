@@ -29,12 +29,12 @@ pub struct Settings {
     pub command: Option<Command>,
     /// Whether one pass makes up for dates of the schedule that were missed.
     pub catches_up: bool,
-    /// The path of a log file. A line is written to it when a pass begins and when it ends.
+    /// The path of the log file to which a line is written whenever a pass begins or ends, if there is one.
     pub log: Option<String>,
 }
 
 impl Settings {
-    /// The default period, as in Fossil (`BKOFCE_LEASE_TIME`).
+    /// The default period, in milliseconds, as in Fossil (`BKOFCE_LEASE_TIME`).
     pub const PERIOD_MS: u64 = 60_000;
     /// The maximum for periods and time limits, in milliseconds: 366 days.
     pub const SPAN_MS_MAX: u64 = 366 * 24 * 3_600_000;
@@ -60,7 +60,7 @@ impl Default for Settings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Setting {
-    /// Milliseconds between the starts of two passes.
+    /// The minimum time between the starts of two passes, in milliseconds.
     Period(u64),
     /// Whether requests never wait.
     NoDelay(bool),
@@ -68,9 +68,9 @@ pub enum Setting {
     Disabled(bool),
     /// Milliseconds after which a pass is stopped; 0 for no limit.
     MaxRun(u64),
-    /// The command for requests without one; `None` to remove it.
+    /// The command for requests without one, and for the schedule; `None` to remove it.
     Command(Option<Command>),
-    /// When passes are requested by schedule; `None` to remove the schedule.
+    /// The schedule on which passes are requested; `None` to remove it.
     Schedule(Option<Schedule>),
     /// Whether one pass makes up for dates of the schedule that were missed.
     CatchesUp(bool),
@@ -104,9 +104,10 @@ pub struct Lease {
     pub settings: Settings,
     /// The number of the latest pass, that is, the number of passes that have begun.
     pub begun: u64,
-    /// The number of the latest whole pass: one that ran to its end, or was stopped because it ran too long.
+    /// The number of the latest whole pass, or 0 if there has been none. A pass is whole if it ran to its end, or if it was stopped because
+    /// it ran too long.
     pub whole: u64,
-    /// All requests so far are served once a whole pass has this number or a higher one.
+    /// The lowest number that a whole pass must have for all requests so far to be served.
     pub wanted: u64,
     /// The number of consecutive passes that were not whole.
     pub broken: u32,
@@ -114,17 +115,18 @@ pub struct Lease {
     pub current: Option<Current>,
     /// The request whose pass is next.
     pub next: Option<Place>,
-    /// The command to run when a pass is owed but no request is next, with its period in milliseconds.
+    /// The command to run, with its period in milliseconds, when a pass is owed but no request is next; `None` for the command in the
+    /// settings.
     pub command: Option<(Command, u64)>,
-    /// When passes are requested by schedule.
+    /// The schedule on which passes are requested, if there is one.
     pub schedule: Option<Schedule>,
     /// The slot of the schedule's next date.
     pub due: Option<Slot>,
-    /// Whether the lease is deleted when its pass has ended.
+    /// Whether the lease will be deleted when the running pass has ended.
     pub leaves: bool,
     /// Whether no pass begins until the server is restarted, because it is draining.
     pub rests: bool,
-    /// The log file for `command`, if the request named one.
+    /// The log file for passes that run `command`, if the request that brought the command named one.
     pub log: Option<String>,
 }
 
@@ -133,11 +135,11 @@ pub struct Lease {
 pub struct Current {
     /// The fencing token: the number of the journal entry that began the pass.
     pub token: Token,
-    /// The journal entry of the request that the pass is for; zero if there is none.
+    /// The sequence number of the journal entry of the request that the pass is for; 0 if it is for no particular request.
     pub place: Token,
     /// The holder of the pass.
     pub holder: Holder,
-    /// The PID of a client that runs the pass itself, if known.
+    /// The PID of a client that runs the pass itself; 0 if unknown, or if a command was launched.
     pub pid: u64,
     /// When the pass began.
     pub since: Timestamp,
@@ -147,21 +149,21 @@ pub struct Current {
     pub end: Option<End>,
     /// Whether the pass is being stopped, because it ran too long or the lease is being reset.
     pub stopping: bool,
-    /// The number of warnings so far that the pass overruns its period.
+    /// How many times a warning that the pass overruns its period has been issued.
     pub warnings: u32,
-    /// The path of the log file.
+    /// The path of the log file to which the beginning and the end of the pass are written, if there is one.
     #[serde(default)]
     pub log: Option<String>,
 }
 
-/// How a pass ended.
+/// When and how a pass ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
     /// When the pass ended.
     pub at: Timestamp,
-    /// How the process ended, if there was one and its end is known.
+    /// How the process ended, or the exit status that the client reported; `None` if neither is known.
     pub exit: Option<Exit>,
-    /// Whether the pass was whole.
+    /// Whether the pass was whole; see [`Lease::whole`].
     pub whole: bool,
 }
 
@@ -202,24 +204,25 @@ impl Holder {
     }
 }
 
-/// The request that is next: its pass begins when the running pass and its period are over.
+/// The request that is next: its pass may begin when the latest pass has ended and the period of that pass is over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// The journal entry of the request.
+    /// The sequence number of the journal entry of the request; 0 if there is no particular request.
     pub token: Token,
     /// The command to run; `None` if the client runs the pass itself.
     pub command: Option<Command>,
     /// The process of the client.
     pub process: Option<Binding>,
-    /// The PID of the client, if known.
+    /// The PID of the client; 0 if unknown.
     pub pid: u64,
-    /// Milliseconds from the start of this pass to the start of the next.
+    /// The minimum time from the start of this pass to the start of the next, in milliseconds.
     pub period_ms: u64,
-    /// The maximum time between two renewals of a client without a process, in milliseconds.
+    /// The maximum time between two renewals by a client without a process, in milliseconds.
     pub ttl_ms: u64,
     /// Whether the client waits on a connection, so that it can be notified when its turn comes.
     pub connected: bool,
-    /// When the request expires unless the client repeats it. Applies only to a client that does not wait on a connection.
+    /// When the request expires unless the client repeats it. Applies only if there is no command and the client does not wait on a
+    /// connection.
     pub until: Timestamp,
     /// Whether other requests rely on the pass too. The pass is then owed even if this request is withdrawn.
     #[serde(default)]
@@ -258,8 +261,8 @@ impl Current {
         self.runs() && matches!(self.holder, Holder::Launched { taken: false, .. })
     }
 
-    /// Returns when a client without a process is considered dead unless it renews; `None` for other holders. Since the startup of the
-    /// server, `epoch`, every client has its full time again.
+    /// Returns when a client without a process is considered dead unless it renews the pass: `ttl_ms` after its last renewal or after
+    /// `epoch` (the latest startup of the server), whichever is later. `None` for other holders.
     pub fn lost_at(&self, epoch: Timestamp) -> Option<Timestamp> {
         match &self.holder {
             Holder::Timed { ttl_ms, renewed } => Some((*renewed).max(epoch).plus_ms(*ttl_ms)),
@@ -267,8 +270,8 @@ impl Current {
         }
     }
 
-    /// Returns the time of the next warning that the pass overruns its period: first 30 s after the period has ended, then twice as long
-    /// after it each time.
+    /// Returns the time of the next warning that the pass overruns its period: 30 s after the end of the period, then 60 s, 120 s and so
+    /// on, each counted from the end of the period.
     fn warns_at(&self) -> Timestamp {
         let doubled = 30_000_u64.saturating_mul(1 << self.warnings.min(40));
         self.until.plus_ms(doubled)
@@ -276,7 +279,7 @@ impl Current {
 }
 
 impl Lease {
-    /// After this number of consecutive passes that were not whole, owed passes are given up.
+    /// The number of consecutive passes that are not whole after which owed passes are given up.
     pub const BROKEN_MAX: u32 = 25;
 
     /// Returns the latest pass if it is running.
@@ -295,13 +298,13 @@ impl Lease {
         own.or_else(|| set.map(|command| (command, self.settings.period_ms)))
     }
 
-    /// Returns whether a request has not been served by a whole pass yet. A disabled lease owes nothing.
+    /// Returns whether there are requests that no whole pass has served yet. Always false while the lease is disabled.
     pub const fn is_owed(&self) -> bool {
         self.wanted > self.whole && !self.settings.disabled
     }
 
-    /// Returns whether the next request must be marked as shared if the running pass is not whole, because its pass then also serves the
-    /// requests of the running one.
+    /// Returns whether the next request must be marked as shared when the running pass has ended without being whole, because requests that
+    /// the running pass was for then rely on the next pass. False if that request is marked already.
     pub(super) fn is_inherited(&self) -> bool {
         let is_owed = self.wanted.min(self.begun) > self.whole;
         is_owed && self.next.as_ref().is_some_and(|it| !it.shared)
@@ -327,7 +330,7 @@ impl Lease {
         self.current.as_ref().map_or(Timestamp(0), |it| it.until)
     }
 
-    /// Returns the earliest time at which the period of the latest pass allows another pass to begin.
+    /// Returns the earliest time at which the period of the latest pass allows another pass to begin; zero if there has been no pass.
     pub fn free_at(&self) -> Timestamp {
         let current = self.current.as_ref();
         current.map_or(Timestamp(0), |it| it.until.plus_ms(1))
@@ -340,7 +343,7 @@ impl Lease {
         !self.rests && place.map_or(self.is_owed() && is_kept, Place::takes_turn)
     }
 
-    /// Returns when the next request expires unless its client repeats it; `None` if there is none, or if it does not expire.
+    /// Returns when the next request expires unless its client repeats it; `None` if no request is next, or if it does not expire.
     pub fn lapses_at(&self) -> Option<Timestamp> {
         let place = self.next.as_ref().filter(|it| !it.takes_turn());
         place.map(|place| place.until.plus_ms(1))
@@ -352,7 +355,7 @@ impl Lease {
         (max > 0 && !current.stopping).then(|| current.since.plus_ms(max))
     }
 
-    /// Returns the next deadline of the running pass.
+    /// Returns the next deadline of the running pass; `None` if no pass is running.
     fn pass_acts_at(&self, epoch: Timestamp) -> Option<Timestamp> {
         let current = self.running()?;
         let lost = current.lost_at(epoch);
@@ -395,6 +398,6 @@ impl Plain for Due {
 pub struct Totals {
     /// The number of running passes.
     pub running: u64,
-    /// The number of leases with a next request.
+    /// The number of leases with a waiting request, that is, one that is next.
     pub waiting: u64,
 }

@@ -38,7 +38,8 @@ impl LeaseMachine {
 }
 
 impl LeaseMachine {
-    /// Returns up to `most` active leases, that is, leases with a pass that is running, requested, owed or scheduled.
+    /// Returns the first `most` active leases (those with a pass that is running, requested, owed or scheduled) in the order of
+    /// `Query::Stirring`. Considers only the first [`STIRRING_MAX`] active leases by slot.
     pub(super) fn stirring(&self, most: u32) -> Listing {
         let all = self.state.stirring();
         let leases = all.iter().take(STIRRING_MAX);
@@ -84,7 +85,7 @@ impl Observable for LeaseMachine {
         vec![
             gauge("leases", "leases", leases),
             gauge("running", "leases with a running pass", totals.running),
-            gauge("waiting", "leases with a next request", totals.waiting),
+            gauge("waiting", "leases with a waiting request", totals.waiting),
         ]
     }
 

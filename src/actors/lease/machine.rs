@@ -1,4 +1,4 @@
-//! The machine of the `LeaseActor`: the interface through which the host, which runs the machine, applies the lease rules.
+//! The machine of the `LeaseActor`: the interface between the lease rules and the host, which runs the machine.
 
 use crate::actors::lease::item::Current;
 use crate::actors::lease::message::{Action, Message, Query, Reply, Rules, Watch};
@@ -24,11 +24,11 @@ pub(super) const STIRRING_MAX: usize = 8192;
 pub struct LeaseMachine {
     pub(super) rules: Rules,
     pub(super) state: State,
-    /// The conditions that requests wait for.
+    /// The conditions that requests wait for, except [`Watch::Idle`].
     waiting: BTreeMap<Ticket, Watch>,
-    /// The same requests, by the slot of the lease.
+    /// The requests in `waiting`, by the slot of the lease that each waits for.
     waiting_for: BTreeSet<(Slot, Ticket)>,
-    /// Requests that wait until no pass is running.
+    /// The requests that wait until no pass is running ([`Watch::Idle`]).
     waiting_for_none: BTreeSet<Ticket>,
 }
 
@@ -43,7 +43,8 @@ impl LeaseMachine {
         }
     }
 
-    /// Answers the requests that wait for these leases, if their conditions hold now.
+    /// Answers the requests whose conditions hold now: those that wait for one of these leases, and those that wait until no pass is
+    /// running.
     fn wake(&mut self, slots: &BTreeSet<Slot>, effects: &mut Effects<Self>) {
         if self.state.totals().running == 0 {
             for ticket in std::mem::take(&mut self.waiting_for_none) {
@@ -67,7 +68,7 @@ impl LeaseMachine {
         }
     }
 
-    /// Returns the answer to a wait whose condition holds; `None` if it does not hold yet.
+    /// Returns the answer to a wait whose condition holds, or whose lease does not exist; `None` if the condition does not hold yet.
     fn answer(&self, watch: &Watch) -> Option<Reply> {
         let found = watch.name().and_then(|name| self.state.find(name));
         let Some((slot, lease)) = found else {
@@ -259,7 +260,8 @@ impl Machine for LeaseMachine {
         self.state.start(start);
     }
 
-    /// Sends the requests to other actors again, since a process may have ended or a request may have been lost.
+    /// Sends the outstanding requests to other actors again: while the server was down, a process may have ended, or a request may have
+    /// been lost.
     fn resume(&mut self, effects: &mut Effects<Self>) {
         for slot in self.state.bound() {
             self.state_obligations(slot, effects);
@@ -267,7 +269,7 @@ impl Machine for LeaseMachine {
     }
 }
 
-/// Items are slots of leases or, with this bit set, slots of dates.
+/// The bit that is set in an item which is the slot of a schedule date. An item without it is the slot of a lease.
 const DATES: u64 = 1 << 32;
 
 impl Timed for LeaseMachine {

@@ -29,13 +29,14 @@ impl Default for Rules {
     }
 }
 
-/// A request to change leases.
+/// A message that may change leases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
     /// From a client: request a pass.
     Request(Box<Requesting>),
-    /// From a client that runs the pass itself: the pass is still running. May name another process on which the pass depends from now on.
+    /// From a client that runs the pass itself: the pass is still running. The message may name another process, on which the pass then
+    /// depends.
     Renew {
         /// The lease.
         name: Name,
@@ -53,12 +54,12 @@ pub enum Message {
         /// The exit status of the pass.
         code: u8,
     },
-    /// From a client: withdraw a request that waits for its turn. If the client would run the pass itself, and the pass has already begun,
-    /// the pass ends.
+    /// From a client: withdraw a request that waits for its turn. If its pass has already begun, the pass ends if the client runs it
+    /// itself; otherwise nothing changes.
     Withdraw {
         /// The lease.
         name: Name,
-        /// The journal entry of the request.
+        /// The sequence number of the journal entry of the request.
         place: Token,
     },
     /// From an administrator: change a setting.
@@ -72,9 +73,9 @@ pub enum Message {
     Import {
         /// The lease; created if it does not exist.
         name: Name,
-        /// The holder of the pass.
+        /// The current holder.
         current: Imported,
-        /// The next process.
+        /// The next holder.
         next: Imported,
     },
     /// From an administrator: delete the lease.
@@ -126,7 +127,8 @@ pub struct Requesting {
     pub command: Option<Command>,
     /// If given, the client runs the pass itself, and this defines how the server detects that the client has died.
     pub claim: Option<Claim>,
-    /// Milliseconds from the start of this pass to the start of the next; `None` for the lease's setting.
+    /// The minimum time from the start of this pass to the start of the next, in milliseconds; `None` for the period that is set for the
+    /// lease.
     pub period_ms: Option<u64>,
     /// Whether the request never waits: its pass begins immediately or not at all.
     pub no_delay: bool,
@@ -134,7 +136,7 @@ pub struct Requesting {
     pub log: Option<String>,
 }
 
-/// An action for the port: writing a line to a log file.
+/// An action that the port of the `LeaseActor` performs: it writes a line to a log file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
     /// The path of the log file.
@@ -147,7 +149,7 @@ pub struct Action {
     pub what: LogEvent,
 }
 
-/// A logged event of a pass.
+/// An event of a pass that is written to its log file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogEvent {
     /// The pass has begun.
@@ -156,9 +158,10 @@ pub enum LogEvent {
     Ended {
         /// How long the pass ran, in milliseconds.
         ran_ms: u64,
-        /// How the process ended, if there was one and its end is known.
+        /// How the process ended, or the exit status that the client reported; `None` if neither is known.
         exit: Option<Exit>,
-        /// The process that was launched for the pass, and the directory of its output files if that is not the default.
+        /// The process that was launched for the pass, and the directory of its output files if that is not the default; `None` if no
+        /// command was launched.
         launched: Option<(ProcessId, Option<Bytes>)>,
     },
 }
@@ -167,11 +170,11 @@ pub enum LogEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Claim {
-    /// The process whose end ends the pass.
+    /// The process whose end ends the pass; `None` if the client renews the pass instead.
     pub process: Option<Binding>,
     /// The PID of the client, for display; 0 if unknown.
     pub pid: u64,
-    /// The time within which a client without a process must renew, in milliseconds.
+    /// The time within which a client without a process must renew its pass, in milliseconds.
     pub ttl_ms: u64,
     /// Whether the client waits for its turn on a connection.
     pub waits: bool,
@@ -207,34 +210,35 @@ pub enum Query {
     Of(Name),
     /// A page of leases, ordered by name.
     List {
-        /// Match leases whose names begin with this prefix.
+        /// The prefix with which the names of the leases must begin.
         prefix: Name,
-        /// Start after this name.
+        /// The name after which to continue; `None` to begin with the first.
         after: Option<Name>,
-        /// The maximum number of leases to return.
+        /// The maximum number of leases to return. At most 1,000 are returned in any case.
         limit: u32,
     },
-    /// Active leases: first those with a running pass, longest-running first; then those with a next request or an owed pass, by the end of
-    /// their period; then those with a scheduled date, by date. At most 8192 leases are considered.
+    /// Active leases: first those with a running pass, longest-running first; then those with a waiting request or an owed pass, by the
+    /// end of the latest period; then those with a scheduled date, by date. At most 8192 leases are considered.
     Stirring {
         /// The maximum number of leases to return.
         most: u32,
     },
-    /// The number of running passes, and the number of leases with a next request.
+    /// The number of running passes, and the number of leases with a waiting request.
     Totals,
 }
 
 /// A condition that a request can wait for. The answer is the lease, or `Absent` if it does not exist, unless noted otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// A pass with this number or a higher one has begun and its process, if one is launched, has a record; or no pass is expected.
+    /// The pass with this number has begun and, if a command is launched for it, its process has a record; or a later pass has begun; or no
+    /// further pass is expected.
     Begun {
         /// The lease.
         name: Name,
         /// The number of the pass.
         number: u64,
     },
-    /// A whole pass with this number or a higher one has ended, or no pass is expected.
+    /// A whole pass with this number or a higher one has ended, or no pass is running or expected.
     Whole {
         /// The lease.
         name: Name,
@@ -253,7 +257,7 @@ pub enum Watch {
 }
 
 impl Watch {
-    /// Returns the lease that the condition is about; `None` if it is about all of them.
+    /// Returns the name of the lease that the condition is about; `None` if the condition is about all leases.
     pub const fn name(&self) -> Option<&Name> {
         match self {
             Self::Begun { name, .. } | Self::Whole { name, .. } | Self::Ended { name, .. } => {
@@ -271,15 +275,15 @@ pub enum Reply {
     Turned {
         /// The result.
         turn: Turn,
-        /// The number of the request's journal entry, by which the client can withdraw the request; zero if the request has neither begun a
-        /// pass nor is next.
+        /// The sequence number of the request's journal entry, with which the client can withdraw the request; 0 if the request neither
+        /// began a pass nor became next.
         place: Token,
         /// The lease.
         lease: Box<LeaseView>,
     },
     /// One lease.
     Lease(Box<LeaseView>),
-    /// A page of leases, by name.
+    /// A list of leases, in the order that the query defines.
     List(Box<Listing>),
     /// Totals over all leases.
     Totals(Totals),

@@ -1,7 +1,8 @@
 //! Leases: named rights to run one background pass (one run of a command) at a time, modelled on Fossil's backoffice.
 //!
 //! A lease guarantees three things: two of its passes never run at the same time; two of its passes never start less than one period apart;
-//! and every request is followed by a whole pass (one that is not killed before its end), even if a process that runs a pass is killed.
+//! and every request that may wait is followed by a whole pass (one that is not killed before its end), even if a process that runs a pass
+//! is killed.
 //! `docs/leases.md` settles what Fossil's documentation leaves open.
 //!
 //! | file | holds |

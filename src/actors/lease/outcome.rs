@@ -39,7 +39,7 @@ pub enum Outcome {
 pub enum Turn {
     /// The pass has begun.
     Current,
-    /// The request is next.
+    /// The request is next: it waits for its turn.
     Next,
     /// Another request is next, and its pass will serve this request too.
     NotNeeded,
@@ -57,20 +57,21 @@ pub enum Step {
     Made,
     /// The pass has ended.
     Ended {
-        /// How the process ended, if that is known.
+        /// How the process ended, or the exit status that the client reported; `None` if neither is known.
         exit: Option<Exit>,
         /// Whether the pass was whole.
         whole: bool,
     },
     /// A pass begins.
     Began {
-        /// The request that the pass is for.
+        /// The origin of the pass.
         source: Source,
         /// The id of the process record, if a command is launched.
         process: Option<ProcessId>,
         /// The last instant of the period: no other pass may begin up to and including it.
         until: Timestamp,
-        /// Whether a whole pass is owed to the request.
+        /// Whether a whole pass is owed to the request, so that this pass is repeated if it is not whole. Used only if the source is
+        /// [`Source::Request`].
         owed: bool,
     },
     /// The command could not be launched with the streams and environment of its caller, so it is launched again without them.
@@ -78,11 +79,12 @@ pub enum Step {
         /// The id of the new process record.
         process: ProcessId,
     },
-    /// A pass is owed, with the command of this source.
+    /// Another whole pass is owed, which runs the command of this source.
     Owed(Source),
-    /// The sender of the message is next.
+    /// The request in the message becomes next.
     Placed {
-        /// When the request expires unless the client repeats it. Applies only to a client that does not wait on a connection.
+        /// When the request expires unless the client repeats it. Applies only if there is no command and the client does not wait on a
+        /// connection.
         until: Timestamp,
     },
     /// The next request was repeated, and stays next.
@@ -94,11 +96,12 @@ pub enum Step {
     Left,
     /// Requests other than the next one rely on its pass too.
     Shared,
-    /// Owed passes are given up: too many passes in a row were not whole, the lease is disabled, or the only request was withdrawn.
+    /// Owed passes are given up, because too many passes in a row were not whole, the lease was disabled, or the only request was
+    /// withdrawn.
     GaveUp,
     /// The pass is being stopped.
     Stopping,
-    /// A warning that the pass overruns its period.
+    /// The pass overruns its period, and a warning is issued.
     Warned,
     /// The client has renewed the pass, and may have named another process.
     Renewed,
@@ -106,21 +109,21 @@ pub enum Step {
     Taken,
     /// A setting is changed.
     Set(Setting),
-    /// The next date of the schedule is set.
+    /// The next date of the schedule is set or removed.
     Scheduled {
         /// The date; `None` to remove it.
         at: Option<Date>,
         /// The slot of the date.
         place: Slot,
     },
-    /// The lease is replaced by an imported one.
+    /// The holders of the lease are replaced by the imported ones. Its settings remain.
     Imported {
-        /// When the times of the imported current and next holder end, in node time.
+        /// When the leases of the imported current holder and next holder expire, in node time.
         until: (Timestamp, Timestamp),
     },
-    /// No pass of the lease begins until the server is restarted, since it is draining.
+    /// No pass of the lease begins until the server is restarted, because the server is draining.
     Rests,
-    /// The lease is deleted, once its pass has ended.
+    /// The lease is deleted; if a pass is running, only when that pass has ended.
     Forgotten,
 }
 
@@ -152,7 +155,7 @@ pub enum Refused {
     #[error("the maximum number of leases is reached")]
     Full,
     /// The name is empty.
-    #[error("the name of a lease is empty")]
+    #[error("the lease name is empty")]
     NoName,
     /// A period or a time limit is too short or too long.
     #[error("periods and time limits must be between 1 ms and 366 days")]
@@ -163,11 +166,11 @@ pub enum Refused {
     /// There is no command to run.
     #[error("the lease has no command")]
     NoCommand,
-    /// The path of a log file is not absolute, or too long.
+    /// The path of a log file is not absolute, is too long, or contains a NUL byte.
     #[error("a log file must be an absolute path of at most 4096 bytes")]
     Log,
-    /// The schedule has no date left.
-    #[error("the schedule has no further date")]
+    /// The schedule has no future dates.
+    #[error("the schedule has no future dates")]
     NoDate,
     /// No client runs a pass with this token.
     #[error("the token is stale: the pass is over")]

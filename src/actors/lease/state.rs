@@ -91,7 +91,7 @@ impl Index {
     }
 }
 
-/// Returns the processes that a lease depends on.
+/// Returns the processes that the running pass and the next request of a lease depend on.
 fn processes(lease: &Lease) -> impl Iterator<Item = ProcessId> {
     let current = lease.running().and_then(|it| it.holder.process());
     let next = lease.next.as_ref().and_then(|it| it.process);
@@ -121,7 +121,7 @@ impl State {
         &self.index.stirring
     }
 
-    /// Returns the leases whose names come after this bound, by name.
+    /// Returns the leases whose names satisfy the lower bound `after`, ordered by name.
     pub(super) fn after(&self, after: Bound<&Name>) -> impl Iterator<Item = (&Name, Slot)> {
         let range = self.by_name.range((after.cloned(), Bound::Unbounded));
         range.map(|(name, slot)| (name, *slot))
@@ -154,7 +154,7 @@ impl State {
         self.by_name.remove(&lease.name);
     }
 
-    /// Sets or removes the next date of a lease's schedule.
+    /// Sets the next date of a lease's schedule, whose slot is `place`; removes the date if `due` is `None`.
     pub(super) fn schedule(&mut self, entry: Seq, slot: Slot, (place, due): (Slot, Option<Due>)) {
         let is_there = self.dues.get(place).is_some();
         let change = self.pages.by(entry);
@@ -168,8 +168,9 @@ impl State {
         self.change(entry, slot, |it| it.due = stands);
     }
 
-    /// Handles the startup of the server: clients have their full time for the next renewal, and no client waits on a connection any more.
-    /// A client that did may repeat its request for one period.
+    /// Handles the startup of the server: passes may begin again after draining, clients have their full TTL for the next renewal, and no
+    /// client waits on a connection any more. The request of a client that waited on a connection expires one period after the startup or
+    /// after the end of the current period, whichever is later, unless the client repeats it.
     pub(super) fn start(&mut self, Start { stamp, .. }: Start) {
         let head = Head { epoch: stamp.at };
         self.head.change(self.pages.by(stamp.seq), |it| *it = head);

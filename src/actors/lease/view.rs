@@ -10,7 +10,7 @@ pub struct LeaseView {
     /// The state of the lease.
     #[serde(flatten)]
     pub lease: Lease,
-    /// The next date of the lease's schedule.
+    /// The next date of the lease's schedule; `None` if there is none.
     pub due: Option<Date>,
     /// Whether a whole pass is owed.
     pub wanted: bool,
@@ -19,14 +19,14 @@ pub struct LeaseView {
 /// A page of leases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Listing {
-    /// The leases, by name.
+    /// The leases, ordered by name.
     pub leases: Vec<LeaseView>,
     /// Whether more leases follow.
     pub more: bool,
 }
 
 impl LeaseView {
-    /// Returns whether a whole pass is owed in addition to the running pass, if there is one.
+    /// Returns whether another pass must follow the running one. If no pass is running, returns whether one must run.
     pub fn is_followed(&self) -> bool {
         self.wanted && self.lease.wanted > self.lease.settled()
     }

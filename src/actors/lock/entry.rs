@@ -1,6 +1,6 @@
-//! One owner or contender of one lock, as kept in memory.
+//! One owner of a lock, or one contender for it, as stored in memory.
 //!
-//! Change rule: all fields except the rings are durable, see `message.rs`.
+//! Change rule: all fields except the rings are durable, so a change to them must be carried over to `pages.rs`.
 
 use crate::actors::binding::Binding;
 use crate::actors::lock::message::{Message, Name, Tie};
@@ -8,13 +8,14 @@ use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot, Token};
 use crate::spine::machine::{About, Stamp};
 
-/// One owner or contender of one lock. There may be millions, so an entry is small: 64 bytes, and one allocation for the three names.
+/// One owner of a lock, or one contender for it. There may be millions, so an entry is small: 64 bytes, and one
+/// allocation for the three names.
 #[derive(Debug)]
 pub struct Entry {
     /// Key, index and owner, concatenated.
     pub(super) names: Box<[u8]>,
-    /// When the timeout began: at the grant, the request or the last renewal. A server restart also restarts the
-    /// timeout, but does not change this field, see `State`.
+    /// When the timeout began: when the entry was granted its lock, queued or last renewed. A server restart also restarts
+    /// the timeout, but does not change this field, see `state.rs`.
     pub(super) since: Timestamp,
     /// The sequence number of the journal entry that added this lock entry. It orders contenders of equal priority.
     pub(super) seq: Seq,
@@ -41,7 +42,8 @@ pub(super) struct Rare {
 }
 
 impl Rare {
-    /// Returns `None` if `token` and `first` both equal `seq` and the entry has no tie.
+    /// Returns the rarely needed fields of an entry; `None` if the entry does not need them, because `token` and `first` both
+    /// equal `seq` and there is no tie.
     pub(super) fn unless_plain(
         seq: Seq,
         (token, first): (Token, Seq),
@@ -58,7 +60,8 @@ impl Rare {
     }
 }
 
-/// Links to the neighbours in a ring of entries. An entry that is alone links to itself.
+/// Links to the neighbours in a ring, a circular list of entries: those of one owner, or those that own the locks of one
+/// key. An entry that is alone links to itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ring {
     pub(super) previous: Slot,
@@ -84,7 +87,7 @@ pub(super) struct Terms {
     pub(super) tie: Tie,
 }
 
-/// Returns the key, index and owner in a request for a lock, and its terms; `None` if the message is not a request for a lock.
+/// Returns the names (key, index and owner) and the terms of a request for a lock; `None` for any other message.
 pub(super) fn requested(message: &Message) -> Option<((&Name, &Name, &Name), Terms)> {
     if let Message::Hold(hold) = message {
         let terms = Terms {
@@ -168,7 +171,7 @@ impl Entry {
         self.rare.as_ref().map_or(Tie::None, |rare| rare.tie)
     }
 
-    /// Returns the process that the entry is bound to, and how; `None` if it is not bound to a process.
+    /// Returns the entry's binding to a process; `None` if it is not bound to one.
     pub fn bound(&self) -> Option<Binding> {
         self.tie().binding()
     }
@@ -196,8 +199,8 @@ impl Entry {
         }
     }
 
-    /// Makes a contender the owner of its lock, with the entry's number as its token. Its TTL begins, and it is no
-    /// longer tied to a connection.
+    /// Makes a contender the owner of its lock, with the sequence number of the journal entry as its token. Its TTL
+    /// begins, and it is no longer tied to a connection.
     pub(super) fn grant(&mut self, entry: Stamp) {
         let tie = match self.tie() {
             Tie::None | Tie::Connection => Tie::None,
@@ -216,9 +219,9 @@ impl Entry {
         (self.key(), self.index())
     }
 
-    /// Returns when the entry times out, where `epoch` is when the server last started, which restarted all timeouts.
-    /// `None` for an entry that is tied to a process or an actor and has no timeout (65,535 seconds), and for an entry
-    /// that is being fenced, because it ends only with its process tree.
+    /// Returns when the entry times out. `epoch` is the time of the latest server start, which restarted all timeouts.
+    /// Returns `None` if the entry is being fenced, because it then ends only with its process tree, or if it is tied to a
+    /// process or an actor and its timeout is 65,535 seconds, which means no timeout.
     pub(super) fn ends(&self, epoch: Timestamp) -> Option<Timestamp> {
         let span = if self.is_owner() { self.ttl } else { self.ttw };
         let is_tied = self.bound().is_some() || self.tie().actor().is_some();
@@ -226,7 +229,7 @@ impl Entry {
         (!is_endless).then(|| self.since.max(epoch).plus_seconds(span.into()))
     }
 
-    /// Returns the entry's names as text, for the log.
+    /// Returns the slot and the entry's names as text, for users who read the journal.
     pub(super) fn about(&self, slot: Slot) -> About {
         let names = [
             ("key", self.key()),

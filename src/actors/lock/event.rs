@@ -2,7 +2,7 @@
 //! and why.
 //!
 //! Published before the commit, while the names of ended entries can still be read from their slots. A renewal is not
-//! an event: it changes nothing but a deadline.
+//! an event: it changes neither the owner of a lock nor the order of its contenders.
 
 use crate::actors::lock::entry::{Entry, requested};
 use crate::actors::lock::message::{Message, Name, Outcome, Removal};
@@ -11,7 +11,7 @@ use crate::ids::Token;
 use crate::spine::event::Happening;
 use crate::spine::machine::Stamp;
 
-/// Passes the events that this outcome causes to `tell`, in order.
+/// Calls `tell` with each event that this outcome causes, in order.
 pub(super) fn events(
     state: &State,
     entry: Stamp,
@@ -53,7 +53,8 @@ pub(super) fn events(
     }
 }
 
-/// Passes a renewal to `tell`; does nothing for other outcomes. Renewals are not events; they only appear in the history of an item.
+/// If a client renewed an entry, calls `tell` with the renewal. Does nothing for any other outcome, or if the renewal comes from another
+/// actor's `Hold`. Subscribers do not receive renewals, which only appear in the history of an item.
 pub(super) fn renewed((message, outcome): (&Message, &Outcome), tell: &mut dyn FnMut(Happening)) {
     let (
         Outcome::Renewed { place, .. },

@@ -7,7 +7,7 @@ use crate::spine::effect::To;
 use crate::spine::machine::Effects;
 
 impl LockMachine {
-    /// Decides another actor's request for a lock: a new entry is granted the lock or queued, an existing one is
+    /// Decides another actor's request for a lock: a new entry is granted the lock or queued, and an existing entry is
     /// renewed. `entries_max` does not apply: the state of the other actor bounds the number of such locks.
     pub(super) fn decide_hold(&self, hold: &Hold) -> Outcome {
         let [key, index, owner] = [&hold.key, &hold.index, &hold.owner].map(Name::as_bytes);
@@ -34,7 +34,8 @@ impl LockMachine {
         Outcome::Ended { gone }
     }
 
-    /// Notifies the actor that an entry belongs to whether the entry owns its lock or waits for it. Does nothing for a client's entry.
+    /// Tells the actor to which an entry is tied whether the entry owns its lock or waits for it. Does nothing for an
+    /// entry that is not tied to an actor.
     pub(super) fn tell_holder(&self, slot: Slot, effects: &mut Effects<Self>) {
         let entry = self.state.entries.get(slot);
         if let Some((entry, by)) = entry.and_then(|it| Some((it, it.tie().actor()?))) {

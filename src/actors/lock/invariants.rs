@@ -57,8 +57,16 @@ impl State {
         }
         let with_index = locks.iter().filter(|(_, index)| !index.is_empty());
         let keys: BTreeSet<_> = with_index.map(|(key, _)| key).collect();
-        assert_eq!(self.locks.len(), locks.len(), "a table has no extra names");
-        assert_eq!(self.keys.len(), keys.len(), "a table has no extra names");
+        assert_eq!(
+            self.locks.len(),
+            locks.len(),
+            "the index of locks contains only locks with an owner"
+        );
+        assert_eq!(
+            self.keys.len(),
+            keys.len(),
+            "the index of keys contains only keys with a nonempty index"
+        );
         assert_eq!(
             self.contenders, contenders,
             "the stored number of contenders is correct"
@@ -66,7 +74,7 @@ impl State {
         assert_eq!(
             self.lines.len(),
             lines,
-            "there is a line for each contended lock and no other"
+            "there is a line for each contended lock and for no other lock"
         );
         self.entries.assert_whole();
     }
@@ -114,7 +122,8 @@ impl State {
         true
     }
 
-    /// Asserts that the rings of an owner and of a key hold only entries that belong to them, oldest first.
+    /// Asserts that the ring of an owner and the ring of a key contain only entries that belong in them, in order, and that
+    /// the index of keys refers to the first lock of the key.
     fn assert_rings(&self, owner: &[u8], key: &[u8]) {
         let entry = |slot: &Slot| &self.entries[*slot];
         let of_owner: Vec<Slot> = self.of_owner(owner).collect();
@@ -138,7 +147,7 @@ impl State {
         assert_eq!(
             has_place,
             of_key.first().copied().filter(|_| with_index),
-            "while a key has a lock with an index, the table maps it to its first lock"
+            "a key is in the index of keys, with its first lock, exactly while it has a nonempty index"
         );
     }
 }

@@ -1,5 +1,5 @@
-//! Builds the lock state from its pages. Pages do not contain the indexes, so all of them are rebuilt. Slots are
-//! reused, so their order is not the order in which the entries were added.
+//! Builds the lock state from its pages. Pages do not contain the indexes, so every index is rebuilt. Slots are
+//! reused, so their order is not the order in which the entries were added, and the rings may have to be sorted.
 
 #![expect(
     clippy::indexing_slicing,
@@ -157,7 +157,7 @@ fn index_owners(entries: &Slab<Entry>) -> (Table, Vec<(Slot, Slot)>) {
     (owners, links)
 }
 
-/// Makes the table refer to the first entry of a ring that has been sorted from `ring` to `sorted`.
+/// Makes the table refer to the new first entry of a ring whose order has changed from `ring` to `sorted`.
 fn replace_head(table: &mut Table, name: &impl std::hash::Hash, ring: &[Slot], sorted: &[Slot]) {
     if let (Some(old), Some(new)) = (ring.first(), sorted.first())
         && old != new

@@ -1,4 +1,4 @@
-//! Listings of entries. `select` visits a limited number of slots per call; `list` without a key visits all entries,
+//! Listings of entries. `select` visits at most [`SLOTS_IN_A_ROW`] slots per call; `list` without a key visits all entries,
 //! however few it returns.
 
 use crate::actors::lock::entry::Entry;
@@ -34,8 +34,9 @@ impl LockMachine {
             .collect()
     }
 
-    /// Returns the entries that match the selection, beginning at the slot `from`, and the slot at which the next page
-    /// begins. Visits at most [`SLOTS_IN_A_ROW`] slots, so that the actor can handle other requests between two pages.
+    /// Returns a page of at most `entries_max` entries that match the selection, beginning at the slot `from`, and the
+    /// slot at which the next page begins (`None` after the last page). Visits at most [`SLOTS_IN_A_ROW`] slots, so that
+    /// the actor can handle other requests between two pages.
     pub(super) fn select(&self, selection: &Selection) -> Reply {
         let Selection {
             key,

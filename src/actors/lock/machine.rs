@@ -23,7 +23,8 @@ use std::collections::BTreeSet;
 /// The prefix of keys that are reserved for the server. Their locks are listed like others, but clients cannot change them.
 const RESERVED_PREFIX: &[u8] = b"wip-pool-lock-";
 
-/// The maximum number of slots that one `Select` or `Contended` query visits: less than a millisecond of work.
+/// The maximum number of slots that one `Select` query visits, or of contended locks that one `Contended` query considers: less
+/// than a millisecond of work.
 pub(super) const SLOTS_IN_A_ROW: u32 = 8192;
 
 /// The lock rules, and the state to which they apply.
@@ -97,8 +98,9 @@ impl LockMachine {
     }
 
     /// Decides to end these entries, in the order given, except those that are being fenced or have a reserved key.
-    /// Each lock that an ended entry owned passes to its first contender. If a token is given, all entries must have
-    /// it.
+    /// Each lock that an ended entry owned passes to its first contender. If a token is given and one of the entries does
+    /// not have it, the message is refused and no entry ends. If none of them can end, the outcome is `Refused` if one
+    /// of them is being fenced, otherwise `Absent`.
     fn decide_end(&self, slots: impl Iterator<Item = Slot>, token: Option<Token>) -> Outcome {
         let mut gone = Vec::new();
         let mut is_fencing = false;
@@ -128,7 +130,8 @@ impl LockMachine {
         }
     }
 
-    /// Decides to end the entry that owns a lock, whether or not its process is still alive.
+    /// Decides to end the entry that owns a lock, whether or not its process is still alive. The outcome is `Absent` if
+    /// the lock is free, and `Refused` if its key is reserved.
     fn decide_force(&self, key: &Name, index: &Name) -> Outcome {
         let (key, index) = (key.as_bytes(), index.as_bytes());
         let Some(slot) = self.state.holder(key, index) else {
@@ -169,8 +172,8 @@ impl LockMachine {
         }
     }
 
-    /// Decides to end an entry that has timed out, or to fence it. A contender that has timed out by the same instant
-    /// ends, too, instead of becoming the owner (row 15).
+    /// Decides what happens to an entry that has timed out: an owner that is bound with `fence` is fenced, any other entry
+    /// ends. A contender that has timed out by the same instant ends, too, instead of becoming the owner (row 15).
     ///
     /// Contenders after the heir are not examined: each of them that has timed out gets a tick of its own, before the next command.
     fn decide_expire(&self, slot: Slot) -> Outcome {
@@ -303,7 +306,7 @@ impl Machine for LockMachine {
                 let slot = self.shown_for([key, index, owner], *token);
                 self.decide_end(slot.into_iter(), *token)
             }
-            // Row 24: all entries with that key and owner, owned and contending.
+            // Row 24: ends every entry of this owner under the key, whether it owns its lock or waits for it.
             Message::Release {
                 key,
                 index: None,
@@ -512,14 +515,15 @@ impl Machine for LockMachine {
         self.waiting.forget(ticket);
     }
 
-    /// Restarts all timeouts; order and ownership stay (row 34). New entries are accepted again, and contenders that
-    /// were tied to connections are removed.
+    /// Restarts all timeouts, without changing order or ownership (row 34). New entries are accepted again, and contenders
+    /// that were tied to connections are removed.
     fn start(&mut self, start: Start) {
         self.state.start(start.stamp);
     }
 
-    /// Sends each binding again, since its process may have ended while this actor was down, and the state of each lock
-    /// that another actor requested, since the notification may have been lost.
+    /// Repeats the requests to the `ProcessActor` about each bound process, since the process may have ended while this
+    /// actor was down. Also sends the state of every lock that another actor requested to that actor, since the previous
+    /// notification may have been lost.
     fn resume(&mut self, effects: &mut Effects<Self>) {
         for (_, slot) in &self.state.bound {
             self.state_binding(*slot, effects);

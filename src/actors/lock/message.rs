@@ -1,7 +1,8 @@
 //! Messages of the LockActor, their outcomes, and its queries and replies.
 //!
 //! Change rule: `Message` and `Outcome` are stored in the journal. A change that an older reader would not understand, or that makes an
-//! older log unreadable, raises `FORMAT_VERSION` and adds a golden directory and a CHANGELOG line under "Formats".
+//! older log unreadable, requires a higher `FORMAT_VERSION`, a new directory in `snapshots/golden/`, and a line under "Formats" in
+//! `CHANGELOG.md`.
 
 use crate::actors::binding::{self, Binding};
 use crate::clock::Timestamp;
@@ -20,7 +21,7 @@ use std::fmt;
 pub struct Name(Box<[u8]>);
 
 impl Name {
-    /// The maximum length of a name in bytes, since the protocol of LockServer sends the length in one byte.
+    /// The maximum length of a name, in bytes: the LockServer protocol encodes the length in one byte.
     pub const BYTES_MAX: usize = 255;
 
     /// Creates a name from bytes; `None` if there are more than [`Name::BYTES_MAX`].
@@ -100,7 +101,7 @@ impl TryFrom<&str> for Name {
 pub struct Rules {
     /// Whether a numerically larger priority goes first.
     pub high_first: bool,
-    /// The maximum number of entries, owners and contenders together.
+    /// The maximum number of entries, counting both owners and contenders.
     pub entries_max: u32,
 }
 
@@ -117,7 +118,8 @@ impl Default for Rules {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Message {
-    /// Acquire `(key, index)` or wait for it. If the owner already has an entry there, renew the entry and keep its terms.
+    /// Acquire the lock `(key, index)` or wait for it. If the owner already has an entry for this lock, renew that entry and keep
+    /// its terms.
     Request {
         /// The key.
         key: Name,
@@ -133,7 +135,7 @@ pub enum Message {
         priority: u8,
     },
     /// Like `Request`, but an existing entry adopts the new terms: its TTL becomes `ttl`, and its TTW is raised to
-    /// `ttw` if it is shorter. Priority and position in line stay.
+    /// `ttw` if it is shorter. A tie to a process replaces any other tie. Priority and position in line do not change.
     Acquire {
         /// The key.
         key: Name,
@@ -171,7 +173,7 @@ pub enum Message {
         index: Option<Name>,
         /// The owner of the entries. An empty owner together with an index and a token means the current holder of the lock.
         owner: Name,
-        /// If given, the token that the entry must have.
+        /// If given, the token that each of these entries must have.
         #[serde(default)]
         token: Option<Token>,
     },
@@ -195,12 +197,12 @@ pub enum Message {
     },
     /// From the `ProcessActor`: a process that entries may be bound to, or its whole tree, has ended.
     Gone(binding::EndNotice),
-    /// Give up every entry of this owner, owned and contending.
+    /// Give up every entry of this owner, whether it owns its lock or waits for it.
     ReleaseAll {
         /// The owner of the entries.
         owner: Name,
     },
-    /// Tick: the entry in this slot has timed out. It ends or, if it is bound with `fence`, its process tree is killed first.
+    /// Tick: the entry in this slot has timed out. It ends or, if it is an owner bound with `fence`, its process tree is killed first.
     Expire {
         /// The slot of the entry.
         slot: Slot,
@@ -231,7 +233,8 @@ pub struct Hold {
 /// The address to which other actors send [`Message::Hold`] and [`Message::Yield`].
 pub const LOCKS: To<Message> = To::new(ActorId::LOCK);
 
-/// A notification from the `LockActor` to an actor that requested a lock. Its variant mirrors a variant of that actor's message.
+/// A notification from the `LockActor` to an actor that requested a lock. The receiver decodes it as its own `Message`, which has a
+/// variant of the same name and content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToHolder {
@@ -273,7 +276,7 @@ impl Tie {
         matches!(self, Self::None)
     }
 
-    /// Returns the process that the entry is bound to, and how; `None` if it is not bound to a process.
+    /// Returns the entry's binding to a process; `None` if it is not bound to one.
     pub const fn binding(&self) -> Option<Binding> {
         match self {
             Self::Process(binding) => Some(*binding),
@@ -317,7 +320,7 @@ pub enum Outcome {
     },
     /// Entries end, in this order.
     Ended {
-        /// The entries, each with the new owner of its lock.
+        /// The entries, each with the new owner of its lock, if there is one.
         gone: Vec<Removal>,
     },
     /// The owner has timed out: its process tree is killed, and the lock passes on when the whole tree has ended.
@@ -493,7 +496,7 @@ pub enum Reply {
     Standing(Standing),
     /// The number of entries that ended.
     Ended(u32),
-    /// The entry does not exist.
+    /// The entry does not exist, or there is nothing to do.
     Absent,
     /// The message was refused.
     Refused(Refused),
@@ -517,7 +520,7 @@ pub enum Reply {
         /// The total number of contended locks.
         all: u32,
     },
-    /// The numbers of live entries.
+    /// The numbers of owners and contenders.
     Counts {
         /// Entries that own a lock.
         owners: u32,
@@ -554,20 +557,20 @@ pub struct EntryView {
     pub ttw: u16,
     /// Priority among contenders, see [`Rules::high_first`].
     pub priority: u8,
-    /// When the entry was granted its lock or queued, or last renewed.
+    /// When the entry was queued, granted its lock or last renewed, whichever happened last.
     #[serde(skip)]
     pub since: Timestamp,
     /// When the entry times out unless it is renewed; `None` if it only ends with a process or at an actor's request.
     pub deadline: Option<Timestamp>,
     /// The token; `None` for a contender.
     pub token: Option<Token>,
-    /// The process that the entry is bound to, and how.
+    /// The entry's binding to a process; `None` if it is not bound to one.
     pub bound: Option<Binding>,
     /// Whether the owner has timed out and its process tree is being killed.
     pub fencing: bool,
 }
 
-/// The whole lock state, for `inspect` and `replay`.
+/// The lock state, for `inspect` and `replay`.
 #[derive(Debug, Serialize)]
 pub struct View {
     /// The number of owners.
@@ -576,6 +579,6 @@ pub struct View {
     pub contenders: u32,
     /// Whether new entries are refused.
     pub draining: bool,
-    /// All entries, ordered as in [`Reply::List`].
+    /// The entries, ordered as in [`Reply::List`]; only the first ones if the number of entries is limited.
     pub entries: Vec<EntryView>,
 }

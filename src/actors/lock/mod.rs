@@ -8,7 +8,7 @@
 //! | `entry.rs` | an entry: one owner of a lock or one contender for it |
 //! | `state.rs` | entries and their indexes; adding, removing and promoting an entry |
 //! | `event.rs` | the events that an outcome causes, for subscribers |
-//! | `waiting.rs` `waking.rs` | requests that wait for a change of lock state; answering them |
+//! | `waiting.rs` `waking.rs` | requests that wait for a lock to change state; answering them |
 //! | `pages.rs` `load.rs` | pages of durable state; rebuilding the indexes from them |
 //! | `machine.rs` | the rules: which client gets a lock, when, and for how long |
 //! | `hold.rs` | locks that other actors hold for their own use |
@@ -42,10 +42,11 @@ pub use pages::Page;
 /// The actor that owns every lock.
 ///
 /// A lock is a `(key, index)` with one owner and a line of contenders, ordered by priority and then by the order of
-/// their requests. Ownership ends with a release, when the TTL expires without a renewal, or when a process or actor to
-/// which it is tied ends it. It then passes to the first contender. An owner whose TTL expires can instead be fenced:
-/// its process tree is killed first, and the lock passes on when that has ended. Each grant carries a
-/// [`crate::ids::Token`] that is larger than that of any earlier grant.
+/// their requests. Ownership ends when the lock is released or taken away by force, when the TTL expires without a
+/// renewal, when the process to which the owner is tied ends, or when the actor to which it is tied yields the lock. The
+/// lock then passes to the first contender. An owner whose TTL expires can instead be fenced: its process tree is killed
+/// first, and the lock passes on once the whole tree has ended. Each grant carries a [`crate::ids::Token`] that is larger
+/// than that of any earlier grant.
 pub type LockActor = crate::spine::Host<LockMachine>;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! A second implementation of the lock rules: a plain list and linear searches. `tests.rs` and the simulation
 //! (`tests/sim/locks.rs`) compare the machine with it. The simulation is a separate crate that includes this file, so
-//! imports name `sexton` instead of `crate`. It follows `docs/protocols/lockserver.md`, and shares no code with
+//! imports name `sexton` instead of `crate`. The model follows `docs/protocols/lockserver.md`, and shares no code with
 //! `machine.rs` or `state.rs`.
 
 use sexton::actors::binding::{Binding, EndNotice, ToProcesses, Until, Watch};
@@ -17,9 +17,9 @@ pub(super) struct Model {
     entries_max: u32,
     pub(super) draining: bool,
     pub(super) entries: Vec<Place>,
-    /// Messages sent to the `ProcessActor` since they were last taken.
+    /// Messages sent to the `ProcessActor` that have not been taken yet.
     pub(super) tells: Vec<ToProcesses>,
-    /// Notifications sent to actors about their own entries since they were last taken.
+    /// Notifications sent to actors about their own entries, except those that have been taken already.
     pub(super) told: Vec<(ActorId, LockState)>,
 }
 
@@ -450,7 +450,7 @@ impl Model {
             }
             return true;
         }
-        // The contenders ahead of the heir that have timed out by the same instant.
+        // If an owner times out, the contenders ahead of the heir that have timed out by the same instant end with it.
         let with_it: Vec<Slot> = self
             .line(&dead.lock)
             .into_iter()

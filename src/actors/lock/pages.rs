@@ -66,7 +66,7 @@ pub struct Stored<'a> {
     priority: u8,
     #[serde(default, skip_serializing_if = "Tie::is_none")]
     tie: Tie,
-    /// Can only be true for entries bound to a process.
+    /// Whether the owner has timed out and its process tree is being killed. Only an entry bound to a process can be fenced.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     fencing: bool,
 }
@@ -103,7 +103,7 @@ impl Item for Entry {
         let lens = usize::from(stored.key_len) + usize::from(stored.index_len);
         if lens > stored.names.0.len() {
             return Err(format!(
-                "the lengths of key and index in slot {slot:?} exceed the stored names"
+                "the key and index in {slot:?} are longer than the stored names"
             ));
         }
         let standing = (stored.token, stored.first);
@@ -155,7 +155,7 @@ impl Item for Entry {
     }
 }
 
-/// A byte string that is serialised as such and deserialised without a copy.
+/// A byte string that is serialised as bytes, not as a sequence, and deserialised without copying.
 struct Bytes<'a>(&'a [u8]);
 
 impl Serialize for Bytes<'_> {

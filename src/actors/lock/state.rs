@@ -1,7 +1,7 @@
 //! Lock entries and the indexes over them; adding, removing and promoting an entry.
 //!
-//! Invariants: every entry is in the index by owner name; the entry that owns a lock is also in those by lock and by
-//! key, and a contender is in the line for its lock. A lock that has entries has exactly one owner. Contenders are
+//! Invariants: every entry is in the index by owner name; the entry that owns a lock is also in the indexes by lock and
+//! by key, and a contender is in the line for its lock. A lock that has entries has exactly one owner. Contenders are
 //! ordered by priority, then by sequence number. A timeout runs from the entry's `since` or from the epoch (the last
 //! server start), whichever is later. So a restart of the server restarts every timeout without changing an entry. This
 //! file makes no decisions: `machine.rs` decides which entries change, and this file carries that out.
@@ -32,7 +32,8 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Returns the sequence number and slot of the contender that was queued first, whatever its priority.
+    /// Returns the sequence number and slot of the contender that was queued first, whatever its priority; `None` if the line
+    /// is empty.
     pub(super) fn oldest(&self) -> Option<(Seq, Slot)> {
         let firsts = self.ranks.values().filter_map(VecDeque::front);
         firsts.min().copied()
@@ -45,8 +46,8 @@ pub(super) struct State {
     pub(super) entries: Kept<Entry>,
     /// The owner's entry, by key and index.
     pub(super) locks: Table,
-    /// By key, the owner's entry of the lock that was requested first. Only contains keys that have a lock with an
-    /// index. Most keys have only one lock, with an empty index, and `locks` finds that.
+    /// For each key, the entry that owns the first lock of the key (the lock that was requested first). Contains only keys
+    /// that have a lock with a nonempty index: most keys have a single lock, with an empty index, which is found in `locks`.
     pub(super) keys: Table,
     /// The oldest entry of each owner, by owner name.
     pub(super) owners: Table,
@@ -153,7 +154,7 @@ impl State {
         self.ring(head, |entry| entry.of_owner)
     }
 
-    /// Returns the owners' entries of all locks with this key, in order of the first request for each lock.
+    /// Returns the entries that own the locks of this key, ordered by the first request for each lock.
     pub(super) fn of_key(&self, key: &[u8]) -> impl Iterator<Item = Slot> + '_ {
         let without_index = self.holder(key, b"");
         let only = without_index.filter(|slot| self.entries[*slot].of_key.next == *slot);
@@ -201,7 +202,7 @@ impl State {
         entry.token() == token && !entry.is_fencing()
     }
 
-    /// Returns when an entry times out; `None` if it has no timeout.
+    /// Returns when an entry times out; `None` if it has no timeout or is being fenced.
     pub(super) fn deadline_of(&self, entry: &Entry) -> Option<Timestamp> {
         entry.ends(self.head.epoch)
     }
@@ -437,7 +438,7 @@ impl State {
         }
     }
 
-    /// Adds the entry to the indexes by process and by actor.
+    /// Adds an entry that is tied to a process or an actor to the corresponding index; does nothing for any other entry.
     pub(super) fn join_process(&mut self, slot: Slot) {
         if let Some(binding) = self.entries[slot].bound() {
             self.bound.insert((binding.process, slot));
@@ -475,7 +476,7 @@ impl State {
         match next {
             None => assert!(
                 self.owners.remove(&owner, slot),
-                "the index of owners refers to the oldest entry of each"
+                "the index of owners refers to the oldest entry of each owner"
             ),
             // This does nothing unless the entry was the oldest, to which the index refers.
             Some(next) => {
@@ -515,7 +516,7 @@ impl State {
         match next {
             None => assert!(
                 entries[slot].index().is_empty() || self.keys.remove(&key, slot),
-                "the index of keys refers to the first lock of each"
+                "the index of keys refers to the first lock of each key"
             ),
             Some(next) => {
                 // This does nothing unless the lock was the first, to which the index refers.

@@ -89,7 +89,8 @@ impl Pair {
         }
     }
 
-    /// Decides, commits and logs a message, like the host, and checks that a second decision is the same.
+    /// Decides a message twice, asserting that both outcomes are equal. Then commits and logs it as the host does, unless the
+    /// message changes nothing. Returns the reply.
     fn apply(&mut self, message: Message) -> Reply {
         let outcome = self.machine.decide(&self.moment(), &message);
         assert_eq!(
@@ -113,8 +114,8 @@ impl Pair {
         reply
     }
 
-    /// Checks that the effects answer only requests that wait until no entry is left, with `Due`, and that the messages
-    /// sent match those of the model.
+    /// Counts the waiting requests that are answered, and checks that each answer is `Due`: all of them wait until no entry
+    /// is left. Also checks that the messages sent to other actors are those that the model expects.
     fn note_wakes(&mut self, effects: &mut Effects<LockMachine>) {
         let (mut told, mut held): (Vec<ToProcesses>, Vec<_>) = (Vec::new(), Vec::new());
         for effect in effects.take() {
@@ -225,10 +226,11 @@ impl Pair {
     fn send(&mut self, message: &Message) {
         let expected = self.model.message(message, Seq(self.seq.0 + 1), self.now);
         let reply = self.apply(message.clone());
-        assert_eq!(reply, expected, "the answer to {message:?}");
+        assert_eq!(reply, expected, "wrong reply to {message:?}");
     }
 
-    /// Adds the entry's token to the message, or an outdated one. If the message names no owner, adds the token of the lock's holder.
+    /// Adds the entry's token to the message or, if `stale` is set, an outdated one. If the message names no owner, uses the token of the
+    /// lock's holder.
     fn with_token(&self, mut message: Message, stale: bool) -> Message {
         if let Message::Renew {
             key,
@@ -257,7 +259,7 @@ impl Pair {
         message
     }
 
-    /// Compares the answers to all queries, and checks all invariants.
+    /// Compares the machine's answers to all queries with those of the model, and checks all invariants.
     fn compare(&mut self) {
         let list = self.model.list();
         self.machine.assert_whole();
@@ -397,7 +399,7 @@ impl Pair {
         self.resume();
     }
 
-    /// Checks that committing the log alone to a machine with other rules gives the same state.
+    /// Checks that replaying the whole log, without a snapshot, into a machine with other rules gives the same state.
     fn replay(&self) {
         let rules = Rules {
             high_first: self.rules.high_first,
@@ -464,7 +466,7 @@ fn tie() -> impl Strategy<Value = Tie> {
     prop_oneof![1 => Just(Tie::None), 2 => Just(Tie::Connection), 3 => bound]
 }
 
-/// Generates an actor's request for a lock. The key is reserved, and no client is the owner.
+/// Generates an actor's request for a lock. The key is reserved, and no client uses these owner names.
 fn hold() -> impl Strategy<Value = Hold> {
     let owner = name(&["attempt-1", "attempt-2", "attempt-3"]);
     (name(&["wip-pool-lock-1"]), name(&["1", "b"]), owner).prop_map(|(key, index, owner)| Hold {

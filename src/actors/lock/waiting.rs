@@ -1,10 +1,10 @@
-//! Requests that wait for a change of lock state. Volatile: the host adds them again after a rebuild, and they do not
-//! survive a restart of the server.
+//! Requests that wait for a lock entry to change, or until no entries are left. They are volatile: the host adds them
+//! again after it has rebuilt the machine, and they do not survive a restart of the server.
 
 use crate::ids::{Slot, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Waiting requests, by their condition.
+/// Waiting requests, grouped by the condition that they wait for.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     until_empty: BTreeSet<Ticket>,
@@ -15,19 +15,19 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Adds a request that waits until no entry is left.
+    /// Adds a request that waits until no entries are left.
     pub(super) fn until_empty(&mut self, ticket: Ticket) {
         self.until_empty.insert(ticket);
     }
 
-    /// Adds a request that waits until an entry is granted its lock, loses it or ends.
+    /// Adds a request that waits until the entry in this slot is granted its lock, loses it or ends.
     pub(super) fn on_slot(&mut self, ticket: Ticket, slot: Slot) {
         if self.slot_of.insert(ticket, slot).is_none() {
             self.on_slot.entry(slot).or_default().push(ticket);
         }
     }
 
-    /// Removes a request, if it still waits.
+    /// Removes a request if it is still waiting.
     pub(super) fn forget(&mut self, ticket: Ticket) {
         self.until_empty.remove(&ticket);
         let Some(slot) = self.slot_of.remove(&ticket) else {
@@ -41,12 +41,13 @@ impl Waiting {
         }
     }
 
-    /// Returns whether any request waits for an entry.
+    /// Returns whether any request is waiting for an entry to change.
     pub(super) fn is_anybody_on_slots(&self) -> bool {
         !self.on_slot.is_empty()
     }
 
-    /// Removes the requests that wait for this entry and returns them in the order in which they were added.
+    /// Removes the requests that wait for the entry in this slot to change, and returns them in the order in which they
+    /// were added.
     pub(super) fn take_on_slot(&mut self, slot: Slot) -> Vec<Ticket> {
         let tickets = self.on_slot.remove(&slot).unwrap_or_default();
         for ticket in &tickets {
@@ -55,7 +56,7 @@ impl Waiting {
         tickets
     }
 
-    /// Removes the requests that wait until no entry is left and returns them.
+    /// Removes and returns the requests that wait until no entries are left.
     pub(super) fn take_until_empty(&mut self) -> BTreeSet<Ticket> {
         std::mem::take(&mut self.until_empty)
     }

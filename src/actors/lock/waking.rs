@@ -1,4 +1,4 @@
-//! Answers requests that wait for a change of lock state.
+//! Answers requests that wait for a lock to change state.
 
 use crate::actors::lock::machine::LockMachine;
 use crate::actors::lock::message::{Removal, Reply};
@@ -6,19 +6,21 @@ use crate::ids::Slot;
 use crate::spine::machine::Effects;
 
 impl LockMachine {
-    /// Answers the requests that wait for this entry with `Absent`: it has ended, or it is being fenced.
+    /// Answers `Absent` to all requests that wait for this entry to change, because the entry has ended or is being
+    /// fenced.
     pub(super) fn wake_lost(&mut self, slot: Slot, effects: &mut Effects<Self>) {
         for ticket in self.waiting.take_on_slot(slot) {
             effects.wake(ticket, Reply::Absent);
         }
     }
 
-    /// Answers the requests that wait for entries that ended or inherited a lock and, if no entry is left, those that wait for that.
+    /// Answers the requests that wait for one of the removed entries in `gone`, or for the heir of one. If no entries
+    /// are left, also answers all `Watch::Empty` requests.
     pub(super) fn wake(&mut self, gone: &[Removal], effects: &mut Effects<Self>) {
         if self.waiting.is_anybody_on_slots() {
             for Removal { slot, heir } in gone {
                 self.wake_lost(*slot, effects);
-                // The heir itself may have ended in the same outcome.
+                // The same outcome may have removed the heir, too.
                 for slot in heir
                     .iter()
                     .filter(|slot| self.state.entries.get(**slot).is_some())

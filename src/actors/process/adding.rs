@@ -21,7 +21,7 @@ pub(super) struct NewRecord<'a> {
     pub(super) parentage: &'a Parentage,
     /// The identity of the process, if it is already running.
     pub(super) identity: Option<Identity>,
-    /// The id, if the caller chose one; no other record has it.
+    /// The id chosen by the caller, which must not be in use; `None` to draw a random one.
     pub(super) id: Option<ProcessId>,
     /// Whether the process has already ended. If so, its record is created even while the server is draining or has reached the limit on
     /// live processes.
@@ -50,8 +50,9 @@ impl ProcessMachine {
         Ok(Outcome::Launched(Box::new(insertion)))
     }
 
-    /// Refuses a launch that is bound to a process that has ended. Also refuses a launch below a process that is being fenced, that is,
-    /// stopped with its tree because the right bound to it has ended: new processes could keep the tree from becoming empty.
+    /// Refuses a launch that is bound to a process that has ended or has no record. Also refuses a launch below a process that is being
+    /// fenced, that is, stopped with its tree because the right bound to it has ended: new processes could keep the tree from becoming
+    /// empty.
     fn check_above(&self, parentage: &Parentage) -> Result<(), Refused> {
         let named = parentage.named.and_then(|id| self.state.find(id));
         let lives = named.is_some_and(|(_, record)| record.end.is_none() && record.is_live());
@@ -79,7 +80,7 @@ impl ProcessMachine {
         }
         let kind = kind(&registering.tags, &registering.argv);
         let profile = registering.profile(kind);
-        // A process that is already running may have any arguments within the size limits.
+        // The process is already running, so its spec is not validated: only the size limits apply.
         if profile.spec.argv.len() > Spec::ARGV_MAX {
             return Err(Refused::Invalid(Flaw::Argv));
         }
@@ -145,7 +146,8 @@ impl ProcessMachine {
     }
 
     /// Returns the stop that a launch below `parent` inherits from the nearest ancestor that is being stopped with its tree; `None` if no
-    /// ancestor is. Refuses the launch if SIGKILL has been requested for such a tree, which would otherwise not become empty.
+    /// ancestor is. Refuses the launch if SIGKILL has been requested for the tree of any ancestor: a new process could keep that tree from
+    /// becoming empty.
     fn inherited(&self, moment: &Moment, parent: Option<&Record>) -> Result<Option<Stop>, Refused> {
         let above = self.state.above(parent.map(|it| it.id));
         let live = above.filter(|(_, it)| it.is_live());
@@ -165,8 +167,8 @@ impl ProcessMachine {
     }
 
     /// Returns the parent record: the named one, or otherwise that of the nearest ancestor with a live record; `None` if there is neither.
-    /// A named record is ignored if it is that of the process itself, or of a process on another machine or from another boot: its id may
-    /// have been copied with an environment.
+    /// The named record is ignored if it belongs to the process itself, to another machine or to another boot: the name comes from an
+    /// environment variable, which may have been copied from elsewhere.
     fn parent(&self, wanted: &NewRecord<'_>) -> Option<&Record> {
         let own = wanted.identity.as_ref();
         let line = || wanted.parentage.line.iter().take(Parentage::LINE_MAX);
@@ -186,9 +188,9 @@ impl ProcessMachine {
         })
     }
 
-    /// Returns the slots of the records to remove to make room for a record of `bytes` bytes: those that ended longest ago, except the new
-    /// record's ancestors. If limits were lowered and are far exceeded, each new record removes only part of the excess. Refuses the new
-    /// record if too few others can be removed.
+    /// Returns the slots of the records to remove to make room for a record of `bytes` bytes: those of the processes that ended longest
+    /// ago, except the new record's ancestors. At most [`EVICTED_MAX`] are removed at once, so after a limit has been lowered, it may take
+    /// several new records to get below it. Refuses the new record if not enough records can be removed.
     fn evicted(&self, parent: Option<ProcessId>, bytes: u64) -> Result<Vec<Slot>, Refused> {
         let state = &self.state;
         let mut count = state.records.len() as u64 + 1;
@@ -217,14 +219,14 @@ impl ProcessMachine {
 }
 
 impl Launching {
-    /// Returns the immutable part of the record.
+    /// Returns the immutable part of the record that this launch creates.
     pub(super) fn profile(&self, kind: &str) -> Profile {
         Profile::new(self.spec.clone(), &self.tags, kind)
     }
 }
 
 impl Registering {
-    /// Returns the immutable part of the record.
+    /// Returns the immutable part of the record that this registration creates.
     pub(super) fn profile(&self, kind: &str) -> Profile {
         let spec = Spec {
             argv: self.argv.clone(),

@@ -9,8 +9,8 @@ use crate::ids::Seq;
 use crate::spine::machine::{Effects, Moment};
 
 impl Record {
-    /// Returns how the process ended, as reported to watchers. Called only once the process is gone: if no end is recorded then, it could
-    /// not be started.
+    /// Returns how the process ended, as reported to watchers. Must be called only once the process is gone: if it then has no recorded
+    /// end, it could not be started.
     pub(super) const fn exit(&self) -> Exit {
         match self.end {
             Some(End::Code(code)) => Exit::Code(code),
@@ -20,7 +20,7 @@ impl Record {
         }
     }
 
-    /// Returns the notification that the process, or its tree, is gone.
+    /// Returns the notification that the process is gone, or its whole tree if `until` is the tree.
     pub(super) fn gone(&self, until: Until) -> EndNotice {
         EndNotice {
             process: self.id,
@@ -67,8 +67,8 @@ impl ProcessMachine {
         }
     }
 
-    /// Notifies an actor that the process to watch is already gone. If that actor requested the launch, it will not repeat the request, so
-    /// the record may now be removed.
+    /// Notifies an actor that the process or tree it wants to watch is already gone, or that the process has no record. If the actor
+    /// requested the launch, it will not repeat that request after this notification, so the record may now be removed.
     pub(super) fn commit_gone(&mut self, entry: Seq, watch: Watch, effects: &mut Effects<Self>) {
         if let Some((slot, record)) = self.state.find(watch.process)
             && record.awaited == Some(watch.by)

@@ -1,5 +1,5 @@
-//! Applies outcomes, and requests actions from the port: those of an entry when the entry is committed, and all that are still needed again
-//! on `resume`, for example after a restart of the server.
+//! Applies the outcome of each committed entry, and requests the resulting actions from the port. On `resume`, for example after a restart
+//! of the server, requests all actions again that are still needed.
 
 use crate::actors::binding::Watch;
 use crate::actors::process::machine::ProcessMachine;
@@ -242,8 +242,9 @@ impl ProcessMachine {
                 stop: Some(stop), ..
             }) = it.rare.get_mut()
             {
-                // The grace period of a stop that was requested while the process was queued begins now. An inherited stop, which is as old
-                // as the record, keeps its grace period, so that it ends with that of the tree.
+                // The grace period of a stop that was requested while the process was queued begins now. The grace period of an inherited
+                // stop, which was requested by the entry that created the record, does not begin again, so that it expires together with
+                // that of the tree.
                 if stop.asked != it.made {
                     stop.since = entry.at;
                 }
@@ -270,7 +271,7 @@ impl ProcessMachine {
             tree,
         } = outcome
         else {
-            unreachable!("only ends are committed here");
+            unreachable!("only an `Ended` outcome is committed as an end");
         };
         self.state.change(entry, *slot, |it| {
             (it.end, it.ended) = (Some(*end), Some(*at));
@@ -298,7 +299,7 @@ impl ProcessMachine {
                 .rare
                 .stop
                 .is_some_and(|stop| stop.killed && stop.tree);
-            // If the tree is being killed, the port reports `Empty` as the result of `Kill`.
+            // If the tree is being killed, no `Await` is needed: the port reports `Empty` as the result of `Kill`.
             if !killed {
                 let (id, identity) = known(record);
                 act(effects, *slot, entry, Action::Await { id, identity });
@@ -307,8 +308,8 @@ impl ProcessMachine {
         }
     }
 
-    /// Sets the phase of a record to `Exited`, lets the keeper forget the process, and answers the clients that wait for its end. Does
-    /// nothing if the record still waits for its tree to end (`tree`).
+    /// Sets the phase of a record to `Exited`, tells the keeper to forget the process, and answers the clients that wait for its end. Does
+    /// nothing if `tree` is set: the record then still waits for its tree to end.
     fn leave(&mut self, entry: Seq, (slot, tree): (Slot, bool), effects: &mut Effects<Self>) {
         if tree {
             return;
@@ -325,7 +326,7 @@ impl ProcessMachine {
         act(effects, slot, entry, Action::Forget { id });
         self.state_reading(slot, effects);
         self.wake(id, effects);
-        // Clients may be waiting for the tree of an ancestor that ended earlier, and this process may have been the last of that tree.
+        // Clients may be waiting for the tree of an ancestor that ended earlier, and this may have been the last process in that tree.
         let record = self.record(slot);
         if record.is_stopped_with_tree() {
             let above = self.state.above(record.parent);
@@ -366,7 +367,7 @@ impl ProcessMachine {
         });
     }
 
-    /// Answers the clients that wait for a condition of this record, if the condition is now met.
+    /// Answers those clients waiting on this record whose condition is now met.
     fn wake(&mut self, id: ProcessId, effects: &mut Effects<Self>) {
         for (ticket, watch) in self.waiting.of(id) {
             if let Some(reply) = self.answer(&watch) {
@@ -376,8 +377,8 @@ impl ProcessMachine {
         }
     }
 
-    /// Requests again all actions that are still needed, and then a census: the keeper forgets all processes that none of these actions
-    /// names, including those whose `Forget` was lost.
+    /// Requests all actions again that are still needed, and then a census, which makes the keeper forget every process that none of these
+    /// actions names. This includes processes whose `Forget` was lost.
     pub(super) fn restate(&self, effects: &mut Effects<Self>) {
         for id in &self.state.index.live {
             let Some((slot, record)) = self.state.find(*id) else {
@@ -401,9 +402,9 @@ impl ProcessMachine {
         });
     }
 
-    /// Requests the action for a live record: to launch its process, or to follow it once its identity is known. A process that has ended
-    /// is followed, too, as long as its tree has not: the port needs the identity to recognise the tree. If the port reports the end again,
-    /// the report is ignored.
+    /// Requests the action for a live record: to launch its process, or to follow it once its identity is known. If the process has ended,
+    /// it is followed until its tree has ended, too, because the port needs the identity to recognise the tree. If the port then reports
+    /// the end of the process again, the report is ignored.
     pub(super) fn state_attempt(&self, slot: Slot, effects: &mut Effects<Self>) {
         let record = self.record(slot);
         let id = record.id;
@@ -424,7 +425,7 @@ impl ProcessMachine {
         act(effects, slot, record.made, what);
     }
 
-    /// Requests that the output of an ended hook be read, unless that has been done.
+    /// If the record is that of an ended hook whose output has not been read yet, requests that it be read.
     fn state_reading(&self, slot: Slot, effects: &mut Effects<Self>) {
         let record = self.record(slot);
         if record.is_to_be_read() {
@@ -436,7 +437,8 @@ impl ProcessMachine {
         }
     }
 
-    /// Requests the current step of a stop: a signal or SIGKILL, and a report when the tree is empty if only that is still awaited.
+    /// Requests the current step of a stop: a signal or SIGKILL. Once the process itself has ended, also requests a report when its tree is
+    /// empty, unless SIGKILL to the tree causes that report anyway.
     fn state_stop(&self, slot: Slot, effects: &mut Effects<Self>) {
         let record = self.record(slot);
         if record.phase != Phase::Stopping {
@@ -463,7 +465,6 @@ impl ProcessMachine {
         if !has_ended || tree {
             act(effects, slot, stop.asked, what);
         }
-        // The process itself has ended, so only the end of its tree is still awaited.
         if has_ended && !(stop.killed && tree) {
             act(effects, slot, stop.asked, Action::Await { id, identity });
         }
@@ -497,7 +498,8 @@ fn note(record: &mut Record, notice: &Notice) {
     }
 }
 
-/// Returns what the port must watch for while the process is running; `None` if nothing, or if the process was not launched by the keeper.
+/// Returns what the port must watch for while the process is running; `None` if there is nothing to watch for, or if the keeper did not
+/// launch the process.
 fn expectation(record: &Record) -> Option<Box<Expectation>> {
     let is_ready = record.announced != Announced::Nothing;
     let expected = record.profile.spec.expects(is_ready);

@@ -1,4 +1,4 @@
-//! The rules for existing processes: decides what each message does, without changing anything. `adding.rs` has the rules for new records.
+//! The rules for existing processes. They decide what each message does, but change nothing. `adding.rs` has the rules for new records.
 
 use crate::actors::binding::Watch;
 use crate::actors::process::machine::ProcessMachine;
@@ -10,7 +10,7 @@ use crate::clock::{Date, Timestamp};
 use crate::ids::{ProcessId, Seq, Slot};
 use crate::spine::machine::Moment;
 
-/// The maximum number of records that one message removes.
+/// The maximum number of records that one prune request removes.
 const PRUNED_MAX: u32 = 1024;
 
 impl ProcessMachine {
@@ -104,8 +104,8 @@ impl ProcessMachine {
         Ok(self.stopping((slot, record), asked))
     }
 
-    /// Decides to stop a process as `asked`. If its tree is included, launched processes with records below its own are stopped in the same
-    /// way: in the kernel, they are children of the keeper, so a signal to the process's own tree does not reach them.
+    /// Decides to stop a process as `asked`. If its tree is included, launched processes whose records are descendants of its record are
+    /// stopped in the same way: in the kernel, they are children of the keeper, so a signal to the process's own tree does not reach them.
     fn stopping(&self, (slot, record): (Slot, &Record), asked: Stop) -> Outcome {
         let stop = |(slot, record): (Slot, &Record)| {
             let stop = match record.rare.stop {
@@ -120,8 +120,8 @@ impl ProcessMachine {
             let below = below.filter(|(at, it)| *at != slot && it.launched && it.is_live());
             let below: Vec<_> = below.filter_map(stop).collect();
             if !below.is_empty() {
-                // If only processes below it are affected, its own stop is requested again by this entry, so that its record shows that the
-                // request had an effect.
+                // If the request affects only descendants, this entry repeats the stop of the process itself, so that the record of the
+                // process shows that the request had an effect.
                 let restated = |before| Stop {
                     asked: asked.asked,
                     errno: None,
@@ -149,8 +149,8 @@ impl ProcessMachine {
         }
     }
 
-    /// Decides to stop the launched processes of a tree, because the right bound to it has ended. Registered processes are not stopped. An
-    /// earlier stop is merged with this one, and its cause becomes the fence.
+    /// Decides to stop the launched processes of a tree, because the right bound to it has ended. Registered processes are not stopped. A
+    /// process that is already being stopped keeps a single stop: the two are merged, with [`Cause::Fence`] as the cause.
     fn fence(&self, moment: &Moment, id: ProcessId) -> Outcome {
         let below = self.state.below(id).into_iter();
         let launched = below.filter(|(_, it)| it.launched && it.is_live());
@@ -193,8 +193,8 @@ impl ProcessMachine {
         Ok(Outcome::Signalling { slot })
     }
 
-    /// Decides which records a prune request removes: at most `limit` of those that ended longest ago, but none that ended at or after
-    /// `before`, and none of the `keep` that ended last.
+    /// Decides which records a prune request removes: at most `limit` and at most [`PRUNED_MAX`] records, beginning with the process that
+    /// ended longest ago. The last `keep` processes to end keep their records, as do those that ended at or after `before`.
     fn prune(&self, before: Option<Date>, keep: u32, limit: u32) -> Outcome {
         let removable = &self.state.index.removable;
         let most = removable.len().saturating_sub(keep as usize);
@@ -274,15 +274,15 @@ impl ProcessMachine {
         }
     }
 
-    /// Returns whether the tree of this process must be stopped or is watched, but the start of the process has not been reported. The end
+    /// Returns whether the start of this process has not been reported although its tree is being stopped or watched. A report of its end
     /// is then ignored, since the tree cannot be identified without the start. The port will repeat both reports, in order.
     fn misses_start(&self, record: &Record) -> bool {
         let is_stopped = record.rare.stop.is_some_and(|stop| stop.tree);
         record.phase == Phase::Queued && (is_stopped || self.state.is_tree_watched(record))
     }
 
-    /// Returns whether a record whose process has ended waits until the tree is empty, because the tree is being stopped or is watched.
-    /// After a reboot, the tree is known to be empty.
+    /// Returns whether a record whose process ends like this must wait until the tree is empty, because the tree is being stopped or
+    /// watched. After a reboot, it need not: the tree is known to be empty.
     fn awaits_tree(&self, record: &Record, end: End) -> bool {
         let stopped =
             record.phase == Phase::Stopping && record.rare.stop.is_some_and(|stop| stop.tree);
@@ -381,8 +381,8 @@ impl Stuck {
     }
 }
 
-/// Merges a second stop into the first. The second may bring SIGKILL forward or extend the stop to the tree, but never the reverse. Returns
-/// `None` if the second stop adds nothing.
+/// Merges a second stop (`asked`) into the first (`before`). The second may bring SIGKILL forward or extend the stop to the whole tree, but
+/// it neither delays SIGKILL nor excludes the tree. Returns `None` if the second stop adds nothing.
 fn merged(before: Stop, asked: Stop, epoch: Timestamp) -> Option<Stop> {
     let sooner = !before.killed && (asked.killed || asked.ends(epoch) < before.ends(epoch));
     let wider = asked.tree && !before.tree;
@@ -402,7 +402,7 @@ fn merged(before: Stop, asked: Stop, epoch: Timestamp) -> Option<Stop> {
     Some(stop)
 }
 
-/// Returns whether the record waits for its tree to end, and that end has not been reported before.
+/// Returns whether the record waits for a report that its tree is empty, and has not received one yet.
 fn is_emptied(record: &Record) -> bool {
     let is_stopped = record.rare.stop.is_some_and(|stop| stop.tree);
     let is_asked = is_stopped || record.end.is_some();

@@ -106,7 +106,7 @@ impl ProcessMachine {
         }
     }
 
-    /// Describes the records whose slots are in an outcome, for outcomes whose messages may not name these records by id.
+    /// Returns the ids of the records that an outcome refers to by slot. Empty for outcomes whose messages always contain the id.
     pub(super) fn named(&self, outcome: &Outcome) -> Vec<About> {
         let fenced: Vec<Slot>;
         let slots: &[Slot] = match outcome {

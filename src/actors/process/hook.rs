@@ -1,5 +1,6 @@
-//! The rules for hooks, commands that report what they did as JSON objects on standard output. A process that a hook ran gets a record
-//! below the hook's own, and other objects are stored in the hook's record. The port reads the output. See `docs/processes.md`, "Hooks".
+//! The rules for hooks: commands that report what they did as JSON objects on standard output. For an object that describes a process, a
+//! record is created below the hook's own; other objects are stored in the hook's record. The port, which does the actor's I/O, reads the
+//! output. See `docs/processes.md`, "Hooks".
 
 use crate::actors::process::adding::NewRecord;
 use crate::actors::process::identity::Identity;
@@ -37,7 +38,7 @@ impl Child {
 }
 
 impl Record {
-    /// Returns whether it is the record of a hook that has ended and whose output has not been read yet.
+    /// Returns whether this is the record of a launched hook that has ended and whose output has not been read yet.
     pub(super) fn is_to_be_read(&self) -> bool {
         let has_run = self.phase == Phase::Exited && self.end.is_some() && self.launched;
         has_run && self.profile.spec.is_hook && self.rare.found.is_none()
@@ -45,8 +46,9 @@ impl Record {
 }
 
 impl ProcessMachine {
-    /// Decides the outcome of a report that a hook ran a process. The processes of a hook are handled in order, so that none gets two
-    /// records: while one has no record because the disk is full, those after it wait until the output is read again.
+    /// Decides the outcome of a report that a hook ran a process. Only the process that follows the last one handled is accepted, so that
+    /// none gets two records. A process that is refused because the disk is full does not count as handled, so those after it are ignored
+    /// until the output is read again.
     pub(super) fn child(&self, moment: &Moment, (of, child): (ProcessId, &Child)) -> Outcome {
         let found = self.state.find(of).filter(|(_, hook)| hook.is_to_be_read());
         let next = found.filter(|(_, hook)| child.nth == hook.rare.handled + 1);
@@ -82,8 +84,8 @@ impl ProcessMachine {
         Ok(Outcome::Child(Box::new(insertion)))
     }
 
-    /// Decides the outcome of reading a hook's output. It is not accepted until every process in it has been handled, so that the output
-    /// is read again.
+    /// Decides the outcome of reading a hook's output. The result is ignored if it exceeds the limits of [`HookOutput`], or if a process in
+    /// the output has not been handled yet; the output is read again later.
     pub(super) fn found(&self, id: ProcessId, found: &HookOutput) -> Outcome {
         let hook = self.state.find(id).filter(|(_, hook)| hook.is_to_be_read());
         match hook {
@@ -111,8 +113,8 @@ impl ProcessMachine {
         let of_hook = hook.identity.unwrap_or_default();
         self.add(entry.seq, insertion, profile, |it| {
             it.phase = Phase::Exited;
-            // The identity shows the PID that the process had. Inode and start time are not known, and the record of an ended process is
-            // not looked up by its identity.
+            // The identity shows the PID that the process had. Inode and start time are not known, but they are not needed either: the
+            // record of an ended process is never looked up by its identity.
             it.identity = child.pid.map(|pid| Identity {
                 pid,
                 inode: 0,
@@ -120,8 +122,8 @@ impl ProcessMachine {
                 ..of_hook
             });
             it.started = child.started;
-            // The date is limited to the time since the hook's launch was requested: an implausible one would cause the record to be
-            // removed immediately, or never.
+            // The end must lie between the request to launch the hook and now: with an implausible date, the record would be removed
+            // immediately, or never.
             let ended = child.ended.unwrap_or(insertion.at);
             it.ended = Some(ended.min(insertion.at).max(begin));
             it.end = Some(child.end.unwrap_or(End::Lost(Lost::NotOurs)));

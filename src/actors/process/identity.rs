@@ -5,8 +5,9 @@ use std::fmt;
 
 /// The identity of a process, unique across time and machines.
 ///
-/// PIDs are reused, and start times have a resolution of 10 ms, within which reuse can be forced. So the pidfs inode decides if the kernel
-/// provides one (6.9 and later: unique within a boot, unchanged by exec), and the other fields decide only if it does not.
+/// PIDs are reused, and start times have a resolution of only 10 ms, so two processes can have the same PID and start time. Two identities
+/// from the same machine and boot are therefore compared by pidfs inode if both have one (Linux 6.9 and later: unique within a boot,
+/// unchanged by exec), and otherwise by namespace, PID and start time.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -21,7 +22,7 @@ pub struct Identity {
     pub namespace: u64,
     /// The PID in that namespace.
     pub pid: u32,
-    /// The inode of its pidfd; 0 if this kernel's pidfd inodes are not unique.
+    /// The inode of its pidfd; 0 if unknown, or if this kernel's pidfd inodes are not unique.
     pub inode: u64,
     /// The start time in clock ticks since boot.
     pub ticks: u64,

@@ -17,18 +17,19 @@ pub(super) struct Index {
     pub(super) live: BTreeSet<ProcessId>,
     /// The live records whose processes have an identity, by each mark of the identity.
     identities: BTreeSet<(Mark, Slot)>,
-    /// Records by parent, even if the parent's record was removed.
+    /// Pairs of parent and record, for every record that has a parent, even if the parent's record was removed.
     pub(super) children: BTreeSet<(ProcessId, ProcessId)>,
-    /// Records by root, even if the root's record was removed. Roots themselves are left out: most records are roots without descendants.
+    /// Pairs of root and record, even if the root's record was removed. Roots themselves are left out: most records are roots without
+    /// descendants.
     pub(super) trees: BTreeSet<(ProcessId, ProcessId)>,
-    /// The numbers in use for each type.
+    /// The record numbers in use, by record type.
     numbers: BTreeMap<String, BTreeSet<u64>>,
     /// The removable records, ordered by when they ended.
     pub(super) removable: BTreeSet<(Date, Slot)>,
-    /// The removable records that are not removed at the end of their retention, because the attempt to remove them panicked. Decisions on
-    /// requests do not depend on this.
+    /// The removable records that are not removed at the end of their retention, because an attempt to do so panicked. Requests can still
+    /// remove them: decisions on requests do not depend on this set.
     pub(super) quarantined: BTreeSet<Slot>,
-    /// The number of records in each state.
+    /// The number of records in each state, and the total size of all records.
     pub(super) totals: Totals,
 }
 
@@ -62,7 +63,7 @@ impl Index {
         self.totals.bytes += record.bytes();
     }
 
-    /// Takes a record that is about to change or to be removed out of the indexes that depend on its state.
+    /// Removes a record from the indexes that depend on its state, before the record is changed or removed.
     pub(super) fn leave(&mut self, slot: Slot, record: &Record) {
         if record.is_live() {
             self.live.remove(&record.id);
@@ -76,7 +77,7 @@ impl Index {
         self.totals.bytes -= record.bytes();
     }
 
-    /// Adds a record to the removable ones or takes it out, depending on its state, and ends its quarantine.
+    /// Adds a record to the index of removable records, or removes it from that index if it is not removable, and ends its quarantine.
     pub(super) fn settle(&mut self, slot: Slot, record: &Record) {
         let key = (record.ended_at(), slot);
         self.quarantined.remove(&slot);
@@ -87,7 +88,7 @@ impl Index {
         }
     }
 
-    /// Adds a new record.
+    /// Adds a new record to all indexes.
     pub(super) fn add(&mut self, slot: Slot, record: &Record) {
         self.ids.insert(record.id, slot);
         if let Some(parent) = record.parent {
@@ -123,7 +124,7 @@ impl Index {
         numbers.and_then(BTreeSet::last).map_or(1, |last| last + 1)
     }
 
-    /// Returns the slots of live records that may belong to this process.
+    /// Returns the slots of live records that may belong to this process. A slot is returned twice if both marks match.
     pub(super) fn alike(&self, identity: &Identity) -> impl Iterator<Item = Slot> {
         let all = (Slot(0), Slot::NONE);
         marks(identity).flat_map(move |mark| {

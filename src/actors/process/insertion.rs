@@ -26,7 +26,7 @@ pub struct Insertion {
     pub at: Date,
     /// The slots of the records that are removed to make room.
     pub evicted: Vec<Slot>,
-    /// The stop that it inherits if it is launched below a tree that is being stopped.
+    /// The stop that it inherits if its process is launched below one that is being stopped with its tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Stop>,
 }

@@ -1,4 +1,4 @@
-//! Checks the invariants of `state.rs` on all records. For tests; slow.
+//! Checks the invariants of all records and indexes. This is slow, so only tests do it.
 
 use crate::actors::process::index::Index;
 use crate::actors::process::machine::ProcessMachine;
@@ -8,8 +8,8 @@ use crate::actors::process::state::State;
 use crate::ids::Digest;
 
 impl ProcessMachine {
-    /// Asserts that every record is consistent, that its parent, root and depth are correct, and that indexes and running sums match a
-    /// fresh computation.
+    /// Asserts that every record is consistent, that its parent, root and depth are correct, that indexes and running sums match a fresh
+    /// computation, and that no client waits for a condition that is already met.
     pub(in crate::actors::process) fn assert_whole(&self) {
         self.state.assert_tree();
         self.state.assert_indexes();
@@ -102,7 +102,7 @@ fn assert_record(record: &Record) {
             assert_ne!(
                 has_ended,
                 record.rare.failure.is_some(),
-                "it either ended or failed to start"
+                "the process either ended or failed to start"
             );
             assert!(record.rare.signals.is_empty() && record.rare.stuck.is_none());
         }

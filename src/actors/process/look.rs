@@ -1,4 +1,5 @@
-//! Answers queries. A query that would visit many records is answered one page at a time, so that other requests are served in between.
+//! Answers queries. An answer visits at most about [`LOOKED_AT_MAX`] records; longer results are returned in pages, so that other requests
+//! are served in between.
 
 use crate::actors::binding::Until;
 use crate::actors::process::machine::ProcessMachine;
@@ -16,13 +17,13 @@ use std::ops::Bound;
 /// The maximum number of records visited for one answer.
 pub(super) const LOOKED_AT_MAX: usize = 4096;
 
-/// The lower maximum for a text search, which costs more per record: all arguments are masked, and compared ignoring case.
+/// The same maximum for a text search. It is lower because a search costs more per record: arguments are masked, and case is ignored.
 const SEARCHED_MAX: usize = LOOKED_AT_MAX / 8;
 
 /// The maximum number of ids listed for an ambiguous prefix.
 const AMBIGUOUS_MAX: usize = 8;
 
-/// Ids in the requested order.
+/// An iterator over record ids, in the requested order.
 type Ids<'a> = Box<dyn Iterator<Item = ProcessId> + 'a>;
 
 impl ProcessMachine {
@@ -56,7 +57,8 @@ impl ProcessMachine {
         }
     }
 
-    /// Returns the answer for a watch; `None` if its condition is not met yet.
+    /// Returns the answer for a watch of a record; `None` if its condition is not met yet. `service/look.rs` answers [`Watch::Services`],
+    /// for which this returns `None`.
     pub(super) fn answer(&self, watch: &Watch) -> Option<Reply> {
         let Some((_, record)) = self.state.find(watch.id()?) else {
             return Some(Reply::Refused(Refused::Unknown));
@@ -78,7 +80,8 @@ impl ProcessMachine {
         is_so.then(|| Reply::Record(Box::new(self.view_of(record))))
     }
 
-    /// Returns whether the process was stopped with its tree, and a process with a record below its own is still being stopped.
+    /// Returns whether the process was stopped with its tree and a process whose record is a descendant of its record is still being
+    /// stopped with its tree.
     fn stops_below(&self, record: &Record) -> bool {
         let mut below = if record.is_stopped_with_tree() && record.held > 0 {
             self.state.below(record.id)
@@ -191,7 +194,7 @@ impl ProcessMachine {
         }
     }
 
-    /// Lists the live records that an actor watches, or whose launch it requested.
+    /// Lists the ids of the live records that an actor watches, or whose launch it requested, beginning after the id `after`.
     fn watched_by(&self, by: ActorId, after: Option<ProcessId>) -> Reply {
         let live = Selection {
             phases: vec![Phase::Queued, Phase::Running, Phase::Stopping],
@@ -233,8 +236,8 @@ impl ProcessMachine {
         Reply::Count { count, next: None }
     }
 
-    /// Lists the descendants of a record, by id. Visits all records of its tree and checks the ancestors of each, so a page may begin after
-    /// any id, even that of a record that has since been removed.
+    /// Lists the descendants of a record, ordered by id. Visits all records with the same root and checks the ancestors of each, so a page
+    /// may begin after any id, even that of a record that has since been removed.
     fn descendants(&self, of: ProcessId, after: Option<ProcessId>, most: u32) -> Reply {
         let Some((_, top)) = self.state.find(of) else {
             return Reply::Refused(Refused::Unknown);
@@ -273,7 +276,7 @@ impl ProcessMachine {
         }
     }
 
-    /// Returns the ids that may match a selection, in the requested order.
+    /// Returns the ids that may match a selection, in the requested order, beginning after [`Selection::after`].
     fn candidates(&self, selection: &Selection) -> Ids<'_> {
         let index = &self.state.index;
         let cursor = (selection.after, selection.newest_first);
@@ -293,7 +296,7 @@ impl ProcessMachine {
         in_order(index.ids.range(range).map(|(id, _)| *id), newest_first)
     }
 
-    /// Returns the cost of a request, as a number of ordinary commands.
+    /// Returns the cost of a request, where 1 is an ordinary command.
     pub(super) fn cost_of(asked: &Request<'_, Self>) -> usize {
         match asked {
             Request::Query(Query::List(_) | Query::Count(_) | Query::Descendants { .. }) => {
@@ -315,7 +318,7 @@ const fn share(selection: &Selection) -> usize {
     }
 }
 
-/// A selection prepared for comparison with many records.
+/// A selection and its search text in lower case, for comparison with many records.
 struct Matcher<'a> {
     selection: &'a Selection,
     text: Option<String>,
@@ -359,7 +362,8 @@ impl<'a> Matcher<'a> {
     }
 }
 
-/// Returns whether a record contains this lower-case text. Arguments are searched in their masked form, so that secrets cannot be guessed.
+/// Returns whether the type, URL, labels or arguments of a record contain this lower-case text, ignoring case. Arguments are searched in
+/// masked form, so that a secret cannot be found by guessing.
 fn contains_text(record: &Record, text: &str) -> bool {
     let (spec, tags) = (&record.profile.spec, &record.profile.tags);
     let has = |it: &str| it.to_lowercase().contains(text);
@@ -374,7 +378,7 @@ fn contains_text(record: &Record, text: &str) -> bool {
         || has(&words.collect::<Vec<_>>().join(" "))
 }
 
-/// Returns the first and the last id that begin with these digits; `None` if they are no valid prefix.
+/// Returns the lowest and the highest id that begin with these digits; `None` if the text is not a valid prefix.
 fn range_of(text: &str) -> Option<(ProcessId, ProcessId)> {
     const DIGITS: usize = 32;
     let digits: String = text.chars().filter(|letter| *letter != '-').collect();
@@ -387,7 +391,7 @@ fn range_of(text: &str) -> Option<(ProcessId, ProcessId)> {
     Some((ProcessId(first), ProcessId(last)))
 }
 
-/// Lists the ids that are paired with `group` in the set, in the requested order and from the cursor on.
+/// Returns the ids that are paired with `group` in the set, in the requested order, beginning after the id `after`.
 fn in_set(
     set: &BTreeSet<(ProcessId, ProcessId)>,
     group: ProcessId,
@@ -403,7 +407,7 @@ fn in_set(
     in_order(set.range(range).map(|(_, id)| *id), newest_first)
 }
 
-/// Inserts an id at its position in the order, unless it is at or before the cursor.
+/// Inserts an id at its position among these ordered ids, if that position comes after the id `after`.
 fn with(id: ProcessId, ids: Ids<'_>, (after, newest_first): (Option<ProcessId>, bool)) -> Ids<'_> {
     let is_next = move |id: ProcessId, other: ProcessId| {
         if newest_first { other < id } else { id < other }
@@ -416,7 +420,7 @@ fn with(id: ProcessId, ids: Ids<'_>, (after, newest_first): (Option<ProcessId>, 
     }))
 }
 
-/// Returns the bounds of the ids that follow the cursor.
+/// Returns the bounds of the ids that follow `after` in the requested order; all ids if it is `None`.
 fn between(after: Option<ProcessId>, newest_first: bool) -> (Bound<ProcessId>, Bound<ProcessId>) {
     let cursor = after.map_or(Bound::Unbounded, Bound::Excluded);
     if newest_first {

@@ -1,4 +1,4 @@
-//! The machine of the `ProcessActor`: the host's interface to the rules of processes, and their deadlines.
+//! The machine of the `ProcessActor`: the interface through which the host applies the rules for processes and handles their deadlines.
 //!
 //! It decides without changing anything (`decide.rs`, `adding.rs`), and commits without deciding anything (`commit.rs`).
 
@@ -25,8 +25,8 @@ use crate::spine::machine::{
 pub struct ProcessMachine {
     pub(super) state: State,
     pub(super) waiting: Waiting,
-    /// The number of reports that contradicted an earlier one: another process was reported for the same launch, or the failure of a launch
-    /// that had succeeded.
+    /// The number of reports that contradicted an earlier one: a different process was reported for the same launch, or a launch was
+    /// reported as failed after it had succeeded.
     pub(super) contradictions: u64,
     pub(super) counted: Counted,
 }
@@ -135,7 +135,7 @@ impl Machine for ProcessMachine {
             | Outcome::Contradicted
             | Outcome::Refused(_) => Keeping::Nothing,
             Outcome::Pruned { slots, .. } if slots.is_empty() => Keeping::Nothing,
-            // The keeper has the start in its log, and reports it again to the next server.
+            // It does no harm if a crash loses this outcome: the keeper has the start in its log, and reports it again to the next server.
             Outcome::Started { .. } => Keeping::Passing,
             Outcome::Launched(_)
             | Outcome::Registered(_)
@@ -185,7 +185,7 @@ impl Machine for ProcessMachine {
         }
     }
 
-    /// Looks up records by id: when a reply is repeated, the slot may belong to another record.
+    /// Looks up records by id rather than by slot: by the time a reply is repeated, the slot may have been reused for another record.
     fn reply(&self, seq: Seq, message: &Message, outcome: &Outcome) -> Reply {
         match outcome {
             Outcome::Launched(insertion) => self.shown_in(insertion.id, Reply::Launched),
@@ -246,8 +246,8 @@ impl Machine for ProcessMachine {
         Self::cost_of(&asked)
     }
 
-    /// Reports from the port are facts, so they are accepted even if the disk is low on space. Messages that end a process are never
-    /// refused.
+    /// Reports from the port are facts, so all of them except `Child`, which adds a record, are accepted even if the disk is low on space.
+    /// Messages that end a process are never refused.
     fn weight(&self, message: &Message) -> Weight {
         match message {
             Message::Launch(_)
@@ -295,8 +295,8 @@ impl Machine for ProcessMachine {
         self.unwatch_services(ticket);
     }
 
-    /// Processes keep running while the server is down, so none of them ends at startup. The grace period of a stop begins again, since its
-    /// signal is sent again.
+    /// Processes keep running while the server is down, so a startup marks none of them as ended. The grace period of a stop begins again,
+    /// since its signal is sent again.
     fn start(&mut self, start: Start) {
         self.state.start(start);
     }

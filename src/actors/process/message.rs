@@ -1,5 +1,6 @@
-//! The messages that the `ProcessActor` receives from clients, other actors and the port, and the actions it requests from the port.
-//! Messages and outcomes are stored: see the change rule in `persist/format.rs`.
+//! The messages that the `ProcessActor` receives from clients, other actors and the port, and the actions that it requests from the port.
+//! The port does the actor's I/O: it launches, signals and follows processes. Messages and outcomes are stored: see the change rule in
+//! `persist/format.rs`.
 
 use crate::actors::binding;
 use crate::actors::process::identity::Identity;
@@ -17,9 +18,9 @@ use serde::{Deserialize, Serialize};
 pub enum Message {
     /// From a client: launch this process.
     Launch(Box<Launching>),
-    /// From a client: create a record for this running process. If it already has a record, that record is returned.
+    /// From a client: create a record for this running process. If it already has a live record, that record is returned instead.
     Register(Box<Registering>),
-    /// From a client: the process that it registered has ended.
+    /// From a client: a registered process has ended.
     Finish {
         /// The id of its record.
         id: ProcessId,
@@ -28,15 +29,15 @@ pub enum Message {
         /// Its error text, at most [`Message::ERROR_BYTES_MAX`] bytes.
         error: Option<String>,
     },
-    /// From a client: stop this process, and its tree if `tree`.
+    /// From a client: stop this process or, if `tree` is set, its whole tree.
     Stop {
         /// The id of its record.
         id: ProcessId,
-        /// The first signal; `None` means the one in its spec.
+        /// The signal to send before SIGKILL; `None` means the stop signal in its spec.
         signal: Option<u8>,
         /// Milliseconds until SIGKILL; `None` means the grace period in its spec, and 0 kills immediately.
         grace_ms: Option<u32>,
-        /// Whether everything it started is stopped, too, including launched processes with records below its own.
+        /// Whether everything it started is stopped, too, including launched processes whose records are descendants of its record.
         tree: bool,
     },
     /// From a client: send this signal to the process; nothing else changes.
@@ -54,7 +55,7 @@ pub enum Message {
         before: Option<Date>,
         /// The number of removable records to keep, however old they are: those of the processes that ended last.
         keep: u32,
-        /// The maximum number of records to remove; the reply states whether there are more.
+        /// The maximum number of records to remove; more than 1,024 means 1,024. The reply states whether there are more.
         limit: u32,
     },
     /// From the port: the process is running.
@@ -91,11 +92,11 @@ pub enum Message {
         /// The id of its record.
         id: ProcessId,
     },
-    /// From the port: SIGKILL was sent, but some processes of the tree have not ended, or cannot be attributed.
+    /// From the port: after two seconds, processes of the tree have survived SIGKILL, or it is unknown whether some processes belong to it.
     Stuck {
         /// The id of its record.
         id: ProcessId,
-        /// The number of processes that do not end.
+        /// The number of processes that have survived SIGKILL.
         unkillable: u32,
         /// The number of processes that may or may not belong to the tree.
         unknown: u32,
@@ -109,7 +110,7 @@ pub enum Message {
         /// The errno if sending it failed.
         errno: Option<i32>,
     },
-    /// From another actor: notify the actor when the process is gone.
+    /// From another actor: notify that actor when a process, or its whole tree, is gone.
     Watch(binding::Watch),
     /// From another actor: stop the tree of this process, since the right bound to it has ended.
     Fence(ProcessId),
@@ -133,7 +134,7 @@ pub enum Message {
     Found {
         /// The id of the hook's record.
         id: ProcessId,
-        /// What was found in it.
+        /// What was found in the output.
         found: Box<HookOutput>,
     },
     /// A message about services.
@@ -146,7 +147,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// Returns the id of the record that the message is about, if it names one.
+    /// Returns the id of the record that the message is about; `None` if the message contains no id.
     pub const fn id(&self) -> Option<ProcessId> {
         match self {
             Self::Finish { id, .. }
@@ -203,7 +204,7 @@ pub struct Child {
     pub line: u32,
     /// Its program and arguments.
     pub argv: Vec<Bytes>,
-    /// Its working directory; the hook's if left out.
+    /// Its working directory; `None` means the hook's.
     pub dir: Option<Bytes>,
     /// Its PID.
     pub pid: Option<u32>,
@@ -217,15 +218,16 @@ pub struct Child {
     pub nth: u32,
 }
 
-/// A summary of what was found in the output of a hook.
+/// A summary of the output of a hook. Here, a record is a line of the output: a JSON object with a `type`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HookOutput {
-    /// The number of processes that the hook reported, up to [`HookOutput::CHILDREN_MAX`].
+    /// The number of processes that the hook reported, in records of type `Process`, up to [`HookOutput::CHILDREN_MAX`].
     pub children: u32,
     /// The number of records of other types.
     pub records: u32,
-    /// The first of those records as printed, at most [`HookOutput::BYTES_MAX`] bytes.
+    /// The first records of other types, as the hook printed them: at most [`HookOutput::KEPT_MAX`] records and at most
+    /// [`HookOutput::BYTES_MAX`] bytes in total.
     pub kept: Vec<Bytes>,
     /// The number of malformed records.
     pub broken: u32,
@@ -248,14 +250,14 @@ impl HookOutput {
     pub const BYTES_MAX: usize = 16 << 10;
     /// The maximum number of records that are kept.
     pub const KEPT_MAX: usize = 64;
-    /// The maximum number of processes of one hook that get records.
+    /// The maximum number of processes per hook for which records are created.
     pub const CHILDREN_MAX: u32 = 1000;
     /// The maximum number of warnings.
     pub const WARNINGS_MAX: usize = 16;
     /// The maximum length of a warning, in bytes.
     pub const WORDS_BYTES_MAX: usize = 256;
 
-    /// Returns its size in bytes.
+    /// Returns the total size of the records that are kept and the warnings, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let kept = self.kept.iter().map(|it| it.as_bytes().len());
         let words = self.warnings.iter().map(|it| it.words.len());
@@ -297,10 +299,10 @@ impl Launching {
 
 /// A launch requested by another actor, under an id of that actor's choice.
 ///
-/// An upsert: if a record with this id exists, nothing is launched and the answer is the same. The answer is `ToHolder::Launched` once the
-/// launch is accepted, whatever has happened to the process since. A refused launch is answered only by `Gone`, with `Exit::Failed`. A
-/// sender that received `Launched` sends a `binding::Watch` for the tree, to be notified when the tree ends. Until that watch arrives, the
-/// record is not removed: the answer may have been lost, and without the record a repeated request would launch a second process.
+/// An upsert: if a record with this id exists, nothing is launched. The answer is `ToHolder::Launched` whether or not the record existed
+/// before, even if the process has ended since. If the launch is refused, the only answer is `ToHolder::Gone` with `Exit::Failed`. A sender
+/// that received `Launched` sends a `binding::Watch` for the tree, to be notified when the tree ends. Until that watch arrives, the record
+/// is not removed: the answer may have been lost, and without the record a repeated request would launch a second process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchAs {
     /// The actor that requests the launch.
@@ -339,7 +341,7 @@ pub struct Failure {
     pub step: Step,
     /// The kernel's error number; 0 if the kernel did not report the failure.
     pub errno: i32,
-    /// What the step failed on, such as a path or a name.
+    /// What the step failed on, such as a path or a name, if known.
     pub about: Option<String>,
 }
 
@@ -347,9 +349,9 @@ pub struct Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// There is no keeper, or it cannot be started or reached.
+    /// Reaching the keeper, the process that launches commands for the server: none is running, or it cannot be started or reached.
     Keeper,
-    /// Creating its directory or a file in it (`DATA/run/ID`).
+    /// Creating its directory (`DATA/run/ID`) or a file in that directory.
     Files,
     /// Opening an output file.
     Output,
@@ -369,7 +371,7 @@ pub enum Step {
     Limits,
     /// Executing the program: it does not exist, is not executable, lacks its interpreter, or has too many arguments.
     Exec,
-    /// The server that requested the launch exited before the launch began.
+    /// No step was begun, because the server that requested the launch had exited by then.
     Abandoned,
 }
 
@@ -411,7 +413,8 @@ pub enum End {
 }
 
 impl End {
-    /// Returns the exit code that a shell would report: the code, or 128 plus the signal. `None` if the end is not known.
+    /// Returns the exit code that a shell would report: the code, or 128 plus the signal number. `None` if it is not known how the process
+    /// ended.
     pub const fn code(self) -> Option<u8> {
         match self {
             Self::Code(code) => Some(code),
@@ -429,7 +432,7 @@ pub enum Lost {
     Rebooted,
     /// The keeper that waited for it was killed.
     KeeperGone,
-    /// It was not a child of the keeper, and did not report its end.
+    /// It was not a child of the keeper, and nobody reported how it ended.
     NotOurs,
     /// It was launched, but no keeper has a record of it.
     Unknown,
@@ -470,7 +473,7 @@ pub struct Remains {
     pub bound: Option<Bound>,
 }
 
-/// The memory limit of a control group.
+/// The memory limit of a control group, and whether it was reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Bound {
@@ -480,7 +483,7 @@ pub struct Bound {
     pub reached: bool,
 }
 
-/// Output that is still open after the process has ended.
+/// The processes that still have the output of a process open after it has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leak {
     /// The processes that have it open, at most [`Leak::HOLDERS_MAX`]. Empty if they were not looked for, or not found.
@@ -492,7 +495,7 @@ impl Leak {
     pub const HOLDERS_MAX: usize = 8;
 }
 
-/// A process that has another's output open.
+/// A process that has the output of another process open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// Its PID when it was found.
@@ -511,7 +514,7 @@ pub enum Action {
         /// What to run, and how.
         spec: Spec,
     },
-    /// Follow a running process: answered by `Ended` when it has ended.
+    /// Follow a running process until it ends: answered by `Ended`.
     Follow {
         /// The id of its record.
         id: ProcessId,
@@ -523,10 +526,10 @@ pub enum Action {
         contained: bool,
         /// The directory of its files, if not `DATA/run/ID`.
         run_dir: Option<Bytes>,
-        /// The notices expected from it, and the limit of its output, from its spec.
+        /// What to watch for while it is running, according to its spec; `None` if there is nothing to watch for.
         expects: Option<Box<Expectation>>,
     },
-    /// Send a signal, through a verified descriptor.
+    /// Send a signal to the process with this identity, never to another one that has reused its PID. Answered by `Signalled`.
     Signal {
         /// The id of its record.
         id: ProcessId,
@@ -537,14 +540,14 @@ pub enum Action {
         /// The recipients.
         reach: Reach,
     },
-    /// Send SIGKILL to it, or to its whole tree, until nothing is alive: answered by `Empty`, and by `Stuck` if that takes more than two
-    /// seconds.
+    /// Send SIGKILL repeatedly, until the process or its whole tree has ended. Answered by `Stuck` if that takes more than two seconds, and
+    /// by `Empty` once the whole tree has ended. The end of the process itself is reported by `Ended`.
     Kill {
         /// The id of its record.
         id: ProcessId,
         /// Its identity.
         identity: Identity,
-        /// Whether its whole tree is killed.
+        /// Whether its whole tree is killed, rather than only the process itself.
         tree: bool,
     },
     /// Report `Empty` when nothing of its tree is alive any more.
@@ -561,12 +564,13 @@ pub enum Action {
         /// The directory of its files, if not `DATA/run/ID`.
         run_dir: Option<Bytes>,
     },
-    /// The end of the process is durable: the keeper may forget the process, and the PID file is removed.
+    /// The end of the process is durable: make the keeper forget the process, and remove its control group.
     Forget {
         /// The id of its record.
         id: ProcessId,
     },
-    /// All actions that are still needed have been requested: let the keeper forget every process that none of them names.
+    /// Make the keeper forget every process that no action has named since the last census. `resume` requests this after all actions that
+    /// are still needed.
     Census,
 }
 

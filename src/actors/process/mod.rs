@@ -1,8 +1,8 @@
 //! The `ProcessActor`: keeps a record of every process that was launched or registered, or that a hook reported. Each record refers to its
 //! parent, so the records form trees.
 //!
-//! The fields of a record follow `ArchiveBox`'s process hierarchy. In addition, exits are observed rather than guessed, and a process is
-//! never confused with a later one that has the same PID. `docs/processes.md` describes records and their life cycle.
+//! The fields of a record are modelled on `ArchiveBox`'s process hierarchy. Exits are observed rather than guessed, and a process is never
+//! confused with a later one that has the same PID. `docs/processes.md` describes records and their life cycle.
 //!
 //! | file | holds |
 //! |---|---|

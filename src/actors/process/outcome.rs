@@ -10,7 +10,7 @@ use crate::ids::{ProcessId, Slot};
 use crate::spine::machine::Refusal;
 use serde::{Deserialize, Serialize};
 
-/// The decision about a message. It names the slots it concerns, so that the commit need not search.
+/// The decision about a message. It contains the slots of the records concerned, so that the commit does not have to look them up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -18,7 +18,7 @@ pub enum Outcome {
     Launched(Box<Insertion>),
     /// A record was created for a process that is already running.
     Registered(Box<Insertion>),
-    /// The process has a record already: nothing changes.
+    /// The process to register already has a record: nothing changes.
     Known {
         /// The id of its record.
         id: ProcessId,
@@ -27,7 +27,7 @@ pub enum Outcome {
     Started {
         /// The slot of its record.
         slot: Slot,
-        /// When it started, in node time: its timeout counts from this.
+        /// The node time at which it started. Its timeout and its readiness timeout are counted from then.
         since: Timestamp,
     },
     /// The process could not be started.
@@ -43,12 +43,12 @@ pub enum Outcome {
         slot: Slot,
         /// How it ended.
         end: End,
-        /// When it ended, but no later than the report of it.
+        /// The date of its end as reported, or the date of the report itself if that is earlier.
         at: Date,
         /// Whether the record still waits for the other processes of its tree to end.
         tree: bool,
     },
-    /// Nothing of its tree is alive any more.
+    /// No process of the record's tree is alive any more.
     Emptied {
         /// The slot of its record.
         slot: Slot,
@@ -65,7 +65,7 @@ pub enum Outcome {
         /// The slot of the record.
         slot: Slot,
     },
-    /// Some of its processes survived SIGKILL, or cannot be attributed.
+    /// The number of processes that survived SIGKILL, or that may or may not belong to the tree, has changed.
     Stuck {
         /// The slot of its record.
         slot: Slot,
@@ -92,13 +92,14 @@ pub enum Outcome {
         /// The slot of its record.
         slot: Slot,
     },
-    /// The process that another actor watches is already gone: the actor is notified.
+    /// The process that another actor asked to watch, or its whole tree, is already gone, or has no record: the actor is notified.
     Gone,
     /// A launch requested by another actor has already been accepted: the actor is notified.
     Taken,
-    /// A launch requested by another actor is refused: the actor is notified. Or a process that a hook ran gets no record.
+    /// A launch requested by another actor is refused, and the actor is notified; or a process that a hook ran is refused a record. The
+    /// field is the reason.
     Declined(Refused),
-    /// The launched processes of a tree will be stopped, because the right bound to it has ended.
+    /// The launched processes of a tree will be stopped, because a right bound to it (a lock or a lease, for example) has ended.
     Fenced {
         /// The slots of their records, and how each is stopped.
         stops: Vec<(Slot, Stop)>,
@@ -122,7 +123,7 @@ pub enum Outcome {
     },
     /// Services change.
     Service(Box<Turn>),
-    /// The message has no effect, or concerns a record that was removed or has ended: nothing changes.
+    /// The message has no effect, or concerns a process that has ended or whose record was removed: nothing changes.
     Unchanged,
     /// The port reported another process for the same launch, or the failure of a launch that had succeeded: nothing changes, but the
     /// report is counted.
@@ -134,9 +135,9 @@ pub enum Outcome {
 /// The consequences of a message for services.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {
-    /// The outcome for one of their processes, if any.
+    /// The outcome for the process of a service; `None` if the message concerns services only.
     pub process: Option<Outcome>,
-    /// The steps for the services, in order.
+    /// The changes to services, in the order in which they are applied.
     pub steps: Vec<Step>,
 }
 
@@ -150,16 +151,17 @@ pub enum Refused {
     /// There is no record with this id, or it has been removed.
     #[error("no process has this id")]
     Unknown,
-    /// The process has ended already, or a process cannot be launched below it because its tree must become empty.
+    /// The process has already ended. For a launch: the process that it is bound to has ended or has no record, or an ancestor of the new
+    /// process is being fenced, or killed with its tree.
     #[error("the process has ended")]
     Ended,
-    /// It is not running yet, so there is nothing to signal.
+    /// The process has not started yet, so there is nothing to signal.
     #[error("the process has not started yet")]
     Queued,
-    /// Sexton launched it, so its exit is observed and must not be reported by a client.
-    #[error("the process was launched here, so its exit must not be reported")]
+    /// Sexton launched the process and observes its exit, so a client must not report the exit.
+    #[error("the process was launched by sexton, so its exit must not be reported")]
     Launched,
-    /// The limit on live processes, or on records, is reached.
+    /// The limit on live processes, or on the number or the total size of records, is reached.
     #[error("the limit on processes is reached")]
     Full,
     /// The record would exceed the maximum depth of the tree.

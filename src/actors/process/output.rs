@@ -1,4 +1,4 @@
-//! The part of a process's output that its record keeps. Stored: see the change rule in `persist/format.rs`.
+//! The part of a process's output that is stored in its record. Stored: see the change rule in `persist/format.rs`.
 
 use crate::bytes::{self, Bytes};
 use serde::ser::SerializeStruct as _;
@@ -27,10 +27,11 @@ struct Stored {
 }
 
 impl Output {
-    /// The maximum number of bytes in the head, and in the tail. Twice this number is a size class of common allocators.
+    /// The maximum length of the head and of the tail, in bytes. Together, they have at most 224 bytes, which is a size class of common
+    /// allocators.
     pub const SHOWN_BYTES: usize = 112;
 
-    /// Creates the output of `bytes` bytes with this beginning and end.
+    /// Creates the summary of an output of `bytes` bytes with this head and tail.
     pub fn new(bytes: u64, head: &[u8], tail: &[u8]) -> Self {
         Self {
             bytes,
@@ -57,7 +58,11 @@ impl Output {
 impl fmt::Debug for Output {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (head, tail) = (self.head().len(), self.tail().len());
-        write!(f, "{} bytes, {head} and {tail} shown", self.bytes)
+        write!(
+            f,
+            "{} bytes, the first {head} and the last {tail} shown",
+            self.bytes
+        )
     }
 }
 

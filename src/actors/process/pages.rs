@@ -1,4 +1,4 @@
-//! The pages of durable state: records by slot, the profile of each on its own page, and the head.
+//! The pages in which snapshots store durable state: records by slot, the profile of each record on its own page, services, and the head.
 //!
 //! Change rule: the layout is part of the on-disk format, see `persist/format.rs`.
 
@@ -9,7 +9,7 @@ use crate::ids::{PageId, Seq, Slot};
 use crate::lookup::kept::{Kept, Loaded, Once, Plain, Single};
 use serde::{Deserialize, Serialize};
 
-/// The kind of pages that hold the profile of one record each, by slot. Records have kind 0.
+/// The kind of the pages that each hold the profile of one record, indexed by slot. Pages of records have kind 0.
 const PROFILES: u8 = 2;
 
 /// The kind of pages that hold services.
@@ -56,7 +56,7 @@ impl Page {
     }
 }
 
-/// Appends a value in the encoding of pages.
+/// Appends a value to `content` in the encoding of pages, which is MessagePack.
 pub(super) fn write<T: Serialize>(value: &T, content: &mut Vec<u8>) {
     rmp_serde::encode::write(content, value).expect("writing to memory does not fail");
 }
@@ -64,7 +64,7 @@ pub(super) fn write<T: Serialize>(value: &T, content: &mut Vec<u8>) {
 /// The state that belongs to no single record or service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// The time of the last startup of the server, from which grace periods are counted again.
+    /// The time of the last startup of the server. The grace period of a stop that was requested earlier is counted from this time.
     pub(super) epoch: Timestamp,
     /// The entry of that startup.
     pub(super) start: Seq,

@@ -5,7 +5,7 @@ use crate::actors::process::record::Profile;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The number of profiles that a new one is compared with.
+/// The maximum number of recently used profiles with which a new one is compared.
 const COMPARED: usize = 16;
 
 /// The profiles most recently added or reused, the most recent last.
@@ -13,7 +13,7 @@ const COMPARED: usize = 16;
 pub(super) struct Profiles(VecDeque<Arc<Profile>>);
 
 impl Profiles {
-    /// Returns an equal profile of another record if one was used recently, or otherwise the given one.
+    /// Returns a recently used profile that equals the given one, or the given one itself if there is none.
     pub(super) fn shared(&mut self, profile: Arc<Profile>) -> Arc<Profile> {
         let found = self.0.iter().rposition(|other| *other == profile);
         let shared = found.and_then(|place| self.0.remove(place));
@@ -45,7 +45,7 @@ mod tests {
             assert!(!Arc::ptr_eq(&first, &add(number)));
             assert!(Arc::ptr_eq(&first, &add(0)));
         }
-        // A profile that was not used recently is stored again.
+        // A profile that was not used recently is no longer shared.
         for number in 1..=COMPARED {
             add(number);
         }

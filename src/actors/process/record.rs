@@ -19,12 +19,12 @@ use std::sync::Arc;
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Its launch was requested, and it has not started.
+    /// Its launch was requested, but it has not started yet.
     #[default]
     Queued,
     /// It is running.
     Running,
-    /// It is being stopped and has not ended, or has ended and its tree has not.
+    /// It is being stopped and has not ended yet; or it has ended, but the record still waits for the other processes of its tree to end.
     Stopping,
     /// It has ended, or could not be started.
     Exited,
@@ -45,10 +45,10 @@ impl Phase {
     }
 }
 
-/// The immutable part of a record, on its own page so that changing the record writes little.
+/// The immutable part of a record. It has a page of its own, so that it is not written again when the record changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
-    /// What is run, and how. For registered processes only program, arguments and directory are known.
+    /// What is run, and how. For registered processes, only the program, the arguments and the working directory are known.
     pub spec: Spec,
     /// Type, URL and labels.
     pub tags: Tags,
@@ -66,7 +66,7 @@ impl Profile {
 pub struct Record {
     /// Its id.
     pub id: ProcessId,
-    /// The entry that created it. Its number identifies the launch to the port.
+    /// The entry that created it, whose number identifies the launch to the port.
     pub made: Seq,
     /// The id of its parent, whose record may have been removed.
     pub parent: Option<ProcessId>,
@@ -90,24 +90,24 @@ pub struct Record {
     pub started: Option<Date>,
     /// When the process itself ended, or failed to start.
     pub ended: Option<Date>,
-    /// When its timeout expires, in node time. A restart of the server does not postpone this, since the process keeps running. Unlike a
-    /// date, node time is not affected by steps of the wall clock.
+    /// The node time at which its timeout expires; `None` before it has started, or if it has no timeout. A restart of the server does not
+    /// postpone this, since the process keeps running. Unlike a date, node time is not affected when the wall clock is set.
     pub expires: Option<Timestamp>,
     /// How it ended.
     pub end: Option<End>,
-    /// Whether nothing of its tree is alive. The port may report this before the end of the process itself.
+    /// Whether the port has reported that no process of its tree is alive. It may report this before the end of the process itself.
     pub empty: bool,
     /// What was recorded about it when it ended: its output, usage and surviving processes.
     pub remains: Option<Arc<Remains>>,
-    /// The actors to notify when it is gone, and for each whether that means the process itself or its tree.
+    /// The actors to notify, each with what must have ended first: the process itself, or its whole tree.
     pub watchers: BTreeSet<(ActorId, Until)>,
     /// What it announced about its readiness.
     pub announced: Announced,
-    /// The actor that requested its launch, until that actor watches the process. Until then the record is kept, since the actor may repeat
-    /// the request, and without the record the process would be launched twice. The actor is not notified of the end until it watches the
-    /// process.
+    /// The actor that requested its launch, if that actor does not watch the process yet. Until it does, the record is kept: the actor may
+    /// repeat the request, and without the record, the process would be launched twice. The actor is not notified of the end until it
+    /// watches the process.
     pub awaited: Option<ActorId>,
-    /// The rare fields. They take memory only in records that have some.
+    /// The fields that few records have. They take memory only if at least one of them is set.
     pub rare: Rare,
     /// The immutable part, on its own page.
     pub profile: Arc<Profile>,
@@ -122,11 +122,11 @@ pub struct RareFields {
     pub stop: Option<Stop>,
     /// Why it could not be started.
     pub failure: Option<Failure>,
-    /// The error text that it reported when it ended.
+    /// The error text that a client reported together with its end.
     pub error: Option<String>,
-    /// The processes that survived SIGKILL.
+    /// How many processes are left after SIGKILL; `None` if there are none.
     pub stuck: Option<Stuck>,
-    /// The pending signals to it.
+    /// The signals to it that have not been sent yet.
     pub signals: Vec<Sending>,
     /// The result of the most recent signal.
     pub sent: Option<Sent>,
@@ -136,7 +136,7 @@ pub struct RareFields {
     pub said: Option<String>,
     /// For a hook, what was found in its output.
     pub found: Option<Box<HookOutput>>,
-    /// For a hook, the number of processes in its output that have been handled: they have records, or were refused one.
+    /// For a hook, the number of processes in its output that have been handled: a record was created for each, or was refused.
     pub handled: u32,
 }
 
@@ -154,7 +154,7 @@ static NONE: RareFields = RareFields {
     handled: 0,
 };
 
-/// The rare fields of a record: allocated when one of them is written, until `settle` finds none set.
+/// The rare fields of a record: allocated when one of them is written, and freed when `settle` finds that none is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rare(Option<Box<RareFields>>);
 
@@ -216,8 +216,8 @@ pub struct Stop {
     pub signal: u8,
     /// Whether its whole tree is stopped.
     pub tree: bool,
-    /// The start of the grace period: when the stop was requested, or when the process started, if that was later. After a restart of the
-    /// server, which sends the signal again, the grace period is counted from that restart.
+    /// The start of the grace period: when the stop was requested or, if later, when the process started. After a restart, the server sends
+    /// the signal again, and the grace period is counted from that restart.
     pub since: Timestamp,
     /// The grace period in milliseconds, after which SIGKILL follows.
     pub grace_ms: u32,
@@ -237,7 +237,7 @@ pub enum Cause {
     Request,
     /// It exceeded its timeout.
     Timeout,
-    /// The right bound to it has ended, and is not granted again until the process is gone.
+    /// A right bound to it (a lock or a lease, for example) has ended, and is not granted again until the process is gone.
     Fence,
     /// It did not become ready in time.
     NotReady,
@@ -246,7 +246,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Returns its stable name, for programs.
+    /// Returns its stable name, for use by programs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Request => "request",
@@ -258,10 +258,10 @@ impl Cause {
     }
 }
 
-/// The processes that survived SIGKILL.
+/// How many processes are left after SIGKILL was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stuck {
-    /// The number of processes that do not end.
+    /// The number of processes of the tree that have not ended.
     pub unkillable: u32,
     /// The number of processes that may or may not belong to the tree.
     pub unknown: u32,
@@ -278,7 +278,7 @@ pub struct Sending {
     pub group: bool,
 }
 
-/// The result of a signal.
+/// The result of sending a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
     /// The entry that requested it.
@@ -304,7 +304,8 @@ impl Record {
         self.phase == Phase::Running && (!says || self.announced == Announced::Ready)
     }
 
-    /// Returns its next deadline while it is running: for its timeout or its readiness. `None` if it has neither.
+    /// Returns the earlier of the two deadlines that apply while it is running: its timeout, and the time by which it must be ready. `None`
+    /// if it has neither.
     fn expiry(&self) -> Option<Timestamp> {
         [self.expires, self.rare.ready_by]
             .into_iter()
@@ -317,7 +318,7 @@ impl Record {
         self.ended.unwrap_or_default()
     }
 
-    /// Returns its size in bytes, for the limit on all records.
+    /// Returns its size in bytes, as counted towards the limit on the size of all records.
     pub(super) fn bytes(&self) -> u64 {
         let output = |output: &Output| output.head().len() + output.tail().len();
         let remains = self.remains.as_ref();
@@ -336,13 +337,13 @@ impl Record {
         identity.is_some_and(|it| machine.is_some_and(|machine| machine != it.machine))
     }
 
-    /// Returns whether the process is known to belong to another machine or boot than those in `place`.
+    /// Returns whether the process is known to belong to a different machine or boot than `place`, given as machine and boot.
     pub(super) fn is_outside(&self, place: Option<(u128, u128)>) -> bool {
         let identity = self.identity.as_ref();
         identity.is_some_and(|it| place.is_some_and(|place| place != (it.machine, it.boot)))
     }
 
-    /// Returns whether the process is gone, or its tree if `until` is the tree.
+    /// Returns whether the process is gone or, if `until` is `Tree`, whether its whole tree is gone.
     pub(super) const fn is_gone(&self, until: Until) -> bool {
         match until {
             Until::Process => self.end.is_some() || !self.is_live(),
@@ -355,12 +356,12 @@ impl Record {
         self.rare.stop.is_some_and(|stop| stop.tree)
     }
 
-    /// Returns whether the process has ended and the rest of its tree is at most waited for, so that nothing of it can survive SIGKILL.
+    /// Returns whether SIGKILL has no target left: the process has ended, and its stop, if there was one, did not include its tree.
     pub(super) fn kills_nothing(&self) -> bool {
         self.end.is_some() && !self.is_stopped_with_tree()
     }
 
-    /// Returns whether it may be removed: neither it nor a descendant is live, and no actor may repeat the request for its launch.
+    /// Returns whether it may be removed: neither it nor a descendant is live, and no actor might still repeat the request for its launch.
     pub(super) const fn is_removable(&self) -> bool {
         !self.stays() && self.awaited.is_none()
     }
@@ -379,7 +380,7 @@ impl Plain for Record {
     /// depends on descendants.
     fn deadline(&self, epoch: Timestamp) -> Option<Deadline> {
         match (self.phase, self.rare.stop) {
-            // If the process has ended, the stop applies to its tree, or to nothing.
+            // If the process has ended, only a stop that includes the tree still has something to kill.
             (Phase::Stopping, Some(stop)) if !stop.killed && (stop.tree || self.end.is_none()) => {
                 let since = stop.since.max(epoch);
                 Some(Deadline::Time(since.plus_ms(stop.grace_ms.into())))

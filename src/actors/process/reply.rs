@@ -15,22 +15,23 @@ use std::sync::Arc;
 /// A query about records or services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Query {
-    /// The record with this id: [`Reply::Record`], or refused as unknown.
+    /// The record with this id. Answered with [`Reply::Record`], or refused as [`Refused::Unknown`].
     One(ProcessId),
-    /// The one record whose id begins with this prefix of at least [`Query::PREFIX_DIGITS`] hexadecimal digits; dashes are ignored:
-    /// [`Reply::Record`], [`Reply::Ambiguous`], or refused as unknown.
+    /// The one record whose id begins with this prefix, which has at least [`Query::PREFIX_DIGITS`] hexadecimal digits; dashes are ignored.
+    /// Answered with [`Reply::Record`] or, if several ids match, [`Reply::Ambiguous`], or refused as [`Refused::Unknown`].
     Prefix(String),
-    /// The live record of this process: [`Reply::Record`], or refused as unknown.
+    /// The live record of this process. Answered with [`Reply::Record`], or refused as [`Refused::Unknown`].
     Process(Identity),
-    /// The full spec of a process: [`Reply::Spec`], or refused as unknown.
+    /// The full spec of the process with this record id. Answered with [`Reply::Spec`], or refused as [`Refused::Unknown`].
     Spec(ProcessId),
-    /// The records that match, by id: [`Reply::Page`].
+    /// The records that match, ordered by id: ascending, or descending with [`Selection::newest_first`]. Answered with [`Reply::Page`].
     List(Selection),
-    /// The number of records that match: [`Reply::Count`].
+    /// The number of records that match. Answered with [`Reply::Count`], which may be partial.
     Count(Selection),
-    /// The existing ancestors of a record, from its parent up: [`Reply::Page`], or refused as unknown.
+    /// The ancestors of a record, from its parent up to the root, or to the last one before a removed record. Answered with
+    /// [`Reply::Page`], or refused as [`Refused::Unknown`].
     Ancestors(ProcessId),
-    /// The descendants of a record, by id: [`Reply::Page`], or refused as unknown.
+    /// The descendants of a record, ordered by id. Answered with [`Reply::Page`], or refused as [`Refused::Unknown`].
     Descendants {
         /// The id of the record.
         of: ProcessId,
@@ -39,16 +40,17 @@ pub enum Query {
         /// The maximum number of records in the reply.
         most: u32,
     },
-    /// All services, or the one with this name: [`Reply::Services`], or refused as [`Refused::NoService`].
+    /// All services, or the one with this name. Answered with [`Reply::Services`], or refused as [`Refused::NoService`].
     Services(Option<String>),
-    /// The ids of live records that this actor watches, or whose launch it requested, in order: [`Reply::Ids`].
+    /// The ids of the live records of processes that this actor watches or requested to launch, in ascending order. Answered with
+    /// [`Reply::Ids`].
     Watched {
         /// The actor.
         by: ActorId,
         /// The id after which to continue; `None` for the first page.
         after: Option<ProcessId>,
     },
-    /// The number of records in each state: [`Reply::Totals`].
+    /// The number of records in each state. Answered with [`Reply::Totals`].
     Totals,
 }
 
@@ -59,7 +61,8 @@ impl Query {
     pub const MOST: u32 = 1000;
 }
 
-/// A selection of records: those that meet all the conditions given. The default selects all records, [`Query::MOST`] in one reply.
+/// A selection of records: those that meet all conditions that are set. The default sets no condition, and allows [`Query::MOST`] records
+/// in one reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
     /// Records of this type.
@@ -70,7 +73,7 @@ pub struct Selection {
     pub parent: Option<ProcessId>,
     /// Records in the tree with this root.
     pub root: Option<ProcessId>,
-    /// Records with this text in arguments (as they are shown), URL, labels or type; case is ignored.
+    /// Records that contain this text in their arguments (as shown, with secrets masked), URL, labels or type. Case is ignored.
     pub text: Option<String>,
     /// Records of processes on this machine. A process that has not started yet matches any machine.
     pub machine: Option<u128>,
@@ -78,7 +81,7 @@ pub struct Selection {
     pub label: Option<(String, Option<String>)>,
     /// Whether the most recently created records come first.
     pub newest_first: bool,
-    /// The record after which to continue, in that order; `None` for the first page.
+    /// The record after which to continue, in the order set by `newest_first`; `None` for the first page.
     pub after: Option<ProcessId>,
     /// The maximum number of records in the reply, up to [`Query::MOST`]. Ignored when counting.
     pub most: u32,
@@ -104,17 +107,17 @@ impl Default for Selection {
 /// A condition to wait for. If it is already met, the reply is immediate. A watch of a record that does not exist is refused as unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// The process has started, or could not be started: [`Reply::Record`].
+    /// The process has started, or could not be started. Answered with [`Reply::Record`].
     Start(ProcessId),
-    /// The process has ended, and so has its tree if the tree is being stopped or has a right bound to it. If the tree is being stopped,
-    /// launched processes below it have ended, too: [`Reply::Record`].
+    /// The process could not be started, or has ended. If its tree is being stopped, or has a right bound to it, the tree has ended as
+    /// well; if it is being stopped, so have the launched processes with records below its own. Answered with [`Reply::Record`].
     End(ProcessId),
-    /// The process itself has ended, or could not be started: [`Reply::Record`].
+    /// The process itself has ended, or could not be started. Answered with [`Reply::Record`].
     Leader(ProcessId),
-    /// A signal was sent: [`Reply::Sent`].
+    /// The signal requested by this entry was sent, or could not be sent. Answered with [`Reply::Sent`].
     Signal(ProcessId, Seq),
-    /// All services, or the one with this name, have settled: each is running, or is down and stays down. [`Reply::Done`], or refused as
-    /// [`Refused::NoService`].
+    /// All services, or the one with this name, have settled: each is running and ready, or is down and stays down, or waits for a failed
+    /// one. Answered with [`Reply::Done`], or refused as [`Refused::NoService`].
     Services(Option<String>),
 }
 
@@ -137,12 +140,12 @@ pub enum Reply {
     Registered {
         /// The record.
         record: Box<RecordView>,
-        /// Whether it existed already.
+        /// Whether it existed before this registration.
         known: bool,
     },
     /// The process is being stopped.
     Stopping(Box<RecordView>),
-    /// A signal is pending; [`Watch::Signal`] waits for its result by this number.
+    /// A signal is pending. To wait for its result, use [`Watch::Signal`] with this entry number.
     Signalling(Seq),
     /// The result of a signal; `None` if it is no longer known.
     Sent(Option<Sent>),
@@ -165,7 +168,7 @@ pub enum Reply {
     Page {
         /// The records, in the requested order.
         records: Vec<RecordView>,
-        /// The record after which to continue, if there may be more. A page with this set may be empty.
+        /// The record after which to continue, if there may be more. Even an empty page may have this set.
         next: Option<ProcessId>,
     },
     /// A partial count.
@@ -184,7 +187,7 @@ pub enum Reply {
     },
     /// The number of records in each state.
     Totals(Totals),
-    /// Services, by name.
+    /// Services, ordered by name.
     Services(Vec<crate::actors::process::service::ServiceView>),
     /// The request was refused.
     Refused(Refused),
@@ -201,11 +204,11 @@ impl From<Refusal> for Reply {
 pub struct RecordView {
     /// Its id.
     pub id: ProcessId,
-    /// Its parent, if that has a record.
+    /// The id of its parent, if the parent still has a record.
     pub parent: Option<ProcessId>,
     /// The root of its tree.
     pub root: ProcessId,
-    /// The number of its ancestors.
+    /// The number of its ancestors when it was created.
     pub depth: u16,
     /// The type of the process.
     pub kind: String,
@@ -213,7 +216,7 @@ pub struct RecordView {
     pub number: u64,
     /// A URL associated with it.
     pub url: Option<String>,
-    /// Labels, as name and value.
+    /// Its labels, each with name and value.
     pub labels: Vec<(String, String)>,
     /// Program and arguments.
     pub argv: Vec<Bytes>,
@@ -227,7 +230,7 @@ pub struct RecordView {
     pub timeout_ms: u64,
     /// Whether sexton launched the process, rather than a client that registered it or a hook that reported it.
     pub launched: bool,
-    /// Whether it is a hook, whose output is read for records.
+    /// Whether it is a hook: a command that reports what it did as JSON objects in its output.
     pub is_hook: bool,
     /// The phase of the process.
     pub phase: Phase,
@@ -243,15 +246,15 @@ pub struct RecordView {
     pub ended: Option<Date>,
     /// How it is being stopped, or was stopped.
     pub stop: Option<Stop>,
-    /// How it ended. If its tree is being stopped, this may be set before the phase is exited.
+    /// How it ended. If its tree is being stopped or is watched, this may be set before the phase is `Exited`.
     pub end: Option<End>,
     /// Why it could not be started.
     pub failure: Option<Failure>,
-    /// The error text that it reported when it ended.
+    /// The error text that a client reported together with its end.
     pub error: Option<String>,
     /// What was recorded about it when it ended: its output, usage and surviving processes.
     pub remains: Option<Arc<Remains>>,
-    /// The processes that survived SIGKILL.
+    /// How many processes are left after SIGKILL; `None` if there are none.
     pub stuck: Option<Stuck>,
     /// The result of the most recent signal.
     pub sent: Option<Sent>,
@@ -287,8 +290,8 @@ pub struct Totals {
     pub stuck: u32,
     /// The total size of all records, in bytes.
     pub bytes: u64,
-    /// Reports that contradicted an earlier one since this actor's state was last built: another process was reported for the same launch,
-    /// or the failure of a launch that had succeeded.
+    /// The number of reports, since this actor's state was last built, that contradicted an earlier one: they reported another process for
+    /// the same launch, or the failure of a launch that had succeeded.
     pub contradictions: u64,
 }
 

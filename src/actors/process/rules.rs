@@ -12,8 +12,8 @@ pub struct Rules {
     pub records_max: u32,
     /// The maximum number of live records. At the limit, launches and registrations are refused.
     pub live_max: u32,
-    /// The maximum size of arguments, environments, labels and kept output in all records, in bytes. At the limit, the oldest removable
-    /// records make room for a new one, too.
+    /// The maximum total size of the arguments, environments, labels and stored output of all records, in bytes. At this limit as well, the
+    /// oldest removable records make room for a new one.
     pub bytes_max: u64,
 }
 

@@ -30,10 +30,10 @@ pub fn masked(argv: &[Bytes]) -> Vec<Bytes> {
     shown.collect()
 }
 
-/// An argument in its shown form.
+/// An argument as it is shown.
 enum Part<'a> {
     Plain(&'a Bytes),
-    /// Only the part before its secret is shown.
+    /// Only this part, which precedes the secret, is shown.
     Masked(&'a [u8]),
 }
 
@@ -42,7 +42,8 @@ fn parts(argv: &[Bytes]) -> impl Iterator<Item = Part<'_>> {
     argv.iter().map(move |argument| {
         let bytes = argument.as_bytes();
         let is_option = bytes.starts_with(b"-");
-        // The argument after a secret option is its value, even if it begins with one dash. Two dashes begin another option.
+        // The argument after an option with a secret name is the value of that option, even if it begins with one dash. An argument that
+        // begins with two dashes is another option.
         if std::mem::take(&mut expected) && !bytes.starts_with(b"--") {
             return Part::Masked(&[]);
         }
@@ -64,7 +65,7 @@ fn parts(argv: &[Bytes]) -> impl Iterator<Item = Part<'_>> {
     })
 }
 
-/// Returns the last word before a `=`, which names the value: `token` in `https://host/?token`.
+/// Returns the last word of the text before a `=`. This word names the value after it, as `token` does in `https://host/?token=x`.
 fn last_word(name: &[u8]) -> &[u8] {
     let parts = name.rsplit(|byte| b"?&;, \t\n'\"".contains(byte));
     parts.into_iter().next().unwrap_or_default()

@@ -1,11 +1,11 @@
-//! What to run, and how.
+//! What a launch request specifies: the process to run and how, its tags, and what determines its parent.
 
 use crate::actors::process::secret::{has_secret, is_secret_name};
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
 use serde::{Deserialize, Serialize};
 
-/// What to run, and how. Stored: see the change rule in `persist/format.rs`. It never contains the values of secret variables.
+/// What to run, and how. Never contains the values of secret variables, since it is stored: see the change rule in `persist/format.rs`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Spec {
@@ -13,40 +13,40 @@ pub struct Spec {
     pub argv: Vec<Bytes>,
     /// The working directory.
     pub dir: Bytes,
-    /// Environment variables set in addition to the keeper's, as name and value.
+    /// Environment variables to set, as name and value, in addition to those of the coordinator or the parcel.
     pub env: Vec<(String, Bytes)>,
-    /// The names of secret variables, whose values are in the parcel or in `env_file`.
+    /// The names of secret variables, whose values come from the coordinator's environment, the parcel or `env_file`.
     pub secrets: Vec<String>,
     /// A file of `NAME=VALUE` lines, read at each launch.
     pub env_file: Option<Bytes>,
     /// The ticket of a parcel that the client handed to the keeper. The parcel contains streams, the whole environment, umask and limits.
     #[serde(with = "crate::ids::wide_option")]
     pub parcel: Option<u128>,
-    /// The timeout in milliseconds from its start, after which its tree is stopped; 0 means none.
+    /// The time after the start of the process at which its tree is stopped, in milliseconds; 0 means no timeout.
     pub timeout_ms: u64,
     /// The grace period between the first signal of a stop and SIGKILL, in milliseconds.
     pub grace_ms: u32,
     /// The first signal of a stop; 0 means SIGTERM.
     pub stop_signal: u8,
-    /// The directory of its files, if not `DATA/run/ID`.
+    /// The directory that contains its files, such as its output; `None` for `DATA/run/ID`.
     pub run_dir: Option<Bytes>,
     /// Whether a missing working directory is created.
     pub makes_dirs: bool,
     /// Whether output is appended to existing files, as for services.
     pub appends: bool,
-    /// Whether its standard output is read for records after its end, see `docs/processes.md`, "Hooks".
+    /// Whether records are read from its standard output after its end: see "Hooks" in `docs/processes.md`.
     pub is_hook: bool,
     /// What makes it ready. Services that depend on it are started only then.
     pub ready: Ready,
     /// How long it may take to become ready before it is stopped, in milliseconds from its start; 0 means no limit.
     pub ready_timeout_ms: u32,
-    /// The watchdog interval: the maximum time between two watchdog notices, in milliseconds; 0 requires no notices.
+    /// The watchdog interval: the maximum time between two watchdog notices, in milliseconds; 0 means that none are required.
     pub watchdog_ms: u32,
     /// The user to run as, by name or number, if not the server's.
     pub user: Option<String>,
-    /// The group to run as, by name or number, if not that user's.
+    /// The group to run as, by name or number; `None` for the primary group of that user.
     pub group: Option<String>,
-    /// Resource limits in addition to the keeper's, as resource, soft limit and hard limit. `u64::MAX` means unlimited.
+    /// Resource limits to set, as resource, soft limit and hard limit; `u64::MAX` means unlimited. Other limits are inherited.
     pub limits: Vec<(u32, u64, u64)>,
     /// The size in bytes at which each of its output files is rotated; 0 means never.
     pub output_bytes_max: u64,
@@ -74,9 +74,9 @@ pub struct Expectation {
     pub ready: Ready,
     /// Whether the port need no longer watch for readiness: the process has announced that it is ready, or that it is about to exit.
     pub is_ready: bool,
-    /// The maximum time between two watchdog notices, in milliseconds; 0 requires no notices.
+    /// The maximum time between two watchdog notices, in milliseconds; 0 means that none are required.
     pub watchdog_ms: u32,
-    /// The size in bytes at which its output is rotated, and the number of rotated files kept.
+    /// The size in bytes at which each of its output files is rotated (0 for never), and the number of rotated files kept for each.
     pub output: (u64, u8),
 }
 
@@ -84,7 +84,7 @@ pub struct Expectation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Flaw {
-    /// There is no program, or there are too many arguments.
+    /// The program is missing or empty, or there are too many arguments.
     #[error(
         "a command must have 1 to {} words, and the first must not be empty",
         Spec::ARGV_MAX
@@ -112,7 +112,7 @@ pub enum Flaw {
     #[error("a grace period must not exceed {} ms", Spec::GRACE_MS_MAX)]
     Grace,
     /// The signal number is invalid.
-    #[error("a signal number must be 1 to {}", Spec::SIGNAL_MAX)]
+    #[error("a signal number must be between 1 and {}", Spec::SIGNAL_MAX)]
     Signal,
     /// The text that marks readiness is empty, contains a line break, or is too long.
     #[error(
@@ -137,12 +137,12 @@ pub enum Flaw {
     Limits,
     /// The size at which output files are rotated is too small, or the number of rotated files to keep is too large.
     #[error(
-        "output is rotated at {} bytes or more, and at most {} rotated files are kept",
+        "output files cannot be rotated below {} bytes, and at most {} rotated files can be kept",
         Spec::OUTPUT_BYTES_MIN,
         Spec::OUTPUT_KEPT_MAX
     )]
     Output,
-    /// Reading records from output files or rotating them was requested, but the process writes to the caller's streams.
+    /// Output files were to be rotated or read for records, but the process writes to the caller's streams instead.
     #[error(
         "output that goes to the caller's streams is not written to a file, so it can be neither read for records nor rotated"
     )]
@@ -172,7 +172,7 @@ pub enum Flaw {
     Identity,
 }
 
-/// Returns the type of a process if none was given, derived from its arguments as in `ArchiveBox`.
+/// Derives the type of a process from its arguments, as `ArchiveBox` does. For processes whose type was not given.
 pub fn kind_of(argv: &[Bytes]) -> &'static str {
     let words = argv.iter().map(|it| String::from_utf8_lossy(it.as_bytes()));
     let line = words.collect::<Vec<_>>().join(" ").to_lowercase();
@@ -201,7 +201,7 @@ impl Spec {
     pub const SIGNAL_MAX: u8 = 64;
     /// The default first signal of a stop: SIGTERM.
     pub const STOP_SIGNAL: u8 = 15;
-    /// The maximum number of arguments.
+    /// The maximum number of arguments, including the program.
     pub const ARGV_MAX: usize = 4096;
     /// The maximum total size of arguments, environment and paths, in bytes.
     pub const BYTES_MAX: usize = 256 << 10;
@@ -232,7 +232,7 @@ impl Spec {
         }
     }
 
-    /// Returns its size in bytes, for the limits.
+    /// Returns its size in bytes, which limits such as [`Self::BYTES_MAX`] apply to.
     pub fn bytes(&self) -> usize {
         let length = |bytes: &Bytes| bytes.as_bytes().len();
         let argv: usize = self.argv.iter().map(length).sum();
@@ -400,16 +400,16 @@ impl Tags {
     }
 }
 
-/// The position of a process in the tree.
+/// What determines the parent of a process, and whether it may be launched without that parent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Parentage {
-    /// The record named by `SEXTON_PROCESS_ID` in the requester's environment.
+    /// The record named by `SEXTON_PROCESS_ID` in the requester's environment; `None` if the variable is not set.
     pub named: Option<ProcessId>,
     /// The requester and its ancestors as the kernel reports them. If `named` has no record, the first of these that has one becomes the
     /// parent.
     pub line: Vec<super::identity::Identity>,
-    /// Whether it is launched only if the named process is alive, because the right to launch it ends with that process.
+    /// Whether the process is launched only if `named` is alive, because the right to launch it ends with `named`.
     pub bound: bool,
 }
 

@@ -1,4 +1,4 @@
-//! All records with their indexes, and the only operations that change them.
+//! The state of the process machine: records and services with their indexes, and the only operations that change records.
 
 #![expect(
     clippy::indexing_slicing,
@@ -21,7 +21,7 @@ use crate::spine::machine::Start;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// All records, and their indexes.
+/// All records and services, with their indexes.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) rules: Rules,
@@ -35,7 +35,7 @@ pub(super) struct State {
     newest: Profiles,
     /// Whether removals by date are suspended, because the wall clock is in doubt.
     held: bool,
-    /// The notifications to send for the current entry: a watched process is gone, or its tree. Each has the actor to notify.
+    /// The notifications to send for the current entry, each with the actor to notify: a watched process, or its tree, is gone.
     departed: Vec<(ActorId, EndNotice)>,
 }
 
@@ -61,8 +61,8 @@ impl State {
         Some((slot, &self.records[slot]))
     }
 
-    /// Returns the live record of this process; `None` if there is none. A launched record takes precedence over one that the process
-    /// registered before its start was reported.
+    /// Returns the live record of this process; `None` if there is none. If a launched process registered itself before its start was
+    /// reported, it has two records, and that of the launch takes precedence.
     pub(super) fn find_live(&self, identity: &Identity) -> Option<(Slot, &Record)> {
         let records = self
             .index
@@ -77,13 +77,14 @@ impl State {
             .min_by_key(|(_, record)| (!record.launched, record.id))
     }
 
-    /// Returns the existing ancestors of a record, from its parent up.
+    /// Returns the ancestors of a record with this parent, from the parent up. Ends before the first ancestor that has no record.
     pub(super) fn above(&self, parent: Option<ProcessId>) -> impl Iterator<Item = (Slot, &Record)> {
         let first = parent.and_then(|id| self.find(id));
         std::iter::successors(first, |(_, record)| self.find(record.parent?))
     }
 
-    /// Returns a record and its descendants that are live or have live descendants.
+    /// Returns a record, and those of its descendants that are live or have live descendants, each after its parent. Empty if no record has
+    /// this id.
     pub(super) fn below(&self, id: ProcessId) -> Vec<(Slot, &Record)> {
         let mut found: Vec<(Slot, &Record)> = self.find(id).into_iter().collect();
         let mut next = 0;
@@ -137,7 +138,7 @@ impl State {
         }
     }
 
-    /// Removes a record. Its children keep its id as their parent's, but are shown without a parent.
+    /// Removes a record. Its children keep its id as that of their parent, but are shown without a parent.
     ///
     /// # Panics
     /// Panics if it is not removable.
@@ -150,8 +151,8 @@ impl State {
         self.records.remove(self.pages.by(entry), slot);
     }
 
-    /// Updates the counts of live children along the ancestors when a record becomes live or stops being live. The update ends at the
-    /// first ancestor that must stay for another reason.
+    /// Updates the `held` counts of the ancestors, from `parent` up, after a child of `parent` has begun to hold its position in the tree
+    /// (`holds`), or has ceased to. Ends at the first ancestor for which [`Record::stays`] does not change.
     fn hold_above(&mut self, parent: Option<ProcessId>, holds: bool) {
         let mut next = parent;
         while let Some(slot) = next.and_then(|id| self.index.ids.get(&id)).copied() {
@@ -199,8 +200,8 @@ impl State {
         std::mem::take(&mut self.departed)
     }
 
-    /// Returns whether an actor waits for the tree of this record to end, or for a tree that contains it. An actor that requested a launch
-    /// counts as waiting for its tree.
+    /// Returns whether an actor waits for the end of this record's tree, or of a tree that contains it. An actor that requested the launch
+    /// of a process counts as waiting for the end of its tree.
     pub(super) fn is_tree_watched(&self, record: &Record) -> bool {
         let is_watched = |record: &Record| {
             let mut watchers = record.watchers.iter();
@@ -214,7 +215,8 @@ impl State {
         self.held = held;
     }
 
-    /// Returns the record whose retention ends first, and when it ends; `None` if there is none, or if removals by date are suspended.
+    /// Returns the removable record whose retention ends first, except for quarantined ones, and the date on which it ends; `None` if there
+    /// is no such record, or if removals by date are suspended.
     fn first_removal(&self) -> Option<(Date, Slot)> {
         let mut removable = self.index.removable.iter();
         let first = removable.find(|(_, slot)| !self.index.quarantined.contains(slot));
@@ -245,12 +247,12 @@ impl State {
             .map(|(_, slot)| slot)
     }
 
-    /// Returns whether a record is exempt from deadlines because handling one of them failed.
+    /// Returns whether a record is exempt from deadlines because the handling of one of them panicked.
     pub(super) fn is_quarantined(&self, slot: Slot) -> bool {
         self.index.quarantined.contains(&slot) || self.records.is_forgotten(slot)
     }
 
-    /// Exempts a record from all deadlines until it changes, after the handling of one of them failed.
+    /// Exempts a record from all deadlines until it changes, because the handling of one of them panicked.
     pub(super) fn quarantine(&mut self, slot: Slot, now: Now) {
         self.records.forget_deadline(slot, now);
         let Some(record) = self.records.get(slot) else {
@@ -262,7 +264,7 @@ impl State {
         }
     }
 
-    /// Returns the digest of durable state.
+    /// Returns the digest of the durable state.
     pub(super) fn digest(&self) -> Digest {
         let mut digest = self.records.digest();
         digest.merge(self.profiles);
@@ -326,7 +328,7 @@ impl State {
     }
 }
 
-/// Collects the notifications for the actors that watch a process, or its tree, which is now gone.
+/// Adds the notifications that a process is gone (or its tree, if `until` is the tree) for the actors that watch for that.
 fn depart(departed: &mut Vec<(ActorId, EndNotice)>, record: &Record, until: Until) {
     let watchers = record.watchers.iter().filter(|(_, its)| *its == until);
     departed.extend(watchers.map(|(by, _)| (*by, record.gone(until))));

@@ -1,4 +1,4 @@
-//! The stored form of a record: part of the on-disk format, see the change rule in `persist/format.rs`.
+//! The stored form of a record. It is part of the on-disk format: see the change rule in `persist/format.rs`.
 
 use crate::actors::binding::Until;
 use crate::actors::process::identity::Identity;

@@ -1,5 +1,5 @@
-//! Clients waiting for a condition of a record. The host identifies each wait by a ticket. Volatile: the host registers the waits again
-//! after the machine is rebuilt.
+//! Clients that wait until a record meets a condition. The host identifies each wait by a ticket. Waits are volatile: the host registers
+//! them again after the machine has been rebuilt.
 
 use crate::actors::process::reply::Watch;
 use crate::ids::{ProcessId, Ticket};

@@ -12,7 +12,7 @@ use crate::clock::Date;
 use crate::spine::machine::Moment;
 use std::collections::{BTreeSet, HashMap};
 
-/// A job of a batch that is being decided.
+/// A job in a batch whose outcome is being decided.
 struct PlannedJob<'a> {
     put: &'a Put,
     rules: &'a TypeRules,
@@ -137,8 +137,8 @@ impl QueueMachine {
         Ok(())
     }
 
-    /// Checks that there is room for `count` more jobs with `bytes` bytes in total. Adding no jobs is always allowed,
-    /// even if stored errors already exceed the limit.
+    /// Checks that there is room for `count` more jobs with `bytes` bytes in total. Adding no jobs is always allowed, even if the limit on
+    /// bytes is already exceeded, which stored errors can cause.
     fn room_for(&self, count: u64, bytes: u64) -> Result<(), Refused> {
         if count == 0 {
             return Ok(());

@@ -1,6 +1,6 @@
-//! Claims that are bound to processes. They end when the process or its tree is gone. If such a claim times out and its
-//! binding has `fence` set, the process tree is killed before another client can claim the job. Until the tree is gone,
-//! the claim is `fencing`: it still exists, but its token is refused.
+//! Claims that are bound to processes. Such a claim ends when the process or, depending on the binding, its whole tree
+//! is gone. If the claim times out and its binding has `fence` set, the process tree is killed before another client can
+//! claim the job. Until the tree is gone, the claim is `fencing`: it still exists, but its token is refused.
 
 use crate::actors::binding::{self, Binding, EndNotice, Exit, PROCESSES, ToProcesses};
 use crate::actors::queue::job::{Bound, Job};
@@ -24,8 +24,8 @@ impl QueueMachine {
         self.given_back(ended(), Some(why(gone, is_late)))
     }
 
-    /// Returns the outcome that ends these claims, whose workers or processes are gone: their jobs are given back or,
-    /// after their last try, abandoned. `Absent` if there are no claims.
+    /// Returns the outcome that ends these claims, whose workers or processes are gone. Each job becomes ready again (or is deleted if it
+    /// runs at most once), or is abandoned if this was its last try or it was cancelled. `Absent` if there are no claims.
     pub(super) fn given_back(
         &self,
         claims: impl Iterator<Item = Slot>,
@@ -82,8 +82,8 @@ impl QueueMachine {
         self.state_binding(slot, effects);
     }
 
-    /// Requests that the `ProcessActor` report when the process of a claim is gone, and kill its tree if the claim is fencing.
-    /// Sends nothing if another claim has the same binding, since one watch serves both.
+    /// Requests that the `ProcessActor` report when the process of a claim is gone, and kill its tree if the claim is
+    /// fencing. Sends nothing if the claim is not bound, or if the watch for another claim covers it.
     pub(super) fn state_binding(&self, slot: Slot, effects: &mut Effects<Self>) {
         let bound = self.bound_of(slot).filter(|_| !self.is_watched(slot));
         for request in bound.into_iter().flat_map(obligations) {
@@ -174,7 +174,7 @@ mod tests {
     use super::Outcome;
     use crate::ids::Slot;
 
-    /// Older logs do not contain the reason; reading them must give `None`.
+    /// Older logs do not contain the reason for a departure: it must be read as `None`.
     #[test]
     fn a_departure_of_an_older_log_has_no_reason() {
         let old = (vec![Slot(3)], Vec::<Slot>::new());

@@ -1,4 +1,5 @@
-//! The busiest queues, for an overview of the server. Each query examines a bounded number of queues and returns where to continue.
+//! The busiest queues, for an overview of the server. Each query examines at most [`LOOKED_AT_MAX`] slots and returns the slot at which to
+//! continue.
 
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::queue::Queue;
@@ -10,7 +11,7 @@ use std::cmp::Reverse;
 
 impl QueueMachine {
     /// Returns the `most` busiest queues, busiest first, of those in the [`LOOKED_AT_MAX`] slots from `from` on, and
-    /// the slot at which to continue. Queues are ranked by their number of jobs, then by the number of waiting
+    /// the slot at which to continue (`None` after the last slot). Queues are ranked by their number of jobs, then by the number of waiting
     /// requests, then by the number of jobs added.
     pub(super) fn busiest(&self, (from, most): (Slot, u32), offset: Offset) -> Reply {
         let queues = &self.state.queues;

@@ -1,8 +1,8 @@
 //! An index from job ids to slots.
 //!
 //! Ids are assigned in sequence, so jobs that are added or removed at about the same time have neighbouring ids. The
-//! slots of a range of ids are stored together, in the size of a cache line, so work at both ends of a long queue
-//! touches little memory.
+//! slots of 16 successive ids are stored together and fill one cache line, so work at both ends of a long queue touches
+//! little memory.
 
 use crate::ids::Slot;
 use std::collections::BTreeMap;

@@ -21,7 +21,7 @@ const IGNORED: [&str; 4] = [
 ];
 
 /// Returns the canonical form of a body that is a JSON object or array, without its ignored top-level members. Any
-/// other body, and one that exceeds the limits above, is returned unchanged.
+/// other body, and one that exceeds [`BYTES_MAX`] or [`DEPTH_MAX`], is returned unchanged.
 pub(super) fn canonical<'b>(body: &'b [u8], ignored: &[String]) -> Cow<'b, [u8]> {
     let mut reader = Reader {
         rest: body,
@@ -41,7 +41,7 @@ struct Reader<'b, 'i> {
 }
 
 impl<'b> Reader<'b, '_> {
-    /// Returns the canonical form of the next value; `None` if it cannot be parsed.
+    /// Returns the canonical form of the next value; `None` if it cannot be parsed or is nested too deeply.
     fn value(&mut self, depth: u32) -> Option<Vec<u8>> {
         if depth == DEPTH_MAX {
             return None;
@@ -96,7 +96,7 @@ impl<'b> Reader<'b, '_> {
         Some([b"[", &items.join(&b',')[..], b"]"].concat())
     }
 
-    /// Returns the next string as it is written, with its quotes; `None` if something else comes next.
+    /// Returns the next string as it is written, with its quotes; `None` if something else comes next, or if the string is unterminated.
     fn string(&mut self) -> Option<&'b [u8]> {
         if !self.is_next(b'"') {
             return None;

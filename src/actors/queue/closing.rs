@@ -1,7 +1,7 @@
 //! Queues that are temporarily closed because a job was claimed from them, ordered by when they open.
 //!
-//! A queue opens without a journal entry, so a snapshot may still list queues that have opened since. When it is
-//! loaded, they are closed again until `open` is called with the current time.
+//! A queue opens without a journal entry, so a snapshot may list queues that have opened since. Loading the snapshot
+//! closes these queues again, until `open` is called with the current time.
 
 use crate::actors::queue::pages::{CLOSED, Closed, encode_closed};
 use crate::actors::queue::state::State;

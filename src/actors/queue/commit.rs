@@ -182,7 +182,7 @@ impl QueueMachine {
         });
     }
 
-    /// Abandons a job after its last try, which failed, timed out or was released.
+    /// Abandons a job: its last try, or the claim during which it was cancelled, has failed, timed out or been released.
     fn commit_last(&mut self, slot: Slot, stamp: Stamp, message: &Message) {
         if let Message::Release { priority, .. } = message {
             self.state.change(slot, stamp.seq, |job| {
@@ -204,7 +204,7 @@ impl QueueMachine {
         self.state.give_back(slot, stamp);
     }
 
-    /// Cancels a job: abandons it as after a last try or, if its claim is bound to a process, marks it to be abandoned when that process
+    /// Cancels a job: abandons it as after a last try or, if its claim is bound to a process, marks it to be abandoned when that claim
     /// ends.
     fn cancel(&mut self, slot: Slot, stamp: Stamp, prune: Date, message: &Message) {
         let Message::Cancel { error, .. } = message else {
@@ -303,7 +303,8 @@ impl QueueMachine {
         });
     }
 
-    /// Ends a claim whose job failed. The job waits for its retry. The new error replaces the previous one, even if it is `None`.
+    /// Ends a claim whose job failed. The job waits for its retry. The new error replaces the previous one, even if the new
+    /// one is `None`.
     fn commit_fail(&mut self, slot: Slot, stamp: Stamp, until: Timestamp, message: &Message) {
         let error = error_of(message).expect("the message is a `Fail` or a `Defer`");
         self.state.change(slot, stamp.seq, |job| {
@@ -398,7 +399,7 @@ impl QueueMachine {
     }
 }
 
-/// Returns the error that a failure or deferral reports; `None` for other messages.
+/// Returns the error in a `Fail` or `Defer` message: `Some(None)` if it reports no error, and `None` for other messages.
 const fn error_of(message: &Message) -> Option<&Option<ErrorText>> {
     if let Message::Fail { error, .. } | Message::Defer { error, .. } = message {
         Some(error)

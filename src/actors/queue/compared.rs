@@ -118,7 +118,7 @@ impl Pair {
             if chance {
                 assert_eq!(found.is_some(), !line.is_empty());
             } else {
-                assert_eq!(found, line.first().copied(), "first of the {phase:?}");
+                assert_eq!(found, line.first().copied(), "the next {phase:?} job");
             }
         }
     }

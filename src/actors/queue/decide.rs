@@ -1,4 +1,5 @@
-//! Decides what a message does, without doing it: which job is claimed by which client, and what happens to it.
+//! Decides the outcome of a message without applying it: which job a client claims, for example, or whether a failed job
+//! is retried.
 //!
 //! Decisions depend only on durable state and rules, never on waiting or connected clients, so that a replay can make
 //! each decision again and compare it with the log.
@@ -28,7 +29,8 @@ impl QueueMachine {
             Message::Spoil => Outcome::Spoiled {
                 id: self.state.head.next_id,
             },
-            // Claims with a ticket are ticks for waiting requests, and are not refused: the listener notifies those clients of the drain.
+            // A claim with a ticket is a tick on behalf of a waiting request. It is not refused, because the listener
+            // notifies the waiting clients of the drain.
             Message::Pop(Pop { ticket: None, .. }) | Message::PopJob { .. }
                 if moment.draining == Draining::All =>
             {
@@ -199,7 +201,8 @@ impl QueueMachine {
         self.state.rules.of(&self.state.queue_of(job).name)
     }
 
-    /// Returns the slot and the job if `by` is a right to its current claim, and otherwise the outcome that refuses the request.
+    /// Returns the job with this id and its slot if `by` is a right to the job's current claim; otherwise `Err` with the
+    /// outcome that refuses the request.
     fn claimed(&self, id: u64, by: Right) -> Result<(Slot, &Job), Outcome> {
         let (slot, job) = self.state.find(id).ok_or(Outcome::Absent)?;
         let story = job.story();
@@ -279,7 +282,8 @@ impl QueueMachine {
                 let span = |rule| span(rule, story.attempts, chance(moment));
                 let until = match retry.or_else(|| backoff.map(span)) {
                     Some(ms) => moment.now.at.plus_ms(ms),
-                    // A claim without a time limit has no end, so the job is retried after the default time limit.
+                    // Without a backoff, a job is retried when its claim would have timed out. A claim that cannot time
+                    // out is treated as if it had the time limit of the job or its type.
                     None if story.is_endless() => until(moment.now.at, job, self.rules_of(job)),
                     None => self.state.claimed_until(slot).unwrap_or(story.until),
                 };
@@ -353,12 +357,13 @@ impl QueueMachine {
         let rules = self.rules_of(job);
         let is_last = job.is_last_try();
         let is_fenced = job.story().binding().is_some_and(|bound| bound.fence);
-        // A job claimed without a time limit is pruned, not made ready again.
+        // If neither the job nor its type limits the length of claims, the job is pruned instead of being made ready again.
         let forever = job.ttr_ms == 0 && rules.claim_ttl_ms == 0;
         match job.phase {
             Phase::Claimed if is_fenced => Outcome::Fenced { slot },
             Phase::Claimed if !job.retries => Outcome::Pruned { slot },
-            // `Retrying` with a last try occurs only in older logs, in which a job that failed on its last try still waited for a retry.
+            // `Retrying` with `is_last` occurs only in older logs, in which a job that failed on its last try still waited
+            // for a retry.
             Phase::Claimed | Phase::Retrying if is_last => Outcome::Abandoned { slot },
             Phase::Delayed | Phase::Retrying => Outcome::Ready { slot },
             Phase::Claimed if forever => Outcome::Pruned { slot },
@@ -386,7 +391,8 @@ fn until(at: Timestamp, job: &Job, rules: &TypeRules) -> Timestamp {
     }
 }
 
-/// Returns the date on which a job is removed if it is abandoned, `date` being that of its last claim or its cancellation.
+/// Returns the date on which a job is removed if it is abandoned. `date` is the date of its last claim, or of its
+/// cancellation.
 fn pruned(date: Date, rules: &TypeRules) -> Date {
     date.plus_ms(rules.prune_ms).plus_ms(1)
 }
@@ -400,7 +406,7 @@ fn span(rule: Backoff, tries: u32, chance: u64) -> u64 {
     (ms - spread).saturating_add(by_chance)
 }
 
-/// Decides to kick at most `most` of the jobs in a phase; `there` is the number of these jobs.
+/// Returns the outcome of kicking at most `most` of `there` jobs, which are taken from `phase`; `Absent` if that is none.
 fn kicked(phase: Phase, there: u32, most: u32) -> Outcome {
     match there.min(most) {
         0 => Outcome::Absent,
@@ -408,7 +414,8 @@ fn kicked(phase: Phase, there: u32, most: u32) -> Outcome {
     }
 }
 
-/// Returns the offer that the random number `chance` selects, with a probability proportional to its weight; `None` if all weights are 0.
+/// Returns the offer that the random number `chance` selects, with a probability proportional to its weight; `None` if there
+/// are no offers or all weights are 0.
 fn drawn<T: Copy>(offers: &[(T, u32)], chance: u64) -> Option<T> {
     let all: u64 = offers.iter().map(|(_, weight)| u64::from(*weight)).sum();
     let mut rest = chance.checked_rem(all)?;
@@ -421,7 +428,7 @@ fn drawn<T: Copy>(offers: &[(T, u32)], chance: u64) -> Option<T> {
     None
 }
 
-/// Returns `date` plus `ms` milliseconds, or zero if `ms` is 0. As the time at which a job becomes ready, zero means immediately.
+/// Returns `date` plus `ms` milliseconds, or zero if `ms` is 0: in outcomes, zero means immediately.
 pub(super) fn after(date: Date, ms: u64) -> Date {
     if ms == 0 { Date(0) } else { date.plus_ms(ms) }
 }
@@ -449,7 +456,10 @@ mod tests {
         let mut counts = [0; 4];
         for number in 0..40_000 {
             let early = span(rule, 2, mix(number)) - 2250;
-            assert!(early <= 1500, "the jitter is at most a quarter");
+            assert!(
+                early <= 1500,
+                "the jitter is at most a quarter of the delay either way"
+            );
             counts[usize::try_from(early.min(1499) / 375).expect("the index is below 4")] += 1;
         }
         let even = |count| (9_500..10_500).contains(count);

@@ -18,7 +18,7 @@ use crate::spine::event::Happening;
 type Tell<'a> = &'a mut dyn FnMut(Happening);
 
 impl QueueMachine {
-    /// Passes the events that this outcome causes to `tell`, in order.
+    /// Calls `tell` for each event that this outcome causes, in order.
     pub(super) fn tell(&self, seq: Seq, (message, outcome): (&Message, &Outcome), tell: Tell<'_>) {
         match (outcome, message) {
             (Outcome::Put { job, .. }, Message::Put(put)) => tell(added(put, job)),
@@ -109,8 +109,8 @@ impl QueueMachine {
         }
     }
 
-    /// Passes a touched claim to `tell`; does nothing for other outcomes. A touch is not an event, and appears only in
-    /// the history of a job.
+    /// Calls `tell` if this outcome touches a claim; does nothing for other outcomes. A touch is not published as an event:
+    /// it appears only in the history of a job.
     pub(super) fn tell_touched(&self, outcome: &Outcome, tell: Tell<'_>) {
         if let Outcome::Touched { slot, until } = outcome {
             self.about("touched", *slot, |_, told| {
@@ -127,7 +127,7 @@ impl QueueMachine {
     }
 }
 
-/// Returns the kind and the job's slot for an outcome whose event has no other fields; `None` for outcomes that `tell`
+/// Returns the event kind and the job's slot for an outcome whose event has no other fields; `None` for outcomes that `tell`
 /// handles or that cause no event.
 fn plain(outcome: &Outcome) -> Option<(&'static str, Slot)> {
     let named = match outcome {

@@ -1,4 +1,4 @@
-//! Tests that tenants get their turns, regardless of how many jobs each has, and when jobs and rules are added or change in between.
+//! Tests that tenants get their turns, regardless of how many jobs each has, and even if jobs are added or rules change in between.
 
 use crate::actors::queue::{
     AnyType, Body, Claimant, Message, Outcome, Pop, Put, QueueMachine, QueueName, Reply, Right,
@@ -108,13 +108,16 @@ fn few_beside(many: usize) {
     for of in [AnyType::default(), types(&["mails"])] {
         let mut bench = Bench::new(&[], &[]);
         bench.put("big:mails", many);
-        // Until here, there is only this tenant.
+        // At first, only the tenant `big` has jobs.
         bench.takes(&of, 100);
         bench.put("small:mails", 10);
         let taken = bench.takes(&of, 20);
         let of_small = (1..).zip(&taken).filter(|(_, it)| *it == "small:mails");
         for (k, (place, _)) in (1..).zip(of_small.clone()) {
-            assert!(place <= 2 * k, "{place} for the {k}th: {taken:?}");
+            assert!(
+                place <= 2 * k,
+                "small job {k} was claimed at position {place}: {taken:?}"
+            );
         }
         assert_eq!(of_small.count(), 10);
     }
@@ -161,7 +164,7 @@ fn one_that_comes_back_job_by_job_takes_no_more_than_its_turns() {
     }
     let of_many = taken.iter().filter(|it| *it == "many:x").count();
     assert!((19..=21).contains(&of_many), "{taken:?}");
-    // A steady stream of new tenants must not starve the tenant, either.
+    // A steady stream of new tenants must not starve the tenant `many`, either.
     let mut waited = 0;
     for number in 0..50 {
         bench.put(&format!("new{number}:x"), 1);
@@ -236,7 +239,8 @@ fn other_rules_are_gone_by_at_once() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
-    /// Between two turns of a tenant, another tenant gets at most as many turns as its weight allows, plus one. Equal tenants get one each.
+    /// Between two turns of a tenant with claimable jobs, another tenant gets at most as many turns as the ratio of their
+    /// weights, rounded down, plus one. If all weights are equal, it gets at most one.
     #[test]
     fn no_tenant_that_is_ready_waits_for_longer_than_the_weights_of_others_say(
         weights in prop::collection::vec(1u32..6, 2..7),
@@ -248,7 +252,7 @@ proptest! {
         let weighed: Vec<(&str, u32)> = names.iter().map(String::as_str).zip((0..).map(weight)).collect();
         let mut bench = Bench::new(&weighed, &[]);
         let mut there = vec![0usize; weights.len()];
-        // How often each other tenant was served since this tenant was last served or became ready.
+        // `served[a][b]`: how often tenant `b` was served since tenant `a` was last served or became ready.
         let mut served = vec![vec![0u32; weights.len()]; weights.len()];
         for (tenant, jobs, kind) in comes {
             let tenant = tenant % weights.len();
@@ -263,7 +267,7 @@ proptest! {
                 for waiting in (0..weights.len()).filter(|it| *it != taken && there[*it] > 0) {
                     served[waiting][taken] += 1;
                     let most = if is_even { 1 } else { weight(taken) / weight(waiting) + 1 };
-                    prop_assert!(served[waiting][taken] <= most, "{waiting} waits for {taken}: {weighed:?}");
+                    prop_assert!(served[waiting][taken] <= most, "{taken} was served too often while {waiting} waited: {weighed:?}");
                 }
                 there[taken] -= 1;
                 served[taken].fill(0);

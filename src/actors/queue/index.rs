@@ -115,7 +115,8 @@ impl State {
         }
     }
 
-    /// Adds a job to the counts, or removes it from them. `leave` calls this first and `enter` last, so the indexes and the job agree.
+    /// Adds a job to the counts if `present` is true, and otherwise subtracts it. `leave` calls this first, and `enter`
+    /// calls it last, so that the job is in its indexes whenever this runs.
     fn count(&mut self, slot: Slot, present: bool) {
         let job = &self.jobs[slot];
         let (phase, priority, queue) = (job.phase, job.priority, self.slot_of_queue(job));
@@ -126,8 +127,8 @@ impl State {
         }
     }
 
-    /// Updates the position of a queue in the indexes of queues with claimable jobs: those that are offered, and those
-    /// that clients wait for.
+    /// Updates whether a queue is in the indexes of queues with claimable jobs: in `offered`, unless the queue is read-only,
+    /// and in `wanted`, if clients wait for it. Also notes what changes for the turns of tenants.
     pub(super) fn review(&mut self, slot: Slot) {
         let queue = &mut self.queues[slot];
         let can = queue.is_poppable();
@@ -166,7 +167,7 @@ fn rank(order: Order, job: &Job) -> u64 {
     }
 }
 
-/// Spreads numbers evenly: the finishing steps of `SplitMix64` (Steele, Lea, Flood 2014).
+/// Maps similar numbers to evenly distributed ones: one step of `SplitMix64` (Steele, Lea, Flood 2014).
 pub(super) fn mix(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

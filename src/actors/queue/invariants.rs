@@ -103,7 +103,7 @@ impl State {
         assert_eq!(
             queue.retrying,
             retrying.map(|(slot, job)| (job.id, *slot)).collect(),
-            "failed jobs are ordered by age"
+            "retrying jobs are ordered by age"
         );
         let is_aside = |job: &Job| matches!(job.phase, Phase::Buried | Phase::Abandoned);
         let by = |job: &Job| {
@@ -115,7 +115,7 @@ impl State {
         assert_eq!(
             queue.buried,
             buried.collect(),
-            "buried jobs are ordered by their burial, and abandoned ones follow by age"
+            "buried jobs are ordered by when they were buried, and abandoned jobs follow, oldest first"
         );
         queue.ready.assert_whole(&self.jobs);
         let mut counts = Counts::default();
@@ -171,8 +171,8 @@ impl State {
         );
     }
 
-    /// Asserts that exactly the jobs that wait for a time have deadlines, that claims are indexed by worker and by
-    /// process, and that paused and closed queues are recorded as such.
+    /// Asserts that a job has a deadline if and only if its phase ends at a known time, that claims are indexed by worker
+    /// and by process, and that paused and closed queues are recorded as such.
     fn assert_time(&self) {
         let mut workers: BTreeMap<Worker, BTreeSet<(Timestamp, Slot)>> = BTreeMap::new();
         for (slot, job) in self.jobs.iter() {
@@ -241,7 +241,7 @@ impl State {
         assert_eq!(self.offered.len(), count);
         assert_eq!(
             self.wanted, wanted,
-            "queues with jobs and waiting requests are indexed"
+            "`wanted` contains exactly the queues with claimable jobs and waiting requests"
         );
     }
 }

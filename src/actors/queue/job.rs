@@ -1,6 +1,6 @@
-//! A job, as kept in memory.
+//! A job, as stored in memory.
 //!
-//! Change rule: all fields except the links are durable, see `message.rs`.
+//! Change rule: all fields except the links are durable, see `pages.rs`.
 
 use crate::actors::binding::Binding;
 use crate::actors::queue::message::{DedupKey, Root, is_not};
@@ -20,11 +20,12 @@ static NOTHING: LazyLock<Story> = LazyLock::new(Story::default);
 #[derive(Debug)]
 pub struct Job {
     pub(super) id: u64,
-    /// The payload. While a snapshot is loaded, `None` until the page of a long body has been read.
+    /// The payload. `None` only while a snapshot is being loaded, for a long body whose page has not been read yet.
     pub(super) body: Option<Body>,
     pub(super) created: Timestamp,
     pub(super) ttr_ms: u64,
-    /// Links to its neighbours: among ready jobs, see `ready.rs`, or among claimed ones, see `claimed.rs`.
+    /// `previous` and `next` link the job to its neighbours in a list of ready jobs (`ready.rs`) or of claimed jobs
+    /// (`claimed.rs`).
     pub(super) previous: Slot,
     pub(super) next: Slot,
     /// The number of its queue.
@@ -33,7 +34,7 @@ pub struct Job {
     pub(super) phase: Phase,
     /// Whether it is kept in memory only, and is lost when the server process ends.
     pub(super) passing: bool,
-    /// Whether it is tried again when a claim ends without a result.
+    /// Whether it is tried again if a claim ends without success. If not, it runs at most once.
     pub(super) retries: bool,
     /// Whether it was added by a command of the beanstalk protocol.
     pub(super) tube: bool,
@@ -43,9 +44,10 @@ pub struct Job {
 /// The history of a job, and the state of its claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Story {
-    /// When its phase began, or when its claim was last touched.
+    /// When the job's phase began or, if that is later, when its claim was last touched.
     pub(super) since: Timestamp,
-    /// When its claim ends or it is retried. For a delayed or abandoned job it is a date, see [`Job::ends`].
+    /// When the claim ends, or when the job is retried. For a delayed or abandoned job, the date on which it becomes ready
+    /// or is removed; see [`Job::ends`].
     pub(super) until: Timestamp,
     pub(super) delay_ms: u64,
     /// The sequence number of the journal entry that claimed it; zero if it is not claimed.
@@ -54,7 +56,7 @@ pub(super) struct Story {
     pub(super) worker: Option<Worker>,
     /// If this is its last try, the date on which it will be removed if it is abandoned; otherwise zero.
     pub(super) prune: Date,
-    /// The sequence number of the journal entry that buried it.
+    /// The sequence number of the journal entry that last buried it; zero if none has.
     pub(super) buried: Seq,
     pub(super) attempts: u32,
     pub(super) reserves: u32,
@@ -64,7 +66,7 @@ pub(super) struct Story {
     pub(super) kicks: u32,
     pub(super) dedup: Option<DedupKey>,
     pub(super) root: Option<Root>,
-    /// The error of its last failure, the reason for its cancellation, or how the process of its last claim ended.
+    /// The error of its last failure or deferral, the reason for its cancellation, or how the process of its last claim ended.
     #[serde(default)]
     pub(super) error: Option<ErrorText>,
     /// The binding of its claim; set only if the claim is bound to a process.
@@ -73,11 +75,11 @@ pub(super) struct Story {
     /// Its number of work items; 0 counts as 1.
     #[serde(default)]
     pub(super) items: u32,
-    /// The progress that the worker of the last try has reported.
+    /// The progress reported during its current or most recent claim; `None` if nothing was reported.
     #[serde(default)]
     pub(super) progress: Option<Box<Progress>>,
-    /// When it was claimed; zero if it is not claimed, or was claimed before this field existed. It is not part of the
-    /// digest, since older versions do not record it.
+    /// When the job was claimed; zero if it is not claimed, or was claimed before this field existed. This field is not part
+    /// of the digest, since older versions do not record it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) claimed: Timestamp,
 }
@@ -93,7 +95,7 @@ const fn is_zero(at: &Timestamp) -> bool {
 /// The binding of a claim to a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Bound {
-    /// The process, and how much of its tree must end.
+    /// The process, how much of its tree must end before the claim does, and whether a timeout kills the tree.
     pub(super) binding: Binding,
     /// Whether the claim has timed out and its process tree is being killed.
     pub(super) fencing: bool,
@@ -137,15 +139,15 @@ impl Story {
 
 impl Job {
     pub(super) fn body(&self) -> &Body {
-        self.body.as_ref().expect("bodies are read with their jobs")
+        self.body.as_ref().expect("every body has been loaded")
     }
 
-    /// Returns its history; an empty one for most jobs.
+    /// Returns its history, or an empty one if it has none, as is the case for most jobs.
     pub(super) fn story(&self) -> &Story {
         self.story.as_deref().unwrap_or_else(|| &NOTHING)
     }
 
-    /// Returns the number of bytes of its body, its error and its progress report.
+    /// Returns the total size of its body, its error and its progress report, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         let story = self.story();
         let error = story.error.as_ref().map_or(0, |error| error.as_str().len());
@@ -167,13 +169,13 @@ impl Job {
         }
     }
 
-    /// Returns whether it is abandoned if its claim ends without a result.
+    /// Returns whether it is abandoned if its claim ends without success: it is on its last try, or was cancelled.
     pub(super) fn is_last_try(&self) -> bool {
         self.story().prune != Date(0)
     }
 
-    /// Returns the job's deadline, or `None` if it has none. `epoch` is when the server last started, which restarted
-    /// the spans of claims and of waits for a retry.
+    /// Returns the job's deadline, or `None` if it has none. `epoch` is the time at which the server last started: the time
+    /// limits of claims and the waits for a retry restarted then.
     pub(super) fn ends(&self, epoch: Timestamp) -> Option<Deadline> {
         let story = self.story.as_deref()?;
         match self.phase {
@@ -202,7 +204,7 @@ impl Job {
     }
 }
 
-/// Returns when the span of a claim or of a wait ends. It began at `since`, or at `epoch` if that is later.
+/// Returns when a claim, or a wait for a retry, ends. Its span began at `since`, or at `epoch` if that is later.
 fn later(story: &Story, epoch: Timestamp) -> Timestamp {
     let begins = story.since.max(epoch);
     begins.plus_ms(story.until.0.saturating_sub(story.since.0))

@@ -1,4 +1,4 @@
-//! Builds queue state from its pages. Pages do not contain the indexes, so all of them are rebuilt.
+//! Builds queue state from its pages. Pages do not contain the indexes, so every index is rebuilt.
 
 #![expect(
     clippy::indexing_slicing,
@@ -14,7 +14,7 @@ use crate::lookup::kept::Loaded;
 use std::collections::VecDeque;
 
 impl State {
-    /// Builds the state from these pages, which come in ascending order, jobs before their queues.
+    /// Builds the state from its pages, which must be in ascending order of their ids: the jobs come before the queues.
     ///
     /// # Panics
     /// Panics if the pages contradict each other.
@@ -72,7 +72,7 @@ impl State {
         state
     }
 
-    /// Creates the queues of a page, in memory and by number.
+    /// Loads a page of numbered queues, creating those that do not exist in memory yet.
     fn load_queues(&mut self, mut page: Loaded<Numbered>) {
         for (number, numbered) in &mut page.items {
             numbered.queue = self.queue_for(&numbered.name);

@@ -168,7 +168,7 @@ impl QueueMachine {
     }
 }
 
-/// Returns the first `most` items, sorted by `order`.
+/// Returns the `most` smallest items by `order`, in ascending order; all of them if there are fewer.
 fn first<T>(
     items: impl Iterator<Item = T>,
     most: usize,

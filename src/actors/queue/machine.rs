@@ -62,8 +62,8 @@ impl QueueMachine {
 }
 
 impl QueueMachine {
-    /// Returns whether the claim that a message makes or touches belongs to a connection and its job may be tried
-    /// without limit. Such a claim ends with the server process anyway, so nothing is lost if a crash loses its record.
+    /// Returns whether a message makes or touches a claim that belongs to a connection, on a job that may be tried any number
+    /// of times. Such a claim ends with the server process anyway, so nothing is lost if a crash loses its record.
     fn ends_with_connection(&self, slot: Slot, message: &Message) -> bool {
         let Some(job) = self.state.job(slot) else {
             return false;
@@ -130,8 +130,9 @@ impl Machine for QueueMachine {
         self.decision(moment, message)
     }
 
-    /// Changes that the end of the server process would undo anyway are `Passing`: those of jobs kept in memory and,
-    /// for other jobs, claims by connections, unless the number of tries is limited.
+    /// Changes that the end of the server process would undo anyway are `Passing`: changes to jobs kept only in memory and,
+    /// for other jobs, claims by connections, unless the number of tries is limited. So are changes that can be lost
+    /// without harm, such as progress reports.
     fn keeping(&self, message: &Message, outcome: &Outcome) -> Keeping {
         let passes = |slot: Slot| self.state.job(slot).is_some_and(|job| job.passing);
         let passing = match outcome {
@@ -307,7 +308,7 @@ impl Machine for QueueMachine {
             | Message::KickJob { .. }
             | Message::KeepResult(_)
             | Message::Pause { .. } => Weight::Keeps,
-            // A waiting request stays due until it is answered, so its tick would be refused again and again.
+            // A waiting request stays due until it is answered: if its tick were refused, it would be sent again and again.
             Message::Pop(Pop {
                 ticket: Some(_), ..
             })
@@ -351,7 +352,7 @@ impl Machine for QueueMachine {
         self.state.start(start);
     }
 
-    /// Sends the `ProcessActor` the requests about bound claims again.
+    /// Sends the requests about bound claims to the `ProcessActor` again.
     fn resume(&mut self, effects: &mut Effects<Self>) {
         self.state_bindings(effects);
     }
@@ -505,18 +506,18 @@ impl Observable for QueueMachine {
             gauge("claimed", "jobs that are claimed", jobs.claimed.into()),
             gauge(
                 "retrying",
-                "jobs that failed and will be tried again",
+                "jobs that failed or were deferred and will be tried again",
                 jobs.retrying.into(),
             ),
             gauge("buried", "jobs that were buried", jobs.buried.into()),
             gauge(
                 "abandoned",
-                "jobs that were abandoned after their last try",
+                "jobs that were abandoned after their last try or cancelled",
                 jobs.abandoned.into(),
             ),
             gauge(
                 "bytes",
-                "bytes of job bodies, errors and progress reports",
+                "total size of job bodies, errors and progress reports in bytes",
                 totals.bytes,
             ),
         ]

@@ -1,7 +1,7 @@
 //! Messages that change queues, and their outcomes.
 //!
 //! Change rule: `Message` and `Outcome` are stored in the journal. A change that an older reader would not understand,
-//! or that cannot read an older log, raises `FORMAT_VERSION` and adds a golden directory and a CHANGELOG line under
+//! or that makes an older log unreadable, raises `FORMAT_VERSION` and adds a golden directory and a CHANGELOG line under
 //! "Formats". Fields are stored by position, so optional ones come last.
 
 use crate::actors::binding::{self, Binding};
@@ -28,13 +28,14 @@ pub struct DedupKey(pub [u8; 20]);
 pub enum Message {
     /// Add a job.
     Put(Put),
-    /// Add jobs, either all of them or none. Of several duplicates, only the last is added.
+    /// Add several jobs. If one of them is refused, none is added. A job that duplicates an existing job is left out. Of
+    /// several jobs of a queue with the same deduplication key, only the last is added.
     Batch(Vec<Put>),
     /// Skip one job id, as beanstalkd does for a `put` whose body is not terminated correctly.
     Spoil,
     /// Register a root job. Jobs that come from an older root job with the same key become duplicates.
     Register(Root),
-    /// Claim the next job of some queues, in their claiming order.
+    /// Claim a job from a selection of queues. [`Pop`] describes which job is claimed.
     Pop(Pop),
     /// Claim one job, unless it is already claimed.
     PopJob {
@@ -50,7 +51,7 @@ pub enum Message {
         /// The right by which it is deleted.
         by: Right,
     },
-    /// Release a claimed job, so that it can be claimed again.
+    /// Release a claimed job, so that it can be claimed again. If this was its last try, it is abandoned instead.
     Release {
         /// The job id.
         id: u64,
@@ -61,7 +62,7 @@ pub enum Message {
         /// Milliseconds until the job is ready.
         delay_ms: u64,
     },
-    /// Bury a claimed job: it cannot be claimed until it is kicked.
+    /// Bury a claimed job: until it is kicked, only [`Message::PopJob`] can claim it.
     Bury {
         /// The job id.
         id: u64,
@@ -86,20 +87,22 @@ pub enum Message {
         /// The process to bind it to.
         to: Binding,
     },
-    /// Report that a claimed job failed. The claim ends, and the job is retried later or, if this was its last try, abandoned.
+    /// Report that a claimed job failed. The claim ends. The job is retried later or, if this was its last try, abandoned.
+    /// A job that runs at most once is deleted.
     Fail {
         /// The job id.
         id: u64,
         /// The right to the claim.
         by: Right,
-        /// Milliseconds until the retry; `None` for the backoff of its type or, without one, the time left on the claim.
+        /// Milliseconds until the retry. If `None`, the backoff of the job's type applies. Without a backoff, the job waits
+        /// for the time left on the claim or, if the claim cannot time out, for the time limit of the job or its type.
         retry_after_ms: Option<u64>,
         /// The error message.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<ErrorText>,
     },
     /// Defer a claimed job without counting the claim as a try. Once the job is older than
-    /// [`Message::DEFERRED_MS_MAX`], this is treated as a failure.
+    /// [`Message::DEFERRED_MS_MAX`] or has been cancelled, a deferral is treated as a failure.
     Defer {
         /// The job id.
         id: u64,
@@ -153,12 +156,12 @@ pub enum Message {
         /// The queue.
         queue: QueueName,
     },
-    /// A worker's connection has ended: give back its claims.
+    /// A worker's connection has closed: give back the worker's claims.
     Depart {
         /// The worker.
         worker: Worker,
     },
-    /// From the `ProcessActor`: a process or its tree is gone, so the claims bound to it end.
+    /// From the `ProcessActor`: a process, or its whole tree, has ended, which ends the claims bound to it.
     Gone(binding::EndNotice),
     /// Tick: a deadline of the job in this slot has passed.
     Expire {
@@ -170,15 +173,15 @@ pub enum Message {
         /// The queue.
         queue: QueueName,
     },
-    /// Tick: the time for which a root job is remembered has ended.
+    /// Tick: the time for which a root job is remembered has expired.
     Forget {
         /// The slot of the root job.
         slot: Slot,
     },
     /// Refuse new jobs until the server restarts.
     Drain,
-    /// Cancel a job: it is abandoned, immediately unless its claim is bound to a process. Such a job is abandoned when
-    /// the process ends or the worker reports a failure, unless the worker reports first that the job is done.
+    /// Cancel a job. It is abandoned immediately, unless its claim is bound to a process. In that case, it is abandoned
+    /// when the process ends or the worker reports a failure, unless the worker reports first that the job is done.
     Cancel {
         /// The job id.
         id: u64,
@@ -188,12 +191,12 @@ pub enum Message {
     },
     /// Store how the work on a claimed job ended. The worker ends the claim with a separate message afterwards.
     KeepResult(Box<KeepResult>),
-    /// Tick: the time for which a result is kept has ended.
+    /// Tick: the retention time of a result has expired.
     DropResult {
         /// The slot of the result.
         slot: Slot,
     },
-    /// Tick: the time for which a deduplication key is remembered has ended.
+    /// Tick: the time for which a deduplication key is remembered has expired.
     ForgetKey {
         /// The slot of the key.
         slot: Slot,
@@ -223,9 +226,10 @@ pub struct Put {
     /// The payload.
     pub body: Body,
     /// The deduplication key: the job is not added while the queue has a ready, delayed or retrying job with the same key.
+    /// If `None`, the key is derived from the body, provided that the job's type or `unique_for_ms` requires a key.
     #[serde(default)]
     pub dedup: Option<DedupKey>,
-    /// Whether it is tried again when its claim ends without a result.
+    /// Whether it is tried again if a claim ends without success. If not, or if its type forbids it, it runs at most once.
     #[serde(default = "yes")]
     pub retries: bool,
     /// The root job that it comes from, if that is tracked.
@@ -241,8 +245,9 @@ pub struct Put {
     /// Its number of work items, for the throttle of its queue; 0 counts as 1.
     #[serde(default)]
     pub items: u32,
-    /// Milliseconds from now during which no other job is added under its key, whatever happens to this job; 0 for no such limit. Without a
-    /// `dedup` key, the key is derived from the body. Values above [`Put::UNIQUE_MS_MAX`] are reduced to it.
+    /// Milliseconds after its addition during which no other job is added under its key, whatever happens to this job; 0
+    /// for no such time. Without a `dedup` key, the key is derived from the body. Values above [`Put::UNIQUE_MS_MAX`] are
+    /// reduced to it.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub unique_for_ms: u64,
 }
@@ -251,7 +256,7 @@ impl Put {
     /// The maximum time for which a key is remembered, in milliseconds: 366 days.
     pub const UNIQUE_MS_MAX: u64 = 366 * 86_400_000;
 
-    /// Creates a job for this queue with default settings: most urgent priority, no delay, retries.
+    /// Creates a job for this queue with default settings: it has the most urgent priority and no delay, and may be retried.
     pub fn new(queue: QueueName, body: Body) -> Self {
         Self {
             queue,
@@ -306,7 +311,7 @@ pub struct Root {
 }
 
 impl Root {
-    /// Returns the root job with this signature in a queue.
+    /// Returns the identity of a root job, given its queue, its signature and its time.
     pub fn of(queue: &QueueName, signature: &str, at: u64) -> Self {
         let key = [queue.as_bytes(), b"\0", signature.as_bytes()].concat();
         Self {
@@ -320,20 +325,23 @@ impl Root {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pop {
-    /// The queues to claim from. The first of their jobs in claiming order is claimed; among equals, the oldest.
+    /// The queues to claim from. Unless `weights` or `any` is set, the first of their jobs in claiming order is claimed;
+    /// among equals, the oldest.
     pub queues: Arc<[QueueName]>,
     /// The claimant.
     pub by: Claimant,
-    /// Whether the client waits if there is no job. Its later requests are delayed until this request is answered.
+    /// Whether the client waits if no job can be claimed. While it waits, its later requests are delayed.
     #[serde(default)]
     pub waits: bool,
     /// The waiting request that this claim answers, if any.
     #[serde(default)]
     pub ticket: Option<Ticket>,
-    /// The weight of each queue if a queue is chosen at random. Weights below 1 and missing weights count as 1. Empty to choose by urgency.
+    /// The weights of the queues, in the same order, if a queue is to be chosen at random. Weights below 1 and missing
+    /// weights count as 1. Empty to claim the first job in claiming order instead.
     #[serde(default)]
     pub weights: Arc<[u32]>,
-    /// Length of the claim in milliseconds; 0 for that of the job or its type.
+    /// Length of the claim in milliseconds. If 0, a claim bound to a process has no time limit, and any other claim has the
+    /// length that the job or its type specifies.
     #[serde(default)]
     pub ttr_ms: u64,
     /// A selection of queues. If given, `queues` is empty, and the job comes from the selected tenant whose turn it is.
@@ -349,12 +357,12 @@ pub struct AnyType {
     pub tenant: Option<String>,
     /// Types that are left out. Ignored unless `types` is empty.
     pub except: Vec<String>,
-    /// The types of jobs. If empty, all types except those that must be requested by name.
+    /// The types of jobs to claim. If empty, all types except those in `except` and those that must be requested by name.
     pub types: Vec<String>,
 }
 
 impl AnyType {
-    /// Returns whether jobs of this type are left out.
+    /// Returns whether `except` contains this type.
     pub(super) fn excepts(&self, kind: &[u8]) -> bool {
         self.except.iter().any(|it| it.as_bytes() == kind)
     }
@@ -399,7 +407,7 @@ pub enum Outcome {
         until: Timestamp,
         /// If this is the last try, the date on which the job will be removed if it is abandoned; otherwise zero.
         prune: Date,
-        /// If the job was claimed in its tenant's turn, the virtual time at which that turn ends.
+        /// If the job was claimed in its tenant's turn, the virtual time at which that turn ends, see `turns.rs`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         turn: Option<u64>,
     },
@@ -448,8 +456,8 @@ pub enum Outcome {
     },
     /// Jobs are made ready.
     Kicked {
-        /// The phase that they are taken from. `Buried` continues with abandoned jobs once all buried jobs are kicked, and
-        /// `Delayed` with failed jobs. `Abandoned` takes only abandoned jobs.
+        /// The phase that they are taken from. If it is `Buried`, abandoned jobs follow the buried ones; if it is `Delayed`,
+        /// retrying jobs follow the delayed ones. If it is `Abandoned`, only abandoned jobs are taken.
         phase: Phase,
         /// The number of jobs.
         count: u32,
@@ -474,13 +482,14 @@ pub enum Outcome {
         /// The slot of the job.
         slot: Slot,
     },
-    /// The connection of a worker has ended, or a process is gone; its claims end.
+    /// A worker's connection has closed, or a process has ended, which ends the claims of that worker or process.
     Departed {
         /// Jobs that become ready again, or are deleted because they run at most once.
         back: Vec<Slot>,
-        /// Jobs that were on their last try.
+        /// Jobs that are abandoned, because they were on their last try or had been cancelled.
         abandoned: Vec<Slot>,
-        /// Why the claims ended; this becomes the error of the jobs. `None` if a connection has ended, and in older logs.
+        /// Why the claims ended; this becomes the error of those jobs that had not been cancelled. `None` if a connection
+        /// has closed, and in older logs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<ErrorText>,
     },
@@ -494,7 +503,7 @@ pub enum Outcome {
         /// The slot of the job.
         slot: Slot,
     },
-    /// A job is abandoned, because its last try has failed, timed out or been released.
+    /// A job is abandoned: its last try, or the claim during which it was cancelled, has failed, timed out or been released.
     Abandoned {
         /// The slot of the job.
         slot: Slot,
@@ -560,7 +569,7 @@ pub struct NewJob {
     pub until: Date,
     /// Whether the job is kept in memory only, and is lost when the server process ends.
     pub passing: bool,
-    /// Whether it is tried again when its claim ends without a result.
+    /// Whether it is tried again if a claim ends without success. If not, it runs at most once.
     pub retries: bool,
     /// The deduplication key.
     pub dedup: Option<DedupKey>,
@@ -575,7 +584,7 @@ pub struct NewJob {
 pub enum Placed {
     /// The job is added.
     New(NewJob),
-    /// The job is a duplicate of the job with this id, and is not added.
+    /// The job is not added: it is a duplicate of the job with this id, or its key is still remembered for that job.
     Twin(u64),
 }
 

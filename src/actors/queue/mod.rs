@@ -21,8 +21,8 @@
 //! | `pages.rs` `load.rs` | durable state as pages; rebuilding the indexes from them |
 //! | `machine.rs` | the interface to the host, and the order in which items are due |
 //! | `canonical.rs` | a canonical form of bodies, for deduplication |
-//! | `decide.rs` `adding.rs` `commit.rs` | the rules: claiming jobs, and what happens to them; adding jobs; applying an outcome |
-//! | `look.rs` `select.rs` `busiest.rs` | queries; those that visit many items, in bounded steps |
+//! | `decide.rs` `adding.rs` `commit.rs` | the rules: claiming jobs, and ending claims; adding jobs; applying an outcome |
+//! | `look.rs` `select.rs` `busiest.rs` | queries; `select.rs` and `busiest.rs` have those that visit many items, in bounded steps |
 //! | `event.rs` | the events that an outcome causes, for subscribers |
 //! | `invariants.rs` `model/` `compared.rs` `selected.rs` `steps.rs` `tests.rs` `fair.rs` | invariant checks; tests against a model |
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 /// The name of a queue: the type of its jobs and, unless they belong to the default tenant, their tenant.
 ///
-/// Written `TYPE` or `TENANT:TYPE`. Each part has 1 to 200 bytes: letters, digits and `-+/;.$_()`, not beginning with
-/// `-`. Each part may be any name that beanstalkd allows for a tube. Cloning is cheap.
+/// Written `TYPE` or `TENANT:TYPE`. Each part has 1 to 200 bytes: ASCII letters, digits and `-+/;.$_()`, not beginning
+/// with `-`. Every name that beanstalkd allows for a tube is a valid part. Cloning is cheap.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueName(Arc<[u8]>);
 
@@ -16,12 +16,12 @@ impl QueueName {
     /// The maximum length of a type or a tenant, in bytes.
     pub const PART_BYTES_MAX: usize = 200;
 
-    /// Returns the default tenant's queue for jobs of this type; `None` if the type is not valid.
+    /// Returns the name of the default tenant's queue for jobs of this type; `None` if the type is not valid.
     pub fn new(kind: &[u8]) -> Option<Self> {
         is_part(kind).then(|| Self(kind.into()))
     }
 
-    /// Parses a name as it is written; `None` if it is not valid.
+    /// Parses a name in its written form; returns `None` if it is not valid.
     pub fn parse(name: &[u8]) -> Option<Self> {
         let whole = match name.iter().position(|byte| *byte == b':') {
             None => is_part(name),
@@ -33,7 +33,8 @@ impl QueueName {
         whole.then(|| Self(name.into()))
     }
 
-    /// Returns a tenant's queue for jobs of this type; `None` if a part is not valid. An empty tenant is the default one.
+    /// Returns the name of a tenant's queue for jobs of this type; `None` if a part is not valid. An empty `tenant` stands for
+    /// the default tenant.
     pub fn of(tenant: &[u8], kind: &[u8]) -> Option<Self> {
         if tenant.is_empty() {
             return Self::new(kind);
@@ -41,17 +42,17 @@ impl QueueName {
         Self::parse(&[tenant, b":", kind].concat())
     }
 
-    /// Returns the name as it is written, as bytes.
+    /// Returns the written form of the name, as bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Returns the name as it is written.
+    /// Returns the written form of the name.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
-    /// Returns the type of its jobs.
+    /// Returns the type of the queue's jobs.
     pub fn kind(&self) -> &[u8] {
         self.0.rsplit(|byte| *byte == b':').next().unwrap_or(&[])
     }
@@ -95,7 +96,7 @@ impl<'de> Deserialize<'de> for QueueName {
         impl Visitor<'_> for Names {
             type Value = QueueName;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("TYPE or TENANT:TYPE, each 1 to 200 letters, digits and -+/;.$_(), not beginning with -")
+                f.write_str("TYPE or TENANT:TYPE, each part 1 to 200 letters, digits or characters of -+/;.$_(), not beginning with -")
             }
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<QueueName, E> {
                 QueueName::parse(text.as_bytes())
@@ -112,7 +113,7 @@ impl TryFrom<&str> for QueueName {
     fn try_from(text: &str) -> Result<Self, Self::Error> {
         Self::parse(text.as_bytes()).ok_or_else(|| {
             Self::Error::custom(
-                "a queue name is TYPE or TENANT:TYPE, each of letters, digits and -+/;.$_()",
+                "a queue name is TYPE or TENANT:TYPE, each part 1 to 200 letters, digits or characters of -+/;.$_(), not beginning with -",
             )
         })
     }

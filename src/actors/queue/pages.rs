@@ -1,5 +1,5 @@
-//! Pages of durable queue state: jobs by slot, queues by number, long bodies on pages of their own, root jobs, results
-//! and keys by slot. The head, the closed queues and the turns of tenants have a page each.
+//! The pages that hold durable queue state. Jobs, root jobs, results and remembered keys are stored by slot, and queues by
+//! number. Each long job body has a page of its own. The head, the closed queues and the turns of tenants have one page each.
 //!
 //! Change rule: the layout is part of the on-disk format, see `persist/format.rs`.
 
@@ -21,20 +21,21 @@ use crate::lookup::slab::Slab;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// The maximum length of a body that is stored with its job. A longer body has a page of its own, so that a change of the job does not
+/// The maximum length of a body that is stored with its job. A longer body has a page of its own, so that a change to the job does not
 /// rewrite it.
 const INLINE_BYTES_MAX: usize = 200;
 
-/// The kind of the pages that hold one job body each, by slot. See [`Item::KIND`] for the other kinds.
+/// The kind of the pages that hold one job body each; the index of such a page is the slot of its job. The kinds of items are
+/// [`Item::KIND`]; [`CLOSED`] and [`TURNS`] have kinds of their own.
 const BODIES: u8 = 2;
 
 /// The kind of the pages that hold results.
 pub(super) const RESULTS: u8 = <KnownResult as Item>::KIND;
 
-/// The kind of the pages that hold remembered keys.
+/// The kind of the pages that hold remembered deduplication keys.
 pub(super) const KEYS: u8 = <KnownKey as Item>::KIND;
 
-/// The upper bound on the slots of jobs, so that each slot has a page for its body.
+/// The maximum number of job slots, so that each slot can have a page for its body.
 pub(super) const SLOTS_MAX: u32 = PageId::len(BODIES);
 
 /// Returns the page of the body of the job in this slot.
@@ -47,7 +48,7 @@ pub(super) fn is_apart(body: &Body) -> bool {
     body.as_bytes().len() > INLINE_BYTES_MAX
 }
 
-/// Writes the body of a job, if the body has a page of its own.
+/// Writes the page of a body; writes nothing if there is no job, or if its body is stored with it.
 pub(super) fn encode_body(job: Option<&Job>, content: &mut Vec<u8>) {
     if let Some(body) = job.map(Job::body).filter(|body| is_apart(body)) {
         content.extend_from_slice(body.as_bytes());
@@ -57,7 +58,7 @@ pub(super) fn encode_body(job: Option<&Job>, content: &mut Vec<u8>) {
 /// The page of the queues that are closed by their throttles.
 pub(super) const CLOSED: PageId = PageId::new(4, 0);
 
-/// A closed queue, and when it opens, as node time in microseconds since 1970.
+/// The name of a closed queue, and the node time at which it opens, in microseconds since 1970.
 pub(super) type Closed = (QueueName, u64);
 
 /// Writes the page of closed queues.
@@ -114,7 +115,7 @@ impl Page {
 /// The state that belongs to no single item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// When the server last started, which restarted the spans of claims and of waits for a retry.
+    /// When the server last started. The time limits of claims and the waits for a retry were restarted at that time.
     pub(super) epoch: Timestamp,
     /// Whether new jobs are refused.
     pub(super) draining: bool,
@@ -143,7 +144,7 @@ impl Single for Head {
 /// A job as stored in a page.
 #[derive(Serialize, Deserialize)]
 pub struct StoredJob {
-    /// The slot, counted from the first slot of the page.
+    /// The offset of the job's slot from the first slot of the page.
     place: u8,
     id: u64,
     created: Timestamp,
@@ -213,7 +214,7 @@ impl Item for Job {
         })
     }
 
-    /// Appends all fields except the body, which never changes and has a digest of its own.
+    /// Appends all durable fields except the body, which never changes and has a digest of its own, and `Story::claimed`.
     fn canonical(&self, _slot: Slot, bytes: &mut Vec<u8>) {
         for word in [self.id, self.created.0, self.ttr_ms] {
             bytes.extend_from_slice(&word.to_le_bytes());
@@ -299,7 +300,7 @@ impl Story {
 /// A queue as stored in a page.
 #[derive(Serialize, Deserialize)]
 pub struct StoredQueue {
-    /// The number, counted from the first number of the page.
+    /// The offset of the queue's number from the first number of the page.
     place: u8,
     name: QueueName,
     pause: Option<Pause>,

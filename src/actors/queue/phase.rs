@@ -16,20 +16,20 @@ pub enum Phase {
     Claimed,
     /// It was buried by a client, and waits to be kicked.
     Buried,
-    /// It will not be tried again: its last try did not succeed, or it was cancelled.
+    /// It will not be tried again unless it is kicked: its last try did not succeed, or it was cancelled.
     Abandoned,
     /// It failed or was deferred, and waits to be tried again.
     Retrying,
 }
 
 impl Phase {
-    /// Returns whether a job in this phase will be claimed without being kicked. While it waits, no duplicate of it is added.
+    /// Returns whether a job in this phase can be claimed, now or later, without being kicked. No duplicate of such a job is added.
     pub(super) fn is_waiting(self) -> bool {
         matches!(self, Self::Ready | Self::Delayed | Self::Retrying)
     }
 
-    /// Returns the phase as stored in pages and digests. Older versions had no phase `Retrying`: a job that waits for a
-    /// retry was claimed without a token, and is still stored like that.
+    /// Returns the phase as stored in pages and digests. `Retrying` is stored as `Claimed`: older versions had no phase
+    /// `Retrying`, and represented a job that waits for a retry as a claimed job without a token.
     pub(super) fn stored(self) -> Self {
         if self == Self::Retrying {
             Self::Claimed
@@ -52,9 +52,9 @@ pub struct Counts {
     pub claimed: u32,
     /// Jobs buried by a client.
     pub buried: u32,
-    /// Jobs that were abandoned after their last try or cancelled.
+    /// Jobs that are abandoned, because their last try did not succeed or because they were cancelled.
     pub abandoned: u32,
-    /// Failed jobs that wait for a retry.
+    /// Jobs that failed or were deferred, and wait to be tried again.
     pub retrying: u32,
 }
 
@@ -90,7 +90,7 @@ impl Counts {
         }
     }
 
-    /// Returns the number of all jobs.
+    /// Returns the total number of jobs, in all phases.
     pub fn all(&self) -> u32 {
         self.ready + self.delayed + self.claimed + self.buried + self.abandoned + self.retrying
     }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// A queue. Its name and its pause are durable, and are stored under its number while it has jobs or is paused. All
-/// other fields are rebuilt from jobs and rules, or are lost at a restart.
+/// other fields are rebuilt from jobs, rules and the pages of closed queues and turns, or are lost on a restart.
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) name: QueueName,
@@ -28,7 +28,7 @@ pub(super) struct Queue {
     pub(super) delayed: BTreeSet<(Timestamp, u64, Slot)>,
     /// Buried jobs in the order of their burial, then abandoned jobs, the oldest first, see [`aside`].
     pub(super) buried: BTreeSet<(Seq, u64, Slot)>,
-    /// Failed jobs that wait for a retry, the oldest first.
+    /// Failed or deferred jobs that wait to be tried again, the oldest first.
     pub(super) retrying: BTreeSet<(u64, Slot)>,
     /// Claimed jobs.
     pub(super) held: ClaimedList,
@@ -39,12 +39,12 @@ pub(super) struct Queue {
     pub(super) waiting: BTreeSet<Ticket>,
     pub(super) using: u32,
     pub(super) watching: u32,
-    /// The number of watches that keep the queue in existence without using it.
+    /// The number of `Watch::Standing` watches, which keep the queue in existence even if no client uses it.
     pub(super) standing: u32,
     pub(super) total: u64,
     pub(super) deletes: u64,
     pub(super) pauses: u64,
-    /// Its index in `State::offered`; `None` if it is not there.
+    /// Its index in `State::offered`; `None` if it is not in that list.
     pub(super) place: Option<u32>,
     /// Its tenant, and its position among the tenant's queues.
     pub(super) stand: Stand,
@@ -55,7 +55,7 @@ pub(super) struct Queue {
 pub struct Numbered {
     pub(super) name: QueueName,
     pub(super) pause: Option<Pause>,
-    /// The slot of the queue in memory.
+    /// The queue's slot in `State::queues`; not stored.
     pub(super) queue: Slot,
 }
 
@@ -119,8 +119,8 @@ impl Queue {
         self.has_claimable() && !self.throttle.is_closed()
     }
 
-    /// Returns whether a job can be claimed from it at `at`. Decisions use this instead of `is_poppable`, because it
-    /// does not depend on whether the queue has already been opened.
+    /// Returns whether a job can be claimed from it at `at`. Decisions use this instead of `is_poppable`, because the
+    /// result does not depend on whether a queue whose closing has ended has already been marked as open.
     pub(super) fn is_poppable_at(&self, at: Timestamp) -> bool {
         self.has_claimable() && self.throttle.opens() <= at
     }
@@ -153,7 +153,7 @@ impl Queue {
         slots
     }
 
-    /// Returns a view of it, with the pause that is stored under its number.
+    /// Returns a view of it. `pause` is the pause that is stored under its number; `None` if it is not paused.
     pub(super) fn view(&self, jobs: &Slab<Job>, pause: Option<Pause>, offset: Offset) -> QueueView {
         QueueView {
             name: self.name.clone(),

@@ -1,8 +1,8 @@
 //! The ready jobs of a queue, ordered by rank, then by id.
 //!
-//! A job is usually added after all others of its rank. Such jobs form a linked list, called a lane, which needs no
-//! extra memory per job. A job that becomes ready again (released, kicked or timed out) when its lane already ends with
-//! a younger job is kept in a tree instead.
+//! A job that becomes ready is usually younger than all ready jobs of its rank. The jobs for which this holds form one
+//! linked list per rank, called a lane, which needs no extra memory per job. A job whose lane already ends with a younger
+//! job is put into a tree instead: for example, one that was delayed, released or kicked, or whose claim timed out.
 
 use crate::actors::queue::job::Job;
 use crate::clock::Timestamp;
@@ -16,7 +16,7 @@ const RANKS: usize = 64;
 /// The value of `previous` that marks a job in the tree.
 const APART: Slot = Slot(u32::MAX - 1);
 
-/// Ready jobs, in order.
+/// The ready jobs of one queue, ordered by rank, then by id.
 #[derive(Debug, Default)]
 pub(super) struct Ready {
     lanes: BTreeMap<u64, Lane>,
@@ -64,7 +64,7 @@ impl Ready {
         } = jobs[slot];
         if previous == APART {
             let was = self.apart.remove(&(rank, id, slot));
-            assert!(was, "a job marked as kept in the tree is in it");
+            assert!(was, "a job marked as being in the tree is in the tree");
             return;
         }
         if previous != Slot::NONE {
@@ -116,8 +116,8 @@ impl Ready {
         }
     }
 
-    /// Returns when the oldest of these jobs was added: the first job in each of the first [`RANKS`] lanes, and the
-    /// first [`RANKS`] jobs in the tree.
+    /// Returns when the oldest ready job was added; `None` if no job is ready. Examines only the first job in each of the
+    /// first [`RANKS`] lanes and the first [`RANKS`] jobs in the tree, so an older job may be missed.
     pub(super) fn oldest(&self, jobs: &Slab<Job>) -> Option<Timestamp> {
         let lanes = self.lanes.values().map(|lane| lane.first);
         let apart = self.apart.iter().map(|(_, _, slot)| *slot);
@@ -125,12 +125,13 @@ impl Ready {
         first.map(|slot| jobs[slot].created).min()
     }
 
-    /// Returns rank, id and slot of the first job; `None` if there are no jobs.
+    /// Returns the rank, id and slot of the first job; `None` if there are no jobs.
     pub(super) fn first(&self, jobs: &Slab<Job>) -> Option<(u64, u64, Slot)> {
         self.from(jobs, 0)
     }
 
-    /// Returns rank, id and slot of the first job of this or a later rank; if there is none, those of the first job of all.
+    /// Returns the rank, id and slot of the first job whose rank is at least `rank` or, if there is none, of the first job in the queue;
+    /// `None` if there are no jobs.
     pub(super) fn around(&self, jobs: &Slab<Job>, rank: u64) -> Option<(u64, u64, Slot)> {
         self.from(jobs, rank).or_else(|| self.first(jobs))
     }

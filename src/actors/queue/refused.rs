@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refused {
-    /// The server is draining and accepts no new jobs.
+    /// The server is draining, and accepts no new jobs or, if the drain includes claims, no claims.
     Draining,
-    /// The job is no longer claimed under this token: the claim has ended.
+    /// The job is not, or no longer, claimed under this token, or it was cancelled. In either case, its worker must stop.
     StaleToken,
     /// The claim has timed out, and its process is being killed.
     Fencing,
-    /// The configured maximum number of jobs, or of their bytes, is reached.
+    /// The configured maximum number or total size of jobs is reached.
     Full,
     /// The configured maximum number of queues is reached.
     QueuesFull,

@@ -24,8 +24,9 @@ pub enum Query {
         /// The job id.
         id: u64,
     },
-    /// The next job of a queue in a phase: the most urgent ready job; the delayed job due first or, if there is none,
-    /// the oldest failed job; the first buried job or, if there is none, the oldest abandoned job.
+    /// The next job of a queue in a phase. For `Ready`, the first in claiming order. For `Delayed`, the job that becomes
+    /// ready first or, if no job is delayed, the oldest that waits for a retry. For `Buried`, the job that was buried first
+    /// or, if no job is buried, the oldest abandoned job. For other phases, none.
     PeekNext {
         /// The queue.
         queue: QueueName,
@@ -49,7 +50,7 @@ pub enum Query {
     },
     /// The totals over all queues.
     Totals,
-    /// The names of queues, a bounded number of slots at a time.
+    /// The names of the queues in the next 8192 slots.
     Queues {
         /// The slot to begin at, inclusive.
         from: Slot,
@@ -58,7 +59,7 @@ pub enum Query {
     SelectJobs(JobSelection),
     /// One page of the queues that match a filter.
     SelectQueues(QueueSelection),
-    /// The busiest queues among a bounded number of slots.
+    /// The busiest of the queues in the next 8192 slots.
     Busiest {
         /// The slot to begin at, inclusive.
         from: Slot,
@@ -69,7 +70,7 @@ pub enum Query {
     Next(Choice),
 }
 
-/// A filter over jobs and a page size. A field that is `None` matches every job.
+/// Which jobs to return: a filter, and the start and size of the page. A filter field that is `None` matches every job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobSelection {
     /// Match jobs of this queue.
@@ -88,10 +89,10 @@ pub struct JobSelection {
     pub most: u32,
 }
 
-/// A filter over queues and a page size. A field that is `None` matches every queue.
+/// Which queues to return: a filter, and the start and size of the page. A filter field that is `None` matches every queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueSelection {
-    /// Match queues of this tenant; empty for the default one.
+    /// Match queues of this tenant; the name of the default tenant is empty.
     pub tenant: Option<String>,
     /// Match queues of this type.
     pub kind: Option<String>,
@@ -117,9 +118,9 @@ pub struct Choice {
 /// A condition that a request can wait for, or an interest in a queue that lasts as long as the watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// Wait for a job of these queues, or of the tenant whose turn it is. The job is claimed.
+    /// Wait until a job can be claimed from one of these queues, or from the tenant whose turn it is, and claim it.
     Job(Pop),
-    /// Wait until no job is claimed.
+    /// Wait until no job of any queue is claimed.
     Unclaimed,
     /// Wait until a job is over: done, deleted or abandoned.
     Over {
@@ -149,27 +150,28 @@ pub enum Reply {
     },
     /// The job was not added, because its key is remembered. The job that was added under the key may already be over.
     Remembered {
-        /// The id of that job.
+        /// The id of the job that was added under the key.
         id: u64,
     },
-    /// For each job of a batch, its id or that of the job it duplicates, and whether it was added.
+    /// For each job of a batch, in order: the id of the job or, if it was not added, of the job that it duplicates; and whether it was
+    /// added.
     Batch(Vec<(u64, bool)>),
     /// A job was claimed.
     Claim(Box<Claim>),
     /// There is no job to claim.
     Nothing {
-        /// Whether the client requested to wait.
+        /// Whether the client asked to wait for a job.
         waits: bool,
-        /// When the first of the worker's own claims ends; `None` if it has none.
+        /// When the first of the worker's own claims ends; `None` if it has none, or if the claimant is not a connection.
         soonest: Option<Timestamp>,
     },
     /// The request was carried out.
     Done,
-    /// The job failed or was released on its last try, and is abandoned.
+    /// The job is abandoned: it failed or was released on its last try, or after it was cancelled.
     Abandoned,
     /// The number of jobs affected.
     Count(u32),
-    /// The job does not exist, or the caller has no right to it.
+    /// The job or queue does not exist, the caller has no right to the job, or there is nothing to do.
     Absent,
     /// The message was refused.
     Refused(Refused),
@@ -187,37 +189,37 @@ pub enum Reply {
     Queues {
         /// The names, in no particular order.
         names: Vec<QueueName>,
-        /// The slot to continue at; `None` after the last.
+        /// The slot to continue at; `None` if no slots are left.
         next: Option<Slot>,
     },
     /// One page of matching jobs.
     JobPage {
-        /// The jobs, by slot.
+        /// The jobs, in ascending order of their slots.
         jobs: Vec<JobView>,
-        /// The slot to continue at; `None` after the last.
+        /// The slot to continue at; `None` if no slots are left.
         next: Option<Slot>,
     },
     /// One page of matching queues.
     QueuePage {
         /// The queues, in no particular order.
         queues: Vec<QueueView>,
-        /// The slot to continue at; `None` after the last.
+        /// The slot to continue at; `None` if no slots are left.
         next: Option<Slot>,
     },
-    /// The busiest queues among the slots that were examined.
+    /// The busiest of the queues in the examined slots.
     Busiest {
         /// The queues, busiest first.
         queues: Vec<QueueView>,
-        /// The slot to continue at; `None` after the last.
+        /// The slot to continue at; `None` if no slots are left.
         next: Option<Slot>,
     },
-    /// A random choice of a queue.
+    /// The result of one step of a [`Choice`].
     Chosen {
         /// The queue; `None` to keep the choice of earlier queries, if any.
         queue: Option<QueueName>,
-        /// The number of queues that it was chosen from, including those of earlier queries.
+        /// The number of candidates so far, including those of earlier queries; the [`Choice::among`] of the next query.
         among: u32,
-        /// The number of queues examined so far; `None` if the choice is complete.
+        /// The number of queues examined so far, the [`Choice::from`] of the next query; `None` if the choice is complete.
         next: Option<u32>,
     },
 }
@@ -253,7 +255,7 @@ impl Claim {
 /// A view of a job.
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a separate member of the JSON"
+    reason = "each is a separate field of the JSON"
 )]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct JobView {
@@ -270,7 +272,7 @@ pub struct JobView {
     /// When it was claimed, if it is claimed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claimed: Option<Timestamp>,
-    /// The job's next deadline: when its delay, claim, retry wait or retention ends.
+    /// The job's next deadline: when its delay, claim, wait for a retry or retention time ends; `None` if it has none.
     pub until: Option<Timestamp>,
     /// Its last delay, in milliseconds.
     pub delay_ms: u64,
@@ -288,7 +290,7 @@ pub struct JobView {
     pub buries: u32,
     /// Number of times that it was kicked.
     pub kicks: u32,
-    /// The token of its claim.
+    /// The token of its claim; `None` if it is not claimed.
     pub token: Option<Token>,
     /// Whether it is tried again when a claim ends without a result.
     pub retries: bool,
@@ -339,8 +341,8 @@ pub struct QueueView {
     /// When its throttle opens; `None` if it is open.
     #[serde(skip)]
     pub throttled_until: Option<Timestamp>,
-    /// When the oldest of its ready jobs was added. Only some jobs that come first in claiming order are examined, so
-    /// this may be later than it should be.
+    /// When the oldest of its ready jobs was added; `None` if no job is ready. At most 128 ready jobs are examined, so if
+    /// there are more, an older one may be missed.
     #[serde(skip)]
     pub oldest: Option<Timestamp>,
 }
@@ -350,7 +352,7 @@ pub struct QueueView {
 pub struct Totals {
     /// The number of jobs in each phase.
     pub jobs: Counts,
-    /// Bytes of their bodies, errors and progress reports.
+    /// The total size of their bodies, errors and progress reports, in bytes.
     pub bytes: u64,
     /// Number of jobs added since the server started, including jobs that existed at startup.
     pub added: u64,
@@ -362,10 +364,10 @@ pub struct Totals {
     pub recycled: u64,
     /// Number of jobs abandoned since the server started.
     pub abandoned: u64,
-    /// Number of jobs removed since the server started because they had been abandoned, or claimed without a time
-    /// limit, for the retention time.
+    /// Number of jobs that were removed since the server started because they had been abandoned, or had been claimed
+    /// without a time limit, and their retention time had ended.
     pub pruned: u64,
-    /// Number of jobs not added since the server started because they were duplicates.
+    /// Number of jobs recognized as duplicates, and therefore not added, since the server started.
     pub duplicates: u64,
     /// Number of queues.
     pub queues: u32,
@@ -375,21 +377,22 @@ pub struct Totals {
     pub draining: bool,
 }
 
-/// The whole durable queue state, for `inspect` and `replay`.
+/// The durable queue state, for `inspect` and `replay`. If the number of items is limited, each list contains only its
+/// first items, up to the limit.
 #[derive(Debug, Serialize)]
 pub struct View {
     /// Totals over all queues.
     pub totals: Totals,
     /// The id of the next job.
     pub next_id: u64,
-    /// The queues that have jobs or are paused, by name.
+    /// The queues that have jobs or are paused, sorted by name.
     pub queues: Vec<QueueView>,
-    /// All jobs, by id.
+    /// The jobs, sorted by id.
     pub jobs: Vec<JobView>,
-    /// All stored results, by job id.
+    /// The stored results, sorted by job id.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<JobResult>,
-    /// All remembered deduplication keys, by job id.
+    /// The remembered deduplication keys, sorted by job id.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<KnownKey>,
 }

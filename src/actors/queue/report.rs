@@ -1,12 +1,12 @@
 //! Reports of workers about a job: errors, progress, and how the job ended. Reports are stored, so their sizes are limited.
 //!
-//! Change rule: stored in the journal and in pages, see `message.rs`.
+//! Change rule: these types are stored in the journal and in pages, see `message.rs`.
 
 use crate::actors::queue::right::Right;
 use crate::bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// An error message, cut to its first [`ErrorText::BYTES_MAX`] bytes.
+/// An error message, truncated to at most [`ErrorText::BYTES_MAX`] bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct ErrorText(Box<str>);
@@ -45,7 +45,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Applies the fields of a newer report. Fields that the report leaves out stay the same.
+    /// Applies the fields of a newer report. A percentage above 100 counts as 100. Fields that the report leaves out stay
+    /// the same.
     pub(super) fn update(&mut self, newer: &Self) {
         self.percent = newer.percent.map(|it| it.min(100)).or(self.percent);
         if newer.text.is_some() {
@@ -79,7 +80,7 @@ pub struct KeepResult {
 pub struct JobEnd {
     /// Whether the job is done; otherwise it failed.
     pub done: bool,
-    /// The exit status of its command, if it has one.
+    /// The exit status of the job's command; `None` if the worker reported none.
     pub exit: Option<u8>,
     /// The error message.
     pub error: Option<ErrorText>,
@@ -89,7 +90,7 @@ pub struct JobEnd {
     pub took_ms: u64,
 }
 
-/// The end of a command's output, cut to its last [`OutputTail::BYTES_MAX`] bytes.
+/// The last bytes of a command's output, at most [`OutputTail::BYTES_MAX`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Bytes", into = "Bytes")]
 pub struct OutputTail(Bytes);

@@ -1,10 +1,10 @@
 //! Results of jobs, as reported by their workers. A result is kept for a given time, and may outlast its job.
 //!
-//! A worker stores the result of a job that it has claimed, then ends or fails the job. Clients are not shown the
-//! result until the job is over (`handle/results.rs` ensures this), and the result of a later try replaces it. Results
-//! are limited in number and total size: at the limit, the oldest results are dropped for a new one.
+//! A worker stores the result of a job that it has claimed, then reports separately that the job is done or has failed.
+//! Clients are not shown the result until the job is over (`handle/results.rs` ensures this), and the result of a later
+//! try replaces it. Results are limited in number and total size: at the limit, the oldest are dropped to make room.
 //!
-//! Change rule: [`KnownResult`] is stored in pages, see `message.rs`.
+//! Change rule: [`KnownResult`] is stored in pages, see `pages.rs`.
 
 use crate::actors::queue::job::Job;
 use crate::actors::queue::name::QueueName;
@@ -21,8 +21,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The number of bytes counted for each result in addition to its output and its error.
 const OVERHEAD: u64 = 200;
 
-/// The maximum number of results dropped for a new one. It matters only after the limits were lowered: otherwise even
-/// the largest result displaces fewer, since each result counts as at least `OVERHEAD` bytes.
+/// The maximum number of results dropped to make room for a new one. It is reached only if the limits have been lowered:
+/// otherwise even the largest result displaces fewer, since each result counts as at least `OVERHEAD` bytes.
 const DROPPED_MAX: usize = 1000;
 
 impl JobEnd {
@@ -84,8 +84,8 @@ impl Results {
         Some(&known.result)
     }
 
-    /// Returns the slots of the oldest results that must be dropped to make room for this result of this job. The job's
-    /// earlier result is not among them, since it will be replaced.
+    /// Returns the slots of the oldest results that must be dropped, at most [`DROPPED_MAX`], to make room for the result
+    /// `end` of the job `id`. An earlier result of that job is not among them, since it will be replaced.
     pub(super) fn in_the_way(&self, rules: ResultRules, id: u64, end: &JobEnd) -> Vec<Slot> {
         let own = self.by_job.get(&id);
         let bytes_of = |slot: &Slot| self.known.get(*slot).map_or(0, |it| it.result.end.bytes());

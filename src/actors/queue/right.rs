@@ -1,13 +1,13 @@
 //! The claimants of jobs, and what a message about a job presents to prove that its sender may change the job.
 //!
-//! Change rule: stored in the journal and in pages, see `message.rs`.
+//! Change rule: these types are stored in the journal and in pages, see `message.rs`.
 
 use crate::actors::binding::Binding;
 use crate::ids::Token;
 use serde::{Deserialize, Serialize};
 
-/// A worker that claims jobs over a connection. When the connection ends, the jobs are given back. The number is unique
-/// during the life of the server process.
+/// A worker that claims jobs over a connection, identified by a number that is unique during the life of the server
+/// process. When the connection closes, the jobs are given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Worker(pub u64);
@@ -16,12 +16,12 @@ pub struct Worker(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Claimant {
-    /// A connection. When it ends, the job is given back.
+    /// A connection. When it closes, the job is given back.
     Worker(Worker),
     /// Any client that presents the token.
     Bearer,
-    /// Any client that presents the token, as long as a process lives. When the process ends, the job is given back. The
-    /// claim does not time out unless it sets a time limit.
+    /// Any client that presents the token. The job is given back when the process or its whole tree, whichever the binding
+    /// specifies, has ended. The claim times out only if the request for it sets a time limit.
     Process(Binding),
 }
 

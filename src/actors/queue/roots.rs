@@ -1,8 +1,9 @@
-//! The newest root job of each key, while that is remembered: `MediaWiki`'s root-job deduplication.
+//! The newest root job of each key, remembered for 28 days: `MediaWiki`'s root-job deduplication. A root job is one that
+//! causes a cascade of further jobs.
 //!
-//! A job that comes from a root job older than the newest of its key is a duplicate. The reply to its claim reports
-//! this, so that the worker ends the job without doing the work. Jobs from a root job with an equal time are not
-//! duplicates.
+//! A job that comes from a root job older than the newest one with the same key is a duplicate. The reply to the claim of
+//! a duplicate says so, and the worker should complete the job without doing the work. A job that comes from a root job
+//! with the same time as the newest one is not a duplicate.
 
 use crate::actors::queue::message::{DedupKey, Root};
 use crate::clock::Timestamp;
@@ -12,7 +13,7 @@ use crate::lookup::pages::Change;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Milliseconds for which a root job is remembered: `MediaWiki`'s 28 days.
+/// Milliseconds for which a root job is remembered: 28 days, as in `MediaWiki`.
 const REMEMBERED_MS: u64 = 28 * 24 * 3_600_000;
 
 /// A remembered root job.

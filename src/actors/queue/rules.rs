@@ -20,7 +20,7 @@ pub struct Rules {
     pub roots_max: u32,
     /// The rules for types without rules of their own.
     pub default: TypeRules,
-    /// The rules for a type, by its name.
+    /// The rules for types that have their own, by type name.
     pub types: BTreeMap<String, TypeRules>,
     /// Rules that are not specific to a type. Not stored while all have their default values.
     #[serde(skip_serializing_if = "SharedRules::is_default")]
@@ -31,11 +31,11 @@ pub struct Rules {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SharedRules {
-    /// The rules for a tenant, by its name; the name of the default tenant is empty.
+    /// The rules for tenants that have their own, by tenant name; the name of the default tenant is empty.
     pub tenants: BTreeMap<String, TenantRules>,
     /// The limits on stored results.
     pub results: ResultRules,
-    /// The maximum number of deduplication keys that are remembered. When it is reached, a push that needs another key is refused.
+    /// The maximum number of deduplication keys that are remembered. When it is reached, a job that needs another key is refused.
     pub keys_max: u32,
 }
 
@@ -98,7 +98,7 @@ impl Default for ResultRules {
     }
 }
 
-/// The rules for one type of job. A client that requests the current rules receives every field.
+/// The rules for one type of job. The HTTP API returns every field to clients that request the current rules.
 #[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -117,7 +117,8 @@ pub struct TypeRules {
     pub dedup: bool,
     /// Milliseconds after which an abandoned job, or a job claimed without a time limit, is removed.
     pub prune_ms: u64,
-    /// The maximum number of items that may be claimed per second, in thousandths; 0 for no limit.
+    /// The maximum number of work items that may be claimed from one queue per second; 0 for no limit. Stored in thousandths, but shown
+    /// in JSON as a decimal number.
     #[serde(rename(serialize = "throttle"), serialize_with = "in_ones")]
     #[cfg_attr(feature = "http", schemars(with = "f64"))]
     pub throttle_milli: u32,
@@ -127,7 +128,7 @@ pub struct TypeRules {
     /// The reason why no jobs may be added; `None` if they may.
     #[serde(rename = "read_only_reason")]
     pub read_only: Option<String>,
-    /// Number of tries of a job that was added by a command of the beanstalk protocol; 0 for no limit.
+    /// Number of tries after which a job that was added by a command of the beanstalk protocol is abandoned; 0 for no limit.
     pub tube_max_tries: u32,
     /// Members of a JSON body that are ignored when bodies are compared for deduplication.
     pub dedup_ignore: Vec<String>,
@@ -162,13 +163,14 @@ pub struct Backoff {
     pub factor: u32,
     /// The maximum delay in milliseconds, before jitter.
     pub max_ms: u64,
-    /// The maximum random change of the delay, in thousandths of the delay.
+    /// The maximum random change to the delay, up or down, as a fraction of the delay. Stored in thousandths, but shown in JSON as a
+    /// decimal number.
     #[serde(rename(serialize = "jitter"), serialize_with = "in_ones")]
     #[cfg_attr(feature = "http", schemars(with = "f64"))]
     pub jitter_milli: u32,
 }
 
-/// Serialises thousandths as the decimal number that is used in the configuration.
+/// Serializes thousandths as a decimal number, as in the configuration, or unchanged if the format is not human-readable.
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "serde passes a reference"
@@ -188,7 +190,7 @@ pub enum Class {
     /// On disk: an acknowledged job survives a crash.
     #[default]
     Durable,
-    /// In memory: requests for a job do not wait for the disk, and the job is lost when the server restarts.
+    /// In memory: requests that add or change a job do not wait for the disk, and the job is lost when the server restarts.
     Memory,
 }
 
@@ -224,9 +226,9 @@ impl Default for Rules {
 }
 
 impl Default for TypeRules {
-    /// Returns the rules for types without settings: jobs are claimed by priority, with enough tries that only a job
-    /// that never succeeds is abandoned. Jobs added by commands of the beanstalk protocol are tried without limit, as
-    /// in beanstalkd.
+    /// Returns the rules for types without settings: jobs are claimed by priority and tried at most 25 times, so that in
+    /// practice only a job that never succeeds is abandoned. Jobs added by commands of the beanstalk protocol are tried
+    /// without limit, as in beanstalkd.
     fn default() -> Self {
         Self {
             class: Class::Durable,
@@ -248,8 +250,8 @@ impl Default for TypeRules {
 }
 
 impl Default for Backoff {
-    /// Returns a delay of one second, doubled with each try up to an hour, plus or minus a tenth, so that jobs that
-    /// fail together are not all retried together.
+    /// Returns a delay of one second that doubles with each try, up to an hour, and varies randomly by up to a tenth, so
+    /// that jobs that fail together are not all retried together.
     fn default() -> Self {
         Self {
             first_ms: 1000,

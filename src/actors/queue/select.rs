@@ -1,5 +1,6 @@
-//! Queries over all jobs, all queues, or all queues with claimable jobs. Each answer covers a bounded part and returns
-//! where to continue, so that other requests are served in between.
+//! Queries over all jobs, all queues, or all queues with claimable jobs. To build one reply, at most [`LOOKED_AT_MAX`]
+//! items are examined, and the reply states where to continue, so that other requests are served in between. The jobs
+//! of one process are found by an index, without that limit.
 
 use crate::actors::queue::index::mix;
 use crate::actors::queue::job::Job;
@@ -18,7 +19,8 @@ pub(super) const LOOKED_AT_MAX: u32 = 8192;
 const TRIES: u64 = 32;
 
 impl QueueMachine {
-    /// Returns a page of the jobs that match the selection, by slot, and the slot at which to continue.
+    /// Returns a page of at most `most` jobs that match the selection, in order of their slots, and the slot at which to
+    /// continue (`None` after the last page).
     pub(super) fn select_jobs(&self, selection: &JobSelection, offset: Offset) -> Reply {
         let JobSelection {
             queue,
@@ -55,7 +57,7 @@ impl QueueMachine {
                 && kind.as_ref().is_none_or(is_of)
                 && error.as_ref().is_none_or(has)
         };
-        // The jobs of a process are indexed. Without a process, all jobs are searched, a limited number per query.
+        // The jobs of a process are indexed. Without a process, all jobs are searched, `LOOKED_AT_MAX` slots per query.
         let extent = self.state.jobs.extent();
         let end = match process {
             Some(_) => extent,
@@ -76,7 +78,8 @@ impl QueueMachine {
         Reply::JobPage { jobs, next }
     }
 
-    /// Returns a page of the queues that match the selection, by their slot in memory, and the slot at which to continue.
+    /// Returns a page of at most `most` queues that match the selection, in order of their slots, and the slot at which to
+    /// continue (`None` after the last page).
     pub(super) fn select_queues(&self, selection: &QueueSelection, offset: Offset) -> Reply {
         let QueueSelection {
             tenant,
@@ -106,7 +109,8 @@ impl QueueMachine {
         Reply::QueuePage { queues, next }
     }
 
-    /// Returns the names of the next queues, by their slot in memory, and the slot at which to continue.
+    /// Returns the names of the queues in the [`LOOKED_AT_MAX`] slots from `from` on, and the slot at which to continue
+    /// (`None` after the last slot).
     pub(super) fn names(&self, from: Slot) -> Reply {
         let extent = self.state.queues.extent();
         let end = from.0.saturating_add(LOOKED_AT_MAX).min(extent);
@@ -117,8 +121,8 @@ impl QueueMachine {
         }
     }
 
-    /// Chooses a queue at random. Usually one of the first random picks matches, whatever the number of queues. If none
-    /// does, all queues are searched for matches, a limited number per query.
+    /// Chooses a queue at random. Usually one of the first [`TRIES`] random picks matches, whatever the number of queues. If
+    /// none does, all queues are searched for matches, [`LOOKED_AT_MAX`] per query.
     pub(super) fn choose(&self, choice: &Choice) -> Reply {
         let Choice {
             chance,
@@ -157,10 +161,11 @@ impl QueueMachine {
         }
     }
 
-    /// Returns the cost of a request, as a number of ordinary commands. Finding a queue by name costs a sixteenth of a command.
+    /// Returns the cost of a request, as a number of ordinary commands. Finding a queue by name costs a sixteenth of a
+    /// command, examining an item an eighth, watching a queue a quarter, and adding a job of a batch a whole one.
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "all other queries look up a single id or name"
+        reason = "every other request counts as one command"
     )]
     pub(super) fn cost_of(asked: &Request<'_, Self>) -> usize {
         match asked {

@@ -9,8 +9,8 @@ use crate::spine::machine::{Machine as _, Now};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Checks that pages together are complete, that a filter returns only what matches it, and that a randomly chosen
-/// queue is one that the model allows.
+/// Checks that the pages of a selection together contain exactly the matching items, and that a randomly chosen queue is
+/// one that the model allows.
 pub(super) fn compare(machine: &QueueMachine, model: &Model) {
     let queues = model.queues();
     let any = std::iter::once(None);

@@ -1,9 +1,10 @@
 //! Jobs and queues, with the indexes over them, and the operations that move a job from phase to phase.
 //!
 //! Invariants: a job is in the index of its phase and of no other phase. A queue has a number while it has jobs or is
-//! paused. It exists while it has a number, clients use it, watch it or wait for it, a `Watch::Standing` names it, or
-//! its throttle is closed. The stored counts are correct. Nothing is decided here: `decide.rs` and `adding.rs` decide
-//! what happens to a job, and `commit.rs` applies their decisions through this file.
+//! paused. A queue exists while it has a number, while a client uses or watches it or waits for one of its jobs, while a
+//! `Watch::Standing` names it, or while its throttle is closed. The counts equal the numbers of jobs that they stand for.
+//! Nothing is decided here: `decide.rs` and `adding.rs` decide what happens to a job, and `commit.rs` applies their
+//! decisions through this file.
 
 #![expect(
     clippy::indexing_slicing,
@@ -48,7 +49,7 @@ pub(super) struct State {
     pub(super) numbers: Kept<Numbered>,
     /// Closed queues, ordered by when they open.
     pub(super) closings: BTreeSet<(Timestamp, Slot)>,
-    /// The claims of connections, ordered by when they end.
+    /// For each connection, its claims, ordered by when they end.
     pub(super) workers: BTreeMap<Worker, BTreeSet<(Timestamp, Slot)>>,
     /// Claims that are bound to processes, ordered by process.
     pub(super) bound: BTreeSet<(ProcessId, Slot)>,
@@ -60,7 +61,7 @@ pub(super) struct State {
     pub(super) uniques: Uniques,
     /// Results of finished jobs.
     pub(super) results: Results,
-    /// Ids of jobs for whose end a request waits. Volatile.
+    /// Ids of jobs that are not over, and that requests wait for with `Watch::Over`. Volatile.
     pub(super) awaited: BTreeSet<u64>,
     /// Ids of awaited jobs that are over; the requests that wait for them will be answered after the commit. Volatile.
     pub(super) over: Vec<u64>,
@@ -75,7 +76,7 @@ pub(super) struct State {
     pub(super) totals: Totals,
     pub(super) head: Once<Head>,
     pub(super) pages: Pages,
-    /// Whether removals by time are held back, because the wall clock is in doubt. Volatile.
+    /// Whether time-based removals are held back because the wall clock is in doubt. Volatile.
     held: bool,
     /// A buffer for the body being hashed, kept for reuse.
     scratch: Vec<u8>,
@@ -95,7 +96,7 @@ impl State {
         self.reseat();
     }
 
-    /// Holds back removals by time if `held` is true, and otherwise allows them again.
+    /// Holds back time-based removals if `held` is true, and otherwise allows them again.
     pub(super) fn hold_removals(&mut self, held: bool) {
         self.held = held;
         self.jobs.hold(held);
@@ -186,7 +187,7 @@ impl State {
         twin.map(|(.., slot)| *slot)
     }
 
-    /// Returns rank, id and slot of the job that a claim from this queue would take at `at`. Calls `chance`
+    /// Returns the rank, id and slot of the job that a claim from this queue would take at `at`. Calls `chance`
     /// only if the order is random. Returns `None` if no job can be claimed.
     pub(super) fn best(
         &self,
@@ -203,7 +204,7 @@ impl State {
         }
     }
 
-    /// Returns when the claim of a claimed job ends; `None` if it ends only with its process.
+    /// Returns when a job's claim, or its wait for a retry, ends; `None` if there is neither, or if the claim ends only with its process.
     pub(super) fn claimed_until(&self, slot: Slot) -> Option<Timestamp> {
         self.jobs.get(slot)?.claimed_until(self.head.epoch)
     }
@@ -362,7 +363,8 @@ impl State {
         }
     }
 
-    /// Adds a new job to the digest of bodies, the totals and the index of ids, which a change of its phase does not affect.
+    /// Adds a new job to everything that does not depend on its phase: the digest of bodies, the totals and the index of
+    /// ids.
     pub(super) fn settle(&mut self, slot: Slot) {
         let job = &self.jobs[slot];
         job.canonical_body(&mut self.scratch);
@@ -443,9 +445,9 @@ impl State {
         self.let_go(queue, stamp.seq);
     }
 
-    /// Handles a server start: jobs kept in memory are removed, the spans of claims and of waits for a retry restart,
-    /// the claims of connections are given back, and new jobs are accepted again. Job ids that the previous process may
-    /// have issued are skipped.
+    /// Handles a server start: jobs kept in memory only are removed, the time limits of claims and the waits for a retry
+    /// restart, the claims of connections are given back, and new jobs are accepted again. Job ids that the previous
+    /// process may have issued are skipped.
     pub(super) fn start(&mut self, start: Start) {
         let Start { stamp, skipped } = start;
         self.entry = stamp.seq;
@@ -483,8 +485,8 @@ impl State {
         self.settle_turns();
     }
 
-    /// Gives back a claim that ended without a result: the job becomes ready again, is abandoned if that was its last try,
-    /// or is removed if it runs at most once.
+    /// Gives back a claim that ended without a result: the job becomes ready again, is abandoned if that was its last try
+    /// or it was cancelled, or is removed if it runs at most once.
     pub(super) fn give_back(&mut self, slot: Slot, stamp: Stamp) {
         if !self.jobs[slot].retries {
             return self.delete(slot, stamp.seq);
@@ -555,7 +557,7 @@ impl State {
         self.forsake(queue);
     }
 
-    /// Removes a queue if it exists and has no reason to, see [`Queue::is_present`].
+    /// Removes the queue in a slot, if any, unless it has a reason to exist, see [`Queue::is_present`].
     pub(super) fn forsake(&mut self, queue: Slot) {
         if self.queues.get(queue).is_none_or(Queue::is_present) {
             return;

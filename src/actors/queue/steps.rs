@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Send(Message),
-    /// Send a message about a job. The id in the message selects an existing job, or none.
+    /// Send a message about a job. Its id is not a job id, but the position of an existing job, or of none.
     About(Message, Authority),
     Wait(Pop),
     Attend(QueueName, Vec<QueueName>),
@@ -136,13 +136,13 @@ fn queue() -> impl Strategy<Value = QueueName> {
         .prop_map(|name| QueueName::parse(name.as_bytes()).expect("the name is valid"))
 }
 
-/// Generates a queue whose jobs have few tries.
+/// Generates the name of a queue whose jobs have few tries.
 fn few() -> impl Strategy<Value = QueueName> {
     let names = prop::sample::select(&["few", "t:few"][..]);
     names.prop_map(|name| QueueName::parse(name.as_bytes()).expect("the name is valid"))
 }
 
-/// Generates one of a few spans, so that deadlines coincide, or one that never ends.
+/// Generates one of a few spans in milliseconds, so that deadlines coincide, or one that never ends.
 fn span() -> impl Strategy<Value = u64> {
     prop::sample::select(&[0, 0, 0, 1000, 1000, 2000, 4000, u64::MAX][..])
 }
@@ -159,7 +159,7 @@ fn claimant() -> impl Strategy<Value = Claimant> {
     ]
 }
 
-/// Generates one of two processes, and how much of its tree must end.
+/// Generates one of two processes, and whether a claim bound to it ends with the process or with its whole tree.
 fn process() -> impl Strategy<Value = (ProcessId, Until)> {
     let until = prop::sample::select(&[Until::Process, Until::Tree][..]);
     ((1u128..3).prop_map(ProcessId), until)

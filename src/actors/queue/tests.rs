@@ -1,4 +1,4 @@
-//! Property tests that compare the queue machine with a simple model, and with a second machine that only commits.
+//! Property tests that compare the queue machine with a simple model, and with a replica that has no clients.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -27,7 +27,7 @@ const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
 /// The machine under test, its model, a replica, and the log of committed entries.
 pub(super) struct Pair {
     pub(super) machine: QueueMachine,
-    /// A machine without waiting clients, which must make the same decisions.
+    /// A second machine, without waiting clients, which must make the same decisions.
     pub(super) replica: QueueMachine,
     pub(super) model: Model,
     now: Timestamp,
@@ -39,7 +39,7 @@ pub(super) struct Pair {
     closed: u32,
     /// Messages sent to the `ProcessActor` since they were last compared.
     pub(super) told: Vec<ToProcesses>,
-    /// Number of jobs claimed from throttled queues that a newer root job had made obsolete.
+    /// Number of claims that did not close their throttled queue, because a newer root job had made the claimed job obsolete.
     spared: u32,
 }
 
@@ -165,7 +165,10 @@ impl Pair {
                 | Message::ForgetKey { .. }
         ) {
             let expected = self.model.message(message, (stamp.seq, stamp.at));
-            assert_eq!(*reply, expected, "the answer to {message:?}");
+            assert_eq!(
+                *reply, expected,
+                "the machine replies to {message:?} as the model does"
+            );
         }
         let (mut woken_now, mut told) = (Vec::<(Ticket, Reply)>::new(), Vec::new());
         for effect in effects {
@@ -212,7 +215,7 @@ impl Pair {
             let next = self.model.next_due(self.now);
             assert!(
                 next.as_ref() == Some(&due) || self.model.may_serve(&due, self.now),
-                "the machine's next due item, {due:?}, is that of the model, {next:?}"
+                "the machine's next due item is {due:?}, but the model expects {next:?}"
             );
             let before = self.seq;
             let reply = self.send(&message);
@@ -226,7 +229,7 @@ impl Pair {
             }
             assert!(
                 self.seq > before,
-                "a tick is committed, since it would be due again otherwise"
+                "a tick must be committed; otherwise its item stays due"
             );
             self.compare();
         }
@@ -284,11 +287,11 @@ impl Pair {
         self.machine.watch(ticket, watch, &mut effects);
         assert!(
             effects.is_empty(),
-            "a waiting request receives its job by a tick"
+            "a request that starts to wait receives its job only in a later tick"
         );
     }
 
-    /// Adds a client, or changes the queues of a present one.
+    /// Connects a client; if three are already connected, changes the queues of the first one instead.
     fn attend(&mut self, using: QueueName, watching: Vec<QueueName>) {
         let turns = self.model.present.len() > 2;
         let ticket = if turns {
@@ -334,7 +337,7 @@ impl Pair {
         self.resume();
     }
 
-    /// Checks that `resume` sends all requests to the `ProcessActor` again that the claims require.
+    /// Checks that `resume` resends to the `ProcessActor` exactly the requests that the claims require.
     fn resume(&mut self) {
         let mut effects = Effects::<QueueMachine>::default();
         self.machine.resume(&mut effects);
@@ -351,7 +354,8 @@ impl Pair {
         );
     }
 
-    /// Inserts an existing job or an unknown id, and a right to the job, into a message.
+    /// Replaces the job id in a message with that of an existing job or an unknown one and, if the message presents a right to
+    /// the job, the right with that of `whose`.
     fn about(&self, mut message: Message, whose: Authority) -> Message {
         if let Message::PopJob { id, .. } | Message::KickJob { id } | Message::Cancel { id, .. } =
             &mut message
@@ -374,7 +378,8 @@ impl Pair {
         message
     }
 
-    /// Returns the id of the selected job and a right to the job; an unknown id if no job is selected.
+    /// Returns the id of the job that `pick` selects, or an unknown id if it selects none, and the right to the job that `whose`
+    /// describes.
     fn of_claim(&self, id: u64, whose: Authority) -> (u64, Right) {
         let job = self.pick(id);
         let token = job.and_then(|job| job.view.token).unwrap_or_default();
@@ -391,7 +396,7 @@ impl Pair {
         (job.map_or(u64::MAX, |job| job.view.id), by)
     }
 
-    /// Returns the job at position `id`, modulo the number of jobs plus one; `None` if no job has that position.
+    /// Returns the job at position `id % (jobs + 1)`; `None` if that is one past the last job.
     fn pick(&self, id: u64) -> Option<&Entry> {
         let jobs = &self.model.jobs;
         let place = usize::try_from(id).expect("the id is small") % (jobs.len() + 1);
@@ -404,9 +409,9 @@ impl Pair {
             logged.repeat(&mut machine, upto);
         }
         self.machine = machine;
-        // Like the host, calls `due` first, for its side effect: it opens the queues that were closed in the snapshot
-        // and may be open by now.
         self.resume();
+        // Like the host, calls `due` before the first decision, for its side effect: it opens the queues that were closed
+        // in the snapshot and may be open by now.
         let _nothing = self.machine.due(self.both());
         self.replica.resume(&mut Effects::<QueueMachine>::default());
         for (ticket, pop) in self.model.waiters.clone() {
@@ -418,7 +423,7 @@ impl Pair {
         }
     }
 
-    /// Checks that committing the log alone into a machine with other rules gives the same state.
+    /// Checks that a machine with other rules reaches the same state if it only commits the logged entries.
     fn replay(&self) {
         let mut rules = rules(Order::Timestamp);
         (rules.jobs_max, rules.queues_max, rules.bytes_max) = (0, 0, 0);
@@ -488,7 +493,7 @@ proptest! {
     }
 }
 
-/// The combinations of messages and outcomes, and the other events, that the model test must produce.
+/// The combinations of messages and outcomes, and the other events, that the model test must produce at least ten times each.
 const MET: &[&str] = &[
     "Put Put",
     "Batch Batch",

@@ -3,7 +3,7 @@
 //! A queue opens again in the first millisecond that its rate allows, without a journal entry. In the long run, the
 //! rate is met exactly, even across restarts: the time for which a queue is closed follows from the claims in the
 //! journal and, for claims before a snapshot, from a page. That time depends on the rules, so it is not part of the
-//! digest. `commit.rs` determines which claims close a queue.
+//! digest. `commit.rs` and `closing.rs` determine which claims close a queue.
 
 use crate::actors::queue::rules::TypeRules;
 use crate::clock::Timestamp;
@@ -14,7 +14,7 @@ const SECOND: u64 = 1_000_000 * 1000;
 /// The state of a queue's throttle.
 #[derive(Debug)]
 pub(super) struct Throttle {
-    /// Microseconds for which an item closes the queue; 0 if the queue is not throttled.
+    /// Number of microseconds for which each claimed item closes the queue; 0 if the queue is not throttled.
     item_us: u64,
     /// When the last closing ends, as node time in microseconds since 1970.
     end_us: u64,
@@ -31,7 +31,7 @@ impl Throttle {
         }
     }
 
-    /// Applies another rate from now on.
+    /// Changes the rate for future claims. A closing in progress keeps its end.
     pub(super) fn go_by(&mut self, rules: &TypeRules) {
         self.item_us = item_us(rules);
     }
@@ -77,7 +77,7 @@ impl Throttle {
     }
 }
 
-/// Returns the number of microseconds for which an item closes a queue.
+/// Returns the number of microseconds for which each claimed item closes a queue; 0 if the rules set no throttle.
 fn item_us(rules: &TypeRules) -> u64 {
     SECOND.checked_div(rules.throttle_milli.into()).unwrap_or(0)
 }

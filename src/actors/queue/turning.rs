@@ -18,7 +18,8 @@ use crate::lookup::slab::Slab;
 use std::collections::BTreeSet;
 
 impl State {
-    /// Registers a new queue with its tenant, creating the tenant if necessary. Returns the queue's position, which is not in line yet.
+    /// Registers a new queue with its tenant, creating the tenant if necessary. Returns the `Stand` of the queue, which is
+    /// not in line yet.
     pub(super) fn stand(&mut self, name: &QueueName) -> Stand {
         let turns = &mut self.turns;
         let tenant = turns.names.get(name.tenant()).copied();
@@ -55,8 +56,8 @@ impl State {
         turns.left.push((stand.tenant, stand.is_claimable));
     }
 
-    /// Records a queue for `settle_turns` if it has become claimable or is no longer claimable, or if its place among
-    /// the offered queues is outdated.
+    /// Records a queue for `settle_turns` if it has become claimable or is no longer claimable, or if it must be added to or
+    /// removed from the offered queues.
     pub(super) fn note_turn(&mut self, slot: Slot) {
         let queue = &self.queues[slot];
         let stand = &queue.stand;
@@ -117,7 +118,7 @@ impl State {
         }
     }
 
-    /// Removes a queue from the indexes of offered queues, if it is there.
+    /// Removes a queue from the indexes of offered queues, if they contain it.
     fn unseat(&mut self, slot: Slot) {
         let (turns, queue) = (&mut self.turns, &mut self.queues[slot]);
         let stand = &mut queue.stand;
@@ -176,8 +177,8 @@ impl State {
         Some((queue, end.max(self.turns.clock)))
     }
 
-    /// Returns tenant, rank, position in line and slot of each selected queue whose closing has ended but that has not
-    /// been opened yet, which happens in a replay.
+    /// Returns the tenant, rank, position in line and slot of each selected queue that has claimable jobs and is still marked
+    /// as closed although its closing has ended. Such queues occur in a replay, which does not open queues on time.
     fn opened(&self, of: &AnyType, at: Timestamp) -> Vec<(Slot, u32, u64, Slot)> {
         let due = self.closings.range(..=(at, Slot::NONE));
         let due = due.filter_map(|(_, slot)| {
@@ -229,8 +230,8 @@ impl State {
         best.map(|(_, tenant)| tenant)
     }
 
-    /// Returns whether to search by type instead of by tenant. That is faster when types are named, or when some are
-    /// left out and there are fewer types than tenants.
+    /// Returns whether to search by type instead of by tenant. That is faster if types are named, or if types are excluded
+    /// and there are fewer types than tenants with offered queues.
     fn goes_by_kind(&self, of: &AnyType) -> bool {
         let turns = &self.turns;
         !of.types.is_empty() || !of.except.is_empty() && turns.kinds.len() < turns.any.len()
@@ -250,7 +251,8 @@ impl State {
         kinds.values().filter(is_asked).collect()
     }
 
-    /// Returns the rank, position in line and slot of the selected queue that provides the job in a tenant's turn; `None` if there is none.
+    /// Returns the rank, position in line and slot of the selected queue that provides the job in a tenant's turn; `None` if the
+    /// tenant has no such queue.
     fn first_queue(&self, of: &AnyType, tenant: Slot) -> Option<(u32, u64, Slot)> {
         let tenant = &self.turns.tenants[tenant];
         if of.types.is_empty() {
@@ -267,7 +269,8 @@ impl State {
         found.min()
     }
 
-    /// Records that a queue has provided a job in its tenant's turn, which ended at `end`. Both move to the end of their lines.
+    /// Records that a queue has provided a job in its tenant's turn, which ended at the virtual time `end`. The queue moves
+    /// to the end of the tenant's queues, and the tenant to the end of the line.
     pub(super) fn take_turn(&mut self, slot: Slot, of: &AnyType, end: u64) {
         self.touch_turns();
         self.unseat(slot);
@@ -284,7 +287,7 @@ impl State {
         }
     }
 
-    /// Updates the outdated keys of queues that come first for the selected types.
+    /// Updates the outdated keys at the front of the offered queues of each selected type.
     fn put_right(&mut self, of: &AnyType) {
         let mut late = Vec::new();
         for seats in self.asked_kinds(of) {
@@ -348,13 +351,13 @@ impl State {
         self.reseat();
     }
 
-    /// Writes the page of turns.
+    /// Appends the encoded page of turns to `content`.
     pub(super) fn encode_turns(&self, content: &mut Vec<u8>) {
         encode(&self.turns, &self.queues, content);
     }
 }
 
-/// Writes the turns as stored in a page.
+/// Appends the turns to `content`, encoded as [`StoredTurns`].
 fn encode(turns: &Turns, queues: &Slab<Queue>, content: &mut Vec<u8>) {
     let in_line = |(_, tenant): &(Slot, &Tenant)| tenant.claimable > 0;
     let tenants = turns.tenants.iter().filter(in_line).map(|(_, tenant)| {

@@ -3,15 +3,16 @@
 //! A turn costs a tenant [`SCALE`] divided by its weight. Tenants are served in the order of the virtual time at which
 //! their next turn would end, and the virtual clock advances to that end. The first turn of a tenant that gets
 //! claimable jobs begins at the current virtual time. So between two turns of a tenant with claimable jobs, another
-//! tenant gets at most as many turns as the ratio of their weights, plus one, and each of several tenants with equal
-//! weights is served once before any is served twice. Among a tenant's queues the one whose type has the lowest rank
-//! comes first, and among equal ranks the one that was served least recently.
+//! tenant gets at most one turn more than the ratio of its weight to the first tenant's weight, and each of several
+//! tenants with equal weights is served once before any is served twice. Among a tenant's queues, the one whose type has
+//! the lowest rank comes first, and among equal ranks the one that was served least recently.
 //!
 //! The clock and the positions of tenants and queues follow from journal entries alone, since the outcome records the
 //! effect of the weights on a turn. So they survive a restart, and a page stores them in snapshots. They are not part
-//! of the digest, since a replay of entries that are older than this feature changes them, too. Weights and ranks are
-//! rules, which affect only decisions and indexes. The number of steps for a pick is usually logarithmic in the number
-//! of queues with claimable jobs. `turning.rs` determines which queues are offered, and which of them provides a job.
+//! of the digest: a replay of entries older than this feature also changes them, and the digest must still equal the
+//! one that was recorded then. Weights and ranks are rules, which affect only decisions and indexes. The number of steps
+//! for a pick is usually logarithmic in the number of queues with claimable jobs. `turning.rs` determines which queues
+//! are offered, and which of them provides a job.
 
 #![expect(
     clippy::indexing_slicing,
@@ -26,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The cost of a turn for a tenant of weight 1, in units of virtual time.
 const SCALE: u64 = 1 << 20;
 
-/// The page of turns.
+/// The id of the page that stores the turns.
 pub(super) const TURNS: PageId = PageId::new(5, 0);
 
 /// The virtual time at which a turn would end and, to break ties, the position in line.
@@ -41,13 +42,14 @@ pub(super) struct Turns {
     pub(super) next: u64,
     pub(super) tenants: Slab<Tenant>,
     pub(super) names: BTreeMap<Box<[u8]>, Slot>,
-    /// Offered queues by type. A key is outdated if its tenant has had a turn since it was set; it is updated when it comes first.
+    /// Offered queues by type. The key of a queue is outdated once the queue's tenant has had another turn. An
+    /// outdated key is updated when its queue is at the front of a requested type.
     pub(super) kinds: BTreeMap<Box<[u8]>, BTreeSet<(Key, Slot)>>,
-    /// Tenants that have offered queues from which jobs can be claimed without naming a type.
+    /// Tenants with at least one offered queue from which jobs can be claimed without naming a type.
     pub(super) any: BTreeSet<(Key, Slot)>,
     /// Queues whose turns must be updated once the current journal entry is committed.
     pub(super) changed: Vec<Slot>,
-    /// Whether queues may have been offered since the last search for a waiting request that has a turn. Volatile.
+    /// Whether queues or waiting requests may have been added since `Waiting::next_turn` last found no request. Volatile.
     pub(super) has_new_offers: bool,
     /// For each queue that was removed since turns were last settled: its tenant, and whether it was in line.
     pub(super) left: Vec<(Slot, bool)>,
@@ -72,14 +74,15 @@ pub(super) struct Tenant {
     pub(super) seat: Option<Key>,
 }
 
-/// The tenant of a queue, and the queue's position among those of the tenant.
+/// A queue's place in the order of turns: its tenant, and its position among the tenant's queues.
 #[derive(Debug)]
 pub(super) struct Stand {
     pub(super) tenant: Slot,
-    /// Whether it had claimable jobs, regardless of its throttle, after the last journal entry.
+    /// Whether the queue had claimable jobs after the last journal entry, regardless of its throttle.
     pub(super) is_claimable: bool,
     pub(super) place: u64,
-    /// Its key among the offered queues of its type and, if its type need not be named, its rank; `None` if it is not offered.
+    /// The queue's key among the offered queues of its type and, if the type need not be named, its rank; `None` if the queue
+    /// is not offered.
     pub(super) seat: Option<(Key, Option<u32>)>,
 }
 
@@ -121,7 +124,7 @@ impl Turns {
         }
     }
 
-    /// Updates the key of a tenant in `any`, or removes the tenant from `any` if it has no queue there.
+    /// Updates the key of a tenant in `any`, or removes the tenant from `any` if its `offered` is empty.
     pub(super) fn seat(&mut self, slot: Slot) {
         let tenant = &mut self.tenants[slot];
         let seat = (!tenant.offered.is_empty()).then(|| tenant.key());

@@ -4,7 +4,7 @@
 //! with the id of the first job. The number of keys is limited. At the limit, a request that needs another key is
 //! refused, because dropping a key would allow a duplicate.
 //!
-//! Change rule: [`KnownKey`] is stored in pages, see `message.rs`.
+//! Change rule: [`KnownKey`] is stored in pages, see `pages.rs`.
 
 use crate::actors::queue::message::DedupKey;
 use crate::actors::queue::name::QueueName;
@@ -74,7 +74,7 @@ impl Uniques {
         queues.insert(known.queue.clone(), slot);
     }
 
-    /// Appends the keys of a page.
+    /// Adds the keys of a loaded page.
     pub(super) fn load(&mut self, page: Loaded<KnownKey>) {
         for (slot, known) in &page.items {
             self.index(*slot, known);

@@ -22,7 +22,7 @@ pub(super) struct Waiting {
     standing: BTreeMap<Ticket, Slot>,
     /// Requests that wait until no job is claimed.
     unclaimed: BTreeSet<Ticket>,
-    /// The job for whose end each of these requests waits; `by_job` is the reverse index.
+    /// For each request that waits until a job is over, the id of the job; `by_job` is the reverse index.
     ends: BTreeMap<Ticket, u64>,
     by_job: BTreeSet<(u64, Ticket)>,
 }
@@ -35,7 +35,7 @@ struct Presence {
 }
 
 impl Waiting {
-    /// Adds a watch. It replaces an earlier watch with the same ticket.
+    /// Adds a watch. Unless it is `Unclaimed` or `Standing`, it replaces an earlier watch with the same ticket.
     pub(super) fn watch(&mut self, state: &mut State, ticket: Ticket, watch: &Watch) {
         match watch {
             Watch::Job(pop) => {
@@ -91,7 +91,7 @@ impl Waiting {
         }
     }
 
-    /// Removes the watch of a ticket. Also called when a request has been answered.
+    /// Removes all watches of a ticket, if it has any. Also called when a request has been answered.
     pub(super) fn forget(&mut self, state: &mut State, ticket: Ticket) {
         if let Some((pop, queues)) = self.pops.remove(&ticket) {
             for queue in queues {
@@ -134,13 +134,13 @@ impl Waiting {
         }
     }
 
-    /// Returns whether a request that waits for a tenant's turn may now be given a job.
+    /// Returns whether `next_turn` may find a request. If false, there is none that can be given a job.
     pub(super) fn may_have_turn(&self, state: &State) -> bool {
         state.turns.has_new_offers && !self.turns.is_empty()
     }
 
     /// Returns the oldest request that waits for a tenant's turn and can be given a job at `at`; `None` if there is
-    /// none. Searches only if queues have been offered since a search last found none.
+    /// no such request. Searches only if `may_have_turn` returns true.
     pub(super) fn next_turn(&self, state: &mut State, at: Timestamp) -> Option<Ticket> {
         if !self.may_have_turn(state) {
             return None;
@@ -176,7 +176,7 @@ impl Waiting {
         self.by_job.range(all).map(|(_, ticket)| *ticket)
     }
 
-    /// Returns the claim that this ticket waits for; `None` if it does not wait for a job.
+    /// Returns the request that waits for a job under this ticket; `None` if there is none.
     pub(super) fn pop(&self, ticket: Ticket) -> Option<&Pop> {
         self.pops.get(&ticket).map(|(pop, _)| pop)
     }
@@ -188,7 +188,7 @@ impl Waiting {
         pops.map(|(ticket, (_, queues))| (*ticket, queues.as_slice()))
     }
 
-    /// Returns for each client the queue that it uses and the queues that it watches.
+    /// Returns, for each client, the queue that it uses and the queues that it watches.
     #[cfg(test)]
     pub(super) fn presences(&self) -> impl Iterator<Item = (Slot, &[Slot])> {
         let presences = self.presences.values();

@@ -1,4 +1,4 @@
-//! The restart rules: an actor that panics is restarted, unless it panics too often.
+//! The restart rules: an actor that panics is restarted, unless it panics too often; then the node halts.
 
 use crate::actors::supervisor::record::{Cause, Record};
 use crate::ids::{ActorId, Seq, Slot};
@@ -45,7 +45,7 @@ pub enum Outcome {
 /// A query about panics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Query {
-    /// The record of one actor's panics: [`Reply::Record`].
+    /// Asks for the record of one actor's panics; answered with [`Reply::Record`], which is empty if the actor has not panicked.
     Of(ActorId),
 }
 
@@ -66,17 +66,17 @@ impl From<Refusal> for Reply {
     }
 }
 
-/// The panic records of all actors that have panicked; the slot is the actor id.
+/// The panic records of all actors that have panicked; the slot number is the actor id.
 pub type View = BTreeMap<Slot, Record>;
 
 /// The restart rules, applied to the recorded panics.
 #[derive(Debug)]
 pub struct SupervisorMachine {
     rules: Rules,
-    /// The panic records. The slot of each is the actor id.
+    /// The panic records, each in the slot whose number is the actor id.
     records: Items<Record>,
-    /// The recent panics of each actor, separately for those that spent its state (`true`), which is then rebuilt. Volatile: empty at
-    /// startup.
+    /// The recent panics of each actor. The flag in the key is true for panics that forced a rebuild of the actor's state, and false for
+    /// those that left it intact. Volatile: empty at startup.
     recent: BTreeMap<(ActorId, bool), Recent>,
 }
 
@@ -204,7 +204,7 @@ impl Observable for SupervisorMachine {
 
     type View = View;
 
-    // There are only as many records as actors, so the view is always complete.
+    // There is at most one record per actor, so the view is always complete.
     fn sample(&self, _most: usize) -> View {
         self.records.view()
     }
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(verdict(102, lock, false), Verdict::Halt);
         assert_eq!(verdict(160, lock, true), Verdict::Halt);
         let Reply::Record(record) = machine.query(Now::default(), &Query::Of(lock)) else {
-            panic!("the query is for a record");
+            panic!("the reply to a query for a record is not a record");
         };
         assert_eq!(
             (record.restarts, record.rebuilds, record.causes.len()),

@@ -14,5 +14,5 @@ mod record;
 pub use machine::{Outcome, Query, Reply, Rules, SupervisorMachine, View};
 pub use record::{Cause, Record};
 
-/// The Supervisor actor: the host around the restart rules.
+/// The Supervisor actor: a host that runs [`SupervisorMachine`].
 pub type SupervisorActor = crate::spine::Host<SupervisorMachine>;

@@ -7,7 +7,7 @@ use crate::spine::delivery::Stage;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// The maximum number of causes kept for each actor. With their texts they fit into one page.
+/// The maximum number of causes kept for each actor. With their texts, this many fit on one page of a snapshot.
 pub(super) const CAUSES_MAX: usize = 8;
 
 /// The panics of one actor.
@@ -26,7 +26,8 @@ pub struct Record {
 pub struct Cause {
     /// The stage of the delivery in which the actor panicked.
     pub stage: Stage,
-    /// The journal entry marked as poisoned or, if there was none, the last entry at that time.
+    /// The journal entry that stores the message that caused the panic, marked as poisoned; if there is no such entry, the newest one at
+    /// the time of the panic.
     pub seq: Seq,
     /// When the panic was reported.
     pub at: Timestamp,
@@ -36,7 +37,7 @@ pub struct Cause {
     pub item: Option<u64>,
 }
 
-/// Each record is stored in its own page.
+/// Each record is stored on its own page.
 impl Plain for Record {
     const KIND: u8 = 0;
     const SLOTS: u32 = 1;

@@ -1,5 +1,5 @@
-//! Compares the state of the actors with each other and with the state of the machine. Has no side effects: it returns the disagreements in
-//! a [`Picture`] of the state.
+//! Compares the states of the actors with each other and with the state of the operating system. Has no side effects: it returns the
+//! disagreements in a [`Picture`] of these states.
 
 use crate::actors::binding::Until;
 use crate::actors::dispatch::{Attempt, EXECUTE, RunStatus, Stage, Standing, UPDATE, UnderWay};
@@ -8,10 +8,10 @@ use crate::handle::audit::disagreement::{AttemptId, Disagreement};
 use crate::ids::{ActorId, ProcessId, Token};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The state of the actors and the machine, read one actor after another.
+/// The states of the actors and of the operating system, read one after another.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Picture {
-    /// The tasks under way, the servers and the groups, all at one moment.
+    /// The tasks under way, the servers and the groups, all as of the same moment.
     pub(super) standing: Standing,
     /// Whether the disk is low on space. Requests that add data are then refused until there is space.
     pub(super) is_low: bool,
@@ -19,14 +19,14 @@ pub(super) struct Picture {
     pub(super) locks: Vec<EntryView>,
     /// Processes that tasks or bindings refer to, with the state of their records; a process that is not listed has no record.
     pub(super) records: BTreeMap<ProcessId, Recorded>,
-    /// Processes of attempts that have not ended. Cleanup commands are not listed: they run independently, and may outlast
+    /// Live processes that were launched for attempts. Cleanup commands are not listed: they run independently, and may outlast
     /// the task's record.
     pub(super) launched: Vec<ProcessId>,
     /// Processes recorded as running that no longer exist in the kernel.
     pub(super) gone: Vec<ProcessId>,
     /// Live processes that the keeper launched and that have no record, each with its PID.
     pub(super) strangers: Vec<(ProcessId, u32)>,
-    /// The processes that each actor's rights are bound to.
+    /// The bindings of rights: the actor that owns the right, the process, and whether the right ends with the process or its tree.
     pub(super) bindings: BTreeSet<(ActorId, ProcessId, Until)>,
 }
 
@@ -40,8 +40,8 @@ pub(super) struct Recorded {
 }
 
 impl Picture {
-    /// Returns whether `process` has ended, or its whole tree if `until` is [`Until::Tree`]. A right bound to it should then have ended,
-    /// too.
+    /// Returns whether `process` has ended, or its whole tree if `until` is [`Until::Tree`]; also true if the process has no record. A
+    /// right bound to such a process should have ended, too.
     fn is_over(&self, process: ProcessId, until: Until) -> bool {
         self.records.get(&process).is_none_or(|it| match until {
             Until::Process => it.has_ended || it.is_over,
@@ -85,9 +85,9 @@ impl Picture {
         found
     }
 
-    /// Compares an attempt with its process and its locks. Each step is followed immediately by the next, so an attempt that is at the same
-    /// step in the next look of the audit has lost an event. The exception is a disk that is low on space: the next step is then refused,
-    /// and is requested again when there is space.
+    /// Compares an attempt with its process and its locks. Until the launch, each step is followed immediately by the next, so an attempt
+    /// that is at the same step in the next look of the audit has lost an event. The exception is a disk that is low on space: the next
+    /// step is then refused, and is requested again when there is space.
     fn of_attempt(&self, task: u64, attempt: &Attempt) -> Vec<Disagreement> {
         let which = AttemptId {
             task,
@@ -132,7 +132,8 @@ impl Picture {
         is_over.then_some(Disagreement::Unended(which))
     }
 
-    /// Finds task locks whose owner is not an attempt under way.
+    /// Finds task locks that belong neither to an attempt under way nor to a task that still waits for its execute lock. Finds none if
+    /// the list of tasks is incomplete.
     fn of_locks(&self) -> Vec<Disagreement> {
         let tasks = self.standing.tasks.iter().map(|it| (it.id, it));
         let tasks: BTreeMap<u64, &UnderWay> = tasks.collect();

@@ -12,11 +12,11 @@ pub struct AttemptId {
     pub task: u64,
     /// The attempt; during a cleanup, the attempt being cleaned up.
     pub attempt: Token,
-    /// The attempt's process.
+    /// The process of the attempt, or of its cleanup.
     pub process: ProcessId,
 }
 
-/// A disagreement between two actors, or between an actor and the machine.
+/// A disagreement between two actors, or between an actor and the operating system.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Disagreement {
     /// A task is processing but has no attempt, or has an attempt but is not processing.
@@ -37,7 +37,7 @@ pub enum Disagreement {
     Unlocked(AttemptId),
     /// The launch of an attempt or of its cleanup was requested, but was not answered.
     Unlaunched(AttemptId),
-    /// An attempt's process has ended, but the attempt was not notified.
+    /// The process of an attempt, or of its cleanup, has ended, but the task actor was not notified.
     Unended(AttemptId),
     /// An attempt runs on a server that does not exist.
     NoServer(AttemptId),
@@ -68,23 +68,23 @@ pub enum Disagreement {
         server: Name,
         /// The number of threads taken.
         used: u32,
-        /// The number of attempts that run there.
+        /// The number of attempts that run on the server.
         attempts: u32,
     },
-    /// The number of tasks counted in a group differs from the number under way.
+    /// A group's count of tasks differs from the number of tasks that count towards its limit.
     Group {
         /// The group.
         group: Name,
-        /// The number of tasks counted.
+        /// The group's count.
         used: u32,
-        /// The number of tasks under way.
+        /// The number of tasks that count towards the group's limit.
         tasks: u32,
     },
     /// Two tasks with the same work id are under way.
     WorkTwice {
         /// The work id.
         work: Name,
-        /// Two of the tasks.
+        /// The ids of the two tasks.
         tasks: (u64, u64),
     },
     /// A process recorded as running no longer exists in the kernel.
@@ -130,7 +130,7 @@ impl Disagreement {
         }
     }
 
-    /// Returns the task, attempt and process concerned, if any.
+    /// Returns the task, attempt and process concerned, each `None` if the disagreement names none. Of two tasks, returns the second.
     pub const fn about(&self) -> (Option<u64>, Option<Token>, Option<ProcessId>) {
         match self {
             Self::Unlocked(of)
@@ -155,16 +155,16 @@ impl Disagreement {
     pub const fn mend(&self) -> Option<&'static str> {
         match self {
             Self::Unlocked(_) | Self::Unlaunched(_) => {
-                Some("the task actor repeats the requests it waits for")
+                Some("the task actor repeats its unanswered requests")
             }
-            Self::Unended(_) => Some("the task actor is notified of the end again"),
+            Self::Unended(_) => Some("the task actor is notified again that the process has ended"),
             Self::LockMissing { .. } => Some("the lock is requested again"),
             Self::LockLeft { .. } => Some("the lock is released"),
             Self::Unattended { .. } => Some("the process is stopped, with all that it started"),
             Self::Gone { .. } => {
                 Some("the process is looked for again, and the keeper is asked how it ended")
             }
-            Self::Bound { .. } => Some("the actor is notified of the end again"),
+            Self::Bound { .. } => Some("the actor is notified again that the process has ended"),
             Self::Status { .. }
             | Self::Late { .. }
             | Self::NoServer(_)
@@ -183,8 +183,14 @@ impl fmt::Display for Disagreement {
                 f,
                 "{of} has a thread but was neither granted nor refused its execute lock"
             ),
-            Self::Unlaunched(of) => write!(f, "the launch of {of} was requested but not answered"),
-            Self::Unended(of) => write!(f, "{of} is under way although its process has ended"),
+            Self::Unlaunched(of) => write!(
+                f,
+                "the request to launch {of}, or its cleanup, was not answered"
+            ),
+            Self::Unended(of) => write!(
+                f,
+                "{of}, or its cleanup, is under way although its process has ended"
+            ),
             Self::NoServer(of) => write!(f, "{of} runs on a server that does not exist"),
             Self::LockMissing { which, key } => write!(f, "{which} does not have its lock {key}"),
             Self::Unattended { process } => {
@@ -216,14 +222,14 @@ impl fmt::Display for Disagreement {
 }
 
 impl Disagreement {
-    /// Describes the kinds that do not concern a single attempt or process.
+    /// Describes the kinds that hold neither an [`AttemptId`] nor a process id; returns an empty string for all others.
     fn counted(&self) -> String {
         match self {
             Self::Status {
                 task,
                 status: "processing",
-            } => format!("task {task} is processing and has no attempt"),
-            Self::Status { task, status } => format!("task {task} has an attempt and is {status}"),
+            } => format!("task {task} is processing but has no attempt"),
+            Self::Status { task, status } => format!("task {task} has an attempt but is {status}"),
             Self::Late {
                 task,
                 attempt: Token(0),
@@ -245,11 +251,13 @@ impl Disagreement {
                 attempts,
             } => {
                 let server = server.to_text();
-                format!("server {server} has {used} threads taken and {attempts} attempts")
+                format!(
+                    "server {server} counts {used} threads in use, but {attempts} attempts run on it"
+                )
             }
             Self::Group { group, used, tasks } => {
                 let group = group.to_text();
-                format!("group {group} counts {used} tasks and has {tasks} under way")
+                format!("group {group} counts {used} tasks under way, but there are {tasks}")
             }
             Self::WorkTwice { work, tasks } => {
                 let ((one, other), work) = (tasks, work.to_text());

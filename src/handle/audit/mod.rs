@@ -1,4 +1,4 @@
-//! Checks whether the actors agree with each other and with the state of the machine. They always should; an audit verifies that they do.
+//! Checks whether the actors agree with each other and with the operating system. They always should; an audit verifies that they do.
 //!
 //! A look examines the actors one after another, so it may see one actor before a notification and another actor after it. An audit
 //! therefore looks several times, and a disagreement counts only if every look finds exactly the same one. A disagreement names the attempt
@@ -31,11 +31,12 @@ use crate::spine::runtime::{Mailbox, Stopped};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Pauses between looks, in milliseconds, while any disagreement of the first look remains.
+/// The pauses between looks, in milliseconds. The audit stops looking once no disagreement of the first look remains.
 const PAUSES_MS: [u64; 6] = [20, 80, 200, 500, 1000, 1500];
 
-/// The number of locks, and of process records, requested with one query.
+/// The maximum number of lock entries returned by one query.
 const LOCKS_AT_ONCE: u32 = 1000;
+/// The maximum number of process records requested with one query.
 const RECORDS_AT_ONCE: usize = 1000;
 
 /// Why an audit failed.
@@ -70,7 +71,8 @@ impl AuditError {
 /// The result of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
-    /// The disagreements found, each with whether it was resolved: an action was taken, and the disagreement was not seen again.
+    /// The disagreements found, each with whether it was resolved: an action was taken, and the disagreement was not seen again. Always
+    /// false if the audit only checks.
     pub found: Vec<(Disagreement, bool)>,
     /// The disagreements that remain; all of them if the audit only checks.
     pub left: Vec<Disagreement>,
@@ -78,7 +80,7 @@ pub struct Audit {
     pub tasks: u64,
     /// The number of processes recorded as alive that were checked.
     pub processes: u64,
-    /// Whether counts could be compared; they are not if more than 100,000 tasks are under way.
+    /// Whether counts could be compared, which is impossible if more than 100,000 tasks are under way.
     pub whole: bool,
 }
 
@@ -89,7 +91,7 @@ struct Look {
 }
 
 impl Handle {
-    /// Compares the state of the actors with each other and with the state of the machine. Takes milliseconds if
+    /// Compares the states of the actors with each other and with the operating system. Takes milliseconds if
     /// everything agrees, and up to a few seconds otherwise, because disagreements are checked again.
     pub async fn audit(&self) -> Result<Audit, AuditError> {
         let (mut audit, found) = self.look_until_sure().await?;
@@ -98,7 +100,8 @@ impl Handle {
         Ok(audit)
     }
 
-    /// Runs an audit, then does for each disagreement what the lost event would have done. Returns which disagreements were resolved.
+    /// Runs an audit and, for each disagreement that has a remedy (see [`Disagreement::mend`]), does what the lost event would have done.
+    /// The result tells which disagreements were resolved.
     pub async fn audit_and_mend(&self) -> Result<Audit, AuditError> {
         let (mut audit, found) = self.look_until_sure().await?;
         if found.is_empty() {
@@ -176,7 +179,7 @@ impl Handle {
         Ok(Look { picture, processes })
     }
 
-    /// Returns the live processes launched for attempts. Their environment contains the secret with which they report.
+    /// Returns the live processes launched for attempts. Only their environments contain the secret with which an attempt reports.
     async fn attempts(&self) -> Result<Vec<ProcessId>, AuditError> {
         let processes = self.processes();
         let told = processes.watched_by(ActorId::DISPATCH).await?;
@@ -246,7 +249,7 @@ impl Handle {
                 // It is not an error if the process has ended meanwhile.
                 drop(self.processes().stop(*process, how).await);
             }
-            // Every look already searches for the process again, and asks the keeper.
+            // Every look already searches for the process again, and asks the keeper how it ended.
             Disagreement::Gone { .. } => {}
             Disagreement::Bound { actor, .. } => match *actor {
                 ActorId::LOCK => actors.lock.restate().await?,

@@ -1,4 +1,4 @@
-//! Tests each kind of disagreement in a made-up picture, and that a consistent picture has none.
+//! Tests that each kind of disagreement is found in a [`Picture`] that contains it, and that none is found in a consistent one.
 
 use super::compare::{Picture, Recorded};
 use super::{AttemptId, Disagreement};
@@ -144,7 +144,7 @@ fn attempt(picture: &mut Picture) -> &mut Attempt {
 #[test]
 fn where_all_agrees_there_is_nothing() {
     assert_eq!(after(|_| {}), []);
-    // A blocked task is second in line for its execute lock, which an owner that is not a task holds.
+    // A blocked task is second in line for its execute lock, because an owner that is not a task holds the lock.
     let blocked = |picture: &mut Picture| {
         picture.standing.tasks[1].blocked = Some(Token(51));
         picture.locks.push(lock(EXECUTE, "5", "attempt-51", 2));

@@ -1,9 +1,10 @@
-//! Records how far the log was synced, in a file next to it, so that an end of the log that was lost can be distinguished from one that was
-//! never written.
+//! Records how far the log was synced, in a file next to the log, so that an end of the log that was lost can be distinguished from one
+//! that was never written.
 //!
-//! Each frame vouches for what precedes it, but nothing in the log vouches for the last frames. This file does: it is
-//! written after each sync but not synced itself, so it is exact after a process was killed, and may show an earlier sync
-//! after a power cut. It never claims more than was synced, and is ignored if its checksum does not match.
+//! Each frame shows how much of the log before it had been synced, but nothing in the log shows that the last frames were. The file
+//! `synced` does: it is written after each sync, except one that only closes a segment, and is not synced itself. So it is exact if the
+//! process was killed, but may show an earlier sync after a power cut. It never claims more than was synced, and is ignored if its checksum
+//! does not match.
 
 use crate::ids::Seq;
 use crate::persist::disk::{Disk, DiskFile};
@@ -84,7 +85,7 @@ impl Keeper {
         Self(opened.ok())
     }
 
-    /// Records a sync. The log works without this file, so failing to write it is not an error.
+    /// Records a sync. The log works without this file, so a failed write is only logged, and nothing more is recorded.
     pub(super) fn note(&mut self, extent: Extent) {
         let Some(file) = &self.0 else { return };
         if let Err(error) = file.write_at(&extent.encode(), 0) {

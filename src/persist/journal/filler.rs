@@ -1,5 +1,5 @@
-//! Prepares the next segment. Filling 64 MiB with zeros takes a while, so a coordinator has a thread for it; the
-//! simulation does it in place, where a full disk is noticed immediately.
+//! Prepares the next segment. Filling 64 MiB with zeros takes a while, so a coordinator does it on a separate thread. The simulation does
+//! it on the writer's thread, and so notices a full disk immediately.
 
 use crate::persist::disk::Disk;
 use crate::persist::error::PersistError;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The pause before another attempt on a full disk.
+/// The pause between a failed attempt and the next one. Most attempts that fail do so because the disk is full.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// The result of preparing a segment.
@@ -19,13 +19,15 @@ pub type Filled = Result<Prepared, PersistError>;
 pub trait Filler: Send {
     /// Requests a segment. No other request may be pending.
     fn ask(&mut self, ordinal: u64, sizes: Sizes);
-    /// Returns the result of the attempt that ended since the last call, if there was one. After an error, further attempts follow.
+    /// Returns the result of an attempt that has ended since the last call, or `None` if there is none. More attempts follow after an
+    /// error.
     fn poll(&mut self) -> Option<Filled>;
     /// Waits for the next attempt to end, and returns its result.
     fn wait(&mut self) -> Filled;
 }
 
-/// Prepares segments when polled, on the caller's thread. Its segments have no salt, because tests use this filler and must be repeatable.
+/// Prepares segments when polled, on the caller's thread. The salt of these segments is always zero, because this filler is for tests,
+/// which must be repeatable.
 pub struct InlineFiller {
     disk: Arc<dyn Disk>,
     asked: Option<(u64, Sizes)>,
@@ -60,8 +62,8 @@ impl Filler for InlineFiller {
 
 /// Prepares segments on its own thread.
 ///
-/// Dropping it waits until the thread has finished its current segment and ended: after that, no thread writes to the
-/// directory, and the directory's lock may be released.
+/// Dropping it waits until the thread has finished its current segment and exited. After that, no thread writes to the directory, and the
+/// directory's lock may be released.
 pub struct ThreadFiller {
     asks: Sender<(u64, Sizes)>,
     filled: Receiver<Filled>,
@@ -69,14 +71,17 @@ pub struct ThreadFiller {
 }
 
 impl ThreadFiller {
-    /// Starts the thread. `salt` is the secret with which the checksums in its segments begin.
+    /// Starts the thread. `salt` is the secret that seeds the checksums in its segments.
     pub fn start(disk: Arc<dyn Disk>, salt: u32) -> Result<Self, PersistError> {
         let (asks, asked) = bounded(1);
         let (done, filled) = bounded(1);
         let thread = std::thread::Builder::new()
             .name("sexton-filler".to_owned())
             .spawn(move || fill(disk.as_ref(), salt, &asked, &done))
-            .map_err(PersistError::io("start a thread to fill", segment::FOLDER))?;
+            .map_err(PersistError::io(
+                "start a thread to prepare segments in",
+                segment::FOLDER,
+            ))?;
         Ok(Self {
             asks,
             filled,
@@ -87,7 +92,7 @@ impl ThreadFiller {
 
 impl Drop for ThreadFiller {
     fn drop(&mut self) {
-        // When its channels are closed, the thread ends after the segment it is working on.
+        // Closing its channels makes the thread exit after the segment that it is working on.
         self.asks = bounded(1).0;
         self.filled = bounded(1).1;
         if self
@@ -104,7 +109,7 @@ impl Filler for ThreadFiller {
     fn ask(&mut self, ordinal: u64, sizes: Sizes) {
         self.asks
             .send((ordinal, sizes))
-            .expect("the filler lives as long as its writer");
+            .expect("the thread runs until the filler is dropped");
     }
 
     fn poll(&mut self) -> Option<Filled> {
@@ -114,7 +119,7 @@ impl Filler for ThreadFiller {
     fn wait(&mut self) -> Filled {
         self.filled
             .recv()
-            .expect("the filler lives as long as its writer")
+            .expect("the thread runs until the filler is dropped")
     }
 }
 

@@ -8,9 +8,9 @@ use crate::persist::journal::reader::{Cut, Passed, Reader, unreadable};
 use crate::persist::journal::segment;
 
 impl Reader<'_> {
-    /// Skips unreadable bytes if they certainly held nothing that is needed, and returns whether it did. That is certain if this segment
-    /// has a later valid frame whose record is not needed either, because sequence numbers only grow. An end mark does not count, because
-    /// it repeats a number.
+    /// Skips the unreadable bytes at `offset` if they certainly contained no needed record, and returns whether they were skipped. That is
+    /// certain if the next valid frame before `used` belongs to a record that is not needed: sequence numbers only increase, so the records
+    /// before it are not needed, either. An end mark proves nothing, because it repeats an earlier sequence number.
     pub(super) fn pass_over(&mut self, offset: usize, used: usize) -> Result<bool, PersistError> {
         let after = self.begin.after;
         if self.tail.last >= after {
@@ -36,7 +36,7 @@ impl Reader<'_> {
         Ok(false)
     }
 
-    /// Notes damage that lost no needed record.
+    /// Adds damaged bytes, which contained no needed record or were reconstructed, to the tail.
     pub(super) fn pass(&mut self, (ordinal, offset): (u64, u64), bytes: u64) {
         self.tail.passed.push(Passed {
             file: segment::name(ordinal),
@@ -45,8 +45,8 @@ impl Reader<'_> {
         });
     }
 
-    /// Handles a log that does not continue at `offset`. Decides from the bytes between `offset` and `used` whether the log ends there or
-    /// is damaged.
+    /// Handles a log that does not continue at `offset`. Decides whether the log ends at `offset` or is damaged, based on the bytes between
+    /// `offset` and `used` and on later segments.
     ///
     /// # Errors
     /// Returns an error if the log is damaged.
@@ -59,7 +59,7 @@ impl Reader<'_> {
         if self.later_records()? {
             return Err(self.corrupt(
                 offset,
-                "a record is invalid, but later ones exist".to_owned(),
+                "a record is invalid, but a later segment has records".to_owned(),
             ));
         }
         let segment = self
@@ -71,7 +71,7 @@ impl Reader<'_> {
         let mut seqs = Vec::new();
         let mut at = 1;
         while at < garbage {
-            // Trailing zeros may belong to the last record.
+            // `rest` is not limited to `used`, because the last record may end with zeros.
             let rest = segment.window.from(offset + at);
             let rest = rest.map_err(|error| unreadable(ordinal, error))?;
             let Some((header, _)) =
@@ -80,10 +80,10 @@ impl Reader<'_> {
                 at += 1;
                 continue;
             };
-            // Everything before `at - unsynced` was synced when this record was written.
+            // When this record was written, everything before `offset + at - unsynced` had been synced.
             if at > header.unsynced as usize {
                 let found = format!(
-                    "a record is invalid, although {} was written after it had been synced",
+                    "a record is invalid, although it had been synced when record {} was written",
                     header.seq
                 );
                 return Err(self.corrupt(offset, found));
@@ -111,7 +111,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Returns whether any later segment has a record.
+    /// Returns whether any later segment seems to begin with a frame. Decodes only the header of the frame, and verifies no checksum.
     fn later_records(&self) -> Result<bool, PersistError> {
         for ordinal in &self.waiting {
             let name = segment::name(*ordinal);

@@ -3,13 +3,13 @@
 //! | file | holds |
 //! |---|---|
 //! | `segment.rs` | names, sizes and preparation of the zero-filled files that make up the log |
-//! | `writer.rs` | the only writer: appends records, moves on to the next segment when one is full, tracks the space left |
-//! | `filler.rs` | preparation of the next segment, on its own thread or the caller's |
-//! | `extent.rs` | how far the log was synced, in a file next to it |
-//! | `reader.rs` | from bytes back to records; distinguishes a torn tail from damage |
-//! | `judgement.rs` | decides whether unreadable bytes are the end of the log or damage |
+//! | `writer.rs` | the only writer, which appends records, moves on to the next segment when one is full, and tracks the space left |
+//! | `filler.rs` | preparation of the next segment, on a separate thread or the caller's |
+//! | `extent.rs` | the file next to the log that shows how far the log was synced |
+//! | `reader.rs` | the reader, which turns bytes back into records and distinguishes a torn tail from damage |
+//! | `judgement.rs` | the decision whether unreadable bytes are the end of the log or damage |
 //! | `window.rs` | a view of a file that keeps one piece at a time in memory |
-//! | `salvage.rs` | everything readable in a damaged log |
+//! | `salvage.rs` | extraction of everything readable from a damaged log |
 //! | `survey.rs` | a report on each segment |
 //! | `thread.rs` | group commit: one write and one sync for all waiting commands |
 

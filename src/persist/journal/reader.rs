@@ -1,9 +1,10 @@
 //! Reads records back from bytes, and decides what unreadable bytes mean.
 //!
-//! A record whose checksum fails is a **torn tail** if there is no evidence that it was ever synced: the log ends there, and the bytes cut
-//! off are counted. It is **damage** if a whole record after it shows that everything up to it had been synced when that record was
-//! written, or if a later segment has records. Damage is an error that names the position. A caller that has the state up to some point may
-//! start reading there; even then, no loss goes unreported. The reader never writes.
+//! A record whose checksum does not match is a **torn tail** if there is no evidence that it was ever synced: the log ends before this
+//! record, and the bytes after that end are counted. The record is **damage** if a complete record after it shows that the bytes up to it
+//! had already been synced, if a later segment has records, or if the file `synced` shows that the log had been synced further. Damage is
+//! an error that names the position. A caller that has the state up to some entry may start reading after that entry; damage to any later
+//! record is still an error. The reader never writes.
 
 use crate::clock::Timestamp;
 use crate::decode;
@@ -31,7 +32,7 @@ pub struct Record<'a> {
     pub actor: ActorId,
     /// The kind: an entry, a poisoned message or a mark.
     pub kind: Kind,
-    /// The message and its outcome, or the mark, as encoded by rmp-serde.
+    /// The content, as encoded by rmp-serde: a message and its outcome, a message and the panic that it caused, or a mark.
     pub payload: &'a [u8],
 }
 
@@ -40,9 +41,9 @@ pub struct Record<'a> {
 pub struct Begin {
     /// The last sequence number that the caller does not need.
     pub after: Seq,
-    /// The node time of that entry.
+    /// The node time of that state. No later record has an earlier time.
     pub at: Timestamp,
-    /// The first sequence number that was not reserved at that point.
+    /// The first sequence number that was not reserved at that time.
     pub reserved: Seq,
     /// The last sequence number that the log is known to have had on disk.
     pub reaches: Seq,
@@ -55,23 +56,23 @@ pub struct Tail {
     pub place: Option<(u64, u64)>,
     /// The segment and offset up to which the log was synced when its last frame was written.
     pub synced: (u64, u64),
-    /// The last sequence number.
+    /// The sequence number of the last record, or zero if there is none.
     pub last: Seq,
     /// The time of the last record.
     pub last_at: Timestamp,
     /// The first sequence number that was not reserved.
     pub reserved: Seq,
-    /// Whether the last record is a clean stop.
+    /// Whether the last record is the mark of a clean stop.
     pub clean: bool,
-    /// The number of needed records that were read, marks included.
+    /// The number of records after [`Begin::after`] that were read, marks included.
     pub records: u64,
     /// The number of these records that are not marks.
     pub entries: u64,
-    /// The size of these records, in bytes.
+    /// The size of all records counted in `records`, in bytes.
     pub bytes: u64,
-    /// The end that was cut off, if any.
+    /// The incomplete end that is not part of the log, if there is one.
     pub cut: Option<Cut>,
-    /// Damage that lost no needed record.
+    /// Damaged bytes that were skipped or reconstructed, because no needed record was lost.
     pub passed: Vec<Passed>,
 }
 
@@ -87,7 +88,7 @@ impl Tail {
     }
 }
 
-/// An incomplete end of the log, which was being written when the coordinator was killed.
+/// An incomplete end of the log, which was being written when the coordinator was killed or lost power.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The segment.
@@ -120,12 +121,12 @@ impl fmt::Display for Passed {
         } = self;
         write!(
             f,
-            "{file} is damaged at offset {offset}, {bytes} bytes, none of them needed"
+            "{file} is damaged at offset {offset} ({bytes} bytes), but no needed record is lost"
         )
     }
 }
 
-/// The maximum size of a segment. A larger file is refused, because it would take long to find out that it is not a segment.
+/// The maximum size of a segment, in bytes. A larger file cannot be a segment, and is refused because reading it would take long.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 pub(super) struct Loaded {
@@ -143,7 +144,7 @@ pub struct Reader<'d> {
     pub(super) begin: Begin,
     pub(super) waiting: VecDeque<u64>,
     pub(super) segment: Option<Loaded>,
-    /// The payload so far of a record in parts.
+    /// The payload, so far, of the record that is being assembled from parts.
     pub(super) assembled: Vec<u8>,
     /// The position at which the record being assembled began.
     pub(super) began: Option<(u64, u64)>,
@@ -151,7 +152,8 @@ pub struct Reader<'d> {
     pub(super) amid: bool,
     /// The time of the last record that was not needed.
     unwanted_at: Timestamp,
-    /// How far the log was synced when it was opened. This is read before any record, because a writer may be active.
+    /// How far the log was synced when it was opened. This is read before any record, because an active writer may sync records that the
+    /// reader has not seen.
     extent: Option<Extent>,
     pub(super) tail: Tail,
     pub(super) ended: bool,
@@ -163,7 +165,7 @@ impl<'d> Reader<'d> {
         Self::open_after(disk, Begin::default())
     }
 
-    /// Opens the log to read the records after `begin`. Segments that have none of them are not read.
+    /// Opens the log to read the records after `begin.after`. Earlier segments, which have none of these records, are not read.
     pub fn open_after(disk: &'d dyn Disk, begin: Begin) -> Result<Self, PersistError> {
         let mut ordinals = segment::ordinals(disk)?;
         let first = ordinals.first().copied().unwrap_or(1);
@@ -177,7 +179,7 @@ impl<'d> Reader<'d> {
         Ok(Self::over(disk, begin, ordinals, start > 1))
     }
 
-    /// Opens the existing log from the first record that begins in it, for a caller that does not need earlier records.
+    /// Opens the log to read from the first record that begins in an existing segment, for a caller that does not need removed records.
     pub fn open_present(disk: &'d dyn Disk) -> Result<Self, PersistError> {
         let ordinals = segment::ordinals(disk)?;
         let first = ordinals.first().copied().unwrap_or(1);
@@ -297,7 +299,7 @@ impl<'d> Reader<'d> {
                 offset: place.1,
                 after: self.tail.last,
                 found: format!(
-                    "the log ends here, and was synced up to sequence number {last}, offset {offset} of {}",
+                    "the log ends here, but it was synced up to sequence number {last}, offset {offset} of {}",
                     segment::name(ordinal)
                 ),
             }),
@@ -354,8 +356,9 @@ impl<'d> Reader<'d> {
         if let Some(header) = self.look()? {
             return Ok(Some(header));
         }
-        // A running coordinator may have written the frame since this position was read, so it is read again. `used` is determined before
-        // that: afterwards, it could include the end of a frame whose beginning was not yet written when it was read.
+        // A running coordinator may have written the frame since this position was read, so the position is read again. `used` must be
+        // determined before that: otherwise, it could include the end of a frame whose beginning was not yet written when it was looked
+        // for.
         let segment = self.segment.as_mut().expect("a segment is loaded");
         let offset = segment.offset;
         let used = segment.window.used(offset);
@@ -371,7 +374,7 @@ impl<'d> Reader<'d> {
         Ok(None)
     }
 
-    /// Returns the header of the frame at the current position, if there is a valid one.
+    /// Returns the header of the frame at the current position, if the frame is valid and can follow the previous one.
     fn look(&mut self) -> Result<Option<FrameHeader>, PersistError> {
         let segment = self.segment.as_mut().expect("a segment is loaded");
         let Loaded {
@@ -391,7 +394,7 @@ impl<'d> Reader<'d> {
         }))
     }
 
-    /// Gathers the parts of a long record. Returns whether the record is complete.
+    /// Adds a frame to its record, which may have several parts. Returns whether the record is now complete.
     fn assemble(
         &mut self,
         header: &FrameHeader,
@@ -522,7 +525,7 @@ impl<'d> Reader<'d> {
             .map_err(PersistError::io("open", name))?;
         let len = file.len().map_err(PersistError::io("read", name))?;
         let judged = if len > SEGMENT_BYTES_MAX {
-            let found = format!("it has {len} bytes, more than any segment");
+            let found = format!("it has {len} bytes, which is more than a segment can have");
             Err(Unusable::Damaged(found))
         } else {
             segment::read_header(file.as_ref(), ordinal).map_err(PersistError::io("read", name))?
@@ -532,12 +535,12 @@ impl<'d> Reader<'d> {
         Ok((judged, Window::new(file, len)))
     }
 
-    /// Lists the segments again if none is known after this one: a running coordinator creates more.
+    /// Lists the segments again if none is known after `ordinal`, because a running coordinator may have created more.
     fn look_for_more(&mut self, ordinal: u64) -> Result<(), PersistError> {
         if self.waiting.is_empty() {
             let mut later = segment::ordinals(self.disk)?;
             later.retain(|later| *later > ordinal);
-            // The segments that follow may have been removed in the meantime.
+            // This fails if the next segment has been removed in the meantime.
             segment::contiguous(ordinal + 1, &later)?;
             self.waiting = later.into();
         }
@@ -561,8 +564,8 @@ pub(super) fn unreadable(ordinal: u64, error: io::Error) -> PersistError {
     PersistError::io("read", &segment::name(ordinal))(error)
 }
 
-/// Handles a log of which no segment opens with a record up to `after`. Returns an error, unless the first segment is unreadable: then that
-/// segment is returned, because reading it will report what is wrong.
+/// Handles a log in which no segment opens with a record up to `after`. Returns an error, unless the first segment is unreadable: then its
+/// ordinal is returned, because reading the segment will report what is wrong.
 fn headless(disk: &dyn Disk, first: u64, after: Seq) -> Result<u64, PersistError> {
     let file = segment::name(first);
     let first_seq = match segment::opening(disk, first)? {

@@ -16,14 +16,14 @@ use crate::persist::journal::segment;
 use crate::persist::journal::survey::{Contents, contents};
 use crate::persist::journal::window::last_used;
 
-/// A part of the log, in the order found.
+/// A part of the log.
 #[derive(Debug)]
 pub enum Piece {
     /// A whole record.
     Record(Owned),
-    /// Bytes that are not a record.
+    /// Bytes that are not a record, or missing bytes.
     Gap(Gap),
-    /// The end of a record that began before the first existing segment.
+    /// A later part of a record whose beginning is missing, by its sequence number.
     Rest(Seq),
 }
 
@@ -53,7 +53,7 @@ impl Owned {
         }
     }
 
-    /// Borrows the record in the form that a reader returns.
+    /// Returns the record as the type that a reader returns, with a borrowed payload.
     pub fn record(&self) -> Record<'_> {
         Record {
             seq: self.seq,
@@ -68,19 +68,20 @@ impl Owned {
 /// A position at which no record could be read, although there was or may have been one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Name of the segment's file.
+    /// The name of the segment's file.
     pub file: String,
     /// The offset in the segment.
     pub offset: u64,
-    /// The number of unreadable bytes; zero if bytes are missing and their number is unknown.
+    /// The number of unreadable bytes; zero if bytes are missing, which are at most a whole segment.
     pub bytes: u64,
     /// A description of the problem.
     pub found: String,
-    /// The record that the bytes seem to hold, though its checksum does not match.
+    /// The record that the bytes seem to contain, although its checksum does not match or its last parts are missing.
     pub seems: Option<Owned>,
 }
 
-/// Calls `give` with every piece of the log, in order, until it returns an error. Sequence numbers of records ascend.
+/// Calls `give` with every piece of the log, in order. If `give` returns an error, stops and returns it. The sequence numbers of the
+/// records ascend.
 pub fn salvage<E: From<PersistError>>(
     disk: &dyn Disk,
     give: &mut dyn FnMut(Piece) -> Result<(), E>,
@@ -106,7 +107,7 @@ pub fn salvage<E: From<PersistError>>(
             Ok(Contents { bytes, salt, short }) => {
                 walk.segment(segment.ordinal, &bytes, salt)?;
                 if let Some(found) = short {
-                    // The number of missing bytes does not matter; it is at most the size of a segment.
+                    // The size is zero because these bytes are missing: see `Gap::bytes`.
                     walk.gap((segment.ordinal, bytes.len() as u64), 0, (found, None))?;
                 }
             }
@@ -115,7 +116,10 @@ pub fn salvage<E: From<PersistError>>(
     }
     walk.close()?;
     if let Some(extent) = extent.filter(|extent| extent.place > walk.place) {
-        let found = format!("it was synced up to sequence number {}", extent.last);
+        let found = format!(
+            "the log ends here, but it was synced up to sequence number {}",
+            extent.last
+        );
         let place = walk.place;
         walk.gap(place, 0, (found, None))?;
     }
@@ -200,7 +204,7 @@ impl<E: From<PersistError>> Walk<'_, E> {
         Ok(())
     }
 
-    /// Reports a record whose remaining parts did not follow as a gap.
+    /// If a record is still open, reports it as a gap: its remaining parts did not follow.
     fn close(&mut self) -> Result<(), E> {
         let Some((place, open)) = self.open.take() else {
             return Ok(());

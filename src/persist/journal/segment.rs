@@ -1,7 +1,7 @@
 //! Segments: the zero-filled files that make up the log, numbered from one.
 //!
-//! A segment is complete before it gets its name: it is filled and synced as `.tmp` and then renamed. Overwriting
-//! zeros changes no file length, so a sync of records has no metadata to write.
+//! A segment is complete before it gets its name: it is filled and synced under a name that ends with `.tmp`, and then renamed. Overwriting
+//! zeros does not change the length of a file, so a sync of records has no metadata to write.
 
 use crate::ids::Seq;
 use crate::persist::disk::{Disk, DiskFile};
@@ -15,7 +15,7 @@ use std::io;
 pub const FOLDER: &str = "journal";
 
 /// The number of bytes filled at a time. Linux caches a file in the pieces in which it was written, and examines every block of a piece
-/// when a few bytes of it are written: with pieces of a megabyte, each record took three microseconds longer.
+/// even if only a few bytes of the piece are overwritten: with pieces of a megabyte, writing a record took three microseconds longer.
 const FILL_BYTES: usize = 64 * 1024;
 
 /// The sizes of segments, which double from the first up to a maximum.
@@ -48,7 +48,7 @@ impl Sizes {
     }
 }
 
-/// Returns the file name of a segment.
+/// Returns the path of a segment, relative to the data directory.
 pub fn name(ordinal: u64) -> String {
     format!("{FOLDER}/{ordinal:08}.seg")
 }
@@ -60,7 +60,7 @@ pub fn is_unfinished(file: &str) -> bool {
         .is_some_and(|extension| extension == "tmp")
 }
 
-/// Returns whether `file`, in the journal's folder, has this full name.
+/// Returns whether `name`, a path relative to the data directory, is that of `file` in the journal's folder.
 fn is_in_folder(file: &str, name: &str) -> bool {
     name.strip_prefix(FOLDER)
         .and_then(|rest| rest.strip_prefix('/'))
@@ -103,7 +103,7 @@ pub fn ordinals(disk: &dyn Disk) -> Result<Vec<u64>, PersistError> {
     Ok(ordinals)
 }
 
-/// Checks that no segment is missing from `first` on.
+/// Checks that `ordinals` are consecutive and begin with `first`. Otherwise, returns an error that names the first missing segment.
 pub fn contiguous(first: u64, ordinals: &[u64]) -> Result<(), PersistError> {
     match (first..)
         .zip(ordinals)
@@ -117,20 +117,20 @@ pub fn contiguous(first: u64, ordinals: &[u64]) -> Result<(), PersistError> {
     }
 }
 
-/// The first frame of a segment.
+/// What a segment begins with after its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
     /// The beginning of a record with this sequence number.
     Record(Seq),
     /// The continuation of a record with this sequence number, which began in an earlier segment.
     Rest(Seq),
-    /// The mark that ends the segment: it was closed before it held any record, or not even the first frame fitted.
+    /// An end mark: the segment was closed before it contained any record, or the first frame did not fit into it.
     End,
-    /// Only zeros: the segment is prepared.
+    /// Only zeros: the segment is prepared, but nothing was written to it yet.
     Blank,
     /// A frame that is not valid.
     Damaged,
-    /// Unknown: the header of the segment cannot be read, or is that of another segment.
+    /// Unknown, because the segment's header is unusable: see [`Unusable`].
     Unreadable,
 }
 
@@ -153,7 +153,7 @@ fn look(file: &dyn DiskFile, ordinal: u64) -> io::Result<Opening> {
     if bytes.iter().all(|byte| *byte == 0) {
         return Ok(Opening::Blank);
     }
-    // The size in a header that decodes is at most that of the largest frame.
+    // `decode` accepts only sizes up to `FRAME_BYTES_MAX`, so the allocation is bounded.
     if let Some(first) = FrameHeader::decode(&bytes) {
         bytes.resize(first.size as usize, 0);
         file.read_at(&mut bytes, start)?;
@@ -168,11 +168,12 @@ fn look(file: &dyn DiskFile, ordinal: u64) -> io::Result<Opening> {
     })
 }
 
-/// Returns the segment at which to start reading to get all records after `after`: the last one that opens with a record up to `after`, or
-/// with the continuation of one. No earlier segment can hold a later record. Returns `None` if no segment opens like this.
+/// Returns the ordinal of the segment at which reading must start to get all records after `after`: the last segment that opens with a
+/// record up to `after`, or with the continuation of such a record. No segment before it can contain a record after `after`. Returns `None`
+/// if no segment opens like this.
 ///
-/// Segments whose opening is unreadable are ignored, since reading more than necessary does no harm. So are end marks, whose sequence
-/// number may be lower than that of the record before them.
+/// Segments whose opening is unreadable are ignored, since reading more than necessary does no harm. Segments that open with an end mark
+/// are ignored, too, because the sequence number of an end mark may be lower than that of the record before it.
 pub fn first_needed(
     disk: &dyn Disk,
     ordinals: &[u64],
@@ -188,7 +189,7 @@ pub fn first_needed(
     Ok(None)
 }
 
-/// Returns the first opening of these segments that is not an end mark; `End` if there is none.
+/// Returns the opening of the first of these segments that does not open with an end mark; `End` if there is none.
 pub fn first_opening(disk: &dyn Disk, ordinals: &[u64]) -> Result<Opening, PersistError> {
     for ordinal in ordinals {
         let opening = opening(disk, *ordinal)?;
@@ -202,9 +203,9 @@ pub fn first_opening(disk: &dyn Disk, ordinals: &[u64]) -> Result<Opening, Persi
 /// The usable content of a segment's header.
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
-    /// The salt of the checksums of its frames.
+    /// The salt of the checksums of the segment's frames.
     pub salt: u32,
-    /// The format version in which it is written.
+    /// The format version of the segment.
     pub version: u32,
     /// Whether the header is damaged but could be reconstructed.
     pub mended: bool,
@@ -213,7 +214,7 @@ pub struct Header {
 /// Why a segment cannot be used.
 #[derive(Clone, Debug)]
 pub enum Unusable {
-    /// It has a newer format version.
+    /// It has this format version, which is newer than [`format::FORMAT_VERSION`].
     TooNew(u32),
     /// It is damaged, in the way described.
     Damaged(String),
@@ -221,7 +222,8 @@ pub enum Unusable {
     Short(Header, String),
 }
 
-/// Decodes and checks the header of a segment from its first bytes, which include a first frame of any length if there is one.
+/// Decodes and checks the header of a segment. `bytes` are the first bytes of its file, and `len` is the length of the file. If the header
+/// is damaged, `bytes` should include the first frame, which may be needed to reconstruct the header.
 pub fn header(bytes: &[u8], ordinal: u64, len: u64) -> Result<Header, Unusable> {
     let (found, mended) = match SegmentHeader::decode(bytes) {
         SegmentHeader::Bad => (SegmentHeader::mend(bytes, ordinal, len), true),
@@ -241,7 +243,7 @@ pub fn header(bytes: &[u8], ordinal: u64, len: u64) -> Result<Header, Unusable> 
             };
             let found = || {
                 format!(
-                    "its header is that of segment {said} with {size} bytes, but the file has {len}"
+                    "its header is that of segment {said} with {size} bytes, but the file is segment {ordinal} with {len} bytes"
                 )
             };
             match said == ordinal {
@@ -257,7 +259,8 @@ pub fn header(bytes: &[u8], ordinal: u64, len: u64) -> Result<Header, Unusable> 
     }
 }
 
-/// Decodes and checks the header of an open segment.
+/// Decodes and checks the header of an open segment. The outer error is a failure to read the file; the inner error is the reason why
+/// the segment cannot be used.
 pub fn read_header(file: &dyn DiskFile, ordinal: u64) -> io::Result<Result<Header, Unusable>> {
     let len = file.len()?;
     let mut bytes = vec![0; format::SEGMENT_HEADER_BYTES];
@@ -271,7 +274,7 @@ pub fn read_header(file: &dyn DiskFile, ordinal: u64) -> io::Result<Result<Heade
     Ok(header(&bytes, ordinal, len))
 }
 
-/// Returns the header of a segment that is about to be written to and that was readable before.
+/// Returns the header of a segment that is about to be written to. The header was readable before, so it is an error if it no longer is.
 pub fn writable(file: &dyn DiskFile, ordinal: u64) -> Result<Header, PersistError> {
     let name = name(ordinal);
     let header = read_header(file, ordinal).map_err(PersistError::io("read", &name))?;
@@ -291,10 +294,11 @@ pub struct Prepared {
     pub size: u64,
 }
 
-/// Creates a segment of the size for its ordinal, or a smaller one if the disk has no room for that. Without smaller segments, the journal
-/// could not use the little space that becomes free on a full disk, because sizes double and never shrink.
+/// Creates a segment of the size that `sizes` gives for its ordinal, or a smaller one if the disk has no room for that size. Without
+/// smaller segments, the journal could not use a small amount of space that becomes free on a full disk, because sizes double and never
+/// shrink.
 ///
-/// A smaller segment takes at most half of the free space. The rest is for snapshots, without which no segment is ever removed.
+/// A smaller segment takes at most half of the free space. The other half is left for snapshots, without which no segment is ever removed.
 pub fn prepare(
     disk: &dyn Disk,
     ordinal: u64,
@@ -313,7 +317,7 @@ pub fn prepare(
     let mut halves = halves.take_while(|size| *size >= sizes.first_bytes.max(1));
     let Some(size) = halves.find(|size| *size <= free / 2) else {
         let wanted = needed(ordinal, sizes);
-        let words = format!("{full}: it takes {wanted} bytes, and {free} are free");
+        let words = format!("{full}: it takes {wanted} bytes, but only {free} are free");
         return Err(failed(io::Error::new(full.kind(), words)));
     };
     match fill(disk, ordinal, size, salt) {
@@ -327,8 +331,8 @@ pub fn needed(ordinal: u64, sizes: Sizes) -> u64 {
     sizes.of(ordinal).min(2 * sizes.first_bytes)
 }
 
-/// Creates a segment: filled with zeros, synced, and only then given its name. An error comes with the number of bytes that could be
-/// filled, which shows how much space was free.
+/// Creates a segment, which is filled with zeros and synced before it gets its name. An error is returned together with the number of bytes
+/// that could be filled, which shows how much space was free.
 fn fill(
     disk: &dyn Disk,
     ordinal: u64,
@@ -364,7 +368,7 @@ fn fill(
     filled.map_err(|source: io::Error| {
         // A half-filled file would keep a full disk full.
         if let Err(error) = disk.remove(&temporary) {
-            tracing::debug!(%error, "no unfinished segment to remove");
+            tracing::debug!(%error, "failed to remove the unfinished segment, if there was one");
         }
         (offset, source)
     })

@@ -1,7 +1,7 @@
 //! A report on the journal, segment by segment: which sequence numbers each holds, how much of it is used, and where it becomes unreadable.
 //!
-//! It decodes as much as possible of damaged segments. The reader, not this module, decides whether unreadable bytes are
-//! a torn tail or damage, and whether they are needed. It never writes.
+//! Damaged segments are decoded as far as possible. The reader, not this module, decides whether unreadable bytes are a torn tail or
+//! damage, and whether they are needed. Nothing is written.
 
 use crate::ids::Seq;
 use crate::persist::disk::Disk;
@@ -12,7 +12,7 @@ use crate::persist::journal::reader::{Reader, Tail};
 use crate::persist::journal::segment::{self, Header, Present, Unusable};
 use serde::Serialize;
 
-/// The maximum size of a segment. A segment is read into memory as a whole, so larger files are not read.
+/// The maximum size of a segment, in bytes. A segment is read into memory as a whole, so larger files are not read.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 /// The report on one segment.
@@ -26,11 +26,11 @@ pub struct Surveyed {
     pub used: u64,
     /// The number of records that begin in it.
     pub records: u64,
-    /// The sequence number of the first record.
+    /// The sequence number of the first of these records, if there are any.
     pub first: Option<Seq>,
-    /// The sequence number of the last record.
+    /// The sequence number of the last of these records, if there are any.
     pub last: Option<Seq>,
-    /// Whether the log continues in the next segment.
+    /// Whether the segment was closed, so that the log continues in the next one.
     pub ended: bool,
     /// Why the segment is unreadable from `used` on; `None` if only zeros follow.
     pub stops: Option<String>,
@@ -41,7 +41,7 @@ pub struct Surveyed {
 pub struct Survey {
     /// The segments, in order.
     pub segments: Vec<Surveyed>,
-    /// Files in the folder that are not segments.
+    /// The other files in the folder, except `synced`.
     pub others: Vec<String>,
     /// The result of reading the whole log from the first existing record: its end, or why it cannot be read to its end. `None` if there
     /// are no segments.
@@ -112,14 +112,14 @@ pub(super) struct Contents {
     pub(super) bytes: Vec<u8>,
     /// The salt of the checksums of its frames.
     pub(super) salt: u32,
-    /// A description of the missing end of the file, if it is missing.
+    /// If the end of the file is missing: a description of how the length of the file differs from that in its header.
     pub(super) short: Option<String>,
 }
 
 /// Reads a segment into memory. The error is the reason why it cannot be decoded.
 pub(super) fn contents(disk: &dyn Disk, file: &str, present: Present) -> Result<Contents, String> {
     if present.bytes > SEGMENT_BYTES_MAX {
-        return Err("it is larger than any segment".to_owned());
+        return Err("it is larger than a segment can be".to_owned());
     }
     let mut bytes = vec![0; usize::try_from(present.bytes).unwrap_or(0)];
     let read = disk
@@ -141,7 +141,7 @@ pub(super) fn contents(disk: &dyn Disk, file: &str, present: Present) -> Result<
 }
 
 impl Surveyed {
-    /// Walks from frame to frame while they are valid.
+    /// Reads frames until one is invalid or ends the segment, and fills in what they show.
     fn decode(&mut self, bytes: &[u8], salt: u32) {
         let mut offset = SEGMENT_HEADER_BYTES;
         let rest = |offset: usize| bytes.get(offset..).unwrap_or(&[]);

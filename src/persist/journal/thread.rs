@@ -1,9 +1,9 @@
 //! Group commit: one write and one sync for all waiting commands.
 //!
-//! The core (the thread of the actors) hands over batches without blocking. The journal thread writes everything that has arrived since its
-//! last sync, syncs once, and publishes the last entry that may be answered. When no batch is pending and syncs are fast, the core may
-//! instead write and sync in place, which saves a quiet connection two hand-overs between threads. The backlog is bounded, because the
-//! number of open commands is limited, and each adds at most one record.
+//! The core (the thread that runs the actors) hands over batches without blocking. The journal thread writes everything that has arrived
+//! since its last sync, syncs once, and publishes the last entry that may be answered. When no batch is pending and syncs are fast, the
+//! core may instead write and sync the batch itself, which saves two hand-overs between threads. The backlog is bounded, because the number
+//! of unanswered commands is limited, and each adds at most one record.
 
 use crate::ids::Seq;
 use crate::persist::error::PersistError;
@@ -19,17 +19,17 @@ use std::time::{Duration, Instant};
 /// How often the thread checks whether a full disk has space again.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// If the last sync took longer than this, the core does not sync in place: on such a disk the two hand-overs do not matter, and all other
-/// clients would have to wait for the sync.
+/// If the last sync took longer than this, the core does not sync itself: on such a disk, two hand-overs between threads hardly matter, and
+/// all clients would have to wait while the core syncs.
 const SLOW_SYNC: Duration = Duration::from_millis(1);
 
-/// When acknowledged changes are synced to disk.
+/// When changes are synced to disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Fsync {
     /// Before the answer is sent.
     #[default]
     Always,
-    /// At most this long after the answer. A power cut may lose the changes of that time; a crash of the process loses nothing.
+    /// At most this long after the answer. A power cut may lose the changes made during that time; a crash of the process loses nothing.
     Interval(Duration),
     /// Whenever the operating system writes them.
     Never,
@@ -51,7 +51,8 @@ pub struct JournalThread {
 
 struct Shared {
     fsync: Fsync,
-    /// `None` once the thread has ended, so that a `Journal` that outlives it keeps no file open, and no filler thread running.
+    /// `None` once the thread has exited, so that a `Journal` that outlives the thread keeps neither a file open nor a filler thread
+    /// running.
     writer: Mutex<Option<Writer>>,
     /// The number of batches handed over and not yet written.
     waiting: AtomicU64,
@@ -59,7 +60,7 @@ struct Shared {
     /// Entries up to this one may be answered.
     released: AtomicU64,
     room: AtomicU8,
-    /// The number of bytes that can be written before the reserve is touched.
+    /// The number of bytes that can be written before the reserve (see [`Room`]) is touched.
     space: AtomicU64,
     /// The space left and the space needed. Updated only while the room is not [`Room::Ample`].
     shortage: Mutex<Shortage>,
@@ -115,7 +116,7 @@ impl Journal {
         let thread = std::thread::Builder::new()
             .name("sexton-journal".to_owned())
             .spawn(move || theirs.run(&handed_over))
-            .map_err(PersistError::io("start a thread to write", "journal"))?;
+            .map_err(PersistError::io("start a thread to write to", "journal"))?;
         let journal = Self {
             shared: Arc::clone(&shared),
             batches: batches.clone(),
@@ -137,13 +138,14 @@ impl Journal {
             .waiting_bytes
             .fetch_add(batch.len() as u64, Ordering::AcqRel);
         if self.batches.send(batch).is_err() {
-            // The thread has ended after a failure, which `failure` reports to every caller.
+            // The thread has exited after a failure. The woken task learns of the failure from `failure`.
             self.shared.waker.wake();
         }
     }
 
-    /// Writes a batch immediately, and syncs it if the policy requires. Returns whether it did. If the disk is slow, or the thread is busy
-    /// or has ended, the batch must be handed over instead.
+    /// Writes a batch immediately, and syncs it if the policy requires this. Returns false, without writing anything, if the last sync was
+    /// slow, or the thread is busy or has exited: the batch must then be handed over instead. Returns true even if the journal has failed,
+    /// which [`failure`](Self::failure) reports.
     pub fn write_here(&self, batch: &mut Batch) -> bool {
         let sync_us = self.shared.counters.sync_us.load(Ordering::Relaxed);
         let slow = Duration::from_micros(sync_us) > SLOW_SYNC;
@@ -181,8 +183,8 @@ impl Journal {
         }
     }
 
-    /// Returns the number of bytes that can be written before the reserve is touched, and the number of bytes handed over but not yet
-    /// written.
+    /// Returns the number of bytes that can be written before the reserve (see [`Room`]) is touched, and the number of bytes handed over
+    /// but not yet written.
     pub fn space(&self) -> (u64, u64) {
         let space = self.shared.space.load(Ordering::Relaxed);
         (space, self.shared.waiting_bytes.load(Ordering::Acquire))
@@ -194,7 +196,7 @@ impl Journal {
         is_low.then(|| *lock(&self.shared.shortage))
     }
 
-    /// Returns the error because of which the log no longer accepts anything, if it has failed.
+    /// Returns the error with which the log failed, if it has. A failed log accepts nothing more.
     pub fn failure(&self) -> Option<Arc<PersistError>> {
         lock(&self.shared.failure).clone()
     }
@@ -217,13 +219,13 @@ impl Journal {
 }
 
 impl JournalThread {
-    /// Stops the thread: it writes and syncs its pending batches first. Waits for it to end.
+    /// Makes the thread write and sync its pending batches and then exit, and waits until it has.
     ///
     /// # Errors
-    /// Returns the error for which the journal failed, if it did.
+    /// Returns the error with which the journal failed, if it has.
     pub fn stop(self) -> Result<(), Arc<PersistError>> {
         self.shared.ended.store(true, Ordering::Release);
-        // An empty batch wakes the thread, which then checks whether it should end.
+        // An empty batch wakes the thread, which then checks whether it should exit.
         if self.batches.send(Batch::default()).is_err() {
             tracing::debug!("the journal thread had already ended");
         }
@@ -284,7 +286,7 @@ impl Shared {
         }
     }
 
-    /// Writes this batch and everything that arrived while the last one was being synced.
+    /// Writes a batch together with all later batches that have been handed over by now.
     fn write_all(&self, mut batch: Batch, batches: &Receiver<Batch>) {
         let mut count = 1;
         for more in batches.try_iter() {
@@ -305,7 +307,8 @@ impl Shared {
         }
     }
 
-    /// Writes a batch, and syncs it if the policy requires. Returns whether answers may now be sent up to its last record.
+    /// Writes a batch, and syncs it if the policy requires this. Returns whether the answers to all records up to its last one may now be
+    /// sent.
     fn write(&self, writer: &mut Writer, batch: &mut Batch) -> bool {
         if batch.is_empty() {
             return false;
@@ -325,7 +328,7 @@ impl Shared {
         }
     }
 
-    /// Publishes how far answers may be sent, and wakes the core.
+    /// Publishes the last entry that may be answered, and wakes the core.
     fn publish(&self, writer: &Writer) {
         self.note_room(writer);
         self.released.store(writer.last().0, Ordering::Release);
@@ -357,7 +360,7 @@ impl Shared {
         if room > 0 {
             *lock(&self.shortage) = writer.shortage();
         }
-        // The core checks only after a write, so it must be woken when a disk has space again.
+        // The core looks at the room only when it is woken. Without this, it would not notice that a full disk has space again.
         if self.room.swap(room, Ordering::Relaxed) != room {
             self.waker.wake();
         }
@@ -376,7 +379,7 @@ impl Shared {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the duration of a sync is only measured: nothing depends on it"
+    reason = "the measured duration of a sync decides only which thread syncs next"
 )]
 fn now() -> Instant {
     Instant::now()

@@ -1,12 +1,12 @@
 //! A view of a file that keeps one piece at a time in memory. A segment is mostly read from beginning to end, so there is no need to load
-//! all of it.
+//! all of it at once.
 
 use crate::persist::disk::DiskFile;
 use crate::persist::format::FRAME_BYTES_MAX;
 use std::io;
 use std::ops::Range;
 
-/// The size of the piece in memory: room for frames of any length, but small enough for a processor's cache.
+/// The size of the piece in memory, in bytes: large enough for any frame, but small enough for a processor's cache.
 const WINDOW_BYTES: usize = 2 * FRAME_BYTES_MAX;
 
 /// A piece of a file, which slides over the file as it is read.
@@ -29,7 +29,7 @@ impl Window {
         }
     }
 
-    /// Returns the length of the file.
+    /// Returns the number of bytes of the file that the window can show.
     #[expect(
         clippy::len_without_is_empty,
         reason = "no caller needs to know whether a segment is empty"
@@ -38,7 +38,7 @@ impl Window {
         self.len
     }
 
-    /// Returns the bytes from `offset` on: at least one whole frame of any length, unless the file ends earlier.
+    /// Returns the bytes from `offset` on: enough for a frame of any length, unless the file ends earlier.
     pub fn from(&mut self, offset: usize) -> io::Result<&[u8]> {
         let end = self.start + self.bytes.len();
         let is_here = self.start <= offset && end.min(self.len) >= self.wanted(offset);
@@ -48,7 +48,7 @@ impl Window {
         Ok(self.bytes.get(offset - self.start..).unwrap_or(&[]))
     }
 
-    /// Returns the bytes of a frame that was just found.
+    /// Returns the bytes at these offsets of the file, which must be part of what `from` returned last.
     pub fn get(&self, range: Range<usize>) -> &[u8] {
         let range = range.start - self.start..range.end - self.start;
         self.bytes.get(range).unwrap_or(&[])
@@ -59,7 +59,7 @@ impl Window {
         self.bytes.clear();
     }
 
-    /// Returns the offset after which there are only zeros; at least `from`.
+    /// Returns the offset from which on the file contains only zeros, or `from` if that is greater.
     pub fn used(&self, from: usize) -> io::Result<usize> {
         let (mut used, mut seen) = (from, from);
         let part = from as u64..self.len as u64;
@@ -95,7 +95,7 @@ impl Window {
     }
 }
 
-/// Visits a part of a file, one piece at a time. Stops early where the file ends.
+/// Calls `visit` with each piece of a part of a file, and the offset of the piece. Stops early where the file ends, or after an error.
 pub fn each_piece(
     file: &dyn DiskFile,
     part: Range<u64>,
@@ -116,7 +116,7 @@ pub fn each_piece(
     Ok(())
 }
 
-/// Returns the index of the last byte that is not zero. Checks many bytes at a time, since most are usually zero.
+/// Returns the index of the last byte that is not zero; `None` if all are zero. Checks many bytes at a time, since most are usually zero.
 pub fn last_used(bytes: &[u8]) -> Option<usize> {
     let is_zero = |block: &[u8]| block.iter().fold(0, |any, byte| any | byte) == 0;
     let zeros = bytes.rchunks(256).take_while(|block| is_zero(block));

@@ -1,7 +1,7 @@
 //! The only writer of the log: tracks where the next byte goes, what is synced, and when a segment is full.
 //!
-//! Guarantees: a record is sealed with its distance to the last synced byte; nothing is written to a segment before
-//! everything in the previous one is synced; after a failed write or sync, nothing is ever written again.
+//! Guarantees: each frame contains the number of bytes before it that were not synced when it was written; nothing is written to a segment
+//! before everything in the previous one is synced; after a failed write or sync, nothing is ever written again.
 
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq};
@@ -18,14 +18,14 @@ use crate::persist::journal::window::{each_piece, last_used};
 use std::sync::Arc;
 
 /// How much the log can still accept before it needs space that the disk may not have. The reserve is the part of the prepared space that
-/// is kept for releases and ticks.
+/// is kept for releases and ticks (entries for what becomes due as time passes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Room {
     /// Everything can be accepted.
     Ample,
     /// The disk is full and the reserve is in use: accept nothing that adds state.
     Low,
-    /// Half of the reserve is used up: accept only what frees space.
+    /// More than half of the reserve is used up: accept only what frees space.
     Scant,
 }
 
@@ -60,7 +60,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Opens the log for appending at its end, `tail`, after removing the part that was cut off there.
+    /// Opens the log for appending at its end, `tail`, after removing everything that follows this end. Creates the log if there is none.
     pub fn open(
         disk: Arc<dyn Disk>,
         sizes: Sizes,
@@ -104,14 +104,14 @@ impl Writer {
             failed: false,
         };
         if header.version < FORMAT_VERSION || !tail.passed.is_empty() {
-            // An older program may read this segment, and would not understand the records written from here on. A damaged segment is
-            // closed, to be removed after the next snapshots.
+            // An older program could read a segment of an older version, but would not understand records written to it from here on. A
+            // damaged segment is closed so that it can be removed after the next snapshots.
             writer.roll()?;
         }
         Ok(writer)
     }
 
-    /// Writes the batch, to as many segments as needed. It is not synced yet, except in segments that it filled.
+    /// Writes the batch, to several segments if it does not fit into one. Syncs only the segments that become full.
     pub fn write(&mut self, batch: &mut Batch) -> Result<(), PersistError> {
         assert!(!self.failed, "nothing is written after a failed write");
         let written = self.write_frames(batch);
@@ -184,7 +184,7 @@ impl Writer {
         self.last
     }
 
-    /// Takes the next segment from the filler if it is ready.
+    /// Takes the next segment from the filler if it is ready. Waits for the filler only if the reserve is in use.
     pub fn refill(&mut self) {
         if self.next.is_some() {
             return;
@@ -282,7 +282,7 @@ impl Writer {
         end.seal_frame(0, distance(self.synced, self.offset), self.salt);
         self.put(end.bytes_from(0))?;
         // This sync is not recorded in the extent: if the segment ends within a record and the rest of the record is lost, the log ends
-        // where that record began, before the end of this segment.
+        // where that record began, and an extent beyond that position would make this look like damage.
         self.sync_segment()?;
         self.ordinal += 1;
         self.size = size;
@@ -308,12 +308,13 @@ fn distance(synced: u64, offset: u64) -> u32 {
     u32::try_from(offset - synced).unwrap_or(u32::MAX)
 }
 
-/// Ends the log at `offset` of a segment: only zeros follow, and no later segment.
+/// Ends the log at `offset` of a segment, so that only zeros and no later segment follow. Returns the segment's file and its size in bytes.
 ///
 /// If the previous process was killed, the bytes after `synced` may still be only in memory; and if its last sync failed, the operating
 /// system may have marked them as clean without writing them. The writer counts these bytes as synced, so they are written again and synced
-/// here. The order of the steps matters: a crash in between must leave a log that ends in the same position. So a later segment with parts
-/// of a cut record is zeroed before this one loses the mark that points to it, and removed only afterwards.
+/// here. The order of the steps matters: a crash in between must leave a log that ends in the same position. So a later segment that
+/// contains parts of the record being cut off is zeroed before the end mark of this segment, which leads to it, and is removed only after
+/// that.
 pub(crate) fn cut(
     disk: &dyn Disk,
     (ordinal, offset): (u64, u64),
@@ -338,7 +339,7 @@ pub(crate) fn cut(
     Ok(file)
 }
 
-/// Writes a part of a segment again, and syncs it.
+/// Writes the bytes of a segment from `from` to `to` again, unchanged, and syncs the segment.
 fn write_again(disk: &dyn Disk, ordinal: u64, from: u64, to: u64) -> Result<(), PersistError> {
     let name = segment::name(ordinal);
     let again = || {
@@ -352,7 +353,7 @@ fn write_again(disk: &dyn Disk, ordinal: u64, from: u64, to: u64) -> Result<(), 
     again().map_err(PersistError::io("write again", &name))
 }
 
-/// Zeroes a segment from `offset` on, where it is not zero already, and syncs all of it.
+/// Zeroes a segment from `offset` on, where it is not zero already, and syncs all of it. Returns its file and its size in bytes.
 fn blank(
     disk: &dyn Disk,
     ordinal: u64,
@@ -376,9 +377,9 @@ fn blank(
     Ok((file, size))
 }
 
-/// Removes segments, newest first, and any half-prepared ones.
+/// Removes segments in the given order, which must be newest first, and then any half-prepared ones.
 ///
-/// Each removal is synced: unsynced removals may survive a power cut in any order, and leave a gap.
+/// Each removal is synced before the next: otherwise, a power cut could undo some of them and leave a gap.
 fn clear(disk: &dyn Disk, segments: &[u64]) -> Result<(), PersistError> {
     let files = disk
         .list(segment::FOLDER)
@@ -415,7 +416,7 @@ mod tests {
     use std::io::ErrorKind;
     use std::sync::Arc;
 
-    /// A filler whose disk is full after the first segment, and that reports this only to a caller that waits for it.
+    /// A filler whose disk is full after the first segment. It reports this only to a caller that waits.
     struct Slow {
         first: Option<Filled>,
     }

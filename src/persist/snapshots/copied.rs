@@ -1,8 +1,8 @@
 //! Stores that open a copy of a slot and never the slot itself, for inspecting a data directory that belongs to another process.
 //!
-//! sled writes to a store when it opens it, if only a little. So a slot is copied first, and its copy is checked
-//! against the seal. A copy that does not match is not opened: the slot is damaged, or a running coordinator is writing
-//! it. The slot itself is never written to.
+//! sled writes to every store that it opens, if only a little. So a slot is copied first, and the copy is checked against the slot's seal.
+//! A copy that does not match is not opened: either the slot is damaged, or a running coordinator is writing to it. The slot itself is
+//! never written to.
 
 use crate::persist::backup::copy_slot;
 use crate::persist::disk::Disk;
@@ -20,7 +20,8 @@ pub struct CopiedStores {
 }
 
 impl CopiedStores {
-    /// Creates stores that copy slots on `from` to `to`, where `stores` opens them. A copy stays there until a different one is needed.
+    /// Creates stores that copy slots from the disk `from` to the disk `to`. `stores` opens the copies on `to`. A copy is kept and used
+    /// again until it no longer matches the slot's seal.
     pub fn new(from: Arc<dyn Disk>, to: Arc<dyn Disk>, stores: Arc<dyn Stores>) -> Self {
         Self { from, to, stores }
     }

@@ -1,12 +1,12 @@
 //! Snapshots: the state of the actors up to a sequence number, so that recovery need not replay the whole journal.
 //!
 //! Two slots are written in turn. Each is a separate store, and is sealed when it is closed: the seal names every file with its length and
-//! checksum. A slot whose seal does not match is never opened again. The journal is kept from the older slot on, so losing
-//! either slot costs replay time, but never an acknowledged command.
+//! checksum. A slot whose seal does not match is not opened, but rewritten from scratch. The journal is kept from the state of
+//! the older slot on, so losing either slot costs replay time, but never an acknowledged command.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `page.rs` | a page as items of a store, each with its checksum; the manifest |
+//! | `page.rs` | conversion of pages, each with a checksum, to items of a store; the manifest |
 //! | `seal.rs` | the seal, which vouches for a closed slot |
 //! | `slots.rs` | inspecting, reading, writing and sealing slots |
 //! | `copied.rs` | stores that open a copy, for callers that must not change a byte |
@@ -120,7 +120,7 @@ pub trait Stores: Send + Sync {
     fn open(&self, folder: &str) -> Result<Box<dyn Store>, PersistError>;
 }
 
-/// Called with the key and value of an item in a store.
+/// A function that is called with the key and value of each item in a store.
 pub type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> Result<(), PersistError>;
 
 /// An open store: items in the order of their keys.
@@ -129,6 +129,6 @@ pub trait Store {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), PersistError>;
     /// Visits all items in the order of their keys.
     fn each(&mut self, visit: Visit<'_>) -> Result<(), PersistError>;
-    /// Closes the store. When this returns, its files are no longer in use; they need not be synced.
+    /// Closes the store. When this returns, its files are no longer in use, but not necessarily synced.
     fn close(self: Box<Self>) -> Result<(), PersistError>;
 }

@@ -1,7 +1,8 @@
 //! Converts pages to items of a store, and back. Change rule: see `persist/format.rs`.
 //!
-//! The key of an item is actor, page and part; its value is a part of the page's frame: checksum, length, the entry
-//! that changed the page last, content. If a page becomes shorter, unused parts remain, which are never read.
+//! The key of an item consists of actor, page and part. Its value is a part of the page's frame, which consists of a checksum, the length
+//! of the content, the entry that changed the page last, and the content. If a page becomes shorter, its unused parts remain in the store
+//! and are ignored.
 
 use crate::clock::Timestamp;
 use crate::decode;
@@ -10,13 +11,13 @@ use crate::persist::error::PersistError;
 use crate::persist::mark::{Marked, Watermark};
 use serde::{Deserialize, Serialize};
 
-/// The maximum length of an item's value: sled puts longer values into separate files, which it may leave behind.
+/// The maximum length of an item's value, in bytes. sled puts longer values into separate files, which it may leave behind.
 const VALUE_BYTES_MAX: usize = 4000;
-/// The number of bytes before a page's content.
+/// The number of bytes before the content in a page's frame.
 const HEADER_BYTES: usize = 16;
 /// The size of an item's key, in bytes: actor, page, part.
 const KEY_BYTES: usize = 7;
-/// The maximum length of a page's content, whatever its header claims.
+/// The maximum length of a page's content, in bytes. A header that claims more is invalid.
 const CONTENT_BYTES_MAX: usize = 64 << 20;
 
 /// A page of a snapshot.
@@ -28,7 +29,7 @@ pub struct Page {
     pub page: PageId,
     /// The journal entry that changed it last.
     pub changed: Seq,
-    /// Its content; empty if it was removed.
+    /// Its content; empty if the page was removed.
     pub content: Vec<u8>,
 }
 
@@ -39,11 +40,11 @@ pub struct Manifest {
     pub begun: Seq,
     /// The state of each actor, which may include later entries: actors are copied one after another.
     pub states: Vec<Watermark>,
-    /// Node time when the snapshot was taken.
+    /// The node time at which the snapshot was begun.
     pub at: Timestamp,
     /// The first sequence number that was not reserved at that time.
     pub reserved: Seq,
-    /// The state that results from the marks up to `begun`. Format 1 has none.
+    /// The state that results from the marks up to `begun`. Manifests of format 1 do not contain it.
     #[serde(default)]
     pub marked: Marked,
 }
@@ -66,7 +67,8 @@ impl Manifest {
 
     /// Decodes the manifest from the node's page.
     pub fn from_page(page: &Page) -> Result<Self, String> {
-        decode::from_slice(&page.content).map_err(|error| format!("its manifest: {error}"))
+        decode::from_slice(&page.content)
+            .map_err(|error| format!("its manifest cannot be decoded: {error}"))
     }
 }
 
@@ -108,7 +110,7 @@ fn parse_key(key: &[u8]) -> Option<(ActorId, PageId, u16)> {
     Some((ActorId(*actor), page, part))
 }
 
-/// Computes the checksum over the page's key and everything in the frame but the checksum itself.
+/// Computes the checksum over the key of the page's first item and everything in the frame except the checksum itself.
 fn checksum(actor: ActorId, page: PageId, frame: &[u8]) -> u32 {
     let name = crc32c::crc32c(&key(actor, page, 0));
     crc32c::crc32c_append(name, frame.get(4..).unwrap_or(&[]))
@@ -132,7 +134,10 @@ impl Assembly {
     /// Takes the next item, and returns a page if the item completes it.
     pub fn take(&mut self, key: &[u8], value: &[u8]) -> Result<Option<Page>, String> {
         let Some((actor, page, part)) = parse_key(key) else {
-            return Err(format!("a key of {} bytes", key.len()));
+            return Err(format!(
+                "an item has a key of {} bytes instead of {KEY_BYTES}",
+                key.len()
+            ));
         };
         if part == 0 {
             self.end()?;
@@ -158,7 +163,7 @@ impl Assembly {
         };
         if (partial.actor, partial.page, partial.next) != (actor, page, part) {
             return Err(format!(
-                "part {part} of page {} of actor {actor}: another part was expected",
+                "part {part} of page {} of actor {actor} was found where another part was expected",
                 page.0
             ));
         }

@@ -1,5 +1,7 @@
-//! The seal of a slot: written once its store is closed, settled, read back and synced, and removed before anything
-//! is written to it again. Names every file with its length and checksum. Change rule: see `persist/format.rs`.
+//! The seal of a slot, which names every file of the slot with its length and checksum. Change rule: see `persist/format.rs`.
+//!
+//! A seal is written after the slot's store was closed, settled (reopened until that changes no file), read back and synced. It is removed
+//! before anything is written to the slot again.
 
 use crate::decode;
 use crate::ids::Seq;
@@ -12,26 +14,26 @@ use std::io;
 
 const MAGIC: [u8; 8] = *b"SEXTONS\0";
 const HEADER_BYTES: usize = 16;
-/// The maximum size of a seal. A slot has only a few files.
+/// The maximum size of a seal, in bytes. Seals are far smaller, since a slot has only a few files.
 const SEAL_BYTES_MAX: u64 = 1 << 20;
 const READ_BYTES: usize = 256 * 1024;
 
-/// Proof that the files of a closed slot are complete and unchanged.
+/// A description of a closed slot's content and files, by which missing and changed files are detected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seal {
     /// A copy of the slot's manifest.
     pub manifest: Manifest,
-    /// The mark in the journal that announces this snapshot. The log is known to have been on disk up to this mark.
+    /// The sequence number of the journal mark that announces this snapshot. The log was on disk up to this mark when the slot was sealed.
     pub mark: Seq,
     /// The number of pages.
     pub pages: u64,
-    /// The size of their content, in bytes.
+    /// The total size of the pages' content, in bytes.
     pub bytes: u64,
-    /// The slot's files, by name.
+    /// The slot's files, sorted by name.
     pub files: Vec<FileSum>,
 }
 
-/// The length and checksum that a file must have.
+/// A file's name, length and checksum, either as sealed or as found on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSum {
     /// The file's name within the slot.
@@ -47,7 +49,7 @@ pub struct FileSum {
 pub enum SealRead {
     /// A valid seal.
     Good(Seal),
-    /// A seal of a newer format version.
+    /// A seal of the given format version, which is newer than this program supports.
     TooNew(u32),
     /// Not a seal, or a damaged one.
     Bad,
@@ -75,7 +77,7 @@ impl Seal {
             if *said != crc(version, payload).to_le_bytes() {
                 return None;
             }
-            // As with segments, every later format keeps the header and its checksum, so a damaged version is not taken for a newer one.
+            // As with segments, later formats keep this header and its checksum. The checksum matches, so the version is not just damaged.
             if found > FORMAT_VERSION {
                 return Some(SealRead::TooNew(found));
             }
@@ -84,7 +86,7 @@ impl Seal {
         read().unwrap_or(SealRead::Bad)
     }
 
-    /// Returns the size of all files, in bytes.
+    /// Returns the total size of the slot's files, in bytes.
     pub fn file_bytes(&self) -> u64 {
         // Saturates, since the seal may be forged.
         let lengths = self.files.iter().map(|file| file.len);
@@ -96,7 +98,7 @@ fn crc(version: &[u8], payload: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(version), payload)
 }
 
-/// Reads and decodes a seal file; `None` if it does not exist.
+/// Reads and decodes a seal file. Returns `None` if it does not exist.
 pub fn read(disk: &dyn Disk, name: &str) -> Result<Option<SealRead>, PersistError> {
     let contents = || -> io::Result<Option<Vec<u8>>> {
         let file = match disk.open(name, false) {
@@ -114,7 +116,7 @@ pub fn read(disk: &dyn Disk, name: &str) -> Result<Option<SealRead>, PersistErro
     Ok(contents.map(|bytes| Seal::decode(&bytes)))
 }
 
-/// Computes the lengths and checksums of the files of a folder, sorted by name.
+/// Computes the length and checksum of every file in a folder and in the folders below it. The result is sorted by name.
 pub fn sum_files(disk: &dyn Disk, folder: &str) -> Result<Vec<FileSum>, PersistError> {
     let mut files = disk
         .tree(folder)
@@ -153,7 +155,7 @@ pub struct FileCheck {
     pub name: String,
     /// The file's length in bytes; `None` if it is missing.
     pub len: Option<u64>,
-    /// How the file differs from what was sealed; `None` if it does not.
+    /// How the file differs from the seal; `None` if it does not, or if the slot has no valid seal.
     pub wrong: Option<String>,
 }
 

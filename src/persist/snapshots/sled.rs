@@ -1,9 +1,9 @@
-//! The store of a slot, on sled 0.34; the only file that names it.
+//! The store of a slot, implemented with sled 0.34. No other file uses sled.
 //!
-//! Measurements of sled led to this design. It is open only while a slot is read or written, since an open store costs a hundred megabytes
-//! and several threads. It panics on damaged files, even in its own threads, so it never gets damaged files, and is nevertheless called
-//! under `catch_unwind`. Its threads continue for a while after it is closed, so closing waits for them. Its flush is not a sync, so its
-//! files are synced before a slot is sealed.
+//! This design follows from measurements of sled. A store is open only while its slot is read or written, since an open store takes a
+//! hundred megabytes of memory and several threads. sled panics on damaged files, even in its own threads, so it is never given damaged
+//! files, and is called under `catch_unwind` as a precaution. Its threads continue for a while after a store is closed, so closing a store
+//! waits for them. Its flush does not sync, so the files are synced before a slot is sealed.
 
 use crate::persist::error::PersistError;
 use crate::persist::snapshots::{Store, Stores, Visit};
@@ -15,17 +15,17 @@ const CACHE_BYTES: u64 = 1 << 20;
 const FLUSH_MS: u64 = 200;
 /// The maximum number of items written at a time.
 const BATCH: usize = 64;
-/// The maximum number of checks, a millisecond apart, until sled's threads have released a closed store.
+/// The maximum number of times to check, once per millisecond, whether sled's threads have released a closed store.
 const LOOKS_MAX: u32 = 30_000;
 
-/// Stores in folders below a root.
+/// Opens sled stores in folders below a root folder.
 #[derive(Clone, Debug)]
 pub struct SledStores {
     root: PathBuf,
 }
 
 impl SledStores {
-    /// Creates stores below `root`.
+    /// Returns a `SledStores` that opens stores in folders below `root`.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
@@ -60,7 +60,7 @@ struct SledStore {
 impl SledStore {
     fn apply(&mut self) -> Result<(), PersistError> {
         if self.batched == 0 {
-            // An empty batch would be written, too, and a store that is only read must not change.
+            // sled would write even an empty batch, but a store that is only read must not change.
             return Ok(());
         }
         self.batched = 0;
@@ -102,7 +102,8 @@ impl Store for SledStore {
     }
 }
 
-/// Waits until none of sled's threads holds the store: sled keeps a lock on its file until then.
+/// Waits until none of sled's threads uses the store: sled holds a lock on the store's file until then. Returns an error if that takes more
+/// than [`LOOKS_MAX`] checks.
 #[expect(
     clippy::disallowed_methods,
     reason = "sled's threads do not report when they end"
@@ -143,7 +144,7 @@ fn guard<T>(
             format!("sled panicked: {}", words.unwrap_or("without a message"))
         }
     };
-    // sled passes on the operating system's error, if there was one, only in its debug output.
+    // If a panic or another error of sled was caused by an error of the operating system, its text contains the debug output of the latter.
     Err(match system_error(&cause) {
         Some(source) => PersistError::Io {
             action,
@@ -158,7 +159,8 @@ fn guard<T>(
     })
 }
 
-/// Extracts the operating system's error from text that contains its debug output; `None` if the text contains none.
+/// Extracts an error of the operating system from text that contains the error's debug output. Returns `None` if the text contains no such
+/// output.
 fn system_error(words: &str) -> Option<std::io::Error> {
     let (_, behind) = words.split_once("Os { code: ")?;
     let (code, _) = behind.split_once(',')?;

@@ -1,8 +1,8 @@
 //! The life of a slot: unsealed, written, closed, settled, read back, synced, sealed.
 //!
 //! Guarantees: a sealed slot was read back completely and is on disk; an unsealed slot is neither trusted nor opened, but rewritten from
-//! scratch. Recovery reads a sealed slot without changing a byte of it: because sled tidies up a store when it opens it, a slot is
-//! *settled* before it is sealed, that is, reopened until this no longer changes anything.
+//! scratch; recovery reads a sealed slot without changing a byte of it. sled tidies up a store when opening it, so a slot is *settled*
+//! before it is sealed: its store is reopened until this no longer changes anything.
 
 use crate::ids::{ActorId, Seq};
 use crate::persist::disk::Disk;
@@ -14,9 +14,9 @@ use crate::persist::snapshots::{FOLDER, SlotId, Store, Stores};
 use std::io;
 use std::sync::Arc;
 
-/// The maximum number of times that a closed store is reopened. sled needs two.
+/// The maximum number of times that a closed store is reopened to settle it. sled needs two.
 const SETTLE_MAX: u32 = 8;
-/// A slot larger than this plus three times its content is rewritten from scratch.
+/// The number of bytes by which a slot may exceed three times the size of its content before it is rewritten from scratch.
 const SLACK_BYTES: u64 = 64 << 20;
 
 /// The state in which a slot was found.
@@ -28,7 +28,7 @@ pub enum SlotStatus {
     Unsealed,
     /// A complete, sealed snapshot.
     Sealed(Seal),
-    /// The seal and the files do not match, for the given reason.
+    /// The slot cannot be read, its seal is invalid, or its files do not match the seal; the reason is given.
     Damaged(String),
 }
 
@@ -37,7 +37,7 @@ pub enum SlotStatus {
 pub struct Look {
     /// The state in which it was found.
     pub found: SlotStatus,
-    /// Its seal, even if its files do not match it.
+    /// The slot's seal, even if the files do not match it; `None` if there is no valid seal.
     pub seal: Option<Seal>,
     /// Its files.
     pub files: Vec<FileCheck>,
@@ -60,14 +60,14 @@ impl Look {
     }
 }
 
-/// The content of a slot.
+/// A summary of a slot's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// The manifest.
     pub manifest: Manifest,
     /// The number of pages, not counting the manifest.
     pub pages: u64,
-    /// The size of their content, in bytes.
+    /// The total size of these pages' content, in bytes.
     pub bytes: u64,
 }
 
@@ -79,15 +79,15 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Creates the slots on `disk`, whose stores are opened by `stores` on the same disk.
+    /// Returns a handle to the slots on `disk`. `stores` must open stores on the same disk.
     pub fn new(disk: Arc<dyn Disk>, stores: Arc<dyn Stores>) -> Self {
         Self { disk, stores }
     }
 
-    /// Examines a slot, and compares every file with the seal. Reads all of it, but does not open the store.
+    /// Examines a slot, and compares every file with the seal. Reads the whole of every file, but does not open the store.
     ///
     /// # Errors
-    /// Returns an error if the slot was written by a newer program. An unreadable slot is not an error, but reported as damaged.
+    /// Returns an error if the slot was written by a newer program. An unreadable slot is not an error: it is reported as damaged.
     pub fn look(&self, slot: SlotId) -> Result<SlotStatus, PersistError> {
         Ok(self.look_closely(slot)?.found)
     }
@@ -147,10 +147,10 @@ impl Slots {
         }
     }
 
-    /// Reads a slot that was found sealed, page by page.
+    /// Reads a slot whose files match `seal`, and passes each page to `take`.
     ///
     /// # Errors
-    /// Returns an error if the slot is unreadable although its seal matches, or if `take` returns one.
+    /// Returns an error if the slot is nevertheless unreadable, if its content differs from the seal, or if `take` returns an error.
     pub fn read(
         &self,
         slot: SlotId,
@@ -171,7 +171,8 @@ impl Slots {
         }
     }
 
-    /// Removes a slot's seal and opens the slot for writing. A slot that is incomplete, or has become too large, is rewritten from scratch.
+    /// Removes a slot's seal and opens the slot for writing. A slot that is incomplete, or larger than three times its content plus 64 MiB,
+    /// is rewritten from scratch.
     pub fn write(&self, slot: SlotId) -> Result<SlotWriter, PersistError> {
         let keeps = |seal: &Seal| {
             seal.file_bytes() <= seal.bytes.saturating_mul(3).saturating_add(SLACK_BYTES)
@@ -238,7 +239,8 @@ impl Slots {
         remove().map_err(PersistError::io("remove", &slot.seal()))
     }
 
-    /// Reopens a closed store until this no longer changes any file, and reads all of it each time.
+    /// Reopens a closed store, and reads all of it, until this no longer changes any file. Returns an error if the files still change after
+    /// [`SETTLE_MAX`] attempts.
     fn settle(&self, slot: SlotId) -> Result<(Contents, Vec<FileSum>), PersistError> {
         let folder = slot.folder();
         let mut before = seal::sum_files(self.disk.as_ref(), &folder)?;
@@ -272,7 +274,7 @@ pub struct Closed {
 }
 
 impl SlotWriter {
-    /// Returns the slot's previous manifest, unless it is rewritten from scratch.
+    /// Returns the slot's previous manifest, or `None` if the slot is being rewritten from scratch.
     pub fn before(&self) -> Option<&Manifest> {
         self.before.as_ref()
     }
@@ -325,7 +327,7 @@ impl SlotWriter {
     }
 }
 
-/// Reads every page of a store, and returns a summary.
+/// Passes every page of a store to `take`, except the manifest. Returns the manifest, the number of pages, and the size of their content.
 pub fn read_all(
     stores: &dyn Stores,
     folder: &str,

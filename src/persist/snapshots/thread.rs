@@ -1,8 +1,8 @@
-//! The snapshot thread, which carries out the blocking steps of a checkpoint. There is one thread per checkpoint, so that the
-//! memory of the store is released when the thread ends.
+//! The snapshot thread, which carries out the blocking steps of a checkpoint. There is one thread per checkpoint, so that the memory of the
+//! store is released when the thread exits.
 //!
-//! The caller gives orders, and gets a callback when each is done. Dropping the handle abandons the checkpoint and its
-//! slot.
+//! The caller sends orders, each with a callback that is called when the order is done. Dropping the handle before the slot is sealed
+//! abandons the checkpoint, and removes everything in the slot.
 
 use crate::ids::Seq;
 use crate::persist::disk::Disk;
@@ -33,8 +33,11 @@ pub struct SnapshotThread {
 }
 
 impl SnapshotThread {
-    /// Opens a slot for writing on a separate thread, from scratch if it was not `relied_on`. Calls `opened` with the slot's previous
-    /// manifest, if its content is kept. Calls `ended` when the thread is about to end, with the slot's seal if it was sealed.
+    /// Starts a thread that opens a slot for writing, from scratch if the slot was not `relied_on` (see [`Writing::open`]). Returns an
+    /// error if the thread cannot be started.
+    ///
+    /// The thread calls `opened` with the slot's previous manifest, with `None` if the slot is written from scratch, or with an error if
+    /// opening failed. When about to exit, it calls `ended` with the slot's seal, or with `None` if the slot was not sealed.
     pub fn start(
         disk: Arc<dyn Disk>,
         slots: Slots,
@@ -72,19 +75,19 @@ impl SnapshotThread {
         self.order(Order::Put(pages, done));
     }
 
-    /// Closes the slot, reads it back and makes it durable.
+    /// Writes the manifest, closes the slot, reads it back and makes it durable.
     pub fn close(&self, manifest: Manifest, done: Completion<()>) {
         self.order(Order::Close(manifest, done));
     }
 
-    /// Seals the slot, and removes segments that are needed neither by this slot nor by the other one, which covers entries up to `older`.
-    /// `mark` must be durable in the journal.
+    /// Seals the slot, and removes the journal segments that neither this slot nor the other one needs. `older` is the last entry that the
+    /// other slot covers. `mark` must be durable in the journal.
     pub fn seal(&self, mark: Seq, older: Seq, done: Completion<Sealed>) {
         self.order(Order::Seal { mark, older, done });
     }
 
     fn order(&self, order: Order) {
-        // If the thread has ended, it has reported the reason. The order is then dropped with its callback, which the caller detects.
+        // If the thread has exited, it has reported the reason. The order is then dropped with its callback, which the caller detects.
         drop(self.orders.send(order));
     }
 }
@@ -108,7 +111,7 @@ fn complete(done: Completion<()>, came: Result<(), PersistError>) -> bool {
     carried_out
 }
 
-/// Lowers the priority of this thread. The threads of sled, which this one starts, inherit it.
+/// Lowers the priority of the calling thread. Threads that it starts, such as those of sled, inherit this.
 pub(crate) fn give_way() {
     if let Err(error) = rustix::process::nice(NICE) {
         tracing::debug!(%error, "failed to lower the priority of a thread");

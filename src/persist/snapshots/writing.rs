@@ -58,7 +58,7 @@ impl Writing {
         })
     }
 
-    /// Returns the slot's previous manifest, unless it is rewritten from scratch.
+    /// Returns the slot's previous manifest. Returns `None` if the slot is being rewritten from scratch, or is no longer open.
     pub fn before(&self) -> Option<&Manifest> {
         match &self.stage {
             Stage::Open(writer) => writer.before(),
@@ -74,17 +74,17 @@ impl Writing {
         pages.iter().try_for_each(|page| writer.put(page))
     }
 
-    /// Closes the slot, reads it back and makes it durable.
+    /// Writes the manifest, closes the slot, reads it back and makes it durable.
     pub fn close(&mut self, manifest: &Manifest) -> Result<(), PersistError> {
         let Stage::Open(writer) = std::mem::replace(&mut self.stage, Stage::Failed) else {
-            unreachable!("a slot is open until it is closed");
+            unreachable!("a slot is closed only once, and only if no step has failed");
         };
         self.stage = Stage::Closed(writer.close(manifest)?);
         Ok(())
     }
 
-    /// Seals the slot, and removes segments that are needed neither by this slot nor by the other one, which covers entries up to `older`.
-    /// `mark` must be durable in the journal.
+    /// Seals the slot, and removes the journal segments that neither this slot nor the other one needs. `older` is the last entry that the
+    /// other slot covers. `mark` must be durable in the journal.
     pub fn seal(&mut self, mark: Seq, older: Seq) -> Result<Sealed, PersistError> {
         let Stage::Closed(closed) = std::mem::replace(&mut self.stage, Stage::Failed) else {
             unreachable!("a slot is closed before it is sealed");
@@ -95,7 +95,7 @@ impl Writing {
         Ok(Sealed { seal, trimmed })
     }
 
-    /// Ends the writing. Returns the seal if the slot was sealed; otherwise removes the slot, and returns `None`.
+    /// Finishes the write. Returns the seal if the slot was sealed; otherwise removes everything in the slot, and returns `None`.
     pub fn end(self) -> Option<Seal> {
         let removed = match self.stage {
             Stage::Sealed(seal) => return Some(seal),

@@ -1,4 +1,5 @@
-//! The counts reported by a pass (one run of a lease's command): the last line of its output of the form `{"counts": {…}}`.
+//! The counts that a pass (one run of a lease's command) reports by printing a line of the form `{"counts": {…}}`. If it prints several
+//! such lines, the last one applies.
 
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
@@ -8,7 +9,7 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-/// How much of the end of a pass's output is searched for counts, in bytes.
+/// The number of bytes at the end of a pass's output that are searched for counts.
 const COUNTS_BYTES_MAX: u64 = 64 << 10;
 
 /// The maximum number of counts of a pass.
@@ -24,7 +25,8 @@ struct Counted {
     counts: BTreeMap<String, u64>,
 }
 
-/// Returns the last counts in the output of a pass; `None` if it reported none or its output is not in a file.
+/// Returns the last counts in the output of a pass; `None` if it reported none or its output is not in a file. Counts with invalid names
+/// are left out. At most [`COUNTS_MAX`] counts are returned: those whose names come first in byte order.
 pub(super) fn counts(
     (id, own): &(ProcessId, Option<Bytes>),
     data: &Path,

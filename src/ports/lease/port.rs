@@ -1,8 +1,8 @@
 //! The port of the `LeaseActor`: writes a line to a log file when a pass (one run of a lease's command) begins, and another when it ends,
 //! like Fossil's backoffice.
 //!
-//! A separate thread writes, so that a slow disk does not delay the node. A line is written after its journal entry is durable, and is not
-//! retried: it is lost if the server is killed in between, or if the file cannot be written. A failed write is logged.
+//! A separate thread writes the lines, so that a slow disk does not delay the node. Each is written once, after the journal entry of its
+//! event is durable: it is lost if the server is killed in between, or if the file cannot be written. A failed write is logged.
 
 use crate::actors::binding::Exit;
 use crate::actors::lease::{Action, LeaseMachine, LogEvent};
@@ -38,7 +38,7 @@ struct Writing {
 }
 
 impl LeasePort {
-    /// Creates a port. `data` is the data directory, which contains the output of passes.
+    /// Creates a port. `data` is the data directory, which contains the output of passes; if it is `None`, no counts are logged.
     pub const fn new(data: Option<PathBuf>) -> Self {
         Self {
             data,
@@ -114,7 +114,7 @@ fn append(path: &Path, line: &str) -> io::Result<()> {
     file.write_all(line.as_bytes())
 }
 
-/// Formats a line: the date in UTC, the lease name with dashes for blanks, and the event of the pass.
+/// Formats a line: the date in UTC, the lease name with its blanks replaced by dashes, and the event of the pass.
 fn line(at: Date, action: &Action, data: Option<&Path>) -> String {
     let lease = action.lease.to_text().replace(' ', "-");
     let mut line = format!("{} {lease}", schedule::utc(at));

@@ -1,4 +1,5 @@
-//! Looks up users and groups by name in `/etc/passwd` and `/etc/group`. A process whose user is not found there is not started.
+//! Looks up the users and groups of processes in `/etc/passwd` and `/etc/group`. A process whose user or group cannot be determined is not
+//! started.
 
 use crate::actors::process::{Failure, Spec, Step};
 use std::fs;
@@ -10,9 +11,9 @@ const GROUPS: &str = "/etc/group";
 /// The user and groups that a process will run as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Account {
-    /// The user, the group and the supplementary groups.
+    /// The ids of the user, the group and the supplementary groups.
     pub(super) ids: (u32, u32, Vec<u32>),
-    /// The environment variables that describe the user.
+    /// The environment variables that describe the user; empty if the spec names no user, or an id that is not in `/etc/passwd`.
     pub(super) env: Vec<(&'static str, Vec<u8>)>,
 }
 
@@ -32,8 +33,8 @@ struct Group<'a> {
     members: Vec<&'a str>,
 }
 
-/// Returns the account that a process will run as; `None` if its spec names neither user nor group. A user or group that cannot be found is
-/// an error; no other is substituted.
+/// Returns the account that a process will run as; `None` if its spec names neither user nor group. A name that cannot be found is an
+/// error. A user id that cannot be found is an error only if no group is given.
 pub(super) fn of(spec: &Spec) -> Result<Option<Account>, Failure> {
     if spec.user.is_none() && spec.group.is_none() {
         return Ok(None);

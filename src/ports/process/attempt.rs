@@ -1,4 +1,4 @@
-//! The port's record of an attempt, and the interpretation of the keeper's reports about it.
+//! The port's record of an attempt (a process that the port launches or follows), and the interpretation of the keeper's reports about it.
 
 use crate::actors::process::{End, Failure, Identity, Lost, Message, Spec, Step};
 use crate::bytes::Bytes;
@@ -8,14 +8,14 @@ use crate::ports::process::clearing::Clearing;
 use crate::ports::process::world::Tree;
 use std::io;
 
-/// The state of an attempt.
+/// A process that the port launches or follows.
 pub(super) struct Attempt<H> {
     /// The spec to launch, kept until a keeper has reported all its attempts, since the attempt may have been launched before a restart of
     /// the coordinator.
     pub(super) spec: Option<Box<Spec>>,
     /// Whether a keeper may have been asked to launch the attempt. If so, only the report of a keeper shows whether it was launched.
     pub(super) asked: bool,
-    /// The launch request, kept until the keeper answers so that it can be sent to the next keeper.
+    /// The launch request, kept until a keeper answers it, so that it can be sent to the next keeper if this one exits first.
     pub(super) launch: Option<Box<Launch>>,
     pub(super) identity: Option<Identity>,
     pub(super) launched: bool,
@@ -23,10 +23,11 @@ pub(super) struct Attempt<H> {
     pub(super) run_dir: Option<Bytes>,
     /// The process's descriptor. Without a descriptor, the process is looked up by its identity.
     pub(super) handle: Option<H>,
-    /// When the process is next checked, and the interval after that, in milliseconds.
+    /// When the process is next checked, by `World::clock`, and how long that wait is; both in milliseconds.
     pub(super) next_look: Option<(u64, u64)>,
-    /// The reports of the start and the end, once they were sent. They are sent again if the actor repeats its action.
+    /// The report that the attempt started, once it has been sent. It is sent again if the actor repeats its action.
     pub(super) started: Option<Message>,
+    /// The report that the attempt ended or could not be launched, once it has been sent. It is sent again if the actor repeats its action.
     pub(super) ended: Option<Message>,
     pub(super) clearing: Option<Clearing>,
 }
@@ -49,7 +50,7 @@ impl<H> Attempt<H> {
         }
     }
 
-    /// Returns whether no keeper has reported yet that the attempt was launched, or could not be.
+    /// Returns whether the attempt is to be launched and the result of the launch is not yet known.
     pub(super) const fn is_pending(&self) -> bool {
         self.spec.is_some() || self.launch.is_some()
     }
@@ -80,7 +81,8 @@ impl<H> Attempt<H> {
 
     /// Returns the name of the service that the attempt belongs to, if any.
     fn service(&self) -> Option<String> {
-        // Determined by the directory of its files, which only the coordinator can set. A client may set environment variables.
+        // The name is taken from the directory of the attempt's files, which only the coordinator can set, and not from environment
+        // variables, which clients can set.
         let dir = self
             .run_dir
             .as_ref()?
@@ -114,7 +116,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Returns the reason why it is unknown how a process ended.
+/// Returns why it is unknown how a process ended. `launched` is whether a keeper launched it.
 pub(super) const fn reason(launched: bool) -> Lost {
     if launched {
         Lost::KeeperGone
@@ -123,7 +125,7 @@ pub(super) const fn reason(launched: bool) -> Lost {
     }
 }
 
-/// Decodes a status in the format of `wait`.
+/// Decodes an exit status in the format of `wait(2)`.
 pub(super) fn end_of(status: u32) -> End {
     let [low, code, ..] = status.to_le_bytes();
     match low & 0x7f {
@@ -135,7 +137,7 @@ pub(super) fn end_of(status: u32) -> End {
     }
 }
 
-/// Returns the path or the object that a failed step was about; `None` if there is nothing to add to the step itself.
+/// Returns what a failed step was about, usually a path or a resource; `None` if there is nothing to add to the name of the step.
 pub(super) fn about(step: Step, launch: Option<&Launch>) -> Option<String> {
     let path = |bytes: &Bytes| String::from_utf8_lossy(bytes.as_bytes()).into_owned();
     match step {

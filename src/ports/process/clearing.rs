@@ -1,23 +1,24 @@
-//! Clears a tree: kills its processes, or only waits for them, until it is proved, not just assumed, that none is alive.
+//! Clears a tree (a process and its descendants): either kills the processes or only waits for them to end, until it is proved, not just
+//! assumed, that none of them is alive.
 
 use crate::actors::process::Message;
 use crate::ports::process::world::{Lookup, Survivors, Tree, World};
 
-/// The first interval between two checks, in milliseconds; doubled each time.
+/// The initial interval between checks, in milliseconds; doubled after each check.
 const LOOK_MS: u64 = 5;
 
-/// The maximum interval between two checks, in milliseconds.
+/// The maximum interval between checks, in milliseconds.
 const LOOK_MS_MAX: u64 = 1000;
 
-/// How long SIGKILL may take before surviving processes are reported, in milliseconds.
+/// How long clearing may take before survivors of SIGKILL, and processes that may still be alive, are reported, in milliseconds.
 const STUCK_MS: u64 = 2000;
 
 const KILL: u8 = 9;
 
-/// The clearing of a tree.
+/// The state of clearing a tree.
 #[derive(Debug)]
 pub(super) struct Clearing {
-    /// Whether the tree is killed, rather than only waited for.
+    /// Whether the processes are killed, rather than only waited for.
     kills: bool,
     /// Whether the whole tree is cleared, rather than only its leader.
     whole: bool,
@@ -51,13 +52,13 @@ impl Clearing {
         }
     }
 
-    /// Returns whether the whole tree is cleared.
+    /// Returns whether this clears the whole tree, rather than only its leader.
     pub(super) const fn is_whole(&self) -> bool {
         self.whole
     }
 
-    /// Combines this clearing with another request. A request to wait for the tree replaces a request to kill only the leader, since it
-    /// arrives when the leader has ended.
+    /// Combines this clearing with another request. A request to wait for the tree replaces one to kill only the leader, since the wait is
+    /// requested when the leader has ended.
     pub(super) fn join(&mut self, other: Self) {
         if !self.whole && other.whole && !other.kills {
             *self = other;
@@ -73,13 +74,14 @@ impl Clearing {
         (self.next, self.span) = (other.next, LOOK_MS);
     }
 
-    /// Returns when the next step is due.
+    /// Returns when the next step is due, by `World::clock`.
     pub(super) const fn next(&self) -> u64 {
         self.next
     }
 
-    /// Kills again if requested, and checks for survivors. Returns `Empty` if no process is alive, or `Stuck` if survivors remain after
-    /// [`STUCK_MS`] and were not reported yet.
+    /// Sends SIGKILL, if this clearing kills, and checks for survivors. Returns `Empty` if it is certain that no process is alive. Returns
+    /// `Stuck` if, after [`STUCK_MS`], processes have survived a kill or may be alive, and their numbers differ from those in the last
+    /// report. Otherwise, returns `None`.
     pub(super) fn step<W: World>(
         &mut self,
         world: &mut W,
@@ -88,7 +90,7 @@ impl Clearing {
     ) -> Option<Message> {
         let left = if self.whole {
             if self.kills {
-                // The survivors show whether the signal was sent.
+                // An error is ignored, since the survivors show whether the kill succeeded.
                 let _ = world.signal_tree(tree, KILL);
             }
             world.survivors(tree)

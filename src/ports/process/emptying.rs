@@ -8,20 +8,22 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// The maximum number of groups watched at a time, since each takes a descriptor. The others are only checked periodically.
+/// The maximum number of groups watched at a time; limited because each takes a descriptor. Any further groups are only checked
+/// periodically.
 const WATCHED_MAX: usize = 1000;
 
 /// The groups being watched.
 #[derive(Debug, Default)]
 pub(super) struct Emptying {
-    /// By epoll token. Closing a descriptor also removes it from epoll.
+    /// By epoll token: the process whose group is watched, and the descriptor that epoll polls. Closing the descriptor also removes it from
+    /// epoll.
     groups: BTreeMap<u64, (ProcessId, OwnedFd)>,
     tokens: BTreeMap<ProcessId, u64>,
 }
 
 impl Emptying {
-    /// Registers the group with epoll under this token. Epoll reports the token when the group becomes empty, and once after
-    /// registration, since the group may already be empty.
+    /// Registers the control group of a process with epoll under this token. Does nothing if it is already watched or if [`WATCHED_MAX`]
+    /// groups are. Epoll reports the token when the group becomes empty, and once after registration, since the group may already be empty.
     pub(super) fn watch(&mut self, epoll: &OwnedFd, token: u64, (id, group): (ProcessId, &Path)) {
         if self.tokens.contains_key(&id) || self.groups.len() >= WATCHED_MAX {
             return;
@@ -30,7 +32,7 @@ impl Emptying {
         let Ok(events) = cgroup::events(group) else {
             return;
         };
-        // The file is never read: each change triggers an edge.
+        // The file is never read: with edge triggering, epoll reports each change even so.
         let flags = epoll::EventFlags::PRI | epoll::EventFlags::ET;
         if epoll::add(epoll, &events, epoll::EventData::new_u64(token), flags).is_ok() {
             self.groups.insert(token, (id, events));

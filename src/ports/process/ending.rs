@@ -9,13 +9,13 @@ use crate::ports::process::attempt::{Link, end_of, reason};
 use crate::ports::process::follower::{Follower, PATIENCE_MS, SOON_MS};
 use crate::ports::process::world::{Lookup, World};
 
-/// The first interval after which a process is looked up again if it is unknown whether it is alive, in milliseconds; doubled each time.
+/// The initial interval between lookups of a process while it is unknown whether it is alive, in milliseconds; doubled after each lookup.
 const DOUBT_MS: u64 = 100;
 
-/// The maximum interval between two lookups of such a process, in milliseconds.
+/// The maximum interval between lookups of a process while it is unknown whether it is alive, in milliseconds.
 const DOUBT_MS_MAX: u64 = 10_000;
 
-/// How long joining a keeper may fail before the reports that a keeper might have are considered lost, in milliseconds.
+/// How long attempts to join a keeper may fail before the reports that a keeper might still have are considered lost, in milliseconds.
 const ALONE_MS: u64 = 20_000;
 
 impl<W: World> Follower<W> {
@@ -35,8 +35,8 @@ impl<W: World> Follower<W> {
             return self.end(id, End::Lost(Lost::Rebooted), None, [0; 2]);
         }
         if attempt.launched && self.link != Link::Up {
-            // If the process has ended, the keeper may have its status. So it is looked up only after the keeper has reported all its
-            // attempts.
+            // If the process has ended, the keeper may have its status, so the process is looked up only after the keeper has reported all
+            // its attempts, or now if no keeper can be joined.
             if self.joined().is_err() {
                 self.look(id);
             }
@@ -59,7 +59,8 @@ impl<W: World> Follower<W> {
         self.link != Link::Down && self.held.get(&id).is_some_and(|is_child| *is_child)
     }
 
-    /// Looks up a process and follows it by its descriptor.
+    /// Looks up a process. If it is alive, follows it by its descriptor; if it has ended, reports its end or asks the keeper for it; if
+    /// neither is known, schedules another lookup.
     pub(super) fn look(&mut self, id: ProcessId) {
         let held = self.is_held(id);
         let Some(attempt) = self.attempts.get_mut(&id) else {
@@ -105,7 +106,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Handles the end of a process, after `World::watch` was called for it.
+    /// Handles a notification, requested with `World::watch`, that a process has ended.
     pub fn ended(&mut self, id: ProcessId) {
         let held = self.is_held(id);
         let Some(attempt) = self.attempts.get(&id) else {
@@ -121,7 +122,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Accepts the status that the kernel reports, since no keeper waits for this process.
+    /// Takes the exit status of a process from the kernel, since no keeper will report it.
     pub(super) fn believe_kernel(&mut self, id: ProcessId) {
         let Some(attempt) = self.attempts.get_mut(&id) else {
             return;
@@ -137,8 +138,8 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Handles a process that has ended with an unknown status. The previous keeper's log may contain the status, so the process is
-    /// declared lost only when a keeper has reported all its attempts, or none could be joined for a long time.
+    /// Handles a process that has ended with an unknown status. If the process was launched, the previous keeper's log may contain the
+    /// status, so it is declared lost only when a keeper has reported all its attempts, or no keeper could be joined for [`ALONE_MS`].
     fn end_unknown(&mut self, id: ProcessId) {
         let Some(attempt) = self.attempts.get(&id) else {
             return;
@@ -164,7 +165,8 @@ impl<W: World> Follower<W> {
         self.end(id, end_of(status), None, [0; 2]);
     }
 
-    /// Reports that the process has ended, with what remains of it.
+    /// Reports that the process ended at the date `at` (now if `None`), together with its output and surviving processes. `used` is its
+    /// processor time in milliseconds and its peak memory in bytes.
     pub(super) fn end(&mut self, id: ProcessId, end: End, at: Option<Date>, used: [u64; 2]) {
         let at = at.unwrap_or_else(|| self.world.date());
         let Some(attempt) = self.attempts.get_mut(&id) else {
@@ -184,7 +186,7 @@ impl<W: World> Follower<W> {
         let (tree, run_dir) = (attempt.tree(id), attempt.run_dir.clone());
         self.doubted.remove(&id);
         self.world.report(message);
-        // This comes last, since clients are waiting for the report.
+        // The PID file is removed only now, since clients are waiting for the report.
         if let Some(tree) = tree {
             self.world.unnote(&tree, run_dir.as_ref());
         }

@@ -9,13 +9,13 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 
-/// The variable that passes a process the id of its record. All processes that it starts inherit the variable.
+/// The environment variable that holds the id of the process's record. Its descendants inherit it.
 pub(crate) const ID: &str = "SEXTON_PROCESS_ID";
 
-/// The variable that names the coordinator's data directory.
+/// The environment variable that holds the path of the coordinator's data directory.
 const DATA: &str = "SEXTON_DATA";
 
-/// Variables that a service manager sets for a single process. They are not inherited.
+/// Variables that a service manager sets for a single process. Launched processes do not inherit them from the coordinator.
 const NOT_INHERITED: [&str; 7] = [
     "INVOCATION_ID",
     "JOURNAL_STREAM",
@@ -27,10 +27,11 @@ const NOT_INHERITED: [&str; 7] = [
 ];
 
 /// Builds the environment as `NAME=VALUE` strings. Later sources override earlier ones: the coordinator's environment unless there is a
-/// parcel, then `own` (variables for the account and for notices), then the environment file, then the spec.
+/// parcel, then `own` (variables for the account and for notices), then the environment file, then the spec, then [`ID`] and [`DATA`].
 ///
 /// # Errors
-/// Returns an error if the file cannot be read, or if a secret that the spec names is in none of the sources.
+/// Returns an error if the environment file cannot be read or is malformed, or if there is no parcel and a secret that the spec names is in
+/// none of the sources.
 pub(super) fn of(
     id: ProcessId,
     spec: &Spec,
@@ -64,7 +65,7 @@ pub(super) fn of(
             step: Step::Environment,
             errno: 0,
             about: Some(format!(
-                "the secret {name} is set neither in the environment file nor for the coordinator"
+                "the secret {name} is set neither in the environment file nor in the coordinator's environment"
             )),
         });
     }

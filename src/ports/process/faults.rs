@@ -1,6 +1,6 @@
 //! Faults that the coordinator injects on request, to show how a task recovers: a launch that fails, a keeper that is killed, an exit that
 //! is not reported, an actor that panics. A fault is injected only if the configuration allows it, only for a task that requests it, and
-//! only into the first attempt.
+//! only into the first attempt (launch of its command).
 //!
 //! Faults of the command itself are injected by `sexton task inject` (`tools/task/inject.rs`).
 
@@ -29,21 +29,21 @@ const ARMED_MAX: usize = 1024;
 /// A fault that the coordinator can inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The keeper cannot start the process: its directory does not exist.
+    /// The keeper cannot start the process, because the working directory of the process does not exist.
     BeforeParent,
     /// The keeper is killed just before the launch.
     KeeperKilled,
-    /// The process is created but cannot execute its program, which is not a file.
+    /// The process is created but cannot execute its program, because the program's path is a directory.
     WithinParent,
-    /// The program does not exist.
+    /// The command's program does not exist.
     BeforeChild,
-    /// The program of the cleanup does not exist.
+    /// The cleanup's program does not exist.
     BeforeCleanup,
     /// The `DispatchActor` panics while it decides on the end of the attempt.
     BeforeThreadCleanup,
     /// The `DispatchActor` panics while it commits the end of the attempt.
     WithinThreadCleanup,
-    /// The `LockActor` panics when the execute lock of the task is released, after the thread of the server is free.
+    /// The `LockActor` panics when the execute lock of the task is released, after the task's thread on its server has been freed.
     AfterThreadCleanup,
     /// The keeper is killed after it has reported the exit.
     AfterParent,
@@ -94,12 +94,12 @@ impl Fault {
     }
 }
 
-/// Returns the variable that requests a fault, for the environment of a task's command and cleanup.
+/// Returns the name and the value of the environment variable that requests a fault, to be set for a task's command and cleanup.
 pub fn asking_for(fault: Fault) -> (String, Bytes) {
     (VARIABLE.to_owned(), Bytes::new(fault.name().as_bytes()))
 }
 
-/// Pending faults of launched processes. Clones share the same state.
+/// The faults that launched processes requested, whether pending or already injected. Clones share the same state.
 #[derive(Clone, Debug, Default)]
 pub struct Faults(Arc<Mutex<BTreeMap<ProcessId, Armed>>>);
 
@@ -109,7 +109,7 @@ struct Armed {
     fault: Fault,
     /// The owner name under which the attempt holds its locks.
     owner: Vec<u8>,
-    /// Whether the fault has been injected. A launch may be requested more than once.
+    /// Whether the fault has been injected, so that it is not injected again.
     struck: bool,
 }
 
@@ -118,8 +118,8 @@ impl Faults {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Prepares the fault that a process requests, before the launch: modifies the launch if necessary, or remembers the fault for later.
-    /// Returns whether to kill the keeper.
+    /// Prepares the fault that a process requests, if any, before its launch: remembers the fault, and modifies the launch if the fault
+    /// requires it. Returns whether to kill the keeper now.
     pub(super) fn launched(&self, id: ProcessId, spec: &Spec, launch: &mut Launch) -> bool {
         let Some(armed) = wanted(spec) else {
             return false;
@@ -154,7 +154,7 @@ impl Faults {
         false
     }
 
-    /// Returns whether to inject this fault into this process now. Each fault is injected once.
+    /// Returns whether to inject this fault into this process now. If so, marks it as injected, since each fault is injected only once.
     pub fn strikes(&self, id: ProcessId, fault: Fault) -> bool {
         let mut all = self.armed();
         let armed = all
@@ -163,7 +163,8 @@ impl Faults {
         armed.map(|it| it.struck = true).is_some()
     }
 
-    /// Returns whether to inject this fault into the attempt with this lock owner now. Each fault is injected once.
+    /// Returns whether to inject this fault into the attempt with this lock owner now. If so, marks it as injected, since each fault is
+    /// injected only once.
     pub fn strikes_owner(&self, owner: &[u8], fault: Fault) -> bool {
         let mut all = self.armed();
         let mut those = all.values_mut();
@@ -172,7 +173,8 @@ impl Faults {
     }
 }
 
-/// Returns the fault that a process requests, if it applies to this attempt and this command.
+/// Returns the fault that a process requests, if this is the first attempt and the fault is meant for this process: the command or the
+/// cleanup.
 fn wanted(spec: &Spec) -> Option<Armed> {
     let variable = |name: &str| {
         let mut all = spec.env.iter().rev();
@@ -233,7 +235,7 @@ mod tests {
         assert_eq!(
             killed,
             [true, false],
-            "a repeated launch request is not modified"
+            "a repeated launch request does not kill the keeper again"
         );
 
         let faults = Faults::default();

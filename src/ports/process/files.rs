@@ -38,7 +38,8 @@ pub(crate) fn bytes_of(path: &Path) -> Bytes {
     Bytes::new(path.as_os_str().as_bytes())
 }
 
-/// Returns the directory of a process: `own` if given, relative to the data directory.
+/// Returns the path of a process's directory: `own`, relative to the data directory, or, if that is `None`, the directory in [`RUN`] that
+/// is named after `id`.
 pub(crate) fn run_dir(data: &Path, id: ProcessId, own: Option<&Bytes>) -> PathBuf {
     own.map_or_else(
         || data.join(RUN).join(id.to_string()),
@@ -46,7 +47,7 @@ pub(crate) fn run_dir(data: &Path, id: ProcessId, own: Option<&Bytes>) -> PathBu
     )
 }
 
-/// Returns the processes that have a directory in `run`, the directory named [`RUN`] in the data directory.
+/// Returns the ids of the processes that have a directory in `run`, the path of the directory named [`RUN`].
 pub(crate) fn dirs(run: &Path) -> Vec<ProcessId> {
     // If no process was ever started, the directory does not exist.
     let entries = std::fs::read_dir(run).into_iter().flatten().flatten();
@@ -82,7 +83,8 @@ pub(super) fn reader(path: &Path) -> io::Result<impl io::BufRead> {
     Ok(io::BufReader::with_capacity(64 << 10, file))
 }
 
-/// Describes the missing interpreter that is named in the first line of an existing program; `None` if the program cannot be read.
+/// Describes the missing interpreter of an existing program: the one that its first line names, or the loader of a binary. Returns `None`
+/// if the program cannot be read.
 pub(super) fn interpreter(path: &Path) -> Option<String> {
     let mut begin = Vec::new();
     let file = File::open(path).ok()?;
@@ -93,7 +95,7 @@ pub(super) fn interpreter(path: &Path) -> Option<String> {
     Some(format!("the interpreter {name} does not exist"))
 }
 
-/// Creates the directory of a process, with `cmd.sh` in it.
+/// Creates the directory of a process, with `cmd.sh` in it, and the process's working directory if the spec requests that.
 pub(super) fn prepare(dir: &Path, spec: &Spec) -> Result<(), Failure> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.map_err(|error| failure(Step::Files, &error, dir))?;
@@ -104,7 +106,7 @@ pub(super) fn prepare(dir: &Path, spec: &Spec) -> Result<(), Failure> {
     }
     let path = dir.join(COMMAND);
     let script = script(spec);
-    // The script of a service remains from the previous launch.
+    // All launches of a service use the same directory, so its script may already exist.
     if holds(&path, &script) {
         return Ok(());
     }
@@ -112,7 +114,7 @@ pub(super) fn prepare(dir: &Path, spec: &Spec) -> Result<(), Failure> {
     written.map_err(|error| failure(Step::Files, &error, &path))
 }
 
-/// Returns whether a file has this content and is not a symbolic link.
+/// Returns whether a file has this content and is not a symbolic link; `false` if it cannot be read.
 fn holds(path: &Path, content: &[u8]) -> bool {
     let read = open_as_it_is(path).and_then(|mut file| {
         let length = u64::try_from(content.len()).unwrap_or(u64::MAX);
@@ -124,7 +126,7 @@ fn holds(path: &Path, content: &[u8]) -> bool {
     read.unwrap_or(false)
 }
 
-/// Replaces a file, never writing through a link.
+/// Removes a file, if it exists, and creates it again with this content, never writing through a link.
 fn replace(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -140,7 +142,7 @@ fn script(spec: &Spec) -> Vec<u8> {
     let mut script = b"#!/bin/sh\n".to_vec();
     for name in &spec.secrets {
         let needs = format!(
-            ": \"${{{name}:?is a secret that is not stored here, set it first}}\"\nexport {name}\n"
+            ": \"${{{name}:?is a secret that is not stored here; set it first}}\"\nexport {name}\n"
         );
         script.extend_from_slice(needs.as_bytes());
     }
@@ -186,7 +188,7 @@ fn quote(word: &[u8], script: &mut Vec<u8>) {
     script.push(b'\'');
 }
 
-/// Returns the key for the secrets of processes. If there is no valid one, stores `fresh` as the key.
+/// Returns the stored key from which the secrets of processes are derived. If no valid key is stored, stores and returns `fresh`.
 ///
 /// # Errors
 /// Returns an error if the key can be neither read nor written.
@@ -205,8 +207,8 @@ pub(crate) fn report_key(data: &Path, fresh: [u8; 32]) -> io::Result<[u8; 32]> {
     Ok(fresh)
 }
 
-/// Returns the beginning and the end of an output file, and whether a process has it open for writing; `false` if that cannot be
-/// determined.
+/// Returns the beginning and the end of an output file, and whether a process has it open for writing. An output file that cannot be read
+/// counts as empty; the flag is `false` if writers cannot be detected.
 pub(super) fn output(path: &Path) -> (Output, bool) {
     read_output(path).unwrap_or_default()
 }
@@ -250,11 +252,11 @@ fn read_some(file: &mut File, most: u64) -> io::Result<Vec<u8>> {
     Ok(some)
 }
 
-/// Reads an environment file of `NAME=VALUE` lines. Blank lines and lines starting with `#` are ignored, and a pair of quotes around a
-/// value is removed.
+/// Reads an environment file of `NAME=VALUE` lines. Blank lines and lines starting with `#` are ignored, as is everything after
+/// [`ENV_FILE_MAX`] bytes. An `export` before a name and a pair of quotes around a value are removed.
 pub(super) fn variables(path: &Path) -> Result<Vec<(String, Vec<u8>)>, Failure> {
     let wrong = |error: &io::Error| failure(Step::Environment, error, path);
-    // Opening a pipe without a writer would block this launch, and all others, for ever.
+    // Without `NONBLOCK`, opening a pipe that has no writer would block this launch, and all others, forever.
     let opened = OpenOptions::new()
         .read(true)
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
@@ -355,7 +357,7 @@ mod tests {
             ..Spec::default()
         };
         let script = String::from_utf8(script(&spec)).expect("the script is UTF-8");
-        let expected = "#!/bin/sh\n: \"${API_TOKEN:?is a secret that is not stored here, set it first}\"\nexport API_TOKEN\ncd '/srv/x y' || exit\nexec env 'COLOUR=red one' echo 'a b'\n";
+        let expected = "#!/bin/sh\n: \"${API_TOKEN:?is a secret that is not stored here; set it first}\"\nexport API_TOKEN\ncd '/srv/x y' || exit\nexec env 'COLOUR=red one' echo 'a b'\n";
         assert_eq!(script, expected);
     }
 
@@ -376,7 +378,7 @@ mod tests {
         prepare(folder.path(), &spec(b"one")).expect("the file can be written");
         let first = inode();
         prepare(folder.path(), &spec(b"one")).expect("the file exists");
-        assert_eq!(inode(), first, "the same file");
+        assert_eq!(inode(), first, "the file is not replaced");
         prepare(folder.path(), &spec(b"two")).expect("the file can be written");
         assert_eq!(written(), "#!/bin/sh\nexec echo two\n");
         // A link to a file with the same content is not accepted.

@@ -1,4 +1,5 @@
-//! Follows every attempt from its launch to its proven end, and reports to the actor. It accesses the world only through a trait.
+//! Follows every attempt (a process that the port launches or is told to follow) to its proven end, and reports to the actor. Kernel,
+//! keeper and files are accessed only through the trait `World`.
 //!
 //! How an attempt ended is learned from the keeper that waited for it or, failing that, from the kernel, if it reports this to processes
 //! other than the parent. Otherwise the attempt is declared lost, with a reason. Its end is never guessed.
@@ -11,13 +12,15 @@ use crate::ports::process::clearing::Clearing;
 use crate::ports::process::world::{Lookup, Tree, World};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long the keeper has to report the end of a process that has ended according to the kernel before it is asked, in milliseconds.
+/// How long to wait, after the kernel has reported the end of a process, for the keeper's report before asking the keeper for it, in
+/// milliseconds.
 pub(super) const PATIENCE_MS: u64 = 1000;
 
-/// The first wait for such a report, in milliseconds. It is short, since the report is usually already on its way.
+/// The first wait for the keeper's report after the kernel has reported the end of a process, in milliseconds. It is short, since the
+/// report is usually already on its way.
 pub(super) const SOON_MS: u64 = 10;
 
-/// The first interval between two attempts to join a keeper, in milliseconds; doubled each time.
+/// The initial interval between attempts to join a keeper, in milliseconds; doubled after each failure.
 const REJOIN_MS: u64 = 100;
 
 /// The maximum interval between two attempts to join a keeper, in milliseconds.
@@ -28,20 +31,22 @@ pub struct Follower<W: World> {
     pub(super) world: W,
     pub(super) link: Link,
     pub(super) attempts: BTreeMap<ProcessId, Attempt<W::Handle>>,
-    /// The attempts that the keeper holds, and whether it will report how each ends. It does not if an earlier keeper launched the attempt.
+    /// The attempts that the keeper holds, and whether the keeper will report how each ends. It will not if an earlier keeper launched the
+    /// attempt.
     pub(super) held: BTreeMap<ProcessId, bool>,
     /// Running processes of the keeper that no action of the actor has named.
     pub(super) strangers: BTreeMap<ProcessId, Identity>,
-    /// The attempts that actions have named since the last census.
+    /// The attempts that actions have named since the last census. With [`Action::Census`], the actor declares that it has named all
+    /// attempts that it still needs.
     stated: BTreeSet<ProcessId>,
-    /// The attempts named before the last census, until the keeper has reported all its attempts. The keeper may then forget all
-    /// others.
+    /// The attempts named before the last census, kept until the keeper has reported all its attempts. The keeper is then asked to forget
+    /// those that were not named.
     census: Option<BTreeSet<ProcessId>>,
     /// Whether a census has been taken. A launch requested before the first census may also have been requested before a restart.
     counted: bool,
     /// When joining a keeper first failed, if no keeper has been joined since.
     pub(super) alone_since: Option<u64>,
-    /// When to try again to join a keeper, and the interval after that.
+    /// When to try again to join a keeper, by `World::clock`, and how long that wait is; both in milliseconds.
     rejoin: Option<(u64, u64)>,
     /// When to check each attempt again. Obsolete timers stay until they are due and then have no effect.
     pub(super) timers: BTreeSet<(u64, ProcessId)>,
@@ -78,7 +83,7 @@ impl<W: World> Follower<W> {
         &mut self.world
     }
 
-    /// Performs an action. `asked` is the number of the entry that requested it.
+    /// Performs an action. `asked` is the sequence number of the journal entry that requested it.
     pub fn perform(&mut self, asked: Seq, action: Action) {
         match action {
             Action::Launch { id, spec } => {
@@ -192,8 +197,8 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Reports pending launches as failed. An attempt that a keeper may have been asked to launch waits for a keeper instead, since it may
-    /// be running.
+    /// Reports the pending launches that no keeper can have been asked for as failed. The other pending attempts wait for a keeper, since
+    /// they may be running.
     pub(super) fn fail_unasked(&mut self, failure: &Failure) {
         let attempts = self.attempts.iter();
         let failed = attempts.filter(|(_, it)| it.is_pending() && !it.asked);
@@ -203,7 +208,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Joins a keeper unless one is joined. A failed attempt is retried as long as there is something to ask the keeper.
+    /// Joins a keeper unless one is joined. If joining fails, it is retried as long as there is something to ask the keeper.
     pub(super) fn joined(&mut self) -> Result<(), Failure> {
         if self.link != Link::Down {
             return Ok(());
@@ -229,14 +234,14 @@ impl<W: World> Follower<W> {
     fn join_again(&mut self) {
         let wants = |it: &Attempt<W::Handle>| it.launched && it.ended.is_none();
         if self.link == Link::Down && self.attempts.values().any(wants) {
-            // A failure is retried.
+            // If this fails, `joined` schedules the next try.
             drop(self.joined());
         } else {
             self.rejoin = None;
         }
     }
 
-    /// Joins a keeper immediately, for a client that wants to hand over a parcel.
+    /// Joins a keeper immediately, for a client that wants to hand over a parcel: the environment and streams for a process.
     pub fn join(&mut self) -> Result<(), Failure> {
         self.joined()
     }
@@ -284,7 +289,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Starts to clear a tree, or adds to a clearing in progress.
+    /// Starts to clear a tree, or combines the request with a clearing in progress.
     fn clear(&mut self, id: ProcessId, identity: Identity, clearing: Clearing) {
         if self.is_elsewhere(&identity) {
             return;
@@ -331,12 +336,12 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Handles a tree that may have become empty, after `World::watch_tree` was called for it.
+    /// Handles a notification, requested with `World::watch_tree`, that a tree may have become empty.
     pub fn emptied(&mut self, id: ProcessId) {
         self.clear_on(id);
     }
 
-    /// Forgets attempts whose ends are durable.
+    /// Forgets attempts whose ends are durable, and asks the keeper to forget those that it holds.
     pub(super) fn forget(&mut self, ids: &[ProcessId]) {
         let mut attempts = Vec::new();
         for id in ids {
@@ -356,8 +361,8 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Lets the keeper forget attempts for which the actor has no record: their ends were durable, but the requests to forget them were
-    /// lost.
+    /// Once the keeper has reported all its attempts, asks it to forget those of which the actor has no record: their ends were durable,
+    /// but the requests to forget them were lost.
     pub(super) fn take_census(&mut self) {
         if self.link != Link::Up {
             return;
@@ -382,7 +387,7 @@ impl<W: World> Follower<W> {
         [timer, rejoin].into_iter().flatten().min()
     }
 
-    /// Tries again to join a keeper, checks attempts again, and continues to clear trees, where the time for that has come.
+    /// Does what is due by now: tries again to join a keeper, checks attempts again, and continues to clear trees.
     pub fn time_has_come(&mut self) {
         let now = self.world.clock();
         if self.rejoin.is_some_and(|(at, _)| at <= now) {

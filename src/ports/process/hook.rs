@@ -1,7 +1,8 @@
-//! Records in the output of a hook: lines that begin with `{`. A separate thread reads them from the output file after the hook has ended.
+//! Reads records from the output of a hook, which is a command that reports what it did as JSON objects, one per line, each starting with
+//! `{`. A separate thread reads the output file after the hook has ended.
 //!
-//! A `Process` record describes a process that the hook ran; all other records are kept unchanged. A malformed record causes a warning with
-//! its line number, never an error.
+//! A `Process` record describes a process that the hook ran; other records are stored unchanged, up to a limit. A malformed record causes a
+//! warning with its line number, never an error.
 
 use crate::actors::process::{Child, End, HookOutput, Message, Warning};
 use crate::bytes::Bytes;
@@ -30,7 +31,7 @@ pub(super) fn read(
     };
     let read = files::reader(path).and_then(|mut file| reading.lines(&mut file, goes_on));
     match read {
-        // The server is stopping. The output will be read again after the next startup.
+        // The coordinator is stopping. The output will be read again after the next startup.
         Ok(false) => return,
         Ok(true) => {}
         Err(error) => reading.warn(0, format!("its output cannot be read: {error}")),
@@ -45,17 +46,17 @@ struct Reading<'a> {
     report: &'a mut dyn FnMut(Message),
 }
 
-/// The kind of a line.
+/// A line of output, or the end of the output.
 enum Line {
     End,
-    /// A line that is not meant as a record.
+    /// A line that does not start with `{`, so it is not a record.
     Other,
     Record(Vec<u8>),
     TooLong,
 }
 
 impl Reading<'_> {
-    /// Reads all lines. Returns whether the end was reached.
+    /// Reads all lines. Returns `true` if the end was reached, `false` if `goes_on` returned `false` before that.
     fn lines(&mut self, from: &mut dyn BufRead, goes_on: &dyn Fn() -> bool) -> io::Result<bool> {
         for number in 1.. {
             if !goes_on() {
@@ -85,7 +86,7 @@ impl Reading<'_> {
                     let most = HookOutput::CHILDREN_MAX;
                     self.warn(
                         number,
-                        format!("only {most} processes of a hook get records"),
+                        format!("only the first {most} processes of a hook are recorded"),
                     );
                 }
                 Ok(child) => {
@@ -101,12 +102,12 @@ impl Reading<'_> {
         }
     }
 
-    /// Keeps a record of another type if there is room.
+    /// Stores a record of another type if it fits within [`HookOutput::KEPT_MAX`] and [`HookOutput::BYTES_MAX`].
     fn keep(&mut self, bytes: &[u8]) {
         self.found.records += 1;
         let kept = &mut self.found.kept;
         let so_far: usize = kept.iter().map(|it| it.as_bytes().len()).sum();
-        // The records that are kept are the first ones, without gaps.
+        // Only the first records are stored, without gaps.
         let is_next = kept.len() + 1 == self.found.records as usize;
         let fits =
             so_far + bytes.len() <= HookOutput::BYTES_MAX && kept.len() < HookOutput::KEPT_MAX;
@@ -162,7 +163,7 @@ fn line(from: &mut dyn BufRead) -> io::Result<Line> {
     })
 }
 
-/// Parses a `Process` record.
+/// Parses a `Process` record. The error is a message that names the invalid field.
 fn child(line: u32, object: &Map<String, Value>) -> Result<Child, String> {
     let there = |name: &str| object.get(name).filter(|it| !it.is_null());
     let text = |value: &Value| value.as_str().map(|text| Bytes::new(text.as_bytes()));
@@ -172,7 +173,7 @@ fn child(line: u32, object: &Map<String, Value>) -> Result<Child, String> {
         _ => None,
     };
     let argv = argv.filter(|argv| !argv.is_empty());
-    let argv = argv.ok_or("cmd: expected the command, a list of words")?;
+    let argv = argv.ok_or("cmd: expected a command: a string or a list of strings")?;
     let dir = there("pwd").map(|it| text(it).ok_or("pwd: expected a path"));
     let pid = there("pid").map(|it| {
         let pid = it.as_u64().and_then(|pid| u32::try_from(pid).ok());

@@ -18,20 +18,20 @@ const BEGIN: &str = "stdout.begin";
 /// How many bytes are searched before other events are handled.
 const AT_ONCE_BYTES: usize = 1 << 20;
 
-/// How often a file that the kernel does not watch is checked, in milliseconds.
+/// The interval at which a file that the kernel does not watch is checked, in milliseconds.
 const LOOK_MS: u64 = 100;
 
-/// A line that is awaited.
+/// An awaited line, and how far the output has been searched for it.
 #[derive(Debug)]
 pub(super) struct Line {
     path: PathBuf,
     text: Vec<u8>,
     /// The offset up to which the file has been searched.
     at: u64,
-    /// The end of the part that has been searched, in which the text may begin.
+    /// The last bytes that were searched. They are kept since the text may begin in them and end in later output.
     before: Vec<u8>,
     watch: Option<i32>,
-    /// When the file is checked without a notification.
+    /// When the file is next checked without waiting for a notification, by `World::clock`; `None` for never.
     next: Option<u64>,
 }
 
@@ -47,12 +47,13 @@ pub(super) struct Lines {
 enum Look {
     Ready,
     Nothing,
-    /// There is more output than is searched before other events are handled.
+    /// There may be more output to search, after other events have been handled.
     More,
 }
 
 impl Line {
-    /// Records where the output of a process about to be launched begins, and creates the output file.
+    /// Creates the output file of a process that is about to be launched, or truncates it unless `appends`, and stores the offset at which
+    /// the output of the process will begin.
     pub(super) fn begin(dir: &Path, appends: bool) -> io::Result<()> {
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -69,7 +70,7 @@ impl Line {
         Ok(())
     }
 
-    /// Returns the state for awaiting a line with this text in the output in `dir`.
+    /// Returns the state for awaiting a line that contains this text in the output file in `dir`.
     pub(super) fn of(dir: &Path, text: &str) -> Self {
         Self {
             path: dir.join(files::STDOUT),
@@ -81,7 +82,7 @@ impl Line {
         }
     }
 
-    /// Searches the new part of the file.
+    /// Searches the part of the file that has not been searched yet, at most about [`AT_ONCE_BYTES`] of it at a time.
     fn look(&mut self) -> io::Result<Look> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = rustix::fs::open(&self.path, flags, Mode::empty())?;
@@ -122,7 +123,8 @@ impl Line {
 }
 
 impl Lines {
-    /// Creates an empty set of awaited lines. `epoll` delivers the kernel's notifications under this token.
+    /// Creates an empty set of awaited lines. `epoll` delivers the kernel's notifications under this token; if they are unavailable, files
+    /// are checked periodically.
     pub(super) fn open(epoll: &OwnedFd, token: u64) -> Self {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
         let waited = inotify.and_then(|inotify| {
@@ -153,7 +155,7 @@ impl Lines {
         self.all.insert(id, line);
     }
 
-    /// Stops waiting.
+    /// Stops waiting for the line of a process.
     pub(super) fn forget(&mut self, id: ProcessId) {
         let watch = self.all.remove(&id).and_then(|line| line.watch);
         // By now the watch may belong to another process that writes to the same file.
@@ -165,12 +167,13 @@ impl Lines {
         }
     }
 
-    /// Returns when the next file must be checked without a notification, if any.
+    /// Returns when a file must next be checked without waiting for a notification; `None` if there is no such file.
     pub(super) fn next(&self) -> Option<u64> {
         self.all.values().filter_map(|line| line.next).min()
     }
 
-    /// Searches files that have grown and those that are due. Returns the processes whose lines were found; they are no longer awaited.
+    /// Searches files that have grown and those that are due. Returns the processes whose lines were found; those lines are no longer
+    /// awaited.
     pub(super) fn grown(&mut self, now: u64) -> Vec<ProcessId> {
         let mut grown = self.told();
         let due = self
@@ -211,7 +214,7 @@ impl Lines {
         };
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(inotify, &mut buffer);
-        // If the queue has overflowed, all files are searched.
+        // An event without a known watch may mean that the queue has overflowed, so all files are searched.
         while let Ok(event) = reader.next() {
             match self.watches.get(&event.wd()) {
                 Some(id) => {

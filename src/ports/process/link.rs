@@ -20,7 +20,7 @@ use std::time::Duration;
 /// How long a new keeper may take to start listening.
 const START: Duration = Duration::from_secs(10);
 
-/// The interval between two checks whether a new keeper is listening.
+/// The interval at which it is checked whether a new keeper is listening.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// How long a keeper may take to read a request.
@@ -35,10 +35,10 @@ pub enum KeeperProgram {
     /// No program: launches are refused.
     #[default]
     None,
-    /// This program, whose `main` first calls [`keeper::run_if_asked`](crate::keeper::run_if_asked). A program that does not would run a
-    /// second time instead of becoming the keeper, and launches would fail.
+    /// This program, whose `main` first calls [`keeper::run_if_asked`](crate::keeper::run_if_asked). A program that does not call it would
+    /// run a second time instead of becoming the keeper, and launches would fail.
     Own,
-    /// Another program whose `main` does the same, or `sexton` itself.
+    /// Another program whose `main` first calls that function, such as `sexton` itself.
     At(PathBuf),
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Connects to the keeper of this data directory and greets it; `None` if none is listening.
+    /// Connects to the keeper of this data directory and greets it. Returns `None` if no keeper is listening.
     pub(super) fn connect(data: &Path) -> io::Result<Option<Self>> {
         let stream = match UnixStream::connect(data.join(keeper::SOCKET)) {
             Ok(stream) => stream,
@@ -80,7 +80,7 @@ impl Link {
         self.send(&framed(request)?)
     }
 
-    /// Sends all bytes. A keeper accepts no more requests until its answers are read, so answers are read in the meantime.
+    /// Sends all bytes. A keeper may stop reading requests until its answers are read, so answers are received while this waits.
     fn send(&mut self, mut rest: &[u8]) -> io::Result<()> {
         while !rest.is_empty() {
             match rustix::net::send(
@@ -106,7 +106,7 @@ impl Link {
         Ok(())
     }
 
-    /// Reads the bytes that have arrived, if any.
+    /// Appends the bytes that have arrived, if any, to `unread`. Returns an error if the keeper has closed the connection.
     fn receive(&mut self) -> io::Result<()> {
         let mut chunk = [0; 16 << 10];
         match rustix::net::recv(&self.stream, &mut chunk[..], RecvFlags::DONTWAIT) {
@@ -156,8 +156,8 @@ impl Link {
     }
 }
 
-/// Returns the program to which a keeper that was not started by this coordinator should be upgraded: the program that would be started
-/// now, if the keeper executes a different file. A keeper that cannot be inspected is left alone.
+/// Returns the program that a keeper should execute in place of its own: the one that would be started as a keeper now. Returns `None` if
+/// the keeper already executes that file, or if either program cannot be inspected.
 pub(super) fn successor(program: &KeeperProgram, keeper: u32) -> Option<PathBuf> {
     let path = match program {
         KeeperProgram::None => return None,
@@ -169,7 +169,7 @@ pub(super) fn successor(program: &KeeperProgram, keeper: u32) -> Option<PathBuf>
         }
         KeeperProgram::At(path) => std::path::absolute(path).ok()?,
     };
-    // In another PID namespace this PID may belong to an unrelated process.
+    // If the keeper is in another PID namespace, its PID may belong to an unrelated process here.
     let words = proc::cmdline(keeper).ok()??;
     let is_keeper = words.get(1).is_some_and(|it| it.as_bytes() == b"keeper");
     let is_older = is_keeper && proc::executes(keeper, &path).is_ok_and(|same| !same);
@@ -208,7 +208,10 @@ pub(super) fn start(program: &KeeperProgram, data: &Path) -> Result<(Link, Child
                 path.display()
             ),
             None if waited > START => {
-                format!("{}: the keeper is not listening", path.display())
+                format!(
+                    "{}: the keeper did not start listening in time",
+                    path.display()
+                )
             }
             None => {
                 rest();
@@ -235,7 +238,7 @@ fn rest() {
     std::thread::sleep(LOOK);
 }
 
-/// Returns the failure of a launch without a keeper.
+/// Returns the failure with which launches are refused if there is no keeper program.
 pub(super) fn none() -> Failure {
     Failure {
         step: Step::Keeper,
@@ -268,7 +271,9 @@ mod tests {
             rmp_serde::encode::write(&mut frame, &report).expect("the report can be encoded");
             frame[0] = u8::try_from(frame.len() - 4).expect("the frame is short");
             let reports = frame.repeat(50_000);
-            keeper.write_all(&reports).expect("the reports are read");
+            keeper
+                .write_all(&reports)
+                .expect("the reports can be written");
             let mut rest = Vec::new();
             keeper
                 .read_to_end(&mut rest)
@@ -280,7 +285,7 @@ mod tests {
         for _ in 0..requests {
             let attempts = attempts.clone();
             link.ask(&Request::Forget { attempts })
-                .expect("the request is read");
+                .expect("the request can be sent");
         }
         link.stream
             .shutdown(std::net::Shutdown::Write)

@@ -3,7 +3,8 @@
 use crate::clock::Date;
 use serde_json::Value;
 
-/// Parses a date: seconds since the Unix epoch, or text such as `2026-01-31T12:00:00.5+01:00`; `None` if the value is neither.
+/// Parses a date: seconds since the Unix epoch, or text such as `2026-01-31T12:00:00.5+01:00`; `None` if the value is neither or is out of
+/// range.
 pub(super) fn date(value: &Value) -> Option<Date> {
     match value {
         Value::Number(seconds) => of_seconds(seconds.as_f64()?),
@@ -27,7 +28,7 @@ fn of_seconds(seconds: f64) -> Option<Date> {
     Some(Date(ms))
 }
 
-/// Parses a date as in RFC 3339; `None` if it is invalid or before 1970. A date without an offset is in UTC.
+/// Parses a date as in RFC 3339; `None` if it is invalid or before 1970. A date without an offset is taken as UTC.
 fn of_text(text: &str) -> Option<Date> {
     let (date, time) = text.split_once(['T', 't', ' '])?;
     let mut parts = date.split('-');
@@ -67,7 +68,7 @@ fn minutes(offset: &str) -> Option<i64> {
     Some(sign * (hours * 60 + minutes))
 }
 
-/// Returns the number of days since 1970-01-01; `None` if the date does not exist.
+/// Returns the number of days since 1970-01-01; `None` if the date does not exist or is earlier.
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let february = if is_leap { 29 } else { 28 };

@@ -1,6 +1,6 @@
-//! PID namespaces that have ended. A process in another namespace cannot be looked up, so its state is unknown, unless no process can be
-//! running there: the namespace of a coordinator that was PID 1 ended with it, along with all processes in it. Only one coordinator at a
-//! time uses a data directory, so all predecessors of the current one have exited.
+//! PID namespaces that have ended. A process in another PID namespace cannot be looked up, so its state is usually unknown. The exception
+//! is a namespace whose PID 1 was a coordinator: it ended when that coordinator exited, along with all processes in it. Only one
+//! coordinator at a time uses a data directory, so all predecessors of the current one have exited.
 
 use crate::kernel::host;
 use std::collections::BTreeSet;
@@ -8,7 +8,8 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// The file in the data directory that lists the namespaces of this boot whose PID 1 was a coordinator: boot and inode, one per line.
+/// The file in the data directory that lists the namespaces of this boot whose PID 1 was a coordinator: one per line, as boot id and inode
+/// number.
 const FILE: &str = "namespaces";
 
 /// The maximum number of namespaces that are remembered; the newest are kept.

@@ -19,9 +19,11 @@ use std::path::{Path, PathBuf};
 /// The name of the socket for notices in the data directory.
 const SOCKET: &str = "notify.sock";
 
-/// The epoll tokens of the socket, of the abstract socket, and of output that has grown.
+/// The epoll token of the socket for notices.
 pub(super) const NOTICES: u64 = 2;
+/// The epoll token of the abstract socket for notices.
 pub(super) const NOTICES_APART: u64 = 3;
+/// The epoll token of notifications that output files have grown.
 pub(super) const LINES: u64 = 4;
 
 /// The maximum length of a notice's datagram, in bytes.
@@ -162,7 +164,7 @@ impl Notices {
         expected.is_some_and(|it| it.ready == Ready::Notify)
     }
 
-    /// Receives the next datagram, if one has arrived.
+    /// Receives the next datagram from the socket with this token, if one has arrived.
     pub(super) fn receive(&self, token: u64, buffer: &mut [u8]) -> Option<Datagram> {
         let receiver = match token {
             NOTICES => self.by_path.as_ref(),
@@ -225,7 +227,8 @@ impl Notices {
         times.flatten().chain(self.lines.next()).min()
     }
 
-    /// Checks output that is due for a check, missing watchdog notices and postponed status texts. Returns the messages for the actor.
+    /// Searches output that is due for a check, and looks for overdue watchdog notices and postponed status texts. Returns the messages for
+    /// the actor.
     pub(super) fn time_has_come(&mut self, now: u64) -> Vec<Message> {
         let mut messages = Vec::new();
         if self.lines.next().is_some_and(|at| at <= now) {
@@ -247,8 +250,8 @@ impl Notices {
         messages
     }
 
-    /// Returns the address to which a process sends notices. `is_another` is whether it runs as another user, who may have no access to the
-    /// data directory. Returns `None` if there is no socket.
+    /// Returns the address to which a process sends notices. `is_another` is whether the process runs as another user or group, which may
+    /// have no access to the data directory. Returns `None` if there is no socket.
     fn address(&self, is_another: bool) -> Option<Vec<u8>> {
         let data = self.data.as_ref()?;
         let path = || {
@@ -288,7 +291,7 @@ impl Words {
     }
 }
 
-/// Truncates a text to the length that is kept.
+/// Truncates a text to at most [`Notice::WORDS_BYTES_MAX`] bytes.
 fn shortened(words: &str) -> String {
     let mut end = words.len().min(Notice::WORDS_BYTES_MAX);
     while !words.is_char_boundary(end) {

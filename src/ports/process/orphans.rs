@@ -1,7 +1,7 @@
-//! Children that this process did not start: PID 1 inherits every orphan of its namespace and has to reap it.
+//! Reaps children that this process did not start. If it is PID 1, it inherits every orphan of its PID namespace and has to reap it.
 //!
-//! They include processes left behind by a keeper. The status of such a process is read through its descriptor before it is reaped, see
-//! `Real::status`; until then it is skipped here. Other processes are reaped, and their status is ignored.
+//! These children include processes left behind by a keeper. The status of such a process is read through its descriptor before it is
+//! reaped, see `Real::status`; until then it is skipped here. Other processes are reaped, and their status is ignored.
 
 use crate::actors::process::Message;
 use crate::kernel::{proc, wait};
@@ -10,7 +10,7 @@ use crate::ports::process::real::Real;
 use crate::ports::process::world::World as _;
 use std::io;
 
-/// The interval before skipped children are checked again, in milliseconds.
+/// How long to wait before skipped children are checked again, in milliseconds.
 const AGAIN_MS: u64 = 1000;
 
 impl<R: FnMut(Message)> Follower<Real<R>> {
@@ -71,8 +71,8 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
         Ok(is_left)
     }
 
-    /// Returns whether the status of a child is read elsewhere. Until a keeper has reported all its attempts, any child may have been
-    /// launched by an earlier keeper.
+    /// Returns whether the status of a child is or may be read elsewhere. While it is unknown whether an attempt was launched, any child
+    /// may be its process.
     fn is_awaited(&self, pid: u32) -> bool {
         let mut attempts = self.attempts.values();
         let may_be_launched = || {

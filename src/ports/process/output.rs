@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The interval at which growing files are checked. A file may exceed its limit by the amount written in between.
+/// The interval at which growing files are checked. A file may exceed its limit by the amount written between two checks.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The maximum interval at which a file that does not grow is checked, in units of `LOOK`.
@@ -26,13 +26,13 @@ const LOOKS_MAX: u32 = 8;
 enum Request {
     /// Limit the output in this directory from now on.
     Bound(ProcessId, PathBuf, Bound),
-    /// End the limit after a last check, which covers the last output.
+    /// The process has ended: check its output one last time, then stop limiting it.
     Release(ProcessId),
     /// Read the output of a hook that has ended, in this directory.
     Read(ProcessId, PathBuf),
 }
 
-/// Sends a message to the actor.
+/// A callback that sends a message to the actor.
 type Report = Box<dyn FnMut(Message) + Send>;
 
 /// The maximum size of an output file, and the number of rotated files to keep.
@@ -42,7 +42,7 @@ pub(super) struct Bound {
     pub(super) kept: u8,
 }
 
-/// A handle to the thread. The thread starts with the first request and ends when the handle is dropped.
+/// A handle to the thread for output files. The thread starts with the first request and ends when the handle is dropped.
 pub(super) struct Outputs {
     /// Moved to the thread when it starts.
     report: Option<Report>,
@@ -64,12 +64,12 @@ impl Outputs {
         }
     }
 
-    /// Reads the output of a hook in a directory.
+    /// Asks the thread to read the output of a hook that has ended, in this directory.
     pub(super) fn read(&mut self, id: ProcessId, dir: &Path) {
         self.ask(Request::Read(id, dir.to_owned()));
     }
 
-    /// Limits the size of the output in a directory.
+    /// Asks the thread to limit the size of the output files in this directory.
     pub(super) fn bound(&mut self, id: ProcessId, dir: &Path, bound: Bound) {
         self.ask(Request::Bound(id, dir.to_owned(), bound));
     }
@@ -91,7 +91,7 @@ impl Outputs {
             }
         }
         if let Some(asks) = self.thread.as_ref().and_then(|it| it.asks.as_ref()) {
-            // The thread ends only when this handle is dropped, so this fails only if it has panicked.
+            // The thread ends only when this handle is dropped, so sending fails only if the thread has panicked.
             drop(asks.send(asked));
         }
     }
@@ -150,8 +150,9 @@ struct Bounded {
     bound: Bound,
     /// The size at the last check.
     length: u64,
-    /// The number of checks still to skip, and the current interval between checks, in units of [`LOOK`].
+    /// The number of checks still to skip.
     skips: u32,
+    /// The current interval between checks, in units of [`LOOK`].
     span: u32,
     /// Whether an error has been logged since the last success.
     is_told: bool,
@@ -233,7 +234,7 @@ impl Bounded {
         }
         match rotate(&self.path, self.bound.kept, goes_on) {
             Ok(Rotated { bytes, is_cut }) => {
-                tracing::debug!(bytes, is_cut, "{} is rotated", self.path.display());
+                tracing::debug!(bytes, is_cut, "{} was rotated", self.path.display());
                 self.is_told = false;
             }
             Err(error) if !self.is_told && goes_on() => {
@@ -282,11 +283,11 @@ mod tests {
         let (asks, asked) = unbounded();
         let mut files = Files::new(Box::new(|_| {}));
         let bounded = Request::Bound(ProcessId(7), dir.path().to_owned(), BOUND);
-        asks.send(bounded).expect("the thread is running");
+        asks.send(bounded).expect("the receiver exists");
         assert!(files.step(&asked, &|| true));
         std::fs::write(&path, vec![b'a'; 20_000]).expect("the file can be written");
         asks.send(Request::Release(ProcessId(7)))
-            .expect("the thread is running");
+            .expect("the receiver exists");
         assert!(files.step(&asked, &|| true));
         assert!(rotated(&path, 1).exists() && files.all.is_empty());
         drop(asks);

@@ -1,5 +1,5 @@
-//! The PID files of running processes. Files of ended processes are reused for new ones. For minutes after an inode was freed, ext4
-//! examines it at each allocation of another, so removing a file for each process would make launches slower and slower.
+//! The PID files of running processes. Files of ended processes are reused for new ones. For minutes after an inode has been freed, ext4
+//! examines it again whenever another inode is allocated, so removing a file for each process would make launches slower and slower.
 
 use crate::ports::process::files::RUN;
 use rustix::fs::OFlags;
@@ -8,7 +8,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// The name of the PID file in the directory of a process. The file exists while the process is running, and is as old as the process.
+/// The name of the PID file in the directory of a process. The file exists while the process is running, and was last modified when the
+/// process started.
 const NAME: &str = "process.pid";
 
 /// The maximum number of spare files, kept for later processes.
@@ -20,12 +21,12 @@ pub(super) struct PidFiles {
     run: Option<PathBuf>,
     /// The numbers of the spare files that exist.
     spare: Vec<usize>,
-    /// The numbers of spare files that do not exist.
+    /// The numbers below [`SPARE_MAX`] that no spare file has.
     free: Vec<usize>,
 }
 
 impl PidFiles {
-    /// Finds the files that an earlier coordinator kept.
+    /// Finds the spare files that an earlier coordinator left.
     pub(super) fn open(data: Option<&Path>) -> Self {
         let run = data.map(|data| data.join(RUN));
         let exists = |number: &usize| {
@@ -46,7 +47,7 @@ impl PidFiles {
             {
                 return Ok(());
             }
-            // The spare file was replaced, or the directory is on another file system.
+            // The spare file was tampered with, or `dir` is on another file system.
             drop(std::fs::remove_file(&spare));
         }
         remove(&path)?;
@@ -55,7 +56,7 @@ impl PidFiles {
         options.open(&path)?.write_all(content.as_bytes())
     }
 
-    /// Removes the PID file of a process.
+    /// Removes the PID file of a process, or makes it a spare file.
     pub(super) fn remove(&mut self, dir: &Path) {
         let path = dir.join(NAME);
         if let Some((run, number)) = self.run.as_ref().zip(self.free.pop()) {
@@ -76,7 +77,8 @@ fn spare(run: &Path, number: usize) -> PathBuf {
     run.join(format!(".spare-{number}"))
 }
 
-/// Replaces the content of a file. Fails if the file is a symbolic link or has a second name; the process may have created either.
+/// Replaces the content of a file. Returns an error unless the file is a regular file with a single link and mode 0600, since the process
+/// whose PID file it was may have changed any of that.
 fn rewrite(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or(0);
@@ -144,7 +146,10 @@ mod tests {
         files.write(&dirs[1], 8).expect("the file can be written");
         assert_eq!(read(&dirs[1]), "8\n");
         files.remove(&dirs[0]);
-        assert!(dirs[1].join(NAME).exists(), "only its own is removed");
+        assert!(
+            dirs[1].join(NAME).exists(),
+            "the PID file of the other process is not removed"
+        );
     }
 
     #[test]

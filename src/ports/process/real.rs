@@ -1,4 +1,4 @@
-//! The real world: performs the operations of `world.rs` on kernel, keeper and files.
+//! The production implementation of the `World` trait: its operations act on the actual kernel, keeper and files.
 
 use crate::actors::dispatch::Task;
 use crate::actors::process::{
@@ -40,13 +40,13 @@ pub(super) const KEEPER: u64 = 1;
 /// The first epoll token for processes.
 const PROCESSES: u64 = 16;
 
-/// The maximum number of keepers started within [`STARTS_WITHIN_MS`], so that a keeper that keeps exiting is not restarted for ever.
+/// The maximum number of keepers started within [`STARTS_WITHIN_MS`], so that a keeper that exits at once is not restarted in a tight loop.
 const STARTS_MAX: usize = 5;
 
 /// The period to which [`STARTS_MAX`] applies, in milliseconds.
 const STARTS_WITHIN_MS: u64 = 10_000;
 
-/// The minimum interval between two searches for processes that have output open, in milliseconds.
+/// The minimum interval between two searches for the processes that still have the output of an ended process open, in milliseconds.
 const SEARCHES_MS: u64 = 100;
 
 /// The environment of the port: directories, programs and options.
@@ -58,16 +58,16 @@ pub struct Place {
     pub keeper: KeeperProgram,
     /// Whether this process inherits orphans and must reap them.
     pub is_init: bool,
-    /// The observations for the status.
+    /// The observations that the status of the node reports.
     pub observed: Observed,
     /// The socket and key for the reports of processes that work on tasks; `None` without a data directory.
     pub reporting: Option<Reporting>,
-    /// Faults that tasks may request; `None` if that is not allowed.
+    /// The faults that tasks have requested; `None` if the configuration does not allow tasks to request faults.
     pub faults: Option<Faults>,
 }
 
 impl Place {
-    /// Returns whether a keeper of this process or of an earlier one may be running.
+    /// Returns whether a keeper may be running, started by this coordinator or an earlier one.
     pub(super) fn may_have_keeper(&self) -> bool {
         let socket = self
             .data
@@ -76,7 +76,7 @@ impl Place {
         socket.is_some_and(|socket| socket.exists())
     }
 
-    /// Returns the environment variables of a process that reports on a task.
+    /// Returns the environment variables with which a process reports on a task; none if its spec does not request them.
     fn reports(&self, id: ProcessId, spec: &Spec) -> Vec<(&'static str, Vec<u8>)> {
         let reports = spec.secrets.iter().any(|name| name == Task::SECRET);
         let Some(reporting) = self.reporting.as_ref().filter(|_| reports) else {
@@ -96,7 +96,7 @@ impl Place {
     }
 }
 
-/// The world of kernel, keeper and files.
+/// The production implementation of [`World`], which acts on the actual kernel, keeper and files.
 pub(super) struct Real<R> {
     place: Place,
     clock: SystemClock,
@@ -105,8 +105,8 @@ pub(super) struct Real<R> {
     /// Keepers that this process started, to be reaped when they have ended.
     keepers: Vec<Child>,
     starts: VecDeque<u64>,
-    /// Whether a keeper that runs another program may still be asked to switch to ours. It is asked only once, so that this cannot
-    /// continue for ever.
+    /// Whether a keeper that runs another program may still be asked to execute ours. Only one such request is sent, so that an
+    /// upgrade without effect is not repeated for ever.
     may_upgrade: bool,
     groups: Groups,
     emptying: Emptying,
@@ -114,15 +114,16 @@ pub(super) struct Real<R> {
     tokens: BTreeMap<ProcessId, u64>,
     watched: BTreeMap<u64, ProcessId>,
     leaders: BTreeMap<ProcessId, u32>,
-    /// When to check again for children that have ended.
+    /// When to check again for children that have ended, by [`World::clock`]; `None` if no check is needed.
     pub(super) reaps_at: Option<u64>,
     ended: EndedNamespaces,
     pub(super) notices: Notices,
     outputs: Outputs,
-    /// The limit on the output of the process whose launch is prepared.
+    /// The process whose launch is being prepared, its directory, and the limit on its output. The limit takes effect once the launch has
+    /// been sent.
     to_bound: Option<(ProcessId, PathBuf, Bound)>,
     pid_files: PidFiles,
-    /// The earliest time for the next search for processes that have output open.
+    /// When [`Self::leak`] may search again, by [`World::clock`].
     searches_at: u64,
     report: R,
 }
@@ -170,7 +171,8 @@ impl<R: FnMut(Message)> Real<R> {
         self.emptying.of(token)
     }
 
-    /// Returns the resource usage of a tree's control group, or that of its leader if there is none.
+    /// Returns the resource usage of a tree's control group, or of its leader alone if the usage of the group is not available. Returns
+    /// `None` if neither can be read.
     pub(super) fn usage(&self, tree: &Tree) -> Option<Usage> {
         usage::read(&tree.leader, self.groups.group(tree).as_deref())
     }
@@ -185,7 +187,7 @@ impl<R: FnMut(Message)> Real<R> {
         self.link.as_ref().is_some_and(Link::has_unread)
     }
 
-    /// Reads the keeper's reports. Returns whether the keeper is still connected.
+    /// Reads the keeper's reports. Returns `false` if the connection to the keeper has been lost.
     pub(super) fn receive(&mut self, reports: &mut Vec<Report>) -> bool {
         let Some(link) = &mut self.link else {
             return true;
@@ -226,7 +228,8 @@ impl<R: FnMut(Message)> Real<R> {
         read.is_ok()
     }
 
-    /// Returns whether a report is dropped because its process requested that fault. Kills the keeper if the process requested that.
+    /// Returns whether to drop a report because the process that it is about requested [`Fault::DropSignal`]. Also kills the keeper if the
+    /// process requested [`Fault::AfterParent`].
     fn is_dropped(&self, faults: &Faults, report: &Report) -> bool {
         let Report::Exited(exited) = report else {
             return false;
@@ -259,7 +262,7 @@ impl<R: FnMut(Message)> Real<R> {
         }
     }
 
-    /// Returns whether this is a keeper that this process started. Its [`Child`] is waited for separately.
+    /// Returns whether `pid` is a keeper that this process started. Such a keeper is reaped through its [`Child`].
     pub(super) fn is_keeper(&self, pid: u32) -> bool {
         self.keepers.iter().any(|child| child.id() == pid)
     }
@@ -322,7 +325,8 @@ impl<R: FnMut(Message)> Real<R> {
         }
     }
 
-    /// Returns the processes that still have the output of an ended process open. Identifying them takes a search, which is rate-limited.
+    /// Searches for the processes that still have the output of an ended process open, and logs them. Without a search, which is skipped if
+    /// the last one was less than [`SEARCHES_MS`] ago, no holders are returned.
     fn leak(&mut self, id: ProcessId, paths: &[PathBuf; 2]) -> Leak {
         let now = self.clock();
         let mut holders = Vec::new();
@@ -387,7 +391,7 @@ impl<R: FnMut(Message)> World for Real<R> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
         if let Err(error) = epoll::add(&self.epoll, handle, epoll::EventData::new_u64(token), flags)
         {
-            tracing::warn!("{id} cannot be followed by its descriptor: {error}");
+            tracing::warn!("failed to watch the descriptor of process {id}: {error}");
         }
         if let Some(before) = self.tokens.insert(id, token) {
             self.watched.remove(&before);
@@ -464,11 +468,11 @@ impl<R: FnMut(Message)> World for Real<R> {
         if let Some(link) = &mut self.link
             && let Err(error) = link.ask(&request)
         {
-            // Part of the request may have been sent. The thread then finds the connection closed, and all requests are sent again.
+            // Part of the request may have been sent. The port's thread then finds the connection closed, and all requests are sent again.
             tracing::warn!("failed to send a request to the keeper: {error}");
             link.end();
         }
-        // Done last, so that the launch does not wait for another thread to be woken.
+        // Done after the launch has been sent, so that the launch is not delayed by waking another thread.
         if let Some((id, dir, bound)) = self.to_bound.take() {
             self.outputs.bound(id, &dir, bound);
         }
@@ -512,7 +516,7 @@ impl<R: FnMut(Message)> World for Real<R> {
         if let Some(dir) = self.run_dir(id, own) {
             self.notices.expect(id, expectation, &dir);
             self.bound(id, &dir, expectation.output);
-            // The process is already running, and notices sent before this coordinator was listening may be lost.
+            // The process is already running, and notices that it sent earlier may be lost: the next watchdog notice is due from now on.
             self.notices.start(id, self.clock());
         }
     }
@@ -539,7 +543,7 @@ impl<R: FnMut(Message)> World for Real<R> {
         let Some(dir) = self.run_dir(tree.id, own).filter(|_| tree.launched) else {
             return Remains::default();
         };
-        // Without a control group, this would require a search through all processes.
+        // Without a control group, counting the survivors would require a search through all processes.
         let left = tree.contained.then(|| self.survivors(tree));
         let paths = [files::STDOUT, files::STDERR].map(|name| dir.join(name));
         let [(stdout, holds_one), (stderr, holds_other)] =
@@ -578,7 +582,7 @@ impl<R: FnMut(Message)> World for Real<R> {
 
     fn lacks(&mut self, launch: &Launch) -> Option<String> {
         let program = files::path_of(launch.argv.first()?);
-        // Only paths are checked: the search in `PATH` skips programs that cannot be executed.
+        // A program without a `/` in its name is not checked: the search in `PATH` skips programs that cannot be executed.
         let has_place = program.components().count() > 1;
         let path = files::path_of(&launch.dir).join(program);
         has_place.then(|| files::interpreter(&path)).flatten()

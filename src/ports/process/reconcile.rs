@@ -7,7 +7,8 @@ use crate::ports::process::world::{Lookup, Tree, World};
 
 impl<W: World> Follower<W> {
     /// Looks up a process that is recorded as alive, even if the follower considers it alive. Returns whether the process has ended. How it
-    /// ended is reported as usual, as soon as that is known. If the lookup is inconclusive, the process is not considered ended.
+    /// ended is reported as usual, as soon as that is known. Returns `false` if the lookup is inconclusive, or if the process is on another
+    /// machine.
     pub fn reconcile(&mut self, tree: &Tree, run_dir: Option<&Bytes>) -> bool {
         let Tree { id, leader, .. } = *tree;
         if leader.machine != self.world.here().0 {

@@ -12,7 +12,7 @@ use crate::ports::process::world::{Lookup, World};
 const NO_SUCH_FILE: i32 = 2;
 
 impl<W: World> Follower<W> {
-    /// Handles a report of the keeper.
+    /// Handles a report from the keeper.
     pub fn receive(&mut self, report: Report) {
         match report {
             Report::Welcome { .. } => {
@@ -66,7 +66,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Lists the processes that are not known to have ended but have no descriptor.
+    /// Lists the started processes that have no descriptor and are not known to have ended.
     fn unanswered(&self) -> impl Iterator<Item = ProcessId> {
         let attempts = self.attempts.iter();
         attempts
@@ -74,7 +74,7 @@ impl<W: World> Follower<W> {
             .map(|(id, _)| *id)
     }
 
-    /// Lists the processes that have ended according to the kernel and wait for the keeper's report.
+    /// Lists the processes that have ended according to the kernel, but whose end the keeper has not yet reported.
     fn awaited(&self) -> impl Iterator<Item = ProcessId> {
         let attempts = self.attempts.iter();
         attempts
@@ -91,7 +91,8 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Returns the running processes that the keeper launched but the port does not follow, each with its PID.
+    /// Returns the processes that the keeper launched but the port does not follow, each with its PID. Those known to have ended are
+    /// omitted.
     pub fn strangers(&mut self) -> Vec<(ProcessId, u32)> {
         let (attempts, world) = (&self.attempts, &mut self.world);
         self.strangers.retain(|id, identity| {
@@ -102,13 +103,15 @@ impl<W: World> Follower<W> {
         left.map(|(id, identity)| (*id, identity.pid)).collect()
     }
 
-    /// Handles a report that a process is running. `is_child` states whether the keeper waits for the process.
+    /// Handles a report that a process is running. `is_child` states whether the process is a child of the keeper, which then reports its
+    /// exit status.
     fn receive_started(&mut self, started: &protocol::Started, is_child: bool) {
         self.learn_start(started, (is_child, true));
         self.look(started.attempt);
     }
 
-    /// Records the identity of a started process. A process that has ended is not followed, since its PID may be reused.
+    /// Records the identity of a started process and reports the start. `is_child` states whether the keeper waits for the process. A
+    /// process that no longer lives is not noted (see [`World::note`]), since its PID may be reused.
     fn learn_start(&mut self, started: &protocol::Started, (is_child, lives): (bool, bool)) {
         let id = started.attempt;
         self.held.insert(id, is_child);
@@ -155,8 +158,8 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Handles the loss of the keeper. Another is joined or started, unless all attempts have ended. In the meantime, running processes are
-    /// followed by their own descriptors.
+    /// Handles the loss of the keeper: joins or starts another one, unless all attempts have ended. Until it answers, running processes are
+    /// followed through their own descriptors.
     pub fn keeper_gone(&mut self) {
         self.link = Link::Down;
         self.held.clear();

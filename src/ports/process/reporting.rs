@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 pub(crate) const KEY_FILE: &str = "report.key";
 /// The name of the socket for reports in the data directory.
 pub(crate) const SOCKET: &str = "report.sock";
-/// The variable that holds the path of the socket.
+/// The environment variable that holds the path of the socket.
 pub(crate) const ADDRESS: &str = "SEXTON_TASK_REPORT";
 
-/// The socket for reports on tasks, and the key of their secrets.
+/// The socket for reports on tasks, and the key from which the secrets of processes are derived.
 #[derive(Clone)]
 pub struct Reporting {
     key: [u8; 32],
@@ -34,7 +34,7 @@ impl fmt::Debug for Reporting {
 }
 
 impl Reporting {
-    /// Creates the reporting for this key and data directory.
+    /// Creates a `Reporting` that uses this key and a socket in this data directory.
     pub fn new(key: [u8; 32], data: &Path) -> Self {
         let socket = data.join(SOCKET);
         Self { key, socket }
@@ -61,7 +61,7 @@ impl Reporting {
         }
         let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
         let code: Option<Vec<u8>> = (0..64).step_by(2).map(byte).collect();
-        // The comparison takes constant time, so that timing does not reveal how much of the code is right.
+        // The comparison takes constant time, so that its duration does not reveal how much of a guessed code is right.
         let is_right = self.code(process).verify_slice(&code?).is_ok();
         is_right.then_some(process)
     }

@@ -12,14 +12,14 @@ use std::os::fd::AsFd;
 /// A process that makes a request, or that a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requester {
-    /// The PID, now or when the process connected.
+    /// The PID: of the process that connected, or the one named in the request.
     pub pid: u32,
     /// The inode of the pidfd. It distinguishes the process from a later one with the same PID; 0 if the kernel does not report it.
     pub inode: u64,
 }
 
 impl Requester {
-    /// Identifies the process with this PID that connected this Unix socket; `None` if it has exited.
+    /// Identifies the process that connected to this Unix socket and whose PID is `pid`; `None` if it has exited.
     pub fn of(socket: impl AsFd, pid: u32) -> Option<Self> {
         match peer::of(socket) {
             Peer::Inode(inode) => Some(Self { pid, inode }),
@@ -30,13 +30,14 @@ impl Requester {
 }
 
 impl From<u32> for Requester {
-    /// Refers to the process that has this PID now.
+    /// Refers to whichever process has this PID when it is looked up.
     fn from(pid: u32) -> Self {
         Self { pid, inode: 0 }
     }
 }
 
-/// Returns a process and its ancestors, starting with its parent, up to the first that is not visible. Empty if the process has exited.
+/// Returns a process followed by its ancestors, starting with its parent, up to the first that is PID 1 or not visible, but at most
+/// [`Parentage::LINE_MAX`] processes. Empty if the process has exited.
 pub(crate) fn line(process: Requester) -> Vec<Identity> {
     let mut line = Vec::new();
     let mut next = process.pid;
@@ -79,7 +80,7 @@ pub(crate) fn describe(
     })
 }
 
-/// Converts a start time in ticks to a date by the current wall clock, precise to one tick.
+/// Converts a start time, in clock ticks since boot, to a date according to the current wall clock. It is accurate to one tick.
 fn started(ticks: u64) -> Date {
     let up = clock_gettime(ClockId::Boottime);
     let up = up.tv_sec.unsigned_abs() * 1000 + up.tv_nsec.unsigned_abs() / 1_000_000;

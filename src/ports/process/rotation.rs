@@ -1,8 +1,9 @@
-//! Rotation of output files from outside: the writer keeps its file open in append mode and continues to write.
+//! Rotates output files without the cooperation of the writer, which keeps its file open in append mode and continues to write.
 //!
 //! The old output is compressed into a separate file and synced before it is removed from the beginning of the original. Where the file
 //! system can remove the beginning of a file (ext4, XFS), no output is ever lost. Elsewhere the file is truncated to zero length, and
-//! output written between the last check and the truncation is lost. After a crash in between, some output may be in both files.
+//! output written between the last check and the truncation is lost. After a crash before the removal or the truncation, some output may
+//! be in both files.
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -28,7 +29,7 @@ pub(super) struct Rotated {
 }
 
 /// Rotates a file, keeping `kept` rotated files. Returns an error if `goes_on` returns `false` between two chunks: the rotation is then
-/// abandoned without effect.
+/// abandoned, and the file itself is unchanged.
 pub(super) fn rotate(path: &Path, kept: u8, goes_on: &dyn Fn() -> bool) -> io::Result<Rotated> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = rustix::fs::open(path, flags, Mode::empty())?;
@@ -66,7 +67,7 @@ impl Rotation<'_> {
         Ok(u64::try_from(stat.st_size).unwrap_or(0))
     }
 
-    /// Moves the first `bytes` bytes of the file, to which no process writes any more, to a rotated file.
+    /// Moves the first `bytes` bytes of the file to a rotated file. They no longer change, since the writer only appends.
     fn shorten(&self, bytes: u64) -> io::Result<Rotated> {
         self.keep(0..bytes)?;
         rustix::fs::fallocate(&self.file, FallocateFlags::COLLAPSE_RANGE, 0, bytes)?;
@@ -97,7 +98,8 @@ impl Rotation<'_> {
         Ok(Rotated { bytes, is_cut })
     }
 
-    /// Compresses a part of the file into the newest rotated file, after renaming the older ones.
+    /// Compresses a part of the file into a new rotated file, then renames the older ones to make it the newest. Does nothing if no rotated
+    /// file is to be kept.
     fn keep(&self, part: Range<u64>) -> io::Result<()> {
         if self.kept == 0 {
             return Ok(());
@@ -142,7 +144,7 @@ impl Rotation<'_> {
     }
 }
 
-/// Adapts a descriptor for writing.
+/// Implements [`io::Write`] for a borrowed descriptor.
 struct Descriptor<'a>(&'a OwnedFd);
 
 impl io::Write for Descriptor<'_> {
@@ -167,8 +169,8 @@ const fn whole_blocks(length: u64, block: u64) -> u64 {
     length.saturating_sub(1) / block * block
 }
 
-/// Returns the block size in which the beginning of files in this directory can be removed; `None` if it cannot be removed. This is
-/// determined by trying.
+/// Determines with a trial file next to `path` whether the file system can remove the beginning of a file. If so, returns the block size,
+/// of which the removed length must be a multiple; otherwise `None`.
 fn can_shorten(path: &Path) -> io::Result<Option<u64>> {
     let mut name = path.as_os_str().to_owned();
     name.push(".trial");

@@ -13,11 +13,11 @@ use crate::ports::process::world::World as _;
 /// The maximum number of datagrams that are read before other events are handled.
 const AT_ONCE: usize = 64;
 
-/// The maximum number of ancestors that are checked.
+/// The maximum number of processes that are checked to find the record of a sender: the sender and its ancestors.
 const ABOVE_MAX: usize = 64;
 
 impl<R: FnMut(Message)> Follower<Real<R>> {
-    /// Reads notices from the socket with this token.
+    /// Reads and handles notices from the socket with this epoll token, at most [`AT_ONCE`] datagrams.
     pub(super) fn notified(&mut self, token: u64) {
         let mut buffer = [0; DATAGRAM_BYTES_MAX];
         for _ in 0..AT_ONCE {
@@ -38,14 +38,14 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
         }
     }
 
-    /// Searches output that has grown, and reports the processes that are ready according to it.
+    /// Searches output that has grown for the lines that announce readiness, and reports the processes that are ready.
     pub(super) fn output_grew(&mut self) {
         let now = self.world.clock();
         let messages = self.world.notices.grown(now);
         self.tell(messages);
     }
 
-    /// Reports missing watchdog notices and postponed status texts when their time has come.
+    /// If anything is due: searches output, and reports overdue watchdog notices and postponed status texts.
     pub(super) fn expect_more(&mut self) {
         let now = self.world.clock();
         if self.world.notices.next().is_some_and(|at| at <= now) {
@@ -68,7 +68,8 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
     }
 
     /// Returns the record that a sender belongs to, by its control group or by an ancestor that is the leader of a record. Without either,
-    /// the sender is identified by its environment, if it runs as the leader's user.
+    /// the sender is identified by its environment, if the record named there has no control group and the sender runs as its leader's
+    /// user.
     fn speaker(&self, sender: Sender) -> Option<ProcessId> {
         let contained = self.world.groups().attempt_of(sender.pid);
         if let Some(id) = contained.filter(|id| self.attempts.contains_key(id)) {

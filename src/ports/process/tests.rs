@@ -1,6 +1,6 @@
 //! Tests of the port over a simulated kernel.
 
-#[expect(dead_code, reason = "the simulation uses more of this module")]
+#[expect(dead_code, reason = "only the simulation uses all of this module")]
 #[path = "../../../tests/support/kernel.rs"]
 mod kernel;
 
@@ -45,7 +45,7 @@ fn launch() -> Action {
     }
 }
 
-/// Returns a follower that has been through its first census, so that launches from now on are new.
+/// Returns a follower that has completed its first census, so that it treats any later launch as a new one.
 fn begun(kernel: Kernel) -> Follower<Kernel> {
     let mut follower = Follower::new(kernel);
     follower.perform(Seq(1), Action::Census);
@@ -119,7 +119,7 @@ fn an_attempt_is_launched_once_and_its_answer_comes_again() {
     };
     assert_eq!(ends(&mut follower), [signal]);
     assert_eq!(follower.world().launched[&ID].len(), 1);
-    // The PID of an ended process may be reused, so it is not written to a file again.
+    // The PID file is not written again: the process has ended, and its PID may be reused.
     assert_eq!(follower.world().noted, [identity.pid]);
 }
 
@@ -194,7 +194,7 @@ fn after_another_boot_all_is_lost_and_no_stranger_is_touched() {
     let (mut follower, identity) = launched(Kernel::default());
     follower.world().reboot();
     let mut follower = restarted(follower);
-    // An unrelated process now has the PID.
+    // Create processes until an unrelated one has the PID.
     while follower.world().identity(identity.pid).is_none() {
         follower.world().spawn(None);
     }
@@ -240,7 +240,7 @@ fn a_process_of_another_machine_is_left_as_it_is() {
 
 #[test]
 fn what_may_have_been_launched_is_not_said_to_have_failed() {
-    // The keeper is killed after the launch, and so is the coordinator before it receives the report. No other keeper can be started.
+    // After the launch, the keeper is killed. The coordinator restarts before it has received the report, and cannot start another keeper.
     let mut follower = begun(Kernel::default());
     follower.join().expect("a keeper can be joined");
     settle(&mut follower, 0);
@@ -362,7 +362,7 @@ fn a_tree_is_empty_when_its_last_member_is_gone() {
         unknown: 0,
     };
     assert_eq!(reports(&mut follower), [stuck]);
-    // The kernel reports that the tree may be empty, so there is no wait for the next check.
+    // The kernel reports that the tree may be empty, so the follower does not wait for the next check.
     follower.world().end(child, 9);
     settle(&mut follower, 0);
     assert_eq!(reports(&mut follower), [Message::Empty { id: ID }]);

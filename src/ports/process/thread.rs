@@ -1,4 +1,4 @@
-//! The port's thread: waits for actions, for the keeper and for ends of processes, all at the same time.
+//! The port's thread: waits for requests, for reports from the keeper and for processes to end, all at the same time.
 
 use crate::actors::process::{Action, Failure, Message, ProcessMachine, Step};
 use crate::bytes::Bytes;
@@ -25,17 +25,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
-/// The epoll token of requests to the thread.
+/// The epoll token of the eventfd that announces requests to the thread.
 const ASKED: u64 = 0;
 
 /// The maximum number of events taken from epoll at once.
 const EVENTS: usize = 64;
 
-/// How long a `Forget` waits to be batched with others, in milliseconds, and the batch size at which it stops waiting.
+/// How long a `Forget` waits to be batched with others, in milliseconds.
 const FORGET_MS: u64 = 2;
+/// The batch size at which a `Forget` stops waiting.
 const FORGET_AT_ONCE: usize = 256;
 
-/// Receives the processes that were found, each with its PID.
+/// Receives the answer to [`Request::Strangers`]: processes, each with its PID.
 type StrangersReceiver = Box<dyn FnOnce(Vec<(ProcessId, u32)>) + Send>;
 
 /// A request to the thread.
@@ -53,10 +54,10 @@ enum Request {
     End,
 }
 
-/// Creates a function that sends messages to the actor; each sender needs its own.
+/// A factory of functions that send messages to the actor; each thread that reports needs its own.
 type Reporter = dyn Fn() -> Box<dyn FnMut(Message) + Send> + Send + Sync;
 
-/// The running thread.
+/// The running thread, and the means of sending it requests.
 struct Started {
     asks: Sender<Request>,
     wake: OwnedFd,
@@ -65,7 +66,7 @@ struct Started {
 
 struct Shared {
     place: Place,
-    /// Set once there is an actor to report to.
+    /// Set when the [`ProcessPort`] is created. Until then, requests are refused.
     reporter: OnceLock<Box<Reporter>>,
     started: OnceLock<Started>,
     /// Whether an [`Action::Census`] was skipped because nothing was followed and there was no keeper. It is performed when the thread
@@ -80,7 +81,7 @@ struct Shared {
 pub struct Keeping(Arc<Shared>);
 
 impl Keeping {
-    /// Creates a port for `place`. Its thread starts with the first request.
+    /// Creates a handle for `place`. The thread starts with the first request.
     pub fn new(place: Place) -> Self {
         Self(Arc::new(Shared {
             place,
@@ -110,7 +111,8 @@ impl Keeping {
         }
     }
 
-    /// Checks whether these processes, each with the directory of its files, have ended. The answers are in the same order.
+    /// Checks whether these processes, each with the directory of its files, have ended. The answers are in the same order; there are none
+    /// if the thread could not be started.
     pub fn reconcile(
         &self,
         trees: Vec<(Tree, Option<Bytes>)>,
@@ -141,12 +143,13 @@ impl Keeping {
         self.0.place.data.clone()
     }
 
-    /// Returns the socket on which processes that work on tasks report, with the key of their secrets; `None` without a data directory.
+    /// Returns the socket on which processes that work on tasks report, with the key from which their secrets are derived; `None` without a
+    /// data directory.
     pub fn reporting(&self) -> Option<&Reporting> {
         self.0.place.reporting.as_ref()
     }
 
-    /// Returns the pending faults; `None` if tasks may not request any.
+    /// Returns the faults that tasks have requested; `None` if they may not request any.
     pub fn faults(&self) -> Option<&Faults> {
         self.0.place.faults.as_ref()
     }
@@ -157,7 +160,7 @@ impl Keeping {
         Some(data.join(crate::keeper::SOCKET))
     }
 
-    /// Returns the observations of the kernel and of the followed processes.
+    /// Returns the observations of the kernel and of the followed processes, which the status of the node reports.
     pub fn observed(&self) -> &Observed {
         &self.0.place.observed
     }
@@ -214,7 +217,7 @@ impl Started {
 }
 
 impl Request {
-    /// Returns whether the request can be queued, that is, whether no caller waits for its answer.
+    /// Returns whether the request can be queued until the thread can be started. Only actions other than launches can.
     fn can_wait(&self) -> bool {
         matches!(self, Self::Perform(_, action) if !matches!(**action, Action::Launch { .. }))
     }
@@ -254,10 +257,10 @@ impl ProcessPort {
 impl Port<ProcessMachine> for ProcessPort {
     fn perform(&mut self, action: effect::Action<Action>) {
         let effect::Action { attempt, what, .. } = action;
-        // A census lets the keeper forget attempts. If the thread never ran and there is no keeper, it would have no effect.
+        // A census lets the keeper forget attempts. If the thread never ran and there is no keeper, the census would have no effect.
         let nothing = what == Action::Census && self.0.0.started.get().is_none();
         if nothing && !self.0.0.place.may_have_keeper() {
-            // The thread performs the census when it starts. Until then, it assumes that an earlier keeper may have carried out any launch.
+            // The thread performs the census when it starts. Until the census, a launch may have been carried out by an earlier keeper.
             self.0.0.counted.store(true, Ordering::Relaxed);
         } else {
             self.0.ask(Request::Perform(attempt, Box::new(what)));
@@ -299,8 +302,8 @@ fn start(
     })
 }
 
-/// Attempts to be forgotten, and when to forget them: after a short wait, since a service is launched again when its process ends, and
-/// that launch should not wait for the removal of a control group.
+/// The attempts that are to be forgotten, and when: after [`FORGET_MS`], since a service is launched again when its process ends, and that
+/// launch should not wait for the removal of a control group.
 #[derive(Default)]
 struct Past {
     ids: Vec<ProcessId>,
@@ -319,7 +322,7 @@ impl Past {
         (!self.ids.is_empty()).then_some(self.at)
     }
 
-    /// Forgets the attempts if this is due, or if there are many.
+    /// Forgets the attempts if this is due, or if there are at least [`FORGET_AT_ONCE`].
     fn forget<R: FnMut(Message)>(&mut self, follower: &mut Follower<Real<R>>) {
         let now = follower.world().clock();
         if self.ids.len() >= FORGET_AT_ONCE || self.deadline().is_some_and(|at| at <= now) {
@@ -345,7 +348,9 @@ fn run<R: FnMut(Message)>(
             Ok((events, _)) => events.iter().map(|event| event.data.u64()).collect(),
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => {
-                tracing::error!("the thread that follows processes failed to wait: {error}");
+                tracing::error!(
+                    "the thread that follows processes failed to wait for events: {error}"
+                );
                 return;
             }
         };
@@ -383,7 +388,7 @@ fn run<R: FnMut(Message)>(
     }
 }
 
-/// Performs pending requests. Returns whether to continue.
+/// Performs all pending requests. Returns `false` if one of them was [`Request::End`].
 fn perform<R: FnMut(Message)>(
     follower: &mut Follower<Real<R>>,
     asked: &Receiver<Request>,

@@ -1,8 +1,8 @@
 //! Determines which processes belong to a tree.
 //!
-//! If the tree has a control group, the group contains exactly its processes. Otherwise `/proc` is searched: a process with the id of the
-//! attempt in its environment belongs to the tree, and so do its descendants. If the keeper has inherited an orphan whose environment
-//! contains no id, the orphan may belong to any tree: it counts as unknown, and is never signalled.
+//! If the tree has a control group, the group contains exactly its processes. Otherwise `/proc` is searched: the leader and every process
+//! with the id of the attempt in its environment belong to the tree, and so do their descendants. If the keeper has inherited an orphan
+//! whose environment contains no id, the orphan may belong to any tree: it counts as unknown, and is never signalled.
 
 use crate::actors::process::{Bound, Identity};
 use crate::ids::ProcessId;
@@ -20,13 +20,13 @@ const SEARCHES: u32 = 8;
 /// The location of the control groups, and the process that inherits orphans.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Groups {
-    /// The group that contains the groups of attempts.
+    /// The control group that contains the groups of attempts; `None` if attempts have no groups.
     pub(super) base: Option<PathBuf>,
-    /// The PID of the keeper.
+    /// The PID of the keeper; 0 until one has been joined.
     pub(super) keeper: u32,
 }
 
-/// The members of a tree: PIDs with their start times.
+/// The live members of a tree, as PIDs with their start times, and the number of orphans that may be members.
 #[derive(Debug, Default)]
 struct Members {
     alive: Vec<(u32, u64)>,
@@ -34,8 +34,8 @@ struct Members {
 }
 
 impl Groups {
-    /// Returns the control group of a tree, if it exists here. A keeper that was started in a different group than its predecessor cannot
-    /// see the earlier groups, so a missing group does not prove that a tree is empty.
+    /// Returns the control group of a tree, if it exists below `base`. A keeper that was started in a different group than its predecessor
+    /// cannot see the earlier groups, so a missing group does not prove that a tree is empty.
     pub(super) fn group(&self, tree: &Tree) -> Option<PathBuf> {
         let base = self.base.as_ref().filter(|_| tree.contained)?;
         let group = base.join(tree.id.to_string());
@@ -51,7 +51,7 @@ impl Groups {
         name.parse().ok()
     }
 
-    /// Counts the live processes of a tree. If that is not possible, returns one unknown process.
+    /// Counts the live processes of a tree. If they cannot be counted, returns one unknown process.
     pub(super) fn survivors(&self, tree: &Tree, leaders: &BTreeSet<u32>) -> Survivors {
         let survivors = match self.group(tree) {
             Some(group) => contained(&group),
@@ -63,7 +63,7 @@ impl Groups {
         })
     }
 
-    /// Sends a signal to each process of a tree, through its own descriptor.
+    /// Sends a signal to each process of a tree, through that process's own descriptor. SIGKILL is sent to a control group as a whole.
     pub(super) fn signal(
         &self,
         tree: &Tree,
@@ -93,12 +93,12 @@ impl Groups {
         Ok(())
     }
 
-    /// Returns whether the memory of a tree can be limited as a whole.
+    /// Returns whether the total memory of a tree can be limited.
     pub(super) fn bound_trees(&self) -> bool {
         self.base.as_deref().is_some_and(memory::is_given_out)
     }
 
-    /// Returns the memory limit of a tree as a whole, if it has one.
+    /// Returns the memory limit of a whole tree and whether it was reached; `None` if there is no limit or it cannot be read.
     pub(super) fn bound(&self, tree: &Tree) -> Option<Bound> {
         let bound = memory::bound_of(&self.group(tree)?).ok()??;
         Some(Bound {
@@ -110,7 +110,7 @@ impl Groups {
     /// Removes the control group of an empty tree.
     pub(super) fn remove(&self, tree: &Tree) {
         if let Some(group) = self.group(tree) {
-            // This fails if a process is still alive in the group.
+            // The error is ignored: a group with a live process cannot be removed, and remains.
             drop(cgroup::remove(&group));
         }
     }
@@ -135,7 +135,7 @@ fn send((pid, ticks): (u32, u64), leader: &Identity, signal: u8) -> io::Result<(
     };
     let same = proc::stat(pid)?.is_some_and(|stat| stat.start_ticks == ticks);
     let same = same && (pid != leader.pid || is_process(pid, leader)?);
-    // If the process still holds its PID now, what was just read by PID is about this process.
+    // If the process still holds its PID, what was just read from `/proc` belongs to this process.
     if same && pidfd.is_held()? {
         pidfd.signal(signal)?;
     }
@@ -143,8 +143,8 @@ fn send((pid, ticks): (u32, u64), leader: &Identity, signal: u8) -> io::Result<(
 }
 
 /// Counts the live processes of a tree without a control group. A search that finds nothing proves that the tree is empty only if no
-/// process was created in the meantime: a tree that keeps forking may evade any search. On a busy machine, the search is repeated several
-/// times.
+/// process was created in the meantime: a tree that keeps forking may evade any search. On a busy machine, the search is repeated, at most
+/// [`SEARCHES`] times in all.
 fn search_on(tree: &Tree, keeper: u32, leaders: &BTreeSet<u32>) -> io::Result<Survivors> {
     let mut survivors = Survivors::default();
     for _ in 0..SEARCHES {

@@ -72,7 +72,7 @@ mod tests {
         assert!(read(&theirs, None).is_some());
         drop(child);
         assert_eq!(read(&theirs, None), None, "the process has exited");
-        // An earlier process that had the PID of a live one.
+        // The identity of an earlier process that had the same PID.
         let mut before = leader;
         before.inode = 0;
         before.ticks -= 1;

@@ -1,5 +1,5 @@
-//! The operations that the port needs from kernel, keeper and files. The real world is in `real.rs`; the world of the simulation reuses
-//! PIDs, loses descriptors, delays exits and reboots.
+//! The operations that the port needs from kernel, keeper and files. The production implementation is in `real.rs`; that of the simulation
+//! also reuses PIDs, loses descriptors, delays exits and reboots.
 
 use crate::actors::process::{Expectation, Failure, Identity, Message, Remains, Spec};
 use crate::bytes::Bytes;
@@ -29,7 +29,7 @@ pub struct Survivors {
 }
 
 impl Survivors {
-    /// Returns whether no process is alive.
+    /// Returns whether the tree certainly has no live process.
     pub const fn is_empty(self) -> bool {
         self.alive == 0 && self.unknown == 0
     }
@@ -48,7 +48,7 @@ pub struct Tree {
     pub launched: bool,
 }
 
-/// Kernel, keeper and files. No method blocks for long.
+/// Access to kernel, keeper and files. No method blocks for long.
 pub trait World {
     /// A descriptor that always refers to the same process.
     type Handle;
@@ -57,16 +57,16 @@ pub trait World {
     fn here(&self) -> (u128, u128);
     /// Returns the wall-clock time.
     fn date(&self) -> Date;
-    /// Returns milliseconds since an arbitrary origin, by a clock that is never set back.
+    /// Returns the time of a monotonic clock, in milliseconds since an arbitrary origin.
     fn clock(&self) -> u64;
 
     /// Looks up a process.
     fn find(&mut self, identity: &Identity) -> Lookup<Self::Handle>;
     /// Arranges for `Follower::ended` to be called when the process ends.
     fn watch(&mut self, id: ProcessId, handle: &Self::Handle);
-    /// Returns how the process ended, as the kernel reports it to processes other than the parent.
+    /// Returns how the process ended, as far as this process can learn it from the kernel, or that it is still alive.
     fn status(&mut self, handle: &Self::Handle) -> ExitStatus;
-    /// Sends a signal to the process or to its group; returns the errno on failure.
+    /// Sends a signal to the process or, if `group` is set, to its process group; returns the errno on failure.
     fn signal(&mut self, handle: &Self::Handle, signal: u8, group: bool) -> Result<(), i32>;
 
     /// Counts the live processes of a tree.

@@ -1,4 +1,4 @@
-//! Converts a client's commands to requests for the QueueActor, based on the tubes that the client uses and watches.
+//! Converts a client's requests to messages and queries for the QueueActor, based on the tubes that the client uses and watches.
 
 use crate::actors::queue::{
     Claimant, Message, Phase, Pop, Put, Query, QueueMachine, QueueName, Right, Watch, Worker,
@@ -20,11 +20,12 @@ pub(crate) struct Client {
     weights: Vec<u32>,
     /// The index of each tube in `watching`.
     places: HashMap<QueueName, usize>,
-    /// The watched tubes in shared form, created on demand since a client may issue a thousand `watch` commands in a row.
+    /// The watched tubes and their weights as shared slices. They are built when a request first needs them, and discarded when a tube or
+    /// a weight changes: building them for every `watch` would be slow for a client that watches a thousand tubes in a row.
     shared: OnceCell<Watched>,
     /// How `reserve` chooses among the watched tubes: by weight, or by the most urgent job.
     pub(crate) mode: ReserveMode,
-    /// An empty list of weights, used unless `mode` is weighted.
+    /// An empty list of weights, used unless `mode` is [`ReserveMode::Weighted`].
     evenly: Arc<[u32]>,
 }
 
@@ -64,7 +65,8 @@ impl Client {
         self.places.contains_key(tube)
     }
 
-    /// Watches a tube, or changes the weight of a tube that is already watched. Returns whether it was not watched before.
+    /// Watches a tube with the given weight, or with weight `WEIGHT` if `weight` is `None`. If the tube is already watched, changes only
+    /// its weight, or nothing if `weight` is `None`. Returns whether the tube was not watched before.
     pub(crate) fn watch(&mut self, tube: &QueueName, weight: Option<u32>) -> bool {
         let known = self.places.get(tube);
         let kept = known.and_then(|place| self.weights.get_mut(*place));
@@ -82,7 +84,7 @@ impl Client {
         is_new
     }
 
-    /// Stops watching a tube and returns whether it was watched. The last tube takes its position in the list, as in beanstalkd.
+    /// Stops watching a tube, and returns whether it was watched. The last watched tube moves to the freed position, as in beanstalkd.
     pub(crate) fn ignore(&mut self, tube: &QueueName) -> bool {
         let Some(place) = self.places.remove(tube) else {
             return false;
@@ -103,7 +105,7 @@ impl Client {
         })
     }
 
-    /// Returns the watch that registers the queues this client uses and watches.
+    /// Returns the [`Watch`] that registers this client as a user of the queues that it uses and watches.
     pub(crate) fn presence(&self) -> Watch {
         Watch::Presence {
             using: self.using.clone(),
@@ -111,7 +113,7 @@ impl Client {
         }
     }
 
-    /// Appends the requests for a command to `items`. A command that only concerns the connection adds none.
+    /// Appends the messages and queries for a request to `items`. A request that only concerns the connection adds none.
     pub(crate) fn push_items(&self, asked: &Request, items: &mut Vec<Item<QueueMachine>>) {
         let by = Right::Worker(self.worker);
         if let Request::ReserveBatch(count) = asked {

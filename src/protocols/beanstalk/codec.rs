@@ -12,7 +12,8 @@ pub const LINE_BYTES_MAX: usize = 224;
 
 const END: &[u8; 2] = b"\r\n";
 
-/// The minimum buffer allocated for a body that arrives in pieces. Beyond that, the buffer grows with the data.
+/// The initial capacity, in bytes, of the buffer for a body that arrives in pieces. If the whole body is shorter than this, the buffer has
+/// exactly the length of the body; if the first piece is longer, the buffer has the length of that piece.
 const BODY_STEP_BYTES: usize = 4096;
 
 /// The framing state of one connection.
@@ -29,14 +30,14 @@ enum State {
     Line,
     /// The rest of a line that exceeds the limit.
     Overlong {
-        /// Whether the previous byte was the first half of a line end.
+        /// Whether the previous byte was a carriage return, the first half of a line end.
         half: bool,
     },
     /// A rejected body and its line end, which are skipped.
     Refused { left: u64, why: Refusal },
     /// A body.
     Body(Box<Incoming>),
-    /// An HTTP request, which contains no commands.
+    /// An HTTP request. All further input is discarded.
     Http,
 }
 
@@ -61,7 +62,7 @@ impl Decoder {
     }
 
     /// Takes bytes off the front of `input` until a command is complete, and returns their number and the command. If no command is
-    /// complete, the bytes not taken are less than a line, and must be passed again when more have arrived.
+    /// complete, any bytes not taken are the start of a line, and must be passed again together with the bytes that follow.
     pub fn take<'a>(&mut self, input: &'a [u8]) -> (usize, Option<Command<'a>>) {
         let mut taken = 0;
         loop {
@@ -109,7 +110,8 @@ impl Decoder {
         }
     }
 
-    /// Discards the unfinished body; its remaining bytes are skipped as they arrive.
+    /// Discards the unfinished body, if there is one. Its remaining bytes are skipped as they arrive, and the command is then refused with
+    /// [`Refusal::OutOfMemory`].
     pub fn forsake_body(&mut self) {
         if let State::Body(incoming) = &self.state {
             let missing = body_len(&incoming.line) + END.len() - incoming.body.len() - incoming.end;
@@ -147,7 +149,7 @@ impl Decoder {
                 self.state = State::Http;
                 return (LINE_BYTES_MAX, Some(Command::Http));
             }
-            // The last byte may be the first half of a line end.
+            // The last byte is not taken, since it may be the first half of a line end.
             self.state = State::Overlong { half: false };
             return (LINE_BYTES_MAX - 1, None);
         };
@@ -167,8 +169,8 @@ impl Decoder {
         }
     }
 
-    /// Handles the body of a `put` whose line was taken, if it has arrived completely. Returns the number of bytes taken, and the command
-    /// if it is complete.
+    /// Begins the body of a `put` whose line was taken. Returns the number of bytes taken from `input`, and the command if the whole body
+    /// is in `input` or the arguments are refused. Otherwise takes nothing, and sets the state in which the body is read or skipped.
     fn begin_body<'a>(
         &mut self,
         mut line: PutLine,
@@ -203,7 +205,7 @@ impl Decoder {
 
     fn finish_body(&mut self) -> Command<'static> {
         let State::Body(incoming) = std::mem::replace(&mut self.state, State::Line) else {
-            unreachable!("only a body is finished");
+            unreachable!("this is called only in the state `Body`");
         };
         let Incoming {
             mut line,
@@ -247,7 +249,7 @@ impl Incoming {
     }
 }
 
-/// Returns the job, or a refusal if the body is not terminated correctly.
+/// Returns the complete `put`, or a refusal if the body is not terminated correctly.
 fn put<'a>(line: &mut PutLine, body: Cow<'a, [u8]>, ended_well: bool) -> Command<'a> {
     if !ended_well {
         return refused(Refusal::ExpectedCrlf, Some(Counted::Put));
@@ -266,7 +268,7 @@ fn refused(refusal: Refusal, counted: Option<Counted>) -> Command<'static> {
 }
 
 fn body_len(line: &PutLine) -> usize {
-    usize::try_from(line.body_bytes).expect("memory is addressed by 64 bits")
+    usize::try_from(line.body_bytes).expect("usize has at least 32 bits")
 }
 
 /// Returns the offset of the first line end; `None` if there is none.
@@ -274,7 +276,7 @@ fn line_len(window: &[u8]) -> Option<usize> {
     window.windows(END.len()).position(|pair| pair == END)
 }
 
-/// Skips to the end of the line, and returns the bytes skipped and whether the end was found.
+/// Skips to the end of the line. Returns the number of bytes skipped, and whether the end was found.
 fn swallow_line(half: &mut bool, input: &[u8]) -> (usize, bool) {
     for (at, byte) in input.iter().enumerate() {
         if *half && *byte == b'\n' {

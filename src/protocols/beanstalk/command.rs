@@ -12,17 +12,17 @@ pub enum Command<'a> {
     Use(TubeName<'a>),
     /// The `reserve` command.
     Reserve,
-    /// `reserve-with-timeout`; at most 2,147,483,647 seconds.
+    /// `reserve-with-timeout`, with a timeout of at most 2,147,483,647 seconds.
     ReserveWithTimeout(u32),
     /// The `reserve-job` command.
     ReserveJob(u64),
     /// `reserve-mode`, an extension.
     ReserveMode(ReserveMode),
-    /// `reserve-batch`, an extension: 1 to [`RESERVE_BATCH_MAX`] jobs.
+    /// `reserve-batch`, an extension, with the maximum number of jobs to reserve: 1 to [`RESERVE_BATCH_MAX`].
     ReserveBatch(u32),
     /// The `delete` command.
     Delete(u64),
-    /// `delete-batch`, an extension: at least one id, at most as many as fit into a line.
+    /// `delete-batch`, an extension, with one or more job ids. Only the length of a line limits their number.
     DeleteBatch(Vec<u64>),
     /// The `release` command.
     Release {
@@ -46,7 +46,7 @@ pub enum Command<'a> {
     Watch {
         /// The tube's name.
         tube: TubeName<'a>,
-        /// The tube's weight, at least 1, if the command sets one; an extension.
+        /// The tube's weight, at least 1; an extension. `None` if the command does not set a weight.
         weight: Option<u32>,
     },
     /// The `ignore` command.
@@ -86,7 +86,8 @@ pub enum Command<'a> {
     ListTubeUsed,
     /// `quit`, which ends the connection without a reply.
     Quit,
-    /// A line of an HTTP request, which a web page may have made a browser send, followed by commands. Ends the connection.
+    /// A line of an HTTP request. The connection is then closed, since a web page can make a browser send a request with commands in its
+    /// body.
     Http,
     /// A command that is answered with an error when its turn comes.
     Refused {
@@ -118,9 +119,9 @@ pub struct Put<'a> {
 /// A deduplication key, sent as `idp:key` or `idp:key:ttl`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dedup {
-    /// The key, in the characters of tube names.
+    /// The key, which has the form of a tube name.
     pub key: Box<[u8]>,
-    /// Seconds that the key stays reserved after the job is deleted; 0 if not given.
+    /// The number of seconds for which the key is to stay reserved after the job is deleted; 0 if not given. It is parsed, but not used.
     pub ttl: u32,
 }
 
@@ -178,18 +179,19 @@ impl ReserveMode {
     }
 }
 
-/// Why a command is answered with an error without involving the QueueActor.
+/// Why a command is rejected. Each variant is named after the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The reply `BAD_FORMAT`.
     BadFormat,
     /// The reply `UNKNOWN_COMMAND`.
     UnknownCommand,
-    /// `JOB_TOO_BIG`: the announced number of bytes, plus two, was skipped.
+    /// `JOB_TOO_BIG`: the announced body exceeds the limit. The announced number of bytes, plus two for the line end, was skipped.
     JobTooBig,
-    /// `EXPECTED_CRLF`: the announced number of bytes, plus two, was skipped. The client counts as a producer.
+    /// `EXPECTED_CRLF`: no line end follows the body. The announced number of bytes, plus two for the line end, was skipped. The client
+    /// counts as a producer nevertheless.
     ExpectedCrlf,
-    /// `OUT_OF_MEMORY`: the announced number of bytes, plus two, was skipped for lack of memory.
+    /// `OUT_OF_MEMORY`: there was no memory for the body. The announced number of bytes, plus two for the line end, was skipped.
     OutOfMemory,
 }
 
@@ -248,7 +250,7 @@ impl Counted {
 }
 
 impl Command<'_> {
-    /// Returns what the command is counted as, if it is in the statistics.
+    /// Returns the counter of this command in the statistics, or `None` if the command is not counted.
     pub fn counted(&self) -> Option<Counted> {
         Some(match self {
             Self::Put(_) => Counted::Put,

@@ -24,7 +24,8 @@ pub(super) struct PutLine {
     /// The reservation time in seconds; at least 1.
     pub(super) ttr: u32,
     pub(super) body_bytes: u32,
-    /// The arguments after the size. An error in them is reported only if the body is not too big.
+    /// The deduplication key, if there is one after the size; `Err` if anything else follows the size. The error is reported only if the
+    /// body is not too big.
     pub(super) tail: Result<Option<Dedup>, Refusal>,
 }
 
@@ -98,7 +99,7 @@ const VERBS: &[(&[u8], Verb)] = &[
 /// The beginnings of HTTP requests: the methods that a browser lets a page use without a preflight, and the preflight itself.
 const METHODS: &[&[u8]] = &[b"GET ", b"HEAD ", b"POST ", b"OPTIONS "];
 
-/// A header that every HTTP request has before its body, whatever its method. Its case is ignored.
+/// The header that precedes the body of every HTTP/1.1 request, whatever the method. Matched without regard to case.
 const HOST: &[u8] = b"host:";
 
 /// Returns whether a line, or its beginning, is the first line of an HTTP request or its `Host` header.
@@ -131,7 +132,7 @@ fn refused(refusal: Refusal, counted: Option<Counted>) -> Line<'static> {
     Line::Command(Command::Refused { refusal, counted })
 }
 
-/// The arguments after the verb, which are consumed one by one. `None` means a bad format.
+/// The arguments after the verb, which are consumed one by one. Methods return `None` for a bad format.
 struct Arguments<'a> {
     rest: &'a [u8],
 }
@@ -189,7 +190,7 @@ impl<'a> Arguments<'a> {
         })
     }
 
-    /// Parses an optional ` idp:key[:ttl]`; returns `None` if nothing is left.
+    /// Parses an optional ` idp:key[:ttl]`. Returns `Ok(None)` at the end of the line, and an error if anything else follows.
     fn dedup(&mut self) -> Result<Option<Dedup>, Refusal> {
         if self.rest.is_empty() {
             return Ok(None);

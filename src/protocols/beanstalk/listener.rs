@@ -55,7 +55,7 @@ pub(crate) struct Shared {
     platform: String,
 }
 
-/// The counters of the listener, since it was opened.
+/// The listener's counters: totals since it was opened, and the current numbers of connections, producers and workers.
 #[derive(Debug)]
 pub(crate) struct Counters {
     commands: [AtomicU64; Counted::COUNT],
@@ -63,7 +63,7 @@ pub(crate) struct Counters {
     connections_total: AtomicU64,
     rejected_hosts: AtomicU64,
     rejected_busy: AtomicU64,
-    /// Connections closed because they carried an HTTP request.
+    /// The number of connections closed because they carried an HTTP request.
     pub(crate) http: AtomicU64,
     producers: AtomicI64,
     workers: AtomicI64,
@@ -149,7 +149,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// Resolves when the node begins to drain claims; never resolves if the node stops first.
+    /// Resolves when the node begins to drain claims, that is, to refuse new ones; never resolves if the node stops first.
     pub(crate) async fn until_draining(&self) {
         let mut draining = self.draining.clone();
         if draining.wait_for(|drains| drains.claims).await.is_err() {
@@ -166,7 +166,8 @@ fn processor_time() -> Duration {
 }
 
 impl Listener {
-    /// Opens the listener and serves connections from now on. Runs on the core thread.
+    /// Starts the listener on the socket `open` if it is given, otherwise on the configured address, and spawns a task that serves its
+    /// connections. Must be called on the core thread.
     pub(crate) fn open(
         config: &BeanstalkConfig,
         open: Option<&Opened>,
@@ -224,7 +225,7 @@ impl ListenerStatus for Listener {
     }
 }
 
-/// A listening socket of either kind.
+/// A listening TCP or Unix socket.
 enum Listening {
     Tcp(TcpListener),
     Unix(UnixListener),
@@ -253,7 +254,7 @@ async fn serve(
     queues: Mailbox<QueueMachine>,
     shared: Arc<Shared>,
 ) {
-    // The wait makes the default tube exist even without jobs and clients.
+    // This watch keeps the default tube in existence even if it has no jobs and no clients.
     let default = QueueName::new(DEFAULT_TUBE).expect("the default tube has a valid name");
     let _standing = queues.begin_watch(Watch::Standing(default));
     let session = || BeanstalkSession::new(queues.clone(), Arc::clone(&shared));
@@ -264,7 +265,7 @@ async fn serve(
                 runtime::spawn(attend(stream, session(), place));
             }
         },
-        // Every client with access to the socket file is admitted.
+        // The list of hosts does not apply: whoever may access the socket file may connect.
         Listening::Unix(listener) => loop {
             let (stream, _) = listener::accept_unix(&listener).await;
             if let Some(place) = admit(&config, &shared, None) {
@@ -274,7 +275,8 @@ async fn serve(
     }
 }
 
-/// Admits a connection or returns `None`. The protocol has no reply for a refusal, so a refused client sees the connection end.
+/// Returns a place for a new connection, or `None` if its host is not allowed or no place is free. The protocol has no reply for a
+/// refusal, so a refused connection is just closed.
 fn admit(config: &BeanstalkConfig, shared: &Arc<Shared>, peer: Option<IpAddr>) -> Option<Place> {
     if let Some(peer) = peer.filter(|peer| !config.lets_in(*peer)) {
         let so_far = &shared.counters.rejected_hosts;
@@ -297,7 +299,7 @@ fn admit(config: &BeanstalkConfig, shared: &Arc<Shared>, peer: Option<IpAddr>) -
 async fn attend(stream: impl Stream, mut session: BeanstalkSession, place: Place) {
     match connection::serve(&stream, &mut session, None).await {
         Ok(()) => {
-            // Dropping the session gives the client's claims back before the connection is drained, which may take a while.
+            // Draining the connection may take a while. Dropping the session first gives the client's claims back at once.
             drop(session);
             connection::finish(stream).await;
         }

@@ -7,9 +7,10 @@
 //! | `codec.rs` | decodes commands from bytes: line limit, bodies, what is skipped |
 //! | `reply.rs` | encodes replies |
 //! | `stats.rs` | the statistics of a job, a tube and the server, as YAML |
-//! | `client.rs` | converts a client's commands to requests for the QueueActor |
-//! | `request.rs` `show.rs` | conversions: from commands to the QueueActor's requests, from its replies to beanstalkd's |
-//! | `session.rs` | one client: turns commands into messages for the QueueActor, in order |
+//! | `request.rs` | a client's commands as the requests that a session queues |
+//! | `client.rs` | converts these requests to messages and queries for the QueueActor |
+//! | `show.rs` | converts the QueueActor's replies to beanstalkd's |
+//! | `session.rs` | one client: carries out its requests in order, and returns the replies |
 //! | `listener.rs` | which connections are admitted, how many at a time, what is counted |
 
 mod client;

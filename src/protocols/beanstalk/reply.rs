@@ -42,7 +42,7 @@ pub enum Reply<'a> {
     DeletedBatch {
         /// The number of jobs deleted.
         deleted: u64,
-        /// The number of jobs that did not exist or are reserved by another client.
+        /// The number of jobs that did not exist or were reserved by another client.
         absent: u64,
     },
     /// The reply `RELEASED`.
@@ -105,12 +105,12 @@ pub enum JobState {
     Reserved,
     /// Set aside until it is kicked.
     Buried,
-    /// Deleted, with its key still reserved. Only in `INSERTED`.
+    /// Deleted, with its key still reserved. This state occurs only in `INSERTED`.
     Deleted,
 }
 
 impl JobState {
-    /// Returns the word for the state in statistics.
+    /// Returns the word for the state, as used in statistics. `INSERTED` contains it in upper case.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -260,7 +260,7 @@ pub(super) fn put_number(output: &mut Vec<u8>, mut number: u64) {
 }
 
 fn count(len: usize) -> u64 {
-    u64::try_from(len).expect("memory is addressed by 64 bits")
+    u64::try_from(len).expect("usize has at most 64 bits")
 }
 
 /// Formats the first line of the reply, for the log.

@@ -1,4 +1,4 @@
-//! The requests that a session queues: a client's commands, no longer borrowed from the input, with the QueueActor's types of names.
+//! The requests that a session queues: a client's commands as owned values, with tube names converted to the QueueActor's queue names.
 
 use crate::actors::queue::{Body, DedupKey, QueueName};
 use crate::protocols::beanstalk::command::{Command, Put as Sent, Refusal, ReserveMode, TubeName};
@@ -7,11 +7,12 @@ use crate::protocols::beanstalk::command::{Command, Put as Sent, Refusal, Reserv
 #[derive(Debug)]
 pub(crate) enum Request {
     Put(Put),
-    /// A `put` whose line has arrived but whose body has not; it is already counted. `fits` is whether the body is within the limit.
+    /// A `put` whose line has arrived but whose body has not. It only updates the statistics; the `put` itself follows once its body has
+    /// arrived. `fits` is whether the body is within the limit.
     PutBegun {
         fits: bool,
     },
-    /// A job whose body was not terminated correctly: it is refused, and its id is skipped.
+    /// A `put` whose body was not terminated correctly. It is refused, but nevertheless uses up a job id.
     Spoiled,
     /// Reserves a job, waiting at most `patience` seconds, or indefinitely if that is `None`.
     Reserve {
@@ -104,7 +105,7 @@ impl Request {
         self.is_reserve() || matches!(self, Self::ReserveJob(_))
     }
 
-    /// Returns whether the request makes the client a worker, whatever the answer.
+    /// Returns whether the client counts as a worker once it has made the request, whatever the answer.
     pub(crate) const fn is_reserve(&self) -> bool {
         matches!(self, Self::Reserve { .. } | Self::ReserveBatch(_))
     }

@@ -1,8 +1,9 @@
 //! A beanstalkd client: its commands become messages for the QueueActor, and the replies are returned in order.
 //!
-//! Commands that only concern the connection (`use`, `watch`, `ignore`, …) are handled here; the others are sent to the actor together, in
-//! runs of as many as have arrived. A `reserve` that finds no job ends its run: later commands are processed only after it is answered. The
-//! memory held for a client that does not read is bounded: a limited number of commands, their answers, and some output.
+//! Commands that only concern the connection (`use`, `watch`, `ignore`, …) are handled here. The others are sent to the actor in runs:
+//! consecutive commands that have arrived are sent together. A `reserve` that finds no job ends its run: later commands are processed only
+//! after it is answered. The memory held for a client that does not read is bounded: at most `BATCH_MAX` commands, their answers, and
+//! `OUTPUT_BYTES` of output plus one reply.
 
 use crate::actors::queue::{
     Claim, Message, Query, QueueMachine, QueueName, Refused, Reply as ActorReply, Watch, Worker,
@@ -29,23 +30,27 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// The maximum number of commands in a batch.
+/// The maximum number of decoded commands that wait to be carried out.
 const BATCH_MAX: usize = 1024;
 
 /// The maximum number of items in a delivery to the actor, unless a single command needs more.
 const ITEMS_MAX: usize = 1024;
 
-/// The size, in bytes, at which output is written before more is appended.
+/// The size of the output, in bytes, beyond which it is written before another reply is appended. A reply with more body bytes than this
+/// counts as large.
 const OUTPUT_BYTES: usize = 256 * 1024;
 
 /// The maximum number of tubes that a client may watch.
 const WATCHED_MAX: usize = 1024;
 
-/// The maximum time between a job's command line and the end of its body: a fixed time, plus the time for the body at this rate.
+/// The time that a client has from a job's command line to the end of its body, in seconds. It has one more second for every
+/// `BODY_BYTES_A_SECOND` announced bytes.
 const BODY_SECONDS: u64 = 60;
+
+/// The number of announced bytes for which the client gets one more second to send a job's body.
 const BODY_BYTES_A_SECOND: u64 = 256 * 1024;
 
-/// The remaining time of a reservation at which a client that requests another job receives `DEADLINE_SOON`.
+/// A `reserve` that finds no job is answered with `DEADLINE_SOON` once one of the client's reservations has at most this much time left.
 const MARGIN: Duration = Duration::from_secs(1);
 
 /// A client's protocol state.
@@ -70,7 +75,7 @@ pub(crate) struct BeanstalkSession {
     large: Option<OwnedSemaphorePermit>,
     /// Accounts for the memory of a job that has not arrived completely.
     unfinished: Reservation,
-    /// The time by which the arriving job must be complete.
+    /// The deadline for the job that is arriving; `None` if none is.
     patience: Option<Timestamp>,
     /// Accounts for the memory of the tubes that the client watches.
     named: Reservation,
@@ -82,7 +87,7 @@ pub(crate) struct BeanstalkSession {
 struct Role {
     /// Whether the client has used `put`.
     is_producer: bool,
-    /// Whether the client has used `reserve`.
+    /// Whether the client has used `reserve`, or has reserved a job with `reserve-job`.
     is_worker: bool,
     /// Whether the client may hold claims that are given back when it disconnects.
     may_hold: bool,
@@ -91,7 +96,7 @@ struct Role {
 /// A `reserve` that found no job and waits.
 struct Reserving {
     waiting: Waiting<QueueMachine>,
-    /// The maximum wait, and the reply when it has passed.
+    /// The maximum wait, and the reply if it passes without a job; `None` if the client waits indefinitely.
     patience: Option<(Duration, Reply<'static>)>,
 }
 
@@ -118,7 +123,8 @@ impl BeanstalkSession {
         }
     }
 
-    /// Returns the items to send to the actor for the next commands, up to a command that is handled without the actor or on its own.
+    /// Returns the items to send to the actor for the next commands: at most `ITEMS_MAX`, unless the first command needs more. Stops before
+    /// a command that the session handles itself, and after a `pause-tube`.
     fn run(&self) -> Vec<Item<QueueMachine>> {
         let mut items = Vec::new();
         for (asked, _) in &self.taken {
@@ -127,7 +133,7 @@ impl BeanstalkSession {
                 break;
             }
             self.client.push_items(asked, &mut items);
-            // A pause is requested once it is known whether its tube exists, so commands after it are sent later.
+            // The pause itself is sent only once a query has found the tube, and later commands must not overtake it.
             if items.len() == before || matches!(asked, Request::Pause { .. }) {
                 break;
             }
@@ -199,8 +205,8 @@ impl BeanstalkSession {
         self.client.watching().len() < WATCHED_MAX && self.named.grow(bytes_to_name(tube))
     }
 
-    /// Accounts for the memory of the body that is arriving, and sets the time by which it must be complete. If there is no memory for the
-    /// body, it is skipped.
+    /// Accounts for the memory of the body that is arriving, and sets its deadline if it has none yet. If the memory budget is exhausted,
+    /// the body is discarded.
     fn hold_unfinished(&mut self) {
         if !self.unfinished.set(self.decoder.held_bytes()) {
             self.decoder.forsake_body();
@@ -223,7 +229,7 @@ impl BeanstalkSession {
         self.presence = self.queues.begin_watch(self.client.presence());
     }
 
-    /// Takes the next command from the queue, and updates the statistics; `None` if the queue is empty.
+    /// Takes the next command from the queue, and updates the statistics. Returns `None` if the queue is empty.
     fn next(&mut self) -> Option<Request> {
         let (asked, counted) = self.taken.pop_front()?;
         let counters = &self.shared.counters;
@@ -239,7 +245,8 @@ impl BeanstalkSession {
         Some(asked)
     }
 
-    /// Counts a `put` once its line has arrived and its turn has come, as beanstalkd does.
+    /// If the line of a `put` has arrived, but not yet its body, queues a request that counts the `put` when its turn comes, as beanstalkd
+    /// does.
     fn count_put(&mut self) {
         if let Some(fits) = self.decoder.put_under_way()
             && !std::mem::replace(&mut self.is_put_counted, true)
@@ -255,7 +262,7 @@ impl BeanstalkSession {
         }
     }
 
-    /// Appends the reply to the next command to `output`; returns `false` if the client must wait for it.
+    /// Appends the reply to the next command to `output`. Returns `false` if the command is a `reserve` that must wait for a job.
     fn reply_next(&mut self, output: &mut Vec<u8>) -> bool {
         let Some(asked) = self.next() else {
             unreachable!("every answer belongs to a request");
@@ -300,7 +307,8 @@ impl BeanstalkSession {
         }
     }
 
-    /// Appends the reply to a command to `output`; returns `false` if the client must wait for it.
+    /// Handles the actor's answer to a command: appends the reply to `output` or, if the answer shows that the tube of a `pause-tube`
+    /// exists, queues the pause. Returns `false` if the command is a `reserve` that must wait for a job.
     fn reply(&mut self, asked: &Request, answer: Answer<ActorReply>, output: &mut Vec<u8>) -> bool {
         let Ok(told) = answer else {
             self.send(&Reply::InternalError, output);
@@ -384,7 +392,8 @@ impl BeanstalkSession {
         }
     }
 
-    /// Replies with the list of all tubes, which are queried one share at a time. A tube that exists throughout is listed once.
+    /// Replies with the list of all tubes of the default tenant. Several queries each return a part of the list; a tube that exists
+    /// throughout is listed once.
     async fn list_tubes(&mut self, output: &mut Vec<u8>) -> Result<(), Stopped> {
         self.hold_large().await;
         let mut tubes: Vec<QueueName> = Vec::new();
@@ -416,7 +425,8 @@ impl BeanstalkSession {
         encode(reply, output);
     }
 
-    /// Ends the wait. The client receives `instead`, unless a job has been claimed for it meanwhile.
+    /// Withdraws the `reserve` that waits for a job, if there is one. The client receives `instead`, unless a job has been claimed for it
+    /// meanwhile.
     async fn withdraw(&mut self, instead: &Reply<'_>, output: &mut Vec<u8>) {
         if let Some(Reserving { mut waiting, .. }) = self.reserving.take() {
             let answer = waiting.withdraw().await;
@@ -424,7 +434,8 @@ impl BeanstalkSession {
         }
     }
 
-    /// Handles the result of a `reserve` that waited.
+    /// Handles the result of a `reserve` that waited: the actor's answer, or `None` if the request was withdrawn without one. In the latter
+    /// case, the reply is `instead`.
     fn came(
         &mut self,
         answer: Option<Answer<ActorReply>>,
@@ -499,7 +510,7 @@ impl Session for BeanstalkSession {
             };
             if matches!(asked, Request::ListTubes) {
                 self.attend();
-                // This list is written before the next one is built.
+                // Return after each list, so that its output is written before a pipelined request builds the next one.
                 let listed = self.list_tubes(output).await;
                 return listed.map_or(NextStep::Close, |()| NextStep::Again);
             }
@@ -567,7 +578,8 @@ fn job(claim: &Claim) -> Job<'_> {
     Job { id, body }
 }
 
-/// Waits until the client's timeout, if there is one, and returns the reply to send then. No durable state depends on this time.
+/// Resolves to the reply to send when the maximum wait has passed; never resolves if there is no maximum. No durable state depends on this
+/// time, so tokio measures it.
 async fn over(patience: Option<&(Duration, Reply<'static>)>) -> Reply<'static> {
     let never = std::future::pending();
     match patience {

@@ -1,4 +1,4 @@
-//! Converts the QueueActor's views of jobs and queues to beanstalkd's terms.
+//! Converts the QueueActor's replies, and its views of jobs and queues, to beanstalkd's terms.
 
 use crate::actors::queue::{Counts, JobView, Phase, QueueView, Refused, Reply as ActorReply};
 use crate::clock::Timestamp;
@@ -6,7 +6,7 @@ use crate::protocols::beanstalk::reply::{JobState, Reply};
 use crate::protocols::beanstalk::request::Request;
 use crate::protocols::beanstalk::stats::{JobCounts, JobStats, TubeStats};
 
-/// Returns a job's statistics for `stats-job`. A failed job counts as delayed, since beanstalkd has no state for failed jobs.
+/// Returns a job's statistics for `stats-job`. A job that waits for a retry counts as delayed, since beanstalkd has no such state.
 pub(crate) fn job(job: &JobView, now: Timestamp) -> JobStats<'_> {
     let left = matches!(job.phase, Phase::Claimed | Phase::Delayed | Phase::Retrying)
         .then_some(job.until)
@@ -47,7 +47,8 @@ pub(crate) fn tube(queue: &QueueView, now: Timestamp) -> TubeStats<'_> {
     }
 }
 
-/// Returns the number of jobs by state. Abandoned jobs count as buried: a kick makes them ready.
+/// Returns the number of jobs in each of beanstalkd's states. Jobs that wait for a retry count as delayed, and abandoned jobs as buried,
+/// since a kick makes both ready.
 pub(crate) fn counts(counts: &Counts) -> JobCounts {
     JobCounts {
         urgent: counts.urgent.into(),
@@ -68,7 +69,7 @@ pub(crate) const fn state(phase: Phase) -> JobState {
     }
 }
 
-/// Converts an answer of the actor to a reply of a single line.
+/// Converts an answer of the actor to a single-line reply.
 pub(crate) fn plain(asked: &Request, told: &ActorReply) -> Reply<'static> {
     match (asked, told) {
         (Request::Put(_), ActorReply::Put { id, duplicate }) => match duplicate {
@@ -100,8 +101,8 @@ pub(crate) fn plain(asked: &Request, told: &ActorReply) -> Reply<'static> {
     }
 }
 
-/// Returns the whole seconds until `until`. beanstalkd counts nanoseconds, and some have always passed when a client
-/// requests the value, so the last second of a span that has just begun never counts as whole.
+/// Returns the time until `until`, less one millisecond, in whole seconds. In beanstalkd, which counts nanoseconds, some time has always
+/// passed when a client requests the value, so a span of 10 s shows as 9 from the start.
 fn seconds_left(until: Timestamp, now: Timestamp) -> u64 {
     until.0.saturating_sub(now.0).saturating_sub(1) / 1000
 }

@@ -21,11 +21,11 @@ pub struct JobStats<'a> {
     pub age: u64,
     /// The most recent delay, in seconds.
     pub delay: u64,
-    /// Seconds that a reservation lasts.
+    /// The duration of a reservation, in seconds.
     pub ttr: u64,
     /// Seconds left of the reservation or the delay; 0 if there is neither.
     pub time_left: u64,
-    /// The number of the file that holds the job; 0 if none does.
+    /// The index of the binlog file that contains the job. This server always reports 0.
     pub file: u64,
     /// The number of times the job was reserved.
     pub reserves: u64,
@@ -44,7 +44,7 @@ pub struct JobStats<'a> {
 pub struct JobCounts {
     /// Ready, with a priority below 1024.
     pub urgent: u64,
-    /// Ready, urgent ones included.
+    /// Ready, including the urgent ones.
     pub ready: u64,
     /// Reserved.
     pub reserved: u64,
@@ -59,7 +59,7 @@ pub struct JobCounts {
 pub struct TubeStats<'a> {
     /// The tube's name.
     pub name: &'a [u8],
-    /// The tube's current jobs.
+    /// The number of jobs now in the tube, by state.
     pub jobs: JobCounts,
     /// The number of jobs put so far.
     pub total_jobs: u64,
@@ -75,7 +75,7 @@ pub struct TubeStats<'a> {
     pub pauses: u64,
     /// The length of the current pause in seconds; 0 if there is none.
     pub pause: u64,
-    /// Seconds until the pause ends.
+    /// Seconds until the pause ends; 0 if there is none.
     pub pause_time_left: u64,
 }
 
@@ -96,9 +96,9 @@ pub struct ServerStats<'a> {
     pub tubes: u64,
     /// The number of open connections.
     pub connections: u64,
-    /// The number of open connections that have put a job.
+    /// The number of open connections that have used `put`.
     pub producers: u64,
-    /// The number of open connections that have reserved a job.
+    /// The number of open connections that have used `reserve`, or reserved a job with `reserve-job`.
     pub workers: u64,
     /// The number of open connections that wait for a job.
     pub waiting: u64,
@@ -108,13 +108,13 @@ pub struct ServerStats<'a> {
     pub pid: u32,
     /// The version of beanstalkd whose protocol this server implements.
     pub version: &'a str,
-    /// Processor time of the process. This server does not separate user mode from the kernel, so it includes both.
+    /// The processor time that the process has used, in user mode and in the kernel together: this server does not separate the two.
     pub user_time: Duration,
-    /// Processor time spent in the kernel, if it is not part of `user_time`.
+    /// The processor time used in the kernel. This server always reports 0, since `user_time` includes it.
     pub system_time: Duration,
     /// Seconds since the listener was opened.
     pub uptime: u64,
-    /// The journal, in beanstalkd's terms.
+    /// Statistics of the journal, in beanstalkd's terms.
     pub binlog: BinlogStats,
     /// Whether the server has stopped accepting jobs.
     pub draining: bool,
@@ -128,12 +128,12 @@ pub struct ServerStats<'a> {
     pub platform: &'a str,
 }
 
-/// The journal in beanstalkd's terms. All 0 if there is none.
+/// Statistics of the journal, in beanstalkd's terms. This server reports 0 in every field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BinlogStats {
-    /// The number of the oldest file with jobs.
+    /// The index of the oldest file that contains jobs.
     pub oldest_index: u64,
-    /// The number of the file that is being written.
+    /// The index of the file that is being written.
     pub current_index: u64,
     /// The number of records copied to a newer file so that an older one could be removed.
     pub records_migrated: u64,

@@ -1,7 +1,8 @@
-//! Decides which clients' requests are accepted. Any web page can make a browser send requests here: through DNS
-//! rebinding, with a foreign host name in `Host`, or across sites, with a foreign site in `Origin`. Over TCP, both are refused.
+//! Decides which clients' requests are accepted. Any web page can make a browser send requests to the coordinator, either by DNS rebinding
+//! (`Host` then contains a foreign name) or as cross-site requests (`Origin` then contains a foreign site). Over TCP, both kinds are
+//! refused.
 //!
-//! Whether a client may start processes is decided here, too. Everything else that it may do is decided by the actors.
+//! This module also decides whether a client may start processes. Everything else that an accepted client may do is decided by the actors.
 
 use crate::clock::Date;
 use crate::handle::Requester;
@@ -18,22 +19,22 @@ use std::net::{IpAddr, Ipv4Addr};
 pub(crate) enum Scope {
     /// Read state.
     Read,
-    /// Use locks and queues.
+    /// Use locks, queues and leases.
     Use,
     /// Operate the coordinator.
     Operate,
-    /// Start and signal processes and see their output, which is equivalent to being the coordinator's user.
+    /// Start and signal processes and see their output. This is equivalent to having the rights of the coordinator's user.
     Run,
 }
 
 /// The credentials that a path requires over TCP if tokens are configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
-    /// A token in a header.
+    /// A token in the `Authorization` header.
     Token,
-    /// A token in a header, or the login cookie of a browser: for pages.
+    /// For pages: a token in the `Authorization` header, or a browser's login cookie.
     Page,
-    /// No credentials: for the login form and the files it loads.
+    /// For the login form and the files that it loads: no credentials.
     Open,
 }
 
@@ -52,23 +53,23 @@ impl Gate {
 /// The sender of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Peer {
-    /// A TCP client, with the address of this machine that it connected to.
+    /// A TCP client, with the local address that it connected to.
     Tcp(IpAddr),
-    /// A process on this machine.
+    /// A process on this machine that connected to the Unix socket.
     Socket {
         /// The process's user.
         uid: u32,
-        /// The process, if it is visible from the coordinator's PID namespace.
+        /// The process, if it is visible in the coordinator's PID namespace.
         process: Option<Requester>,
     },
 }
 
-/// The facts that a request is checked against.
+/// What requests are checked against: the configuration of the listener, and the current date.
 #[derive(Debug)]
 pub(crate) struct Rules<'a> {
-    /// Accepted names of this machine, in addition to its addresses and `localhost`.
+    /// The host names that `Host` may contain, in addition to `localhost`.
     pub(crate) names: &'a [String],
-    /// Whether the mode of the Unix socket admits users other than its owner, in which case the operating system has checked them.
+    /// Whether the mode of the Unix socket admits users other than its owner. If so, the operating system decides who may connect.
     pub(crate) lets_others_in: bool,
     /// The tokens; if `None`, no token is required.
     pub(crate) tokens: Option<&'a Tokens>,
@@ -78,10 +79,11 @@ pub(crate) struct Rules<'a> {
     pub(crate) now: Date,
 }
 
-/// Whether a caller has [`Scope::Run`].
+/// Whether a caller may use [`Scope::Run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Running {
-    /// The caller is the coordinator's own user or root on the Unix socket, or sent a token with the scope over TLS or from this machine.
+    /// The caller is connected to the Unix socket as root or as the coordinator's own user, or it sent a token with the scope either over
+    /// TLS or over loopback.
     Allowed,
     /// The caller has a token with the scope, but sent it over a connection that others can read.
     Exposed,
@@ -123,10 +125,10 @@ pub(crate) fn check_run(running: Running) -> Result<(), Problem> {
     let words = match running {
         Running::Allowed => return Ok(()),
         Running::Exposed => {
-            "from other machines, a token with the scope run is accepted only over TLS: the coordinator needs --tls-cert and --tls-key"
+            "from other machines, the scope run can be used only over TLS: start the coordinator with --tls-cert and --tls-key"
         }
         Running::Denied => {
-            "services and processes need a token of the scope run (a line of --token-file with \" run\" after the token), or the Unix socket of the coordinator's own user"
+            "services and processes require a token with the scope run (a line of --token-file with \" run\" after the token), or a connection to the Unix socket as the coordinator's own user"
         }
     };
     Err(Problem::new(Reason::OutOfScope, words))
@@ -137,8 +139,9 @@ fn is_trusted(uid: u32, own: u32) -> bool {
     uid == own || uid == 0
 }
 
-/// Checks that the `Host` header names this coordinator, and returns it. Accepted are `localhost`, the configured names, the
-/// address that the client connected to, and on loopback any loopback address. DNS rebinding needs a name and cannot forge an address.
+/// Checks that the `Host` header names this coordinator, and returns the header's value. Accepted are `localhost`, the configured names,
+/// the address that the client connected to, and on loopback any loopback address. Addresses are safe, because DNS rebinding works only
+/// with names.
 fn check_host<'a>(
     head: &'a RequestHead,
     local: IpAddr,
@@ -172,8 +175,8 @@ fn check_host<'a>(
     }
 }
 
-/// Refuses a request whose `Origin` header is not `host`, that is, a request from a page that was not served from here. Only
-/// browsers send this header, so a request without it is accepted.
+/// Refuses a request whose `Origin` header names another host or port than `host`, that is, a request from a page that this coordinator
+/// did not serve. Only browsers send this header, so a request without it is accepted.
 fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Problem> {
     let ours = |origin: &HeaderValue| {
         let origin = origin.to_str().ok()?;
@@ -193,7 +196,8 @@ fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Problem> {
 }
 
 /// Refuses a form that was not sent from a page of this coordinator. This also applies to the Unix socket, which a browser
-/// may reach through a forwarded port. Browsers send the origin of a form in `Origin` or in `Sec-Fetch-Site`.
+/// may reach through a forwarded port. Browsers state where a form comes from in `Origin` or `Sec-Fetch-Site`; a form with neither is
+/// refused.
 pub(crate) fn check_form(headers: &HeaderMap) -> Result<(), Problem> {
     let is_ours = match single(headers, &header::ORIGIN) {
         Some(_) => {
@@ -225,7 +229,7 @@ fn login<'a>(headers: &'a HeaderMap, host: &str) -> Option<&'a str> {
     pairs.find_map(|pair| pair.trim().strip_prefix(&name)?.strip_prefix('='))
 }
 
-/// Checks the token or login that the path requires, and returns whether it permits starting processes.
+/// Checks the token or login that the path requires, and returns whether it permits starting processes; `false` if the path requires none.
 fn check_token(
     head: &RequestHead,
     host: &str,

@@ -1,4 +1,4 @@
-//! Audits over HTTP: whether the actors' states are consistent with each other and with the machine.
+//! Audits over HTTP: checks of whether the actors' states are consistent with each other and with the operating system.
 
 use crate::handle::{Audit, AuditError, Disagreement};
 use crate::protocols::http::access::Scope;
@@ -17,7 +17,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Words {
             id: "audit",
             summary: "Check that tasks, processes, locks, servers and claims agree",
-            more: "Compares the state of the actors with each other and with the processes of the machine, and changes nothing. If everything agrees, it answers in milliseconds. Otherwise it repeats the check for up to 4 s, and reports only what disagreed every time.",
+            more: "Compares the states of the actors with each other and with the processes of the operating system, and changes nothing. The answer takes milliseconds if everything agrees. Otherwise the check is repeated for up to 4 s, and only disagreements found every time are reported.",
             answer: "The disagreements; usually none.",
         },
         &refusals,
@@ -29,8 +29,8 @@ pub(crate) fn routes() -> Vec<Route> {
         Words {
             id: "fix_by_audit",
             summary: "Audit, and fix the disagreements",
-            more: "Does what a lost event would have done: repeats a request or a notification between actors, requests or releases a lock, or stops a process whose attempt is over. Then audits again.",
-            answer: "The disagreements, how each was fixed, and how many are left.",
+            more: "For each disagreement that can be fixed automatically, does what a lost event would have done: repeats a request or a notification between actors, requests or releases a lock, or stops a process whose task attempt is over. Then audits again.",
+            answer: "The disagreements, whether and how each was fixed, and how many are left.",
         },
         &refusals,
     );
@@ -43,9 +43,9 @@ pub(crate) fn routes() -> Vec<Route> {
 pub(crate) struct Audited {
     /// The disagreements found.
     found: Vec<DisagreementView>,
-    /// The number of disagreements that were not fixed.
+    /// The number of disagreements that remain; all of them if the audit only checks.
     left: u64,
-    /// The number of unfinished tasks that were examined.
+    /// The number of tasks examined: those that are in progress or have unanswered requests to other actors.
     tasks: u64,
     /// The number of processes recorded as alive that were examined.
     processes: u64,
@@ -53,11 +53,12 @@ pub(crate) struct Audited {
     whole: bool,
 }
 
-/// A disagreement between two actors, or between an actor and the machine.
+/// A disagreement between two actors, or between an actor and the operating system.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Disagreement")]
 pub(crate) struct DisagreementView {
-    /// `status`, `late`, `unlocked`, `unlaunched`, `unended`, `no-server`, `lock-missing`, `lock-left`, `unattended`, `threads`, `group`, `work-twice`, `gone`, `stranger` or `bound`.
+    /// The kind: `status`, `late`, `unlocked`, `unlaunched`, `unended`, `no-server`, `lock-missing`, `lock-left`, `unattended`, `threads`,
+    /// `group`, `work-twice`, `gone`, `stranger` or `bound`.
     kind: &'static str,
     /// A description for users.
     words: String,
@@ -67,9 +68,9 @@ pub(crate) struct DisagreementView {
     attempt: Option<u64>,
     /// The id of the process concerned; null if there is none.
     process: Option<String>,
-    /// How `POST /v1/audit/fix` fixes it; null if it cannot be fixed automatically.
+    /// How `POST /v1/audit/fix` fixes the disagreement; null if it cannot be fixed automatically.
     fix: Option<&'static str>,
-    /// Whether it was fixed: a fix was applied, and the next audit did not find it again.
+    /// Whether the disagreement was fixed: a fix was applied, and the audit after it did not find the disagreement again.
     fixed: bool,
 }
 

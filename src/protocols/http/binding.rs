@@ -1,5 +1,5 @@
-//! Bindings to processes, in requests and answers. A lock, a claim of a job, or a pass of a lease (in general, a right) that is bound to a
-//! process ends with the process.
+//! Bindings to processes, in requests and answers. A right (a lock, a claim of a job, or a pass of a lease) that is bound to a process ends
+//! when the process, or its whole tree, has ended.
 
 use crate::actors::binding::{Binding, Until};
 use crate::protocols::http::call::Call;
@@ -22,16 +22,17 @@ pub(crate) enum Extent {
 
 /// The part of a request that binds a right to a process.
 pub(crate) struct Bound {
-    /// The process, by its id or a prefix of it.
+    /// The process, given by its id or a prefix of its id; `None` for no binding.
     pub(crate) process: Option<String>,
-    /// How much of the process must have ended.
+    /// How much of the process must have ended before the right ends.
     pub(crate) release: Extent,
-    /// Whether the process tree of an expired right is killed before the right passes on.
+    /// Whether the process tree of an expired right is killed before the right is granted to someone else.
     pub(crate) kill_before_grant: bool,
 }
 
 impl Bound {
-    /// Returns the requested binding, or `None` if the request names no process. Refuses a process that has ended.
+    /// Returns the requested binding, or `None` if the request names no process. Besides what `checked` refuses, refuses a process
+    /// that has ended, and `kill_before_grant` for a process that the coordinator did not launch.
     pub(crate) async fn binding(&self, call: &Call) -> Result<Option<Binding>, Problem> {
         let Some((process, until)) = self.checked(call)? else {
             return Ok(None);
@@ -55,7 +56,8 @@ impl Bound {
     }
 
     /// Returns the binding for a worker that completes a job and claims the next one, or `None` if the request names no process.
-    /// A process given by its full id is not looked up: if it has ended meanwhile, a right bound to it ends immediately.
+    /// Without `kill_before_grant`, a process given by its full id is not looked up: if it has ended meanwhile, a right bound to it ends
+    /// immediately.
     pub(crate) async fn binding_again(&self, call: &Call) -> Result<Option<Binding>, Problem> {
         let named = self.checked(call)?;
         let known = named.and_then(|(process, until)| Some((process.parse().ok()?, until)));
@@ -69,8 +71,8 @@ impl Bound {
         }
     }
 
-    /// Returns the process that the request names and how much of it must have ended, or `None` if it names no process. Refuses
-    /// `kill_before_grant` without a process tree, and callers that may not start processes.
+    /// Returns the process that the request names, and how much of it must have ended before the right ends; `None` if the request names
+    /// no process. Refuses `kill_before_grant` unless a process tree is named, and a process if the caller may not start processes.
     fn checked(&self, call: &Call) -> Result<Option<(&str, Until)>, Problem> {
         let Some(process) = &self.process else {
             if self.kill_before_grant {

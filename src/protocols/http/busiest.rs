@@ -1,6 +1,6 @@
-//! The busiest queues, locks, leases and tasks, for an overview: `sexton top` polls it once a second.
+//! The busiest queues, locks, leases and tasks, for overviews such as `sexton top`, which requests them once a second.
 //!
-//! The work for an answer is bounded: if there are very many queues, each answer covers a share of them, and includes the position
+//! The work for an answer is bounded: if there are more than 8192 queues, each answer covers a share of them, and includes the position
 //! at which the next answer continues.
 
 use crate::actors::lock::{Contended, Ranking};
@@ -26,7 +26,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Words {
             id: "busiest",
             summary: "List the busiest queues, the most contended locks, and active leases and tasks",
-            more: "Meant for monitoring by repeated polling. If there are more than 8192 queues, each answer covers a share of them, and `next` leads to the following share. If there are more than 8192 locks with waiters, or very many leases or tasks, only some of them are examined.",
+            more: "Meant for monitoring by repeated polling. If there are more than 8192 queues, each answer covers a share of them, and `next` is to be passed as `after` to get the following share. At most 8192 locks with waiters, 8192 active leases and 8192 tasks in progress are examined.",
             answer: "Queues and locks, the busiest first; leases and tasks, the running ones first.",
         },
         &[Reason::Failed, Reason::Large],
@@ -35,7 +35,7 @@ pub(crate) fn routes() -> Vec<Route> {
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Share {
-    /// The maximum number of queues, locks, leases and tasks to return.
+    /// The maximum length of each of the lists `queues`, `locks`, `leases` and `tasks`.
     #[serde(default)]
     limit: Number<u32, 1, 100, 20>,
     /// The `next` of the previous answer, to continue with the next queues.
@@ -43,7 +43,7 @@ pub(crate) struct Share {
     after: Option<After>,
 }
 
-/// The state of a queue, and how long its jobs have waited.
+/// The state of a queue, and how long its oldest ready job has waited.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Busy {
     #[serde(flatten)]
@@ -60,7 +60,7 @@ pub(crate) struct ContendedLock {
     names: EntryNames,
     /// The number of waiters.
     waiting: u32,
-    /// Milliseconds until the lock expires unless it is renewed; null if it ends only with its process.
+    /// Milliseconds until the lock expires unless it is renewed; null if it ends only with the process that it is bound to.
     remaining_ms: Option<u64>,
 }
 
@@ -75,11 +75,12 @@ pub(crate) struct Busiest {
     /// Leases with a running pass, the longest-running first; then leases whose next pass is requested or owed; then leases with
     /// a schedule, by their next date.
     leases: Vec<Lease>,
-    /// Whether there are more active leases.
+    /// Whether there are active leases besides those in `leases`.
     leases_more: bool,
-    /// Running tasks, the longest-running first; then tasks that wait for their next burst; then tasks that could begin.
+    /// Running tasks, the longest-running first; then tasks that wait for their next burst (one run of the command), the soonest first;
+    /// then tasks that are ready for their first burst.
     tasks: Vec<Task>,
-    /// Whether there are more active tasks.
+    /// Whether there are active tasks besides those in `tasks`.
     tasks_more: bool,
 }
 

@@ -1,6 +1,6 @@
-//! A request as seen by its route, and whether its caller is still connected.
+//! A request as seen by its route, including whether its caller is still connected.
 //!
-//! A wait ends with its connection or when the listener closes: a client that has disconnected loses its position in line.
+//! A wait ends when the client disconnects or the listener closes, so that nothing waits for a client that is gone.
 
 use crate::handle::{Handle, Leases, Locks, Processes, Queues, Requester, Tasks};
 use crate::ids::RequestKey;
@@ -48,7 +48,7 @@ impl Caller {
     }
 }
 
-/// An action to take if the answer is not delivered: it runs if this value is dropped before [`Rollback::delivered`].
+/// An action to take if the answer is not delivered. It runs when this value is dropped, unless [`Rollback::delivered`] was called.
 pub(crate) struct Rollback(Option<Box<dyn FnOnce()>>);
 
 impl Rollback {
@@ -99,9 +99,9 @@ impl Call {
         input::of_form(self.request.query_string())
     }
 
-    /// Parses the body as a form, which its content type must confirm. An empty field counts as missing.
+    /// Parses the body as a form, and refuses a body whose content type is not that of a form. An empty field counts as missing.
     pub(crate) fn form<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        let words = "expected a form, as browsers send it";
+        let words = "expected a form of Content-Type: application/x-www-form-urlencoded";
         let is_form = self.header("content-type").is_some_and(|found| {
             let kind = found.split(|byte| *byte == b';').next().unwrap_or_default();
             kind.trim_ascii()
@@ -133,14 +133,15 @@ impl Call {
         self.check_run().is_ok()
     }
 
-    /// Takes the idempotency key, if there is one. Requests that are then sent to the actors carry the key.
+    /// Reads the idempotency key from the headers, if there is one. Messages sent to the actors from then on carry the key. Refuses an
+    /// invalid key.
     pub(crate) fn take_key(&mut self) -> Result<(), Problem> {
         let (headers, path) = (self.request.headers(), self.request.path());
         self.key = key_of(headers, self.caller.peer, (path, &self.body))?;
         Ok(())
     }
 
-    /// Returns the locks, with this request's idempotency key.
+    /// Returns a handle to the locks that sends this request's idempotency key, if there is one.
     pub(crate) fn locks(&self) -> Locks {
         let locks = self.node.locks();
         match self.key {
@@ -149,7 +150,7 @@ impl Call {
         }
     }
 
-    /// Returns the queues, with this request's idempotency key.
+    /// Returns a handle to the queues that sends this request's idempotency key, if there is one.
     pub(crate) fn queues(&self) -> Queues {
         let queues = self.node.queues();
         match self.key {
@@ -158,7 +159,7 @@ impl Call {
         }
     }
 
-    /// Returns the processes, with this request's idempotency key.
+    /// Returns a handle to the processes that sends this request's idempotency key, if there is one.
     pub(crate) fn processes(&self) -> Processes {
         let processes = self.node.processes();
         match self.key {
@@ -167,7 +168,7 @@ impl Call {
         }
     }
 
-    /// Returns the tasks, with this request's idempotency key.
+    /// Returns a handle to the tasks that sends this request's idempotency key, if there is one.
     pub(crate) fn tasks(&self) -> Tasks {
         let tasks = self.node.tasks();
         match self.key {
@@ -176,7 +177,7 @@ impl Call {
         }
     }
 
-    /// Returns the leases, with this request's idempotency key.
+    /// Returns a handle to the leases that sends this request's idempotency key, if there is one.
     pub(crate) fn leases(&self) -> Leases {
         let leases = self.node.leases();
         match self.key {
@@ -185,7 +186,7 @@ impl Call {
         }
     }
 
-    /// Refuses a caller that may not start processes. Called by routes of which only some requests start processes.
+    /// Refuses a caller that may not start processes. For routes that require [`Scope::Run`] for some requests only.
     pub(crate) fn check_run(&self) -> Result<(), Problem> {
         access::check_run(self.caller.running)
     }
@@ -209,12 +210,12 @@ impl Call {
         value.map(HeaderValue::as_bytes)
     }
 
-    /// Returns a receiver that turns true when the listener closes.
+    /// Returns a receiver whose value becomes true when the listener closes.
     pub(crate) fn closing(&self) -> watch::Receiver<bool> {
         self.caller.closing.clone()
     }
 
-    /// Returns the capacity of the listener that the request arrived on.
+    /// Returns the capacity limits of the listener that the request arrived on.
     pub(crate) fn room(&self) -> &Room {
         self.shared.room(self.caller.peer)
     }
@@ -224,14 +225,15 @@ impl Call {
         self.room().wait()
     }
 
-    /// Waits for `work`. Drops it and returns a problem when the caller disconnects or the listener closes.
+    /// Waits for `work` in one of the slots for waiting requests. Returns a problem without waiting if no slot is free, and drops `work`
+    /// and returns a problem if the caller disconnects or the listener closes.
     pub(crate) async fn wait<T>(&self, work: impl Future<Output = T>) -> Result<T, Problem> {
         let place = self.place()?;
         let mut closing = self.caller.closing.clone();
         let done = tokio::select! {
             biased;
             () = self.caller.gone.notified() => {
-                let words = "the wait ended because the client closed the connection or sent too much further data on it";
+                let words = "the wait ended because the client closed the connection or sent too much data while waiting";
                 Err(Problem::new(Reason::Gone, words))
             }
             done = work => Ok(done),

@@ -4,7 +4,7 @@ pub use crate::status::HttpStats as Stats;
 use actix_web::http::StatusCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The counters of connections and answers. The number of open connections is not counted here, but passed to [`Counters::stats`].
+/// The counters of connections and answers. Open connections are not counted here; their number is passed to [`Counters::stats`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     accepted: AtomicU64,
@@ -23,7 +23,7 @@ impl Counters {
         self.rejected_busy.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts an answer by its status: from 500 as failed, from 400 as refused, otherwise as answered.
+    /// Counts an answer by its status: 5xx as failed, 4xx as refused, any other as answered.
     pub(crate) fn answer(&self, status: StatusCode) {
         let counter = if status.is_server_error() {
             &self.failed

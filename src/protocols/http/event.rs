@@ -1,7 +1,7 @@
-//! The node's events as server-sent events: `docs/protocols/http.md`, "Events".
+//! Streams the node's events as server-sent events; see `docs/protocols/http.md`, "Events".
 //!
-//! A stream holds a position in the retained events and at most one part of an answer. A client that reads too slowly
-//! misses events, and is notified of the gap.
+//! A stream keeps only its position among the retained events and at most one part of the answer in memory. A client that reads too
+//! slowly misses events, and is notified of the gap.
 
 use crate::actors;
 use crate::actors::lock::Name;
@@ -35,7 +35,7 @@ const PART_BYTES: usize = 8 * 1024;
 /// The maximum number of events examined in one turn, so that other streams get turns. An event that needs more work counts as several.
 const LOOKED_AT: usize = 1024;
 
-/// The amount of comparison that counts as one more event: the length of a pattern times the length of the name it is compared with.
+/// The amount of comparison that counts as one more event: the length of a pattern times that of the name it is compared with, in bytes.
 const COMPARED: usize = 512;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -43,8 +43,8 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("/v1/events", events, Words {
             id: "events",
             summary: "Stream events",
-            more: "Server-sent events: `id` is the position of an event, a sequence number, sometimes followed by a dot and an index; `event` is its kind; `data` is a JSON object with `position`, `at`, `actor`, `kind` and further fields. The stream ends when the coordinator stops or halts. A comment is sent every 15 s as a heartbeat. The last 65,536 events, and at most 64 MiB of them, are kept in memory, from the first subscription until ten minutes after the last one ends. A client that requests events no longer kept, or reads too slowly, first receives an event `lost`, whose data has the positions `after` and `upto` between which events are missing. A client that requests a future position receives an event `ahead`, whose `upto` is where the stream begins. The kinds and their fields are listed in docs/protocols/http.md, \"Events\".",
-            answer: "An endless stream of events.",
+            more: "Server-sent events: `id` is the position of an event: a sequence number, followed by a dot and an index unless the event is the first with this number; `event` is its kind; `data` is a JSON object with `position`, `at`, `actor`, `kind` and further fields. The stream ends when the coordinator stops or halts. A comment is sent every 15 s as a heartbeat. The last 65,536 events, and at most 64 MiB of them, are kept in memory, from the first subscription until ten minutes after the last one ends. A client that requests events no longer kept, or reads too slowly, first receives an event `lost`, whose data has the positions `after` and `upto`: the events after the first and up to the second are missing. A client that requests a future position receives an event `ahead`, whose `upto` is where the stream begins. The kinds and their fields are listed in docs/protocols/http.md, \"Events\".",
+            answer: "The stream of events.",
         }, &[Reason::Waits])
         .with_content_type("text/event-stream")
         .with_header(json!({
@@ -64,12 +64,12 @@ pub(crate) struct Listen {
     /// The position after which the stream begins; if left out, it begins with new events.
     #[schemars(extend("pattern" = POSITION))]
     after: Option<String>,
-    /// Only events of this actor, or of the node itself.
+    /// Only events of this actor; `node` selects events of the node itself.
     #[schemars(extend("enum" = origins()))]
     actor: Option<String>,
-    /// Only events of these kinds, separated by commas. An unknown kind is refused with a list of the known ones.
+    /// A comma-separated list of kinds; only events of these kinds are sent. An unknown kind is refused with a list of the known ones.
     kind: Option<String>,
-    /// Only events with this subject: the key of a lock, the queue of a job, or the name of a lease. A `*` matches any bytes.
+    /// Only events with this subject: the key of a lock, the queue of a job, or the name of a lease. A `*` matches any sequence of bytes.
     name: Option<Name>,
     /// Only events of the job with this id.
     job: Option<u64>,
@@ -77,7 +77,7 @@ pub(crate) struct Listen {
     task: Option<u64>,
 }
 
-/// Streams events for as long as the client reads them.
+/// Streams events until the client disconnects or the node stops.
 async fn events(call: &Call, Query(listen): Query<Listen>) -> Result<HttpResponse, Problem> {
     let after = after(call, listen.after.as_deref())?;
     let wanted = EventFilter::of(listen)?;
@@ -102,7 +102,8 @@ async fn events(call: &Call, Query(listen): Query<Listen>) -> Result<HttpRespons
     Ok(response.body(BoxBody::new(Stream::new(telling))))
 }
 
-/// Returns the position after which to begin. The header, sent by a client that reconnects, takes precedence over the query.
+/// Returns the position after which the stream begins, or `None` if it begins with new events. The header `Last-Event-ID`, sent by a
+/// client that reconnects, takes precedence over `field`, the value in the query. Refuses a malformed position.
 fn after(call: &Call, field: Option<&str>) -> Result<Option<Position>, Problem> {
     let header = call.header("last-event-id").filter(|id| !id.is_empty());
     let (name, text) = match (header, field) {
@@ -112,31 +113,31 @@ fn after(call: &Call, field: Option<&str>) -> Result<Option<Position>, Problem> 
     };
     let text = std::str::from_utf8(text).ok();
     let position = text.and_then(|text| text.parse().ok());
-    let words = "must be the id of an event, as in 812 or 812.1";
+    let words = "must be the id of an event, such as 812 or 812.1";
     position
         .map(Some)
         .ok_or_else(|| Problem::field(name, words))
 }
 
-/// The filter of a stream. A member that is `None` selects every event.
+/// The filter of a stream, which selects the events that match all fields. A field that is `None` matches every event.
 #[derive(Debug, Default)]
 struct EventFilter {
     actor: Option<&'static str>,
-    /// The kinds, without duplicates.
+    /// The kinds that match.
     kinds: Option<BTreeSet<&'static str>>,
     subject: Option<Name>,
     job: Option<u64>,
     task: Option<u64>,
 }
 
-/// Returns the names of everything that events come from: the actors and the node.
+/// Returns the names of all sources of events: the actors and the node.
 fn origins() -> Vec<&'static str> {
     let mut origins = actors::names();
     origins.push(NODE);
     origins
 }
 
-/// Returns the known word equal to `word`, or refuses an unknown one.
+/// Returns the item of `all` that equals `word`, and refuses a word that is not in `all`. The refusal names `field`.
 fn known(
     field: &str,
     word: &str,
@@ -212,13 +213,13 @@ impl EventFilter {
     }
 }
 
-/// Appends the event that reports that a stream does not continue at the requested position.
+/// Appends an event of kind `lost` or `ahead`, which reports that the stream continues after `upto` instead of after `after`.
 fn write_gap(kind: &str, (after, upto): (Position, Position), said: &mut String) {
     let data = json!({"kind": kind, "after": after.to_string(), "upto": upto.to_string()});
     *said += format!("id: {upto}\nevent: {kind}\ndata: {data}\n\n").as_str();
 }
 
-/// Returns whether a name matches a pattern, in which `*` matches any bytes.
+/// Returns whether a name matches a pattern, in which `*` matches any sequence of bytes, including none.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let mut parts = pattern.split(|byte| *byte == b'*');
     let first = parts.next().unwrap_or(&[]);
@@ -238,13 +239,13 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     rest.ends_with(last)
 }
 
-/// A single stream.
+/// The stream of events to one client.
 struct EventStream {
     events: Events,
     wanted: EventFilter,
     closing: watch::Receiver<bool>,
     turns: Turns,
-    /// The heartbeat; `None` before the first part.
+    /// The timer of the heartbeat; `None` before the first part.
     beat: Option<Interval>,
     #[expect(dead_code, reason = "held for as long as the stream is open")]
     place: Place,
@@ -285,7 +286,7 @@ impl Parts for EventStream {
 /// Formats an event for the stream.
 fn written(event: &Event) -> String {
     let (id, kind) = (event.position, event.what.kind);
-    let data = serde_json::to_string(&Data(event)).expect("names, numbers and text are JSON");
+    let data = serde_json::to_string(&Data(event)).expect("an event can always be written as JSON");
     format!("id: {id}\nevent: {kind}\ndata: {data}\n\n")
 }
 

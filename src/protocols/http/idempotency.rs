@@ -1,6 +1,6 @@
 //! The `Idempotency-Key` header, which lets a client repeat a request whose answer was lost.
 //!
-//! The actors remember the result for each key as part of their state, see `spine/receipts.rs`; this module only computes
+//! The actors remember the result for each key as part of their state (see `spine/receipts.rs`); this module only computes
 //! keys. The actors see only digests, so no client's key appears in the journal.
 
 use crate::ids::RequestKey;
@@ -13,8 +13,8 @@ use xxhash_rust::xxh3::xxh3_128;
 const HEADER: &str = "idempotency-key";
 const KEY_BYTES_MAX: usize = 128;
 
-/// Returns the key of a request, or `None` without the header. Its `id` is a digest of the client's key and the caller, its
-/// `fingerprint` a digest of the path and body.
+/// Returns the key of a request, or `None` if it does not have the header. The key's `id` is a digest of the client's key and the caller,
+/// and its `fingerprint` is a digest of the path and the body. Refuses a malformed or repeated header.
 pub(crate) fn key_of(
     headers: &HeaderMap,
     peer: Peer,
@@ -38,8 +38,8 @@ pub(crate) fn key_of(
     }))
 }
 
-/// Returns the id of a client's key. All TCP clients count as one caller. SHA-1 is used so that a caller cannot construct a
-/// key with the same id as another caller's key.
+/// Returns the id of a client's key. All TCP clients count as one caller, and each user on the Unix socket as another. SHA-1 is used so
+/// that a caller cannot construct a key with the same id as another caller's key.
 fn id_of(peer: Peer, key: &str) -> u128 {
     let mut hash = Sha1::new();
     match peer {
@@ -51,7 +51,7 @@ fn id_of(peer: Peer, key: &str) -> u128 {
     }
     hash.update(key);
     let bytes: [u8; 20] = hash.finalize().into();
-    let (id, _) = bytes.split_first_chunk().expect("20 bytes begin with 16");
+    let (id, _) = bytes.split_first_chunk().expect("20 bytes are at least 16");
     u128::from_le_bytes(*id)
 }
 

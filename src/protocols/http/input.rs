@@ -1,8 +1,8 @@
-//! Parses a request's query or JSON body into the type that its route takes. This is a strict serde format in which every
-//! member must be known and unique, and errors name the member. A member that holds bytes is given as text, or as base64
+//! Parses a request's query or JSON body into the type that its route takes. The deserializer is strict: every member must be
+//! known and may occur only once, and errors name the member. A member that holds bytes is given as text, or as base64
 //! under its name with `_b64` appended.
 //!
-//! The meaning of members is not decided here.
+//! What the members mean is decided by the routes.
 
 use crate::protocols::http::problem::Problem;
 use crate::refusal::Reason;
@@ -32,13 +32,13 @@ pub(crate) fn of_form<T: DeserializeOwned>(fields: &str) -> Result<T, Problem> {
     of_query(&filled.collect::<Vec<_>>().join("&"))
 }
 
-/// Parses a query: `name=value` pairs, joined by `&`, percent-encoded.
+/// Parses a query: `name=value` pairs joined by `&`, percent-encoded, with `+` for a space.
 pub(crate) fn of_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
     let decode = |text: &str| {
         let text = text.replace('+', " ");
         let text = percent_decode_str(&text).decode_utf8();
         text.map(Cow::into_owned).map_err(|_| {
-            let words = "the query is not UTF-8: give names that are not UTF-8 as base64, in key_b64, index_b64, owner_b64";
+            let words = "the query is not UTF-8: give a value that is not UTF-8 as base64, in a field with _b64 appended to its name, such as key_b64";
             Problem::new(Reason::Malformed, words)
         })
     };
@@ -54,13 +54,13 @@ pub(crate) fn of_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
     read(members, Form::Text)
 }
 
-/// Parses a body: a JSON object.
+/// Parses a body, which must be a JSON object. A `Content-Type` header, if there is one, must be that of JSON.
 pub(crate) fn of_body<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Result<T, Problem> {
     if let Some(found) = headers.get(header::CONTENT_TYPE) {
         let found = found.to_str().unwrap_or("");
         let kind = found.split(';').next().unwrap_or("").trim();
         if !kind.eq_ignore_ascii_case("application/json") {
-            let words = "expected a body of Content-Type: application/json";
+            let words = "expected a body with Content-Type: application/json";
             return Err(Problem::new(Reason::NotJson, words));
         }
     }
@@ -87,7 +87,7 @@ fn read<T: DeserializeOwned>(members: Map<String, Value>, form: Form) -> Result<
 /// An error in a member of a request.
 #[derive(Debug)]
 struct Wrong {
-    /// The path of the member, as in `jobs[3].body`.
+    /// The path of the member, such as `jobs[3].body`.
     place: String,
     what: String,
 }
@@ -148,7 +148,7 @@ impl de::Error for Wrong {
 enum Form {
     /// As a JSON value.
     Json,
-    /// In a query, where even numbers are text.
+    /// In a query, where every value is text, including numbers.
     Text,
     /// In a member whose name ends in `_b64`.
     Base64,
@@ -181,7 +181,7 @@ impl Input {
 
     fn text(self) -> Result<String, Wrong> {
         match (self.value, self.form) {
-            (_, Form::Base64) => Err(wrong("is not known here")),
+            (_, Form::Base64) => Err(wrong("is unknown")),
             (Value::String(text), _) => Ok(text),
             (_, _) => Err(wrong("must be a string")),
         }
@@ -195,7 +195,7 @@ fn wrong(what: impl fmt::Display) -> Wrong {
 impl<'de> Deserializer<'de> for Input {
     type Error = Wrong;
 
-    /// Byte strings are given as bytes, not as escaped text.
+    /// Returns false, so that types that hold bytes are deserialized from bytes, not from escaped text.
     fn is_human_readable(&self) -> bool {
         false
     }
@@ -327,7 +327,7 @@ impl<'de> Deserializer<'de> for Input {
             known.push(Member { field, name, input });
         }
         let read = visitor.visit_map(Members(known.into_iter(), None))?;
-        unknown.map_or(Ok(read), |name| Err(Wrong::at(&name, "is not known here")))
+        unknown.map_or(Ok(read), |name| Err(Wrong::at(&name, "is unknown")))
     }
 
     forward_to_deserialize_any! {
@@ -388,7 +388,7 @@ impl<'de> de::MapAccess<'de> for Members {
     }
 }
 
-/// A JSON value, and the path of the first repeated member of any object in it.
+/// A JSON value, and the path of the first repeated member in it, if there is one.
 struct Tree {
     value: Value,
     twice: Option<String>,
@@ -524,7 +524,7 @@ mod tests {
             ),
             (r#"{"key":"a","ttl":"5"}"#, "ttl must be"),
             (r#"{"key":"a","ttl":1.5}"#, "ttl must be"),
-            (r#"{"key":"a","tll":5}"#, "tll is not known here"),
+            (r#"{"key":"a","tll":5}"#, "tll is unknown"),
             (r#"{"key":"a","key":"b"}"#, "key is given more than once"),
             (
                 r#"{"key":"a","in":{"b":[1,{"c":1,"c":"secret"}]}}"#,

@@ -1,7 +1,7 @@
-//! Work on jobs over HTTP: converts requests to calls of [`Queues`](crate::handle::Queues), and results to answers.
-//! The members are documented in `docs/protocols/http.md`, "Queues".
+//! Changes to jobs over HTTP: converts requests to calls of [`Queues`](crate::handle::Queues), and results to answers.
+//! The JSON fields are documented in `docs/protocols/http.md`, "Queues".
 //!
-//! The machine decides which client may do what with a job.
+//! The queue actor decides which client may do what with a job.
 
 use crate::actors::queue::{self, DedupKey, JobView, Phase, Progress, Put, QueueName, Root};
 use crate::handle::Added;
@@ -16,9 +16,9 @@ use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The path that adds a job. Its requests may be longer than those of most paths.
+/// The path for adding a job. Its request bodies may be larger than those of most paths.
 pub(crate) const PUSH: &str = "/v1/queues/push";
-/// The path that adds several jobs. Its requests may be longer than those of most paths.
+/// The path for adding several jobs. Its request bodies may be larger than those of most paths.
 pub(crate) const PUSH_ALL: &str = "/v1/queues/push-all";
 
 #[expect(clippy::too_many_lines, reason = "a table of routes")]
@@ -44,7 +44,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "push_jobs",
                 summary: "Add several jobs atomically",
-                more: "Adds all of them or none, even if the coordinator crashes. If several have the same deduplication key, only the last one is added.",
+                more: "Either all jobs are added or none, even if the coordinator crashes; only duplicates are left out. If several jobs of a queue have the same deduplication key, the last one is added.",
                 answer: "The id of each job, or of the existing job with the same key.",
             },
             &[ReadOnly, TooBig, Draining, Full, DiskFull, Failed],
@@ -54,8 +54,8 @@ pub(crate) fn routes() -> Vec<Route> {
             register,
             Words {
                 id: "register_root_job",
-                summary: "Register a root job, which makes the jobs of older root jobs superfluous",
-                more: "A worker that claims a superfluous job receives it marked `duplicate`. The root job is remembered for 28 days.",
+                summary: "Register a root job, which makes the jobs of older root jobs with its signature superfluous",
+                more: "If a worker claims a superfluous job, `duplicate` is true in the answer. The root job is remembered for 28 days.",
                 answer: "Whether the root job is newer than every known one with its signature.",
             },
             &[Full, DiskFull, Failed],
@@ -66,8 +66,8 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "pop_jobs",
                 summary: "Claim jobs",
-                more: "Claims the most urgent job of these queues; among equally urgent ones, the oldest or the first in the queue's order. With `weights`, claims from a queue drawn at random. With `wait`, if there is no job, answers when there is one or the wait times out. A job claimed for a client that has closed the connection is given back. With `process`, a claim ends as soon as that process, or its tree, has exited, and not before unless `claim_ms` is set. With `done`, a worker completes its last job and claims its next one in a single request.",
-                answer: "The claimed jobs; none if none is ready.",
+                more: "Claims the most urgent jobs of the named queues, at most `count`; among equally urgent jobs, the oldest first, unless a queue is configured for another order. With `weights`, the queue is drawn at random by weight. With `any`, tenants take turns. With `wait`, a request that finds no job is answered when there is one or the wait times out. A job claimed for a client that has closed the connection is given back, unless the request has an idempotency key. With `process`, a claim ends as soon as that process, or its tree, has exited, and not before unless `claim_ms` is set. With `done`, a worker completes its last job and claims its next one in a single request.",
+                answer: "The claimed jobs; an empty list if none is ready.",
             },
             &[Stale, Waits, Draining, Absent, Ended, DiskFull, Failed],
         ),
@@ -77,8 +77,8 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "ack_job",
                 summary: "Complete a claimed job",
-                more: "Requires the token of its claim.",
-                answer: "The job is completed and removed.",
+                more: "Requires the token of the job's claim.",
+                answer: "The job has been completed and removed.",
             },
             &[Absent, Stale, Fencing, Failed],
         ),
@@ -88,7 +88,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "fail_job",
                 summary: "Report that a claimed job failed",
-                more: "The job is `retrying` and unclaimed until it is tried again: after `retry_after_ms`, or after the back-off of its type, or when its claim would have ended. If that was its last try, it is abandoned.",
+                more: "The job is `retrying` and unclaimed until it is tried again: after `retry_after_ms` if given; otherwise after the back-off of its type; or, if its type has none, when its claim would have ended. If this was its last try, the job is abandoned; if it runs at most once, it is removed.",
                 answer: "The state of the job.",
             },
             &[Absent, Stale, Fencing, Failed],
@@ -99,7 +99,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "defer_job",
                 summary: "Report that a claimed job cannot be tried now",
-                more: "The job is `retrying` and unclaimed, as after a failure, but the claim does not count as a try. It waits for `retry_after_ms`, or for a delay that grows each time it is given back. A job that is a day old fails instead.",
+                more: "The job is `retrying` and unclaimed, as after a failure, but the claim does not count as a try. It waits for `retry_after_ms` if given, otherwise for a delay that grows each time the job is given back. If the job is more than a day old or was cancelled, this counts as a failure instead.",
                 answer: "The state of the job.",
             },
             &[Absent, Stale, Fencing, Failed],
@@ -121,7 +121,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "touch_job",
                 summary: "Extend a claim",
-                more: "Restarts the claim's time to run. Requires the token of the claim. With `process`, the claim is bound to that process from now on.",
+                more: "Restarts the time limit of the claim. Requires the token of the claim. With `process`, the claim is bound to that process from now on.",
                 answer: "The state of the job.",
             },
             &[Absent, Stale, Fencing, Ended, DiskFull, Failed],
@@ -132,7 +132,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "release_job",
                 summary: "Give a claimed job back",
-                more: "Requires the token of its claim. If that was its last try, the job is abandoned.",
+                more: "Requires the token of the job's claim. If the claim was the job's last try, the job is abandoned.",
                 answer: "The state of the job.",
             },
             &[Absent, Stale, Fencing, Failed],
@@ -143,7 +143,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "bury_job",
                 summary: "Bury a claimed job until it is kicked",
-                more: "Requires the token of its claim.",
+                more: "Requires the token of the job's claim.",
                 answer: "The state of the job.",
             },
             &[Absent, Stale, Fencing, Failed],
@@ -163,24 +163,24 @@ pub(crate) struct Push {
     /// Milliseconds until the job is ready.
     #[serde(default)]
     delay_ms: Span,
-    /// Milliseconds that a claim of the job lasts; 0 for the setting of its type.
+    /// Milliseconds that a claim of the job lasts; 0 for the time set for the job's type.
     #[serde(default)]
     ttr_ms: Span,
     /// The deduplication key: the job is not added while the queue has an unclaimed job with the same key.
     dedup: Option<String>,
-    /// Milliseconds for which the deduplication key stays reserved, whatever happens to the job; 0 for not at all. Without
-    /// `dedup`, the key is derived from the body.
+    /// Milliseconds for which no other job with the same deduplication key is added to the queue, whatever happens to this job; 0 for no
+    /// such time. Without `dedup`, the key is derived from the body.
     #[serde(default)]
     unique_for_ms: Number<u64, 0, { Put::UNIQUE_MS_MAX }>,
-    /// Whether the job is retried when a claim ends without a report. If false, it runs at most once.
+    /// Whether the job is retried after it failed, or after a claim ended without a report. If false, it runs at most once.
     #[serde(default = "yes")]
     retries: bool,
     /// The root job that the job comes from.
     root: Option<RootJob>,
-    /// Whether the job is the root job itself. If so, the root job is registered, too.
+    /// Whether the job is itself the root job in `root`. If so, adding it also registers the root job.
     #[serde(default)]
     is_root: bool,
-    /// The number of work items that the job stands for, which a throttle on its queue counts.
+    /// The number of work items that the job counts as for a throttle on its queue.
     #[serde(default)]
     items: Number<u32, 1, { u32::MAX as u64 }, 1>,
 }
@@ -191,14 +191,15 @@ const fn yes() -> bool {
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct RootJob {
-    /// Identifies, within the queue, the root jobs that replace each other.
+    /// The signature of the root job. Within a queue, a root job replaces older ones with the same signature.
     signature: String,
     /// The time of the root job, in any unit; larger is newer.
     at: u64,
 }
 
 impl Push {
-    /// Converts the job, or refuses it. `place` is the path of the job within the request, for errors.
+    /// Converts the job, or refuses it. In errors, `place` precedes the name of the field: it is the path of the job within the request,
+    /// such as `jobs[3].`, or empty.
     fn put(self, place: &str) -> Result<Put, Problem> {
         let Self {
             queue,
@@ -226,7 +227,7 @@ impl Push {
             root: root.map(|root| Root::of(&queue, &root.signature, root.at)),
             is_root,
             tube: false,
-            // 0 counts as 1. Storing the default as 0 keeps the message equal to one from a client that does not set it.
+            // 0 counts as 1. The default is stored as 0, so that the message equals that of a client that does not set `items`.
             items: if items.0 == 1 { 0 } else { items.0 },
             unique_for_ms: unique_for_ms.0,
             body,
@@ -239,7 +240,7 @@ impl Push {
 pub(crate) struct Pushed {
     /// The job's id.
     id: u64,
-    /// Whether the job was added; if not, `id` is the existing job with its deduplication key.
+    /// Whether the job was added; if not, `id` is that of the existing job with the same deduplication key.
     new: bool,
 }
 
@@ -280,7 +281,7 @@ async fn push_all(call: &Call, Body(all): Body<PushAll>) -> Result<Json<PushedAl
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct RegisterRoot {
     queue: QueueName,
-    /// Identifies, within the queue, the root jobs that replace each other.
+    /// The signature of the root job. Within a queue, a root job replaces older ones with the same signature.
     signature: String,
     /// The time of the root job, in any unit; larger is newer.
     at: u64,
@@ -325,9 +326,10 @@ pub(crate) struct Fail {
     id: u64,
     /// The token of the job's claim.
     token: Token,
-    /// Milliseconds until the job is retried. If left out, the back-off of its type applies, or the time left of its claim.
+    /// Milliseconds until the job is retried. If left out, the back-off of the job's type applies or, if the type has none, the time left
+    /// on the claim.
     retry_after_ms: Option<Span>,
-    /// What went wrong, shown with the job; the first 1,000 bytes are kept.
+    /// What went wrong, shown with the job; cut off after 1,000 bytes.
     error: Option<String>,
 }
 
@@ -336,12 +338,12 @@ pub(crate) struct Fail {
 pub(crate) struct Changed {
     /// The job's id.
     id: u64,
-    /// The state; null if the job has ended, either because it failed and may run only once, or because the request is a
-    /// repetition and the job has ended since the first one.
+    /// The job's phase; null if the job no longer exists, either because it failed and runs at most once, or because this is a repeated
+    /// request and the job was removed after the first request.
     phase: Option<Phase>,
-    /// The number of claims since the job was added or kicked; null if the job has ended.
+    /// The number of claims since the job was added or kicked, without those that were deferred; null if the job no longer exists.
     attempts: Option<u32>,
-    /// Milliseconds until the job's delay or claim ends, or until it is retried or pruned; null if none applies.
+    /// Milliseconds until the job's delay or claim ends, it is retried, or it is removed as abandoned; null if none of these applies.
     remaining_ms: Option<u64>,
 }
 
@@ -359,7 +361,7 @@ pub(crate) struct Defer {
     id: u64,
     /// The token of the job's claim.
     token: Token,
-    /// The reason, shown with the job; the first 1,000 bytes are kept.
+    /// The reason, shown with the job; cut off after 1,000 bytes.
     error: Option<String>,
     /// Milliseconds until the job is retried. If left out, the delay grows each time the job is given back.
     retry_after_ms: Option<Span>,
@@ -381,7 +383,7 @@ pub(crate) struct Report {
     token: Token,
     /// The progress in percent; unchanged if left out.
     percent: Option<Number<u64, 0, 100>>,
-    /// A description of the current step, of which the first 1,000 bytes are kept; unchanged if left out.
+    /// A description of the current step, cut off after 1,000 bytes; unchanged if left out.
     text: Option<String>,
 }
 
@@ -401,7 +403,7 @@ pub(crate) struct TouchJob {
     id: u64,
     /// The token of the job's claim.
     token: Token,
-    /// The process that the claim is bound to from now on, by the id of its record or a prefix of it.
+    /// The process that the claim is bound to from now on, given by the id of its record or a prefix of that id; unchanged if left out.
     process: Option<String>,
     /// How much of the process must have ended before the claim ends.
     #[serde(default)]

@@ -1,8 +1,8 @@
-//! Leases over HTTP: converts requests to calls of [`Leases`](crate::handle::Leases), and results to answers. The members are documented in
-//! `docs/protocols/http.md`, "Leases".
+//! Leases over HTTP: converts requests to calls of [`Leases`](crate::handle::Leases), and results to answers. The JSON fields are
+//! documented in `docs/protocols/http.md`, "Leases".
 //!
-//! A pass is one run of a lease's command, by the coordinator or by a client. The machine decides whose turn it is to run one. Requests
-//! that launch or store a command require the scope `run`, see `access.rs`.
+//! A pass is one run of a lease's command, by the coordinator or by a client. The lease actor decides whose turn it is to run one.
+//! Requests that launch or store a command require the scope `run` (see `access.rs`).
 
 use crate::actors::lease::{Claim, LeaseMachine, LeaseView, Requesting, Turn};
 use crate::actors::lock::Name;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The path that requests a pass. The arguments of the command may make its requests longer than those of most paths.
+/// The path for requesting a pass. Its request bodies may be larger than those of most paths, because they contain a command.
 pub(crate) const RUN: &str = "/v1/leases/run";
 
 impl Routed for LeaseMachine {
@@ -43,8 +43,8 @@ fn routes() -> Vec<Route> {
             run,
             Words {
                 id: "run_lease",
-                summary: "Request a pass of a command",
-                more: "The coordinator launches the command: immediately if the lease is free, or when its turn comes if no other request is next. If another request is next, the command is not launched, since the pass of that request serves this one too. Either way, a pass that begins after this request runs to completion, even if the client disconnects.",
+                summary: "Request a pass that the coordinator runs",
+                more: "The coordinator launches the command: immediately if the lease is free, otherwise when the request's turn comes. If another request is already next, the command is not launched, since the pass of that request serves this one too. In any case, unless `no_delay` is set, a pass that begins after this request runs to completion, even if the client disconnects.",
                 answer: "The result of the request.",
             },
             &[Disabled, Draining, Full, Waits, DiskFull, Failed],
@@ -56,7 +56,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "claim_lease",
                 summary: "Request a pass that the client runs itself",
-                more: "With `wait`, answers when the request's turn has come or the wait times out. A client that closes the connection loses its position in line. If the answer is `not-needed`, another pass serves the request: its number is `pass`, and `/v1/leases/wait` waits for it.",
+                more: "With `wait`, answers when the request's turn has come or the wait times out. A client that closes the connection loses its position in line. If `turn` is `not-needed`, another pass serves the request: its number is `pass`, and `/v1/leases/wait` waits for it.",
                 answer: "The result of the request.",
             },
             &[
@@ -70,7 +70,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "renew_lease",
                 summary: "Report that a pass is still running",
-                more: "The pass ends if its client has not renewed it within `ttl_ms`. With `process`, the pass depends on that process from now on.",
+                more: "The pass ends if its client has not renewed it within `ttl_ms`. With `process`, the pass depends on that process from now on instead.",
                 answer: "The lease.",
             },
             &[Absent, Stale, DiskFull, Failed, Ended, OutOfScope],
@@ -94,7 +94,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "withdraw_from_lease",
                 summary: "Withdraw a request that waits for its turn",
-                more: "The pass is dropped unless other requests rely on it, in which case the coordinator launches its command when its turn comes. A pass that has begun continues.",
+                more: "If other requests rely on this request's pass, the coordinator still launches the command when the turn comes. Otherwise, the pass is dropped. If the pass has already begun, it ends if the client was to run it itself; a launched command continues, and the answer is `absent`.",
                 answer: "The request has been withdrawn.",
             },
             &[Absent, Failed],
@@ -106,7 +106,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "wait_for_lease",
                 summary: "Wait for a pass to begin or to end",
-                more: "Answers immediately if the pass has already begun or ended, or if none is pending. Also answers when the wait times out: `begun`, `whole` and `current` show which.",
+                more: "Answers immediately if the pass has already begun or ended, or if none is pending. Also answers when the wait times out: `begun`, `whole` and `current` of the lease show whether the pass has begun or ended.",
                 answer: "The lease.",
             },
             &[Absent, Waits, Failed],
@@ -132,14 +132,15 @@ pub(crate) struct Run {
     /// The lease, which is created if it does not exist.
     #[schemars(extend("minLength" = 1))]
     name: Name,
-    /// The command to launch; the lease's command if left out. Its process has no parent.
+    /// The command to launch; the lease's command if left out. Its process has a parent only if `parent` in it names one.
     launch: Option<Launch>,
-    /// Milliseconds between the starts of this pass and the next; the lease's setting if left out.
+    /// The minimum time from the start of this pass to that of the next, in milliseconds; the lease's setting if left out.
     period_ms: Option<Span>,
     /// Whether the pass must begin immediately or not at all.
     #[serde(default)]
     no_delay: bool,
-    /// The file on the coordinator's machine that gets a line when this pass begins and another when it ends; the lease's setting if left out.
+    /// The absolute path of a file on the coordinator's machine, to which a line is appended when this pass begins and another when it
+    /// ends; the lease's setting if left out.
     logfile: Option<String>,
     /// The maximum time to wait, in seconds. If the wait times out, the request stays in line.
     #[serde(default)]
@@ -152,14 +153,14 @@ pub(crate) struct Run {
 /// The result of a request for a pass.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Ran {
-    /// `current`: the request's pass has begun; `next`: it waits for its turn; `not-needed`: another request is next, and
-    /// its pass serves this one too; `no-delay`: it is not this request's turn, and it does not wait.
+    /// `current`: the request's pass has begun; `next`: the request waits for its turn; `not-needed`: another request is next, and
+    /// its pass serves this request too; `no-delay`: the pass cannot begin immediately, and the request does not wait.
     turn: &'static str,
-    /// The token of the request's position in line, which is also the `place` of its pass; 0 if it has none.
+    /// The token of the request, which is also the `place` of its pass; 0 if the request neither began a pass nor became next.
     place: Token,
-    /// The number of the pass that serves the request.
+    /// The number of the pass that serves the request; for `no-delay`, which none serves, that of the next pass.
     pass: u64,
-    /// The process record of the pass's command; null until it is launched.
+    /// The record of the process launched for this request; null if none has been launched.
     process: Option<Process>,
     /// The lease.
     lease: Lease,
@@ -220,7 +221,8 @@ async fn run(call: &Call, Body(asked): Body<Run>) -> Result<Json<Ran>, Problem> 
     }))
 }
 
-/// Waits until the command of the running pass has started or failed to start. Returns immediately if no command is running.
+/// Waits until the command of the running pass has started or failed to start. Returns immediately if no pass is running, or if a client
+/// runs it.
 async fn started(call: &Call, lease: &LeaseView) {
     let launched = lease.lease.running().filter(|it| !it.is_clients());
     if let Some(id) = launched.and_then(|it| it.holder.process()) {
@@ -229,7 +231,7 @@ async fn started(call: &Call, lease: &LeaseView) {
     }
 }
 
-/// Returns the state of a request, as the member `turn` of an answer.
+/// Returns the state of a request, as shown in the field `turn` of an API response.
 pub(super) fn turn_of(requested: &Requested, lease: &LeaseView) -> &'static str {
     let current = lease.lease.current.as_ref();
     let has_begun = current.is_some_and(|it| it.place == requested.place);
@@ -248,21 +250,21 @@ pub(crate) struct Claiming {
     /// The lease, which is created if it does not exist.
     #[schemars(extend("minLength" = 1))]
     name: Name,
-    /// Milliseconds between the starts of this pass and the next; the lease's setting if left out.
+    /// The minimum time from the start of this pass to that of the next, in milliseconds; the lease's setting if left out.
     period_ms: Option<Span>,
     /// Whether the request is dropped unless its turn comes immediately.
     #[serde(default)]
     no_delay: bool,
-    /// The maximum time to wait for its turn, in seconds. With 0, a claim bound to a process keeps its position in line until
-    /// `until_at` of `next`, and can be repeated until then; any other claim gets its turn immediately or not at all.
+    /// The maximum time to wait for the request's turn, in seconds. With 0, a claim bound to a process stays in line until the lease's
+    /// `next.until_at`, and must be repeated by then to take its turn; any other claim gets its turn immediately or not at all.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
     /// The maximum time between two renewals of the pass, in milliseconds, if the pass is not bound to a process.
     #[serde(default)]
     ttl_ms: Span,
-    /// The process that the pass depends on, by its id or at least the first eight digits. Requires the scope `run`.
+    /// The process that the pass depends on, given by its id or at least the first eight digits of its id. Requires the scope `run`.
     process: Option<String>,
-    /// How much of the process must have ended.
+    /// How much of the process must have ended before the pass ends.
     #[serde(default)]
     release: Extent,
 }
@@ -270,12 +272,13 @@ pub(crate) struct Claiming {
 /// The result of a claim.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Claimed {
-    /// `current`: the request's pass has begun; `next`: it has not; `not-needed`: another request is next, and its pass
-    /// serves this one too; `no-delay`: it is not this request's turn, and it does not wait.
+    /// `current`: the request's pass has begun; `next`: the request is next, but its pass has not begun; `not-needed`: another request is
+    /// next, and its pass serves this request too; `no-delay`: the pass cannot begin immediately, and the request does not wait.
     turn: &'static str,
-    /// The token of the pass, to present to the resource that the lease guards; null if there is no pass. Tokens only increase.
+    /// The fencing token of the pass, to present to the resource that the lease guards; null unless `turn` is `current`. Tokens only
+    /// increase.
     token: Option<Token>,
-    /// The number of the pass that serves the request, for `/v1/leases/wait`.
+    /// The number of the pass that serves the request, for `/v1/leases/wait`; for `no-delay`, that of the next pass.
     pass: u64,
     /// The lease.
     lease: Lease,
@@ -341,9 +344,9 @@ pub(crate) struct Renew {
     name: Name,
     /// The token of the pass.
     token: Token,
-    /// The process that the pass depends on from now on. Requires the scope `run`.
+    /// The process that the pass depends on from now on; unchanged if left out. Requires the scope `run`.
     process: Option<String>,
-    /// How much of the process must have ended.
+    /// How much of the process must have ended before the pass ends.
     #[serde(default)]
     release: Extent,
 }
@@ -387,7 +390,7 @@ pub(crate) struct Withdraw {
     /// The name of the lease.
     #[schemars(extend("minLength" = 1))]
     name: Name,
-    /// The position in line, as returned by the request.
+    /// The token of the request: the `place` in its answer.
     place: Token,
 }
 
@@ -437,7 +440,7 @@ async fn wait(call: &Call, Body(asked): Body<Awaited>) -> Result<Json<Lease>, Pr
             (None, Some(number), None) => Ok(leases.whole(name, number).await?),
             (None, None, Some(token)) => Ok(leases.ended(name, token).await?),
             _ => {
-                let words = "or whole or ended is required, but only one of them";
+                let words = "(or whole, or ended) is required, but only one of them";
                 Err(Problem::field("begun", words))
             }
         }

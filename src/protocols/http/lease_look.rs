@@ -1,4 +1,4 @@
-//! Leases over HTTP, read-only: which leases exist, their state, and whether a request would have an effect. The members are
+//! Leases over HTTP, read-only: which leases exist, their state, and whether a request would have an effect. The JSON fields are
 //! documented in `docs/protocols/http.md`, "Leases".
 
 use crate::actors::binding::Exit;
@@ -49,7 +49,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "check_lease",
                 summary: "Check whether a request for a pass would have an effect",
-                more: "It would not if the lease is disabled, or if another request is already next, since the pass of that request serves all others too. For a lease that does not exist, it would.",
+                more: "A request has no effect if the lease is disabled, or if another request is already next, since the pass of that request serves all others too. If the lease does not exist, a request has an effect, because it creates the lease.",
                 answer: "Whether a request would have an effect.",
             },
             &[Failed],
@@ -87,13 +87,13 @@ async fn check(call: &Call, Query(asked): Query<LeaseQuery>) -> Result<Json<Chec
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Filter {
-    /// Only leases whose names begin with this.
+    /// Only leases whose names begin with this prefix; all leases if it is empty.
     #[serde(default)]
     prefix: Name,
     /// The maximum number of leases to return.
     #[serde(default)]
     limit: Limit,
-    /// The `next` of the previous answer, to continue after it.
+    /// The `next` of the previous answer, to get the following page.
     after: Option<String>,
 }
 
@@ -138,7 +138,7 @@ async fn list(call: &Call, Query(asked): Query<Filter>) -> Result<Large<Leases>,
     Ok(Large(Leases { leases, next }, place))
 }
 
-/// Returns the processes that a lease depends on.
+/// Returns the processes that the latest pass and the next request of a lease depend on.
 fn processes(lease: &LeaseView) -> impl Iterator<Item = ProcessId> + use<> {
     let current = lease.lease.current.as_ref();
     let current = current.and_then(|it| it.holder.process());
@@ -157,7 +157,8 @@ async fn records(
     Ok(records.into_iter().map(|it| (it.id, it)).collect())
 }
 
-/// The current time, and the PID of the coordinator, which is shown for a command that has no process yet.
+/// The current time, the offset that converts it to a date, and the PID of the coordinator, which is shown for a command that has no
+/// process yet.
 #[derive(Clone, Copy)]
 struct Viewpoint {
     now: Timestamp,
@@ -203,15 +204,15 @@ pub(crate) struct Lease {
     zone: Option<String>,
     /// Whether a single pass makes up for scheduled dates that were missed.
     catch_up: bool,
-    /// The file that gets a line when a pass begins and another when it ends; null if there is none.
+    /// The path of the file to which a line is appended when a pass begins and another when it ends; null if there is none.
     logfile: Option<String>,
     /// The next scheduled date, in milliseconds since 1970; null if there is no schedule.
     due_at: Option<Timestamp>,
-    /// The number of the last pass to begin. Passes are numbered from 1.
+    /// The number of the last pass that began; 0 if there was none. Passes are numbered from 1.
     begun: u64,
     /// The number of the last pass that ran to completion, or was stopped because it ran too long; 0 if there is none.
     whole: u64,
-    /// Whether a pass is owed: since some request, no pass has begun and run to completion.
+    /// Whether a pass is owed: there is a request after which no pass has both begun and run to completion.
     owed: bool,
     /// Whether a request would have an effect: the lease is enabled, and no request is next.
     wanted: bool,
@@ -219,10 +220,10 @@ pub(crate) struct Lease {
     current: Option<Pass>,
     /// The request whose pass is next; null if there is none.
     next: Option<Next>,
-    /// The lease in Fossil's format: the PID of the pass's holder and the end of its period, in seconds since 1970, then the
-    /// same for the next request.
+    /// The lease as four numbers, in the format of Fossil's `backoffice` lease: the PID of the current pass's holder and the pass's
+    /// `until_at` in seconds since 1970, and the same two numbers for the next request; 0 where there is none.
     text: String,
-    /// The coordinator's wall clock, in milliseconds since 1970.
+    /// The current time by the coordinator's wall clock, in milliseconds since 1970.
     now: Timestamp,
 }
 
@@ -239,25 +240,25 @@ pub(crate) struct Pass {
     holder: &'static str,
     /// The PID of the holder; 0 if unknown.
     pid: u64,
-    /// The id of the pass's process; null if it depends on none.
+    /// The id of the process that the pass depends on; null if there is none.
     process: Option<String>,
-    /// The command that was launched; null if a client runs the pass itself.
+    /// The command that was launched; null if none was, because a client runs the pass itself or the pass was imported.
     command: Option<Vec<String>>,
-    /// The state of the process: `queued`, `running`, `stopping` or `exited`; null if it has no record.
+    /// The state of the process: `queued`, `running`, `stopping` or `exited`; null if there is no process, or if it has no record.
     status: Option<&'static str>,
     /// The time the pass began, in milliseconds since 1970.
     since_at: Timestamp,
-    /// The time before which no other pass begins, in milliseconds since 1970.
+    /// The end of the pass's period, in milliseconds since 1970. No other pass begins until after this time.
     until_at: Timestamp,
     /// Whether the pass is running.
     running: bool,
     /// Whether the pass is being stopped, because it ran too long or the lease is being reset.
     stopping: bool,
-    /// The number of warnings logged because the pass overran its period.
+    /// The number of warnings issued because the pass overran its period.
     warnings: u32,
     /// The time the pass ended, in milliseconds since 1970; null while it is running.
     ended_at: Option<Timestamp>,
-    /// The exit code of the process; null if there is none.
+    /// The exit code of the process, or the one that the client reported; null if there is none.
     code: Option<u8>,
     /// The signal that ended the process; null if there is none.
     signal: Option<u8>,
@@ -275,23 +276,23 @@ pub(crate) struct Next {
     command: Option<Vec<String>>,
     /// The id of the client's process; null if there is none.
     process: Option<String>,
-    /// The PID of the client; the coordinator's PID if it is unknown or the coordinator launches the command.
+    /// The PID of the client; the coordinator's PID if the client's is unknown, or if the coordinator launches the command.
     pid: u64,
-    /// The time until which a request that does not wait may be repeated, in milliseconds since 1970.
+    /// When a claim that does not wait expires unless it is repeated, in milliseconds since 1970. Meaningless for other requests.
     until_at: Timestamp,
     /// Whether the request still counts; false if its client does not wait and has not repeated it by `until_at`.
     live: bool,
 }
 
 impl Lease {
-    /// Converts a lease for an answer.
+    /// Converts a lease to its form in an API response.
     pub(crate) async fn of(call: &Call, lease: LeaseView) -> Result<Self, Problem> {
         let ids: Vec<ProcessId> = processes(&lease).collect();
         let records = records(call, &ids).await?;
         Ok(Self::shown(&lease, &records, Viewpoint::of(call)))
     }
 
-    /// Converts leases for an answer.
+    /// Converts leases to their form in an API response.
     pub(crate) async fn of_all(call: &Call, leases: Vec<LeaseView>) -> Result<Vec<Self>, Problem> {
         let ids: Vec<ProcessId> = leases.iter().flat_map(processes).collect();
         let records = records(call, &ids).await?;
@@ -313,7 +314,8 @@ impl Lease {
         } = &view.lease;
         let current = current.as_ref().map(|it| Pass::shown(it, records, here));
         let next = next.as_ref().map(|it| Next::shown(it, records, here));
-        // Clock slewing moves dates by a millisecond now and then. The 10 ms keep a date just below a full second from changing its second.
+        // Clock slewing moves dates by a millisecond now and then. Without the 10 ms, a date on a full second could move below it, and the
+        // number of seconds would change.
         let of = |pid: u64, until: Timestamp| (pid, (until.0 + 10) / 1000);
         let has = current
             .as_ref()
@@ -343,7 +345,7 @@ impl Lease {
     }
 }
 
-/// Returns a command with its secrets masked.
+/// Returns a command's arguments as text, with secrets masked.
 fn command(command: &lease::Command) -> Vec<String> {
     let shown = process::masked(&command.spec.argv).into_iter();
     shown.map(|it| text::escaped(it.as_bytes())).collect()

@@ -1,7 +1,8 @@
-//! Administration of leases over HTTP: settings, imports from Fossil, and deletion. The members are documented in
+//! Administration of leases over HTTP: settings, imports from Fossil, and deletion. The JSON fields are documented in
 //! `docs/protocols/http.md`, "Leases".
 //!
-//! An invalid request is detected before any part of it is applied.
+//! A request that cannot be parsed is refused before any part of it is applied. Settings are then applied one after another: if one of them
+//! is refused, those before it remain in effect.
 
 use crate::actors::lease::{Four, Imported, Refused, Setting, Settings};
 use crate::actors::lock::Name;
@@ -23,10 +24,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The path that sets a command. Its arguments may make the requests longer than those of most paths.
+/// The path of the route that changes the settings of a lease. Its requests may contain a command with its arguments, so they may be longer
+/// than those of most routes.
 pub(crate) const SET: &str = "/v1/leases/set";
 
-/// A period, or the maximum time between two renewals, in milliseconds.
+/// The period of a lease, or the time within which a pass must be renewed, in milliseconds.
 pub(crate) type Span = Number<u64, 1, { Settings::SPAN_MS_MAX }, { Settings::PERIOD_MS }>;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -51,7 +53,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "import_lease",
                 summary: "Import a lease from Fossil",
-                more: "The text consists of four numbers: the PID of the pass's holder, the end of its period, and the same for the next request. Processes that are alive are registered.",
+                more: "Refused while a pass is running. `text` consists of four numbers: the PID of the process that holds the current pass and the end of its period, in seconds since 1970, then the same two numbers for the next request. Those of the two processes that are still alive are registered.",
                 answer: "The lease.",
             },
             &[Running, Full, DiskFull, Failed],
@@ -63,7 +65,7 @@ pub(crate) fn routes() -> Vec<Route> {
             reset,
             Words {
                 id: "reset_lease",
-                summary: "Delete a lease with its settings",
+                summary: "Delete a lease and its settings",
                 more: "Refused while a pass is running. With `force`, the pass is stopped first, and the answer is sent when its processes have exited or the wait times out. Stopping a process requires the scope `run`.",
                 answer: "Whether the lease has been deleted.",
             },
@@ -75,14 +77,14 @@ pub(crate) fn routes() -> Vec<Route> {
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "SetLease")]
 pub(crate) struct Set {
-    /// The lease, which is created if it does not exist.
+    /// The name of the lease. A lease that does not exist is created.
     #[schemars(extend("minLength" = 1))]
     name: Name,
     /// The minimum time between the starts of two passes, in milliseconds.
     period_ms: Option<Span>,
-    /// Whether requests never wait for their turn.
+    /// Whether a request whose pass cannot begin immediately is dropped instead of waiting for its turn.
     no_delay: Option<bool>,
-    /// Whether requests are refused. A request in line is dropped; a running pass continues.
+    /// Whether new requests are refused. Disabling a lease also drops its waiting request; a running pass continues.
     disabled: Option<bool>,
     /// Milliseconds after which a pass is stopped; 0 for never.
     max_run_ms: Option<Number<u64, 0, { Settings::SPAN_MS_MAX }>>,
@@ -90,14 +92,15 @@ pub(crate) struct Set {
     launch: Option<Launch>,
     /// The schedule: a cron expression of five fields; empty for none.
     schedule: Option<String>,
-    /// The time zone of the schedule, such as `Europe/Berlin`; UTC if left out.
+    /// The time zone of the schedule, such as `Europe/Berlin`; UTC if left out. Requires `schedule`.
     zone: Option<String>,
-    /// Whether a single pass makes up for scheduled dates that were missed.
+    /// Whether a single pass makes up for all scheduled dates that were missed while the coordinator was down. If false, it does so only if
+    /// the latest of them was at most a minute ago.
     catch_up: Option<bool>,
     /// The file on the coordinator's machine that gets a line when a pass begins and another when it ends; empty for none.
     /// Requires the scope `run`.
     logfile: Option<String>,
-    /// Whether to remove the command. There must be no schedule.
+    /// Whether to remove the command. Refused while the lease has a schedule; an empty `schedule` in the same request removes that first.
     #[serde(default)]
     no_launch: bool,
 }
@@ -117,7 +120,8 @@ async fn set(call: &Call, Body(asked): Body<Set>) -> Result<Json<Lease>, Problem
 }
 
 impl Set {
-    /// Returns the settings to apply. Those that may be refused come first, in an order in which each is valid once the previous are set.
+    /// Returns the settings in the order in which to apply them: command and schedule come first, because a schedule requires a command.
+    /// Returns an error if a field is invalid, or if two fields contradict each other.
     fn settings(self) -> Result<Vec<Setting>, Problem> {
         let launch = self.launch.map(Launch::launching).transpose()?;
         if launch.is_some() && self.no_launch {
@@ -156,11 +160,12 @@ impl Set {
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "ImportLease")]
 pub(crate) struct Import {
-    /// The lease, which is created if it does not exist.
+    /// The name of the lease. A lease that does not exist is created.
     #[schemars(extend("minLength" = 1))]
     name: Name,
-    /// Four numbers separated by blanks, as in Fossil's setting `backoffice`: the PID of the pass's holder and the end of its period, in
-    /// seconds since 1970, then the same for the next request. Parsing stops at anything that is not a number, and missing numbers count as 0.
+    /// Four numbers separated by spaces, in the format of Fossil's setting `backoffice`: the PID of the process that holds the current pass
+    /// and the end of its period, in seconds since 1970, then the same two numbers for the next request. Parsing stops at the first
+    /// character that is neither a digit nor a space, and missing numbers count as 0.
     text: String,
 }
 
@@ -181,7 +186,7 @@ async fn import(call: &Call, Body(asked): Body<Import>) -> Result<Json<Lease>, P
     Ok(Json(Lease::of(call, imported).await?))
 }
 
-/// Converts a PID and the end of its period, and registers the process if it is alive.
+/// Converts a holder's PID and the end of its period, in seconds since 1970, and registers the process if it is alive.
 async fn imported(call: &Call, pid: u64, until: u64) -> Result<Imported, Problem> {
     let until = Date(until.saturating_mul(1000));
     let mut found = Imported {
@@ -210,7 +215,7 @@ pub(crate) struct Reset {
     /// Whether to stop a running pass.
     #[serde(default)]
     force: bool,
-    /// The maximum time to wait until all processes of the pass have exited, in seconds.
+    /// The maximum time to wait for all processes of the pass to exit, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600, 60>,
 }

@@ -1,5 +1,5 @@
-//! The HTTP listener: its sockets, its limits, and the thread that serves them. HTTP has its own thread, so that neither a
-//! large answer nor a slow client delays the actors.
+//! The HTTP listener: its sockets, its limits, and the thread that serves connections. HTTP has its own thread, so that neither a large
+//! answer nor a slow client delays the actors.
 
 use crate::config::{HttpConfig, Listeners};
 use crate::handle::{Handle, ListenerStatus, Requester};
@@ -34,7 +34,8 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::timeout;
 
-/// The maximum number of connections beyond the limit that receive a refusal at a time. Further connections are closed without one.
+/// The maximum number of connections above the connection limit that are answered with a refusal at the same time. Further connections are
+/// closed without an answer.
 const REFUSALS_MAX: u32 = 64;
 
 /// The size of the kernel's send buffer for each client, in bytes; the default would be megabytes.
@@ -76,7 +77,7 @@ pub enum OpenError {
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// Listening on an address or a path failed.
-    #[error("open the http listener on {address}: {source}")]
+    #[error("cannot open the HTTP listener on {address}: {source}")]
     Listen {
         /// The address or path.
         address: String,
@@ -84,11 +85,11 @@ pub enum OpenError {
         source: io::Error,
     },
     /// The HTTP thread could not be started.
-    #[error("start the HTTP thread: {0}")]
+    #[error("cannot start the HTTP thread: {0}")]
     Thread(io::Error),
 }
 
-/// Reads the token file, and the certificate with its key.
+/// Reads the token file, and the certificate with its key. Each is `None` if it is not configured.
 fn read_files(config: &HttpConfig) -> Result<(Option<Tokens>, Option<Identity>), OpenError> {
     let tokens = config.token_file.as_deref().map(Tokens::read).transpose()?;
     let files = config.tls_certificate.as_ref().zip(config.tls_key.as_ref());
@@ -102,7 +103,7 @@ impl Listener {
         read_files(config).map(drop)
     }
 
-    /// Opens the listener, and returns when its thread serves requests. Runs on the core thread.
+    /// Opens the listener, and returns once its thread is serving requests. Called on the core thread.
     pub(crate) async fn open(
         config: &HttpConfig,
         open: &Listeners,
@@ -164,12 +165,14 @@ impl Listener {
                 drop(ended);
             })
             .map_err(OpenError::Thread)?;
-        // The thread ends when the listener closes, and `closed` reports its end.
+        // The thread is not joined: it ends when the listener closes, and `closed` reports that.
         drop(thread);
         match opened.await {
             Ok(Ok(())) => Ok(listener),
             Ok(Err(error)) => Err(OpenError::Thread(error)),
-            Err(_) => Err(OpenError::Thread(io::Error::other("the HTTP thread ended"))),
+            Err(_) => Err(OpenError::Thread(io::Error::other(
+                "the HTTP thread ended before it was ready",
+            ))),
         }
     }
 
@@ -190,8 +193,8 @@ impl Listener {
         shared.counters.stats(active)
     }
 
-    /// Reloads the token file; if that fails, the old tokens stay in force. Returns whether they changed, or `None` if
-    /// there is no token file.
+    /// Reloads the token file; if that fails, the old tokens stay in force. Returns whether the tokens changed, or `None` if no token file
+    /// is configured.
     pub fn reload_token(&self) -> Result<Option<bool>, TokenError> {
         let Some(file) = &self.shared.token_file else {
             return Ok(None);
@@ -221,7 +224,7 @@ impl Listener {
         Ok(Some(!same))
     }
 
-    /// Stops accepting connections and waits a limited time for pending requests.
+    /// Stops accepting connections, and waits at most `CLOSED_PATIENCE` for the HTTP thread to complete pending requests and end.
     pub(crate) async fn close(&self) {
         self.closing.send_replace(true);
         let mut closed = self.closed.clone();
@@ -278,7 +281,8 @@ fn listen_unix(
     Ok(Some((listen_open(open)?, None)))
 }
 
-/// Listens for reports of task commands. A failure is logged and does not prevent startup.
+/// Listens for reports from task commands. Returns `None` if the node has no socket for them, or if listening fails: a failure is logged
+/// and does not prevent startup.
 fn listen_for_reports(node: &Handle) -> Option<report::Socket> {
     let path = node.report_socket()?;
     let listened = report::listen(&path);
@@ -356,7 +360,7 @@ impl Serving {
             .into_factory();
         let app = app.new_service(AppConfig::default()).await;
         let Ok(app) = app else {
-            return drop(ready.send(Err(io::Error::other("the routes contradict each other"))));
+            return drop(ready.send(Err(io::Error::other("the routes cannot be set up"))));
         };
         let hall = Hall {
             app: Rc::new(app),
@@ -398,7 +402,7 @@ impl<A: App> Hall<A> {
         let Some(listener) = listener else { return };
         let accept = async || loop {
             let (stream, _) = listener::accept(&listener).await;
-            // These calls fail if the connection has ended meanwhile. It is then dropped.
+            // These calls fail if the connection was closed meanwhile. It is then dropped.
             let bounded = sockopt::set_socket_send_buffer_size(&stream, SEND_BYTES);
             if let (Ok(local), Ok(())) = (stream.local_addr(), bounded) {
                 return (stream, Peer::Tcp(local.ip().to_canonical()));
@@ -438,7 +442,7 @@ impl<A: App> Hall<A> {
         .await;
     }
 
-    /// Accepts connections until the listener closes, then waits a limited time for pending answers.
+    /// Accepts connections until the listener closes, then waits at most `CLOSING_PATIENCE` for pending answers.
     async fn serve<S: 'static, IO: Stream + 'static>(
         &self,
         accept: impl AsyncFn() -> (S, Peer),

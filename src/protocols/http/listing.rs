@@ -1,4 +1,4 @@
-//! Lists as answers. Each list is bounded in bytes, and only a limited number of lists are built or sent at a time.
+//! Answers that contain lists. Each list is bounded in bytes, and only a limited number of lists are built or sent at a time.
 //!
 //! The items of a list and their JSON form are defined by its route.
 
@@ -19,10 +19,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// The size in bytes beyond which no further step is added to a list. The answer then includes where to continue.
+/// Once a list has reached this size in bytes, no more items are added to it, and the answer includes where to continue.
 const LIST_BYTES: usize = 128 * 1024;
 
-/// The number of items requested from an actor in one step. A list exceeds [`LIST_BYTES`] by at most one step.
+/// The maximum number of items requested from an actor at a time. A list exceeds [`LIST_BYTES`] by at most that many items.
 const STEP: u32 = 32;
 
 /// Where a list continues: the `next` of the previous answer.
@@ -38,7 +38,7 @@ pub(crate) fn shown(next: Option<Slot>) -> Option<String> {
     next.map(|slot| slot.0.to_string())
 }
 
-/// The limit on the items of an answer.
+/// The `limit` of a request: the maximum number of items in the answer.
 pub(crate) type Limit = Number<u32, 1, 1000, 100>;
 
 /// An item of a list, serialized to JSON when it was collected.
@@ -72,8 +72,8 @@ pub(crate) struct Listing<V, T, C> {
 }
 
 impl<V, T: Serialize, C: Clone> Listing<V, T, C> {
-    /// Collects at most `left` items, beginning at `from`. `page` returns some items and where the following ones begin; `show`
-    /// converts an item for the answer.
+    /// Collects at most `left` items, beginning at `from`; fewer if they reach [`LIST_BYTES`]. `page` returns up to the given number of
+    /// items, and the position at which the list continues, or `None` at its end. `show` converts an item to its form in the answer.
     pub(crate) async fn gather(
         call: &Call,
         (mut from, mut left): (C, u32),
@@ -106,7 +106,8 @@ impl<V, T: Serialize, C: Clone> Listing<V, T, C> {
         }
     }
 
-    /// Returns the items sorted by `key`, where the list continues, and the permit to hold until the answer is written.
+    /// Returns the items, sorted by `key`; the position at which the list continues, if it does; and the permit to hold until the answer is
+    /// written.
     pub(crate) fn sorted_by_key<K: Ord>(
         mut self,
         key: impl Fn(&V) -> K,
@@ -115,14 +116,16 @@ impl<V, T: Serialize, C: Clone> Listing<V, T, C> {
         self.in_order()
     }
 
-    /// Returns the items in the order collected, where the list continues, and the permit to hold until the answer is written.
+    /// Returns the items, in the order in which they were collected; the position at which the list continues, if it does; and the permit
+    /// to hold until the answer is written.
     pub(crate) fn in_order(self) -> (Vec<Written<T>>, Option<C>, OwnedSemaphorePermit) {
         let written = self.written.into_iter().map(|(_, written)| written);
         (written.collect(), self.next, self.place)
     }
 }
 
-/// Wraps a body so that it holds its permit for a large answer until the body is written.
+/// Wraps a body so that the permit for a large answer is held until the body is written. A body that is a stream is returned unchanged, and
+/// the permit is released immediately.
 pub(crate) fn held(body: BoxBody, place: OwnedSemaphorePermit) -> BoxBody {
     match body.try_into_bytes() {
         Ok(bytes) => BoxBody::new(PermittedBody { bytes, place }),

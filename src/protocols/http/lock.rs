@@ -1,7 +1,7 @@
-//! Locks over HTTP: converts requests to calls of [`Locks`](crate::handle::Locks), and results to answers. The members are
+//! Locks over HTTP: converts requests to calls of [`Locks`](crate::handle::Locks), and results to answers. The JSON fields are
 //! documented in `docs/protocols/http.md`, "Locks".
 //!
-//! The machine decides which client may do what with a lock.
+//! Which client may do what with a lock is decided by [`LockMachine`], not here.
 
 use crate::actors::lock::{EntryView, LockMachine, Name, Refused, Selection, Standing as Place};
 use crate::clock::{Now, Timestamp};
@@ -37,7 +37,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "list_locks",
                 summary: "List the holders and waiters of locks",
-                more: "Long lists are returned in pages, which are not a consistent snapshot: an entry that exists throughout is listed once. The entries of a page are sorted by key, index and position in line.",
+                more: "Long lists are returned in pages, which are not a consistent snapshot, but an entry that exists throughout is listed exactly once. The entries of a page are sorted by key, index and position in line.",
                 answer: "Entries.",
             },
             &[Failed, Large],
@@ -60,7 +60,7 @@ fn routes() -> Vec<Route> {
                 id: "lock_place",
                 summary: "Get the position of an entry",
                 more: "",
-                answer: "The position in line.",
+                answer: "The position in line, and the token if the entry holds the lock.",
             },
             &[Absent, Failed],
         ),
@@ -70,8 +70,8 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "acquire_lock",
                 summary: "Acquire a lock",
-                more: "Without an owner, a unique name is generated and returned. If the owner already has an entry, that entry is renewed with the new `ttl`. With `wait`, answers when the lock is granted or the wait times out. A client that closes the connection loses its position in line.",
-                answer: "The lock is held.",
+                more: "If `owner` is left out, a unique name is generated and returned. If the owner already has an entry, that entry is renewed with the new `ttl`. With `wait`, the answer is sent when the lock is granted or the wait times out. A client that closes the connection while it waits loses its position in line, unless the request has an `Idempotency-Key` or a `process`.",
+                answer: "The owner now holds the lock.",
             },
             &[
                 Held, Reserved, Draining, Full, Waits, DiskFull, Failed, Fencing, Absent, HasEnded,
@@ -84,8 +84,8 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "renew_lock",
                 summary: "Renew an entry",
-                more: "Restarts the time to live of an owner, or the time to wait of a contender. The entry is identified by the owner or the token; if both are given, both must match.",
-                answer: "The position in line.",
+                more: "Restarts the time to live of an entry that holds the lock, or the time to wait of an entry that is in line. The entry is identified by the owner or the token; if both are given, both must match.",
+                answer: "The position in line, and the token if the entry holds the lock.",
             },
             &[Absent, Stale, Fencing, DiskFull, Failed],
         ),
@@ -95,7 +95,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "release_lock",
                 summary: "Release a lock, or withdraw a request for it",
-                more: "The entry may be held or waiting. A held lock immediately passes to the next waiter. The entry is identified by the owner or the token; if both are given, both must match.",
+                more: "The entry may hold the lock or wait for it. When the holder's entry ends, the lock is granted to the next waiter immediately. The entry is identified by the owner or the token; if both are given, both must match.",
                 answer: "The entry has ended.",
             },
             &[Absent, Stale, Fencing, Failed],
@@ -117,7 +117,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "release_all_locks",
                 summary: "End every entry of an owner",
-                more: "Both held and waiting entries, under every key.",
+                more: "Ends the entries that hold locks and those that wait for locks, under every key.",
                 answer: "The number of entries ended, which may be 0.",
             },
             &[Failed],
@@ -155,13 +155,13 @@ pub(crate) struct Acquire {
     /// The priority among waiting owners; the highest goes first, unless the node is configured otherwise.
     #[serde(default)]
     priority: u8,
-    /// The process that the lock ends with, by its id or at least the first eight digits. Requires the scope `run`.
+    /// The process with which the lock ends, given by its id or at least the first eight digits of it. Requires the scope `run`.
     process: Option<String>,
-    /// How much of the process must have ended before the lock ends.
+    /// Whether the lock ends once the process itself has ended, or only once its whole tree has.
     #[serde(default)]
     release: Extent,
-    /// Whether, once the lock has expired, the process tree is killed and its end confirmed before the lock passes on. Only for
-    /// processes that the coordinator launched.
+    /// Whether, once the lock has expired, the process tree is killed and its end confirmed before the lock is granted to the next owner.
+    /// Only for processes that the coordinator launched.
     #[serde(default)]
     kill_before_grant: bool,
 }
@@ -205,7 +205,7 @@ async fn acquire(call: &Call, Body(wanted): Body<Acquire>) -> Result<Json<Grante
     let acquired = match (bound, terms.wait) {
         (_, 0) => locks.acquire(&entry, terms).await,
         (None, _) => call.wait(locks.acquire(&entry, terms)).await?,
-        // A bound position in line is kept when the wait times out, and a repeated request resumes it.
+        // An entry bound to a process stays in line when the wait times out, and a repeated request resumes the wait.
         (Some(_), wait) => {
             let place = Terms {
                 wait: u16::MAX,
@@ -252,7 +252,7 @@ fn own_name(call: &Call) -> Result<Name, Problem> {
     let number = call.key.map(|key| key.id).or_else(chance);
     let number = number
         .ok_or_else(|| Problem::new(Reason::Failed, "the system cannot provide random numbers"))?;
-    Ok(Name::new(format!("{number:032x}").into_bytes()).expect("32 digits are a name"))
+    Ok(Name::new(format!("{number:032x}").into_bytes()).expect("32 digits are a valid name"))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -346,7 +346,7 @@ async fn force(call: &Call, Body(lock): Body<Forced>) -> Result<Json<EndedEntrie
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Owner {
-    /// The owner that holds or waits for the locks.
+    /// The owner whose entries are to be ended.
     owner: Name,
 }
 
@@ -363,7 +363,7 @@ pub(crate) struct Watch {
     /// The index below the key; empty if left out.
     #[serde(default)]
     index: Name,
-    /// The owner that holds the lock.
+    /// The owner that holds the lock; if left out, `token` identifies the entry.
     #[schemars(extend("minLength" = 1))]
     owner: Option<Name>,
     /// The token of the grant.
@@ -436,7 +436,7 @@ pub(crate) struct Waiter {
     /// The index below the key; empty if left out.
     #[serde(default)]
     index: Name,
-    /// The owner that holds or waits for the lock. Each owner needs a unique name.
+    /// The owner that holds or waits for the lock.
     owner: Name,
 }
 
@@ -449,11 +449,11 @@ async fn place(call: &Call, Query(of): Query<Waiter>) -> Result<Json<Standing>, 
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Filter {
-    /// The key of the lock.
+    /// The key of the locks to list; all keys if left out.
     key: Option<Name>,
-    /// The index below the key.
+    /// The index of the locks to list; all indexes if left out.
     index: Option<Name>,
-    /// The owner that holds or waits for the lock. Each owner needs a unique name.
+    /// The owner of the entries to list, holding or waiting; all owners if left out.
     owner: Option<Name>,
     /// The maximum number of entries to return.
     #[serde(default)]
@@ -471,19 +471,21 @@ pub(crate) struct LockView {
     #[serde(flatten)]
     standing: Standing,
     priority: u8,
-    /// The time to live as owner, in seconds.
+    /// The time to live of the entry while it holds the lock, in seconds.
     ttl: u16,
-    /// The time to wait as contender, in seconds.
+    /// The maximum time that the entry waits in line, in seconds.
     wait: u16,
-    /// The time at which the entry was granted, joined the line, or was last renewed, in milliseconds since 1970.
+    /// The time at which the entry joined the line, was granted the lock, or was renewed, whichever happened last, in milliseconds since
+    /// 1970.
     since_at: Timestamp,
     /// Milliseconds until the entry ends unless it is renewed; null if it ends only with its process.
     remaining_ms: Option<u64>,
-    /// The process that the entry ends with; null if there is none.
+    /// The id of the process with which the entry ends; null if the entry is not bound to a process.
     process: Option<String>,
-    /// How much of the process must have ended before the entry ends; null if there is no process.
+    /// Whether the entry ends once the process itself has ended, or only once its whole tree has; null if the entry is not bound to a
+    /// process.
     release: Option<Extent>,
-    /// Whether the process tree is killed when the entry has expired, before the lock passes on.
+    /// Whether, once the entry has expired, the process tree is killed before the lock is granted to the next owner.
     kill_before_grant: bool,
     /// Whether the entry has expired and its process is being killed.
     fencing: bool,
@@ -558,7 +560,8 @@ fn shown(listed: &EntryView, now: Now) -> LockView {
 }
 
 impl Target {
-    /// Returns the targeted entry: the entry of the given owner or, with an empty owner, the entry that holds the lock with the token.
+    /// Returns the names of the targeted entry. If the request has only a token, the owner among them is empty, and the entry must be found
+    /// by the token. Refuses a request with an empty owner, or with neither an owner nor a token.
     fn entry(&self) -> Result<Entry, Problem> {
         let owner = match (&self.owner, self.token) {
             (Some(owner), _) if owner.as_bytes().is_empty() => {

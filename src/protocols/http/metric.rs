@@ -1,6 +1,6 @@
-//! Formats a status as metrics, in the `OpenMetrics` text format that Prometheus reads. Every page is built from a single
-//! status, so its numbers are consistent. Labels come from closed sets, except for the names of queues, of which only a
-//! limited number is shown. Clients therefore cannot create an unlimited number of series.
+//! Formats a status as metrics, in the `OpenMetrics` text format that Prometheus reads. All numbers in an answer come from a single status
+//! and are consistent, except those of individual queues. The values of labels come from fixed sets, except for the names of queues, of
+//! which at most `QUEUES` are shown, so clients cannot create an unlimited number of series.
 
 use crate::actors::process::{Phase, ProcessMachine, Status};
 use crate::actors::queue::{Counts, QueueSelection, QueueView, Totals};
@@ -34,7 +34,8 @@ type Label = [(&'static str, &'static str); 1];
 type Whole = Gauge<u64, AtomicU64>;
 type Fraction = Gauge<f64, AtomicU64>;
 
-/// Returns the queues with the most jobs, at most [`QUEUES`]. Queues are examined in shares, so that other requests are not delayed.
+/// Returns the [`QUEUES`] queues with the most jobs, in descending order, or fewer if fewer have any. Examines [`ASKED`] queues at a time,
+/// so that other requests are not delayed.
 pub(crate) async fn largest(queues: &Queues) -> Result<Vec<QueueView>, QueueError> {
     let mut largest: Vec<QueueView> = Vec::new();
     let mut from = Some(Slot(0));
@@ -57,7 +58,7 @@ pub(crate) async fn largest(queues: &Queues) -> Result<Vec<QueueView>, QueueErro
     Ok(largest)
 }
 
-/// Returns the metrics of a status, in which only these queues have metrics of their own.
+/// Formats the metrics of a status. Only the queues in `queues` get metrics of their own.
 pub(crate) fn page(status: &NodeStatus, queues: &[QueueView]) -> String {
     let mut page = Page(Registry::with_prefix("sexton"));
     page.node(status);
@@ -104,7 +105,11 @@ impl Page {
         let wall_ms = i128::from(status.now.0) + i128::from(status.wall_offset_ms);
         let start_ms = wall_ms - i128::from(status.uptime_ms);
         let start = seconds(i64::try_from(start_ms).unwrap_or(0));
-        self.seconds("start_time", "When the process started, since 1970", start);
+        self.seconds(
+            "start_time",
+            "Start of the process, in seconds since 1970",
+            start,
+        );
         let offset = seconds(status.wall_offset_ms);
         self.seconds("wall_clock_offset", "Wall clock minus node time", offset);
         let recovery = seconds(i64::try_from(status.recovered.ms).unwrap_or(i64::MAX));
@@ -125,7 +130,7 @@ impl Page {
         );
         self.gauge(
             "open_commands",
-            "Commands delivered and not yet answered",
+            "Commands delivered to actors but not yet answered",
             status.open_commands,
         );
         self.gauge("lock_owners", "Owners of locks", status.lock_owners.into());
@@ -139,7 +144,7 @@ impl Page {
     fn jobs(&mut self, totals: &Totals, queues: &[QueueView]) {
         let phases = by_phase(totals.jobs);
         self.gauges("jobs", "Jobs in all queues, by phase", "phase", &phases);
-        let help = "Bytes of the bodies, errors and progress reports of jobs";
+        let help = "Total size of the bodies, errors and progress reports of all jobs";
         self.bytes("job_bodies", help, Some(totals.bytes));
         let added = "Jobs added since startup, including jobs recovered at startup";
         self.counter("jobs_added", added, totals.added);
@@ -147,16 +152,18 @@ impl Page {
         self.counter("job_timeouts", timeouts, totals.timeouts);
         let deleted = "Jobs that ended since startup, for any reason";
         self.counter("jobs_deleted", deleted, totals.deletes);
-        let recycled = "Jobs that became ready again because their claim expired";
+        let recycled = "Jobs that became ready again since startup because their claims expired";
         self.counter("jobs_recycled", recycled, totals.recycled);
-        let abandoned = "Jobs that used up their tries";
+        let abandoned =
+            "Jobs abandoned since startup, because their last try failed or they were cancelled";
         self.counter("jobs_abandoned", abandoned, totals.abandoned);
-        let pruned = "Jobs removed because they had been abandoned, or claimed without a time limit, for the retention time";
+        let pruned = "Jobs removed since startup at the end of the retention time: abandoned jobs, and jobs claimed without a time limit";
         self.counter("jobs_pruned", pruned, totals.pruned);
-        let duplicates = "Jobs not added because a job with the same deduplication key existed";
+        let duplicates =
+            "Jobs not added since startup because their deduplication keys were already known";
         self.counter("jobs_duplicate", duplicates, totals.duplicates);
         self.gauge("queues", "Queues that exist", totals.queues.into());
-        let waiting = "Clients that wait for a job";
+        let waiting = "Requests that are waiting for a job";
         self.gauge("job_waiters", waiting, totals.waiting.into());
         let family = Family::<[(&'static str, String); 2], Whole>::default();
         for queue in queues {
@@ -168,7 +175,7 @@ impl Page {
                 family.get_or_create(&labels).set(count);
             }
         }
-        let help = "Jobs of the hundred queues with the most jobs, by phase";
+        let help = "Jobs in the 100 queues with the most jobs, by queue and phase";
         self.0.register("queue_jobs", help, family);
     }
 
@@ -181,21 +188,16 @@ impl Page {
                 .map_or(0, |it| it.value)
         };
         let phases = Phase::ALL.map(|phase| (phase.name(), of(phase.name())));
-        self.gauges(
-            "processes",
-            "Records of processes, by status",
-            "status",
-            &phases,
-        );
+        self.gauges("processes", "Process records, by status", "status", &phases);
         let of_services = |status: Status| of(&format!("services_{}", status.name()));
         let statuses = Status::ALL.map(|status| (status.name(), of_services(status)));
         self.gauges("services", "Services, by status", "status", &statuses);
         let since = "since startup, including those replayed from the journal";
-        let launches = format!("Launches of processes {since}");
+        let launches = format!("Process launches {since}");
         self.counter("processes_launched", &launches, of("launches"));
-        let failures = format!("Processes that could not be started {since}");
+        let failures = format!("Failed process launches {since}");
         self.counter("processes_failed", &failures, of("launch_failures"));
-        let restarts = format!("Restarts of processes of services {since}");
+        let restarts = format!("Restarts of service processes {since}");
         self.counter("service_restarts", &restarts, of("service_restarts"));
     }
 
@@ -208,7 +210,7 @@ impl Page {
         };
         self.counters(
             "actor_restarts",
-            "Panics that left an actor's state intact",
+            "Panics after which an actor continued with its state intact",
             "actor",
             &each(|actor| actor.panics.restarts),
         );
@@ -220,13 +222,13 @@ impl Page {
         );
         self.gauges(
             "actor_quarantined_items",
-            "Items whose timers were disabled because they caused a panic",
+            "Items whose timers are disabled because one of them caused a panic",
             "actor",
             &each(|actor| actor.status.quarantined.len() as u64),
         );
         self.gauges(
             "actor_last_seq",
-            "Sequence number of an actor's last entry",
+            "Sequence number of an actor's last journal entry",
             "actor",
             &each(|actor| actor.status.last.0),
         );
@@ -261,8 +263,8 @@ impl Page {
             let help = "Processors that the process may use";
             self.gauge("host_processors", help, processors as u64);
         }
-        self.bytes("host_memory", "Memory of the machine", memory_bytes);
-        let help = "Memory of the machine available without swapping";
+        self.bytes("host_memory", "Total memory of the machine", memory_bytes);
+        let help = "Memory that is available on the machine without swapping";
         self.bytes("host_memory_available", help, memory_available_bytes);
         if let Some(uptime) = uptime_ms.and_then(|ms| i64::try_from(ms).ok()) {
             let help = "Time since the machine started";
@@ -277,8 +279,8 @@ impl Page {
             descriptors,
             descriptors_max,
         } = *process;
-        self.bytes("process_memory", "Memory of the process", memory_bytes);
-        let help = "Peak memory of the process";
+        self.bytes("process_memory", "Memory used by the process", memory_bytes);
+        let help = "Peak memory usage of the process";
         self.bytes("process_memory_peak", help, memory_peak_bytes);
         if let Some(descriptors) = descriptors {
             let help = "Open descriptors of the process";
@@ -298,7 +300,7 @@ impl Page {
             .register_with_unit("journal_written", help, Unit::Bytes, bytes);
         self.counter(
             "journal_writes",
-            "Writes of the journal",
+            "Writes to the journal",
             journal.counts.writes,
         );
         self.counter(
@@ -306,12 +308,12 @@ impl Page {
             "Syncs of the journal",
             journal.counts.syncs,
         );
-        let help = "Sequence number up to which entries may be answered";
+        let help = "Sequence number of the last journal entry whose answer may be sent";
         self.gauge("journal_released_seq", help, journal.released.0);
         let room = ["ample", "low", "scant"].map(|room| (room, u64::from(room == journal.room)));
         self.gauges(
             "journal_room",
-            "Disk space left for the journal: 1 for the current level",
+            "Level of the disk space left for the journal: 1 for the current level, 0 for the others",
             "room",
             &room,
         );
@@ -328,12 +330,12 @@ impl Page {
             let took = seconds(i64::try_from(last.ms).unwrap_or(i64::MAX));
             let help = "How long the last checkpoint took";
             self.seconds("checkpoint_duration", help, took);
-            let help = "Bytes of the files of the last snapshot";
+            let help = "Total size of the files of the last snapshot";
             self.bytes("snapshot_size", help, Some(last.file_bytes));
         }
         let upto = [("a", SlotId::A), ("b", SlotId::B)]
             .map(|(name, slot)| (name, snapshots.slots[slot].map_or(0, |upto| upto.0)));
-        let help = "Last sequence number in the snapshot of each slot, 0 if it is not sealed";
+        let help = "Last sequence number covered by the snapshot in each slot; 0 if the slot has no complete snapshot";
         self.gauges("snapshot_seq", help, "slot", &upto);
     }
 
@@ -349,7 +351,7 @@ impl Page {
             ("statistics", stats.statistics),
         ]
         .map(|(command, count)| (command, count.into()));
-        let help = "LockServer commands, modulo 2^32 as the protocol counts them";
+        let help = "LockServer commands received; counted modulo 2^32, as in the protocol";
         self.counters("lockserver_commands", help, "command", &commands);
         let connections = [
             ("accepted", stats.accepted),

@@ -1,7 +1,7 @@
 //! HTTP/JSON on TCP, and on a Unix socket for the command line, as specified in `docs/protocols/http.md`.
 //!
-//! actix-web does the routing, and its codec parses and writes messages. The connections are handled here, because every
-//! head, body and write has a bound, and every refusal is a problem document.
+//! actix-web does the routing, and its codec parses and writes messages. Connections are handled here rather than by actix-web, so that
+//! every head, body and write is bounded, and every refusal is a problem document.
 //!
 //! | file | holds |
 //! |---|---|
@@ -16,7 +16,7 @@
 //! | `openapi.rs` `schemas.rs` | the `OpenAPI` description of the routes and their types |
 //! | `shared.rs` | the state that connections share |
 //! | `schema.rs` | building blocks of requests and answers: bounded numbers, names, bytes |
-//! | `input.rs` | parses queries and bodies into the types of requests |
+//! | `input.rs` | the conversion of queries and bodies to the types of requests |
 //! | `operate.rs` | the node: its status, metrics and health, checkpoints, and draining |
 //! | `audit.rs` | audits of the actors' state |
 //! | `lock.rs` | locks |
@@ -32,7 +32,7 @@
 //! | `listing.rs` | lists and other large answers, with their bounds |
 //! | `report.rs` | the socket on which task commands report |
 //! | `queue_rates.rs` | for the page: the rates at which jobs are added to and removed from each queue |
-//! | `rates.rs` | the activity of listeners, actors and journal, every five seconds of the last ten minutes |
+//! | `rates.rs` | the activity of listeners, actors and journal in the last ten minutes, sampled every five seconds |
 //! | `room.rs` | the capacity limits of a listener |
 //! | `call.rs` | a request as seen by its route; waits that end with the client's connection |
 //! | `metric.rs` | the status as metrics |

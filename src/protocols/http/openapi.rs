@@ -11,7 +11,7 @@ use actix_web::http::Method;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// The reasons for which any route may refuse a request, including those that apply to any route with a body.
+/// The reasons for which any route may refuse a request. Some of them apply only to requests with a body.
 const ANY: [Reason; 14] = [
     Reason::Malformed,
     Reason::Field,

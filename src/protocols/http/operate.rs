@@ -39,7 +39,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "health",
                 summary: "Check whether the node is alive",
-                more: "Queries the supervisor actor, which must answer within 5 seconds, without waiting for the disk.",
+                more: "Queries the supervisor actor, which must answer within 5 seconds. The answer does not depend on the disk.",
                 answer: "The node is alive: `ok`, or `draining` if some new work is refused.",
             },
             &[Busy],
@@ -51,7 +51,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "metrics",
                 summary: "Get the status as metrics",
-                more: "In the OpenMetrics text format. All metrics come from a single status.",
+                more: "Returns the metrics in the OpenMetrics text format. All of them, except those of individual queues, come from a single status.",
                 answer: "The metrics.",
             },
             &[Busy],
@@ -74,7 +74,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "status",
                 summary: "Get the status of the coordinator",
-                more: "Fields may be added, but are not renamed or removed as long as the path has v1.",
+                more: "Fields may be added, but none is renamed or removed as long as the path begins with `/v1/`.",
                 answer: "The status.",
             },
             &[Busy],
@@ -133,7 +133,7 @@ async fn health(call: &Call, (): ()) -> Result<HttpResponse, Problem> {
 
 async fn metrics(call: &Call, (): ()) -> Result<HttpResponse, Problem> {
     let status = ask(&call.node).await?;
-    // If the node has stopped meanwhile, the metrics are still returned, without those of single queues.
+    // If the node has stopped in the meantime, the metrics are still returned, without those of individual queues.
     let queues = metric::largest(&call.node.queues())
         .await
         .unwrap_or_default();
@@ -154,7 +154,7 @@ async fn status(call: &Call, (): ()) -> Result<Json<NodeStatus>, Problem> {
     ask(&call.node).await.map(Json)
 }
 
-/// Returns the status of the node, or a problem if the actors do not answer in time.
+/// Returns the status of the node, or a problem if the node has stopped or its actors do not answer within `STATUS_PATIENCE`.
 pub(crate) async fn ask(node: &Handle) -> Result<NodeStatus, Problem> {
     match timeout(STATUS_PATIENCE, node.status()).await {
         Ok(Ok(status)) => Ok(status),
@@ -199,7 +199,7 @@ pub(crate) struct Drain {
 pub(crate) struct Drained {
     #[schemars(extend("const" = true))]
     draining: bool,
-    /// The number of lock entries left, held and waiting.
+    /// The number of lock entries left, both holders and waiters.
     locks: u64,
     /// The number of claims of jobs left.
     claims: u64,
@@ -220,7 +220,7 @@ async fn drain(call: &Call, Query(asked): Query<Drain>) -> Result<Json<Drained>,
     node.begin_drain(what).await.map_err(stopped)?;
     if wait.0 > 0 {
         let drained = timeout(Duration::from_secs(wait.0), node.drained());
-        // If the wait times out, the answer shows how many are left.
+        // If the wait times out, the answer shows what is left.
         if let Ok(drained) = call.wait(drained).await? {
             drained.map_err(stopped)?;
         }

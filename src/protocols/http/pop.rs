@@ -1,5 +1,5 @@
 //! Claims of jobs over HTTP: which jobs are claimed, how long a client waits for them, and what happens to claims that are
-//! not delivered. The members are documented in `docs/protocols/http.md`, "Queues".
+//! not delivered. The JSON fields are documented in `docs/protocols/http.md`, "Queues".
 
 use crate::actors::binding::Binding;
 use crate::actors::queue::{AnyType, Claim, QueueName};
@@ -24,19 +24,20 @@ pub(crate) struct Pop {
     queues: Option<List<QueueName, 1000>>,
     /// Claims from any queue that has a job; tenants take turns in proportion to their weights. Either this or `queues` is required.
     any: Option<AnyQueue>,
-    /// The weight of each queue, in the order of `queues`: one of those with a job is drawn at random by weight. If left
-    /// out, the queue with the most urgent job is used.
+    /// The weight of each queue, in the order of `queues`: of the queues that have a job, one is chosen at random, in
+    /// proportion to the weights. If left out, the queue with the most urgent job is used.
     weights: Option<List<Number<u32, 1, { u32::MAX as u64 }>, 1000>>,
-    /// The maximum number of jobs to claim. A request that has to wait gets one.
+    /// The maximum number of jobs to claim. A request that has to wait gets at most one.
     #[serde(default)]
     count: Number<u32, 1, 100, 1>,
     /// The maximum time to wait for a job, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
-    /// Milliseconds that each claim lasts; 0 for the setting of the job or its type.
+    /// How long each claim lasts, in milliseconds. If 0, the time set by the job or its type applies or, with `process`, the
+    /// claim has no time limit.
     #[serde(default)]
     claim_ms: Span,
-    /// The process that the claims are bound to, by the id of its record or a prefix of it.
+    /// The process that the claims are bound to, given as the id of its record or a prefix of that id.
     process: Option<String>,
     /// How much of the process must have ended before the claims end.
     #[serde(default)]
@@ -59,16 +60,17 @@ pub(crate) struct JobClaim {
 /// A selection of queues by tenant and type.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct AnyQueue {
-    /// Only queues of this tenant; empty for the default tenant.
+    /// The tenant whose queues are selected; empty for the default tenant. If left out, the queues of all tenants are.
     tenant: Option<String>,
-    /// Types to leave out. Cannot be combined with `types`.
+    /// At most 100 types to exclude. Cannot be combined with `types`.
     #[serde(default)]
     except: Vec<String>,
-    /// Only these types; if left out, all types except those configured to be claimed by name only.
+    /// The types to select. If left out, all types are, except those in `except` and those configured to be claimed only
+    /// by name.
     types: Option<List<QueueName, 1000>>,
 }
 
-/// The maximum number of types that a claim may leave out.
+/// The maximum number of types in `except`.
 const EXCEPT_MAX: usize = 100;
 
 impl AnyQueue {
@@ -115,16 +117,17 @@ impl AnyQueue {
 pub(crate) struct Popped {
     /// The job's id.
     id: u64,
-    /// The token of the claim, which every request about the job must present. Tokens only increase.
+    /// The token of the claim, which every request that uses the claim must present. Tokens only increase.
     token: Token,
     queue: QueueName,
     /// The number of claims since the job was added or kicked, including this one.
     attempts: u32,
     /// Milliseconds until the claim ends; null if it ends only with its process.
     remaining_ms: Option<u64>,
-    /// Whether the job is retried when the claim ends without a report.
+    /// Whether the job is retried if it fails or its claim expires. If not, everything that ends the claim, except a release,
+    /// also ends the job.
     retries: bool,
-    /// Whether a newer root job has made this job superfluous: complete it without processing it.
+    /// Whether a newer root job has made this job superfluous. If so, complete it without processing it.
     duplicate: bool,
     #[serde(flatten)]
     text: JobText,
@@ -136,7 +139,7 @@ pub(crate) struct Claims {
     /// Only with `done`: the jobs that could not be completed, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_done: Option<Vec<NotDone>>,
-    /// Only with `done`: why nothing could be claimed.
+    /// Only with `done`, if the claim was refused: the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<Refusal>,
 }
@@ -189,7 +192,8 @@ impl Source<'_> {
         }
     }
 
-    /// Reserves memory for the queues that a request waits for, and refuses the request if there is not enough.
+    /// Reserves memory for the names of the queues or types that a request waits for. If there is not enough, the request is
+    /// refused.
     fn held(&self, call: &Call) -> Result<Reservation, Problem> {
         match self {
             Self::Named(names) => call.room().name(names),
@@ -253,7 +257,7 @@ pub(crate) async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Cla
     Ok(answered(call, queues, claims))
 }
 
-/// Claims up to `count` jobs, or waits up to `wait` seconds for one.
+/// Claims up to `count` jobs. If no job is ready, waits up to `wait` seconds for one.
 async fn claims(
     call: &Call,
     queues: &Queues,
@@ -270,7 +274,7 @@ async fn claims(
     Ok(claims)
 }
 
-/// Returns a handle to the queues that binds claims to the requested process.
+/// Returns a [`Queues`] handle whose claims are bound to the requested process, if there is one.
 pub(super) async fn bound(call: &Call, bound: &Bound) -> Result<Queues, Problem> {
     Ok(bound_to(call, bound.binding(call).await?))
 }
@@ -302,12 +306,12 @@ fn exchanged(
     Json(answer)
 }
 
-/// Builds the answer, and arranges what happens to the claims if it is not delivered.
+/// Builds the answer. If it cannot be delivered, the claims are given back, unless the request has an idempotency key.
 fn answered(call: &Call, queues: Queues, claims: Vec<Claim>) -> Json<Claims> {
     let now = call.node.now();
     let jobs = claims.iter().map(|claim| popped(claim, now)).collect();
-    // A client with an idempotency key can repeat the request and get the same claims. Without a key, the jobs would be claimed by
-    // nobody until their claims end, so they are given back.
+    // A client with an idempotency key can repeat the request and get the same claims. Without a key, nobody would work on the jobs
+    // until their claims end, so they are given back.
     if call.key.is_none() {
         call.rollback.set(Some(give_back(queues, claims)));
     }
@@ -318,7 +322,8 @@ fn answered(call: &Call, queues: Queues, claims: Vec<Claim>) -> Json<Claims> {
     })
 }
 
-/// Claims the jobs that are ready, or the first to become ready in time.
+/// Claims up to `count` jobs that are ready or, if none is, the first to become ready within `wait`. `once` is whether the request has an
+/// idempotency key.
 async fn pop_within(
     queues: &Queues,
     (source, count): (&Source<'_>, usize),
@@ -333,7 +338,8 @@ async fn pop_within(
         Ok(claim) => claim.map(|claim| vec![claim]),
         Err(_) => match waiting.withdraw().await? {
             Some(claim) => Ok(vec![claim]),
-            // The client may have repeated the request on another connection, and that one may have claimed a job: the key returns it.
+            // The client may have repeated the request on another connection and claimed a job there. Claiming again under the same key
+            // returns that job.
             None if once => source.pop(queues, 1).await,
             None => Ok(Vec::new()),
         },

@@ -1,5 +1,5 @@
-//! Refusals as problem documents (RFC 9457). The detail never repeats a header or body of the request, which must not end
-//! up in logs.
+//! Refusals as problem documents (RFC 9457). The detail may name a field of the request, but never quotes its headers or its
+//! body, because these must not end up in logs.
 
 use crate::actors::lock::{self, Name};
 use crate::handle::{LeaseError, LockError, QueueError, TaskError};
@@ -55,11 +55,11 @@ pub(crate) struct Document<'a> {
     /// The invalid field.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<&'a str>,
-    /// The position at which the entry joined the line.
+    /// If another owner holds the lock: the position at which the entry joined the line.
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     place: Option<u32>,
-    /// The owner that holds the lock.
+    /// If another owner holds the lock: that owner.
     #[serde(flatten)]
     owner: Option<OwnerName>,
 }
@@ -76,7 +76,7 @@ impl Problem {
         }))
     }
 
-    /// Creates a problem with an invalid field. In the detail, `what` follows the name of the field.
+    /// Creates a problem about an invalid field. `what` completes the detail, which begins with "the field NAME".
     pub(crate) fn field(field: &str, what: impl fmt::Display) -> Self {
         let shown: String = field.chars().take(SHOWN_CHARS_MAX).collect();
         let shown = shown.escape_debug().to_string();
@@ -116,7 +116,8 @@ impl Problem {
         is_later.then_some(HeaderValue::from_static(RETRY_AFTER))
     }
 
-    /// Returns the problem that replaces an error answer of the web framework with this status.
+    /// Returns the problem that replaces an error response of the web framework. Its reason is the first one with the same status; if there
+    /// is none, `malformed` for a client error, and `failed` otherwise.
     pub(crate) fn instead_of(status: StatusCode) -> Self {
         let mut all = Reason::ALL.iter().copied();
         let alike = all.find(|reason| reason.status() == status.as_u16());
@@ -168,7 +169,7 @@ impl From<CheckpointError> for Problem {
     }
 }
 
-/// Returns whether an answer is a refusal that is neither a problem document nor a page yet.
+/// Returns whether an answer is a refusal that was rendered neither as a problem document nor as a page.
 pub(crate) fn is_bare(status: StatusCode, content_type: Option<&HeaderValue>) -> bool {
     (status.is_client_error() || status.is_server_error())
         && content_type.is_none_or(|found| found != CONTENT_TYPE && found != HTML)

@@ -1,5 +1,5 @@
-//! Processes over HTTP: converts requests to calls of [`Processes`](crate::handle::Processes), and records to answers. The
-//! members are documented in `docs/protocols/http.md`, "Processes".
+//! Processes over HTTP: converts requests to calls of [`Processes`](crate::handle::Processes), and records to answers. The JSON
+//! fields are documented in `docs/protocols/http.md`, "Processes".
 //!
 //! Every route requires the scope `run`; `access.rs` decides which clients have it.
 
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The path that launches processes. The arguments may make its requests longer than those of most paths.
+/// The path that launches processes. Its requests may be longer than those of most paths, because they contain arguments.
 pub(crate) const LAUNCH: &str = "/v1/processes/launch";
 
 /// A span in milliseconds, of less than 2^32 seconds.
@@ -49,7 +49,7 @@ fn acting() -> Vec<Route> {
             Words {
                 id: "launch_process",
                 summary: "Launch a process",
-                more: "Answers when the process is running, or could not be started: `failure` then has the reason. The process continues to run when the connection closes or the coordinator stops.",
+                more: "Answers when the process is running or has ended, or when it could not be started; in the last case, `failure` has the reason. The process continues to run if the connection closes or the coordinator stops.",
                 answer: "The record of the process.",
             },
             &[Full, Draining, DiskFull, NoKeeper, Waits, Failed],
@@ -94,7 +94,7 @@ fn acting() -> Vec<Route> {
             Words {
                 id: "signal_process",
                 summary: "Send a signal to a process",
-                more: "Uses a descriptor of the process, so another process that has reused its PID is never signalled.",
+                more: "The signal is sent through a descriptor of the process (pidfd), so another process that has reused its PID is never signalled.",
                 answer: "The record of the process, after the signal was sent.",
             },
             &[Absent, Ended, NotStarted, Unsent, Full, DiskFull, Failed],
@@ -106,7 +106,7 @@ fn acting() -> Vec<Route> {
             Words {
                 id: "wait_for_process",
                 summary: "Wait until a process has ended",
-                more: "If its tree is being stopped, or a lock, claim or pass is bound to it, waits for the whole tree, including launched descendants with records of their own. Answers immediately if the process has already ended. Also answers when the wait times out: `status` shows which.",
+                more: "If its tree is being stopped, or a lock, claim or pass is bound to it, waits for the whole tree, including launched descendants with records of their own. Answers immediately if the process has already ended. Also answers when the wait times out: `status` shows whether the process has ended.",
                 answer: "The record of the process.",
             },
             &[Absent, Waits, Failed],
@@ -130,7 +130,7 @@ fn acting() -> Vec<Route> {
             Words {
                 id: "keeper",
                 summary: "Start the keeper if it is not running, and get its socket",
-                more: "Clients can pass their own streams and environment to the keeper over that socket, see docs/protocols/keeper.md.",
+                more: "Clients can pass their own streams and environment to the keeper over that socket: see docs/protocols/keeper.md.",
                 answer: "The path of the socket.",
             },
             &[NoKeeper],
@@ -152,11 +152,11 @@ pub(crate) struct Launch {
     command: List<String, { Spec::ARGV_MAX }>,
     /// The working directory; the keeper's if left out.
     dir: Option<String>,
-    /// Variables to add to the coordinator's environment. Names that contain `TOKEN`, `SECRET`, `PASSWORD` or `KEY` are
-    /// refused: use `secrets` for those.
+    /// Environment variables to set, in addition to those of the coordinator or the parcel. Variables whose names contain
+    /// `TOKEN`, `SECRET`, `PASSWORD` or `KEY` are refused: use `secrets` for those.
     #[serde(default)]
     env: BTreeMap<String, String>,
-    /// Names whose values come from `env_file`, the parcel or the coordinator's own environment, and are not stored.
+    /// Names of variables whose values come from `env_file`, `parcel` or the coordinator's own environment, and are not stored.
     #[serde(default)]
     secrets: Vec<String>,
     /// A file of `NAME=VALUE` lines, read when the process is launched.
@@ -174,7 +174,8 @@ pub(crate) struct Launch {
     stop_signal: Number<u8, 1, { Spec::SIGNAL_MAX as u64 }, 15>,
     /// The directory for the files of the process; `run/ID` in the data directory if left out.
     run_dir: Option<String>,
-    /// Whether to launch the process even if its arguments look like they contain a secret. They are stored unchanged and shown masked.
+    /// Whether to launch the process even if its arguments look like they contain a secret. Such arguments are stored unchanged, but shown
+    /// masked.
     #[serde(default)]
     allow_secrets: bool,
     /// Whether to create `dir` if it does not exist.
@@ -192,14 +193,16 @@ pub(crate) struct Launch {
     /// The number of rotated files to keep for each output file.
     #[serde(default)]
     output_kept: Number<u8, 0, { Spec::OUTPUT_KEPT_MAX as u64 }, 5>,
-    /// `cli`, `supervisord`, `orchestrator`, `worker`, `hook`, `binary`, or any other word; `binary` if left out.
+    /// The type of the process: `cli`, `supervisord`, `orchestrator`, `worker`, `hook`, `binary`, or any other word. If left out,
+    /// it is `binary`.
     r#type: Option<String>,
     /// A URL associated with the process.
     url: Option<String>,
     /// Arbitrary labels.
     #[serde(default)]
     labels: BTreeMap<String, String>,
-    /// The id of the parent, usually the caller's `SEXTON_PROCESS_ID`. If left out, the caller or its nearest ancestor with a record.
+    /// The id of the parent, usually the caller's `SEXTON_PROCESS_ID`. If left out, a process that is launched directly, rather than by a
+    /// lease, gets the nearest process with a record as its parent: the caller or one of its ancestors.
     parent: Option<String>,
     /// Whether to launch the process only if `parent` is alive, because it relies on a lock or claim of `parent`.
     #[serde(default)]
@@ -261,7 +264,7 @@ impl Launch {
     }
 }
 
-/// Launches a process, and waits until it is running.
+/// Launches a process, and waits until it is running or has failed to start.
 async fn launch(call: &Call, Body(launch): Body<Launch>) -> Result<Json<Process>, Problem> {
     let mut launching = launch.launching()?;
     launching.parentage.line = call.requester().map(Processes::line_of).unwrap_or_default();
@@ -273,16 +276,17 @@ async fn launch(call: &Call, Body(launch): Body<Launch>) -> Result<Json<Process>
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Register {
-    /// The PID; if left out, that of the caller if the request came over the Unix socket.
+    /// The PID. If left out, it is that of the caller, which is known only if the request came over the Unix socket.
     pid: Option<Number<u32, 1, { u32::MAX as u64 }>>,
-    /// `cli`, `supervisord`, `orchestrator`, `worker`, `hook`, `binary`, or any other word; derived from its arguments if left out.
+    /// The type of the process: `cli`, `supervisord`, `orchestrator`, `worker`, `hook`, `binary`, or any other word. If left out, it is
+    /// derived from the arguments of the process.
     r#type: Option<String>,
     /// A URL associated with the process.
     url: Option<String>,
     /// Arbitrary labels.
     #[serde(default)]
     labels: BTreeMap<String, String>,
-    /// The id of the parent, usually from `SEXTON_PROCESS_ID`. If left out, the nearest ancestor with a record.
+    /// The id of the parent, usually from `SEXTON_PROCESS_ID`. If left out, the parent is the nearest ancestor with a record.
     parent: Option<String>,
 }
 
@@ -314,7 +318,7 @@ async fn register(call: &Call, Body(asked): Body<Register>) -> Result<Json<Regis
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Finish {
-    /// The process, by its id or a prefix of it.
+    /// The id of the process, or at least its first eight digits.
     id: String,
     /// The exit code.
     code: Number<u8, 0, 255>,
@@ -334,13 +338,14 @@ async fn finish(call: &Call, Body(asked): Body<Finish>) -> Result<Json<Process>,
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Stop {
-    /// The process, by its id or a prefix of it.
+    /// The id of the process, or at least its first eight digits.
     id: String,
-    /// The first signal; the one set at its launch if left out.
+    /// The first signal. If left out, it is the one set when the process was launched.
     signal: Option<Number<u8, 1, { Spec::SIGNAL_MAX as u64 }>>,
-    /// Milliseconds until SIGKILL; the time set at its launch if left out, 0 for SIGKILL immediately.
+    /// Milliseconds from the first signal to SIGKILL; 0 to send SIGKILL immediately. If left out, it is the time set when the process was
+    /// launched.
     grace_ms: Option<Number<u32, 0, { Spec::GRACE_MS_MAX as u64 }>>,
-    /// Whether to also stop everything that it has started.
+    /// Whether to also stop everything that the process has started.
     #[serde(default)]
     tree: bool,
 }
@@ -361,11 +366,11 @@ async fn stop(call: &Call, Body(asked): Body<Stop>) -> Result<Json<Process>, Pro
 #[expect(clippy::struct_field_names, reason = "these are the names in JSON")]
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Signal {
-    /// The process, by its id or a prefix of it.
+    /// The id of the process, or at least its first eight digits.
     id: String,
     /// The signal.
     signal: Number<u8, 1, { Spec::SIGNAL_MAX as u64 }>,
-    /// Whether to signal its whole process group.
+    /// Whether to signal the whole process group of the process.
     #[serde(default)]
     group: bool,
 }
@@ -383,7 +388,7 @@ async fn signal(call: &Call, Body(asked): Body<Signal>) -> Result<Json<Process>,
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Awaited {
-    /// The process, by its id or a prefix of it.
+    /// The id of the process, or at least its first eight digits.
     id: String,
     /// The maximum time to wait, in seconds.
     #[serde(default)]
@@ -414,10 +419,10 @@ async fn wait(call: &Call, Body(asked): Body<Awaited>) -> Result<Json<Process>, 
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Prune {
-    /// Only records of processes that ended at least this many milliseconds ago.
+    /// How long ago a process must have ended for its record to be removed, in milliseconds.
     #[serde(default)]
     older_than_ms: Span,
-    /// The number of most recent records to keep, however old they are.
+    /// The number of records to keep regardless of their age: those of the processes that ended last.
     #[serde(default)]
     keep: Number<u32, 0, { u32::MAX as u64 }>,
 }

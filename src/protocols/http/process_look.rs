@@ -1,5 +1,5 @@
-//! Processes over HTTP, read-only: current and past processes, their tree, and the conversion of records to answers. The
-//! members are documented in `docs/protocols/http.md`, "Processes".
+//! Processes over HTTP, read-only: current and past processes, their tree, and the conversion of records to answers. The JSON
+//! fields are documented in `docs/protocols/http.md`, "Processes".
 //!
 //! A long answer is assembled from several queries to the actor, so that other requests are served in between.
 
@@ -34,7 +34,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 id: "list_processes",
                 summary: "List processes, including past ones",
                 more: "Long lists are returned in pages, which are not a consistent snapshot. Arguments that look like secrets are masked. Current resource usage is included only with `usage`.",
-                answer: "Records, by id, which is the order of their creation.",
+                answer: "Records, in the order of their ids, which is the order of their creation; with `newest_first`, in reverse order.",
             },
             &[Failed, Reason::Large],
         ),
@@ -55,7 +55,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "process",
                 summary: "Get a process",
-                more: "Identified by its id, or by at least the first eight digits of it.",
+                more: "The process is identified by its id, or by at least the first eight digits of its id.",
                 answer: "The record of the process.",
             },
             &[Absent, Failed],
@@ -148,7 +148,7 @@ async fn descendants(
     Records::gather(call, (from, asked.limit.0), false, page).await
 }
 
-/// The filter of a list of processes.
+/// The parameters of a list or a count of processes: the filter and, for a list, its order, contents and page.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Filter {
     /// Only processes of this type.
@@ -159,9 +159,10 @@ pub(crate) struct Filter {
     parent: Option<String>,
     /// Only processes in the tree with this root.
     root: Option<String>,
-    /// Only processes with this text in their arguments, URL, labels or type.
+    /// Only processes with this text in their arguments, URL, labels or type. Case is ignored.
     search: Option<String>,
-    /// Only processes of this machine: `this`, or the `machine` of a record. Processes that have not started match every machine.
+    /// Only processes on one machine: `this` for the coordinator's machine, or the `machine` of a record. Processes that have not started
+    /// match every machine.
     machine: Option<String>,
     /// Only processes with this label: `NAME`, or `NAME=VALUE`.
     label: Option<String>,
@@ -231,7 +232,7 @@ fn machine(call: &Call, text: Option<&str>) -> Result<Option<u128>, Problem> {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Records {
     processes: Vec<Written<Process>>,
-    /// The `after` for the next request, with the same filter; null after the last page.
+    /// The `after` for the next request, with the same filter; null on the last page.
     next: Option<String>,
 }
 
@@ -305,20 +306,20 @@ pub(crate) struct Process {
     /// The number of ancestors.
     depth: u16,
     r#type: String,
-    /// The number of the process among all processes of its type.
+    /// The sequence number of the process among those of its type.
     number: u64,
     /// `queued`, `running`, `stopping` or `exited`.
     status: &'static str,
-    /// The PID; null if the process never ran.
+    /// The PID; null if the process has not started.
     pid: Option<u32>,
-    /// The id of the machine on which the process runs or ran, in hexadecimal; null if it never ran.
+    /// The id of the machine on which the process runs or ran, in hexadecimal; null if it has not started.
     machine: Option<String>,
-    /// The boot id of that machine, in hexadecimal; null if it never ran.
+    /// The boot id of that machine, in hexadecimal; null if the process has not started.
     boot: Option<String>,
     /// The program and its arguments. Anything that looks like a secret is masked.
     command: Vec<String>,
     dir: String,
-    /// The names of its variables in addition to the coordinator's environment.
+    /// The names of the environment variables that were added to those of the coordinator.
     env: Vec<String>,
     url: Option<String>,
     labels: BTreeMap<String, String>,
@@ -326,23 +327,23 @@ pub(crate) struct Process {
     run_dir: Option<String>,
     /// The maximum run time in milliseconds; 0 for no limit.
     timeout_ms: u64,
-    /// Whether the coordinator launched the process; if not, it was registered.
+    /// Whether the coordinator launched the process; if not, a client registered it or a hook reported it.
     launched: bool,
     /// Whether the process has its own control group.
     contained: bool,
     queued_at: Timestamp,
     started_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
-    /// The exit code, or 128 plus the signal; null if the process has not ended or its exit status is unknown.
+    /// The exit code, or 128 plus the signal; null if the process has not ended or could not be started, or if its exit status is unknown.
     code: Option<u8>,
     /// The signal that ended the process; null if no signal did.
     signal: Option<u8>,
     core_dumped: bool,
     /// Why the exit status is unknown: `rebooted`, `keeper-gone`, `not-ours` or `unknown`; null if it is known.
     lost: Option<&'static str>,
-    /// Why the process could not be started; null if it was started.
+    /// Why the process could not be started; null unless an attempt to start it failed.
     failure: Option<Failed>,
-    /// The error that was reported when it ended; null if there was none.
+    /// The error that was reported when the process ended; null if there was none.
     error: Option<String>,
     /// The last status text that the process sent (`STATUS=`); null if it sent none.
     said: Option<String>,
@@ -354,15 +355,17 @@ pub(crate) struct Process {
     unknown: u32,
     /// The number of processes of its tree that were still alive after its end.
     alive: u32,
-    /// Processor time that it and the children it waited for have used, in milliseconds; null until it has ended.
+    /// Processor time used by the process and the children it waited for, in milliseconds; null until the process has ended, or if it was
+    /// registered.
     cpu_ms: Option<u64>,
-    /// Peak memory in bytes; null until it has ended.
+    /// Peak memory in bytes; null until the process has ended, or if it was registered.
     memory_max: Option<u64>,
-    /// The memory limit of its tree as a whole; null until it has ended, or if there was no such limit.
+    /// The limit on the memory of the whole process tree; null until the process has ended, or if there was no such limit.
     memory_limit: Option<MemoryLimit>,
     stdout: Option<Stream>,
     stderr: Option<Stream>,
-    /// The processes that still had its output open after its end, which is a leak. Null if there were none; empty if they are unknown.
+    /// The processes that still had the output of this process open after it had ended, which is a leak: at most 8 of them. Null if there
+    /// were none; empty if there were some, but they could not be identified.
     output_held_by: Option<Vec<Holder>>,
     /// The parsed output of a hook; null until it has been read, or if the process is not a hook.
     hook: Option<Hook>,
@@ -389,18 +392,18 @@ impl From<Bound> for MemoryLimit {
     }
 }
 
-/// The parsed output of a hook. The processes in it are its children.
+/// The parsed output of a hook. The processes that it reports become children of the hook.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Hook {
-    /// The number of processes.
+    /// The number of records of type `Process`, each of which reports a process.
     processes: u32,
-    /// The number of records of other types.
+    /// The number of records of types other than `Process`.
     records_count: u32,
-    /// The first records of other types, up to a limit.
+    /// The first records of types other than `Process`: at most 64, and at most 16 KiB in total.
     records: Vec<serde_json::Map<String, serde_json::Value>>,
     /// The number of lines that are not valid records.
     broken: u32,
-    /// The first invalid lines.
+    /// The first invalid lines, at most 16.
     warnings: Vec<Broken>,
 }
 
@@ -434,7 +437,7 @@ impl Hook {
     }
 }
 
-/// A process that has the output of another one open.
+/// A process that has the output of another process open.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Holder {
     /// Its PID when it was found.
@@ -460,9 +463,9 @@ pub(crate) struct Failed {
 pub(crate) struct Stream {
     /// The number of bytes written.
     pub(crate) bytes: u64,
-    /// The first bytes; invalid UTF-8 is replaced by U+FFFD.
+    /// The first 112 bytes; invalid UTF-8 is replaced by U+FFFD.
     pub(crate) head: String,
-    /// The last bytes; empty if `head` has all of them.
+    /// The last bytes that are not part of `head`, at most 112; empty if `head` is the whole output.
     pub(crate) tail: String,
 }
 
@@ -478,7 +481,7 @@ impl From<&Output> for Stream {
 }
 
 impl Process {
-    /// Converts a record for an answer.
+    /// Converts a record to its form in an API response.
     pub(crate) fn of(call: &Call, record: RecordView) -> Self {
         let at = |date: Date| Timestamp(date.0);
         let shown = |bytes: &Bytes| text::escaped(bytes.as_bytes());

@@ -1,7 +1,7 @@
-//! Resource usage of processes over HTTP, and reconciliation: whether processes recorded as alive still exist. The members are
-//! documented in `docs/protocols/http.md`, "Processes".
+//! Resource usage of processes over HTTP, and reconciliation, which checks whether processes recorded as alive still exist. The JSON
+//! fields are documented in `docs/protocols/http.md`, "Processes".
 //!
-//! Both are read from the kernel on request.
+//! Usage and existence are read from the kernel on request.
 
 use crate::handle::{ProcessError, Usage};
 use crate::ids::ProcessId;
@@ -19,7 +19,7 @@ use tokio::time::timeout;
 /// The maximum number of ids in a request.
 const IDS_MAX: usize = 256;
 
-/// The maximum time that a reconciliation waits until the records of processes that have exited show how they ended.
+/// The maximum time that a reconciliation waits for the records of exited processes to show how these ended.
 const SETTLED: Duration = Duration::from_secs(5);
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -42,7 +42,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Words {
             id: "reconcile_processes",
             summary: "Check every process recorded as alive",
-            more: "Normally not needed, since ends are detected automatically. Answers when the records of processes that have exited show how they ended, or after 5 s.",
+            more: "Normally not needed, since exits are detected automatically. Answers when the records of processes that have exited show how they ended, or after 5 s.",
             answer: "The number of processes checked, and the number of records changed.",
         },
         &[Reason::Failed],
@@ -57,7 +57,7 @@ pub(crate) fn routes() -> Vec<Route> {
 pub(crate) struct Reconciled {
     /// The number of processes recorded as alive, all of which were checked.
     asked: u64,
-    /// The number of records that now show an end.
+    /// The number of records that now show an end, or were removed in the meantime.
     changed: u64,
     /// The ids of the processes whose records changed.
     processes: Vec<String>,
@@ -95,7 +95,7 @@ async fn reconcile(call: &Call, (): ()) -> Result<Json<Reconciled>, Problem> {
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct UsageQuery {
-    /// The ids of records.
+    /// The ids of the processes, at most 256.
     ids: List<String, IDS_MAX>,
 }
 

@@ -1,5 +1,5 @@
 //! Administration of queues over HTTP: converts requests to calls of [`Queues`](crate::handle::Queues), and results to answers.
-//! The members are documented in `docs/protocols/http.md`, "Queues".
+//! The JSON fields are documented in `docs/protocols/http.md`, "Queues".
 
 use crate::actors::queue::{Phase, QueueMachine, QueueName};
 use crate::handle::QueueError;
@@ -33,7 +33,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "delete_job",
                 summary: "Delete an unclaimed job",
-                more: "A claimed job can only be ended with the token of its claim, see `ack`.",
+                more: "A claimed job can only be ended with the token of its claim: see `ack`.",
                 answer: "The job has been deleted.",
             },
             &[Absent, Claimed, Failed],
@@ -44,8 +44,8 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "kick_jobs",
                 summary: "Make buried or delayed jobs ready",
-                more: "Kicks buried jobs, the oldest first, then abandoned ones. If there are neither, kicks delayed jobs, the soonest first, then failed ones. Each is treated as if it had never been tried.",
-                answer: "The number of jobs, which may be 0.",
+                more: "Kicks buried jobs, the oldest first, then abandoned ones. If there are neither, kicks delayed jobs, in the order in which they are due, then jobs that wait for a retry. Each job is treated as if it had never been tried.",
+                answer: "The number of jobs made ready, which may be 0.",
             },
             &[DiskFull, Failed],
         ),
@@ -78,7 +78,7 @@ fn routes() -> Vec<Route> {
                 id: "repush_jobs",
                 summary: "Make the abandoned jobs of a queue ready",
                 more: "The jobs are treated as if they had never been tried.",
-                answer: "The number of jobs, which may be 0.",
+                answer: "The number of jobs made ready, which may be 0.",
             },
             &[DiskFull, Failed],
         ),
@@ -88,7 +88,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "pause_queue",
                 summary: "Pause a queue",
-                more: "The queue must exist, that is, have jobs or clients that wait for them. While it is paused, jobs can be added but not claimed. A length of 0 ends the pause.",
+                more: "The queue must exist: it does while it has jobs, a client waits for its jobs, or it is paused or throttled. While a queue is paused, jobs can be added but not claimed. A length of 0 ends the pause.",
                 answer: "The length of the pause.",
             },
             &[Absent, DiskFull, Failed],
@@ -100,7 +100,7 @@ fn routes() -> Vec<Route> {
                 id: "flush_queue",
                 summary: "Delete every job of a queue",
                 more: "Claimed jobs are deleted, too.",
-                answer: "The number of jobs, which may be 0.",
+                answer: "The number of jobs deleted, which may be 0.",
             },
             &[Failed],
         ),
@@ -164,7 +164,7 @@ async fn kick_job(call: &Call, Body(JobId { id }): Body<JobId>) -> Result<Json<K
 pub(crate) struct Cancel {
     /// The job's id.
     id: u64,
-    /// The reason, shown with the job; the first 1,000 bytes are kept.
+    /// The reason, shown with the job; cut off after 1,000 bytes.
     error: Option<String>,
 }
 
@@ -226,14 +226,14 @@ pub(crate) struct Paused {
     paused_ms: u64,
 }
 
-/// Prevents claims from a queue for a while.
+/// Prevents claims from a queue for `ms` milliseconds.
 async fn pause(
     call: &Call,
     Body(Pause { queue, ms }): Body<Pause>,
 ) -> Result<Json<Paused>, Problem> {
     let queues = call.queues();
-    // The queue must exist, since pausing a mistyped name would create a queue. A request with a key that ends a pause is not checked:
-    // it may be a repetition, and the queue may have been removed after the first one.
+    // The queue must exist, since pausing a mistyped name would create a queue. A request that ends a pause and has an idempotency key
+    // is not checked: it may be a repetition, and the queue may have been removed since the original request.
     if ms.0 > 0 || call.key.is_none() {
         queues.queue(&queue).await?;
     }

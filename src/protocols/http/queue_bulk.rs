@@ -1,5 +1,5 @@
 //! Bulk operations on queues over HTTP: retries or deletes all jobs that match a filter. Jobs are selected in shares, so
-//! that other requests are served in between. The members are documented in `docs/protocols/http.md`, "Queues".
+//! that other requests are served in between. The JSON fields are documented in `docs/protocols/http.md`, "Queues".
 
 use crate::actors::queue::{JobSelection, Phase, QueueName};
 use crate::protocols::http::access::Scope;
@@ -27,8 +27,8 @@ pub(crate) fn routes() -> Vec<Route> {
             retry,
             Words {
                 id: "retry_jobs",
-                summary: "Make jobs that match a filter ready",
-                more: "The jobs are treated as if they had never been tried. A request handles up to `limit` jobs, and the answer shows where to continue.",
+                summary: "Retry jobs that match a filter",
+                more: "Makes the jobs ready, as if they had never been tried. A request handles up to `limit` jobs, and the answer shows where to continue.",
                 answer: "The number of jobs made ready, and where to continue.",
             },
             &[DiskFull, Failed],
@@ -48,7 +48,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// The filter of a bulk operation.
+/// The parameters of a bulk operation: the filter, the maximum number of jobs, and where to continue.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct BulkSelection {
     /// Only jobs of this queue.
@@ -95,11 +95,11 @@ impl BulkOperation {
 pub(crate) struct Retried {
     /// The number of jobs made ready.
     retried: u32,
-    /// The `after` for the next request, with the same filter; null after the last page.
+    /// The `after` for the next request, with the same filter; null once all jobs have been examined.
     next: Option<u32>,
 }
 
-/// Makes the jobs that match a filter ready.
+/// Retries the jobs that match a filter, by making them ready.
 async fn retry(call: &Call, Body(which): Body<BulkSelection>) -> Result<Json<Retried>, Problem> {
     let (retried, next) = each(call, which, BulkOperation::Retry).await?;
     Ok(Json(Retried { retried, next }))
@@ -109,7 +109,7 @@ async fn retry(call: &Call, Body(which): Body<BulkSelection>) -> Result<Json<Ret
 pub(crate) struct Discarded {
     /// The number of jobs deleted.
     discarded: u32,
-    /// The `after` for the next request, with the same filter; null after the last page.
+    /// The `after` for the next request, with the same filter; null once all jobs have been examined.
     next: Option<u32>,
 }
 
@@ -122,7 +122,8 @@ async fn discard(
     Ok(Json(Discarded { discarded, next }))
 }
 
-/// Applies the operation to the selected jobs. Returns how many were changed, and where to continue if some are left.
+/// Applies the operation to the selected jobs. Returns how many were changed, and where to continue if jobs are left to examine. Refuses a
+/// phase that the operation does not apply to.
 pub(crate) async fn each(
     call: &Call,
     which: BulkSelection,

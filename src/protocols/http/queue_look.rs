@@ -1,4 +1,4 @@
-//! Queues over HTTP, read-only: which queues and jobs exist, their state, and the configuration. The members are
+//! Queues over HTTP, read-only: which queues and jobs exist, their state, and the configuration. The JSON fields are
 //! documented in `docs/protocols/http.md`, "Queues".
 //!
 //! A long answer is assembled from several queries to the actor, so that other requests are served in between.
@@ -41,8 +41,8 @@ pub(crate) fn routes() -> Vec<Route> {
             list,
             Words {
                 id: "list_queues",
-                summary: "List queues, with their jobs by phase",
-                more: "A queue exists while it has jobs, is paused or throttled, or has clients that use it. Long lists are returned in pages, which are not a consistent snapshot: a queue that exists throughout is listed once. The queues of a page are sorted by name.",
+                summary: "List queues, with the number of jobs in each phase",
+                more: "A queue exists while it has jobs, is paused or throttled, or has clients that use it. Long lists are returned in pages. Together, the pages are not a consistent snapshot, but a queue that exists throughout is listed exactly once. The queues of a page are sorted by name.",
                 answer: "Queues.",
             },
             &[Failed, Large],
@@ -64,7 +64,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "list_jobs",
                 summary: "List jobs",
-                more: "Long lists are returned in pages, which are not a consistent snapshot: a job that does not change is listed once. The jobs of a page are sorted by id. Bodies are not included: see `/v1/queues/job`.",
+                more: "Long lists are returned in pages. Together, the pages are not a consistent snapshot, but a job that does not change is listed exactly once. The jobs of a page are sorted by id. Bodies are not included: see `/v1/queues/job`.",
                 answer: "Jobs.",
             },
             &[Failed, Large],
@@ -96,8 +96,8 @@ pub(crate) fn routes() -> Vec<Route> {
             config,
             Words {
                 id: "queue_config",
-                summary: "Get the configuration of queues: limits, and rules for types of jobs",
-                more: "Returns `default`, which applies to all other types, followed by every type with an entry of its own; with `type`, only that type and the entry that applies to it. The configuration does not change until the coordinator restarts.",
+                summary: "Get the queue configuration: limits, rules for job types, and weights of tenants",
+                more: "Without `type`, `types` contains the rules of `default`, followed by those of each type that has an entry of its own; `default` applies to all other types. With `type`, `types` contains only the rules that apply to that type. The configuration does not change until the coordinator restarts.",
                 answer: "The configuration in effect.",
             },
             &[],
@@ -107,14 +107,14 @@ pub(crate) fn routes() -> Vec<Route> {
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct QueueFilter {
-    /// Only queues of this tenant; empty for the default one.
+    /// Only queues of this tenant. An empty string means the default tenant.
     tenant: Option<String>,
-    /// Only queues with jobs of this type.
+    /// Only queues of this type.
     r#type: Option<String>,
     /// The maximum number of queues to return.
     #[serde(default)]
     limit: Limit,
-    /// The `next` of the previous answer, to continue after it.
+    /// The value of `next` in the previous answer, to get the page that follows.
     #[schemars(with = "Option<String>", regex(pattern = "^[0-9]{1,10}$"))]
     after: Option<After>,
 }
@@ -122,7 +122,7 @@ pub(crate) struct QueueFilter {
 /// The state of a queue.
 #[expect(
     clippy::struct_field_names,
-    reason = "the names in JSON have always been these"
+    reason = "these are the names of the JSON fields, which must not change"
 )]
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Queue {
@@ -134,15 +134,15 @@ pub(crate) struct Queue {
     ready: u32,
     /// The number of ready jobs with a priority below 1024.
     urgent: u32,
-    /// The number of jobs that become ready later.
+    /// The number of jobs that become ready after a delay.
     delayed: u32,
     /// The number of jobs that are being worked on.
     claimed: u32,
-    /// The number of failed jobs that will be retried.
+    /// The number of jobs that failed or were deferred and will be retried.
     retrying: u32,
     /// The number of jobs set aside by clients.
     buried: u32,
-    /// The number of jobs that used up their tries.
+    /// The number of jobs that used up their tries or were cancelled.
     abandoned: u32,
     /// The number of clients that wait for a job of the queue.
     waiting: u32,
@@ -150,13 +150,14 @@ pub(crate) struct Queue {
     using: u32,
     /// The number of beanstalkd clients that watch the queue.
     watching: u32,
-    /// The number of jobs added since the queue was created or the coordinator started, whichever is later.
+    /// The number of jobs added since the queue was created or the coordinator started, whichever is later, including jobs
+    /// that existed at startup.
     total: u64,
     /// The number of jobs deleted since the queue was created or the coordinator started, whichever is later.
     deletes: u64,
     /// The number of pauses since the queue was created or the coordinator started, whichever is later.
     pauses: u64,
-    /// Milliseconds until its pause ends; null if it has none.
+    /// Milliseconds until the pause of the queue ends; null if the queue is not paused.
     paused_ms: Option<u64>,
     /// Milliseconds until the throttle allows a claim; null if one is allowed now.
     throttled_ms: Option<u64>,
@@ -165,7 +166,7 @@ pub(crate) struct Queue {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Queues {
     queues: Vec<Written<Queue>>,
-    /// The `after` for the next request, with the same filter; null after the last page.
+    /// The value to pass as `after` in the next request, with the same filter; null on the last page.
     next: Option<String>,
 }
 
@@ -216,12 +217,12 @@ pub(crate) struct JobFilter {
     phase: Option<Phase>,
     /// Only jobs whose last error contains this text.
     error: Option<String>,
-    /// Only jobs whose claims are bound to this process, by its id.
+    /// Only jobs whose claim is bound to the process with this id.
     process: Option<String>,
     /// The maximum number of jobs to return.
     #[serde(default)]
     limit: Limit,
-    /// The `next` of the previous answer, to continue after it.
+    /// The value of `next` in the previous answer, to get the page that follows.
     #[schemars(with = "Option<String>", regex(pattern = "^[0-9]{1,10}$"))]
     after: Option<After>,
 }
@@ -229,7 +230,7 @@ pub(crate) struct JobFilter {
 /// The state of a job.
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a separate JSON member"
+    reason = "each is a separate JSON field"
 )]
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Job {
@@ -247,15 +248,15 @@ pub(crate) struct Job {
     remaining_ms: Option<u64>,
     /// The most recent delay, in milliseconds.
     delay_ms: u64,
-    /// Milliseconds that a claim of the job lasts; 0 for the setting of its type.
+    /// How long a claim of the job lasts, in milliseconds; 0 if the setting of its type applies.
     ttr_ms: u64,
-    /// The number of claims since the job was added or kicked.
+    /// The number of claims since the job was added or kicked, not counting claims that ended with a deferral.
     attempts: u32,
     /// The total number of claims.
     claims: u32,
     /// The number of claims that expired.
     timeouts: u32,
-    /// The number of times the job was given back.
+    /// The number of times the job was released or deferred.
     releases: u32,
     /// The number of times the job was buried.
     buries: u32,
@@ -263,23 +264,25 @@ pub(crate) struct Job {
     kicks: u32,
     /// The token of the job's claim; null if it is not claimed.
     token: Option<Token>,
-    /// Whether the job is retried when a claim ends without a report.
+    /// Whether the job is tried again after it fails or its claim expires. If not, it is removed.
     retries: bool,
     /// Whether the job survives a restart of the coordinator.
     durable: bool,
     /// The size of the body in bytes.
     bytes: u64,
-    /// The last error: of a failure, or why a claim ended with its process; null if there was none.
+    /// The error of the last failure or deferral, the reason for the cancellation, or how the process of the last claim
+    /// ended; null if there is none.
     error: Option<String>,
     /// The process that the claim is bound to; null if there is none.
     process: Option<String>,
-    /// How much of the process must have ended before the claim ends; null if there is no process.
+    /// Whether the claim ends when the process itself exits or when its whole tree has exited; null if the claim is not
+    /// bound to a process.
     release: Option<Extent>,
-    /// Whether the process tree is killed when the claim has expired, before the job is available again.
+    /// Whether the process tree is killed when the claim expires, before the job becomes available again.
     kill_before_grant: bool,
     /// Whether the claim has expired and its process is being killed.
     fencing: bool,
-    /// Whether the job has been cancelled, but is claimed until its process has ended.
+    /// Whether the job has been cancelled but stays claimed until its process has ended.
     cancelled: bool,
     /// The progress in percent, as reported by the worker; null if it reported none.
     percent: Option<u8>,
@@ -290,7 +293,7 @@ pub(crate) struct Job {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Jobs {
     jobs: Vec<Written<Job>>,
-    /// The `after` for the next request, with the same filter; null after the last page.
+    /// The value to pass as `after` in the next request, with the same filter; null on the last page.
     next: Option<String>,
 }
 
@@ -353,7 +356,8 @@ async fn job(
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct OfTypes {
-    /// Only queues with jobs of these types, separated by commas, at most 1,000; all types if left out.
+    /// A comma-separated list of at most 1,000 job types. Only queues of these types are considered; if left out or empty,
+    /// all queues are.
     #[serde(default)]
     types: String,
 }
@@ -374,7 +378,7 @@ async fn next(call: &Call, Query(of): Query<OfTypes>) -> Result<Json<Next>, Prob
         return Err(Problem::field("types", "may have at most 1000 types"));
     }
     let chosen = call.node.queues().next(&kinds).await?;
-    let words = "no such queue has a job that can be claimed";
+    let words = "no matching queue has a job that can be claimed";
     let queue = chosen.ok_or_else(|| Problem::new(Reason::Absent, words))?;
     Ok(Json(Next {
         tenant: text(queue.tenant()),
@@ -390,11 +394,11 @@ pub(crate) struct OfType {
 }
 
 /// The limits on all queues together, except `body_bytes_max`, which applies to each job.
-#[expect(clippy::struct_field_names, reason = "as in the configuration")]
+#[expect(clippy::struct_field_names, reason = "named as in the configuration")]
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Limits {
     jobs_max: u32,
-    /// The total size of the bodies, in bytes.
+    /// The maximum total size of bodies, errors and progress reports, in bytes.
     bytes_max: u64,
     queues_max: u32,
     /// The maximum size of a body, in bytes.
@@ -403,7 +407,7 @@ pub(crate) struct Limits {
     roots_max: u32,
 }
 
-/// The rules for a type, and the entry that they come from.
+/// The rules for a job type, and the name of the configuration entry that they come from.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct TypeConfig {
     r#type: String,
@@ -426,11 +430,11 @@ pub(crate) struct QueueConfig {
 pub(crate) struct TenantConfig {
     /// The tenant; empty for the default one.
     tenant: String,
-    /// The tenant's share of turns, relative to others.
+    /// The tenant's share of turns, relative to the weights of other tenants.
     weight: u32,
 }
 
-/// Returns the rules of every configured type and of all others, or of a single type.
+/// Returns the limits, the weights of tenants, and the rules of the requested type, or of all types if none is requested.
 async fn config(call: &Call, Query(of): Query<OfType>) -> Result<Json<QueueConfig>, Problem> {
     let rules = call.node.queue_rules();
     let Rules {

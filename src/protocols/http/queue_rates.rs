@@ -1,5 +1,5 @@
 //! The rates at which jobs are added to and removed from the queues that the page shows. Whenever a queue is shown, its counters are
-//! compared with those of an earlier reading, at least [`APART`] and at most [`OLD`] before.
+//! compared with those of a reading taken at least [`APART`] and at most [`OLD`] earlier.
 
 use crate::actors::queue::{QueueName, QueueView};
 use crate::clock::Timestamp;
@@ -10,13 +10,13 @@ use std::time::Duration;
 /// The minimum time between two readings of a queue.
 const APART: Duration = Duration::from_secs(5);
 
-/// The age beyond which a reading is discarded.
+/// The age beyond which a reading is no longer used.
 const OLD: Duration = Duration::from_mins(1);
 
-/// The maximum number of queues whose readings are kept.
+/// The maximum number of queues whose readings are stored.
 const QUEUES_MAX: usize = 1000;
 
-/// The rates of a queue, in jobs per second.
+/// The rates at which jobs are added to a queue and removed from it (`done`), in jobs per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Rate {
     pub(crate) added: f64,
@@ -48,13 +48,13 @@ impl Reading {
     }
 }
 
-/// The readings of each queue that was shown recently: the previous one, if there is one, and the last one.
+/// The two most recent readings of each queue that was shown recently, the older one first. The older one is `None` if there is only one.
 #[derive(Debug, Default)]
 pub(crate) struct QueueRates(Mutex<BTreeMap<QueueName, (Option<Reading>, Reading)>>);
 
 impl QueueRates {
-    /// Returns the current rate of each queue, or `None` for a queue without an earlier reading that is recent enough. Takes a reading of
-    /// each queue.
+    /// Returns the current rates of each queue, or `None` for a queue without an earlier reading that is recent enough. Stores a new
+    /// reading of each queue whose last reading is at least [`APART`] old.
     pub(crate) fn of(&self, queues: &[QueueView], now: Timestamp) -> Vec<Option<Rate>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|_, (_, newest)| !newest.is_old(now));

@@ -1,5 +1,5 @@
-//! The recent activity of listeners, actors and journal. Their counters are read every five seconds, and the readings are kept for
-//! ten minutes, so that a newly opened page has data to show. No actor is queried for this.
+//! The recent activity of the listeners, the actors and the journal. Their counters are read every five seconds, and the readings
+//! are kept for ten minutes, so that a newly opened page has data to show. Reading the counters does not query any actor.
 
 use crate::clock::Timestamp;
 use crate::handle::Handle;
@@ -51,7 +51,7 @@ impl Counted {
     ];
 }
 
-/// The counters at one moment, by kind of activity; `None` if the listener is not open or there is no journal.
+/// The counters at one moment, by kind of activity. A counter is `None` if its listener is not open or if there is no journal.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reading {
     at: Timestamp,
@@ -84,7 +84,8 @@ impl Rates {
         kept.push_back(reading);
     }
 
-    /// Returns the rate per second between successive readings, oldest first, or `None` if the counter does not exist.
+    /// Returns the rates between successive readings, per second, oldest first. Returns `None` if there are no readings, or if the counter
+    /// is `None` in one of them.
     pub(crate) fn of(&self, counted: Counted) -> Option<Vec<f64>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = |reading: &Reading| reading.counts.get(counted as usize).copied().flatten();
@@ -96,7 +97,7 @@ impl Rates {
         let pairs = counts.iter().zip(counts.iter().skip(1));
         let rate = |(before, after): (&(Timestamp, u64), &(Timestamp, u64))| {
             let seconds = after.0.since(before.0).as_secs_f64();
-            // LockServer's counters wrap at 2^32.
+            // LockServer's counters wrap at 2^32. A rate across a wrap is 0.
             let more = u32::try_from(after.1.saturating_sub(before.1)).unwrap_or(u32::MAX);
             if seconds > 0.0 {
                 f64::from(more) / seconds
@@ -152,7 +153,7 @@ mod tests {
     #[test]
     fn rates_are_what_was_added_between_readings() {
         let rates = Rates::default();
-        assert_eq!(rates.of(Counted::Http), None, "nothing is known yet");
+        assert_eq!(rates.of(Counted::Http), None, "there are no readings yet");
         for (at, http) in [(1000, 10), (6000, 20), (11_000, 20), (11_000, 30)] {
             let mut reading = Reading {
                 at: Timestamp(at),

@@ -1,5 +1,6 @@
-//! The socket on which task commands report: `report.sock` in the data directory. An attempt can report only about its own
-//! burst, and authenticates itself by its secret. The protocol is specified in `docs/tasks.md`, "Reports".
+//! The socket to which task commands send reports: `report.sock` in the data directory. A burst is one run of a task's command, and
+//! an attempt is one try at a burst. An attempt can report only about its own burst, and authenticates itself with its secret. The
+//! protocol is specified in `docs/tasks.md`, "Reports".
 //!
 //! The machine decides what effect a report has.
 
@@ -22,7 +23,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// The maximum time to receive a request, and to send its answer.
+/// The maximum time to receive a request. Sending the answer may take as long again.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The maximum size of a request, in bytes. It leaves room for saved data in base64.
@@ -31,7 +32,7 @@ const REQUEST_BYTES_MAX: u64 = 1 << 20;
 /// The maximum number of connections at a time.
 const OPEN_MAX: u32 = 256;
 
-/// The socket and its file.
+/// The listening socket and its file.
 pub(crate) type Socket = (std::os::unix::net::UnixListener, SocketFile);
 
 /// Listens for reports, and returns the non-blocking listener and its file.
@@ -55,7 +56,7 @@ pub(crate) async fn serve(
             accepted = listener::accept_unix(&listener) => accepted,
             _ = closing.wait_for(|closing| *closing) => return,
         };
-        // The mode of the socket keeps other users out. Should one connect nevertheless, it is refused.
+        // The mode of the socket keeps out all other users except root. If one of them connects nevertheless, it is refused.
         let own = rustix::process::geteuid().as_raw();
         let is_trusted = peer.uid() == own || peer.uid() == 0;
         let place = places.take().filter(|_| is_trusted);
@@ -85,7 +86,7 @@ struct Request {
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case", tag = "do", deny_unknown_fields)]
 enum ReportKind {
-    /// Saves the task's state: text, or bytes in base64.
+    /// Saves the task's state, given either as text or as bytes in base64.
     Save {
         body: Option<String>,
         body_b64: Option<String>,
@@ -137,7 +138,7 @@ impl From<RemoteExit> for Exit {
 async fn receive(stream: UnixStream, tasks: &Tasks) -> io::Result<()> {
     let mut reader = BufReader::new(stream).take(REQUEST_BYTES_MAX);
     let mut line = Vec::new();
-    // A client that sends nothing gets no answer.
+    // A client that does not finish its request in time gets no answer.
     let read = timeout(PATIENCE, reader.read_until(b'\n', &mut line));
     read.await.map_err(|_| io::ErrorKind::TimedOut)??;
     let said = match serde_json::from_slice::<Request>(&line) {
@@ -146,7 +147,7 @@ async fn receive(stream: UnixStream, tasks: &Tasks) -> io::Result<()> {
         Err(error) => refused(
             "malformed",
             &format!(
-                "this is not a report: line {}, column {}",
+                "the request is not a valid report: line {}, column {}",
                 error.line(),
                 error.column()
             ),
@@ -201,7 +202,7 @@ async fn saved(tasks: &Tasks, process: ProcessId) -> Value {
     }
 }
 
-/// Truncates a message to the maximum length that a task stores, at a character boundary.
+/// Truncates a message to at most `Task::WORDS_BYTES_MAX` bytes, at a character boundary.
 fn shortened(mut message: String) -> String {
     let end = message.floor_char_boundary(Task::WORDS_BYTES_MAX);
     message.truncate(end);

@@ -1,4 +1,4 @@
-//! Results of jobs over HTTP: a worker stores the result of its job, and other clients read it afterwards. The members are
+//! Results of jobs over HTTP: a worker stores the result of its job, and other clients read it afterwards. The JSON fields are
 //! documented in `docs/protocols/http.md`, "Queues".
 
 use crate::actors::queue::{self, JobEnd, JobResult, JobView, Message, QueueName};
@@ -24,7 +24,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "keep_job_result",
                 summary: "Store the result of a claimed job",
-                more: "Requires the token of its claim, and must be sent before the job is completed or failed. The result is kept for `keep_ms` after the job is over; the result of a later try replaces it. At most 100,000 results and 64 MiB are kept; beyond that, the oldest are dropped.",
+                more: "Requires the token of the job's claim, and must be sent before the job is completed or failed. The result is kept for `keep_ms`, and can be read once the job is over; the result of a later try replaces it. At most 100,000 results and 64 MiB are kept; beyond that, the oldest are dropped.",
                 answer: "The result has been stored.",
             },
             &[Absent, Stale, Fencing, DiskFull, Failed],
@@ -35,7 +35,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "job_result",
                 summary: "Get the result of a job",
-                more: "Returns the result that the worker stored. For a job that was abandoned without a result, `status` is `failed`, with the last error. With `wait`, answers when the job is over or the wait times out. A job that is over and has no result is `absent`.",
+                more: "Returns the result that the worker stored. For a job that was abandoned without a result, `status` is `failed` and `error` is the last error. For any other job that is over without a result, the request is refused as `absent`. With `wait`, the answer is sent when the job is over or the wait times out.",
                 answer: "The result; if `status` is `open`, there is none yet.",
             },
             &[Absent, Waits, Failed],
@@ -49,18 +49,18 @@ pub(crate) struct JobNote {
     id: u64,
     /// The token of the job's claim.
     token: Token,
-    /// How long the result is kept, in milliseconds, at most 30 days.
+    /// How long the result is kept, in milliseconds; at most 30 days.
     keep_ms: Number<u64, 1, { Message::RESULT_MS_MAX }>,
     /// Whether the job succeeded; if not, it failed.
     done: bool,
     /// The exit status of the job's command, if there is one.
     exit: Option<Number<u64, 0, 255>>,
-    /// What went wrong; the first 1,000 bytes are kept.
+    /// What went wrong; cut off after 1,000 bytes.
     error: Option<String>,
-    /// The output of the command; the last 16,384 bytes are kept.
+    /// The output of the command, of which the last 16,384 bytes are stored.
     #[serde(default)]
     output: queue::Body,
-    /// Milliseconds that the try took.
+    /// The duration of the try, in milliseconds.
     #[serde(default)]
     took_ms: u64,
 }
@@ -89,7 +89,7 @@ async fn keep(call: &Call, Body(of): Body<JobNote>) -> Result<Json<Kept>, Proble
 pub(crate) struct ResultQuery {
     /// The job's id.
     id: u64,
-    /// The maximum time to wait for its end, in seconds.
+    /// The maximum time to wait until the job is over, in seconds.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
 }
@@ -101,7 +101,7 @@ pub(crate) struct ResultQuery {
 pub(crate) enum Status {
     /// The job is not over.
     Open,
-    /// The job is done.
+    /// The job has succeeded.
     Done,
     /// The job has failed, and will not be tried again.
     Failed,
@@ -118,17 +118,17 @@ pub(crate) struct ResultView {
     exit: Option<u8>,
     /// What went wrong; null if nothing was reported.
     error: Option<String>,
-    /// The number of claims since the job was added or kicked.
+    /// The number of claims since the job was added or kicked, not counting claims that ended with a deferral.
     attempts: u32,
-    /// Milliseconds that its last try took; null if no result was stored.
+    /// The duration of the job's last try, in milliseconds; null if no result was stored.
     took_ms: Option<u64>,
-    /// Milliseconds from its addition to its end; null if no result was stored.
+    /// Milliseconds from when the job was added to when it ended; null if no result was stored.
     age_ms: Option<u64>,
-    /// The time it ended, in milliseconds since 1970; null if no result was stored.
+    /// The time the job ended, in milliseconds since 1970; null if no result was stored.
     ended_at: Option<u64>,
     /// Milliseconds until the result is removed; null if no result was stored.
     remaining_ms: Option<u64>,
-    /// The end of its output; empty if no result was stored.
+    /// The end of the command's output; empty if no result was stored.
     #[serde(flatten)]
     text: OutputText,
 }

@@ -1,4 +1,4 @@
-//! The capacity limits of one listener: connections, waiting requests, large answers, turns of streams. The Unix socket has
+//! The capacity limits of one listener, on connections, waiting requests, large answers and running streams. The Unix socket has
 //! limits of its own, so that TCP clients cannot lock out the command line.
 
 use crate::actors::queue::QueueName;
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 /// The maximum number of large answers being built or sent at a time.
 const LARGE_MAX: usize = 128;
 
-/// How long a request waits for its turn to build a large answer.
+/// The maximum time for which a request waits for a permit to build a large answer.
 const LARGE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The maximum number of streams that run at a time. They share a thread with all requests: if one event woke thousands of
@@ -35,12 +35,12 @@ pub(crate) struct Room {
     named: Arc<Budget>,
 }
 
-/// Makes streams take turns.
+/// Limits the number of streams that run at a time. Further streams wait for their turn.
 #[derive(Clone)]
 pub(crate) struct Turns(Arc<Semaphore>);
 
 impl Turns {
-    /// Waits for a turn. The turn is over when the returned permit is dropped.
+    /// Waits for a turn. The turn is over when the returned permit is dropped. Never returns `None`, since the semaphore is never closed.
     pub(crate) async fn next(&self) -> Option<OwnedSemaphorePermit> {
         let turn = Arc::clone(&self.0).acquire_owned().await.ok();
         // Yields even if a permit is free, so that a stream that always has more to send lets requests run in between.
@@ -50,7 +50,7 @@ impl Turns {
 }
 
 impl Room {
-    /// Creates the limits of a listener, with its share of the memory for requests.
+    /// Creates the limits of a listener. Its requests may use at most half of the memory budget `unfinished`.
     pub(crate) fn new(config: &HttpConfig, unfinished: &Arc<Budget>) -> Self {
         Self {
             connections: Places::new(config.connections_max),
@@ -62,7 +62,7 @@ impl Room {
         }
     }
 
-    /// Returns the turns of the event streams.
+    /// Returns the limit on the number of event streams that run at a time.
     pub(crate) fn streams(&self) -> Turns {
         self.streams.clone()
     }
@@ -85,7 +85,8 @@ impl Room {
         }
     }
 
-    /// Takes a permit for a large answer. It must be taken before the answer is built, and held until the answer is written.
+    /// Takes a permit for a large answer, and refuses the request if none is free within `LARGE_PATIENCE`. The permit must be taken before
+    /// the answer is built, and held until the answer is written.
     pub(crate) async fn large(&self) -> Result<OwnedSemaphorePermit, Problem> {
         let words = "too many large answers are being sent: try again later";
         let place = Arc::clone(&self.large).acquire_owned();
@@ -141,7 +142,7 @@ mod tests {
     fn however_many_streams_speak_a_request_has_few_of_them_before_it() {
         for streams in [1, 100, 2000] {
             let turns = turns_during_a_request(streams);
-            assert!(turns > 0, "{streams} streams must keep running");
+            assert!(turns > 0, "none of {streams} streams got a turn");
             assert!(turns <= (HOPS + 1) * STREAMS_MAX, "{turns} of {streams}");
         }
     }

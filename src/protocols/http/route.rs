@@ -1,5 +1,5 @@
 //! The definition of a route: its method and path, its input and output, its refusals, and its documentation. Both the server and the
-//! published description are built from the same definitions.
+//! published `OpenAPI` description are built from the same definitions.
 
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
@@ -17,18 +17,18 @@ use serde_json::{Value, json};
 use std::future::ready;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// An actor, with the routes that use it.
+/// The machine of an actor that has HTTP routes.
 pub(crate) trait Routed {
-    /// The actor's tables of routes, one per file.
+    /// The functions that return the actor's routes, one per source file.
     const ROUTES: &'static [fn() -> Vec<Route>] = &[];
 }
 
 /// The documentation of a route.
 pub(crate) struct Words {
-    /// The `operationId` in the description.
+    /// The `operationId` in the `OpenAPI` description.
     pub(crate) id: &'static str,
     pub(crate) summary: &'static str,
-    /// Further explanation; may be empty.
+    /// The part of the description that follows the summary; may be empty.
     pub(crate) more: &'static str,
     /// The description of the answer.
     pub(crate) answer: &'static str,
@@ -47,7 +47,7 @@ pub(crate) struct Route {
 /// The published description of a route.
 pub(crate) struct Described {
     pub(crate) words: Words,
-    /// The reasons for refusals, in addition to those that any route has.
+    /// The reasons for which the route may refuse a request, in addition to those that apply to every route.
     pub(crate) refusals: Vec<Reason>,
     pub(crate) takes: fn(&mut Schemas) -> Content,
     pub(crate) answers: fn(&mut Schemas) -> Value,
@@ -118,7 +118,7 @@ impl<T: Serialize + JsonSchema> Give for Json<T> {
     }
 }
 
-/// A JSON answer that holds its permit for a large answer until it is written.
+/// A large answer in JSON, with the permit to hold until the answer is written.
 pub(crate) struct Large<T>(pub(crate) T, pub(crate) OwnedSemaphorePermit);
 
 impl<T: Serialize + JsonSchema> Give for Large<T> {
@@ -289,7 +289,7 @@ impl Route {
         }
     }
 
-    /// Changes the description of the route.
+    /// Changes the published description of the route, if it has one.
     fn describing(mut self, change: impl FnOnce(&mut Described)) -> Self {
         self.described.as_mut().map(change);
         self

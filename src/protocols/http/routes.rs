@@ -1,5 +1,5 @@
-//! The table of routes, from which both the server and the description are built. The routes of an actor are listed where
-//! its machine implements [`Routed`].
+//! The table of routes, from which both the server and the `OpenAPI` description are built. The routes of an actor are listed
+//! where its machine implements [`Routed`].
 
 use crate::actors::each;
 use crate::protocols::http::access::Gate;

@@ -14,7 +14,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// The keyword that marks a string of arbitrary bytes. `schemas.rs` splits such a member into two, since JSON only has text.
+/// The schema keyword that marks a string of arbitrary bytes. `schemas.rs` splits a member with such a value into two, one for text and
+/// one for base64, since a JSON string can contain only text.
 pub(crate) const BYTES: &str = "x-bytes";
 
 /// A span in milliseconds, of less than 2^32 seconds.
@@ -94,7 +95,7 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for List<T, MA
         if (1..=MAX).contains(&items.len()) {
             Ok(Self(items))
         } else {
-            let words = format_args!("must be a list of 1 to {MAX}");
+            let words = format_args!("must be a list of 1 to {MAX} items");
             Err(D::Error::custom(words))
         }
     }
@@ -115,7 +116,7 @@ impl<T: JsonSchema, const MAX: usize> JsonSchema for List<T, MAX> {
     }
 }
 
-/// The names of a lock entry, as members of an answer.
+/// The names of a lock entry, as fields of an API response.
 #[derive(Clone, Debug, JsonSchema)]
 pub(crate) struct EntryNames {
     /// The key of the lock.
@@ -126,28 +127,28 @@ pub(crate) struct EntryNames {
     pub(crate) owner: Name,
 }
 
-/// The name of an owner, as a member of an answer.
+/// The name of an owner, as a field of an API response.
 #[derive(Clone, Debug, JsonSchema)]
 pub(crate) struct OwnerName {
     /// The owner that holds the lock.
     pub(crate) owner: Name,
 }
 
-/// The name of a lease, as a member of an answer.
+/// The name of a lease, as a field of an API response.
 #[derive(Clone, Debug, JsonSchema)]
 pub(crate) struct LeaseName {
     /// The name of the lease.
     pub(crate) name: Name,
 }
 
-/// The body of a job, as a member of an answer.
+/// The body of a job, as a field of an API response.
 #[derive(Clone, Debug, JsonSchema)]
 pub(crate) struct JobText {
     /// The job's body.
     pub(crate) body: Body,
 }
 
-/// The output of a command, as a member of an answer.
+/// The output of a command, as a field of an API response.
 #[derive(Clone, Debug, JsonSchema)]
 pub(crate) struct OutputText {
     /// The end of the output.
@@ -162,25 +163,25 @@ impl Serialize for OutputText {
     }
 }
 
-/// The names of a task, as members of an answer.
+/// The names of a task, as fields of an API response.
 #[derive(Clone, Debug, JsonSchema)]
 pub(crate) struct TaskNames {
     /// The task's display name.
     pub(crate) name: Name,
     /// The task's group.
     pub(crate) group: Name,
-    /// The work id: no two tasks with the same work id are under way at the same time.
+    /// The work id: no two tasks with the same work id are under way at the same time. Empty if the task has none.
     pub(crate) work: Name,
 }
 
-/// The name of a server, as a member of an answer.
+/// The name of a server, as a field of an API response.
 #[derive(Clone, Debug, JsonSchema)]
 pub(crate) struct ServerName {
     /// The name of the server.
     pub(crate) server: Name,
 }
 
-/// The name of a group, as a member of an answer.
+/// The name of a group, as a field of an API response.
 #[derive(Clone, Debug, JsonSchema)]
 pub(crate) struct GroupName {
     /// The name of the group.
@@ -247,7 +248,8 @@ impl Serialize for JobText {
     }
 }
 
-/// Serializes bytes as a member of an object: as text under the given name, or as base64 under the name with `_b64` appended.
+/// Serializes bytes as a member of an object: if they are UTF-8, as text under the name `field`, otherwise as base64 under that name
+/// with `_b64` appended.
 pub(crate) fn encode<M: SerializeMap>(
     members: &mut M,
     field: &str,
@@ -265,7 +267,7 @@ impl Serialize for Reason {
     }
 }
 
-/// Implements `JsonSchema` for types defined outside of HTTP, either inline or as a named schema.
+/// Implements `JsonSchema` for types defined outside the HTTP modules, either inline or as a named schema.
 macro_rules! schemas {
     ($($type:ty, $name:literal, $inline:literal: $schema:tt;)*) => {
         $(impl JsonSchema for $type {

@@ -1,4 +1,4 @@
-//! The schemas of the inputs and outputs of routes, for the description.
+//! The schemas of the inputs and outputs of routes, for the `OpenAPI` description.
 //!
 //! schemars generates a schema for each type. This module adapts it where JSON cannot express a type (members that hold
 //! bytes) and where this API is stricter (it accepts neither unknown members nor null in place of a missing member).
@@ -175,7 +175,8 @@ fn choose_words(object: &mut Map<String, Value>) {
     }
 }
 
-/// Splits each member that holds bytes into two, of which exactly one is present.
+/// Splits each member that holds bytes into two, of which exactly one is present if the member is required, and at most one if it is
+/// optional.
 fn split_bytes(object: &mut Map<String, Value>) {
     let mut rules = Vec::new();
     let Some(Value::Object(members)) = object.remove("properties") else {

@@ -1,4 +1,4 @@
-//! Services over HTTP: converts requests to calls of [`Services`](crate::handle::Services). The members are documented in
+//! Services over HTTP: converts requests into calls to [`Services`](crate::handle::Services). The JSON fields are documented in
 //! `docs/protocols/http.md`, "Services".
 //!
 //! Services are defined in the configuration; no route changes their definitions.
@@ -53,7 +53,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 id: "start_services",
                 summary: "Start a service, or all services",
                 more: "Also starts services that have failed. A started service runs until it is stopped, even across restarts of the coordinator.",
-                answer: "Their state, once they are running or the wait times out.",
+                answer: "The state of the services, once they are running or the wait times out.",
             },
             &[Absent, Waits, failed],
         ),
@@ -65,7 +65,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 id: "stop_services",
                 summary: "Stop a service, or all services",
                 more: "A stopped service stays stopped until it is started, even across restarts of the coordinator.",
-                answer: "Their state, once they are stopped or the wait times out.",
+                answer: "The state of the services, once they are stopped or the wait times out.",
             },
             &[Absent, Waits, failed],
         ),
@@ -77,7 +77,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 id: "restart_services",
                 summary: "Replace the processes of a service, or of all services, with new ones",
                 more: "A stopped service is started only if the request names it.",
-                answer: "Their state, once they are running or the wait times out.",
+                answer: "The state of the services, once they are running or the wait times out.",
             },
             &[Absent, Waits, failed],
         ),
@@ -95,7 +95,7 @@ pub(crate) struct One {
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct ServicesQuery {
-    /// The service's name; all services if left out.
+    /// The service's name. If left out, the request applies to all services.
     name: Option<String>,
     /// The maximum time to wait until the services are running or stopped, in seconds.
     #[serde(default)]
@@ -107,7 +107,7 @@ pub(crate) struct ServicesQuery {
 pub(crate) struct Service {
     name: String,
     /// `running`, `waiting` (for other services), `starting`, `stopping`, `backoff` (before the next launch), `finished`,
-    /// `failed` or `stopped`. With several processes, the status of the process in the worst state.
+    /// `failed` or `stopped`. A service with several processes has the status of the one in the worst state.
     status: &'static str,
     /// Whether the service is meant to run.
     wanted: bool,
@@ -117,9 +117,9 @@ pub(crate) struct Service {
     command: Vec<String>,
     /// When the service is relaunched: `always`, `on-failure` or `never`.
     restart: &'static str,
-    /// The services that must be running before this one is started.
+    /// The services that must be ready, or have finished, before this one is started.
     after: Vec<String>,
-    /// The services in `after` that are not running.
+    /// The services in `after` that this one is still waiting for.
     waits_for: Vec<String>,
     /// The processes of the service.
     instances: Vec<Instance>,
@@ -128,9 +128,9 @@ pub(crate) struct Service {
 /// A process of a service.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Instance {
-    /// The number of the instance, from 1.
+    /// The number of the instance, counting from 1.
     number: usize,
-    /// The status, as for the service.
+    /// The status of the process, with the same values as the status of a service.
     status: &'static str,
     /// The id of the process's record; null if there is none.
     process: Option<String>,
@@ -138,11 +138,11 @@ pub(crate) struct Instance {
     started_at: Option<Timestamp>,
     /// The last status text that the process sent (`STATUS=`); null if it sent none.
     said: Option<String>,
-    /// The number of restarts within the restart period.
+    /// The number of restarts within the period of the restart limit; 0 if there is no limit.
     restarts: usize,
     /// The time of the next launch, in milliseconds since 1970; null if none is scheduled.
     next_at: Option<Timestamp>,
-    /// The directory of the output files; null if the coordinator keeps no files.
+    /// The directory of the output files; null if the coordinator stores no files.
     run_dir: Option<String>,
     /// How the previous process of this instance ended; null if there was none.
     last: Option<LastEnd>,
@@ -154,7 +154,7 @@ pub(crate) struct LastEnd {
     /// The id of the process's record, which may have been removed.
     process: String,
     ended_at: Timestamp,
-    /// The exit code, or 128 plus the signal; null if unknown.
+    /// The exit code, or 128 plus the number of the signal that ended the process; null if unknown.
     code: Option<u8>,
     /// The signal that ended the process; null if no signal did.
     signal: Option<u8>,
@@ -231,7 +231,7 @@ async fn listed(call: &Call, name: Option<String>) -> Result<Json<ServiceList>, 
     Ok(Json(ServiceList { services }))
 }
 
-/// Returns a name, unless it is longer than the name of a service can be.
+/// Returns the name, or refuses it if it has more than `Definition::NAME_BYTES_MAX` bytes, since no service can have such a name.
 fn known(name: String) -> Result<String, Problem> {
     if name.len() > Definition::NAME_BYTES_MAX {
         let most = Definition::NAME_BYTES_MAX;

@@ -44,7 +44,7 @@ const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
 /// The maximum time for which a part of an answer may go unread.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The size from which buffered output is written, in bytes.
+/// The size of the output buffer, in bytes, at which it is written to the socket.
 const WRITE_BYTES: usize = 64 * 1024;
 
 /// The maximum size of the output buffer that a connection keeps between answers, in bytes.
@@ -80,7 +80,7 @@ pub(crate) struct Session<IO> {
     codec: Codec,
     input: BytesMut,
     output: BytesMut,
-    /// The memory of a request's body, held until the request is answered.
+    /// The memory reserved for a request's body, until the request is answered.
     unfinished: Reservation,
     shared: Arc<Shared>,
 }
@@ -115,7 +115,8 @@ impl<IO: Stream> Session<IO> {
         }
     }
 
-    /// Serves the connection until either side ends it, or until the listener closes and no request is pending.
+    /// Serves the connection until either side closes it, no request arrives for `IDLE_MAX`, or the listener closes and no request is
+    /// pending.
     pub(crate) async fn serve<A: App>(mut self, app: Rc<A>, mut closing: watch::Receiver<bool>) {
         let end = loop {
             let asked = tokio::select! {
@@ -207,8 +208,8 @@ impl<IO: Stream> Session<IO> {
         Ok(self.answer(response).await?)
     }
 
-    /// Resolves when the client has closed its side, or has sent so much ahead that a close could no longer be detected: a request
-    /// must not wait for a client that may have disconnected. Keeps what the client has sent.
+    /// Resolves when the client closes its sending side, a read fails, or [`HEAD_BYTES_MAX`] bytes are buffered. Beyond that, a close would
+    /// go unnoticed, and a request must not wait for a client that may be gone. The bytes read stay in `input`.
     async fn gone(&mut self) {
         while self.input.len() < HEAD_BYTES_MAX {
             if matches!(self.read().await, Ok(0) | Err(_)) {
@@ -217,7 +218,8 @@ impl<IO: Stream> Session<IO> {
         }
     }
 
-    /// Reads a request with its complete body. Returns it with whether its sender may start processes, if it is accepted.
+    /// Reads a request with its complete body. Returns the request, and whether its sender may start processes. The error says how the
+    /// connection ends if the request is not accepted.
     async fn request(&mut self) -> Result<(Request, Running), End> {
         let mut request = match self.next(HEAD_BYTES_MAX).await? {
             Some(Message::Item(request)) => request,
@@ -316,8 +318,8 @@ impl<IO: Stream> Session<IO> {
         }
     }
 
-    /// Reads once, and returns the number of bytes, 0 if the client has closed its side. Fills the buffer only to the maximum size of
-    /// a head, so that no longer head is accepted.
+    /// Reads once, and returns the number of bytes read, or 0 if the client has closed its side. Fills the buffer only up to the maximum
+    /// size of a head, so that a longer head is not accepted.
     async fn read(&mut self) -> io::Result<usize> {
         let room = HEAD_BYTES_MAX.saturating_sub(self.input.len()).max(1);
         self.input.reserve(room.min(4096));
@@ -356,7 +358,7 @@ impl<IO: Stream> Session<IO> {
                     let chunk = part.split_to(part.len().min(WRITE_BYTES));
                     self.codec
                         .encode(Message::Chunk(Some(chunk)), &mut self.output)?;
-                    // A stream does its own buffering, and its next part may be far off.
+                    // A stream does its own buffering, and its next part may not be available for a long time.
                     if size == BodySize::Stream || self.output.len() >= WRITE_BYTES {
                         self.flush().await?;
                     }
@@ -425,7 +427,7 @@ impl<IO: Stream> Session<IO> {
 /// Ends a connection so that the data written still arrives: closing a socket that has unread bytes would reset the connection.
 async fn end(mut stream: impl Stream) {
     let unread = async {
-        // TLS sends a closing message. The client may not read that either, so this is part of the timeout.
+        // With TLS, a shutdown sends a closing message. The client may fail to read even that, so the timeout includes the shutdown.
         if stream.shutdown().await.is_err() {
             return;
         }
@@ -439,7 +441,7 @@ async fn end(mut stream: impl Stream) {
             }
         }
     };
-    // The socket is closed now, whether the client has closed its side or the time is over.
+    // Returning closes the socket, whether or not the client has closed its side.
     drop(timeout(LINGER, unread).await);
 }
 

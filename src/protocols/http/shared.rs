@@ -20,6 +20,7 @@ pub(crate) struct Shared {
     pub(crate) lets_others_in: bool,
     pub(super) token_file: Option<PathBuf>,
     pub(super) tokens: Mutex<Option<Arc<Tokens>>>,
+    /// The paths of the certificate and of its key; `None` if TCP connections do not use TLS.
     pub(super) tls_files: Option<(PathBuf, PathBuf)>,
     pub(super) identity: Mutex<Option<Identity>>,
     pub(super) connections_max: u32,
@@ -29,12 +30,12 @@ pub(crate) struct Shared {
     pub(super) unix: Room,
     /// The paths that accept jobs and commands, and therefore larger bodies.
     pub(super) long: [&'static str; 6],
-    /// The path that accepts inventories, that is, lists of all servers, which have a larger limit of their own.
+    /// The path that accepts inventories (lists of all servers). Its limit on the size of a body is [`INVENTORY_BYTES_MAX`].
     pub(super) inventory: &'static str,
-    /// The description of all routes.
+    /// The `OpenAPI` description of all routes.
     pub(crate) description: &'static Value,
     pub(super) clock: Arc<dyn Clock>,
-    /// The recent activity of listeners, actors and journal.
+    /// The recent activity of the listeners, the actors and the journal.
     pub(crate) rates: Rates,
     /// The rates of the queues that the page shows.
     pub(crate) queue_rates: QueueRates,
@@ -52,7 +53,7 @@ impl Shared {
         }
     }
 
-    /// Returns the current date: node time plus its offset from the wall clock.
+    /// Returns the current date: node time plus the difference between the wall clock and node time.
     pub(crate) fn date(&self) -> Date {
         Offset(self.clock.offset_ms()).date(self.clock.now())
     }

@@ -1,7 +1,7 @@
 //! The file of the Unix socket. Only its owner, and users admitted by its permissions, can connect: the permissions are set
 //! before the socket listens.
 //!
-//! A socket left behind by a killed coordinator is removed, and a coordinator removes its own when it ends. Files that are
+//! A socket left behind by a killed coordinator is removed, and a coordinator removes its own when it stops. Files that are
 //! not sockets, and sockets in use, are never removed.
 
 use crate::address;
@@ -62,7 +62,8 @@ impl Rights {
         })
     }
 
-    /// Lets the admitted users traverse a directory that only its owner can access. They can neither list nor change it.
+    /// Lets the admitted users traverse a directory that only its owner can access. They can neither list nor change it. Does nothing if
+    /// the directory belongs to another user, if others already have access to it, or if only the owner is admitted.
     fn let_through(self, directory: &Path) -> io::Result<()> {
         let metadata = std::fs::metadata(directory)?;
         let (ours, mode) = (

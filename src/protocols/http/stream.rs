@@ -19,7 +19,7 @@ pub(crate) trait Parts: Sized + 'static {
     async fn part(&mut self) -> Option<Bytes>;
 }
 
-/// A future for the next part, which returns the source as well.
+/// A future that resolves to the source and its next part. It owns the source until then.
 type Turn<P> = Pin<Box<dyn Future<Output = (P, Option<Bytes>)>>>;
 
 /// A stream as the body of an answer.

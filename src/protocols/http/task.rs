@@ -1,8 +1,8 @@
-//! Tasks over HTTP: converts requests to calls of [`Tasks`](crate::handle::Tasks), and results to answers. The members are
+//! Tasks over HTTP: converts requests into calls to [`Tasks`](crate::handle::Tasks), and results into answers. The JSON fields are
 //! documented in `docs/protocols/http.md`, "Tasks".
 //!
-//! A burst is one run of a task's command, an attempt one try at a burst. The machine decides which task is next. Commands report on
-//! their own bursts over another socket, see `report.rs`.
+//! A burst is one run of a task's command, and an attempt is one try at a burst. The machine decides which task is next. Commands
+//! report on their own bursts over another socket, see `report.rs`.
 
 use crate::actors::dispatch::{Act, Adding, DispatchMachine, Pause, Priority, Terms as Kept};
 use crate::actors::lock::Name;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The path that adds tasks. The arguments of the command may make its requests longer than those of most paths.
+/// The path for adding tasks. Its requests may be longer than those to most paths, since they contain the arguments of commands.
 pub(crate) const ADD: &str = "/v1/tasks/add";
 
 impl Routed for DispatchMachine {
@@ -59,8 +59,8 @@ fn routes() -> Vec<Route> {
             act,
             Words {
                 id: "act_on_task",
-                summary: "Pause, resume, wake, terminate or restart a task",
-                more: "Terminating a running attempt with `now` stops its processes, and requires the scope `run`.",
+                summary: "Mark a task as ready, or pause, resume, wake, terminate or restart it",
+                more: "Terminating a task with `now` stops the processes of its running attempt, and requires the scope `run`.",
                 answer: "The task.",
             },
             &[Absent, Ended, Running, Failed, OutOfScope],
@@ -72,7 +72,7 @@ fn routes() -> Vec<Route> {
             Words {
                 id: "wait_for_task",
                 summary: "Wait until a task is over",
-                more: "Answers immediately if the task is already over. Also answers when the wait times out: `status` shows which.",
+                more: "The answer is sent when the task is over, immediately if it already is, or when the wait times out: `status` shows whether the task is over.",
                 answer: "The task.",
             },
             &[Absent, Waits, Failed],
@@ -85,7 +85,7 @@ fn routes() -> Vec<Route> {
                 id: "pause_tasks",
                 summary: "Pause the tasks of a group, or all tasks",
                 more: "With `soft`, no task is started, but tasks under way continue. With `hard`, no burst is started. `off` ends either pause. A burst that has begun is not interrupted.",
-                answer: "The pause has been set.",
+                answer: "The pause has been set or ended.",
             },
             &[Full, DiskFull, Failed],
         ),
@@ -131,38 +131,39 @@ impl From<Urgency> for Priority {
     }
 }
 
-/// A timeout of a task, in milliseconds.
+/// The length of a burst or a time limit of a task, in milliseconds.
 type Span = Number<u64, 1, { Kept::SPAN_MS_MAX }>;
 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "AddTask")]
 pub(crate) struct Add {
-    /// The command launched for each burst. Its process has no parent.
+    /// The command launched for each burst. Its process has a parent only if `parent` in it names one.
     launch: Launch,
-    /// The command launched after each attempt to clean up. It occupies no thread, and nothing waits for it.
+    /// The cleanup command, launched after each attempt. It occupies no thread, and nothing waits for it.
     cleanup: Option<Launch>,
     /// The task's display name.
     #[serde(default)]
     name: Name,
-    /// The group; `default` if left out.
+    /// The task's group; `default` if left out.
     #[serde(default)]
     group: Name,
-    /// The work id: no two tasks with the same work id are under way at the same time.
+    /// The work id: no two tasks with the same work id are under way at the same time. If it is left out, the task has none.
     #[serde(default)]
     work: Name,
     /// The priority.
     #[serde(default)]
     priority: Urgency,
-    /// The intended length of a burst in milliseconds, passed to the command but not enforced. The configuration has the defaults
-    /// of `burst_ms`, `fail_after_ms`, `progress_ms`, `abort_on_failure` and `report_required`.
+    /// The intended length of a burst in milliseconds, passed to the command but not enforced. The defaults for `burst_ms`,
+    /// `fail_after_ms`, `progress_ms`, `abort_on_failure` and `report_required` are those in the configuration.
     burst_ms: Option<Span>,
-    /// Milliseconds after which an attempt is stopped and the task fails.
+    /// The maximum duration of an attempt, in milliseconds. An attempt that exceeds it is stopped, and the task fails.
     fail_after_ms: Option<Span>,
-    /// The maximum time between two heartbeats, in milliseconds. Applies once the attempt has sent one.
+    /// The maximum time between two heartbeats, in milliseconds. It applies once the attempt has sent a heartbeat. An attempt that
+    /// exceeds it is stopped, and the task fails.
     progress_ms: Option<Span>,
     /// Whether the task fails if its command dies before it has saved anything. If false, the command is run again.
     abort_on_failure: Option<bool>,
-    /// Whether the command must report how its burst ended. Its exit status is then ignored.
+    /// Whether the command must report how its burst ended. If true, its exit status does not count as the result of the burst.
     report_required: Option<bool>,
     /// Whether the task waits for the action `ready` before it starts.
     #[serde(default)]
@@ -195,7 +196,7 @@ enum Inject {
     BeforeThreadCleanup,
     /// The dispatch actor panics while it commits the end of the attempt.
     WithinThreadCleanup,
-    /// The lock actor panics while the execute lock is released.
+    /// The lock actor panics while the lock `wip-pool-lock-execute` of the attempt is released.
     AfterThreadCleanup,
     /// The keeper is killed after it has reported the exit.
     AfterParent,
@@ -269,15 +270,15 @@ async fn add(call: &Call, Body(asked): Body<Add>) -> Result<Json<Task>, Problem>
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "TaskAct")]
 enum TaskAct {
-    /// The task may be started.
+    /// A task that was added with `not_ready` may start.
     Ready,
     /// No further burst begins.
     Pause,
     /// Bursts may begin again.
     Resume,
-    /// The task stops waiting.
+    /// The task's wait ends: its next burst begins as soon as possible.
     Wake,
-    /// The task ends with one more burst, or immediately if it has not started.
+    /// The task ends after one more burst, or immediately if it has not started.
     Terminate,
     /// The task, which must be over, runs again from its saved state.
     Restart,
@@ -334,7 +335,7 @@ async fn wait(call: &Call, Body(asked): Body<Awaited>) -> Result<Json<Task>, Pro
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "PauseTasks")]
 pub(crate) struct Pausing {
-    /// The group; all tasks if left out.
+    /// The group whose tasks are paused; all tasks if left out.
     group: Option<Name>,
     /// What to hold back: nothing, tasks that have not started, or every burst.
     pause: TaskPause,
@@ -353,11 +354,12 @@ async fn pause(call: &Call, Body(asked): Body<Pausing>) -> Result<Json<Confirmat
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "PruneTasks")]
 pub(crate) struct Pruning {
-    /// Only tasks that were over before this time, in milliseconds since 1970; all if left out.
+    /// Only tasks that ended before this time, in milliseconds since 1970. Without `before` and `older_than_ms`, all tasks that
+    /// are over are removed.
     before: Option<u64>,
-    /// Only tasks that have been over for this many milliseconds; an alternative to `before`.
+    /// Only tasks that have been over for more than this many milliseconds; an alternative to `before`.
     older_than_ms: Option<u64>,
-    /// The number of most recent tasks to keep, however old they are.
+    /// How many of the tasks that ended last are kept, however long ago they ended.
     #[serde(default)]
     keep: Number<u32, 0, { u32::MAX as u64 }>,
 }
@@ -374,7 +376,7 @@ async fn prune(call: &Call, Body(asked): Body<Pruning>) -> Result<Json<Pruned>, 
     if asked.before.is_some() && asked.older_than_ms.is_some() {
         return Err(Problem::field(
             "older_than_ms",
-            "cannot be combined with before",
+            "cannot be combined with `before`",
         ));
     }
     let ago = |ms| Date(call.node.date().0.saturating_sub(ms));

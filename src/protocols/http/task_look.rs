@@ -1,5 +1,6 @@
-//! Tasks over HTTP, read-only: which tasks exist, their state, and why a task is not running. The members are
-//! documented in `docs/protocols/http.md`, "Tasks". Statuses are also shown by their numbers in Acquia's Wip, see `docs/tasks.md`.
+//! Tasks over HTTP, read-only: which tasks exist, their state, and why a task is not running. The JSON fields are
+//! documented in `docs/protocols/http.md`, "Tasks". Each status is also shown as the number that Acquia's Wip has for it (see
+//! `docs/tasks.md`).
 
 use crate::actors::binding::Exit;
 use crate::actors::dispatch::{
@@ -40,7 +41,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "task",
                 summary: "Get a task",
-                more: "Includes its attempts, and why it is not running.",
+                more: "Includes the task's attempts and, if it is not running, the reason.",
                 answer: "The task.",
             },
             &[Absent, Failed],
@@ -71,7 +72,7 @@ async fn task(call: &Call, Query(asked): Query<TaskQuery>) -> Result<Json<Task>,
     Ok(Json(task))
 }
 
-/// The run status of a task, with its number in Wip.
+/// The run status of a task. Each description begins with the number that Wip has for the status.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(rename = "TaskStatus")]
@@ -115,14 +116,15 @@ pub(crate) struct Filter {
     /// The maximum number of tasks to return.
     #[serde(default)]
     limit: Limit,
-    /// The `next` of the previous answer, to continue after it.
+    /// The `next` of the previous page; only tasks after it are returned. If left out, the list starts with the first task.
     after: Option<u64>,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Tasks {
     tasks: Vec<Written<Task>>,
-    /// The `after` for the next request, with the same filter; null after the last page. A page may have fewer than `limit` items.
+    /// The value of `after` with which a request with the same filter gets the next page; null on the last page. Any page may have fewer
+    /// than `limit` items.
     next: Option<u64>,
 }
 
@@ -148,7 +150,7 @@ async fn list(call: &Call, Query(asked): Query<Filter>) -> Result<Large<Tasks>, 
 #[derive(Serialize, JsonSchema)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a separate JSON member"
+    reason = "each bool is a separate field of the JSON answer"
 )]
 pub(crate) struct Task {
     /// The task's id.
@@ -159,17 +161,17 @@ pub(crate) struct Task {
     priority: &'static str,
     /// `not-ready`, `not-started`, `waiting`, `processing`, `complete` or `restarted`.
     status: &'static str,
-    /// The numeric run status, as in Wip: 99, 0, 1, 2, 3 or 4.
+    /// The number that Wip has for `status`: 99 for `not-ready`, and 0 to 4 for the other values, in the order in which they are listed.
     run_status: u8,
     /// `not-finished`, `warning`, `system-error`, `terminated`, `completed` or `user-error`.
     exit: &'static str,
-    /// The numeric exit status, as in Wip: 0 to 5.
+    /// The number that Wip has for `exit`: 0 to 5, in the order in which the values are listed.
     exit_status: u8,
     /// A message about how the task ended; empty if there is none.
     message: String,
     /// Why the next burst does not begin; null if nothing prevents it.
     why: Option<String>,
-    /// The command launched for each burst.
+    /// The arguments of the command that is launched for each burst, with secrets masked.
     command: Vec<String>,
     /// The time the task was added. All times are in milliseconds since 1970.
     created_at: Timestamp,
@@ -177,19 +179,20 @@ pub(crate) struct Task {
     started_at: Option<Timestamp>,
     /// The time the task ended; null if it has not.
     ended_at: Option<Timestamp>,
-    /// The time at which the next burst may begin; null if the task is not waiting.
+    /// The time from which the next burst may begin; null if the task is not waiting, or if this time has come.
     wake_at: Option<Timestamp>,
     /// Whether an operator has paused the task.
     paused: bool,
-    /// Whether the next burst is the last.
+    /// Whether the task is being terminated: its next burst is the last, or the running one if that began after the request.
     terminating: bool,
     /// The intended length of a burst, in milliseconds.
     burst_ms: u64,
-    /// Milliseconds after which an attempt is stopped and the task fails.
+    /// The maximum duration of an attempt, in milliseconds. An attempt that exceeds it is stopped, and the task fails.
     fail_after_ms: u64,
-    /// The maximum time between two heartbeats, in milliseconds. Applies once the attempt has sent one.
+    /// The maximum time between two heartbeats, in milliseconds. It applies once an attempt has sent a heartbeat. An attempt that exceeds
+    /// it is stopped, and the task fails.
     progress_ms: u64,
-    /// Whether the task fails if its command dies before it has saved anything.
+    /// Whether the task fails if its command dies before the attempt has saved anything. If false, the task is run again.
     abort_on_failure: bool,
     /// Whether the command must report how its burst ended.
     report_required: bool,
@@ -199,11 +202,11 @@ pub(crate) struct Task {
     saved_bytes: Option<u64>,
     /// The number of attempts so far.
     attempts: u64,
-    /// The number of consecutive attempts without progress.
+    /// The number of consecutive attempts, up to the latest, that failed without having saved anything.
     setbacks: u32,
     /// The running attempt; null if there is none.
     attempt: Option<Live>,
-    /// The last attempts that have ended, oldest first.
+    /// The attempts that have ended, at most the last eight, oldest first.
     past: Vec<Finished>,
     /// The coordinator's wall clock, in milliseconds since 1970.
     now: Timestamp,
@@ -219,7 +222,8 @@ pub(crate) struct Live {
     server: String,
     /// The id of the process; null until it is launched.
     process: Option<String>,
-    /// `claimed`: the attempt has a thread, and requests the execute lock; `locked`: it has the lock, and is being launched; `launched`.
+    /// `claimed`: the attempt has a thread, and requests the lock `wip-pool-lock-execute`; `locked`: it has the lock, and is being
+    /// launched; `launched`: its process was launched.
     stage: &'static str,
     /// The time the attempt got a thread.
     claimed_at: Timestamp,
@@ -227,9 +231,9 @@ pub(crate) struct Live {
     launched_at: Option<Timestamp>,
     /// The time of the last heartbeat; null if there has been none.
     heartbeat_at: Option<Timestamp>,
-    /// The end of the burst as reported by its command: `done`, `warning`, `wait` or `fail`; null until it is reported.
+    /// How the burst ended according to the command's latest report: `done`, `warning`, `wait` or `fail`; null if it has not reported.
     said: Option<&'static str>,
-    /// Why the attempt is being stopped; null if it is not.
+    /// Why the attempt is being stopped, as a `cause` of past attempts; null if it is not being stopped.
     stopping: Option<&'static str>,
 }
 
@@ -252,14 +256,14 @@ pub(crate) struct Finished {
     /// `ended`: the task is over; `waits`: the task waits for its next burst; `reset`: the attempt failed, and the task
     /// continues from its saved state; `failed`: the attempt failed, and the task is over.
     outcome: &'static str,
-    /// With `ended`, the `exit` of the task. If the attempt failed, the reason: `not-launched`, `execute-lock`, `update-lock`,
-    /// `died`, `unreported`, `overdue`, `silent`, `terminated` or `server-gone`. Null with `waits`.
+    /// With `ended`, the `exit` of the task. With `reset` and `failed`, why the attempt failed: `not-launched`, `execute-lock`,
+    /// `update-lock`, `died`, `unreported`, `overdue`, `silent`, `terminated`, `server-gone` or `server-lost`. Null with `waits`.
     cause: Option<&'static str>,
-    /// The exit code of the process; null if there is none.
+    /// The exit code of the process; null if it has none, for example because a signal ended it.
     code: Option<u8>,
     /// The signal that ended the process; null if no signal did.
     signal: Option<u8>,
-    /// The step at which the launch failed, and why. Null in lists, and if the record of its process has been removed.
+    /// The step at which the launch failed, and why. Null if it did not fail, in lists, and if the process record has been removed.
     failure: Option<String>,
     /// Whether the attempt saved the task's state.
     saved: bool,
@@ -270,7 +274,7 @@ pub(crate) struct Finished {
 }
 
 impl Task {
-    /// Converts a task for an answer.
+    /// Converts a task to its form in an API response.
     pub(crate) fn of(call: &Call, view: &TaskView) -> Self {
         let now = call.node.now();
         let offset = call.node.offset();

@@ -1,5 +1,5 @@
-//! Servers and groups of tasks over HTTP: on which machines tasks run, and how many at a time. The members are documented in
-//! `docs/protocols/http.md`, "Tasks".
+//! The servers that run tasks, and the groups of tasks, over HTTP: on which machines tasks run, and how many of them at a time. The JSON
+//! fields are documented in `docs/protocols/http.md`, "Tasks".
 
 use crate::actors::dispatch::{
     GroupView, Host, Pause, Remote, Server as Kept, ServerChange, ServerView,
@@ -15,7 +15,7 @@ use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The path that applies an inventory. Its requests may be longer than those of most paths.
+/// The path to which inventories are posted. It accepts larger requests than most paths.
 pub(crate) const INVENTORY: &str = "/v1/servers/inventory";
 
 #[expect(clippy::too_many_lines, reason = "a table of routes")]
@@ -40,7 +40,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "set_server",
                 summary: "Add a server, set its threads, or enable or disable it",
-                more: "A server that does not exist is added if `threads` is given. A disabled server stays disabled until it is enabled here.",
+                more: "A server that does not exist is added if `threads` is given. A disabled server stays disabled until another request to this path enables it.",
                 answer: "The change has been made.",
             },
             &[Absent, Full, DiskFull, Failed],
@@ -52,7 +52,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "reach_server",
                 summary: "Add another machine as a server, or set how it is reached",
-                more: "Attempts are run there by `sexton wrapper`, over ssh. Running attempts continue unchanged.",
+                more: "Attempts are run on that machine by `sexton wrapper`, over ssh. Attempts that are already running continue unchanged.",
                 answer: "The change has been made.",
             },
             &[Full, DiskFull, Failed],
@@ -64,7 +64,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Words {
                 id: "remove_server",
                 summary: "Remove a server",
-                more: "Attempts running there are stopped. Their tasks continue elsewhere or fail, depending on their settings.",
+                more: "Attempts running on the server are stopped. Whether their tasks fail or continue on other servers depends on `abort_on_failure`, and on whether the attempts have saved anything.",
                 answer: "The change has been made.",
             },
             &[Absent, Failed],
@@ -164,13 +164,13 @@ pub(crate) struct Nothing {}
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "TaskServerSsh")]
 pub(crate) struct Ssh {
-    /// The ssh destination: `HOST`, `USER@HOST`, `ssh://USER@HOST:PORT`, or a name from its configuration.
+    /// The ssh destination: `HOST`, `USER@HOST`, `ssh://USER@HOST:PORT`, or a host alias from the ssh configuration.
     #[schemars(extend("minLength" = 1))]
     to: Name,
     /// The configuration file for ssh, if not the default.
     #[serde(default)]
     config: Name,
-    /// The path of `sexton` on that machine, if not the one in its `PATH`.
+    /// The path of `sexton` on that machine, if not the one in that machine's `PATH`.
     #[serde(default)]
     program: Name,
 }
@@ -201,15 +201,15 @@ impl From<Remote> for Ssh {
 pub(crate) struct Server {
     #[serde(flatten)]
     name: ServerName,
-    /// The maximum number of attempts that run there at a time.
+    /// The number of threads, which is the maximum number of attempts that run on the server at a time.
     threads: u32,
     /// The number of threads in use.
     used: u32,
-    /// Whether it accepts tasks.
+    /// Whether the server accepts tasks.
     enabled: bool,
-    /// Whether it was removed while attempts were running there. It stays listed until the last of them has ended.
+    /// Whether the server was removed while attempts were running on it. It stays listed until the last of them has ended.
     leaves: bool,
-    /// How it is reached over ssh. Absent if it is this machine.
+    /// How the server is reached over ssh; absent if it is the coordinator's own machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     ssh: Option<Ssh>,
 }
@@ -245,9 +245,9 @@ pub(crate) struct Setting {
     /// The name of the server.
     #[schemars(extend("minLength" = 1))]
     server: Name,
-    /// The maximum number of attempts that run there at a time.
+    /// The maximum number of attempts that run on the server at a time; unchanged if left out.
     threads: Option<Number<u32, 1, { Kept::THREADS_MAX as u64 }>>,
-    /// Whether it accepts tasks.
+    /// Whether the server accepts tasks; unchanged if left out.
     enabled: Option<bool>,
 }
 
@@ -274,9 +274,9 @@ pub(crate) struct Reaching {
     /// The name of the server.
     #[schemars(extend("minLength" = 1))]
     server: Name,
-    /// The maximum number of attempts that run there at a time.
+    /// The maximum number of attempts that run on the server at a time.
     threads: Number<u32, 1, { Kept::THREADS_MAX as u64 }>,
-    /// How it is reached.
+    /// How the server is reached.
     ssh: Ssh,
 }
 
@@ -310,10 +310,10 @@ pub(crate) struct InventoryHost {
     /// The server's name.
     #[schemars(extend("minLength" = 1))]
     host: Name,
-    /// The maximum number of attempts that run there at a time; 0 counts as 1.
+    /// The maximum number of attempts that run on the server at a time; 0 counts as 1.
     #[serde(default)]
     max_procs: Number<u32, 0, { Kept::THREADS_MAX as u64 }, 1>,
-    /// How it is reached, if it is another machine. If left out, an existing server's setting is kept.
+    /// How the server is reached, if it is another machine. If left out, an existing server's setting is unchanged.
     ssh: Option<Ssh>,
 }
 
@@ -327,7 +327,7 @@ pub(crate) struct Inventory {
     check: bool,
 }
 
-/// The changes made by an inventory.
+/// The changes that an inventory made or, with `check`, would make.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Updated {
     /// The number of servers that were added.
@@ -356,8 +356,8 @@ async fn inventory(call: &Call, Body(asked): Body<Inventory>) -> Result<Json<Upd
 /// When the servers will be refreshed.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Refreshing {
-    /// `current`: now; `next`: when the period of the last pass is over; `not-needed`: by the pass of another request, which is
-    /// already next; `no-delay`: not at all, because requests for this lease never wait.
+    /// `current`: now; `next`: when the lease is free and the period of its last pass is over; `not-needed`: by the pass of another
+    /// request, which is already next; `no-delay`: not at all, because the lease is not free and its requests do not wait.
     turn: &'static str,
 }
 
@@ -373,13 +373,13 @@ async fn refresh(call: &Call, (): ()) -> Result<Json<Refreshing>, Problem> {
 pub(crate) struct Group {
     #[serde(flatten)]
     name: GroupName,
-    /// The maximum number of its tasks under way at a time.
+    /// The maximum number of the group's tasks under way at a time.
     max: u32,
-    /// The number of its tasks that are under way.
+    /// The number of the group's tasks that are under way.
     used: u32,
-    /// What the pause of the group holds back.
+    /// The group's own pause. The pause of all tasks applies in addition.
     pause: TaskPause,
-    /// The number of its tasks that could begin their next burst if the limit allowed it.
+    /// The number of the group's tasks that could begin their next burst if a thread were free and no limit or pause prevented it.
     ready: u32,
 }
 
@@ -398,9 +398,9 @@ impl From<GroupView> for Group {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TaskGroups")]
 pub(crate) struct Groups {
-    /// The groups, at most 1,000.
+    /// The groups, sorted by name; only the first 1,000 if there are more.
     groups: Vec<Group>,
-    /// What the pause of all tasks holds back.
+    /// The pause of all tasks, which applies in addition to those of the groups.
     pause: TaskPause,
 }
 
@@ -416,7 +416,7 @@ async fn groups(call: &Call, Query(_): Query<Nothing>) -> Result<Json<Groups>, P
 pub(crate) struct Limiting {
     /// The name of the group.
     group: Name,
-    /// The maximum number of its tasks under way at a time.
+    /// The maximum number of the group's tasks under way at a time.
     max: u32,
 }
 

@@ -1,6 +1,6 @@
 //! The history of a task over HTTP: its last attempts, each with its server, the times of its phases, and the output of its
-//! command. The last eight attempts are stored with the task. How a process started and ended, and its output, come from its record as
-//! long as that exists. Older attempts are only in the journal and in events.
+//! command. The last eight attempts that ended are stored with the task. The times at which a process started and ended, and its output,
+//! come from the process record, and are missing once that record has been removed. Older attempts are only in the journal and in events.
 
 use crate::actors::dispatch::{Attempt, Past, Stage, Task, TaskView, Trace};
 use crate::actors::lock::Name;
@@ -25,7 +25,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Words {
             id: "task_transcript",
             summary: "Get the history of a task",
-            more: "Includes the running attempt and the last eight before it, each with its phases and their times, how it ended, the output of its command, and why the dispatcher chose its server.",
+            more: "Includes the last eight attempts that ended and the running one, if any, each with its phases and their times, how it ended, the output of its command (with the scope `run`), and why the dispatcher chose its server.",
             answer: "The history of the task.",
         },
         &[Reason::Absent, Reason::Failed],
@@ -48,9 +48,9 @@ pub(crate) struct Transcript {
     pub(crate) message: String,
     /// The time the task was added, in milliseconds since 1970.
     pub(crate) created_at: Timestamp,
-    /// The number of attempts, including those that are no longer kept.
+    /// The number of attempts, including those that are no longer stored.
     pub(crate) attempts: u64,
-    /// The last attempts, oldest first.
+    /// The last eight attempts that ended, oldest first, then the running one, if any.
     pub(crate) stories: Vec<Story>,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Story {
     pub(crate) failure: Option<String>,
     /// The steps of the attempt, in order.
     pub(crate) phases: Vec<Phase>,
-    /// What the dispatcher based its choice of the server on.
+    /// How the attempt was dispatched.
     pub(crate) dispatch: Dispatch,
     /// The directory with the output files, `stdout.log` and `stderr.log`; null if the process record has been removed.
     pub(crate) dir: Option<String>,
@@ -90,25 +90,27 @@ pub(crate) struct Story {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TaskPhase")]
 pub(crate) struct Phase {
-    /// `dispatched`: it got a thread; `locked`: it got the execute lock; `launched`: its launch was accepted; `started`:
-    /// its process started; `saved`: it saved its state for the first time; `ended`: its process ended; `released`: its
-    /// whole process tree had exited, and its thread was freed; `cleaned`: its cleanup command ended.
+    /// `dispatched`: the attempt got a thread; `locked`: it got the lock `wip-pool-lock-execute`; `launched`: its launch was accepted;
+    /// `started`: its process started; `saved`: it saved the task's state for the first time; `ended`: its process exited; `released`: its
+    /// whole process tree had exited, and its thread was freed; `cleaned`: its cleanup command exited.
     pub(crate) phase: &'static str,
     /// The time, in milliseconds since 1970.
     pub(crate) at: Timestamp,
 }
 
-/// What the dispatcher based its choice of the server on.
+/// How an attempt was dispatched: how busy its server was, how long it had waited, and whether it holds its locks.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TaskDispatch")]
 pub(crate) struct Dispatch {
-    /// The number of the server's threads in use at the time: the server with the lowest percentage was chosen.
+    /// The number of the server's threads that were in use when it was chosen. The server with the lowest percentage of its threads in
+    /// use is chosen.
     pub(crate) used: u32,
-    /// The number of the server's threads.
+    /// The number of threads that the server had when it was chosen.
     pub(crate) threads: u32,
-    /// The time from which the task could have run: when it was added, or its wake time.
+    /// The time from which the task could have run, in milliseconds since 1970: before its first burst, when it was added; before later
+    /// bursts, its wake time.
     pub(crate) since: Timestamp,
-    /// Milliseconds from that time until the attempt got a thread.
+    /// The time from `since` until the attempt got a thread, in milliseconds.
     pub(crate) waited_ms: u64,
     /// Whether the attempt holds its locks: `wip-pool-lock-execute` and `wip-pool-lock-update`, with the task's id as the index.
     pub(crate) locks: bool,
@@ -160,7 +162,7 @@ pub(crate) async fn of(call: &Call, found: &TaskView) -> Result<Transcript, Prob
     })
 }
 
-/// What the transcript of a task is built from.
+/// The task of which a transcript is built, and the records of its processes.
 struct TranscriptSources<'t> {
     call: &'t Call,
     records: Vec<RecordView>,
@@ -210,7 +212,7 @@ impl TranscriptSources<'_> {
         story.on(server)
     }
 
-    /// Builds the part of a story that running and past attempts have in common.
+    /// Builds a story with the fields that running and past attempts have in common; the callers fill in the other fields.
     fn story(
         &self,
         (token, process): (Token, Option<ProcessId>),
@@ -258,7 +260,7 @@ impl TranscriptSources<'_> {
     }
 }
 
-/// Sorts phases in their logical order. They cannot be sorted by time: the times of the process and of the node are taken at
+/// Sorts phases into their logical order. They cannot be sorted by time: the times of the process and of the node are taken at
 /// different moments by different clocks, so a phase may appear a millisecond before the one that precedes it.
 fn in_order(mut phases: Vec<Phase>) -> Vec<Phase> {
     phases.sort_by_key(|it| ORDER.iter().position(|word| *word == it.phase));

@@ -17,21 +17,22 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::server::TlsStream;
 
-/// The maximum size of a file, in bytes. A certificate chain has a few thousand bytes.
+/// The maximum number of bytes read from a file. A certificate chain has a few thousand bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The maximum time for a handshake, the same as the time for a request to arrive.
+/// The maximum duration of a handshake. A request may take the same time to arrive.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The certificate sent to clients, with its key. Clones share the configuration.
 #[derive(Clone)]
 pub(crate) struct Identity {
     config: Arc<ServerConfig>,
-    /// The certificates that were read, to detect a change.
+    /// The certificates that were read, by which a reload determines whether they have changed.
     certificates: Arc<[CertificateDer<'static>]>,
 }
 
-/// Why a certificate or key cannot be used. The messages contain the path of the file, never its content.
+/// Why a certificate or key cannot be used. Each text is meant to follow "failed to", and contains the path of the file, never its
+/// content.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The file cannot be read.
@@ -44,7 +45,7 @@ pub enum TlsError {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// Users other than its owner and its group can access the key file.
+    /// The key file can be accessed by users other than its owner and its group.
     #[error("use the TLS key {}: its mode is {mode:04o}, so other users can access it", .file.display())]
     Exposed {
         /// The path of the file.
@@ -77,7 +78,8 @@ impl Identity {
         };
         let (chain, _) = read(CERTIFICATE, certificate)?;
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&chain).collect();
-        let chain = chain.map_err(|_| unusable(CERTIFICATE, certificate, &"it is not PEM"))?;
+        let chain =
+            chain.map_err(|_| unusable(CERTIFICATE, certificate, &"it is not valid PEM"))?;
         if chain.is_empty() {
             return Err(unusable(
                 CERTIFICATE,
@@ -114,7 +116,8 @@ impl Identity {
         self.certificates == other.certificates
     }
 
-    /// Performs the handshake, and returns `None` if it fails or takes too long.
+    /// Performs the handshake, and returns the encrypted stream; `None` if the handshake fails or takes longer than
+    /// `HANDSHAKE_PATIENCE`.
     pub(crate) async fn greet(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
         let acceptor = TlsAcceptor::from(Arc::clone(&self.config));
         match timeout(HANDSHAKE_PATIENCE, acceptor.accept(stream)).await {
@@ -131,7 +134,7 @@ impl Identity {
     }
 }
 
-/// Returns a file's bytes and its mode.
+/// Returns the first [`BYTES_MAX`] bytes of a file, or all if it has fewer, and its mode.
 fn read(what: &'static str, path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
     file::read(path, BYTES_MAX).map_err(|source| TlsError::Unreadable {
         what,

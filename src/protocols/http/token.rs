@@ -1,5 +1,5 @@
-//! Bearer tokens and their file, and logins. A login is what a browser keeps in place of a token. A token is compared but never
-//! shown: it has no `Display`, and `Debug` hides it.
+//! Bearer tokens and their file, and logins. A login is what a browser stores and sends in place of a token. A token is compared but
+//! never shown: it has no `Display`, and `Debug` hides it.
 
 use crate::clock::Date;
 use crate::protocols::file;
@@ -21,7 +21,7 @@ const TOKENS_MAX: usize = 16;
 /// The suffix of a line whose token permits starting processes.
 const RUN: &[u8] = b" run";
 
-/// The accepted tokens. Over TCP, every request must carry one of them, or on pages a login made from one.
+/// The accepted tokens. Over TCP, every request must carry one of them or, if it is for a page, a login made from one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tokens(Vec<Token>);
 
@@ -31,7 +31,7 @@ struct Token {
     runs: bool,
 }
 
-/// Why a token file cannot be used. The messages contain the path of the file, never its content.
+/// Why a token file cannot be used. Each text is meant to follow "failed to", and contains the path of the file, never its content.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file cannot be read.
@@ -77,7 +77,7 @@ impl Tokens {
             file: path.to_owned(),
             source,
         };
-        // One line more than allowed, so that a file with too many is detected.
+        // Enough for one line more than allowed, so that a file with too many lines is detected.
         let most = (TOKENS_MAX + 1) * (BYTES_MAX + RUN.len() + 2);
         let (bytes, mode) = file::read(path, most as u64).map_err(unreadable)?;
         if mode & 0o077 != 0 {
@@ -99,7 +99,7 @@ impl Tokens {
             }
             let token = Token::parse(line).map_err(|found| format!("line {number} has {found}"))?;
             if tokens.iter().any(|other| other.bytes == token.bytes) {
-                return Err(format!("line {number} has the token of another line"));
+                return Err(format!("line {number} repeats an earlier token"));
             }
             tokens.push(token);
         }
@@ -114,20 +114,20 @@ impl Tokens {
         })
     }
 
-    /// Returns a login that is valid in place of the token `offered` until a date, or `None` if it is not one of the tokens. The
-    /// login becomes invalid when the token is removed from the file, and reveals nothing about the token.
+    /// Returns a login that is valid in place of the token `offered` until a date, or `None` if `offered` is not one of the tokens.
+    /// The login becomes invalid when the token is removed from the file, and reveals nothing about the token.
     pub(crate) fn login(&self, offered: &[u8], until: Date) -> Option<String> {
         let token = self.0.iter().find(|token| token.is(offered))?;
         let code = token.code(until).finalize().into_bytes();
         Some(format!("{}.{}", until.0, URL_SAFE_NO_PAD.encode(code)))
     }
 
-    /// Returns whether `login` permits starting processes, or `None` if it is not valid now.
+    /// Returns whether `login` permits starting processes, or `None` if it is not valid at `now`.
     pub(crate) fn find_login(&self, login: &str, now: Date) -> Option<bool> {
         let (until, code) = login.split_once('.')?;
         let until = Date(until.parse().ok()?);
         let code = URL_SAFE_NO_PAD.decode(code).ok()?;
-        // Compared in constant time.
+        // `verify_slice` compares in constant time.
         let token = self
             .0
             .iter()
@@ -162,7 +162,7 @@ impl Token {
         self.bytes.len() == offered.len() && differences == 0
     }
 
-    /// Returns the message authentication code of a login that is valid until a date. Only a server with the token can compute it.
+    /// Returns the message authentication code of a login that is valid until a date. It cannot be computed without the token.
     fn code(&self, until: Date) -> Hmac<Sha256> {
         let keyed = Hmac::<Sha256>::new_from_slice(&self.bytes);
         let mut code = keyed.expect("a key may have any length");
@@ -209,7 +209,7 @@ mod tests {
             b"0123456789abcdef run\r\n",
             b"0123456789abcdef\n0123456789abcdeF",
         ] {
-            Tokens::parse(right).expect("the line is a valid token");
+            Tokens::parse(right).expect("every line is a valid token");
         }
         let lines = |count: usize| -> Vec<u8> {
             let each = (0..count).map(|it| format!("token-of-somebody-{it}\n"));

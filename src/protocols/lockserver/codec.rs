@@ -1,4 +1,4 @@
-//! Encodes and decodes LockServer's commands and answers. Does no I/O, and allocates only for names.
+//! Decodes LockServer's commands and encodes its answers. Does no I/O, and allocates only for names and the output.
 
 use crate::actors::lock::{EntryView, Name};
 use crate::config::LongWidth;
@@ -8,7 +8,7 @@ use std::fmt;
 /// A command, as sent by a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// 01: requests the owner of a lock.
+    /// 01: asks who owns a lock.
     FindOwner(Lock),
     /// 02: requests a lock.
     Request {
@@ -16,9 +16,9 @@ pub enum Command {
         lock: Lock,
         /// The requesting owner.
         owner: Name,
-        /// Seconds to hold the lock.
+        /// The time to live (TTL): for how long the owner holds the lock unless it is renewed, in seconds.
         ttl: u16,
-        /// Seconds to wait as a contender.
+        /// The time to wait (TTW): for how long a contender stays in line unless its request is renewed, in seconds.
         ttw: u16,
         /// The priority among contenders.
         priority: u8,
@@ -49,11 +49,11 @@ pub struct Lock {
 /// The maximum length of a command, in bytes: a request with three names of 255 bytes.
 pub const COMMAND_BYTES_MAX: usize = 1 + 3 * 256 + 5;
 
-/// The error for bytes that are not a command. It is unknown where the next command begins, so the connection must end.
+/// The error for bytes that are not a command. It is unknown where the next command begins, so the connection must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The first byte is not one of 01 to 08.
-    #[error("decode command: {0:02x} is not one of 01 to 08")]
+    #[error("unknown command {0:02x}: expected 01 to 08")]
     UnknownCommand(u8),
 }
 
@@ -127,7 +127,7 @@ impl Arguments<'_> {
 pub enum Answer {
     /// Answer to 01: the owner; `None` is sent as an empty name.
     Owner(Option<Name>),
-    /// Answer to 02 and 03: the position in line; 1 holds the lock, 0 means that there is no entry.
+    /// Answer to 02 and 03: the position in line. 1 is the owner of the lock, and 0 means not in line.
     Location(u32),
     /// Answer to 04: whether the lock was renewed.
     Renewed(bool),
@@ -142,7 +142,7 @@ pub enum Answer {
 /// The maximum number of entries in an answer to 07, whose count has two bytes.
 pub const LISTED_MAX: u32 = 65_535;
 
-/// Appends an answer to `output`.
+/// Appends an answer to `output`. `long` is the width of the statistics whose type in C is `long`.
 pub fn encode(answer: &Answer, long: LongWidth, output: &mut Vec<u8>) {
     match answer {
         Answer::Owner(owner) => put_name(output, owner.as_ref().map_or(&[], Name::as_bytes)),

@@ -1,5 +1,5 @@
-//! LockServer's fifteen statistics. They belong to the listener and count from its opening. They are not part of the LockActor's state or
-//! digest, so neither a restart of the actor nor a replay changes them.
+//! LockServer's fifteen statistics. The counters belong to the listener, and start at zero when it is opened. They are not part of the
+//! LockActor's state or digest, so neither a restart of the actor nor a replay changes them.
 
 use crate::clock::{Clock, Timestamp};
 use crate::protocols::lockserver::codec::Command;
@@ -72,7 +72,8 @@ impl Counters {
         self.rejected_busy.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Returns the current statistics. The numbers of connections, owners and contenders are arguments, because they are not counted here.
+    /// Returns the current statistics. The numbers of open connections, owners and contenders are arguments, because they are not counted
+    /// here.
     pub(crate) fn stats(&self, active: u32, (owners, contenders): (u32, u32)) -> Stats {
         let long = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         // Row 31 of `docs/protocols/lockserver.md`: wraps modulo 2^32.
@@ -101,7 +102,7 @@ impl Counters {
 }
 
 impl Stats {
-    /// Returns the nine statistics of four bytes.
+    /// Returns the nine statistics that are always sent as four bytes, in the order in which they are sent.
     pub fn ints(&self) -> [u32; 9] {
         [
             self.uptime,
@@ -116,7 +117,7 @@ impl Stats {
         ]
     }
 
-    /// Returns the five statistics that are a `long` in C.
+    /// Returns the five statistics whose type in C is `long`, in the order in which they are sent.
     pub fn longs(&self) -> [u64; 5] {
         [
             self.accepted,
@@ -127,7 +128,7 @@ impl Stats {
         ]
     }
 
-    /// Formats the statistics as fifteen lines of `name value`, as written on SIGUSR1.
+    /// Formats the statistics as fifteen lines of `name value`, as written to `lockserver.stats` on SIGUSR1.
     pub fn to_lines(&self) -> String {
         let names = [
             "uptime",

@@ -18,7 +18,7 @@ pub enum Hosts {
     Listed(Vec<Network>),
 }
 
-/// Why a hosts list cannot be used.
+/// Why a hosts list cannot be used. Each text is meant to follow "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum HostsError {
     /// The file cannot be read.
@@ -38,7 +38,7 @@ pub enum HostsError {
         file: PathBuf,
         /// The line number, from 1.
         line: usize,
-        /// The text of the line.
+        /// The text of the line, without a comment.
         found: String,
     },
 }
@@ -49,7 +49,7 @@ impl Hosts {
         let read = || {
             let (text, _) = read_file(file, LIST_BYTES_MAX + 1)?;
             if text.len() as u64 > LIST_BYTES_MAX {
-                return Err(std::io::Error::other("it is too large for a hosts list"));
+                return Err(std::io::Error::other("it is larger than 16 MiB"));
             }
             String::from_utf8(text).map_err(std::io::Error::other)
         };

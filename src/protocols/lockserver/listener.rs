@@ -51,7 +51,7 @@ impl Shared {
 }
 
 impl Listener {
-    /// Opens the listener and serves connections from now on. Runs on the core thread.
+    /// Opens the listener, on the socket `open` if it is given, and starts serving connections. Must be called on the core thread.
     pub(crate) fn open(
         config: &LockserverConfig,
         open: Option<&Arc<std::net::TcpListener>>,
@@ -132,8 +132,8 @@ async fn serve(
     }
 }
 
-/// Refuses a connection. The refusal byte arrives even if the client has already sent something, unless too many
-/// connections are being refused at the same time.
+/// Refuses a connection. The refusal byte arrives even if the client has already sent something. If `REFUSALS_MAX` refused
+/// connections are still being closed, the connection is closed without the byte.
 fn refuse(stream: TcpStream, shared: &Arc<Shared>) {
     if let Some(place) = shared.refusals.take() {
         runtime::spawn(async move {
@@ -145,8 +145,8 @@ fn refuse(stream: TcpStream, shared: &Arc<Shared>) {
     }
 }
 
-/// Admits a connection or returns `None`. The host is checked first, then the number of connections (rows 22 and 23 of
-/// `docs/protocols/lockserver.md`).
+/// Returns a slot for a connection, or `None` if it is refused. The host is checked first, then the number of connections (rows 22 and 23
+/// of `docs/protocols/lockserver.md`).
 fn admit(shared: &Arc<Shared>, peer: IpAddr) -> Option<Place> {
     if !shared.hosts().allow(peer) {
         let so_far = shared.counters.rejected_host();

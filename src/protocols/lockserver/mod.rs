@@ -1,4 +1,4 @@
-//! LockServer 0.9b (2000), byte for byte, as specified in `docs/protocols/lockserver.md`.
+//! The protocol of LockServer 0.9b (2000), reproduced byte for byte, as specified in `docs/protocols/lockserver.md`.
 //!
 //! | file | holds |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! A LockServer client: its commands become messages for the LockActor, and the answers are returned in order.
 //!
-//! A command that panicked in the actor is answered as refused if the protocol can express that, and otherwise ends the
-//! connection (see "internal errors" in `docs/protocols/lockserver.md`).
+//! A command that panicked in the actor is answered as refused if the protocol can express that; otherwise, the connection is
+//! closed (see "internal errors" in `docs/protocols/lockserver.md`).
 
 use crate::actors::lock::{LockMachine, Message, Query, Reply};
 use crate::config::LongWidth;
@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// The maximum number of commands in a batch.
+/// The maximum number of commands that are taken from the input before they are carried out.
 const BATCH_MAX: usize = 1024;
 
 /// A client's protocol state.
@@ -25,10 +25,11 @@ pub(crate) struct LockserverSession {
     shared: Arc<Shared>,
     peer: IpAddr,
     long: LongWidth,
+    /// The commands to carry out. Each [`Command::Stats`] is paired with the counters as they were when it arrived.
     taken: Vec<(Command, Option<Stats>)>,
-    /// Whether bytes that are not a command have arrived. The connection ends once the commands before them are answered.
+    /// Whether bytes that are not a command have arrived. The connection is closed once the commands before them are answered.
     lost: bool,
-    /// Held while a listing, of up to tens of megabytes, is being sent.
+    /// The permit for a large answer, held while a listing of up to tens of megabytes is being built and sent.
     listing: Option<OwnedSemaphorePermit>,
 }
 
@@ -203,7 +204,7 @@ fn answer(
     })
 }
 
-/// Returns the answer to a command that panicked without effect. Queries have no such answer, since any answer would be a guess.
+/// Returns the answer to a command that panicked, and so had no effect. Returns `None` for a query, to which any answer would be a guess.
 fn failed(command: &Command) -> Option<Answer> {
     match command {
         Command::Request { .. } => Some(Answer::Location(0)),

@@ -1,5 +1,5 @@
-//! The checkpoint of one actor: its pages, a slice at a time, between messages. There is none while the machine is *spent*: unusable after
-//! a panic, until it is rebuilt.
+//! The checkpoint of one actor: its pages are copied in slices, between messages. No checkpoint is taken while the machine is *spent* (a
+//! panic has made it unusable until it is rebuilt).
 
 use super::Host;
 use crate::ids::Seq;
@@ -27,7 +27,7 @@ impl<M: Actor> Host<M> {
     }
 
     /// Returns the next pages of the checkpoint under way, about `bytes_max` bytes of them, and whether these are the last. Returns `None`
-    /// if the checkpoint was abandoned, or the machine is spent.
+    /// if the checkpoint was abandoned, copying a page panicked, or the machine is spent.
     pub fn next_pages(&mut self, bytes_max: usize) -> Option<(Vec<Page>, bool)> {
         if self.spent || !self.machine.pages().is_running() {
             return None;

@@ -1,5 +1,5 @@
-//! Changes to a host other than deliveries: new rules, work to be held back, and restating its obligations. An obligation is a message or
-//! an action that the machine still needs from another actor or a port; see `effect.rs`.
+//! Calls to a host other than deliveries: they set new rules, tell the machine what to hold back, and restate its obligations. An
+//! obligation is a message to another actor, or an action of a port, that the machine still needs; see `effect.rs`.
 
 use super::Host;
 use crate::ids::ActorId;
@@ -34,7 +34,8 @@ impl<M: Actor> Host<M> {
         self.proceed(ledger)
     }
 
-    /// Informs the machine of what to hold back: removals while the wall clock is in doubt, starts while the disk is low on space.
+    /// Informs the machine whether to hold back removals, while the wall clock is in doubt, and work that makes other actors add state,
+    /// while the disk is low on space. When there is space again, a scheduled restatement becomes due at once.
     pub(super) fn inform(&mut self, ledger: &Ledger, now: Now) {
         let held = ledger.marked().believed.is_some();
         if std::mem::replace(&mut self.held, held) != held {

@@ -1,4 +1,4 @@
-//! The state of a host, as visible from outside. A machine is *spent* if a panic has made it unusable, until it is rebuilt.
+//! The state of a host, as visible from outside. After a panic that makes it unusable, a machine is *spent* until it is rebuilt.
 
 use super::Host;
 use crate::clock::{Offset, Timestamp};
@@ -10,7 +10,7 @@ use crate::spine::outbox::Outbox;
 use crate::spine::recovery;
 
 impl<M: Actor> Host<M> {
-    /// Returns whether the machine must be rebuilt before anything else.
+    /// Returns whether the machine is spent, and must be rebuilt before it is used again.
     pub fn is_spent(&self) -> bool {
         self.spent
     }
@@ -25,8 +25,8 @@ impl<M: Actor> Host<M> {
         self.last
     }
 
-    /// Returns the newest entry that must be durable before an answer is sent. Later entries only record state that ends with the process
-    /// anyway.
+    /// Returns the newest entry that must be durable before this actor's answers are sent. Later entries of the actor only record state
+    /// that is lost anyway when the process exits.
     pub fn awaited(&self) -> Seq {
         self.awaited
     }
@@ -41,7 +41,7 @@ impl<M: Actor> Host<M> {
         if self.spent {
             return None;
         }
-        // A panic here will recur, and be reported, when the deadline is acted on.
+        // After a panic here, the deadline counts as passed: the panic will recur, and be reported, when the host acts on it.
         let machine = guard(|| self.machine.deadline(offset)).unwrap_or(Some(Timestamp(0)));
         machine.into_iter().chain(self.restate.due).min()
     }
@@ -60,13 +60,13 @@ impl<M: Actor> Host<M> {
         &self.machine
     }
 
-    /// Returns the digest of the state; `None` while it is spent.
+    /// Returns the digest of the state; `None` while the machine is spent, or if computing the digest panics.
     pub fn digest(&self) -> Option<Digest> {
         let machine = Some(&self.machine).filter(|_| !self.spent)?;
         guard(|| recovery::digest(machine, &self.receipts)).ok()
     }
 
-    /// Returns the machine's gauges; empty while it is spent.
+    /// Returns the machine's gauges; empty while the machine is spent, or if computing them panics.
     pub fn gauges(&self) -> Vec<Gauge> {
         let machine = Some(&self.machine).filter(|_| !self.spent);
         let gauges = machine.and_then(|machine| guard(|| machine.gauges()).ok());

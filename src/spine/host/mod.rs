@@ -39,8 +39,8 @@ use std::sync::Arc;
 /// stall the node.
 const TICKS_IN_A_ROW: usize = 1024;
 
-/// The cost of the work done in a row, in ordinary commands, after which other actors get their turn: the mailbox of an actor that is
-/// called from another thread may never be empty.
+/// The cost of the work done in a row, in ordinary commands, after which other actors get their turn. Without this limit, an actor would
+/// never yield if other threads kept its mailbox filled.
 const COST_IN_A_ROW: usize = 4096;
 
 /// The maximum number of quarantined items remembered across a rebuild. A forgotten item panics again, and is quarantined again.
@@ -53,7 +53,7 @@ pub struct Host<M: Machine> {
     receipts: Receipts,
     /// Whether a function that changes the state panicked: the machine must be rebuilt before it is used again.
     spent: bool,
-    /// The item whose tick spent the machine.
+    /// The item whose tick panicked and left the machine spent, if it was a tick that did so.
     spent_by: Option<u64>,
     /// Whether removals on a date are held back.
     held: bool,
@@ -64,14 +64,14 @@ pub struct Host<M: Machine> {
     /// The newest entry that answers and actions wait for.
     awaited: Seq,
     backlog: Option<Running<M>>,
-    /// The cost of the work done since other actors had their turn.
+    /// The cost of the work done since other actors last had their turn.
     spent_in_a_row: usize,
     watches: BTreeMap<Ticket, Wait<M>>,
     quarantined: Vec<Report>,
     effects: Effects<M>,
     outbox: Outbox<M>,
     tells: Vec<Tell>,
-    /// Actors to notify that their tells were refused here, or panicked.
+    /// Actors to notify because one of their tells was refused here, or handling it panicked.
     undelivered: Vec<ActorId>,
     restate: Restate,
     /// The feed to which events are published.
@@ -86,7 +86,7 @@ struct Running<M: Machine> {
     answers: Vec<Answer<M::Reply>>,
     reply_to: ReplyTo<M::Reply>,
     teller: Option<ActorId>,
-    /// Whether the delivery is a repetition: messages in it without a receipt were not carried out the first time, and are not now.
+    /// Whether the delivery repeats an earlier one. If so, messages without a receipt are skipped: they were not carried out then, either.
     again: bool,
 }
 
@@ -159,14 +159,14 @@ impl<M: Actor> Host<M> {
         self.proceed(ledger)
     }
 
-    /// Continues with the delivery and the items that are due.
+    /// Carries out the items that are due, and continues with the delivery under way, if there is one.
     pub fn proceed(&mut self, ledger: &mut Ledger) -> Flow {
         assert!(
             !self.spent,
             "a spent machine is rebuilt before anything else"
         );
         let mut ticks = TICKS_IN_A_ROW;
-        // Everything delivered together happens at one time.
+        // Everything that is carried out in one call happens at the same time.
         let now = ledger.both();
         self.inform(ledger, now);
         loop {
@@ -211,7 +211,8 @@ impl<M: Actor> Host<M> {
         }
     }
 
-    /// Records the result of an item of the delivery. Returns the report of the panic if the item panicked.
+    /// Records the result of an item of the delivery, and which actors to notify. If the reply holds up the delivery, drops the commands
+    /// after it. Returns the report of the panic if the item panicked.
     fn done(&mut self, done: Result<MessageResult<M::Reply>, Report>) -> Option<Report> {
         let running = self.backlog.as_mut()?;
         let (answer, delivered, panicked) = match done {
@@ -232,7 +233,8 @@ impl<M: Actor> Host<M> {
         panicked
     }
 
-    /// Carries out the ticks of all due items, in (deadline, id) order.
+    /// Restates obligations if that is due, then carries out the ticks of all due items, in (deadline, id) order. Returns [`Flow::Yield`]
+    /// when `ticks` reaches zero, or when the ledger is short of numbers or space.
     fn advance(&mut self, ledger: &mut Ledger, now: Now, ticks: &mut usize) -> Flow {
         if self.restate.take_due(now.at)
             && let Err(cause) = self.resume()
@@ -273,7 +275,7 @@ impl<M: Actor> Host<M> {
         }
     }
 
-    /// Carries out the tick of one item. If that panics, the item is quarantined.
+    /// Carries out the tick of one item. If that panics, quarantines the item and returns the report of the panic.
     fn tick(&mut self, ledger: &mut Ledger, now: Now, item: u64) -> Result<(), Report> {
         let machine = &self.machine;
         let ticked = match guard(|| machine.tick(item)) {
@@ -302,7 +304,7 @@ impl<M: Actor> Host<M> {
         Err(report)
     }
 
-    /// Orders, decides, commits and appends a message. With a key, keeps a receipt of a committed outcome.
+    /// Decides a message. An outcome that changes something is ordered, committed and appended; if there is a key, it gets a receipt.
     fn message(
         &mut self,
         ledger: &mut Ledger,
@@ -367,8 +369,8 @@ impl<M: Actor> Host<M> {
         }
     }
 
-    /// Decides a message and how its outcome is kept, or returns the refusal if the disk is too full for it. Ticks are never refused. If a
-    /// function of the machine panics, returns the stage and the panic message.
+    /// Decides a message, and determines whether and how its outcome is journaled. The outer error is a panic of the machine: its stage and
+    /// message. The inner error is the refusal of a message for which the disk is too full; ticks are never refused.
     #[expect(
         clippy::type_complexity,
         reason = "the type is used only here, and fits on one line"
@@ -390,7 +392,7 @@ impl<M: Actor> Host<M> {
             }
             sabotage(saboteur, stage, Some(message));
             let outcome = decided((machine, forger), moment, message);
-            // A panic in a tick is reported as `Tick` in either function, because its item is quarantined in both cases.
+            // If `keeping` panics in a tick, the stage is still `Tick`, because the item is quarantined as if `decide` had panicked.
             if stage != Stage::Tick {
                 at.set(Stage::Keeping);
             }
@@ -401,7 +403,7 @@ impl<M: Actor> Host<M> {
         decided.map_err(|cause| (at.get(), cause))
     }
 
-    /// Publishes the events of an outcome. Returns whether they were added to the feed, which is open only while there are subscribers.
+    /// Publishes the events of an outcome: logs those that are warnings, and adds all to the feed if it is open. Returns whether it is.
     fn publish(&self, entry: Stamp, message: &M::Message, outcome: &M::Outcome) -> bool {
         let feed = self.feed.as_ref().filter(|feed| feed.is_open());
         if feed.is_none() && (self.feed.is_none() || M::WARNINGS.is_empty()) {
@@ -484,7 +486,7 @@ impl<M: Actor> Host<M> {
         Ok(())
     }
 
-    /// Holds the machine's effects back until the entries that they depend on are durable.
+    /// Holds answers and actions back until the entries that they depend on are durable; collects tells, which need not wait.
     fn hold_effects(&mut self) {
         if self.effects.is_empty() {
             return;
@@ -507,8 +509,8 @@ impl<M: Actor> Host<M> {
         }
     }
 
-    /// Notes that another actor refused one of this actor's tells, or panicked while handling it: obligations will be restated after a
-    /// delay. The same applies when the completion of one of its actions was refused here.
+    /// Schedules a restatement of obligations, because another actor refused one of this actor's tells or panicked while handling it. Also
+    /// called when the completion of one of this actor's actions was refused here, and after this actor panicked while handling a tell.
     pub fn undelivered(&mut self, at: Timestamp) {
         self.restate.refused(at);
     }
@@ -516,7 +518,7 @@ impl<M: Actor> Host<M> {
     /// Begins a wait on behalf of `ticket`; answers immediately if the condition is already true.
     pub fn watch(&mut self, ledger: &mut Ledger, ticket: Ticket, wait: Wait<M>) -> Flow {
         if let Some(Wait { watch, .. }) = self.watches.get(&ticket) {
-            unreachable!("a ticket is handed out once, and this one already waits for {watch:?}");
+            unreachable!("a ticket is handed out once, but this one already waits for {watch:?}");
         }
         if self.spent {
             self.watches.insert(ticket, wait);
@@ -565,12 +567,12 @@ impl<M: Actor> Host<M> {
         std::mem::take(&mut self.tells)
     }
 
-    /// Takes the actors to notify that their tells were refused here, or panicked; this actor is among them if one panicked.
+    /// Takes the actors to notify: the senders of tells that were refused here or caused a panic, and after a panic, this actor, too.
     pub fn take_undelivered(&mut self) -> Vec<ActorId> {
         std::mem::take(&mut self.undelivered)
     }
 
-    /// Drops everything that waits for an answer, because the node has halted.
+    /// Drops the delivery under way, all waits, and the answers and actions in the outbox, because the node has halted.
     pub fn abandon(&mut self) {
         self.backlog = None;
         self.watches.clear();
@@ -582,7 +584,7 @@ impl<M: Actor> Host<M> {
         self.saboteur = Some(saboteur);
     }
 
-    /// Sets a hook that replaces outcomes with others that no rule would decide, for tests.
+    /// Sets a hook that replaces outcomes with others, which the rules would never produce, for tests.
     pub fn forge(&mut self, forger: Forger<M>) {
         self.forger = Some(forger);
     }

@@ -10,9 +10,11 @@ use crate::spine::ledger::Ledger;
 use crate::spine::machine::{Actor, Now, Refusal};
 
 impl<M: Actor> Host<M> {
-    /// Carries out a message, unless it was carried out before under its key.
+    /// Carries out a message, unless one was carried out before under the same key. In that case, returns the former answer, or refuses the
+    /// message if its fingerprint differs from the earlier one's.
     ///
-    /// A repeated answer is sent only when the entry with the key is durable, because later answers wait for every such entry.
+    /// A repeated answer needs no separate wait for its entry: every answer of this actor waits until the entries with a key before it are
+    /// durable.
     pub(super) fn once(
         &mut self,
         ledger: &mut Ledger,
@@ -37,7 +39,8 @@ impl<M: Actor> Host<M> {
             .map_err(|cause| Self::report(ledger, now, Stage::Query, cause))
     }
 
-    /// Returns whether any of these items was carried out before under its key. Messages with keys are never mixed with others.
+    /// Returns whether any of these items was carried out before under its key. Messages with and without a key are never mixed in a
+    /// delivery.
     pub(super) fn comes_again(&self, ledger: &mut Ledger, items: &[Item<M>]) -> bool {
         let Some(Item::Keyed(..)) = items.first() else {
             return false;
@@ -50,15 +53,15 @@ impl<M: Actor> Host<M> {
         items.iter().any(is_known)
     }
 
-    /// Returns the ticket and the key of the wait that a tick acts for; `None` if there is no such wait, or it has no key.
+    /// Returns the ticket and the key of the wait that a tick answers; `None` if there is no such wait, or it has no key.
     pub(super) fn wait_with_key(&self, tick: &M::Message) -> Option<(Ticket, RequestKey)> {
         let ticket = M::acts_for(tick)?;
         let key = self.watches.get(&ticket)?.key.as_deref()?;
         Some((ticket, *key))
     }
 
-    /// Carries out the tick of a wait, unless it was carried out before under its key. In that case, the wait gets the former answer and
-    /// ends.
+    /// Carries out the tick of a wait, unless a message was carried out before under the key of the wait. In that case, the wait gets the
+    /// former answer and ends.
     pub(super) fn tick_once(
         &mut self,
         ledger: &mut Ledger,

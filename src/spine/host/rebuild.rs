@@ -13,7 +13,7 @@ impl<M: Actor> Host<M> {
         assert!(self.spent, "only a spent machine is taken out");
         let spent = std::mem::replace(&mut self.machine, M::new(rules));
         let by = self.spent_by.take();
-        // An item that has changed since is no longer quarantined, although its deadline may be the same.
+        // An item that has changed since it was quarantined is no longer quarantined, even if it is due at the same time as before.
         let stays = |report: &Report| {
             let item = report.item.filter(|item| {
                 Some(*item) == by || guard(|| spent.is_quarantined(*item)).unwrap_or(true)
@@ -24,8 +24,8 @@ impl<M: Actor> Host<M> {
         spent
     }
 
-    /// Replaces the spent machine with a rebuilt one, and restores the quarantine and waits that outlived it. If that panics, the new
-    /// machine is spent as well.
+    /// Replaces the spent machine with a rebuilt one, quarantines the same items and begins the same waits again, and restates obligations.
+    /// If any of this panics, the new machine is spent as well.
     pub fn rebuilt(&mut self, ledger: &mut Ledger, rebuilt: Recovered<M>) -> Flow {
         (self.machine, self.receipts) = (rebuilt.machine, rebuilt.receipts);
         let (machine, effects) = (&mut self.machine, &mut self.effects);

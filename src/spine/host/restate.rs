@@ -4,17 +4,20 @@
 use crate::clock::Timestamp;
 use crate::spine::effect::{RESTATE_FIRST_MS, RESTATE_MS, RESTATE_MS_MAX};
 
-/// The time at which an actor restates its obligations after one was refused.
+/// The schedule by which an actor restates its obligations after one was refused.
 #[derive(Default)]
 pub(super) struct Restate {
     pub(super) due: Option<Timestamp>,
-    /// When obligations were last restated, and the delay before that, in milliseconds.
+    /// When obligations were last restated.
     last: Timestamp,
+    /// The delay before the scheduled restatement, or before the last one if none is scheduled, in milliseconds; 0 if the next refusal
+    /// begins a new series.
     waited_ms: u64,
 }
 
 impl Restate {
-    /// Notes a refusal, and schedules a restatement: soon after the first, and after a longer delay if refusals continue.
+    /// Notes a refusal, and schedules a restatement unless one is scheduled already: soon after the first refusal of a series, and after a
+    /// longer delay with each further one.
     pub(super) fn refused(&mut self, at: Timestamp) {
         if self.due.is_none() {
             let goes_on_ms = self.waited_ms.max(RESTATE_MS);

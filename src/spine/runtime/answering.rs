@@ -1,5 +1,5 @@
 //! A channel for answers to a caller that may no longer be waiting. An undelivered answer is not dropped, but passed to a fallback. Each
-//! answer reaches either the caller or the fallback, unless the node ends.
+//! answer reaches either the caller or the fallback, unless the node stops first.
 
 use crate::spine::delivery::{Answer, ReplyTo};
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use tokio::sync::oneshot;
 /// The fallback: a function that receives the answers that the caller no longer waits for.
 pub(super) type OnUndelivered<R> = Arc<dyn Fn(Vec<Answer<R>>) + Send + Sync>;
 
-/// The receiving end for answers. When dropped, it passes answers on to the fallback, whether already received or still to come.
+/// The receiving end for answers. Once it is dropped, answers that were not received go to the fallback, whether they had already arrived
+/// or arrive later.
 pub(super) struct AnswerReceiver<R> {
     answers: oneshot::Receiver<Vec<Answer<R>>>,
     on_undelivered: OnUndelivered<R>,
@@ -35,7 +36,8 @@ pub(super) fn answer_channel<R: Send + 'static>(
 }
 
 impl<R> AnswerReceiver<R> {
-    /// Waits for the answers; `None` if there will be none. The future may be dropped, and the call repeated.
+    /// Waits for the answers. Returns `None` if they will never come, because the node has halted or stopped. If the future is dropped
+    /// before it completes, this may be called again; afterwards, it must not be.
     pub(super) async fn answers(&mut self) -> Option<Vec<Answer<R>>> {
         (&mut self.answers).await.ok()
     }

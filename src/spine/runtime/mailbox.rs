@@ -1,4 +1,4 @@
-//! Mailboxes: messages, queries and waits for an actor from any thread, and their answers.
+//! Mailboxes, through which any thread sends an actor messages, queries and waits, and receives the answers.
 
 use super::answering::{AnswerReceiver, answer_channel};
 use super::shell::{self, ActorStatus, Shell};
@@ -45,7 +45,8 @@ pub struct Stopped;
 impl<M: Actor> Mailbox<M> {
     /// Delivers commands and waits for their answers, which arrive together and in order.
     ///
-    /// First waits until the bound on open commands allows them. Dropping the future does not cancel the commands.
+    /// First waits until the bound on open commands allows them. Once they are delivered, dropping the future does not cancel them. There
+    /// may be fewer answers than commands: see [`Delivery`].
     pub async fn call(&self, items: Vec<Item<M>>) -> Result<Vec<Answer<M::Reply>>, Stopped> {
         let permit = self.admission.admit(items.len()).await;
         let (answer, answers) = oneshot::channel();
@@ -60,7 +61,7 @@ impl<M: Actor> Mailbox<M> {
         answers.await.map_err(|_| Stopped)
     }
 
-    /// Like [`call`](Self::call), for queries that scan much state: over all actors, only one such call is carried out at a time.
+    /// Like [`call`](Self::call), for queries that scan much state: only one such call is carried out at a time, across all actors.
     pub async fn walk(&self, items: Vec<Item<M>>) -> Result<Vec<Answer<M::Reply>>, Stopped> {
         let turn = self.admission.walk().await;
         let answers = self.call(items).await;
@@ -103,8 +104,8 @@ impl<M: Actor> Mailbox<M> {
         self.begin_watch_or((watch, None), drop)
     }
 
-    /// Like [`begin_watch`](Self::begin_watch), with an optional key under which the result is produced only once. An answer that arrives
-    /// after the wait was dropped goes to `on_undelivered`.
+    /// Like [`begin_watch`](Self::begin_watch), with an optional idempotency key (see [`Wait::key`]). An answer that has not been received
+    /// when the wait is dropped goes to `on_undelivered`.
     pub fn begin_watch_or(
         &self,
         (watch, key): (M::Watch, Option<RequestKey>),
@@ -127,7 +128,7 @@ impl<M: Actor> Mailbox<M> {
         }
     }
 
-    /// Returns the budget for incomplete requests, over all listeners.
+    /// Returns the budget for incomplete requests, which all listeners share.
     pub const fn unfinished(&self) -> &Arc<Budget> {
         self.admission.unfinished()
     }
@@ -137,7 +138,7 @@ impl<M: Actor> Mailbox<M> {
         self.admission.ticket()
     }
 
-    /// Returns a callback that makes the actor handle its due items. The callback returns false once the actor has ended.
+    /// Returns a callback that makes the actor handle its due items. The callback returns false once the actor has stopped.
     pub fn rouse(&self) -> Rouse {
         let mailbox = self.clone();
         Box::new(move || {
@@ -147,8 +148,8 @@ impl<M: Actor> Mailbox<M> {
         })
     }
 
-    /// Replaces the actor's rules from the next message on. They apply until the node ends; after a restart, the rules of the configuration
-    /// apply.
+    /// Replaces the actor's rules from the next message on. They apply until the node stops; the next start applies the rules of the
+    /// configuration again.
     pub async fn go_by(&self, rules: M::Rules) -> Result<(), Stopped> {
         let (done, is_done) = oneshot::channel();
         self.address.do_send(shell::ReplaceRules { rules, done });
@@ -162,7 +163,8 @@ impl<M: Actor> Mailbox<M> {
         is_done.await.map_err(|_| Stopped)
     }
 
-    /// Returns the messages that the actor would repeat to the receiver `to`. Messages of another type are left out.
+    /// Returns the messages that [`restate`](Self::restate) would make the actor send to `to`, without sending them. Messages that cannot
+    /// be decoded as a `T` are left out.
     pub async fn stated<T: DeserializeOwned>(&self, to: To<T>) -> Result<Vec<T>, Stopped> {
         let (answer, stated) = oneshot::channel();
         self.address
@@ -191,12 +193,13 @@ impl<M: Actor> Mailbox<M> {
 pub struct Waiting<M: Actor> {
     address: Addr<Shell<M>>,
     ticket: Ticket,
-    /// `None` once the wait was answered.
+    /// `None` once [`answer`](Self::answer) has completed.
     answers: Option<AnswerReceiver<M::Reply>>,
 }
 
 impl<M: Actor> Waiting<M> {
-    /// Waits for the answer. The future may be dropped, and the call repeated.
+    /// Waits for the answer. If the future is dropped before it completes, the wait continues, and this may be called again. After it has
+    /// completed, further calls return [`Stopped`].
     pub async fn answer(&mut self) -> Result<Answer<M::Reply>, Stopped> {
         let answers = self.answers.as_mut().ok_or(Stopped)?;
         let all = answers.answers().await;
@@ -213,7 +216,7 @@ impl<M: Actor> Waiting<M> {
 
 impl<M: Actor> Drop for Waiting<M> {
     fn drop(&mut self) {
-        // A wait that was answered has ended already.
+        // A wait that was answered has already ended.
         if self.answers.is_some() {
             self.address.do_send(shell::Unwatch(self.ticket));
         }

@@ -1,5 +1,5 @@
-//! Runs hosts as actix actors: mailboxes, restarts, timers. The only folder that uses actix's actors; HTTP uses only
-//! actix-web's router and codec.
+//! Runs each host as an actix actor, with a mailbox, a timer, and restarts after panics. No other folder uses actix's actors; HTTP uses
+//! only actix-web's router and codec.
 //!
 //! A panic is caught in the host, before actix would see it. The actor's mailbox then waits until the Supervisor has
 //! decided whether the actor is restarted or the node halts.

@@ -1,4 +1,4 @@
-//! Lets a checkpoint request an actor's pages, between its other messages.
+//! Lets a checkpoint request an actor's pages, in messages among the actor's others.
 
 use super::shell::Shell;
 use crate::ids::{ActorId, Seq};
@@ -9,10 +9,10 @@ use crate::spine::machine::Actor;
 use actix::{Addr, Handler, Message};
 use tokio::sync::oneshot;
 
-/// The size of the slices in which an actor sends its pages: less than half a millisecond of work.
+/// The approximate size of the slices in which an actor sends its pages, in bytes. Copying one takes less than half a millisecond.
 const SLICE_BYTES: usize = 64 * 1024;
 
-/// An actor's pages, for checkpoints.
+/// The address from which a checkpoint requests an actor's pages.
 pub(super) struct Pager<M: Actor> {
     address: Addr<Shell<M>>,
     actor: ActorId,

@@ -1,4 +1,4 @@
-//! Lets other actors and ports reach an actor by messages that get no answer.
+//! Lets other actors and ports send an actor messages that get no answer.
 
 use super::shell::{Proceed, Shell, Undelivered};
 use crate::ids::ActorId;

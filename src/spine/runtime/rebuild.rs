@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 /// Rebuilds the machine as it was after the entry `until`, and drops the spent one.
 ///
 /// # Errors
-/// Returns the reason why the node must halt: the journal is unreadable, or no thread could be started.
+/// Returns the reason why the node must halt: the journal cannot be read or replayed, or the thread could not be started or panicked.
 pub(super) async fn rebuild<M: Actor>(
     spine: Rc<Spine>,
     spent: M,
@@ -23,7 +23,7 @@ pub(super) async fn rebuild<M: Actor>(
 ) -> Result<Recovered<M>, Halt> {
     let disk = spine
         .disk()
-        .expect("without a journal a spent machine halts the node");
+        .expect("without a journal, the node halts instead of rebuilding");
     let slots = spine.slots();
     spine.write();
     spine.until_durable_or_halted(until).await;
@@ -33,13 +33,13 @@ pub(super) async fn rebuild<M: Actor>(
         Arc::new(move |rules| rebuild_until::<M>(disk.as_ref(), slots.as_ref(), rules, until));
     let first = Arc::clone(&build);
     let mut rebuilt = on_thread(M::NAME, move || {
-        // Dropping the old state takes about as long as finding the snapshot, so there are never two complete states in memory.
+        // Dropping the old state takes about as long as finding the snapshot, so it is gone before much of the new state is built.
         let (rebuilt, ()) = both(|| first(rules), || drop(spent));
         rebuilt
     })
     .await;
     if !matches!(rebuilt, Ok(Ok(_))) {
-        // A checkpoint may just have been writing the slot to be read, or removing old segments. Tries again while no checkpoint can run.
+        // The cause may be a checkpoint that was writing the slot or removing old segments, so try again while no checkpoint can do so.
         let held = spine.hold_slots().await;
         rebuilt = on_thread(M::NAME, move || build(again)).await;
         drop(held);
@@ -52,12 +52,13 @@ pub(super) async fn rebuild<M: Actor>(
         }
         Ok(Err(error)) => Err(Halt::Rebuild(Arc::new(error))),
         Err(_) => Err(Halt::CoreThread(
-            "the thread that rebuilds an actor ended".to_owned(),
+            "the thread that rebuilds an actor could not be started, or panicked".to_owned(),
         )),
     }
 }
 
-/// Runs long work for an actor on a separate thread. Returns the channel for the result, which closes without one if the work panics.
+/// Runs long work for an actor on a separate thread. Returns the channel for the result, which closes without a result if the thread
+/// cannot be started or the work panics.
 fn on_thread<T: Send + 'static>(
     actor: &str,
     work: impl FnOnce() -> T + Send + 'static,

@@ -1,4 +1,4 @@
-//! A host inside actix: its mailbox, its timer, and the handling of panics.
+//! The actix actor around a host: its messages, its timer, and its handling of panics.
 
 use super::rebuild::rebuild;
 use crate::clock::Timestamp;
@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 /// The maximum time a timer sleeps. It is short because tokio's clock, unlike node time, stops while the machine is suspended.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// A host inside actix.
+/// The actix actor around a host.
 pub(super) struct Shell<M: machine::Actor> {
     pub(super) host: Host<M>,
     rules: M::Rules,
@@ -84,7 +84,7 @@ impl<M: machine::Actor> Shell<M> {
         }));
     }
 
-    /// Continues after a panic.
+    /// Continues after a panic, with a rebuilt machine if the panic spent it.
     fn restart(&mut self, context: &mut Context<Self>) {
         if self.host.is_spent() {
             self.rebuild(context);
@@ -97,7 +97,8 @@ impl<M: machine::Actor> Shell<M> {
         self.drive(context, Host::proceed);
     }
 
-    /// Gives other actors and the journal their turn, while this actor's mailbox waits.
+    /// Proceeds once other actors have had their turn, and once the journal is durable if sequence numbers or space are short. The mailbox
+    /// waits meanwhile.
     fn go_on_later(&mut self, context: &mut Context<Self>) {
         let spine = Rc::clone(&self.spine);
         let short = spine.ledger().is_short();
@@ -130,7 +131,7 @@ impl<M: machine::Actor> Shell<M> {
         let wait = deadline.since(self.spine.ledger().now()).min(SLEEP_MAX);
         let timer = context.run_later(wait, |shell, context| {
             shell.timer = None;
-            // A timer may fire after the message that made this actor wait. The actor proceeds when that wait ends.
+            // The timer may fire while the mailbox waits, for example for a verdict. Then the actor proceeds when that wait ends.
             if !context.waiting() {
                 shell.proceed(context);
             }
@@ -200,7 +201,7 @@ impl<M: machine::Actor> Handler<Tell> for Shell<M> {
     }
 }
 
-/// A notification that one of this actor's tells was refused, or panicked.
+/// A notification that one of this actor's tells (its messages to other actors) was refused, or that handling it panicked.
 pub(super) struct Undelivered;
 
 impl Message for Undelivered {
@@ -267,7 +268,7 @@ impl<M: machine::Actor> Handler<Restate> for Shell<M> {
     }
 }
 
-/// A request for the messages that this actor would repeat to another actor.
+/// A request for the encoded messages that [`Restate`] would make this actor send to another actor.
 pub(super) struct RestatementRequest(pub(super) ActorId, pub(super) oneshot::Sender<Vec<Vec<u8>>>);
 
 impl Message for RestatementRequest {
@@ -348,13 +349,13 @@ impl<M: machine::Actor> Handler<Abandon> for Shell<M> {
 pub struct ActorStatus {
     /// The actor's name.
     pub name: &'static str,
-    /// The actor's newest entry.
+    /// The sequence number of the actor's newest entry.
     pub last: Seq,
-    /// The digest of its durable state; `None` while it is being rebuilt.
+    /// The digest of the actor's durable state; `None` while the actor is being rebuilt.
     pub digest: Option<Digest>,
     /// The machine's gauges.
     pub gauges: Vec<Gauge>,
-    /// The panics that quarantined an item. The deadlines of these items are ignored.
+    /// The panics that caused an item to be quarantined: its deadline is ignored until the item changes.
     pub quarantined: Vec<Report>,
 }
 
@@ -379,7 +380,7 @@ impl<M: machine::Actor> Handler<Describe> for Shell<M> {
     }
 }
 
-/// A function that plants panics in a host.
+/// A function that sets the hook that provokes panics in a host.
 pub(super) type Planting<M> = Box<dyn FnOnce(&mut Host<M>) + Send>;
 
 pub(super) struct Sabotage<M: machine::Actor>(pub(super) Planting<M>);

@@ -42,8 +42,8 @@ pub fn start<M: Actor>(
 pub fn block_on<T>(run: impl Future<Output = T>) -> T {
     actix::System::new().block_on(async {
         let result = run.await;
-        // actix polls an actor once more when it drops it. An actor that has not started yet would start only then, when no timer can be
-        // set, so it gets the chance to start before that.
+        // actix polls each actor once more while dropping it. An actor that has not started by then would start at that moment, when no
+        // timer can be set, so it gets the chance to start here.
         tokio::task::yield_now().await;
         result
     })
@@ -54,7 +54,8 @@ pub fn spawn(task: impl Future<Output = ()> + 'static) {
     drop(actix::spawn(task));
 }
 
-/// Checks the wall clock once a second. Runs until the node ends.
+/// Checks the wall clock once a second, and makes every actor handle its due items if the clock has stepped. Returns once the node has
+/// stopped or halted.
 pub async fn watch_wall_clock(spine: Rc<Spine>) {
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
     loop {

@@ -120,7 +120,9 @@ fn the_next_segment_is_smaller_where_there_is_no_room_for_one_twice_as_large() {
     let error = error.to_string();
     let [wanted, free] = [2 * FIRST, FIRST].map(|bytes| bytes.to_string());
     assert!(
-        error.contains(&format!("it takes {wanted} bytes, and {free} are free")),
+        error.contains(&format!(
+            "it takes {wanted} bytes, but only {free} are free"
+        )),
         "{error}"
     );
     fill(&mut open, &|open| open.room(0) != Room::Ample);

@@ -62,7 +62,7 @@ fn verdict(task: &Task, attempt: &Attempt, exit: Option<Exit>) -> Verdict {
     }
 }
 
-/// Returns the wait after `setbacks + 1` failed attempts, in milliseconds.
+/// Returns how long a task waits after `setbacks + 1` attempts in a row that failed without having saved anything, in milliseconds.
 fn backoff(setbacks: u32) -> u64 {
     if setbacks == 0 {
         return 0;
@@ -71,7 +71,7 @@ fn backoff(setbacks: u32) -> u64 {
     doubled.min(60_000)
 }
 
-/// Returns the task's message after this verdict.
+/// Returns the message about an attempt's result that its task shows; empty if there is nothing to explain.
 fn words(attempt: &Attempt, verdict: Verdict, exit: Option<Exit>) -> String {
     let said = match &attempt.said {
         Some(BurstReport::Done { words, .. } | BurstReport::Fail { words }) => Some(words.clone()),
@@ -108,7 +108,8 @@ fn words(attempt: &Attempt, verdict: Verdict, exit: Option<Exit>) -> String {
 }
 
 impl Model {
-    /// Returns when and why the current attempt will be stopped; `None` if there is none, or if it is being stopped already.
+    /// Returns when and why the current attempt will be stopped; `None` if the task has no attempt, or if the attempt is being stopped
+    /// already.
     pub(super) fn stops_at(&self, task: &Task) -> Option<(Timestamp, Cause)> {
         let attempt = task.attempt.as_ref().filter(|it| it.stopping.is_none())?;
         let overdue = attempt.claimed.plus_ms(task.terms.fail_after_ms);
@@ -148,7 +149,8 @@ impl Model {
         true
     }
 
-    /// Begins the next burst, if one can begin. Returns whether anything changed.
+    /// Begins the next burst, if one can begin. While the coordinator is draining, prevents bursts until the next startup instead. Returns
+    /// whether anything changed.
     pub(super) fn begin(&mut self, entry: Entry) -> bool {
         if entry.draining {
             self.state.rests = true;
@@ -235,8 +237,8 @@ impl Model {
         is_new
     }
 
-    /// Gives up on a cleanup. If its launch has not been accepted yet, notification of its end is requested, so that its process record is
-    /// removed in case it was launched.
+    /// Gives up on the task's current cleanup, if there is one. If no report has confirmed that its launch was accepted, requests
+    /// notification of the end of its process: if the launch was accepted after all, the process record would otherwise never be removed.
     pub(super) fn give_up_cleaning(&mut self, slot: Slot) {
         let cleaning = self.task(slot).and_then(|it| it.cleaning);
         if let Some(cleaning) = cleaning.filter(|it| !it.taken) {
@@ -278,8 +280,8 @@ impl Model {
         true
     }
 
-    /// Handles the end of an attempt's local process. An attempt on another machine counts as running until its end is reported, or until
-    /// the last replacement of the local process has ended without a report.
+    /// Handles the end of an attempt's local process, which ends the attempt. If the attempt runs on another machine and its result has not
+    /// been reported, a replacement is launched instead, up to ten times, unless the first local process could not be started.
     fn settle(&mut self, slot: Slot, exit: Exit, entry: Entry) {
         let Some(attempt) = &mut self.at(slot).attempt else {
             return;

@@ -77,7 +77,7 @@ impl Model {
         };
         let last = all.last().map(|it| it.task.id);
         let mut tasks: Vec<TaskView> = all.into_iter().filter(takes).collect();
-        // The machine visits no task after the last one in the list, so it reports more tasks even if none of them matches.
+        // The machine stops visiting tasks once the list is full, so it sets `next` even if no later task matches the filter.
         let end = limit
             .checked_sub(1)
             .and_then(|last| tasks.get(last))
@@ -117,7 +117,8 @@ impl Model {
             let mut works: Vec<&Name> = Vec::new();
             let mut ready = 0;
             for it in its {
-                // Only one task with a given work id can be next.
+                // Of several tasks with the same work id, only one can begin, so they count as one. A waiting task is already in
+                // progress, so it is always counted.
                 let is_first = it.work.as_bytes().is_empty()
                     || it.status == RunStatus::Waiting
                     || !works.contains(&&it.work);
@@ -195,8 +196,8 @@ impl Model {
         }
     }
 
-    /// Lists tasks: those with a burst running, those that wait for their next burst, and those that could begin their first burst, of
-    /// which only the first for each group and work id.
+    /// Lists at most `most` tasks: first those with a burst running, then those that wait for their next burst, then those that could begin
+    /// their first burst. Of several such tasks with the same work id and group, only the first is listed.
     fn stirring(&self, most: usize) -> Tasks {
         let with = |status: &[RunStatus]| {
             let tasks = self.state.tasks.iter();
@@ -230,7 +231,7 @@ impl Model {
         !same.any(|other| rank(other) < rank(task))
     }
 
-    /// Returns the answer to a wait if its condition is met.
+    /// Returns the answer to a wait if its condition is met, and `None` otherwise.
     pub(crate) fn wakes(&self, watch: &Watch) -> Option<Reply> {
         match watch {
             Watch::Over(id) => match self.find(*id) {

@@ -1,6 +1,6 @@
-//! A model of dispatch: plain lists without indexes. The unit tests in `dispatch/tests/` and the simulation in `tests/sim/dispatch/`
-//! compare the machine with it. The simulation compiles these files too, so they refer to the library by its crate name. Model and machine
-//! share the types of messages, state and views, but no rules.
+//! A model of dispatch, implemented with plain lists and without indexes. The unit tests in `dispatch/tests/` and the simulation in
+//! `tests/sim/dispatch/` compare the machine with it. The simulation compiles these files too, so they refer to the library by its crate
+//! name. The model and the machine share the types of messages, state and views, but no rules.
 //!
 //! | file | holds |
 //! |---|---|
@@ -24,7 +24,7 @@ use sexton::actors::dispatch::{
 use sexton::clock::{Date, Now, Timestamp};
 use sexton::ids::{ProcessId, Seq, Slot};
 
-/// The journal entry of a message, with the values that the model takes over from the machine and its host.
+/// The journal entry of a message, with the values that the model takes from the machine and its host.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Entry {
     pub(crate) seq: Seq,
@@ -47,7 +47,7 @@ pub(crate) struct State {
     epoch: Timestamp,
 }
 
-/// The model: its durable state, and its volatile state.
+/// The model of the machine, with its durable state and its volatile state.
 #[derive(Clone, Default)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -66,7 +66,7 @@ pub(crate) struct Model {
     pub(crate) disk_low: bool,
     /// Whether an attempt has failed because of its server since the flag was last reset.
     pub(crate) troubled: bool,
-    /// The messages to other actors since they were last taken.
+    /// The messages sent to other actors since this list was last taken.
     pub(crate) tells: Vec<Notification>,
 }
 
@@ -128,7 +128,7 @@ impl Model {
         self.recover();
     }
 
-    /// Handles a rebuild of the machine: no deadline is ignored any more.
+    /// Handles a rebuild of the machine: no deadline is ignored any more, and bursts may begin.
     pub(crate) fn recover(&mut self) {
         self.stuck.clear();
         self.stalled = false;
@@ -177,19 +177,19 @@ impl Model {
         count(attempts.filter(|it| it.server == server))
     }
 
-    /// Returns the tasks that are over, the oldest first.
+    /// Returns the end time and the slot of each task that is over, the oldest first.
     fn over(&self) -> Vec<(Timestamp, Slot)> {
         let tasks = self.state.tasks.iter();
         let over = tasks.filter(|(_, task)| task.status == RunStatus::Complete);
         let mut over: Vec<_> = over
-            .map(|(slot, task)| (task.ended.expect("the task is over"), *slot))
+            .map(|(slot, task)| (task.ended.expect("the task has ended"), *slot))
             .collect();
         over.sort_unstable();
         over
     }
 
-    /// Forgets the oldest tasks that are over while there are too many, but at most two. The task in slot `than`, which has just ended, is
-    /// kept.
+    /// Forgets at most two of the oldest tasks that are over, as long as there are more than `kept_max` of them. The task in slot `than`,
+    /// which has just ended, is not forgotten.
     fn make_room(&mut self, than: Slot) {
         for _ in 0..2 {
             let mut over = self.over();

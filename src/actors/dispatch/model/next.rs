@@ -5,7 +5,7 @@ use sexton::actors::dispatch::{Message, Obstacle, Pause, RunStatus, Server, Task
 use sexton::clock::{Now, Timestamp};
 use sexton::ids::Slot;
 
-/// An item that can be due. Due tasks come before the next burst.
+/// An item that can be due: the deadline of a task, or the next burst. Deadlines that are due come before the next burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
     Task(Slot),
@@ -67,7 +67,7 @@ impl Model {
         }
     }
 
-    /// Returns the servers that tasks are assigned to.
+    /// Returns the servers that tasks may be assigned to.
     fn enabled(&self) -> impl Iterator<Item = &(Slot, Server)> {
         let servers = self.state.servers.iter();
         servers.filter(|(_, it)| it.enabled && !it.leaves)
@@ -77,7 +77,7 @@ impl Model {
         self.enabled().map(|(_, it)| it.threads).sum()
     }
 
-    /// Returns the server with the lowest percentage of threads in use; `None` if no thread is free.
+    /// Returns the server with the lowest percentage of threads in use, the first by slot among equals; `None` if no thread is free.
     fn place(&self) -> Option<Slot> {
         let free = self.enabled().filter_map(|(slot, it)| {
             let used = self.used(*slot);
@@ -98,7 +98,7 @@ impl Model {
         count(tasks.filter(|(_, it)| it.counts && it.group == task.group))
     }
 
-    /// Returns the lowest id of another task with the same work id that is in progress.
+    /// Returns the lowest id of another task with the same work id that is in progress; `None` if there is no such task.
     fn other(&self, task: &Task) -> Option<u64> {
         let tasks = self.state.tasks.iter().map(|(_, it)| it);
         let others = tasks.filter(|it| {
@@ -108,7 +108,7 @@ impl Model {
         others.map(|it| it.id).min()
     }
 
-    /// Returns the obstacle to the next burst that is a matter of the task alone: its status or its pause.
+    /// Returns the obstacle to the next burst that lies in the task itself, in its status or its pause; `None` if there is none.
     fn own_obstacle(task: &Task) -> Option<Obstacle> {
         match task.status {
             RunStatus::NotReady => return Some(Obstacle::NotReady),
@@ -123,7 +123,8 @@ impl Model {
         task.paused.then_some(Obstacle::Paused)
     }
 
-    /// Returns an obstacle to the task's next burst that is a matter of other tasks or of settings, except a lack of threads.
+    /// Returns an obstacle to the task's next burst that lies in other tasks or in settings; `None` if there is none. A lack of threads is
+    /// not considered.
     fn obstacle_of_others(&self, task: &Task) -> Option<Obstacle> {
         let fresh = task.status != RunStatus::Waiting;
         let stops = |pause: Pause| pause == Pause::Hard || fresh && pause == Pause::Soft;

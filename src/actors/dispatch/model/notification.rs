@@ -1,4 +1,4 @@
-//! The messages to other actors: to the `LockActor` about locks, to the `ProcessActor` about launches.
+//! The messages to other actors: to the `LockActor` about locks, to the `ProcessActor` about processes.
 
 use super::Model;
 use sexton::actors::binding::{Until, Watch};
@@ -28,7 +28,7 @@ fn hold([key, index, owner]: [&Name; 3]) -> Hold {
     }
 }
 
-/// Returns a command of a task as it is launched, with the variables that describe task and attempt.
+/// Returns the launch of one of a task's commands, with the environment variables that describe the task and the attempt.
 fn launching(
     command: &Launching,
     task: &Task,
@@ -36,7 +36,7 @@ fn launching(
     more: [(&str, String); 2],
 ) -> Launching {
     let mut launching = command.clone();
-    // `past` has only the latest attempts, in order; `attempts` counts all of them.
+    // `past` contains only the latest past attempts, in order; `attempts` counts all attempts so far.
     let place = task.past.iter().position(|it| it.token == token);
     let under_way = usize::from(task.attempt.is_some());
     let later = place.map_or(0, |place| task.past.len() - place - 1 + under_way);
@@ -110,7 +110,8 @@ fn there(spec: &mut Spec, reach: &Reach) {
     argv.extend(spec.argv.iter().cloned());
     (spec.argv, spec.dir, spec.stop_signal) = (argv, Bytes::new(*b"/"), 15);
     spec.limits.clear();
-    spec.grace_ms += u32::try_from(reach.lost_after_ms).expect("the model is small") + 30_000;
+    spec.grace_ms +=
+        u32::try_from(reach.lost_after_ms).expect("the time is at most a day") + 30_000;
 }
 
 fn of_cleanup(task: &Task, cleaning: Cleaning) -> Launching {
@@ -135,7 +136,8 @@ impl Model {
         self.tells.push(Notification::Lock(told));
     }
 
-    /// Releases the locks with these keys that a task's attempt holds, or that the task waits for.
+    /// Gives up the locks with these keys, whether held or waited for: those of the task's attempt or, without an attempt, those for which
+    /// the task itself waits in line.
     pub(super) fn tell_yield_of(&mut self, slot: Slot, keys: &[&str]) {
         let Some(task) = self.task(slot).cloned() else {
             return;

@@ -1,4 +1,4 @@
-//! The settings that operators make (pauses, groups and servers), and inventories.
+//! Settings that operators change (pauses, groups and servers), and inventories.
 
 use super::{ApplyResult, Model, count, free_slot};
 use sexton::actors::dispatch::{
@@ -10,7 +10,7 @@ use sexton::ids::Slot;
 /// The maximum number of threads of a server.
 const THREADS_MAX: u32 = 10_000;
 
-/// Refuses a destination that ssh could take for an option or a shell could take for syntax.
+/// Refuses a destination that is empty, or that ssh could take for an option or a shell for syntax.
 fn check_remote(remote: Option<&Remote>) -> Result<(), Refused> {
     let Some(remote) = remote else {
         return Ok(());
@@ -120,7 +120,8 @@ impl Model {
         found.map(|(_, server)| server).expect("the server exists")
     }
 
-    /// Refuses a server that must not be added, given `others` more new servers.
+    /// Refuses a new server without a name, with an invalid destination, or in excess of the limit. `others` is the number of new servers
+    /// that the same message adds before it.
     fn check_new(
         &self,
         name: &Name,
@@ -156,7 +157,7 @@ impl Model {
         }
     }
 
-    /// Removes a server, immediately or when the last attempt there has been stopped.
+    /// Removes a server. If attempts run on it, they are stopped, and the server is removed only when the last of them has ended.
     fn remove_server(&mut self, slot: Slot) {
         if self.used(slot) == 0 {
             self.state.servers.retain(|(its, _)| *its != slot);
@@ -215,7 +216,7 @@ impl Model {
         Ok((reply, is_new))
     }
 
-    /// Returns how many servers an inventory would add, remove and change.
+    /// Returns how many servers an inventory would add, remove and change, or why it is refused.
     pub(super) fn reconciled(&self, hosts: &[Host]) -> Result<Reply, Refused> {
         for (place, host) in hosts.iter().enumerate() {
             if host.threads > THREADS_MAX {

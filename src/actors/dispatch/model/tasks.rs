@@ -10,7 +10,7 @@ use sexton::actors::process::Launching;
 use sexton::ids::{ProcessId, Slot};
 use std::sync::Arc;
 
-/// The maximum time limit or wait, in milliseconds: 366 days.
+/// The maximum length of a time limit or a wait, in milliseconds: 366 days.
 const SPAN_MAX: u64 = 366 * 24 * 3_600_000;
 
 fn check(command: &Launching) -> Result<(), Refused> {
@@ -117,7 +117,7 @@ impl Model {
         Ok(self.came(slot))
     }
 
-    /// Ends the wait of a task. If an attempt is running, the task will not wait when it has ended.
+    /// Ends the wait of a task. If an attempt is running, the task will not wait once the attempt has ended.
     pub(super) fn wake(&mut self, slot: Slot, entry: Entry) {
         let today = entry.now.date();
         let task = self.at(slot);
@@ -155,7 +155,7 @@ impl Model {
         (self.shown(slot), true)
     }
 
-    /// Stops the attempt of a task.
+    /// Marks the attempt of a task as being stopped, and requests that its process be stopped, if it has one.
     pub(super) fn stop(&mut self, slot: Slot, cause: Cause) {
         if let Some(attempt) = &mut self.at(slot).attempt {
             attempt.stopping = Some(cause);

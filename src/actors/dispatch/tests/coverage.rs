@@ -5,7 +5,8 @@ use crate::actors::dispatch::{
 };
 use std::collections::BTreeMap;
 
-/// Everything that the histories must cover, at least five times each, except the names that end in `never`.
+/// The names of the cases that the histories must cover at least five times each. A name that ends in `never` documents a case that cannot
+/// occur.
 const NAMES: &[&str] = &[
     "ended not-finished never",
     "ended warning",
@@ -61,16 +62,16 @@ const NAMES: &[&str] = &[
     "refused too-large",
     "refused words",
     "cleaned up",
-    "woken in a burst",
+    "woken during a burst",
     "server came back",
-    "server left with its last attempt",
+    "server removed with its last attempt",
     "room made",
     "unblocked",
     "rests",
     "given back",
     "quarantined",
-    "told that servers are wanted",
-    "woken from a watch",
+    "client told that servers are wanted",
+    "client told that its wait is over",
     "taken a checkpoint",
     "disk low",
     "reattached",
@@ -95,7 +96,7 @@ impl Coverage {
         }
     }
 
-    /// Returns the expected names that were encountered fewer than five times, and all names that are not listed.
+    /// Returns the expected names that were encountered fewer than five times, and all encountered names that are not in [`NAMES`].
     pub(super) fn rare(&self) -> Vec<&str> {
         let count = |name: &str| self.0.get(name).copied().unwrap_or(0);
         let expected = NAMES.iter().filter(|name| !name.ends_with(" never"));
@@ -123,7 +124,7 @@ impl Coverage {
                 Step::Task(_, TaskStep::Ended { verdict, .. }) => {
                     self.note_verdict(*verdict);
                     if steps.iter().any(removes) {
-                        self.note("server left with its last attempt");
+                        self.note("server removed with its last attempt");
                     }
                     if steps.iter().any(forgets) {
                         self.note("room made");
@@ -208,7 +209,8 @@ impl Coverage {
     }
 }
 
-/// Returns whether the task has not failed, or has a reason for its failure. A failure that the command itself reported needs no message.
+/// Returns whether a task that failed has a reason for that: a message, or the command's own report or exit status. Returns true for a task
+/// that has not failed.
 pub(super) fn has_reason(view: &TaskView) -> bool {
     let task = &view.task;
     let by_itself = |past: &Past| past.verdict == Verdict::Ended(ExitStatus::UserError);

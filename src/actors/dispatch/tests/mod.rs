@@ -44,6 +44,6 @@ fn the_model_meets_every_verdict_cause_obstacle_and_refusal_it_is_there_for() {
     let rare = met.rare();
     assert!(
         rare.is_empty(),
-        "encountered too rarely: {rare:?} of {met:?}"
+        "encountered too rarely, or unknown: {rare:?}; all that were encountered: {met:?}"
     );
 }

@@ -55,7 +55,7 @@ pub(super) struct Pair {
     shelf: Shelf<DispatchMachine>,
     waits: Vec<(Ticket, Watch)>,
     tickets: u64,
-    /// The latest requests to the lock actor, from which steps choose one to answer.
+    /// The latest requests to the lock actor. A step that answers a request picks one of them.
     holds: Vec<LockState>,
     pub(super) met: Coverage,
 }
@@ -130,7 +130,8 @@ impl Pair {
         }
     }
 
-    /// Decides twice, commits and logs like the host, and applies the message to the model.
+    /// Makes the machine decide on a message twice, which must give the same outcome; commits and logs the outcome like the host; and
+    /// asserts that the model gives the same result.
     fn send(&mut self, message: Message) {
         let moment = Moment {
             seq: Seq(self.seq + 1),
@@ -157,7 +158,7 @@ impl Pair {
         assert_eq!(
             changes,
             keeping == Keeping::Durable,
-            "whether {message:?} changes something: {outcome:?}"
+            "machine and model agree on whether {message:?} changes anything: {outcome:?}"
         );
         let reply = if changes {
             self.seq += 1;
@@ -170,7 +171,7 @@ impl Pair {
             assert_eq!(before, self.model.state, "nothing changed");
             self.machine.reply(Seq(0), &message, &outcome)
         };
-        assert_eq!(reply, right, "the answer to {message:?}");
+        assert_eq!(reply, right, "machine and model reply alike to {message:?}");
         self.note_change(&before, &outcome);
         self.met.note_reply(&reply);
         self.met.note_outcome(&outcome);
@@ -195,12 +196,12 @@ impl Pair {
                 && let Some((_, task)) = before.tasks.iter().find(|(its, _)| its == slot)
                 && task.attempt.is_some()
             {
-                self.met.note("woken in a burst");
+                self.met.note("woken during a burst");
             }
         }
     }
 
-    /// Checks that other actors are notified, and waits answered, as in the model.
+    /// Checks that the machine notifies other actors, and answers waiting clients, as the model does.
     fn receive(&mut self, effects: &mut Effects<DispatchMachine>) {
         let (mut locks, mut processes) = (Vec::new(), Vec::new());
         for effect in effects.take() {
@@ -212,23 +213,23 @@ impl Pair {
                         .remove(wait.expect("the ticket belongs to a wait"));
                     assert_eq!(Some(reply), self.model.wakes(&watch));
                     self.met.note(match watch {
-                        Watch::ServersWanted => "told that servers are wanted",
-                        Watch::Over(_) | Watch::Idle => "woken from a watch",
+                        Watch::ServersWanted => "client told that servers are wanted",
+                        Watch::Over(_) | Watch::Idle => "client told that its wait is over",
                     });
                 }
                 Effect::Tell(ActorId::LOCK, message) => {
                     let told: lock::Message =
-                        rmp_serde::from_slice(&message).expect("the bytes are such a message");
+                        rmp_serde::from_slice(&message).expect("the bytes decode as a message");
                     self.note_hold(&told);
                     locks.push(told);
                 }
                 Effect::Tell(to, message) => {
                     assert_eq!(to, ActorId::PROCESS);
                     let told: process::Message =
-                        rmp_serde::from_slice(&message).expect("the bytes are such a message");
+                        rmp_serde::from_slice(&message).expect("the bytes decode as a message");
                     processes.push(told);
                 }
-                Effect::Act(_) => unreachable!("nothing is done in the world"),
+                Effect::Act(_) => unreachable!("the dispatch machine requests no actions"),
             }
         }
         let (mut right_of_locks, mut right_of_processes) = (Vec::new(), Vec::new());
@@ -260,12 +261,16 @@ impl Pair {
         }
     }
 
-    /// Handles all items that are due, as before each message.
+    /// Handles all items that are due, as the host does before each message.
     fn let_time_act(&mut self) {
         for _ in 0..100 {
             let due = self.machine.due(self.both());
             let item = due.and_then(|due| Item::of(&self.machine.tick(due)));
-            assert_eq!(item, self.model.due(self.both()), "the first due item");
+            assert_eq!(
+                item,
+                self.model.due(self.both()),
+                "machine and model agree on the first due item"
+            );
             let (Some(item), Some(due)) = (item, due) else {
                 self.check_deadline();
                 return;
@@ -285,7 +290,7 @@ impl Pair {
             assert!(self.seq > before, "a tick changes something");
             self.compare();
         }
-        panic!("items stay due without end");
+        panic!("items are still due after 100 ticks");
     }
 
     /// Checks that nothing is due before the reported deadline.
@@ -414,7 +419,7 @@ impl Pair {
         tasks.get(nth % tasks.len().max(1)).map(|it| (*it).clone())
     }
 
-    /// Returns the process of an attempt or a cleanup, or a process that belongs to neither.
+    /// Returns the process of an attempt or a cleanup; for 0, a process that belongs to neither.
     fn nth_process(&self, nth: usize) -> ProcessId {
         let tasks = self.model.state.tasks.iter().map(|(_, task)| task);
         let mut all = vec![ProcessId(7)];
@@ -467,9 +472,9 @@ impl Pair {
         self.receive(&mut effects);
     }
 
-    /// Compares all queries, and checks all invariants.
+    /// Compares the answers to all queries, and checks all invariants.
     fn compare(&mut self) {
-        // A quarantined task has a deadline that is not in the index.
+        // The deadline of a quarantined task is not in the index, so the assertion would fail.
         if !self.model.is_stuck() {
             self.machine.assert_whole();
         }
@@ -483,7 +488,7 @@ impl Pair {
         let now = self.both();
         let mut standing = self.machine.query(now, &Query::Standing);
         if let Reply::Standing(standing) = &mut standing {
-            // The host handles due items before each query, so no task is late there. This test does not handle them.
+            // The host handles due items before each query, so no task is late in its replies. This test does not, so the flag is cleared.
             standing.tasks.iter_mut().for_each(|it| it.late = false);
         }
         assert_eq!(standing, self.model.answer(&Query::Standing));
@@ -542,11 +547,12 @@ impl Pair {
         assert_eq!(
             works.len(),
             under_way,
-            "only one task of a work id is under way"
+            "at most one task with a given work id is under way"
         );
     }
 
-    /// Rebuilds the machine from the latest snapshot and the log entries after it, and compares the two.
+    /// Rebuilds the machine from the latest snapshot and the log entries after it, and compares its state with that of the machine that it
+    /// replaces.
     fn reload(&mut self) {
         let (mut machine, upto) = self.shelf.load();
         for logged in &self.log {

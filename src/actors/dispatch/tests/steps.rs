@@ -20,9 +20,9 @@ pub(super) enum Doing {
     Report(usize, Report, Option<u64>),
     Gone(usize, Until, Option<Exit>),
     Launched(usize),
-    /// The answer to a lock request: granted, or not.
+    /// The answer to the lock request with this index, and whether the lock is granted.
     Held(usize, bool),
-    /// A report about an unknown lock.
+    /// A report that the lock with this key, index and owner was granted, although it may never have been requested.
     Stray(Name, Name, Name),
     /// Takes an attempt through its steps until its command runs.
     Run(usize),
@@ -33,7 +33,7 @@ pub(super) enum Doing {
     Drain,
     Start,
     Resume,
-    /// Makes the next tick panic.
+    /// Treats the next tick as if it had panicked.
     Trap,
     /// Sets whether the wall clock is in doubt.
     Hold(bool),
@@ -137,7 +137,7 @@ fn report() -> impl Strategy<Value = Report> {
             .prop_map(|(warning, words)| Report::Done { warning, words }),
         4 => ms.prop_map(|ms| Report::Wait { ms }),
         2 => words.prop_map(|words| Report::Fail { words }),
-        3 => exit().prop_filter_map("how it ended is known", |exit| Some(Report::Far(FarEnd::Ended(exit?)))),
+        3 => exit().prop_filter_map("the exit is known", |exit| Some(Report::Far(FarEnd::Ended(exit?)))),
         3 => Just(Report::Far(FarEnd::Unreachable)),
     ]
 }

@@ -1,6 +1,6 @@
-//! A second implementation of the lease rules, with a plain list and linear searches. The simulation (`tests/sim/leases.rs`) compiles it
-//! and compares the machine with it, so this file refers to the library by its crate name. It follows `docs/leases.md`, and shares the
-//! types of messages and views with the machine, but no rules.
+//! A second implementation of the lease rules, based on a plain list and linear searches. The simulation (`tests/sim/leases.rs`) compiles
+//! it in order to compare the machine with it, so this file refers to the library by its crate name. The model follows `docs/leases.md`. It
+//! shares the types of messages and views with the machine, but none of the rules.
 
 mod acts;
 mod record;
@@ -18,7 +18,7 @@ use sexton::ids::{Slot, Token};
 /// The maximum for periods and time limits, in milliseconds: 366 days.
 const SPAN_MAX: u64 = 366 * 24 * 3_600_000;
 
-/// An item that can be due. At the same instant, a date comes before a lease.
+/// An item that can be due. Among items that are due at the same instant, leases come before dates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Item {
     Lease(Slot),
@@ -58,7 +58,8 @@ impl Model {
         passed.min().map(|(_, item)| item)
     }
 
-    /// Quarantines an item whose tick panicked: it is ignored until the lease changes.
+    /// Quarantines an item whose tick panicked. Until the next startup, the deadline of a lease is ignored unless the lease changes, and a
+    /// date unless the schedule is set again.
     pub(crate) fn quarantine(&mut self, item: Item) {
         for known in &mut self.all {
             known.stuck |= item == Item::Lease(known.slot);
@@ -66,8 +67,8 @@ impl Model {
         }
     }
 
-    /// Handles the startup of the server: quarantine ends, clients have their full time for the next renewal, and no client waits on a
-    /// connection any more.
+    /// Handles the startup of the server: quarantine ends, passes may begin again after draining, clients have their full TTL for the next
+    /// renewal, and no client waits on a connection any more.
     pub(crate) fn start(&mut self, at: Timestamp) {
         self.epoch = at;
         for known in &mut self.all {
@@ -171,7 +172,8 @@ impl Model {
         )
     }
 
-    /// Returns the lease with this name. Creates it if necessary, and refuses if there is no room for it.
+    /// Returns the lease with this name, creating it if necessary. Refuses an empty name, and refuses a new lease if the maximum number
+    /// exists already.
     fn made(&mut self, name: &Name) -> Result<&mut ModelLease, Refused> {
         if name.as_bytes().is_empty() {
             return Err(Refused::NoName);
@@ -472,12 +474,13 @@ impl Model {
                 known.map_or(Reply::Absent, |it| Reply::Lease(Box::new(it.view())))
             }
             Query::List { .. } | Query::Stirring { .. } | Query::Totals => {
-                unreachable!("simulated clients request no lists")
+                unreachable!("simulated clients request neither lists nor totals")
             }
         }
     }
 
-    /// Returns the answer to a waiting request, if its condition holds.
+    /// Returns the answer to a waiting request whose condition holds, or whose lease does not exist; `None` if the condition does not hold
+    /// yet.
     pub(crate) fn wakes(&self, watch: &Watch) -> Option<Reply> {
         let known = watch.name().and_then(|name| self.find(name));
         let Some(known) = known else {

@@ -6,7 +6,7 @@ use sexton::actors::lock::Name;
 use sexton::clock::{Date, Now, Timestamp};
 use sexton::ids::{ProcessId, Seq, Slot, Token};
 
-/// The journal entry of a message, with the process id that the model takes over from the machine.
+/// The journal entry of a message, with the process id that the model copies from the machine.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) seq: Seq,
@@ -23,7 +23,7 @@ pub(crate) struct ModelLease {
     pub(crate) due: Option<Date>,
     /// Whether the lease's deadline is ignored until the lease changes, because handling it panicked.
     pub(super) stuck: bool,
-    /// The same for the next date of the lease's schedule.
+    /// Whether the next date of the lease's schedule is ignored until the schedule is set again, because handling it panicked.
     pub(super) stuck_date: bool,
 }
 
@@ -66,7 +66,7 @@ impl ModelLease {
         self.lease.command.clone().or(set)
     }
 
-    /// Returns the deadline of the lease, if it has one.
+    /// Returns the earliest deadline of the lease, if it has any.
     pub(super) fn acts_at(&self, epoch: Timestamp) -> Option<Timestamp> {
         let lease = &self.lease;
         let mut all = Vec::new();
@@ -96,13 +96,13 @@ impl ModelLease {
         all.into_iter().min().map(Timestamp)
     }
 
-    /// Records that another whole pass must follow the latest pass.
+    /// Records that another whole pass must follow the latest pass, and resets the count of consecutive passes that were not whole.
     pub(super) fn owe(&mut self) {
         self.lease.wanted = self.lease.begun + 1;
         self.lease.broken = 0;
     }
 
-    /// Begins the pass of a request. If the pass is not whole, it is repeated, unless the request never waits (`impatient`).
+    /// Begins the pass of a request. If the pass turns out not to be whole, it is repeated, unless the request never waits (`impatient`).
     pub(super) fn begin_at_once(&mut self, asked: &Requesting, entry: Entry, impatient: bool) {
         let place = self.place(asked, entry.seq.into(), entry.now.at);
         self.begin(entry, &place);
@@ -113,7 +113,7 @@ impl ModelLease {
         }
     }
 
-    /// Marks that other requests rely on the pass of the next request.
+    /// Records that other requests rely on the next request's pass too. Does nothing if no request is next.
     pub(super) fn share(&mut self) {
         if let Some(place) = &mut self.lease.next {
             place.shared = true;
@@ -199,7 +199,8 @@ impl ModelLease {
         });
     }
 
-    /// Ends the pass. Returns whether the lease is kept; it is not if it was to be deleted after the pass.
+    /// Ends the running pass. Returns whether the lease remains: `false` means that it was to be deleted after this pass, which the caller
+    /// must do.
     pub(super) fn end(&mut self, at: Timestamp, exit: Option<Exit>, whole: bool) -> bool {
         if let Some(current) = &mut self.lease.current {
             current.end = Some(End { at, exit, whole });

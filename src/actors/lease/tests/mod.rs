@@ -1,5 +1,5 @@
 //! Tests of the guarantees of leases. `world.rs` tests them against random failures of processes, messages and the
-//! server. Fossil's test vectors are in a dialogue script.
+//! server. Fossil's test vectors are in `tests/scripts/lease/vectors.txt`.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -26,7 +26,7 @@ use crate::spine::machine::{
 use crate::spine::shelf::Shelf;
 use std::sync::Arc;
 
-/// A machine, driven as by its host: due items come before each message.
+/// A machine, driven the way its host drives it: all due items are processed before each message.
 struct Bench {
     machine: LeaseMachine,
     now: u64,
@@ -45,7 +45,7 @@ struct Bench {
 /// A fault that can be injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// If another request is next when a request arrives, the arriving request is not recorded.
+    /// A request that relies on another client's next request is not recorded, so it is lost if that client dies.
     RequestForgotten,
     /// Deadlines follow the wall clock, so passes begin early when it jumps ahead.
     Early,
@@ -106,7 +106,8 @@ impl Bench {
         }
     }
 
-    /// Decides twice, commits and logs a message, like the host.
+    /// Decides a message twice, asserting that both outcomes are equal. Then commits and logs it as the host does, unless the message
+    /// changes nothing. Returns the reply.
     fn apply(&mut self, message: Message) -> Reply {
         let now = match message {
             Message::Lapse { .. } => self.acting(),
@@ -137,7 +138,7 @@ impl Bench {
         reply
     }
 
-    /// Returns the time at which ticks are decided: the current time, unless the fault is `Early`.
+    /// Returns the time at which ticks are decided: node time or, with the fault `Early`, the wall-clock time if that is later.
     fn acting(&self) -> Now {
         let mut now = self.both();
         if self.fault == Some(Fault::Early) {
@@ -168,7 +169,7 @@ impl Bench {
             self.apply(message);
             assert!(self.seq > before, "a tick changes something");
         }
-        panic!("items stay due without end");
+        panic!("items are still due after 100 ticks");
     }
 
     fn say(&mut self, message: Message) -> Reply {
@@ -205,7 +206,7 @@ impl Bench {
         self.resume();
     }
 
-    /// Sends the messages to other actors again.
+    /// Has the machine send its pending messages to other actors again; they are lost if the fault is `NotRestated`.
     fn resume(&mut self) {
         let mut effects = Effects::<LeaseMachine>::default();
         self.machine.resume(&mut effects);
@@ -248,7 +249,7 @@ impl Bench {
         }));
         match self.say(message) {
             Reply::Turned { turn, .. } => turn,
-            other => panic!("expected the result of a request: {other:?}"),
+            other => panic!("expected the result of a request, found {other:?}"),
         }
     }
 
@@ -287,7 +288,7 @@ fn a_pass_that_is_killed_is_made_up_for_when_its_period_is_over() {
     assert_eq!(bench.run(), Turn::Current);
     let first = bench.launches();
     let [first] = first[..] else {
-        panic!("expected one launch: {first:?}");
+        panic!("expected one launch, found {first:?}");
     };
     bench.advance(10_000);
     bench.gone(first, Exit::Signal(9));
@@ -296,12 +297,12 @@ fn a_pass_that_is_killed_is_made_up_for_when_its_period_is_over() {
     assert_eq!(
         bench.launches(),
         [],
-        "the period is not over at its last instant"
+        "the last instant still belongs to the period"
     );
     bench.advance(1);
     let second = bench.launches();
     let [second] = second[..] else {
-        panic!("expected one launch: {second:?}");
+        panic!("expected one launch, found {second:?}");
     };
     bench.gone(second, Exit::Code(3));
     bench.advance(1_000_000);
@@ -318,12 +319,12 @@ fn of_three_callers_one_runs_one_is_next_and_one_is_not_needed() {
     assert_eq!(
         bench.launches(),
         [],
-        "the first pass runs on beyond its period"
+        "no pass begins while the first is still running"
     );
     assert_eq!(
         bench.current().warnings,
         1,
-        "the overrun is reported after half a minute"
+        "the overrun is reported 30 s after the end of the period"
     );
     bench.gone(first[0], Exit::Code(0));
     bench.tick();
@@ -347,7 +348,7 @@ fn a_launch_without_its_caller_is_asked_for_again_without_what_that_had() {
     bench.gone(first[0], Exit::Failed);
     let asked = bench.told.pop();
     let Some(ToProcesses::LaunchAs(asked)) = asked else {
-        panic!("expected another launch: {asked:?}");
+        panic!("expected another launch, found {asked:?}");
     };
     assert_eq!(asked.launching.spec.parcel, None);
     assert_ne!(asked.id, first[0]);
@@ -356,7 +357,7 @@ fn a_launch_without_its_caller_is_asked_for_again_without_what_that_had() {
     assert_eq!(
         bench.launches(),
         [],
-        "the next attempt waits for its period"
+        "the next attempt waits until the period is over"
     );
 }
 
@@ -379,7 +380,7 @@ fn what_is_always_killed_is_given_up_in_the_end() {
     assert_eq!(
         bench.run(),
         Turn::Current,
-        "another request starts from scratch"
+        "another request begins a pass immediately"
     );
 }
 

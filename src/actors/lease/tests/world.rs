@@ -17,7 +17,7 @@ use proptest::test_runner::TestRunner;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::catch_unwind;
 
-/// An event in the test.
+/// A step of a random test case: a message, a failure, or the passing of time.
 #[derive(Clone, Debug)]
 enum Act {
     Run {
@@ -40,7 +40,7 @@ enum Act {
     },
     Set(u8, Setting),
     Reset(u8, bool),
-    /// The `ProcessActor` processes its messages. Its answers are delivered if `heard`, and lost otherwise.
+    /// The `ProcessActor` processes its messages. Its reports that launches were accepted are delivered if `heard`, and lost otherwise.
     Deliver {
         heard: bool,
     },
@@ -50,7 +50,7 @@ enum Act {
         nth: usize,
         exit: Exit,
     },
-    /// The records of processes that have ended are removed.
+    /// The records of processes that have ended are removed, if the `LeaseActor` has been notified of their launch.
     Prune,
     Pass(u64),
     Jump(i64),
@@ -125,7 +125,7 @@ struct World {
     began: BTreeMap<Name, (u64, Token)>,
     /// For each lease, the number of the first pass that can serve its latest request, and the result of that request.
     asked: BTreeMap<Name, (u64, Turn)>,
-    /// The shortest period that was ever set.
+    /// The shortest period that a lease can have in this test, in milliseconds.
     period: u64,
 }
 
@@ -153,7 +153,8 @@ impl World {
         }
     }
 
-    /// Processes the messages to the `ProcessActor`, like that actor. The acceptance of launches is reported if `heard`.
+    /// Processes the messages to the `ProcessActor` as that actor would. Accepted launches are reported to the `LeaseActor` only if
+    /// `heard` is set.
     fn deliver(&mut self, heard: bool) {
         for told in std::mem::take(&mut self.bench.told) {
             match told {
@@ -175,19 +176,20 @@ impl World {
                         self.tell_if_gone(process);
                     }
                 }
-                other => panic!("no actor sends {other:?}"),
+                other => panic!("unexpected message to the `ProcessActor`: {other:?}"),
             }
         }
     }
 
-    /// Launches a process, once per id.
+    /// Launches a process unless its id already has a record. Checks that the id was never launched before and that no other pass of the
+    /// lease is running.
     fn launch(&mut self, asked: &LaunchAs) {
         if self.records.contains_key(&asked.id) {
             return;
         }
         let named = |(name, _): &&(String, Bytes)| name == "SEXTON_LEASE";
         let its = asked.launching.spec.env.iter().find(named);
-        let its = its.expect("the lease is in its environment").1.as_bytes();
+        let its = its.expect("`SEXTON_LEASE` is set").1.as_bytes();
         let lease = Name::new(its).expect("the name is short");
         assert!(self.launched.insert(asked.id), "a pass is launched twice");
         let mut beside = self.records.values();
@@ -213,14 +215,15 @@ impl World {
         }
     }
 
-    /// Removes the records of processes that have ended and whose launch was reported to the `LeaseActor`.
+    /// Removes the records of processes that have ended and are watched by the `LeaseActor`; with the fault `RemovedEarly`, also of those
+    /// that are not watched yet.
     fn prune(&mut self) {
         let is_early = self.bench.fault == Some(Fault::RemovedEarly);
         let stays = |record: &Record| record.end.is_none() || !record.watched && !is_early;
         self.records.retain(|_, record| stays(record));
     }
 
-    /// Requests a pass with a command. A whole pass must begin after the request.
+    /// Requests a pass with a command, and notes which pass is the first that can serve the request, unless the request never waits.
     fn run(&mut self, lease: u8, no_delay: bool) {
         let name = Self::name(lease);
         let reply = self.bench.say(Message::Request(Box::new(Requesting {
@@ -231,7 +234,7 @@ impl World {
         })));
         if let Reply::Turned { turn, lease, .. } = reply {
             let number = match turn {
-                // The pass of a request that does not wait is not repeated.
+                // A request that does not wait is not owed a whole pass.
                 _ if no_delay || lease.lease.settings.no_delay => return,
                 Turn::Current => lease.lease.begun,
                 Turn::Next | Turn::Kept | Turn::NotNeeded => lease.lease.begun + 1,
@@ -325,7 +328,8 @@ impl World {
         })));
     }
 
-    /// Ends a running process and notifies its watcher.
+    /// Ends the `nth` running process, counted from 0, and notifies the `LeaseActor` if it watches the process. Does nothing if there are
+    /// too few.
     fn end(&mut self, nth: usize, exit: Exit) {
         let mut records = self.records.iter_mut();
         let Some((id, record)) = records.by_ref().filter(|(_, it)| it.end.is_none()).nth(nth)
@@ -337,7 +341,7 @@ impl World {
         self.tell_if_gone(id);
     }
 
-    /// Rebuilds the machine from the latest snapshot and the log, and checks that the result is the same.
+    /// Rebuilds the machine from the latest snapshot and the log, and checks that its digest has not changed.
     fn reload(&mut self) {
         let replayed = self.bench.replayed();
         assert_eq!(replayed.digest(), self.bench.machine.digest());
@@ -357,7 +361,7 @@ impl World {
         }
     }
 
-    /// Checks that passes begin at least one period apart, and never overlap.
+    /// Checks the invariants of the machine, that tokens only grow, and that passes of a lease begin more than one period apart.
     fn look(&mut self) {
         self.bench.machine.assert_whole();
         for lease in 0..2 {
@@ -368,7 +372,7 @@ impl World {
                 self.asked.remove(&name);
                 continue;
             };
-            // Passes are not repeated while the lease is disabled, or after too many broken passes.
+            // Passes are not repeated while the lease is disabled, or after too many consecutive passes that were not whole.
             if lease.settings.disabled || lease.broken >= Lease::BROKEN_MAX {
                 self.asked.remove(&name);
             }
@@ -390,7 +394,7 @@ impl World {
         }
     }
 
-    /// Checks that every request is served when there are no further disturbances.
+    /// Lets time pass without further failures, and checks that every request is served.
     fn settle(&mut self) {
         for lease in 0..2 {
             self.act(&Act::Set(lease, Setting::Schedule(None)));
@@ -417,12 +421,12 @@ impl World {
             let asked = self.asked.get(&name).map_or(0, |(number, _)| *number);
             assert!(
                 lease.whole >= asked,
-                "request {asked} is forgotten: {lease:?}"
+                "the request for pass {asked} is forgotten: {lease:?}"
             );
         }
     }
 
-    /// Runs the whole test, from the first request to the last pass.
+    /// Runs one test case: applies `acts` with this fault, reloads the machine, and checks that every request is served.
     fn run_all(acts: &[Act], fault: Option<Fault>) {
         let mut world = Self::new();
         world.bench.fault = fault;

@@ -13,8 +13,8 @@ use sexton::actors::process::{
 use sexton::clock::Date;
 use sexton::ids::{ProcessId, Slot};
 
-/// Returns the insertion of an outcome that creates a record; `None` for any other. The model has no hooks, so `Outcome::Child` is left
-/// out.
+/// Returns the insertion in an outcome that creates a record; `None` for any other outcome. If an outcome launches several processes of
+/// services, returns the insertion of the first.
 pub(in super::super) fn insertion_of(outcome: &Outcome) -> Option<&Insertion> {
     match outcome {
         Outcome::Launched(insertion)
@@ -49,12 +49,12 @@ impl Model {
         };
         let running = Some((registering.identity, registering.started));
         let id = self.add(&launching, running, entry)?;
-        let (record, known) = (self.view(id).expect("it was just added"), false);
+        let (record, known) = (self.view(id).expect("the record was just added"), false);
         Ok((true, Reply::Registered { record, known }))
     }
 
-    /// Adds a record and returns its id, or the reason if it is refused. `running` has the identity and start of a process that is already
-    /// running.
+    /// Adds a record and returns its id, or the reason if it is refused. `running` is the identity and start time of a process that is
+    /// already running; `None` for a process to be launched.
     pub(super) fn add(
         &mut self,
         launching: &Launching,
@@ -113,7 +113,8 @@ impl Model {
         Ok(id)
     }
 
-    /// Returns the records to remove to make room: those that ended longest ago, except ancestors of the new record.
+    /// Returns the slots of the records to remove to make room: those of the processes that ended longest ago, except ancestors of the new
+    /// record. Refuses the new record if not enough records can be removed.
     pub(super) fn making_room(
         &self,
         bytes: u64,
@@ -211,7 +212,7 @@ impl Model {
         }
     }
 
-    /// Returns a record and all its ancestors, the topmost first.
+    /// Returns the ids of a record and all its ancestors, the topmost first; empty if the record does not exist.
     pub(super) fn and_above(&self, id: Option<ProcessId>) -> Vec<ProcessId> {
         let found = id.and_then(|id| self.find(id));
         found.map_or_else(Vec::new, |it| {

@@ -1,4 +1,4 @@
-//! What hooks report: the processes that they ran, in order and once, and everything else when none of those is missing.
+//! What hooks report. First the processes that they ran are handled, each exactly once and in order, and then everything else.
 
 use super::{Actions, Entry, Model, Modelled};
 use sexton::actors::process::{
@@ -7,14 +7,14 @@ use sexton::actors::process::{
 use sexton::ids::ProcessId;
 
 impl Modelled {
-    /// Returns whether its output is still to be read.
+    /// Returns whether this is the record of a launched hook that has ended and whose output has not been read yet.
     pub(in super::super) fn is_to_be_read(&self) -> bool {
         let view = &self.view;
         let has_run = view.phase == Phase::Exited && view.end.is_some() && view.launched;
         has_run && view.is_hook && view.found.is_none()
     }
 
-    /// States that its output is to be read, if it is.
+    /// If this is the record of an ended hook whose output has not been read yet, requests that it be read.
     pub(super) fn read(&self, actions: &mut Actions) {
         if self.is_to_be_read() {
             let (id, run_dir) = (self.view.id, self.spec.run_dir.clone());
@@ -45,7 +45,7 @@ impl Model {
     }
 
     fn add_child(&mut self, (of, child): (ProcessId, &Child), entry: Entry) -> Result<(), Refused> {
-        let hook = self.find(of).expect("it was just found");
+        let hook = self.find(of).expect("the hook was just found");
         let its = hook.view.identity.unwrap_or_default();
         let queued = hook.view.queued;
         let spec = Spec {
@@ -81,7 +81,7 @@ impl Model {
         Ok(())
     }
 
-    /// Stores what else a hook reported. Returns whether that changes anything.
+    /// Stores the summary of a hook's output, if all processes in it have been handled. Returns whether that changes anything.
     pub(super) fn found(&mut self, id: ProcessId, found: &HookOutput) -> bool {
         let hook = self.find_mut(id);
         let read = hook.filter(|it| it.is_to_be_read() && it.handled >= found.children);

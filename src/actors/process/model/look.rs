@@ -5,7 +5,7 @@ use sexton::actors::process::{Phase, Query, RecordView, Refused, Reply, Selectio
 use sexton::ids::ProcessId;
 
 impl Model {
-    /// Returns all records that match a selection, in its order, but ignoring `after` and `most`.
+    /// Returns all records that match a selection, in the requested order. Ignores `after` and `most`.
     pub(crate) fn select(&self, selection: &Selection) -> Vec<RecordView> {
         let views = self.records.iter().map(|it| &it.view);
         let mut found: Vec<_> = views.filter(|it| is_selected(selection, it)).collect();
@@ -26,7 +26,8 @@ impl Model {
         above.map(|it| it.view.clone()).collect()
     }
 
-    /// Returns the descendants of a record, by id. A record whose ancestors in between were removed is still below its root.
+    /// Returns the descendants of a record, ordered by id. A record whose intermediate ancestors were removed still counts as a descendant
+    /// of its root.
     pub(crate) fn descendants(&self, of: ProcessId) -> Vec<RecordView> {
         let is_below = |it: &RecordView| {
             it.id != of && (it.root == of || self.ancestors(it.id).iter().any(|up| up.id == of))

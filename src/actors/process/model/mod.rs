@@ -1,11 +1,11 @@
-//! A model of processes: a plain list of records as they are shown, without indexes. `tests/` and the simulation (`tests/sim/processes/`)
-//! compare the machine with it. The simulation is another crate, so the model imports from `sexton` rather than `crate`. The model shares
-//! no code with `decide.rs`, `commit.rs` or `state.rs`.
+//! A model of the process machine: a plain list of records as clients see them, without indexes. `tests/` and the simulation
+//! (`tests/sim/processes/`) compare the machine with this model. The simulation includes the model in another crate, so the model imports
+//! from `sexton` rather than `crate`. It shares no code with `decide.rs`, `commit.rs` or `state.rs`.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `adding.rs` | new records |
-//! | `record.rs` | changes of one record |
+//! | `record.rs` | changes to one record |
 //! | `hook.rs` | what hooks report |
 //! | `watching.rs` | notifications that a process is gone, and launches by other actors |
 //! | `service.rs` `restart.rs` | services: requests and due steps; the consequences of an end |
@@ -31,7 +31,7 @@ use sexton::actors::process::{
 use sexton::clock::{Date, Now, Timestamp};
 use sexton::ids::{ActorId, ProcessId, Seq, Slot};
 
-/// A record, including the parts that are not shown.
+/// A record: its view, which clients see, and the parts that they do not see.
 #[derive(Clone, Debug)]
 pub(super) struct Modelled {
     pub(super) view: RecordView,
@@ -46,13 +46,13 @@ pub(super) struct Modelled {
     pub(super) bytes: u64,
     /// Whether its deadlines are ignored because handling one of them panicked.
     pub(super) quarantined: bool,
-    /// The actors to notify when the process is gone, or its tree.
+    /// The actors to notify, and for each whether that happens when the process itself is gone or when its whole tree is.
     watchers: Vec<(ActorId, Until)>,
-    /// The actor that requested the launch, until it watches the process.
+    /// The actor that requested the launch, until that actor watches the process.
     awaited: Option<ActorId>,
     /// Whether its tree, or a tree that contains it, was watched before the current message.
     tree_watched: bool,
-    /// How many of the processes that it reports as a hook have been handled.
+    /// For a hook, the number of processes in its output that have been handled.
     pub(super) handled: u32,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Model {
     pub(super) contradictions: u64,
 }
 
-/// What happens to a message: it is refused, or it changes nothing, or it changes something.
+/// The effect of a message: it was refused, changed nothing, or changed something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Refused(Refused),
@@ -82,14 +82,14 @@ pub(super) struct Answer {
     pub(super) reply: Reply,
     /// The actions requested from the port. Those of a new record come last.
     pub(super) actions: Actions,
-    /// The notifications to other actors, in any order.
+    /// The notifications to other actors. Their order is not compared.
     pub(super) tells: Vec<(ActorId, ToHolder)>,
 }
 
-/// Actions, each with the slot and the entry that it belongs to.
+/// Requested actions. Each is a triple: the slot of the record (`u64::MAX` for the census), the entry that requested it, and the action.
 pub(super) type Actions = Vec<(u64, Seq, Action)>;
 
-/// The entry that a message would create: its number and time, and the id and slot of a new record.
+/// The journal entry for a message: its sequence number and time, and the id and slot of the record that it creates, if any.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub(super) seq: Seq,
@@ -128,7 +128,7 @@ impl Model {
         })
     }
 
-    /// Returns the slots of removable records with the dates of their ends, the earliest first.
+    /// Returns the slot of every removable record, each with the date at which the process ended, the earliest first.
     fn removable(&self) -> Vec<(Date, Slot)> {
         let free = self.records.iter();
         let free = free.filter(|it| !self.stays(it.view.id) && it.awaited.is_none());
@@ -254,7 +254,7 @@ impl Model {
         }
     }
 
-    /// Returns a record and its descendants, level by level.
+    /// Returns the ids of a record and of its descendants, level by level.
     fn and_below(&self, id: ProcessId) -> Vec<ProcessId> {
         let mut ids = vec![id];
         let mut next = 0;
@@ -289,8 +289,9 @@ impl Model {
         changed
     }
 
-    /// Stops the live launched processes below a record that was just stopped with its tree. `changed` is whether that changed the record;
-    /// if only processes below it change, its own stop is requested again by this entry. Returns whether anything changed.
+    /// Stops the live launched processes below a record that was just stopped with its tree. `changed` tells whether that stop changed the
+    /// record. If it did not, but a process below it is stopped now, this entry repeats the record's own stop. Returns whether anything
+    /// changed, including the record itself.
     fn stop_below_too(
         &mut self,
         (id, changed): (ProcessId, bool),
@@ -312,7 +313,7 @@ impl Model {
     }
 
     /// Returns the stop that a new record below `parent` inherits from the nearest ancestor that is being stopped with its tree; `None` if
-    /// no ancestor is. Refuses the record if SIGKILL has been requested for such a tree.
+    /// no ancestor is. Refuses the record if SIGKILL has been requested for the tree of any ancestor.
     fn inherited(&self, parent: Option<ProcessId>, entry: Seq) -> Result<Option<Stop>, Refused> {
         let above = self.and_above(parent).into_iter().rev();
         let live = above.filter_map(|id| self.find(id));
@@ -364,7 +365,7 @@ impl Model {
         for it in &mut self.records {
             let children = parents.iter().filter(|parent| **parent == it.view.id);
             let children = u32::try_from(children.count()).expect("there are few records");
-            // A change among its descendants ends the quarantine of an ended record.
+            // The quarantine of an ended record ends when the number of its live children changes.
             let settles = it.view.live_children != children && it.view.phase == Phase::Exited;
             it.quarantined &= !settles;
             it.view.live_children = children;
@@ -375,7 +376,7 @@ impl Model {
         match message {
             Message::Launch(launching) => {
                 let id = self.add(launching, None, entry)?;
-                let record = self.view(id).expect("it was just added");
+                let record = self.view(id).expect("the record was just added");
                 Ok((true, Reply::Launched(record)))
             }
             Message::Register(registering) => self.register(registering, entry),
@@ -402,7 +403,7 @@ impl Model {
                 if let Some(asked) = asked {
                     changed = self.stop_below_too((*id, changed), asked, actions);
                 }
-                let it = self.find(*id).expect("a stop removes nothing");
+                let it = self.find(*id).expect("these requests remove no record");
                 let record = Box::new(it.view.clone());
                 let reply = if matches!(message, Message::Finish { .. }) {
                     Reply::Record(record)
@@ -439,7 +440,8 @@ impl Model {
         (count > 0, Reply::Pruned { count, more })
     }
 
-    /// Applies a timeout, the end of a grace period, or the end of retention. Returns the reply.
+    /// Applies an expired deadline of a record: its timeout, its time to become ready, its grace period or its retention. Returns the
+    /// reply.
     fn lapse(&mut self, slot: Slot, entry: Entry, actions: &mut Actions) -> Reply {
         let it = self.at(slot);
         match (it.view.phase, &mut it.view.stop) {

@@ -1,4 +1,4 @@
-//! Changes of one record: requests of clients, and reports of the port.
+//! Changes to one record: requests from clients, and reports from the port.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -14,7 +14,7 @@ use sexton::clock::{Date, Timestamp};
 use sexton::ids::{ProcessId, Seq};
 use std::sync::Arc;
 
-/// Returns when the grace period of a stop ends.
+/// Returns when the grace period of a stop ends. It begins again at `epoch`, the time of the last startup.
 pub(super) fn ends(stop: &Stop, epoch: Timestamp) -> Timestamp {
     stop.since.max(epoch).plus_ms(stop.grace_ms.into())
 }
@@ -77,8 +77,8 @@ impl Modelled {
         actions.push((self.slot.0.into(), self.made, what));
     }
 
-    /// Requests the action for the current step of a stop, if this entry requested that step. Without a stop, requests a report when the
-    /// tree is empty.
+    /// Requests the action for the current step of a stop, if this entry requested that step. If the process itself has ended, also
+    /// requests a report when its tree is empty, unless the tree is being killed. Without a stop, requests only that report.
     pub(super) fn step(&self, entry: Seq, actions: &mut Actions) {
         if self.view.phase == Phase::Queued {
             return;
@@ -239,7 +239,7 @@ impl Modelled {
         true
     }
 
-    /// Applies a report of the port. Returns whether it changes anything, and whether it contradicts an earlier report.
+    /// Applies a report from the port. Returns whether it changes anything, and whether it contradicts an earlier report.
     pub(super) fn report(
         &mut self,
         message: &Message,
@@ -306,7 +306,7 @@ impl Modelled {
         (view.identity, view.started) = (Some(*identity), Some(*at));
         (view.contained, view.phase) = (*contained, Phase::Running);
         if let Some(stop) = &mut view.stop {
-            // The grace period of an inherited stop ends with that of the tree.
+            // The grace period of an inherited stop does not begin again, so that it expires together with that of the tree.
             if stop.asked != self.made {
                 stop.since = entry.now.at;
             }
@@ -346,7 +346,7 @@ impl Modelled {
             unkillable,
             unknown,
         });
-        // SIGKILL was sent to the process alone, which is gone.
+        // A report of unkillable processes is outdated if SIGKILL was sent only to the process itself, and that has since ended.
         let is_late = unkillable > 0
             && self.view.end.is_some()
             && !self.view.stop.is_some_and(|stop| stop.tree);

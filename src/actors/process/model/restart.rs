@@ -15,7 +15,7 @@ struct Follows {
 }
 
 impl Model {
-    /// Applies a report of the port about a process. Returns whether it changes anything.
+    /// Applies a report from the port about a process. Returns whether it changes anything.
     pub(super) fn reported(
         &mut self,
         (id, message): (ProcessId, &Message),
@@ -23,8 +23,8 @@ impl Model {
         actions: &mut Actions,
     ) -> bool {
         let follows = self.follows((id, message), entry);
-        // If there is room, the entry of the end also launches the next process. The ended process still counts towards the limit on live
-        // processes.
+        // If there is room, the entry that records the end also launches the next process. At that point, the ended process still counts
+        // towards the limit on live processes.
         let launched = follows
             .as_ref()
             .and_then(|it| self.added_at_once(it, entry));

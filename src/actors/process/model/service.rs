@@ -1,4 +1,4 @@
-//! The model of services: requests and due steps.
+//! Services in the model: the requests to them, and their steps that are due.
 
 use super::{Actions, Changed, Entry, Model};
 use sexton::actors::process::{
@@ -9,7 +9,7 @@ use sexton::bytes::Bytes;
 use sexton::clock::Timestamp;
 use sexton::ids::{ProcessId, Seq, Slot};
 
-/// How long a launch is deferred if it is refused, in milliseconds.
+/// The delay before a refused launch is tried again, in milliseconds.
 const DEFERRAL_MS: u64 = 5000;
 
 /// A service in the model.
@@ -84,7 +84,7 @@ impl Served {
         !self.is_up() || is_old || nth >= self.size()
     }
 
-    /// Returns the processes of the service, each with its instance number, from 0.
+    /// Returns the processes of the service, each with its zero-based instance number.
     pub(super) fn processes(&self) -> impl Iterator<Item = (usize, ProcessId)> {
         let places = self.places.iter().enumerate();
         places.filter_map(|(nth, it)| Some((nth, it.process?)))
@@ -166,7 +166,8 @@ impl Model {
         self.find(id).is_some_and(|it| it.view.stop.is_some())
     }
 
-    /// Returns whether one of its processes is being stopped. A stop cannot be withdrawn.
+    /// Returns whether a process of the service is being stopped. A stop cannot be withdrawn, so such a process must be replaced if the
+    /// service is to be up.
     fn is_being_stopped(&self, it: &Served) -> bool {
         it.processes().any(|(_, id)| self.has_stop(id))
     }
@@ -179,7 +180,7 @@ impl Model {
         it.view.phase == Phase::Running && (!says || it.view.announced == Announced::Ready)
     }
 
-    /// Returns the services that this one waits for: those that should be up but are neither ready nor finished.
+    /// Returns the services that this one waits for: those in its `after` list that should be up but are neither ready nor finished.
     pub(super) fn awaited<'a>(&'a self, it: &'a Served) -> impl Iterator<Item = &'a Served> {
         let names = it.definition.after.iter();
         let others = names.filter_map(|name| self.service_of_name(name));
@@ -239,7 +240,8 @@ impl Model {
         Ok(slots)
     }
 
-    /// Applies a request to one service. Returns whether it changes anything.
+    /// Applies a request to one service, and returns whether the request changes it. The flag in `asked` is set if the request names the
+    /// service, and clear if it is to all services.
     fn ask_service(&mut self, slot: Slot, asked: (&ServiceMessage, bool), entry: Seq) -> bool {
         let stops = self.is_being_stopped(self.served(slot));
         let it = self.served_mut(slot);
@@ -311,7 +313,8 @@ impl Model {
         true
     }
 
-    /// Returns the slot of the service whose step was due first; `None` if no step is due.
+    /// Returns the slot of the service whose next step became due first; `None` if no step is due at `at`. Quarantined services are
+    /// skipped.
     pub(super) fn due_service(&self, at: Timestamp) -> Option<Slot> {
         let acts = self.services.iter().filter(|it| !it.quarantined);
         let due = acts.filter_map(|it| Some((self.next_act(it)?.0, it.slot)));
@@ -341,8 +344,8 @@ impl Model {
         Some((it.place(first).next.unwrap_or(NOW), Act::Launch(first)))
     }
 
-    /// Returns whether a service that depends on this one must end first. A service whose processes have all survived SIGKILL does not
-    /// delay others.
+    /// Returns whether this service cannot be stopped yet, because processes of a service that depends on it must end first. A service
+    /// whose processes have all survived SIGKILL does not delay others.
     fn is_held_up(&self, it: &Served) -> bool {
         let is_stuck = |id| self.find(id).is_some_and(|it| it.view.stuck.is_some());
         let mut later = self.services.iter();
@@ -392,7 +395,7 @@ impl Model {
         place.expect("the instance exists")
     }
 
-    /// Assigns a new record to an instance of a service, and requests its launch.
+    /// Assigns a newly created record to an instance of a service, and requests the launch of the process.
     pub(super) fn launch_in(
         &mut self,
         place: (Slot, usize),
@@ -402,7 +405,7 @@ impl Model {
         self.served_mut(place.0).quarantined = false;
         let it = self.place_mut(place);
         (it.process, it.launched, it.next) = (Some(id), entry, None);
-        let new = self.find(id).expect("it was just added");
+        let new = self.find(id).expect("the record was just added");
         new.attempt(actions);
     }
 }

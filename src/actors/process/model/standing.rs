@@ -1,4 +1,4 @@
-//! The status of services.
+//! The views of services in the model, and whether services have settled.
 
 use super::Model;
 use super::service::Served;
@@ -8,7 +8,7 @@ use sexton::actors::process::{
 use sexton::clock::Now;
 
 impl Model {
-    /// Returns the views of all services, by name.
+    /// Returns the views of all services, ordered by name.
     pub(crate) fn services_as_shown(&self, now: Now) -> Vec<ServiceView> {
         let views = self
             .services
@@ -98,8 +98,10 @@ impl Model {
         }
     }
 
-    /// Returns the answer for a client that waits for all services, or the one with this name, to settle; `None` if they have not settled.
-    /// A service has settled if each of its processes is running and ready, or is down and will not be launched without a further request.
+    /// Returns the reply for a client that waits for all services, or for the one with this name, to settle: `Done` if they have settled, a
+    /// refusal if no service has this name, and `None` if the client must keep waiting. A service has settled if it is configured and each
+    /// of its processes is running and ready, or is down and will not be launched without a further request. A service that waits for a
+    /// failed one has settled, too.
     pub(super) fn stand_still(&self, name: Option<&str>) -> Option<Reply> {
         let all = self.services.iter();
         let mut meant = all.filter(|it| name.is_none_or(|name| it.definition.name == name));

@@ -6,7 +6,7 @@ use sexton::actors::process::{End, LaunchAs, Phase, Reply};
 use sexton::ids::ActorId;
 
 impl Model {
-    /// Returns the notifications about watched processes that are gone.
+    /// Returns a notification for each watch whose process, or tree, is gone, with the actor to notify.
     pub(super) fn watched_and_gone(&self) -> Vec<(ActorId, ToHolder)> {
         let watched = |it: &Modelled| {
             let gone = it
@@ -19,7 +19,8 @@ impl Model {
         self.records.iter().flat_map(watched).collect()
     }
 
-    /// Returns the notification for a watch of a process or tree that is already gone; `None` if it is not.
+    /// Returns the notification for a watch, with the actor to notify, if the watched process or tree is already gone, or has no record;
+    /// otherwise `None`.
     pub(super) fn gone_already(&self, watch: Watch) -> Option<(ActorId, ToHolder)> {
         let Watch { by, process, until } = watch;
         let gone = match self.find(process) {
@@ -35,8 +36,8 @@ impl Model {
         Some((by, ToHolder::Gone(gone)))
     }
 
-    /// Launches a process for another actor, unless its record exists. The record is not removed before that actor watches it. Returns the
-    /// reply.
+    /// Creates the record for a launch that another actor requested, unless a record with the requested id exists. The record is not
+    /// removed before that actor watches the process. Returns `Launched`, `Done` if the record existed, or a refusal.
     pub(super) fn launch_as(&mut self, asked: &LaunchAs, entry: Entry) -> Reply {
         let is_known = self.find(asked.id).is_some();
         if !is_known {
@@ -49,7 +50,7 @@ impl Model {
         if is_known {
             return Reply::Done;
         }
-        let new = self.find_mut(asked.id).expect("it was just added");
+        let new = self.find_mut(asked.id).expect("the record was just added");
         new.awaited = Some(asked.by);
         let view = Box::new(new.view.clone());
         Reply::Launched(view)
@@ -62,7 +63,7 @@ impl Model {
         }
     }
 
-    /// Notes for each record whether its tree, or a tree that contains it, is watched.
+    /// Updates `tree_watched` in each record: whether its tree, or a tree that contains it, is watched.
     pub(super) fn note_watched(&mut self) {
         let is_watched = |it: &Modelled| {
             let mut watchers = it.watchers.iter();

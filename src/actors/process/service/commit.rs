@@ -134,7 +134,8 @@ fn change(service: &mut Service, entry: Stamp, (message, step): (&Message, &Step
 }
 
 impl Service {
-    /// Returns how long restarts are remembered: the period of the intensity, in milliseconds.
+    /// Returns how long restarts are remembered, in milliseconds: the period of the intensity (the limit on restarts), or 0 without a
+    /// limit.
     fn looks_back_ms(&self) -> u64 {
         let intensity = self.definition.intensity;
         intensity.map_or(0, |intensity| intensity.period_ms)
@@ -158,7 +159,7 @@ impl Instance {
         }
     }
 
-    /// Returns the restarts within the period that ends now.
+    /// Returns the times of the restarts within the last `period_ms` milliseconds before `now`.
     pub(super) fn recent(&self, now: Timestamp, period_ms: u64) -> impl Iterator<Item = Timestamp> {
         let all = self.restarts.iter().copied();
         all.filter(move |at| at.plus_ms(period_ms) >= now)
@@ -176,6 +177,6 @@ fn defined(message: &Message, place: u32) -> Definition {
     };
     let definition = definitions.get(place as usize);
     definition
-        .expect("a step names an index of the configured list")
+        .expect("the index in a step is within the configured list")
         .clone()
 }

@@ -16,8 +16,8 @@ use crate::ids::{ProcessId, Slot};
 use crate::spine::machine::Moment;
 use std::collections::BTreeSet;
 
-/// How long a launch is deferred if it is refused, for example at the limit on live processes or while the server is draining, in
-/// milliseconds.
+/// The delay before a refused launch is tried again, in milliseconds. A launch is refused, for example, at the limit on live processes or
+/// while the server is draining.
 const DEFERRAL_MS: u64 = 5000;
 
 impl Turn {
@@ -117,7 +117,7 @@ impl ProcessMachine {
         Ok(steps)
     }
 
-    /// Decides the outcome of the next step of a service, which is due.
+    /// Decides the outcome of the step that is due for a service.
     fn step(&self, moment: &Moment, slot: Slot) -> Outcome {
         let next = self.state.next_of(slot);
         let (_, next) = next.expect("a due service has a next step");
@@ -194,7 +194,7 @@ impl ProcessMachine {
             then,
         }];
         let is_up = service.is_up() && nth < service.size() && self.state.is_ready_for(service);
-        // If there is no room now, the launch is tried again later, as a separate step.
+        // If the launch is refused now, it is tried again later, as a separate step.
         let launched = || self.launched(moment, service, nth);
         if let Some(insertion) = (at_once && is_up).then(launched).flatten() {
             steps.push(Step::Launched {
@@ -207,9 +207,9 @@ impl ProcessMachine {
         Outcome::Service(Box::new(Turn { process, steps }))
     }
 
-    /// Returns the process that an outcome ends, and how it ended; `None` if the outcome ends no process. If the tree of the process is
-    /// being stopped, it ends only with its tree. Otherwise, processes that it started may outlive it and run at the same time as its
-    /// replacement, even if a client or actor waits for them.
+    /// Returns the process that an outcome ends, and how it ended; `None` if the outcome ends no process. A process that is being stopped
+    /// with its tree counts as ended only when the whole tree has ended. Any other process counts as ended at once: processes that it
+    /// started may still run at the same time as its replacement, even if a client or an actor waits for them.
     fn ended_by(&self, message: &Message, outcome: &Outcome) -> Option<(ProcessId, Last)> {
         let record = |slot: &Slot| self.state.records.get(*slot);
         let is_stopped = |it: &Record| it.rare.stop.is_some_and(|stop| stop.tree);

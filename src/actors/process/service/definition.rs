@@ -13,7 +13,8 @@ pub enum Policy {
     /// Always, however it ended.
     #[default]
     Always,
-    /// Unless it exited with a success code.
+    /// Unless it exited with a success code. Being stopped for missing its readiness, watchdog or timeout deadline is a failure, whatever
+    /// the code.
     OnFailure,
     /// Never.
     Never,
@@ -46,7 +47,7 @@ pub struct Definition {
     pub backoff: Backoff,
     /// The limit on restarts, beyond which a process counts as failed; `None` for no limit.
     pub intensity: Option<Intensity>,
-    /// The services that must be running before this one is started.
+    /// The services that must be ready, or have finished, before this one is started. Those that should be down are not waited for.
     pub after: Vec<String>,
     /// Exit codes that count as success in addition to 0. 128 plus the number of a signal stands for that signal.
     pub success: Vec<u8>,
@@ -104,7 +105,7 @@ pub enum Fault {
     #[error("after: there is no service {0}")]
     Unknown(String),
     /// There are too many names in `after`.
-    #[error("after: at most {} services", Definition::AFTER_MAX)]
+    #[error("after: expected at most {} services", Definition::AFTER_MAX)]
     After,
     /// The number of processes is out of bounds.
     #[error("instances: expected 1 to {}", Definition::INSTANCES_MAX)]
@@ -117,13 +118,13 @@ pub enum Fault {
     Backoff,
     /// The intensity is out of bounds.
     #[error(
-        "intensity: at most {} restarts, in a period of 1 ms to {} ms",
+        "intensity: expected at most {} restarts in a period of 1 to {} ms",
         Definition::RESTARTS_MAX,
         Definition::SPAN_MS_MAX
     )]
     Intensity,
     /// There are too many services.
-    #[error("at most {} services", Definition::SERVICES_MAX)]
+    #[error("expected at most {} services", Definition::SERVICES_MAX)]
     TooMany,
 }
 
@@ -136,12 +137,14 @@ impl Definition {
     pub const INSTANCES_MAX: u8 = 100;
     /// The maximum number of names in `after`.
     pub const AFTER_MAX: usize = 64;
-    /// The maximum number of restarts in a period.
+    /// The maximum value of [`Intensity::restarts_max`].
     pub const RESTARTS_MAX: u32 = 1000;
-    /// The maximum delay, and the maximum period: one day.
+    /// The maximum delay of a restart, and the maximum period of the intensity, in milliseconds: one day.
     pub const SPAN_MS_MAX: u64 = 24 * 3_600_000;
 
-    /// Returns all faults of these definitions, each with the index of its service. Checks each definition alone, then all together.
+    /// Returns the faults of these definitions, each with the index of its service: the first fault of each definition on its own, and
+    /// every duplicate name, unknown name in `after` and cycle. If there are more than [`Self::SERVICES_MAX`], returns only
+    /// [`Fault::TooMany`].
     pub fn check_all(definitions: &[Self]) -> Vec<(usize, Fault)> {
         let mut faults = Vec::new();
         if definitions.len() > Self::SERVICES_MAX {
@@ -211,8 +214,8 @@ impl Definition {
         code == 0 || self.success.contains(&code)
     }
 
-    /// Returns the directory of an instance's files, relative to the data directory. The first instance uses the service's own, so changing
-    /// the number of instances moves no files.
+    /// Returns the directory of an instance's files, relative to the data directory. The first instance uses the directory of the service
+    /// itself, so that changing the number of instances moves no files.
     pub fn run_dir(&self, nth: usize) -> String {
         match nth {
             0 => format!("services/{}", self.name),
@@ -247,7 +250,7 @@ impl Definition {
     }
 }
 
-/// Returns the number of an instance as shown, from 1.
+/// Returns the number of an instance as shown to users, counted from 1.
 fn number(nth: usize) -> String {
     (nth + 1).to_string()
 }
@@ -260,7 +263,7 @@ fn is_name(name: &str) -> bool {
         && name.bytes().all(may_hold)
 }
 
-/// Returns a cycle that leads from a service through `after` back to itself, if there is one.
+/// Returns a cycle that leads from a service through `after` back to itself, such as `a after b after a`; `None` if there is none.
 fn way_back(from: &Definition, names: &BTreeMap<&str, &Definition>) -> Option<String> {
     let mut seen = BTreeSet::new();
     let mut ways = vec![vec![from.name.as_str()]];

@@ -1,4 +1,4 @@
-//! The events about services, published before the commit while services are still unchanged.
+//! The events about services, published before the commit, while the services are still unchanged.
 
 use crate::actors::process::machine::ProcessMachine;
 use crate::actors::process::message::Message;

@@ -23,16 +23,17 @@ pub struct Service {
     pub held: bool,
     /// The last entry that required its processes to be replaced, such as a restart: those launched before it are stopped.
     pub revision: Seq,
-    /// Its processes, by number. There may be more than defined until the excess ones have ended.
+    /// Its instances, indexed by number. There may be more than the definition specifies, until the processes of the excess ones have
+    /// ended.
     pub instances: Vec<Instance>,
 }
 
-/// One of the processes of a service, running or not.
+/// An instance of a service. It has at most one process at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instance {
     /// Its process, from the launch until its end.
     pub process: Option<ProcessId>,
-    /// The entry that launched it.
+    /// The entry that launched its current or most recent process.
     pub launched: Seq,
     /// The earliest time of its next launch; `None` if it need not wait.
     pub next: Option<Timestamp>,
@@ -52,7 +53,7 @@ pub struct Instance {
 pub enum Verdict {
     /// It exited successfully.
     Finished,
-    /// It failed, and its policy forbids a restart, or the limit on restarts is reached.
+    /// It failed and its policy forbids a restart, or it reached the limit on restarts.
     Failed,
 }
 
@@ -63,9 +64,9 @@ pub struct Last {
     pub process: ProcessId,
     /// When it ended.
     pub at: Date,
-    /// How it ended.
+    /// How it ended; `None` if it could not be started.
     pub end: Option<End>,
-    /// Why it could not be started.
+    /// Why it could not be started; `None` if it was started.
     pub failure: Option<Failure>,
     /// Why it was stopped, if it was.
     #[serde(default)]
@@ -106,7 +107,7 @@ impl Service {
         !self.is_up() || nth >= self.size() || outdated
     }
 
-    /// Returns whether one of its processes must be stopped and has not ended.
+    /// Returns whether one of its processes must be stopped, but has not ended yet.
     pub(super) fn is_ending(&self) -> bool {
         let mut all = self.instances.iter().enumerate();
         all.any(|(nth, it)| it.process.is_some() && self.is_to_end(nth))
@@ -126,7 +127,7 @@ impl Service {
         self.instances.iter().all(|it| it.process.is_none())
     }
 
-    /// Resizes the list to the defined number of processes. Excess entries are removed only after their processes have ended.
+    /// Resizes the list of instances to the number in the definition. Excess instances are removed only after their processes have ended.
     pub(super) fn resize(&mut self) {
         let size = self.size();
         while self.instances.len() > size
@@ -139,7 +140,7 @@ impl Service {
         }
     }
 
-    /// Resets delays, restart counts and verdicts, so that all processes are launched again.
+    /// Resets the delays, restart counts and verdicts of all instances, so that those without a process may be launched at once.
     pub(super) fn begin_anew(&mut self) {
         for it in &mut self.instances {
             (it.next, it.series, it.verdict) = (None, 0, None);

@@ -1,5 +1,5 @@
 //! Queries about services, and clients waiting for services to settle. A service has settled if each of its processes is running and ready,
-//! or is down and will not be launched without a further request.
+//! is down and will not be launched without a further request, or waits for a service that has failed.
 
 use crate::actors::process::machine::ProcessMachine;
 use crate::actors::process::outcome::Refused;
@@ -13,7 +13,7 @@ use crate::ids::Ticket;
 use crate::spine::machine::{Effects, Gauge};
 
 impl ProcessMachine {
-    /// Returns the views of all services by name, or of the one with this name.
+    /// Returns the views of all services, ordered by name, or of the one with this name. Refuses a name that no service has.
     pub(in crate::actors::process) fn look_at_services(
         &self,
         now: Now,
@@ -95,8 +95,8 @@ impl ProcessMachine {
         }
     }
 
-    /// Returns the answer if all services, or the one with this name, have settled; otherwise `None`. A service that waits for a failed one
-    /// has settled, too.
+    /// Returns `Done` if all services, or the one with this name, have settled, and a refusal if no service has this name; otherwise
+    /// `None`. A service that waits for a failed one has settled, too.
     fn stands_still(&self, name: Option<&str>) -> Option<Reply> {
         let services = &self.state.services;
         if let Some(name) = name {
@@ -133,7 +133,8 @@ impl ProcessMachine {
         })
     }
 
-    /// Starts a wait for services to settle.
+    /// Registers a client that waits for all services, or for the one with this name, to settle. Answers it immediately if they already
+    /// have.
     pub(in crate::actors::process) fn watch_services(
         &mut self,
         ticket: Ticket,
@@ -162,8 +163,8 @@ impl ProcessMachine {
         }
     }
 
-    /// Returns gauges for the number of services in total and with each status. A restart delay that has passed, but after which the
-    /// process has not been launched yet, still counts as a delay.
+    /// Returns gauges for the number of services in total and with each status. A service whose restart delay has expired still counts as
+    /// `Backoff` until its process is launched.
     pub(in crate::actors::process) fn service_gauges(&self) -> Vec<Gauge> {
         let services = self.state.services.kept.iter().map(|(_, service)| service);
         let statuses = services.map(|service| {

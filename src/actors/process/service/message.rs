@@ -1,4 +1,4 @@
-//! Messages about services. Stored: see the change rule in `persist/format.rs`.
+//! Messages about services. These types are stored: see the change rule in `persist/format.rs`.
 
 use crate::actors::process::service::definition::Definition;
 use crate::ids::Slot;
@@ -10,13 +10,15 @@ use serde::{Deserialize, Serialize};
 pub enum Message {
     /// From the node, at startup and when the configuration is reloaded: the definitions of all services.
     Configure(Vec<Definition>),
-    /// From a user: start one service, or all. Failures and restart delays are reset.
+    /// From a user: start the service with this name, or all services if `None`. Failures and restart delays are reset.
     Start(Option<String>),
-    /// From a user: stop one service, or all, until it is started again.
+    /// From a user: stop the service with this name, or all services if `None`. A stopped service stays down until a user starts it.
     Stop(Option<String>),
-    /// From a user: replace the processes of one service, or of all.
+    /// From a user: replace the processes of the service with this name, starting it if it is down. If `None`, replace the processes of
+    /// all services that should be up.
     Restart(Option<String>),
-    /// From the node, when it shuts down cleanly: stop all services, and keep them down until the server restarts.
+    /// From the node, when the server shuts down cleanly: stop all services, and keep them down until the next `Configure`, or until a user
+    /// starts them.
     Hold,
     /// From the timer: the next step of a service is due.
     Lapse {

@@ -1,8 +1,8 @@
-//! Services: processes that run as long as the configuration contains them, and are launched again when they end.
+//! Services: processes that are defined in the configuration, and launched again after they end if their restart policy says so.
 //!
-//! They are part of the process machine, so that the end of a process and the launch that follows are one entry. The next step of a service
-//! is derived from its durable state and the records of its processes (`next.rs`). Each step is a separate entry, except that a restart
-//! without delay is part of the entry that records the end. `docs/services.md` describes services for users.
+//! Services are part of the process machine, so that one entry can record both the end of a process and the launch of its successor. The
+//! next step of a service is derived from its durable state and the records of its processes (`next.rs`). Each step is a separate entry,
+//! except that a restart without delay is part of the entry that records the end. `docs/services.md` describes services for users.
 //!
 //! | file | holds |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | `item.rs` | the durable state of one service |
 //! | `message.rs` `step.rs` | messages about services, and the steps they cause |
 //! | `state.rs` `next.rs` | all services with their indexes; the next step of each |
-//! | `decide.rs` `commit.rs` | the rules; committing their results |
+//! | `decide.rs` `commit.rs` | deciding messages and due steps; committing the outcomes |
 //! | `view.rs` `look.rs` | views of services, and clients waiting for them |
 //! | `event.rs` | events for subscribers |
 

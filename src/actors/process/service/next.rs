@@ -1,7 +1,7 @@
 //! Determines the next step of each service, and applies changes to services.
 //!
-//! The next step is derived only from the services and the records of their processes, and is not stored: after a restart of the server, or
-//! a rebuild of the machine, each service continues where it was.
+//! The next step is derived only from the services and the records of their processes, and is not stored: when the machine has been rebuilt
+//! from a snapshot and the journal, each service continues where it left off.
 
 use crate::actors::process::record::Record;
 use crate::actors::process::service::item::{Service, Verdict};
@@ -12,11 +12,11 @@ use crate::ids::{ProcessId, Seq, Slot};
 /// The next step of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Next {
-    /// The service is removed.
+    /// Remove the service.
     Remove,
-    /// This process is stopped.
+    /// Stop this process.
     Stop(ProcessId),
-    /// The process with this number is launched.
+    /// Launch the process of the instance with this number, from 0.
     Launch(usize),
 }
 
@@ -46,7 +46,8 @@ impl State {
         self.services.quarantined.remove(&slot);
     }
 
-    /// Recomputes the next step of each service. Called after every entry that changed a service, or the process of a service.
+    /// Recomputes when the next step of each service is due, except for quarantined services. Called after every entry that changed a
+    /// service or the process of a service.
     pub(in crate::actors::process) fn settle_services(&mut self) {
         let services = &self.services;
         let each = services.kept.iter().map(|(slot, _)| slot);
@@ -74,8 +75,8 @@ impl State {
         steps.min()
     }
 
-    /// Returns a process of a service that must be stopped and is not being stopped yet; `None` if there is none, or if services that
-    /// depend on this one must end first.
+    /// Returns the first of a service's processes that must be stopped and is not being stopped yet; `None` if there is no such process, or
+    /// if services that depend on this one must end first.
     fn first_to_stop(&self, service: &Service) -> Option<ProcessId> {
         let ending = service.instances.iter().enumerate();
         let ending = ending.filter(|(nth, _)| service.is_to_end(*nth));
@@ -97,7 +98,7 @@ impl State {
     pub(super) fn record_of(&self, id: ProcessId) -> &Record {
         let found = self.find(id);
         found
-            .expect("the record of a service's process is not removed")
+            .expect("the current process of a service has a record")
             .1
     }
 
@@ -107,12 +108,13 @@ impl State {
         ids.any(|id| self.record_of(id).rare.stop.is_some())
     }
 
-    /// Returns whether the services that must run before this one are ready.
+    /// Returns whether a service can be launched, because none of the services in its `after` list must be waited for.
     pub(super) fn is_ready_for(&self, service: &Service) -> bool {
         self.awaited_by(service).next().is_none()
     }
 
-    /// Returns the names of services that must run before this one and are not ready, except for services that should be down.
+    /// Returns the names of the services that must be waited for: those in the `after` list that should be up, but are neither ready nor
+    /// finished.
     pub(super) fn awaited_by<'a>(&'a self, service: &'a Service) -> impl Iterator<Item = &'a str> {
         let names = service.definition.after.iter();
         let found = names.filter_map(|name| self.services.named(name));
@@ -120,7 +122,7 @@ impl State {
         missing.map(|(_, other)| other.definition.name.as_str())
     }
 
-    /// Returns whether all processes of a service are running and ready, or have finished their work.
+    /// Returns whether each process of a service either is ready and need not be stopped, or has finished.
     fn has_come_up(&self, service: &Service) -> bool {
         let mut places = service.instances.iter().enumerate().take(service.size());
         places.all(|(nth, it)| match it.process {

@@ -6,7 +6,8 @@ use crate::ids::{ProcessId, Slot, Ticket};
 use crate::lookup::kept::{Kept, Loaded};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The number of the first timer item of a service. Lower numbers are the slots of records.
+/// The lowest timer item that belongs to a service; lower ones are the slots of process records. A timer item is the number by which the
+/// host identifies the owner of a deadline.
 const ITEMS: u64 = 1 << 32;
 
 /// Returns the timer item of the service in this slot.
@@ -25,13 +26,13 @@ pub(in crate::actors::process) fn slot_of(item: u64) -> Option<Slot> {
 pub(in crate::actors::process) struct Services {
     pub(in crate::actors::process) kept: Kept<Service>,
     pub(super) names: BTreeMap<String, Slot>,
-    /// The processes of services, each with its service and instance number.
+    /// For each process of a service: the slot of that service, and the instance number, from 0.
     processes: BTreeMap<ProcessId, (Slot, usize)>,
     /// The services that have a next step, ordered by when that step is due.
     pub(super) due: BTreeSet<(Timestamp, Slot)>,
     /// The services whose due step panicked. They are exempt from further steps until they change.
     pub(super) quarantined: BTreeSet<Slot>,
-    /// Clients waiting for all services, or for the one with this name, to settle.
+    /// Clients waiting for a service to settle, each with the name of that service; `None` if for all services.
     pub(super) waiting: BTreeMap<Ticket, Option<String>>,
 }
 
@@ -47,12 +48,13 @@ impl Services {
         Some((slot, self.get(slot)))
     }
 
-    /// Returns the slot of the service that a process belongs to, and its instance number, from 0; `None` if it belongs to none.
+    /// Returns the slot of the service that a process belongs to, and the instance number of the process, from 0; `None` if it belongs to
+    /// no service.
     pub(in crate::actors::process) fn of(&self, id: ProcessId) -> Option<(Slot, usize)> {
         self.processes.get(&id).copied()
     }
 
-    /// Returns the service whose next step is due first, and when that is; `None` if no service has a next step.
+    /// Returns the slot of the service whose next step is due first, and the time at which it is due; `None` if no service has one.
     pub(in crate::actors::process) fn first(&self) -> Option<(Timestamp, Slot)> {
         self.due.first().copied()
     }
@@ -67,7 +69,7 @@ impl Services {
         self.quarantined.contains(&slot)
     }
 
-    /// Exempts a service from due steps until it changes, after one of them panicked.
+    /// Exempts a service whose due step panicked from further steps until the service changes.
     pub(in crate::actors::process) fn quarantine(&mut self, slot: Slot) {
         self.due.retain(|(_, due)| *due != slot);
         self.quarantined.insert(slot);
@@ -78,7 +80,7 @@ impl Services {
         self.kept.load(page);
     }
 
-    /// Builds all indexes except the due steps.
+    /// Builds all indexes except that of due steps.
     pub(in crate::actors::process) fn build(&mut self) {
         let slots: Vec<Slot> = self.kept.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
@@ -87,7 +89,7 @@ impl Services {
     }
 
     pub(super) fn enter(&mut self, slot: Slot) {
-        let service = self.kept.get(slot).expect("the service was just inserted");
+        let service = self.kept.get(slot).expect("the slot contains a service");
         self.names.insert(service.definition.name.clone(), slot);
         for (nth, instance) in service.instances.iter().enumerate() {
             if let Some(id) = instance.process {

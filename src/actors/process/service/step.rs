@@ -1,4 +1,4 @@
-//! The changes of services caused by an entry. Stored: see the change rule in `persist/format.rs`.
+//! The changes to services that an entry causes. These types are stored: see the change rule in `persist/format.rs`.
 
 use crate::actors::process::insertion::Insertion;
 use crate::actors::process::service::item::{Last, Verdict};
@@ -6,7 +6,7 @@ use crate::clock::Timestamp;
 use crate::ids::Slot;
 use serde::{Deserialize, Serialize};
 
-/// A change of one service.
+/// A change to one service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
@@ -14,14 +14,14 @@ pub enum Step {
     Added {
         /// The slot it is inserted into.
         slot: Slot,
-        /// Its index in the list of the message.
+        /// Its index in the list of definitions in the message.
         place: u32,
     },
     /// Its definition has changed.
     Changed {
         /// The slot of the service.
         slot: Slot,
-        /// Its index in the list of the message.
+        /// Its index in the list of definitions in the message.
         place: u32,
         /// Whether its processes are replaced.
         replaces: bool,
@@ -41,14 +41,14 @@ pub enum Step {
     Released {
         /// The slot of the service.
         slot: Slot,
-        /// Whether its processes are replaced, because they were being stopped.
+        /// Whether its processes are replaced, because at least one of them is being stopped.
         replaces: bool,
     },
     /// It should be up, as a user requested.
     Started {
         /// The slot of the service.
         slot: Slot,
-        /// Whether its processes are replaced, because they were being stopped.
+        /// Whether its processes are replaced, because at least one of them is being stopped.
         replaces: bool,
     },
     /// It should be down, as a user requested.
@@ -56,12 +56,12 @@ pub enum Step {
         /// The slot of the service.
         slot: Slot,
     },
-    /// Its processes are replaced, as a user requested.
+    /// It should be up, and its processes are replaced, as a user requested.
     Restarted {
         /// The slot of the service.
         slot: Slot,
     },
-    /// It should be down until the server restarts.
+    /// It is held down because the server is shutting down.
     Held {
         /// The slot of the service.
         slot: Slot,
@@ -102,17 +102,18 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Consequence {
-    /// It was stopped on purpose: the service's state determines what runs next, and no restart is counted.
+    /// The process had to be stopped anyway: the service should be down, or the process was excess or outdated. The service's state
+    /// determines what runs next, and no restart is counted.
     Nothing,
     /// It is launched again.
     Again {
         /// The earliest time of the launch.
         at: Timestamp,
-        /// The number of this restart in the series.
+        /// The number of consecutive restarts after short runs, including this one; 0 after a reboot of the machine.
         series: u32,
-        /// Whether it counts towards the intensity.
+        /// Whether this restart counts towards the intensity (the limit on restarts).
         counts: bool,
     },
-    /// It is not launched again.
+    /// It is not launched again automatically, for this reason.
     Never(Verdict),
 }

@@ -24,7 +24,7 @@ pub enum Status {
     Waiting,
     /// It is being launched, or is not ready yet.
     Starting,
-    /// It is being stopped.
+    /// It is being stopped, or has announced that it is about to end.
     Stopping,
     /// It has ended, and will be launched again after a restart delay.
     Backoff,
@@ -73,9 +73,9 @@ pub struct ServiceView {
     pub listed: bool,
     /// Program and arguments, with secrets masked.
     pub argv: Vec<Bytes>,
-    /// When a process is launched again after its end.
+    /// The policy that decides whether a process is launched again after its end.
     pub restart: Policy,
-    /// The services that must be running before it is started.
+    /// The services that must be ready, or have finished, before it is started.
     pub after: Vec<String>,
     /// The services in `after` that it is waiting for.
     pub waits_for: Vec<String>,
@@ -83,7 +83,7 @@ pub struct ServiceView {
     pub instances: Vec<InstanceView>,
 }
 
-/// The view of a process of a service.
+/// The view of an instance of a service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct InstanceView {
     /// Its instance number, from 1.
@@ -94,16 +94,16 @@ pub struct InstanceView {
     pub process: Option<ProcessId>,
     /// The PID of the process, once known.
     pub pid: Option<u32>,
-    /// When the process started.
+    /// When the process started; `None` if it has not started.
     pub started: Option<Date>,
-    /// The latest status text of the process.
+    /// The latest status text that the process sent, if any.
     pub said: Option<String>,
-    /// The number of recent restarts, within the period of the intensity.
+    /// The number of restarts within the period of the intensity (the limit on restarts); 0 if there is no limit.
     pub restarts: usize,
     /// When it will be launched again, if it waits for a restart delay.
     pub next: Option<Date>,
-    /// How its previous process ended.
+    /// How its previous process ended; `None` if it had none.
     pub last: Option<Last>,
-    /// The directory of its files.
+    /// The directory that contains its files, relative to the data directory.
     pub run_dir: String,
 }

@@ -1,4 +1,4 @@
-//! Runs a million short processes: neither the records nor the indexes grow without bound.
+//! Runs a million short processes, and checks that neither the records nor the indexes grow without bound.
 
 use super::step::BEGIN;
 use crate::actors::process::{
@@ -112,7 +112,7 @@ fn a_million_short_processes_leave_no_more_than_the_limit() {
             assert!(records.extent() <= RECORDS_MAX, "after {number}");
         }
     }
-    // The live record is kept, and the indexes equal those of a rebuild.
+    // The live record is kept, and the indexes equal those that are built anew from the records.
     let (_, record) = churn
         .machine
         .state

@@ -52,7 +52,7 @@ impl Pair {
         }
     }
 
-    /// Compares all queries, and checks all invariants.
+    /// Compares the view and the answers to queries with the model, and checks all invariants.
     pub(super) fn compare(&mut self) {
         self.machine.assert_whole();
         assert_eq!(self.machine.digest(), self.replica.digest());
@@ -61,7 +61,8 @@ impl Pair {
         assert_eq!(self.machine.view(), right);
         for view in right.values().filter(|it| it.phase == Phase::Exited) {
             let was = self.ended.entry(view.id).or_insert_with(|| view.clone());
-            // The record of an ended process stays the same, except for what depends on its parent and children, and on its output as a hook.
+            // The record of an ended process stays the same, except for what depends on its parent and children, and on its output as a
+            // hook.
             let is = RecordView {
                 parent: was.parent,
                 live_children: was.live_children,
@@ -135,7 +136,7 @@ impl Pair {
         self.machine.query(self.now, query)
     }
 
-    /// Returns all pages of an answer.
+    /// Returns the records on all pages of the answer to a query.
     fn pages(&self, query: impl Fn(Option<ProcessId>) -> Query) -> Vec<RecordView> {
         let (mut found, mut after) = (Vec::new(), None);
         loop {

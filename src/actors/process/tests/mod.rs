@@ -1,5 +1,5 @@
-//! Tests of the rules of processes: the machine is compared with the model (`model/`), a plain list of records, and with a second machine
-//! that commits the same entries.
+//! Tests of the rules for processes: the machine is compared with a model (`model/`), which is a plain list of records, and with a second
+//! machine that commits the same entries.
 //!
 //! | file | holds |
 //! |---|---|

@@ -50,7 +50,7 @@ pub(super) struct Pair {
     pub(super) waits: BTreeMap<Ticket, Watch>,
     tickets: u64,
     pub(super) seen: BTreeMap<String, u32>,
-    /// Records as they were when they ended.
+    /// The records of ended processes, as they were when the processes ended.
     pub(super) ended: BTreeMap<ProcessId, RecordView>,
 }
 
@@ -135,7 +135,8 @@ impl Pair {
         found.map_or(ProcessId(5), |it| it.view.id)
     }
 
-    /// Inserts the id of the selected record, and the entry that the report of a signal may refer to.
+    /// Inserts the id of the selected record into a message and, if the message reports that a signal was sent, the entry that may have
+    /// requested it.
     fn about(&self, mut message: Message, which: RecordChoice) -> Message {
         let its = self.pick(which);
         match &mut message {
@@ -150,7 +151,8 @@ impl Pair {
             | Message::Stuck { id, .. }
             | Message::Fence(id) => *id = its,
             Message::Watch(watch) => watch.process = its,
-            // Mostly the next one, and all of them.
+            // The generated numbers are offsets from the number of processes handled so far: most children are the next one, and about half
+            // of the `Found` reports count one more child than has been handled.
             Message::Child { of, child } => {
                 *of = self.pick_hook(which);
                 child.nth += self.handled(*of);
@@ -168,7 +170,7 @@ impl Pair {
         message
     }
 
-    /// Picks a hook whose output is to be read if there is one, and now and then any record.
+    /// Picks a hook whose output is to be read, if there is one; in one of eight cases, picks any record instead.
     fn pick_hook(&self, which: RecordChoice) -> ProcessId {
         let records = self.model.records.iter();
         let mut hooks = records.filter(|it| it.is_to_be_read());
@@ -261,7 +263,7 @@ impl Pair {
                 let view = self.model.view(*id);
                 let left = view.and_then(|it| it.remains);
                 if left.is_some_and(|left| left.alive > 0) {
-                    self.note("emptied of what lived");
+                    self.note("emptied of survivors");
                 }
             }
             _ => {}
@@ -344,13 +346,13 @@ impl Pair {
             self.machine.watch(ticket, &watch, &mut effects);
             assert!(
                 effects.is_empty(),
-                "a wait that is registered again is for an unmet condition"
+                "a wait is registered again only if its condition is not met yet"
             );
         }
         self.note("reload");
     }
 
-    /// Checks that the log alone, committed into a machine with other rules, gives the same state.
+    /// Checks that a new machine with other rules reaches the same state by committing the log.
     pub(super) fn replay(&self) {
         let mut fresh = ProcessMachine::new(Rules {
             records_max: 0,
@@ -366,7 +368,7 @@ impl Pair {
     }
 }
 
-/// Checks the invariants of a machine, and formats the state that a snapshot keeps.
+/// Checks the invariants of a machine, and formats the part of its state that a snapshot contains.
 fn shown(machine: &ProcessMachine) -> String {
     machine.assert_whole();
     format!("{:?}", machine.view())

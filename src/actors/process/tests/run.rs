@@ -19,7 +19,7 @@ const MET: &[&str] = &[
     "Ended Ended",
     "Ended Unchanged",
     "Empty Emptied",
-    "emptied of what lived",
+    "emptied of survivors",
     "Empty Unchanged",
     "Finish Ended",
     "Stop Stopping",

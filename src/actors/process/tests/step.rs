@@ -37,7 +37,7 @@ pub(super) enum Step {
     /// The launch of a process. The selected record may be named as its parent, and the number determines the identities of the requester
     /// and its ancestors.
     Launch(RecordChoice, u8, Launching),
-    /// A launch requested by this actor, under the id of an existing record or a new one.
+    /// A launch requested by the actor with this number, under either the id of an existing record or a new id.
     LaunchAs(u8, RecordChoice, Launching),
     Register(RecordChoice, u8, Registering),
     Pass(u64),
@@ -135,7 +135,8 @@ fn any_report() -> impl Strategy<Value = Message> {
     ]
 }
 
-/// A process that a hook ran: the next one, or one off. Without a command it gets no record.
+/// Generates a process that a hook ran. Its number is an offset from the number of processes handled so far: 1 is the next one, 0 and 2 are
+/// out of order. If its command is empty, it gets no record.
 fn any_child() -> impl Strategy<Value = Child> {
     let nth = prop::sample::select(vec![1u32, 1, 1, 1, 0, 2]);
     let argv = prop::sample::select(vec!["curl", "wget --token x", "wget", ""]);
@@ -216,7 +217,7 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Returns the definitions of one to three services. The bits of the number select the services and their settings.
+/// Returns the definitions of one to three services. Each bit of `bits` selects a service or one of its settings.
 fn configuration(bits: u8) -> Vec<Definition> {
     let has = |bit: u8| bits & (1 << bit) != 0;
     let defined = |name: &str, after: &[&str]| Definition {

@@ -1,4 +1,4 @@
-//! The model of adding jobs and registering root jobs, with plain lists.
+//! The model of adding jobs and registering root jobs, implemented with plain lists.
 
 use super::{Entry, Model};
 use sexton::actors::queue::{
@@ -41,7 +41,7 @@ impl Model {
         known >= self.rules.roots_max as usize && self.newest(root.key).is_none()
     }
 
-    /// Adds all jobs of a batch or none: adds them without limits, and checks the limits afterwards.
+    /// Adds the jobs of a batch regardless of the limits, then checks the limits, and removes the jobs again if one is exceeded.
     pub(super) fn batch(&mut self, puts: &[Put], at: Timestamp) -> Reply {
         for put in puts {
             if put.body.as_bytes().len() > self.rules.body_bytes_max as usize {
@@ -113,7 +113,7 @@ impl Model {
         Reply::Batch(told)
     }
 
-    /// Returns the bytes of bodies, errors and progress reports.
+    /// Returns the total size of all bodies, errors and progress reports, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let views = self.jobs.iter().map(|job| &job.view);
         let texts = views.clone().flat_map(|view| {
@@ -127,7 +127,8 @@ impl Model {
         views.map(|view| view.bytes).sum::<u64>() + texts as u64
     }
 
-    /// Returns the numbers of jobs, of their bytes, of queues that have jobs or are paused, of root jobs and of remembered keys.
+    /// Returns, in this order: the number of jobs, their size in bytes, and the numbers of queues that have jobs or are
+    /// paused, of root jobs and of remembered keys.
     fn sums(&self) -> [u64; 5] {
         let queues = self.queues();
         [

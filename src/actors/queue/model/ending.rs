@@ -6,7 +6,7 @@ use sexton::actors::queue::{ErrorText, JobView, Message, Phase, Progress, Refuse
 use sexton::clock::Timestamp;
 
 impl Entry {
-    /// Restarts the time limit of the claim, and binds it to another process if the message requests that.
+    /// Restarts the time limit of the claim. If the message is a `Bind`, also binds the claim to the given process.
     fn touch(&mut self, message: &Message, at: Timestamp) {
         self.view.until = self.view.until.map(|_| at.plus_ms(self.span));
         self.quarantined = false;
@@ -50,7 +50,7 @@ fn how_it_ended(gone: EndNotice) -> String {
     ["its claim ended: process ", &named, " ", did].concat()
 }
 
-/// Returns the delay before the retry in milliseconds, if the message specifies it.
+/// Returns the delay before the retry, in milliseconds; `None` if the message does not specify one.
 fn retry_of(message: &Message) -> Option<u64> {
     match message {
         Message::Fail { retry_after_ms, .. } | Message::Defer { retry_after_ms, .. } => {
@@ -159,8 +159,8 @@ impl Model {
             }
             Message::Defer { error, .. } if is_deferred => {
                 job.view.error.clone_from(error);
-                // The simulation also applies messages to a copy of the model, without a retry time from the machine,
-                // to see only whether they change anything. Any time will do then.
+                // The simulation also applies messages to a copy of the model, only to see whether they change anything.
+                // In that case, there is no retry time from the machine, and any time will do.
                 job.defer(at, asked.or(backed_off).unwrap_or(at));
             }
             Message::Report { progress, .. } => job.report(progress),
@@ -178,12 +178,12 @@ impl Model {
                 job.view.error.clone_from(error);
                 let until = asked.or(backed_off);
                 job.go(Phase::Retrying, until.or(job.view.until).or(Some(usual)));
-                // The claim of a quarantined job may have ended long ago.
+                // A quarantined job keeps a claim that has timed out, so `until` may be before `at`.
                 let until = job.view.until.expect("a failed job has a retry time");
                 job.span = until.0.saturating_sub(at.0);
             }
             Message::Delete { .. } => self.jobs.retain(|job| job.view.id != id),
-            other => unreachable!("{other:?} is not a message of a claimant"),
+            other => unreachable!("{other:?} is not a message from a claimant"),
         }
         Reply::Done
     }

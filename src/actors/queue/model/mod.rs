@@ -22,7 +22,7 @@ use sexton::actors::queue::{
 use sexton::clock::{Date, Offset, Timestamp};
 use sexton::ids::{ActorId, Seq, Slot, Ticket, Token};
 
-/// The model: unordered lists.
+/// The state of the model: plain lists, which are searched linearly.
 #[derive(Clone)]
 pub(super) struct Model {
     pub(super) rules: Rules,
@@ -48,9 +48,9 @@ pub(super) struct Model {
     numbers: Vec<Option<QueueName>>,
     pub(super) waiters: Vec<(Ticket, Pop)>,
     pub(super) present: Vec<(Ticket, QueueName, Vec<QueueName>)>,
-    /// The job that the machine has claimed, if it was chosen at random.
+    /// The id of the job that the machine claimed; the model follows this choice where it is random.
     pub(super) chosen: Option<u64>,
-    /// The retry time that the machine has chosen, if it was chosen at random.
+    /// The retry time in the machine's outcome; the model follows it where it is random.
     pub(super) parked: Option<Timestamp>,
     /// The number of retry times that were chosen at random.
     pub(super) backed_off: u32,
@@ -64,21 +64,21 @@ pub(super) struct Entry {
     /// The view as stored: the end of a claim or of a wait for a retry is a node time, and every other deadline is a date.
     pub(super) view: JobView,
     pub(super) worker: Option<Worker>,
-    /// Length of the claim in milliseconds.
+    /// Length of the claim, or of the wait for a retry, in milliseconds.
     span: u64,
-    /// If this is the last try, the date on which the job will be removed.
+    /// If this is the last try, the date on which the job will be removed if it is abandoned.
     last: Option<Timestamp>,
     buried: Seq,
     dedup: Option<DedupKey>,
     root: Option<Root>,
     /// Whether the job was added by a command of the beanstalk protocol.
     tube: bool,
-    /// Number of work items, for a throttle.
+    /// Number of work items, for the throttle of its queue; 0 counts as 1.
     items: u32,
     pub(super) body: Body,
-    /// Whether its claim has ended and it must not run again, so that it must be removed.
+    /// Whether it must be removed, because its claim has ended and it runs at most once.
     is_gone: bool,
-    /// If set, the job's deadline is ignored until something else changes the job.
+    /// If set, the job's deadline is ignored until the job changes or the server restarts.
     pub(super) quarantined: bool,
 }
 
@@ -119,7 +119,8 @@ impl Entry {
         }
     }
 
-    /// Ends a claim that failed, timed out or lost its claimant.
+    /// Ends a claim without success: the job becomes ready again or, if this was its last try, is abandoned. A job that runs
+    /// at most once is marked for removal.
     fn give_back(&mut self) {
         self.is_gone = !self.view.retries;
         match self.last {
@@ -140,7 +141,7 @@ impl Entry {
         if self.worker.is_some() {
             self.give_back();
         } else if matches!(self.view.phase, Phase::Claimed | Phase::Retrying) {
-            // A claim that ends only with its process has no end that could be moved.
+            // A claim that ends only with its process has no deadline, so there is nothing to move.
             self.view.until = self.view.until.map(|_| at.plus_ms(self.span));
         }
     }
@@ -184,7 +185,7 @@ impl Model {
         }
     }
 
-    /// Records the messages to the `ProcessActor` that `resume` of the machine must send.
+    /// Records the messages that the machine's `resume` must send to the `ProcessActor`.
     pub(crate) fn resume(&mut self) {
         self.told = self.jobs.iter().flat_map(Entry::obligations).collect();
     }
@@ -206,7 +207,7 @@ impl Model {
         Some(if is_time { until } else { self.time(until) })
     }
 
-    /// Returns the view of a job that a client is shown.
+    /// Returns the view of a job as it is shown to clients.
     pub(super) fn shown(&self, job: &Entry) -> JobView {
         JobView {
             until: self.ends(job),
@@ -263,7 +264,7 @@ impl Model {
         }
     }
 
-    /// Returns the jobs of a queue in a phase, in order.
+    /// Returns the ids of a queue's jobs in this phase, in the order in which they are processed.
     pub(super) fn line(&self, queue: &QueueName, phase: Phase) -> Vec<u64> {
         let jobs = self.jobs.iter();
         let mut line: Vec<&Entry> = jobs
@@ -278,8 +279,8 @@ impl Model {
         line.iter().map(|job| job.view.id).collect()
     }
 
-    /// Returns the jobs that a kick or a peek considers for a phase: delayed jobs and then jobs that wait for a retry,
-    /// or buried jobs and then abandoned jobs. For any other phase, only the jobs in it.
+    /// Returns the ids of the jobs that a kick or a peek considers for a phase: delayed jobs and then jobs that wait for a
+    /// retry, or buried jobs and then abandoned jobs. For any other phase, only the jobs in it.
     pub(super) fn kickable(&self, queue: &QueueName, phase: Phase) -> Vec<u64> {
         let mut line = self.line(queue, phase);
         line.extend(match phase {
@@ -299,21 +300,21 @@ impl Model {
         (rank, job.view.id)
     }
 
-    /// Returns whether no job can be claimed from a queue because it is paused or throttled.
+    /// Returns whether a queue is paused or closed by its throttle, so that no job can be claimed from it.
     pub(super) fn is_shut(&self, queue: &QueueName) -> bool {
         self.pauses.iter().any(|pause| pause.queue == *queue)
             || self.closings.iter().any(|(closed, _)| closed == queue)
     }
 
-    /// Returns whether a closed queue has ready jobs.
+    /// Returns whether any closed queue has ready jobs.
     pub(super) fn holds_back(&self) -> bool {
         let closed = &mut self.closings.iter();
         closed.any(|(queue, _)| !self.line(queue, Phase::Ready).is_empty())
     }
 
-    /// Returns the job that this claim takes; `None` if there is none. If a queue is chosen at random, follows the
-    /// machine's choice if that is the first job of a queue in claiming order, and otherwise takes the first job of any
-    /// queue.
+    /// Returns the job that this claim takes; `None` if it finds no job. If the queue is chosen at random, returns the job
+    /// that the machine chose, provided that it is the first of its queue in claiming order, and otherwise the first job
+    /// of the first queue that has one.
     fn taken(&self, pop: &Pop) -> Option<&Entry> {
         if let Some(any) = &pop.any {
             return self.best(&[self.turn(any)?]);
@@ -474,7 +475,8 @@ impl Model {
         }
     }
 
-    /// Requests a report of the end of a claim's process, unless another claim has requested the same report.
+    /// Records the request to the `ProcessActor` to report the end of a claim's process, unless another claim requires the
+    /// same report.
     fn watch(&mut self, id: u64) {
         let same = |one: &Binding, other: &Binding| {
             (one.process, one.until) == (other.process, other.until)

@@ -1,4 +1,4 @@
-//! The model of results of jobs, with a plain list.
+//! The model of the results of jobs, implemented as a plain list.
 
 use super::{Model, Moment};
 use sexton::actors::queue::{JobResult, KeepResult, Message, Reply};
@@ -80,7 +80,8 @@ impl Model {
         })
     }
 
-    /// Returns the time at which each result is dropped, with its slot; nothing while removals by time are held back.
+    /// Returns, for each result that is not quarantined, the time at which it is dropped, and its slot as a number and as a
+    /// `Slot`. Returns no items while removals by time are held back.
     pub(super) fn forgotten(&self) -> impl Iterator<Item = (Timestamp, u32, Slot)> {
         let kept = (0..).zip(&self.results).filter_map(|(place, kept)| {
             let kept = kept.as_ref().filter(|it| !it.quarantined)?;

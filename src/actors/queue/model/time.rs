@@ -1,4 +1,4 @@
-//! The model of deadlines and of the order in which waiting requests are served, with plain lists.
+//! The model of deadlines and of the order in which waiting requests are served, implemented with plain lists.
 
 use super::{Due, Entry, Model, Pause};
 use sexton::actors::queue::{Order, Phase, Pop, QueueName};
@@ -6,13 +6,13 @@ use sexton::clock::Timestamp;
 use sexton::ids::{Slot, Ticket};
 
 impl Model {
-    /// Opens the queues whose closing has ended.
+    /// Opens the closed queues that are due to open at `at` or earlier.
     pub(crate) fn open(&mut self, at: Timestamp) {
         self.closings.retain(|(_, opens)| *opens > at);
     }
 
-    /// Restarts the server: jobs kept in memory are removed, claims of connections are given back, other spans restart,
-    /// and new jobs are accepted again.
+    /// Restarts the server: jobs kept in memory are removed, claims of connections are given back, the time limits of other
+    /// claims and the waits for a retry restart, and new jobs are accepted again.
     pub(crate) fn start(&mut self, at: Timestamp, skipped: u64) {
         self.draining = false;
         self.open(at);
@@ -66,7 +66,7 @@ impl Model {
     }
 
     /// Returns whether this item is a waiting request that may be served now although `next_due` names another. With
-    /// random order, any request may be that is the first to wait for a queue with a claimable job.
+    /// random order, that is true of every request that is the first to wait for a queue with a claimable job.
     pub(crate) fn may_serve(&self, due: &Due, at: Timestamp) -> bool {
         let Due::Waiter(ticket) = due else {
             return false;

@@ -1,4 +1,4 @@
-//! The model of the turns of tenants, with plain lists.
+//! The model of the turns of tenants, implemented with plain lists.
 
 use super::Model;
 use sexton::actors::queue::{AnyType, Phase, QueueName};
@@ -14,8 +14,8 @@ pub(crate) struct Turns {
 }
 
 impl Model {
-    /// Adds tenants and queues that have got claimable jobs (regardless of throttles) to the end of the line, in order
-    /// of their names, and removes those that have none left.
+    /// Adds tenants and queues that now have claimable jobs (regardless of throttles) to the end of their lines, in order
+    /// of their names, and removes tenants and queues that have none left.
     pub(super) fn line_up(&mut self) {
         let can = |queue: &QueueName| {
             let is_paused = self.pauses.iter().any(|pause| pause.queue == *queue);

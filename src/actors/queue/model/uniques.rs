@@ -1,4 +1,4 @@
-//! The model of keys that are remembered for a time, with a plain list.
+//! The model of keys that are remembered for a limited time, implemented as a plain list.
 
 use super::Model;
 use sexton::actors::queue::{DedupKey, KnownKey, Put, QueueName};
@@ -52,7 +52,8 @@ impl Model {
         }
     }
 
-    /// Returns the time at which each key is forgotten, with its slot; nothing while removals by time are held back.
+    /// Returns, for each key that is not quarantined, the time at which it is forgotten, and its slot as a number and as a
+    /// `Slot`. Returns no items while removals by time are held back.
     pub(super) fn forgotten_keys(&self) -> impl Iterator<Item = (Timestamp, u32, Slot)> {
         let known = (0..).zip(&self.keys).filter_map(|(place, known)| {
             let known = known.as_ref().filter(|it| !it.quarantined)?;

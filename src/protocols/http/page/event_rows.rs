@@ -1,4 +1,4 @@
-//! Renders events as table rows, newest first. The events come from memory or, if none of an item are retained there, from the journal.
+//! Renders events as table rows, newest first. The events of an item come from memory or, if none are retained there, from the journal.
 
 use crate::clock::Date;
 use crate::handle::{Answered, Events, PastError};
@@ -16,7 +16,7 @@ use tokio::task::yield_now;
 /// The maximum number of events examined before other requests get a turn.
 const LOOKED_AT: usize = 1024;
 
-/// Returns up to `most` of the retained events that match, newest first.
+/// Returns up to `most` of the retained events for which `is_wanted` returns true, newest first.
 pub(crate) async fn newest(
     call: &Call,
     most: usize,
@@ -55,7 +55,7 @@ pub(crate) async fn story(
     })
 }
 
-/// Renders a note that the journal is being read, with its progress. The page reloads soon.
+/// Renders a note that the journal is being read, with its progress. The note makes the page reload soon.
 pub(crate) fn reading(reached: Seq, last: Seq) -> Markup {
     html! {
         p data-again role="status" {
@@ -64,7 +64,7 @@ pub(crate) fn reading(reached: Seq, last: Seq) -> Markup {
     }
 }
 
-/// Renders the events of an item in the journal, newest first.
+/// Renders an item's events from the journal, newest first.
 fn journaled(story: &Story, here: PageClock) -> Markup {
     html! {
         @if !story.events.is_empty() {
@@ -84,7 +84,7 @@ fn journaled(story: &Story, here: PageClock) -> Markup {
             }
         }
         p.faint {
-            @if story.events.is_empty() { "The journal has no events of this item" }
+            @if story.events.is_empty() { "No events of this item in the journal" }
             @else if story.more { "The last " (STORY_MAX) " events in the journal" }
             @else { "From the journal" }
             ", entries " (render::count(story.begins.0)) " to " (render::count(story.upto.0)) "."
@@ -92,7 +92,7 @@ fn journaled(story: &Story, here: PageClock) -> Markup {
     }
 }
 
-/// Renders one event of the journal.
+/// Renders one event from the journal.
 pub(crate) fn story_event(event: &StoryEvent) -> Markup {
     html! {
         (event.kind) " "
@@ -173,7 +173,7 @@ fn fields(event: &Event, here: PageClock) -> Markup {
     }
 }
 
-/// Returns the process that a field identifies, or `None` if it is not the field `process` or does not hold an id.
+/// Returns the process that a field identifies, or `None` if the field is not named `process` or its value is not an id.
 fn process_named(field: &str, bytes: &[u8]) -> Option<ProcessId> {
     let id = std::str::from_utf8(bytes).ok()?;
     (field == "process").then(|| id.parse().ok()).flatten()

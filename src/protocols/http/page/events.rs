@@ -25,7 +25,7 @@ pub(crate) fn routes() -> Vec<Route> {
 struct Filter {
     actor: Option<String>,
     kind: Option<String>,
-    /// Part of the name of the event's subject.
+    /// A part of the name of the event's subject, such as a lock's key.
     name: Option<String>,
 }
 

@@ -62,7 +62,7 @@ impl View {
 /// A page without its frame.
 pub(crate) struct Page {
     pub(crate) view: View,
-    /// The title; if empty, the title of the view.
+    /// The title; if it is empty, the page has the title of the view.
     pub(crate) title: String,
     pub(crate) main: Markup,
 }
@@ -116,7 +116,7 @@ fn navigation(current: Option<View>) -> Markup {
     }
 }
 
-/// Renders a refusal as a page. If a token is missing, the page asks for it.
+/// Renders a refusal as a page. If the request has no valid token, the page asks for one.
 pub(crate) fn refused(problem: &Problem, head: &RequestHead) -> HttpResponse {
     let status = problem.status_code();
     let is_login = problem.reason() == Reason::Unauthorized;
@@ -174,7 +174,7 @@ pub(crate) fn login(to: &str) -> Markup {
             input type="hidden" name="to" value=(to);
             button { "Log in" }
         }
-        p.faint { "One of the tokens in the token file, without " code { "run" } ". The login lasts 12 hours, in this browser only." }
+        p.faint { "Enter one of the tokens in the token file, but not the word " code { "run" } " after it. The login lasts 12 hours, in this browser only." }
     }
 }
 
@@ -196,7 +196,7 @@ fn document(title: &str, body: &Markup) -> Markup {
     }
 }
 
-/// Starts an answer with the headers of every page.
+/// Starts an answer that has the headers common to all pages.
 pub(crate) fn answer(status: StatusCode) -> HttpResponseBuilder {
     let mut response = HttpResponse::build(status);
     response.insert_header((header::CONTENT_TYPE, HTML));

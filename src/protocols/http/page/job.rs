@@ -150,6 +150,6 @@ async fn discard(call: &Call) -> Result<Link, Problem> {
     }
     let queue = call.queues().job(id).await?.queue;
     call.queues().delete(id).await?;
-    // The queue may have been removed along with its last job.
+    // Links to the jobs view, because the queue's page may be gone: a queue may be removed along with its last job.
     Ok(jobs::link(Some(&queue), None).with("discarded", b"1"))
 }

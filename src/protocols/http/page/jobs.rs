@@ -72,7 +72,7 @@ fn word(phase: Phase) -> &'static str {
     phases.next().map_or("", |(word, _)| word)
 }
 
-/// Returns a link to the jobs of a queue in a phase.
+/// Returns a link to the jobs view, filtered by queue and by phase if they are given.
 pub(crate) fn link(queue: Option<&QueueName>, phase: Option<Phase>) -> Link {
     let link = Link::to("/page/jobs").with_some("queue", queue.map(QueueName::as_bytes));
     link.with_some("phase", phase.map(|it| word(it).as_bytes()))

@@ -23,7 +23,8 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![routing::view("/page/lease", Scope::Read, one)]
 }
 
-/// Renders leases by name, beginning after `after`, with a link to the next page.
+/// Renders a page of leases, sorted by name, with a link to the next page. Begins with the first lease after `after`, or with the first of
+/// all if it is `None`.
 pub(crate) async fn section(
     call: &Call,
     after: Option<&Name>,

@@ -1,4 +1,4 @@
-//! The locks view: holders and waiters, and the history of one lock. Each list is shown page by page.
+//! The locks view: leases, and holders and waiters of locks, both shown page by page; and the history of one lock.
 
 use crate::actors::lock::{EntryView, Name, Selection};
 use crate::clock::Timestamp;
@@ -119,7 +119,7 @@ fn whose() -> Markup {
     html! { th { "Owner" } th { "State" } th { "Since" } th.n { "Expires in" } th { "Process" } th.n { "Token" } }
 }
 
-/// Renders the cells of an entry other than its lock.
+/// Renders the cells of an entry's row, except the one that names the lock.
 fn who(entry: &EntryView, events: &Events, here: PageClock) -> Markup {
     html! {
         td { (render::name(entry.owner.as_bytes())) }
@@ -141,7 +141,7 @@ fn who(entry: &EntryView, events: &Events, here: PageClock) -> Markup {
     }
 }
 
-/// Returns when a holder was granted its lock, or `None` if the event of the grant is no longer retained.
+/// Returns when an entry was granted its lock, or `None` if it is still waiting or the event of the grant is not retained.
 fn granted(entry: &EntryView, events: &Events) -> Option<Timestamp> {
     let grant = events.of(Seq(entry.token?.0));
     grant.first().map(|it| it.at)
@@ -224,7 +224,7 @@ fn waiting(entries: &[EntryView], events: &Events, here: PageClock) -> Markup {
     }
 }
 
-/// Renders a name as a hidden field of a form.
+/// Renders a name as a hidden field of a form. A name that is not UTF-8 is encoded in base64, with the suffix `_b64` added to `field`.
 pub(crate) fn named(field: &str, name: &Name) -> Markup {
     use base64::Engine as _;
     let bytes = name.as_bytes();

@@ -1,4 +1,4 @@
-//! Logging in and out: a browser sends a token once, and keeps a login in a cookie that no script can read.
+//! Logging in and out: a browser sends a token once, and stores a login in a cookie that no script can read.
 
 use crate::protocols::http::access::{Peer, Scope, cookie_name};
 use crate::protocols::http::call::Call;
@@ -24,7 +24,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Returns whether logging in and out applies to a caller: it uses TCP, and tokens are configured.
+/// Returns whether a caller can log in and out, that is, whether it uses TCP and tokens are configured.
 pub(crate) fn is_login(call: &Call) -> bool {
     matches!(call.peer(), Peer::Tcp(_)) && call.shared.tokens().is_some()
 }

@@ -6,9 +6,9 @@
 //! | file | holds |
 //! |---|---|
 //! | `frame.rs` | the frame around every page, and its headers |
-//! | `routing.rs` | turns views, forms and files into routes |
+//! | `routing.rs` | the conversion of views, forms and files to routes |
 //! | `login.rs` | logging in and out |
-//! | `render.rs` | formats values and links |
+//! | `render.rs` | the formatting of values and links |
 //! | `plot.rs` | rates as small plots |
 //! | `live.rs` | the stream that makes pages reload |
 //! | `event_rows.rs` | events as rows |
@@ -19,7 +19,7 @@
 //! | `tasks.rs` | why each task is not running, and the history of one task |
 //! | `events.rs` | the last events |
 //! | `then.rs` | the state after any entry of the journal, and the entries around it |
-//! | `walk.rs` | collects lists in several queries |
+//! | `walk.rs` | the collection of lists in several queries |
 
 mod event_rows;
 mod events;
@@ -44,7 +44,7 @@ mod walk;
 
 use crate::protocols::http::route::Route;
 
-/// The static files of the page.
+/// The static files of the page, as pairs of content type and content.
 const CSS: (&str, &str) = ("text/css; charset=utf-8", include_str!("page.css"));
 const JS: (&str, &str) = ("text/javascript; charset=utf-8", include_str!("page.js"));
 const ICON: (&str, &str) = ("image/svg+xml", include_str!("page.svg"));

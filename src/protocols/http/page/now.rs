@@ -25,7 +25,7 @@ use crate::status::NodeStatus;
 use crate::text;
 use maud::{Markup, html};
 
-/// The maximum number of rows in each list of waiters.
+/// The maximum number of rows in each list.
 const MOST: u32 = 8;
 
 /// The number of busiest queues that are examined for the longest-waiting jobs.
@@ -80,7 +80,8 @@ async fn now(call: &Call) -> Result<Page, Problem> {
     })
 }
 
-/// Explains to a caller who may not see processes that their problems are not shown either.
+/// Returns a note for callers that may not see processes, which states that problems of processes and services are not shown either.
+/// Returns `None` for other callers.
 fn hidden(call: &Call) -> Option<Markup> {
     let can_log_in = login::is_login(call);
     (!call.may_run()).then(|| {
@@ -88,7 +89,7 @@ fn hidden(call: &Call) -> Option<Markup> {
             @if can_log_in {
                 "Processes and services, and their problems, are not shown: " a href="/page/login" { "log in" } " with a token that has the scope run."
             } @else {
-                "Processes and services, and their problems, are not shown without logging in with a token (" a href="/page/processes" { "how" } "). On its own machine " code { "sexton service" } " and " code { "sexton ps" } " show them."
+                "Processes and services, and their problems, are not shown, because they require a login with a token (" a href="/page/processes" { "how" } "). On the machine of the coordinator, " code { "sexton service" } " and " code { "sexton ps" } " show them."
             }
         }
     })
@@ -100,7 +101,7 @@ fn troubled(troubles: &[Trouble], hidden: Option<Markup>) -> Markup {
         @if troubles.is_empty() && hidden.is_none() {
             p.well { "Nothing is stuck, failing, restarting or filling up." }
         } @else if troubles.is_empty() {
-            p.well { "No problems with locks, leases, queues and tasks." }
+            p.well { "No problems with locks, leases, queues or tasks." }
         } @else {
             ul.troubles {
                 @for trouble in troubles {
@@ -197,7 +198,7 @@ fn oldest(queues: &[QueueView], here: PageClock) -> Markup {
     }
 }
 
-/// Returns tasks that have not started or wait for their next burst, oldest first.
+/// Returns at most `MOST` tasks that have not started or wait for their next burst (one run of the command), oldest first.
 async fn waiting_tasks(call: &Call) -> Result<Vec<TaskView>, Problem> {
     let tasks = call.node.tasks();
     let mut waiting = Vec::new();

@@ -8,8 +8,8 @@ const WIDTH: f64 = 240.0;
 /// The height of a plot, in units of its view box.
 const HEIGHT: f64 = 36.0;
 
-/// Renders a series of rates, the last at the right edge. The rates between [`KEPT`] readings fill the width. `words` describes
-/// the plot for screen readers.
+/// Renders a series of rates as a plot, with the last rate at the right edge. A full series, which has one rate for each interval between
+/// [`KEPT`] readings, takes the whole width; a shorter one leaves the left part empty. `words` describes the plot for screen readers.
 pub(crate) fn plot(rates: &[f64], words: &str) -> Markup {
     let most = rates.iter().copied().fold(0.0, f64::max);
     let scale = if most > 0.0 {
@@ -42,7 +42,7 @@ pub(crate) fn plot(rates: &[f64], words: &str) -> Markup {
     }
 }
 
-/// Formats a rate with at most one decimal, in thousands or millions if it is large.
+/// Formats a rate with at most one decimal place: in thousands if it is at least 10,000, in millions if it is at least 1,000,000.
 pub(crate) fn shown(rate: f64) -> String {
     match rate {
         rate if rate >= 1e6 => format!("{:.1}M", rate / 1e6),

@@ -24,10 +24,10 @@ use serde::Deserialize;
 use std::path::Path;
 use tokio::task::spawn_blocking;
 
-/// The maximum number of bytes of the end of the output that are shown.
+/// The maximum number of bytes shown from the end of each output file.
 const TAIL_BYTES: u64 = 8 * 1024;
 
-/// The maximum number of relatives and jobs shown.
+/// The maximum length of each of the lists of ancestors, children and jobs.
 const MOST: u32 = 20;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -155,7 +155,7 @@ async fn outputs(call: &Call, record: &RecordView) -> Markup {
     }
 }
 
-/// Returns the output kept in a record: its first and last bytes, with an ellipsis between them if some are missing.
+/// Returns the output stored in a record: its first and last bytes, with an ellipsis between them if some are missing.
 fn whole(output: &Output) -> Vec<u8> {
     let (head, tail) = (output.head(), output.tail());
     if tail.is_empty() {
@@ -164,7 +164,8 @@ fn whole(output: &Output) -> Vec<u8> {
     [head, b"\n\xe2\x80\xa6\n", tail].concat()
 }
 
-/// Returns the end of a file, starting with a complete line, and the file's size; `None` if it cannot be read. Does not block the thread.
+/// Returns at most the last [`TAIL_BYTES`] bytes of a file, beginning with a complete line if possible, and the file's size; or `None` if
+/// the file cannot be read. Does not block the thread.
 async fn tail(path: &Path) -> Option<(Vec<u8>, u64)> {
     let path = path.to_owned();
     let read = spawn_blocking(move || file::tail(&path, TAIL_BYTES)).await;
@@ -202,7 +203,7 @@ async fn relatives(call: &Call, record: &RecordView) -> Result<Markup, Problem> 
     })
 }
 
-/// Renders the jobs whose claims are bound to the process.
+/// Renders the jobs whose claims are bound to a process; nothing if there are none.
 async fn claims(call: &Call, id: ProcessId, here: PageClock) -> Result<Markup, Problem> {
     let selection = JobSelection {
         queue: None,

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The maximum number of services shown.
 const SERVICES: usize = 200;
-/// The maximum number of instances of each service shown.
+/// The maximum number of instances that are shown for each service.
 const INSTANCES: usize = 20;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -29,7 +29,7 @@ pub(crate) fn routes() -> Vec<Route> {
 /// The filter of the view.
 #[derive(Deserialize)]
 struct Filter {
-    /// A phase, `live` or `all`; `live` if left out.
+    /// The name of a phase, or `all`; if left out, live processes are selected, that is, those queued, running or stopping.
     status: Option<String>,
     search: Option<String>,
     after: Option<String>,
@@ -192,7 +192,7 @@ fn tree(records: &[RecordView], usage: &[Option<Usage>], here: PageClock) -> Mar
 }
 
 fn branch(deep: usize) -> String {
-    // Deeper levels are not indented further.
+    // Levels deeper than 12 are not indented further.
     match deep.min(12) {
         0 => String::new(),
         deep => format!("{}└ ", "  ".repeat(deep - 1)),
@@ -238,7 +238,7 @@ pub(crate) fn phase(record: &RecordView) -> Markup {
     }
 }
 
-/// Renders the program and its arguments, with secrets masked.
+/// Renders the program and its arguments, in which secrets are masked already.
 pub(crate) fn command(record: &RecordView) -> Markup {
     html! {
         code {
@@ -250,7 +250,8 @@ pub(crate) fn command(record: &RecordView) -> Markup {
     }
 }
 
-/// Returns the depths and indices of records, each record after its parent. Not recursive, since a tree may be a thousand levels deep.
+/// Returns the depth and the index of each record, in an order in which every record follows its parent. Not recursive, since a tree may be
+/// a thousand levels deep.
 fn in_order(records: &[RecordView]) -> Vec<(usize, usize)> {
     let there: BTreeSet<ProcessId> = records.iter().map(|it| it.id).collect();
     let mut below: BTreeMap<Option<ProcessId>, Vec<usize>> = BTreeMap::new();

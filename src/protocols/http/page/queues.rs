@@ -82,7 +82,7 @@ async fn list(call: &Call) -> Result<Page, Problem> {
 fn asked(filter: &Filter) -> Markup {
     html! {
         form.filter role="search" {
-            label { "Tenant " input name="tenant" value=(filter.tenant.as_deref().unwrap_or_default()) placeholder="any; - is the default"; }
+            label { "Tenant " input name="tenant" value=(filter.tenant.as_deref().unwrap_or_default()) placeholder="any; - for the default"; }
             label { "Type " input name="type" value=(filter.r#type.as_deref().unwrap_or_default()) placeholder="any"; }
             button { "Show" }
             a href="/page/jobs" { "Failed jobs" }

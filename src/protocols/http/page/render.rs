@@ -46,12 +46,12 @@ impl PageClock {
         self.since(self.offset.time(date))
     }
 
-    /// Returns whether a date is at most `ms` milliseconds ago.
+    /// Returns whether a date is at most `ms` milliseconds ago, or in the future.
     pub(crate) fn is_within(self, date: Date, ms: u64) -> bool {
         self.now.0.saturating_sub(self.offset.time(date).0) <= ms
     }
 
-    /// Formats the node time until `at`; returns `None` if `at` has passed.
+    /// Formats the node time until `at`; returns `None` if `at` is not in the future.
     pub(crate) fn until(self, at: Timestamp) -> Option<String> {
         (at > self.now).then(|| text::span(at.0 - self.now.0))
     }
@@ -61,7 +61,7 @@ impl PageClock {
         self.shown(self.offset.date(at))
     }
 
-    /// Renders a date: the time of day, preceded by the day unless it is today.
+    /// Renders a date: the time of day, preceded by the day unless it is today; or a dash if the date is out of range.
     pub(crate) fn shown(self, date: Date) -> Markup {
         let (Some(whole), Some(now)) = (rfc3339(date), rfc3339(self.offset.date(self.now))) else {
             return html! { "–" };
@@ -83,7 +83,7 @@ fn rfc3339(date: Date) -> Option<String> {
     Some(format!("{at:.3}"))
 }
 
-/// Renders a name chosen by a client.
+/// Renders a name chosen by a client, or `(empty)` in place of an empty name.
 pub(crate) fn name(bytes: &[u8]) -> Markup {
     if bytes.is_empty() {
         return html! { span.faint { "(empty)" } };
@@ -104,7 +104,7 @@ pub(crate) fn words(text: &str) -> Markup {
     html! { bdi { (text) } }
 }
 
-/// Renders bytes from an outside source as text of several lines, with control characters replaced.
+/// Renders bytes from an outside source as multi-line text, in which control characters other than newlines and tabs are replaced.
 pub(crate) fn lines(bytes: &[u8]) -> Markup {
     let text = String::from_utf8_lossy(bytes);
     let shown = |letter: char| {
@@ -115,7 +115,7 @@ pub(crate) fn lines(bytes: &[u8]) -> Markup {
     html! { pre dir="auto" tabindex="0" { (text) } }
 }
 
-/// Formats a number with separated thousands.
+/// Formats a number with thousands separators.
 pub(crate) fn count(number: impl Into<u64>) -> String {
     text::grouped(number.into())
 }
@@ -146,7 +146,7 @@ impl Link {
         Self(path.to_owned())
     }
 
-    /// Adds a query parameter, in base64 if it is not UTF-8.
+    /// Adds a query parameter. A value that is not UTF-8 is encoded in base64, with the suffix `_b64` added to `field`.
     pub(crate) fn with(mut self, field: &str, bytes: &[u8]) -> Self {
         self.0.push(if self.0.contains('?') { '&' } else { '?' });
         self.0.push_str(field);
@@ -162,7 +162,7 @@ impl Link {
         self
     }
 
-    /// Adds a query parameter if it is not empty.
+    /// Adds a query parameter if its value is given and not empty.
     pub(crate) fn with_some(self, field: &str, bytes: Option<&[u8]>) -> Self {
         match bytes.filter(|bytes| !bytes.is_empty()) {
             Some(bytes) => self.with(field, bytes),
@@ -181,7 +181,7 @@ impl maud::Render for Link {
     }
 }
 
-/// Renders a link to a lock, by its name.
+/// Renders a link to a lock. Its text is the key, followed by the index unless that is empty.
 pub(crate) fn lock(key: &Name, index: &Name) -> Markup {
     let link = Link::to("/page/lock").with("key", key.as_bytes());
     let link = link.with_some("index", Some(index.as_bytes()));
@@ -229,7 +229,7 @@ pub(crate) fn task(id: u64) -> Markup {
     html! { a href={ "/page/task?id=" (id) } { (id) } }
 }
 
-/// Renders a link to the next page of a list.
+/// Renders a link to the next page of a list; nothing if `next` is `None`.
 pub(crate) fn more(next: Option<Link>) -> Markup {
     html! {
         @if let Some(next) = next {

@@ -1,4 +1,4 @@
-//! The routes of the page: views in their frame, the files they load, and redirects after forms.
+//! Routes of the page: views, rendered in the common frame; the static files that views load; and forms, which act and then redirect.
 
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
@@ -12,7 +12,7 @@ use crate::protocols::http::route::Route;
 use actix_web::http::header;
 use actix_web::http::{Method, StatusCode};
 
-/// Creates a route for a view that requires `scope`. A permit for a large answer is held until the page is written.
+/// Creates a route for a view that requires `scope`. Each request holds a permit for a large answer until its page has been written.
 pub(crate) fn view(
     path: &'static str,
     scope: Scope,
@@ -20,7 +20,8 @@ pub(crate) fn view(
 ) -> Route {
     let framed = async move |call: &Call| {
         let place = call.room().large().await?;
-        // Viewing a page starts the retention of events, so that events during an investigation can be seen afterwards.
+        // The subscription makes the node collect events for ten minutes, even though it is dropped at once: the events of an investigation
+        // can then be shown afterwards.
         drop(call.node.events(None).await.map_err(stopped)?);
         let page = show(call).await?;
         let around = FrameFacts {
@@ -33,7 +34,7 @@ pub(crate) fn view(
     Route::page((path, Method::GET), scope, framed, frame::refused)
 }
 
-/// Creates a route for a form. It performs an action, and redirects to a page that shows the result.
+/// Creates a route for a form: it performs `act`, and redirects to the page that `act` returns, which shows the result.
 pub(crate) fn form(
     path: &'static str,
     scope: Scope,

@@ -1,4 +1,5 @@
-//! The tasks view: why each task is not running, servers and groups; and the history of one task, attempt by attempt.
+//! The view of all tasks, with the reason why each one is not running, and of servers and groups; and the page of one task, with its
+//! history, attempt by attempt.
 
 use crate::actors::dispatch::{
     Act, GroupView, Obstacle, RunStatus, ServerView, TaskFilter, TaskView,
@@ -22,7 +23,7 @@ use crate::text;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-/// The maximum number of servers and groups shown.
+/// The maximum number of rows in the table of servers, and in the table of groups.
 const MOST: usize = 100;
 
 const STATUSES: [RunStatus; 6] = [
@@ -42,7 +43,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// The filter of the view.
+/// The query parameters of the view: the filter, and the position after which the list continues.
 #[derive(Deserialize)]
 struct Filter {
     status: Option<String>,
@@ -153,7 +154,7 @@ pub(crate) fn table(tasks: &[TaskView], here: PageClock) -> Markup {
     }
 }
 
-/// Renders the state of a task or, if it is over, how it ended.
+/// Renders the state of a task or, if it is over, how it ended; and whether it is paused or being terminated.
 fn status(view: &TaskView) -> Markup {
     let task = &view.task;
     let level = match task.status {
@@ -190,7 +191,7 @@ fn why(view: &TaskView, here: PageClock) -> Markup {
 
 fn served(servers: &[ServerView]) -> Markup {
     if servers.is_empty() {
-        return html! { p.faint { "No servers. Adding the first task adds this machine as one." } };
+        return html! { p.faint { "No servers. This machine is added as a server when the first task is added." } };
     }
     html! {
         div.wide tabindex="0" { table {
@@ -217,7 +218,7 @@ fn served(servers: &[ServerView]) -> Markup {
 
 fn grouped(groups: &[GroupView]) -> Markup {
     if groups.is_empty() {
-        return html! { p.faint { "No groups with running tasks." } };
+        return html! { p.faint { "No group has settings of its own, or tasks that are in progress or ready." } };
     }
     html! {
         div.wide tabindex="0" { table {
@@ -276,7 +277,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
     })
 }
 
-/// Renders whether a task is running, why if it is not, and its last message.
+/// Renders where a task is running, why it is not running, or how it ended; and the message of its latest attempt.
 fn stands(view: &TaskView, here: PageClock) -> Markup {
     let task = &view.task;
     html! {
@@ -352,7 +353,7 @@ fn output(title: &str, stream: Option<&Stream>) -> Markup {
     }
 }
 
-/// Renders the actions on a task.
+/// Renders a button for each action that is possible in the current state of the task.
 fn acts(view: &TaskView) -> Markup {
     let task = &view.task;
     let act = |word: &str, title: &str| html! { button name="act" value=(word) { (title) } " " };

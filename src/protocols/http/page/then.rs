@@ -37,7 +37,7 @@ const SINCE_START: [&str; 4] = [
     "service_restarts",
 ];
 
-/// The fields of items that hold node time.
+/// The names of the fields whose values are [`Timestamp`]s.
 const TIMES: [&str; 9] = [
     "created",
     "claimed",
@@ -49,7 +49,7 @@ const TIMES: [&str; 9] = [
     "started",
     "until",
 ];
-/// The fields of items that hold dates.
+/// The names of the fields whose values are [`Date`]s.
 const DATES: [&str; 2] = ["due", "wake"];
 
 /// The actors whose items and messages contain commands, which only users who may start processes can see.
@@ -65,7 +65,7 @@ impl From<PastError> for Problem {
     }
 }
 
-/// The parameters of the view.
+/// The query parameters of the view: the entry whose state is shown. If left out, it is the last entry.
 #[derive(Deserialize)]
 struct Which {
     at: Option<u64>,
@@ -101,7 +101,7 @@ fn to(at: u64) -> String {
 struct Looked<'s> {
     here: PageClock,
     may_run: bool,
-    /// Whether the requested entry is after the last one. The state after the last entry is shown instead.
+    /// Whether the requested entry is beyond the end of the journal. If so, `state` is the state after the last entry.
     is_beyond: bool,
     state: &'s StateAt,
 }
@@ -257,7 +257,8 @@ impl Looked<'_> {
     }
 }
 
-/// Renders what an entry recorded: the name of its message, with the cause if it panicked, or of its mark.
+/// Renders what a line recorded: the name of its message, with the cause of the panic if the message caused one; or the name of its mark
+/// (a record of the node about itself, such as a start); or nothing, if it only advances the time.
 fn asked(line: &Line) -> Markup {
     let mark = || serde_json::to_value(&line.mark).unwrap_or_default();
     match line.kind {
@@ -287,7 +288,7 @@ fn word(message: &Value) -> &str {
     }
 }
 
-/// Renders the complete entry.
+/// Renders the message and the outcome of an entry, or its mark, as JSON that is collapsed at first and truncated to [`ENTRY_CHARS`].
 fn whole(line: &Line) -> Markup {
     let part = |value: &Option<Value>| value.as_ref().map_or_else(String::new, Value::to_string);
     let words = match &line.mark {
@@ -302,10 +303,10 @@ fn whole(line: &Line) -> Markup {
     }
 }
 
-/// The items of one kind, with their names if these are not among their fields.
+/// The items of one kind, each with its name unless the name is one of its fields.
 type Items<'v> = Vec<(Option<&'v str>, &'v Value)>;
 
-/// Returns the lists of items in a state, each with its title.
+/// Returns the lists of items in a state, each with its title. A state that is itself one list or map of items has no title.
 fn lists(state: &Value) -> Vec<(&str, Items<'_>)> {
     match state {
         Value::Array(items) => vec![("", items.iter().map(|item| (None, item)).collect())],
@@ -325,7 +326,8 @@ fn lists(state: &Value) -> Vec<(&str, Items<'_>)> {
     }
 }
 
-/// Returns the fields of an item. A field of a nested object is named by its path. Omits empty, false and zero values, except exit codes.
+/// Returns the fields of an item. A field of a nested object is named by its path, such as `end.code`. Fields that are null, false, zero or
+/// empty are omitted, except exit codes.
 fn members(item: &Value) -> Vec<(String, Value)> {
     let mut found = Vec::new();
     gather("", item, &mut found);
@@ -360,7 +362,7 @@ fn plain(value: &Value) -> String {
         .map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Truncates a text to `most` characters.
+/// Truncates a text to `most` characters, and marks the cut with an ellipsis.
 fn cut(text: &str, most: usize) -> String {
     let mut letters = text.chars();
     let mut begin: String = letters.by_ref().take(most).collect();

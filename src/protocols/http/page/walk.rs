@@ -1,14 +1,15 @@
-//! Collects lists in several queries, until a page is full or the limit on queries is reached.
+//! Collects the items of a list with several queries, until the page is full, the list ends, or the limit on queries is reached.
 
 use crate::protocols::http::problem::Problem;
 
 /// The maximum number of items on a page.
 pub(crate) const MOST: u32 = 100;
 
-/// The maximum number of queries for one page. If they find too few items, the page is short, and the next page continues.
+/// The maximum number of queries for one page. If they find fewer than [`MOST`] items, the page is short, and the next page continues.
 const SHARES_MAX: u32 = 32;
 
-/// Returns up to [`MOST`] items from `from` on, and where the list continues. `share` returns some items and where the next begin.
+/// Returns up to [`MOST`] items, starting at `from`, and the position at which the list continues (`None` at its end). `share` makes one
+/// such query, for up to the given number of items.
 pub(crate) async fn walk<V, C>(
     from: C,
     share: impl AsyncFn(C, u32) -> Result<(Vec<V>, Option<C>), Problem>,

@@ -1,5 +1,6 @@
-//! Properties that hold in any history. There are never more processes than defined. Once all requested actions have been performed, each
-//! service has as many processes as it should. The state is the same whether it is built from the log or from pages.
+//! Properties that hold after any history. Once all requested actions have been performed, a service that should be up has settled and has
+//! at most the defined number of processes; one that should be down has none. The state is the same whether it is built from entries or
+//! from pages.
 
 use super::bench::{Bench, after, defined};
 use crate::actors::process::End;
@@ -31,7 +32,7 @@ fn any_step() -> impl Strategy<Value = Happens> {
     ]
 }
 
-/// Returns the definitions of one to three services. The bits of the number select the services and their settings.
+/// Returns the definitions of one to three services. Each bit of `bits` selects a service or one of its settings.
 fn configuration(bits: u8) -> Vec<Definition> {
     let has = |bit: u8| bits & (1 << bit) != 0;
     let mut all = vec![Definition {

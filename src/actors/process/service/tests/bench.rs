@@ -34,9 +34,9 @@ pub(super) struct Bench {
     pub(super) running: BTreeMap<ProcessId, u32>,
     /// Processes that were sent a signal to end and have not ended yet, in the order of the signals.
     pub(super) told: Vec<ProcessId>,
-    /// Waits that have been answered.
+    /// The tickets of answered waits, with the replies.
     pub(super) woken: Vec<(Ticket, Reply)>,
-    /// Whether launches and ends happen immediately.
+    /// Whether requested launches and stops are performed immediately.
     pub(super) is_prompt: bool,
     /// The outcome of the last message.
     pub(super) newest: Option<Outcome>,
@@ -107,7 +107,7 @@ impl Bench {
         reply
     }
 
-    /// Decides a message, commits it in the machine and in the replica, and returns the reply.
+    /// Decides and commits a message in both the machine and the replica, asserting that they agree, and returns the reply.
     pub(super) fn send(&mut self, message: &Message) -> Reply {
         let moment = Moment {
             seq: Seq(self.seq.0 + 1),
@@ -163,7 +163,7 @@ impl Bench {
         }
     }
 
-    /// Runs due steps and requested actions until nothing is left to do.
+    /// Performs due steps and, if `is_prompt`, requested launches and stops, until nothing is left to do.
     pub(super) fn go_on(&mut self) {
         for round in 0.. {
             assert!(round < 10_000, "services settle eventually");
@@ -217,7 +217,7 @@ impl Bench {
         self.send(&Message::Failed { id, failure });
     }
 
-    /// Ends a process with its whole tree.
+    /// Ends a process with its whole tree. Does nothing if the process is not running.
     pub(super) fn end(&mut self, id: ProcessId, end: End) {
         if self.running.remove(&id).is_none() {
             return;
@@ -235,7 +235,7 @@ impl Bench {
         }
     }
 
-    /// Ends the only process of a service, and applies the consequences.
+    /// Ends the process of a service's first instance, and applies the consequences.
     pub(super) fn ends(&mut self, name: &str, end: End) {
         let id = self.process(name).expect("the service has a process");
         self.end(id, end);
@@ -284,7 +284,7 @@ impl Bench {
         self.view(name).expect("the service exists").status
     }
 
-    /// Returns the id of the first process of a service; `None` if there is none.
+    /// Returns the id of the process of a service's first instance; `None` if the service or the process does not exist.
     pub(super) fn process(&self, name: &str) -> Option<ProcessId> {
         self.view(name)?.instances.first()?.process
     }

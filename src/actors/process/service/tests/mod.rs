@@ -1,4 +1,4 @@
-//! Tests of the rules of services: one by one, and together in random histories.
+//! Tests of the rules for services: one by one, and together in random histories.
 //!
 //! | file | holds |
 //! |---|---|

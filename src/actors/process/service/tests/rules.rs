@@ -1,4 +1,4 @@
-//! Tests of each rule of services.
+//! Tests of each rule for services.
 
 use super::bench::{Bench, after, defined};
 use crate::actors::process::service::{
@@ -291,7 +291,11 @@ fn several_are_stopped_in_reverse_order() {
     let [db, web, proxy] = ["db", "web", "proxy"].map(|name| bench.process(name).expect("it runs"));
     bench.is_prompt = false;
     bench.watch(1, None);
-    assert_eq!(bench.woken.len(), 1, "all services are running");
+    assert_eq!(
+        bench.woken.len(),
+        1,
+        "a wait for running services is answered at once"
+    );
     bench.ask(Request::Stop(None));
     bench.watch(2, None);
     for id in [proxy, web, db] {
@@ -460,7 +464,7 @@ fn what_finds_no_room_is_tried_again() {
     assert_eq!(
         bench.running.len(),
         12,
-        "as many as the limit on live processes allows"
+        "launches stop at the limit on live processes"
     );
     assert_eq!(bench.status("second"), Status::Backoff);
     bench.ask(Request::Stop(Some(named("first"))));

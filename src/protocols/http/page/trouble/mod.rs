@@ -1,5 +1,5 @@
-//! The list of problems. Each states what is wrong, and where to look or what to do. The problems of one kind need at most one query
-//! to an actor, however many items there are.
+//! The list of problems. Each states what is wrong, and where to look or what to do. Finding all problems of one kind takes at most one
+//! query to an actor, however many items there are.
 
 use crate::actors::dispatch;
 use crate::actors::lease::LeaseView;
@@ -13,14 +13,14 @@ use crate::text;
 use maud::{Markup, html};
 use std::ops::RangeInclusive;
 
-/// The part of a limit, in percent, whose use is reported as a problem.
+/// The percentage of a limit at which its usage is reported as a problem.
 const FULL: u64 = 80;
 
-/// The exit statuses with which `sexton work`, and shells, report that a command could not be launched.
+/// The exit statuses with which `sexton work` and shells report that a command could not be launched.
 const NOT_LAUNCHED: RangeInclusive<u8> = 125..=127;
 
-/// How long such an end is reported after the service was launched again, in milliseconds. Until the job is tried again, an hour may
-/// pass.
+/// How long an exit with a status in [`NOT_LAUNCHED`] is reported, in milliseconds, even if the service is running again: a worker may wait
+/// up to an hour before it retries the job and fails again.
 const RECENT_MS: u64 = 3_600_000;
 
 /// The severity of a problem.
@@ -28,7 +28,7 @@ const RECENT_MS: u64 = 3_600_000;
 pub(crate) enum Level {
     /// Something does not work.
     Bad,
-    /// Something is about to fail, or failed before.
+    /// Something works, but needs attention: it failed before, may fail soon, or is held up.
     Warn,
 }
 
@@ -44,7 +44,7 @@ impl Level {
 /// A problem.
 pub(crate) struct Trouble {
     pub(crate) level: Level,
-    /// A title of one or two words.
+    /// A title of a few words.
     pub(crate) what: &'static str,
     pub(crate) words: Markup,
 }
@@ -61,7 +61,7 @@ impl Trouble {
     }
 }
 
-/// The totals that are not part of the status. Those of processes are present only for users who may run commands.
+/// The totals that [`NodeStatus`] does not contain. `processes` is `None` unless the user may run commands.
 pub(crate) struct Others {
     pub(crate) tasks: dispatch::Totals,
     pub(crate) processes: Option<process::Totals>,
@@ -128,7 +128,7 @@ fn of_node(status: &NodeStatus) -> Vec<Trouble> {
     if let Some(cut) = &status.recovered.cut {
         all.push(Trouble::warn(
             "Journal was cut",
-            html! { "An incomplete end of the journal was cut off at startup: " (words(cut)) },
+            html! { "Incomplete data at the end of the journal was cut off at startup: " (words(cut)) },
         ));
     }
     all.extend(
@@ -158,7 +158,7 @@ fn of_actor(actor: &ActorReport, here: PageClock) -> Vec<Trouble> {
             html! {
                 "The " (status.name) " actor panicked, and was restarted " (text::count(restarts, "time"))
                 @if let Some(newest) = panics.causes.back() {
-                    "; last " (here.since(newest.at)) " ago, at entry " (newest.seq.0) ": " (words(&newest.cause))
+                    "; the last panic was " (here.since(newest.at)) " ago, at entry " (newest.seq.0) ": " (words(&newest.cause))
                 }
             },
         ));
@@ -192,7 +192,7 @@ fn of_disk(status: &NodeStatus, here: PageClock) -> Vec<Trouble> {
     all
 }
 
-/// Returns the used part of a limit in percent, if it reaches [`FULL`].
+/// Returns the percentage of a limit that is used, or `None` if it is below [`FULL`].
 fn filled(used: u64, most: u64) -> Option<u64> {
     let percent = u128::from(used) * 100 / u128::from(most.max(1));
     u64::try_from(percent)
@@ -217,7 +217,7 @@ fn of_machine(status: &NodeStatus) -> Vec<Trouble> {
     {
         all.push(Trouble::warn(
             "Descriptors",
-            html! { (percent) " % of " (count(most)) " descriptors are open." },
+            html! { (percent) " % of the limit of " (count(most)) " file descriptors is in use." },
         ));
     }
     all
@@ -234,14 +234,14 @@ fn of_queues(status: &NodeStatus, rules: &Rules) -> Vec<Trouble> {
         let jobs = jobs(totals.jobs.abandoned, "abandoned");
         all.push(Trouble::bad(
             "Jobs failed",
-            html! { (jobs) " failed permanently: retry or discard." },
+            html! { (jobs) " failed permanently, and can be retried or discarded." },
         ));
     }
     if totals.jobs.buried > 0 {
         let jobs = jobs(totals.jobs.buried, "buried");
         all.push(Trouble::warn(
             "Jobs buried",
-            html! { (jobs) " set aside by a client." },
+            html! { (jobs) ", set aside by clients, cannot be claimed until kicked." },
         ));
     }
     if totals.jobs.retrying > 0 {
@@ -270,7 +270,7 @@ fn of_queues(status: &NodeStatus, rules: &Rules) -> Vec<Trouble> {
         if let Some(percent) = filled(used, most) {
             all.push(Trouble::bad(
                 "Filling up",
-                html! { (count(used)) " " (what) ": " (percent) " % of the limit. Beyond that, new ones are refused." },
+                html! { (count(used)) " " (what) ": " (percent) " % of the limit. Requests that would exceed the limit are refused." },
             ));
         }
     }
@@ -299,7 +299,7 @@ fn of_processes(totals: &process::Totals) -> Option<Trouble> {
     (totals.stuck > 0).then(|| {
         Trouble::bad(
             "Processes stuck",
-            html! { a href="/page/processes?status=stopping" { (text::count(totals.stuck.into(), "process")) } " did not end after SIGKILL." },
+            html! { a href="/page/processes?status=stopping" { (text::count(totals.stuck.into(), "process")) } " did not exit after SIGKILL." },
         )
     })
 }
@@ -325,8 +325,9 @@ fn of_lease(view: &LeaseView, here: PageClock) -> Option<Trouble> {
     })
 }
 
-/// Reports a service whose process ended recently because a command could not be executed: its own, or that of a worker, which looks
-/// as if it were running between two tries.
+/// Returns a problem if a process of the service exited within the last `RECENT_MS` because a command could not be launched: the service's
+/// own command or, if the service is a worker, the command for its jobs. Such a worker is restarted, and seems to run normally until it
+/// tries the job again. Otherwise, returns `None`.
 fn unlaunched(service: &ServiceView, here: PageClock) -> Option<Trouble> {
     let ends = service.instances.iter().filter_map(|it| {
         let last = it.last.as_ref()?;
@@ -338,7 +339,7 @@ fn unlaunched(service: &ServiceView, here: PageClock) -> Option<Trouble> {
     let logs = format!("sexton service logs {} --stderr", service.name);
     let link = html! { a href="/page/processes" { (name(service.name.as_bytes())) } };
     let words = html! {
-        (link) " ended " (here.since_date(at)) " ago with exit status " (code) ", because a command could not be launched: see " code { (words(&logs)) } "."
+        (link) " exited " (here.since_date(at)) " ago with status " (code) ", because a command could not be launched: see " code { (words(&logs)) } "."
     };
     let what = "Command not run";
     Some(if service.status == Status::Backoff {
@@ -358,7 +359,7 @@ fn of_service(service: &ServiceView, here: PageClock) -> Option<Trouble> {
         )),
         Status::Backoff => unlaunched(service, here).or_else(|| Some(Trouble::bad(
             "Service restarts",
-            html! { (link) " ended, and will be restarted after a delay; " (restarts) " recent restarts." },
+            html! { (link) " is not running, and will be restarted after a delay. Recent restarts: " (restarts) "." },
         ))),
         Status::Waiting => Some(Trouble::warn(
             "Service waits",

@@ -122,7 +122,7 @@ fn a_node_says_what_its_start_and_its_clock_found() {
         ),
         (
             recovered(Some("at byte 7"), &[]),
-            "warn Journal was cut: An incomplete end of the journal was cut off at startup: at byte 7",
+            "warn Journal was cut: Incomplete data at the end of the journal was cut off at startup: at byte 7",
         ),
         (recovered(None, &["slot a"]), "warn Snapshot mended: slot a"),
     ] {
@@ -147,7 +147,7 @@ fn an_actor_says_that_it_panicked() {
     assert_eq!(
         of(&actor(0, panicked)),
         [
-            "warn Restarted: The lock actor panicked, and was restarted 2 times; last 1 min 0 s ago, at entry 7: planted"
+            "warn Restarted: The lock actor panicked, and was restarted 2 times; the last panic was 1 min 0 s ago, at entry 7: planted"
         ]
     );
     assert_eq!(
@@ -205,7 +205,7 @@ fn disk_and_machine_say_what_runs_short() {
         ),
         (
             descriptors,
-            "warn Descriptors: 90 % of 1,000 descriptors are open.",
+            "warn Descriptors: 90 % of the limit of 1,000 file descriptors is in use.",
         ),
     ] {
         assert_eq!(of(&status), [expected]);
@@ -228,14 +228,14 @@ fn queues_say_what_fails_and_what_fills_up() {
                 abandoned: 1,
                 ..none()
             }),
-            "bad Jobs failed: 1 job failed permanently: retry or discard.",
+            "bad Jobs failed: 1 job failed permanently, and can be retried or discarded.",
         ),
         (
             phase(Counts {
                 buried: 2,
                 ..none()
             }),
-            "warn Jobs buried: 2 jobs set aside by a client.",
+            "warn Jobs buried: 2 jobs, set aside by clients, cannot be claimed until kicked.",
         ),
         (
             phase(Counts {
@@ -265,7 +265,7 @@ fn queues_say_what_fails_and_what_fills_up() {
         ),
     ] {
         let expected = format!(
-            "bad Filling up: {used}: {percent} % of the limit. Beyond that, new ones are refused."
+            "bad Filling up: {used}: {percent} % of the limit. Requests that would exceed the limit are refused."
         );
         assert_eq!(of(&status), [expected]);
     }
@@ -350,7 +350,7 @@ fn tasks_processes_leases_and_services_say_what_does_not_go_on() {
         ),
         (
             said(of_processes(&stuck)),
-            "bad Processes stuck: 1 process did not end after SIGKILL.",
+            "bad Processes stuck: 1 process did not exit after SIGKILL.",
         ),
         (
             lease(0, Some(overruns)),
@@ -366,7 +366,7 @@ fn tasks_processes_leases_and_services_say_what_does_not_go_on() {
         ),
         (
             service(Status::Backoff, 4),
-            "bad Service restarts: web ended, and will be restarted after a delay; 4 recent restarts.",
+            "bad Service restarts: web is not running, and will be restarted after a delay. Recent restarts: 4.",
         ),
         (
             service(Status::Waiting, 0),
@@ -406,7 +406,7 @@ fn a_command_that_could_not_be_launched_is_a_problem_for_an_hour() {
     };
     let here = PageClock::at(Timestamp(RECENT_MS + 10_000));
     let found = |status, code, at| said(of_service(&ended(status, code, at), here));
-    let words = "Command not run: web ended 1 h 0 min ago with exit status 127, because a command could not be launched: see sexton service logs web --stderr.";
+    let words = "Command not run: web exited 1 h 0 min ago with status 127, because a command could not be launched: see sexton service logs web --stderr.";
     assert_eq!(
         found(Status::Running, 127, 10_000),
         [format!("warn {words}")]
