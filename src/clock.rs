@@ -124,12 +124,12 @@ pub trait Clock: Send + Sync {
         difference_ms(self.wall(), self.now())
     }
 
-    /// Registers `rouse` to be called whenever time is moved manually, until it returns false. The system clock never calls it.
-    fn whenever_moved(&self, _rouse: Rouse) {}
+    /// Registers `callback` to be called whenever time is moved manually, until it returns false. The system clock never calls it.
+    fn on_moved(&self, _callback: ClockCallback) {}
 }
 
 /// A callback that runs after time was moved manually. It returns false once it no longer needs to be called.
-pub type Rouse = Box<dyn Fn() -> bool + Send>;
+pub type ClockCallback = Box<dyn Fn() -> bool + Send>;
 
 /// Node time from the operating system's clocks: the wall clock's time at startup, advanced by the boot-time clock.
 #[derive(Debug)]
@@ -224,21 +224,21 @@ impl Clock for SystemClock {
 /// ```
 #[derive(Clone, Default)]
 pub struct ManualClock {
-    hands: Arc<Hands>,
+    time: Arc<ManualTime>,
 }
 
 #[derive(Default)]
-struct Hands {
+struct ManualTime {
     now: AtomicU64,
     offset: AtomicI64,
-    moved: Mutex<Vec<Rouse>>,
+    moved: Mutex<Vec<ClockCallback>>,
 }
 
 impl ManualClock {
     /// Creates a clock that shows `now`, with a wall clock that agrees.
     pub fn at(now: Timestamp) -> Self {
         let clock = Self::default();
-        clock.hands.now.store(now.0, Ordering::SeqCst);
+        clock.time.now.store(now.0, Ordering::SeqCst);
         clock
     }
 
@@ -250,26 +250,26 @@ impl ManualClock {
 
     /// Moves time forward by `ms` milliseconds.
     pub fn advance_ms(&self, ms: u64) {
-        self.hands.now.fetch_add(ms, Ordering::SeqCst);
-        self.rouse();
+        self.time.now.fetch_add(ms, Ordering::SeqCst);
+        self.notify();
     }
 
     /// Sets the time, even to an earlier one. Only for tests that check that time going back is detected.
     pub fn set(&self, now: Timestamp) {
-        self.hands.now.store(now.0, Ordering::SeqCst);
-        self.rouse();
+        self.time.now.store(now.0, Ordering::SeqCst);
+        self.notify();
     }
 
     /// Sets the wall clock to `offset` milliseconds ahead of node time.
     pub fn set_offset_ms(&self, offset: i64) {
-        self.hands.offset.store(offset, Ordering::SeqCst);
+        self.time.offset.store(offset, Ordering::SeqCst);
     }
 
-    fn rouse(&self) {
-        let moved = self.hands.moved.lock();
+    fn notify(&self) {
+        let moved = self.time.moved.lock();
         moved
             .expect("no thread panics while it holds the mutex")
-            .retain(|rouse| rouse());
+            .retain(|callback| callback());
     }
 }
 
@@ -281,19 +281,19 @@ impl fmt::Debug for ManualClock {
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        Timestamp(self.hands.now.load(Ordering::SeqCst))
+        Timestamp(self.time.now.load(Ordering::SeqCst))
     }
 
     fn wall(&self) -> Timestamp {
-        let now = self.hands.now.load(Ordering::SeqCst);
-        Timestamp(now.saturating_add_signed(self.hands.offset.load(Ordering::SeqCst)))
+        let now = self.time.now.load(Ordering::SeqCst);
+        Timestamp(now.saturating_add_signed(self.time.offset.load(Ordering::SeqCst)))
     }
 
-    fn whenever_moved(&self, rouse: Rouse) {
-        let moved = self.hands.moved.lock();
+    fn on_moved(&self, callback: ClockCallback) {
+        let moved = self.time.moved.lock();
         moved
             .expect("no thread panics while it holds the mutex")
-            .push(rouse);
+            .push(callback);
     }
 }
 

@@ -1,7 +1,7 @@
 //! `sexton audit`: checks whether the state of a running coordinator is consistent and agrees with the machine's processes.
 
 use crate::client::{self, Where};
-use crate::report::{Failure, print_said};
+use crate::report::{Failure, print_answer};
 use crate::text::{count, grouped, number, words};
 use clap::Args;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 /// The maximum time for an audit with --fix, which rechecks disagreements for several seconds before and after the repair.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The advice on a refusal, by its reason.
 const HELPS: &[(Reason, &str)] = &[(
@@ -48,15 +48,15 @@ pub(crate) struct Audit {
 
 impl Audit {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let said = self.ask().map_err(|failure| {
+        let body = self.ask().map_err(|failure| {
             let unseen = Failure::of_command(UNSEEN, failure.words());
             match failure.advice() {
                 Some(advice) => unseen.help(advice),
                 None => unseen,
             }
         })?;
-        print_said(self.json, &said, |said| page(said, self.fix))?;
-        if number(&said, "/left") == 0 {
+        print_answer(self.json, &body, |body| page(body, self.fix))?;
+        if number(&body, "/left") == 0 {
             Ok(())
         } else {
             // The page printed above describes every disagreement, so the failure needs no message.
@@ -67,30 +67,30 @@ impl Audit {
     fn ask(&self) -> Result<Value, Failure> {
         let target = self.at.target()?;
         if self.fix {
-            client::post(&target, "/v1/audit/fix", PATIENCE)?.well(HELPS)
+            client::post(&target, "/v1/audit/fix", TIMEOUT)?.success(HELPS)
         } else {
-            client::get(&target, "/v1/audit")?.well(HELPS)
+            client::get(&target, "/v1/audit")?.success(HELPS)
         }
     }
 }
 
 /// Formats one line per disagreement and a summary line. `tried` is whether fixes were attempted.
-fn page(said: &Value, tried: bool) -> String {
+fn page(body: &Value, tried: bool) -> String {
     let mut page = String::new();
-    let found = said.pointer("/found").and_then(Value::as_array);
+    let found = body.pointer("/found").and_then(Value::as_array);
     for it in found.into_iter().flatten() {
-        let mend = match it.pointer("/fix").and_then(Value::as_str) {
-            Some(mend) if it.pointer("/fixed") == Some(&true.into()) => format!("done: {mend}"),
-            Some(mend) if tried => format!("tried, but the disagreement remains: {mend}"),
-            Some(mend) => format!("--fix: {mend}"),
+        let fix = match it.pointer("/fix").and_then(Value::as_str) {
+            Some(fix) if it.pointer("/fixed") == Some(&true.into()) => format!("done: {fix}"),
+            Some(fix) if tried => format!("tried, but the disagreement remains: {fix}"),
+            Some(fix) => format!("--fix: {fix}"),
             None => "--fix does nothing about it".to_owned(),
         };
         let (kind, words) = (words(it, "/kind"), words(it, "/words"));
-        writeln!(page, "{kind}: {words}; {mend}").expect("writing to memory does not fail");
+        writeln!(page, "{kind}: {words}; {fix}").expect("writing to memory does not fail");
     }
-    let tasks = count(number(said, "/tasks"), "task");
-    let processes = grouped(number(said, "/processes"));
-    let left = match number(said, "/left") {
+    let tasks = count(number(body, "/tasks"), "task");
+    let processes = grouped(number(body, "/processes"));
+    let left = match number(body, "/left") {
         0 => "consistent".to_owned(),
         left => count(left, "disagreement"),
     };

@@ -56,7 +56,7 @@ impl Backup {
         let copied = copy_to(&target, &data)?;
         let (slot, upto, last) = (copied.slot, copied.seal.manifest.begun, copied.upto());
         let into = self.into.display();
-        let said = if self.json {
+        let body = if self.json {
             json!({
                 "into": self.into,
                 "slot": slot.to_string(),
@@ -73,7 +73,7 @@ impl Backup {
                 text::bytes(copied.bytes)
             )
         };
-        report::written(writeln!(io::stdout(), "{said}"))
+        report::written(writeln!(io::stdout(), "{body}"))
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 /// How long to wait for a checkpoint. Writing a large state to a slow disk can take minutes.
-const PATIENCE: Duration = Duration::from_mins(10);
+const TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Take a snapshot of a running coordinator now.
 ///
@@ -48,8 +48,8 @@ impl Checkpoint {
 
 /// Requests a snapshot, waits until it is complete and on disk, and returns its description.
 pub(crate) fn take(target: &Target) -> Result<Value, Failure> {
-    let answer = client::post(target, "/v1/checkpoint", PATIENCE)?;
-    let taken = answer.said()?;
+    let answer = client::post(target, "/v1/checkpoint", TIMEOUT)?;
+    let taken = answer.json()?;
     if answer.status == 200 {
         Ok(taken)
     } else {

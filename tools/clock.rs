@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::Value;
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Confirm that a wall clock that is far ahead is right.
 ///
@@ -30,13 +30,13 @@ pub(crate) struct ConfirmClock {
 
 impl ConfirmClock {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let answer = client::post(&self.at.target()?, "/v1/clock/confirm", PATIENCE)?;
-        let said = answer.said()?;
+        let answer = client::post(&self.at.target()?, "/v1/clock/confirm", TIMEOUT)?;
+        let body = answer.json()?;
         if answer.status != 200 {
-            return Err(Failure::refused(&said, &[]));
+            return Err(Failure::refused(&body, &[]));
         }
-        report::print(&match said.pointer("/doubted") {
-            _ if self.json => format!("{said}\n"),
+        report::print(&match body.pointer("/doubted") {
+            _ if self.json => format!("{body}\n"),
             Some(Value::Bool(true)) => {
                 "the wall clock is confirmed: expired items are pruned again\n".to_owned()
             }

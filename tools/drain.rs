@@ -73,7 +73,7 @@ impl Drain {
         };
         let path = format!("/v1/drain?what={what}&wait={wait}");
         let answer = client::post(&target, &path, patience)?;
-        let said = answer.said()?;
+        let said = answer.json()?;
         if answer.status != 200 {
             return Err(refused(said));
         }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the other process may send nothing. Opening a store of several gigabytes takes seconds.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// The value that, in place of a key's length, marks the end of the stream. It is followed by the length of the error text, which is 0 on
 /// success, and by the text itself.
 const END: u32 = u32::MAX;
@@ -44,7 +44,7 @@ impl Stores for IsolatedStores {
         let asker = std::process::id().to_string();
         command.args(["read-store", "--asker", &asker]);
         command.arg(&self.root).arg(folder);
-        Ok(Box::new(Isolated::start(command, folder, PATIENCE)?))
+        Ok(Box::new(Isolated::start(command, folder, TIMEOUT)?))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::report::Failure;
 use crate::span::{SPAN, delay};
-use crate::work::{ADDRESS, PATIENCE, SECRET};
+use crate::work::{ADDRESS, SECRET, TIMEOUT};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -92,9 +92,9 @@ impl Job {
             Failure::unreachable(format!("failed to report to `sexton work`: {error}"))
         };
         let answer = ask(&address, &format!("{request}\n")).map_err(failed)?;
-        let said: Value = serde_json::from_str(&answer).unwrap_or_default();
-        match said.pointer("/error").and_then(Value::as_str) {
-            _ if said.pointer("/ok") == Some(&true.into()) => Ok(()),
+        let body: Value = serde_json::from_str(&answer).unwrap_or_default();
+        match body.pointer("/error").and_then(Value::as_str) {
+            _ if body.pointer("/ok") == Some(&true.into()) => Ok(()),
             Some(error) => Err(Failure::found(error)),
             None => Err(failed(std::io::ErrorKind::UnexpectedEof.into())),
         }
@@ -111,8 +111,8 @@ fn ask(address: &str, request: &str) -> std::io::Result<String> {
 
 /// Sends one line and returns the line received in answer, which is empty if the connection is closed without one.
 pub(crate) fn exchange(mut stream: UnixStream, request: &str) -> std::io::Result<String> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer)?;

@@ -109,7 +109,7 @@ enum Command {
 
 fn main() -> std::process::ExitCode {
     allocator::configure();
-    if let Some(words) = beanstalkd::called_so() {
+    if let Some(words) = beanstalkd::invoked_as_beanstalkd() {
         return report::end(beanstalkd::run(words));
     }
     let arguments = match Arguments::try_parse() {

@@ -14,13 +14,13 @@ use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
 /// How long each notice extends the manager's start or stop timeout. Notices are sent every few seconds.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The connection to the service manager, if there is one. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Notify(Option<Arc<Way>>);
+pub(crate) struct Notify(Option<Arc<Connection>>);
 
-struct Way {
+struct Connection {
     socket: UnixDatagram,
     manager: SocketAddr,
     watchdog: Option<Duration>,
@@ -40,7 +40,7 @@ impl Notify {
             let socket = UnixDatagram::unbound()?;
             // A manager that does not read must not block this process.
             socket.set_nonblocking(true)?;
-            std::io::Result::Ok(Way {
+            std::io::Result::Ok(Connection {
                 socket,
                 manager,
                 watchdog: watchdog(),
@@ -49,7 +49,7 @@ impl Notify {
         Self(match open() {
             Ok(way) => Some(Arc::new(way)),
             Err(error) => {
-                untold(&error);
+                warn_unsent(&error);
                 None
             }
         })
@@ -57,7 +57,7 @@ impl Notify {
 
     /// Reports that the program is ready, with `words` as its status.
     pub(crate) fn ready(&self, words: &str) {
-        self.say(&format!("READY=1\nSTATUS={}", line(words)));
+        self.send(&format!("READY=1\nSTATUS={}", line(words)));
     }
 
     /// Reports that the program is ready, and then its status periodically until the returned value is dropped. Returns `None`
@@ -77,13 +77,13 @@ impl Notify {
 
     /// Reports the program's current status.
     pub(crate) fn status(&self, words: &str) {
-        self.say(&format!("STATUS={}", line(words)));
+        self.send(&format!("STATUS={}", line(words)));
     }
 
     /// Reports a long operation, and extends the manager's timeout.
     pub(crate) fn working(&self, words: &str) {
-        let patience = PATIENCE.as_micros();
-        self.say(&format!(
+        let patience = TIMEOUT.as_micros();
+        self.send(&format!(
             "STATUS={}\nEXTEND_TIMEOUT_USEC={patience}",
             line(words)
         ));
@@ -107,7 +107,7 @@ impl Notify {
     /// Reports that the program is stopping, and extends the timeout until the returned value is dropped, since a last snapshot may
     /// take long.
     pub(crate) fn stopping(&self) -> Option<Progress> {
-        self.say("STOPPING=1");
+        self.send("STOPPING=1");
         self.while_working(|| "stopping: writing acknowledged changes to disk".to_owned())
     }
 
@@ -127,21 +127,21 @@ impl Notify {
                 .await
                 .is_ok_and(|status| status.halted.is_none())
             {
-                self.say("WATCHDOG=1");
+                self.send("WATCHDOG=1");
             }
         }
     }
 
-    fn say(&self, notice: &str) {
+    fn send(&self, notice: &str) {
         if let Some(way) = &self.0
             && let Err(error) = way.socket.send_to_addr(notice.as_bytes(), &way.manager)
         {
-            untold(&error);
+            warn_unsent(&error);
         }
     }
 }
 
-fn untold(error: &std::io::Error) {
+fn warn_unsent(error: &std::io::Error) {
     tracing::warn!(%error, "failed to notify the service manager");
 }
 

@@ -3,7 +3,7 @@
 //! Exit statuses: 0 success; 1 a problem was found, or the answer is no; 2 wrong usage; 3 something cannot be read or reached; 4 the
 //! coordinator has halted.
 
-use crate::settings::strange_variables;
+use crate::settings::find_unknown_variables;
 use crate::text;
 use clap::error::ErrorKind;
 use serde_json::Value;
@@ -352,15 +352,15 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 }
 
 /// Prints an answer as JSON if `json` is true, and otherwise as formatted by `page`.
-pub(crate) fn print_said(
+pub(crate) fn print_answer(
     json: bool,
-    said: &Value,
+    body: &Value,
     page: impl FnOnce(&Value) -> String,
 ) -> Result<(), Failure> {
     if json {
-        print(&format!("{said}\n"))
+        print(&format!("{body}\n"))
     } else {
-        print(&page(said))
+        print(&page(body))
     }
 }
 
@@ -413,7 +413,7 @@ pub(crate) fn end(result: Result<(), Failure>) -> ExitCode {
         say(&format!("  {bold}help:{plain} {}\n", text::plain(&help)));
     }
     // A misspelt variable may be the cause.
-    for name in strange_variables() {
+    for name in find_unknown_variables() {
         let name = text::plain(&name);
         say(&format!(
             "  {bold}help:{plain} {name} in the environment is not a setting\n"

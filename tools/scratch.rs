@@ -97,8 +97,8 @@ impl KeepScratch {
         let letters = name.get(self.prefix.len()..).unwrap_or_default();
         // This fails if the parent has already exited, but then standard input ends too.
         drop(writeln!(io::stdout(), "{MADE}{}", letters.escape_ascii()));
-        let mut said = Vec::new();
-        let in_order = io::stdin().read_to_end(&mut said).is_ok() && !said.is_empty();
+        let mut body = Vec::new();
+        let in_order = io::stdin().read_to_end(&mut body).is_ok() && !body.is_empty();
         let shown = path.display();
         let removed = remove(&path)
             .map_err(|error| Failure::unreachable(format!("failed to remove {shown}: {error}")))?;

@@ -1,7 +1,7 @@
 //! `sexton status`: prints the state of a running coordinator, as text or as JSON.
 
 use crate::client::{self, Target, Where};
-use crate::lease::all_stirring;
+use crate::lease::active_table;
 use crate::process::command;
 use crate::report::{Failure, print};
 use crate::system;
@@ -44,7 +44,7 @@ impl Status {
 /// Requests the coordinator's status.
 pub(crate) fn ask(target: &Target) -> Result<Value, Failure> {
     let answer = client::get(target, "/v1/status")?;
-    let status = answer.said()?;
+    let status = answer.json()?;
     if answer.status == 200 {
         Ok(status)
     } else {
@@ -57,8 +57,8 @@ pub(crate) fn ask(target: &Target) -> Result<Value, Failure> {
 fn stuck(target: &Target) -> String {
     let path = format!("/v1/processes?status=stopping&limit={STOPPING_MAX}");
     let answer = client::get(target, &path).ok();
-    let said = answer.and_then(|answer| answer.well(&[]).ok());
-    let records = said.as_ref().and_then(|said| said.pointer("/processes"));
+    let body = answer.and_then(|answer| answer.success(&[]).ok());
+    let records = body.as_ref().and_then(|body| body.pointer("/processes"));
     let records = records.and_then(Value::as_array).into_iter().flatten();
     records.filter_map(stuck_tree).collect()
 }
@@ -84,20 +84,20 @@ fn stuck_tree(record: &Value) -> Option<String> {
 /// coordinator does not list them.
 fn leases(target: &Target) -> String {
     let answer = client::get(target, &format!("/v1/busiest?limit={LEASES_MAX}")).ok();
-    let said = answer.and_then(|answer| answer.well(&[]).ok());
-    let Some(Value::Array(leases)) = said.as_ref().and_then(|said| said.pointer("/leases")) else {
+    let body = answer.and_then(|answer| answer.success(&[]).ok());
+    let Some(Value::Array(leases)) = body.as_ref().and_then(|body| body.pointer("/leases")) else {
         return String::new();
     };
     if leases.is_empty() {
         return String::new();
     }
-    let more = said.as_ref().and_then(|said| said.pointer("/leases_more"));
+    let more = body.as_ref().and_then(|body| body.pointer("/leases_more"));
     let more = if more == Some(&true.into()) {
         "there are more: `sexton lease list` shows all\n"
     } else {
         ""
     };
-    format!("\n{}{more}", all_stirring(leases))
+    format!("\n{}{more}", active_table(leases))
 }
 
 /// The maximum number of leases shown.

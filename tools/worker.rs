@@ -77,18 +77,18 @@ struct WorkerSelector {
 
 impl Worker {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = ClientOptions::at(&self.at, self.json)?;
+        let options = ClientOptions::at(&self.at, self.json)?;
         match self.action {
-            None | Some(Action::List) => show(&asking, &all(&asking.services(None)?)),
-            Some(Action::Pause(chosen)) => chosen.carry_out(&asking, "stop", "stopped"),
-            Some(Action::Resume(chosen)) => chosen.carry_out(&asking, "start", "running"),
+            None | Some(Action::List) => show(&options, &all(&options.services(None)?)),
+            Some(Action::Pause(chosen)) => chosen.carry_out(&options, "stop", "stopped"),
+            Some(Action::Resume(chosen)) => chosen.carry_out(&options, "start", "running"),
         }
     }
 }
 
 /// Returns the services that are workers.
-fn all(said: &Value) -> Vec<Value> {
-    let services = said.pointer("/services").and_then(Value::as_array);
+fn all(body: &Value) -> Vec<Value> {
+    let services = body.pointer("/services").and_then(Value::as_array);
     let is_worker = |it: &&Value| name(it).is_some();
     services
         .into_iter()
@@ -104,8 +104,8 @@ fn name(service: &Value) -> Option<&str> {
 }
 
 impl WorkerSelector {
-    fn carry_out(&self, asking: &ClientOptions, what: &str, status: &str) -> Result<(), Failure> {
-        let known = all(&asking.services(None)?);
+    fn carry_out(&self, options: &ClientOptions, what: &str, status: &str) -> Result<(), Failure> {
+        let known = all(&options.services(None)?);
         let is_known = |chosen: &&String| known.iter().any(|it| name(it) == Some(chosen.as_str()));
         if let Some(unknown) = self.names.iter().find(|it| !is_known(it)) {
             let failure = Failure::found(format!("there is no worker {}", plain(unknown)));
@@ -119,10 +119,10 @@ impl WorkerSelector {
             found.clear();
             for name in &self.names {
                 let asked = fields([("name", service_of(name).into())]);
-                found.extend(all(&asking.serve(what, asked, wait)?));
+                found.extend(all(&options.serve(what, asked, wait)?));
             }
         }
-        show(asking, &found)?;
+        show(options, &found)?;
         let is_so = |it: &&Value| words(it, "/status") == status;
         match found.iter().find(|it| !is_so(it)) {
             Some(other) if self.wait > 0 => {
@@ -134,8 +134,8 @@ impl WorkerSelector {
     }
 }
 
-fn show(asking: &ClientOptions, workers: &[Value]) -> Result<(), Failure> {
-    if asking.json {
+fn show(options: &ClientOptions, workers: &[Value]) -> Result<(), Failure> {
+    if options.json {
         return print(&format!("{}\n", json!({ "workers": workers })));
     }
     if workers.is_empty() {

@@ -1,10 +1,10 @@
 //! The test bed of `dispatch`: a coordinator that runs tasks, and its events.
 
 use crate::coordinator::{Coordinator, Grounds, ask, signal};
+use crate::event::{Event, clock, listen};
 use crate::failing::{CommandEnd, Written, written};
 use crate::failure::Failure;
 use crate::figures::Latencies;
-use crate::happening::{Happening, clock, listen};
 use crate::interrupt::Stop;
 use crate::load::now;
 use crate::pulse::Fifo;
@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(2);
 pub(crate) struct Bed {
     pub(crate) coordinator: Coordinator,
     last: Fifo,
-    events: Receiver<Result<Happening, Failure>>,
+    events: Receiver<Result<Event, Failure>>,
 }
 
 impl Bed {
@@ -40,7 +40,7 @@ impl Bed {
         std::fs::write(&config, "[tasks]\nallow_fault_injection = true\n")
             .map_err(Failure::to("write a configuration"))?;
         let coordinator = Coordinator::start(Some(&config), grounds)?;
-        coordinator.has_keeper()?;
+        coordinator.start_keeper()?;
         let last = Fifo::create(&folder.join("last"))?;
         let server = json!({"server": "local", "threads": threads});
         coordinator.ask("/v1/servers/set", Some(&server))?;
@@ -84,7 +84,7 @@ impl Bed {
     /// Adds `count` tasks, over several connections at once.
     pub(crate) fn add(&self, count: u32, body: &Value, stop: &Stop) -> Result<(), Failure> {
         let add = |stream: &mut _, _| ask(stream, "/v1/tasks/add", Some(body)).map(drop);
-        self.coordinator.side_by_side(count, stop, add).map(drop)
+        self.coordinator.concurrently(count, stop, add).map(drop)
     }
 
     fn add_one(&self, body: &Value) -> Result<u64, Failure> {
@@ -95,7 +95,7 @@ impl Bed {
 
     /// Returns the next event whose kind is `wanted` and that is about `task`, or about any task if that is `None`. Other events are
     /// discarded. If none arrives for a minute, an error is returned.
-    fn next(&self, wanted: impl Fn(&str) -> bool, task: Option<u64>) -> Result<Happening, Failure> {
+    fn next(&self, wanted: impl Fn(&str) -> bool, task: Option<u64>) -> Result<Event, Failure> {
         loop {
             let heard = self.events.recv_timeout(PATIENCE);
             let heard = heard.map_err(|_| Failure::new("no task event arrived in time"))??;
@@ -108,7 +108,7 @@ impl Bed {
     }
 
     /// Waits until an attempt of `task` (if `None`, of any task) ends, and returns the event that reports the end.
-    pub(crate) fn await_end(&self, task: Option<u64>) -> Result<Happening, Failure> {
+    pub(crate) fn await_end(&self, task: Option<u64>) -> Result<Event, Failure> {
         let is_end = |kind: &str| ["completed", "failed", "reset", "waits"].contains(&kind);
         self.next(is_end, task)
     }
@@ -129,7 +129,7 @@ impl Bed {
     }
 
     /// Cancels the task if its attempt ended with a reset, since it would otherwise be run again.
-    fn end(&self, task: u64, end: &Happening) -> Result<(), Failure> {
+    fn end(&self, task: u64, end: &Event) -> Result<(), Failure> {
         if end.what.get("kind").and_then(Value::as_str) != Some("reset") {
             return Ok(());
         }

@@ -240,7 +240,7 @@ impl Measuring<'_> {
 
     fn start(&self) -> Result<Coordinator, Failure> {
         let coordinator = Coordinator::start(None, self.grounds)?;
-        coordinator.has_keeper()?;
+        coordinator.start_keeper()?;
         Ok(coordinator)
     }
 
@@ -351,7 +351,7 @@ impl Measuring<'_> {
             });
             ask(stream, "/v1/locks/acquire", Some(&held)).map(drop)
         };
-        coordinator.side_by_side(entries, self.stop, hold)?;
+        coordinator.concurrently(entries, self.stop, hold)?;
         let waiters = (0..WAITERS).map(|waiter| in_line(&coordinator, waiter, entries));
         let _waiters = waiters.collect::<Result<Vec<_>, _>>()?;
         let mut asking = lockserver(&coordinator)?;
@@ -392,17 +392,17 @@ impl Measuring<'_> {
             let of = |place: u32| numbers.get(place as usize).copied().unwrap_or(0);
             let (before, began) = (coordinator.processor_time()?, now());
             let one = |stream: &mut UnixStream, place| trigger(stream, of(place));
-            coordinator.side_by_side(triggers, self.stop, one)?;
+            coordinator.concurrently(triggers, self.stop, one)?;
             let taken = coordinator.processor_time()?.saturating_sub(before);
             let each = |span: Duration| span.as_secs_f64() * 1e6 / f64::from(triggers);
             Ok::<_, Failure>((each(now() - began), each(taken)))
         };
         let all = self.bindings.leases;
         let few = all.div_ceil(100);
-        coordinator.side_by_side(few, self.stop, trigger)?;
+        coordinator.concurrently(few, self.stop, trigger)?;
         let (few_took, few_processor) = at_random(few)?;
         let further = |stream: &mut UnixStream, number| trigger(stream, few + number);
-        coordinator.side_by_side(all - few, self.stop, further)?;
+        coordinator.concurrently(all - few, self.stop, further)?;
         let (many_took, many_processor) = at_random(all)?;
         round.insert("trigger_few", few_took);
         round.insert("trigger_many", many_took);

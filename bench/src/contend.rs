@@ -252,7 +252,7 @@ impl Client for Contender {
                 Answer::Released(1) => self.released(turn),
                 Answer::Released(count) => {
                     let words = format!("one lock was released, but the answer counts {count}");
-                    return Err(Wrong::Untrue(words));
+                    return Err(Wrong::Contradiction(words));
                 }
                 Answer::Renewed(_) => unreachable!("a contender never renews"),
             }

@@ -76,7 +76,7 @@ impl Coordinator {
     }
 
     /// Starts the keeper if it is not running.
-    pub(crate) fn has_keeper(&self) -> Result<(), Failure> {
+    pub(crate) fn start_keeper(&self) -> Result<(), Failure> {
         self.ask("/v1/processes/keeper", Some(&json!({}))).map(drop)
     }
 
@@ -92,12 +92,12 @@ impl Coordinator {
             let record = ask(stream, "/v1/processes/launch", Some(body))?;
             launched_of(&record)
         };
-        self.side_by_side(count, stop, launch)
+        self.concurrently(count, stop, launch)
     }
 
     /// Calls `each` with every number below `count`, over [`CLIENTS`] connections concurrently, and returns the results in no particular
     /// order. A connection makes no more calls after an error; one such error is returned once all connections are done.
-    pub(crate) fn side_by_side<T: Send>(
+    pub(crate) fn concurrently<T: Send>(
         &self,
         count: u32,
         stop: &Stop,

@@ -89,7 +89,7 @@ impl Client for Cycles {
                 (asked, answer) => {
                     let words =
                         format!("{asked:?} of the client's own lock was answered with {answer:?}");
-                    return Err(Wrong::Untrue(words));
+                    return Err(Wrong::Contradiction(words));
                 }
             }
             self.answered += 1;

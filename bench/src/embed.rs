@@ -132,7 +132,7 @@ impl Embed {
             let answers = block_on(locks.batch(batch()))
                 .map_err(|stopped| Failure::new(stopped.to_string()))?;
             for answer in answers {
-                if !matches!(answer, Ok(Reply::Standing(_) | Reply::Ended(1))) {
+                if !matches!(answer, Ok(Reply::LinePosition(_) | Reply::Ended(1))) {
                     return Err(wrong(answer));
                 }
             }

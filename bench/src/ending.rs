@@ -2,9 +2,9 @@
 //! code that launches them and receives the events of their ends.
 
 use crate::coordinator::Coordinator;
+use crate::event::{Event, clock, listen};
 use crate::failure::Failure;
 use crate::figures::Latencies;
-use crate::happening::{Happening, clock, listen};
 use crate::interrupt::Stop;
 use crate::load::now;
 use crate::pulse::Fifo;
@@ -67,7 +67,7 @@ pub(crate) struct Ends<'a> {
     coordinator: &'a Coordinator,
     go: Fifo,
     last: Fifo,
-    events: Receiver<Result<Happening, Failure>>,
+    events: Receiver<Result<Event, Failure>>,
     command: Value,
 }
 
@@ -128,7 +128,7 @@ impl<'a> Ends<'a> {
                     began.len()
                 ))
             };
-            let Happening { what, at } = heard.map_err(|_| missing())??;
+            let Event { what, at } = heard.map_err(|_| missing())??;
             let id = what.get("process").and_then(Value::as_str);
             let id = id.and_then(parse);
             let id =

@@ -1,7 +1,7 @@
 //! The commands of the tasks that `dispatch` measures. Each writes the time, and then fails or ends as requested.
 
+use crate::event::clock;
 use crate::failure::Failure;
-use crate::happening::clock;
 use crate::pulse::Fifo;
 use clap::{Args, ValueEnum};
 use rustix::process::{Signal, getpid, kill_process};

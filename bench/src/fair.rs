@@ -1,9 +1,9 @@
 //! Measures fairness between tenants by the order of claims: how long ten jobs of one tenant wait while very many of another are ready.
 
 use crate::coordinator::Coordinator;
+use crate::event::{Event, listen};
 use crate::failure::Failure;
 use crate::figures::as_float;
-use crate::happening::{Happening, listen};
 use serde_json::Value;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const BEFORE: u32 = 100;
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A subscription to the events of a coordinator that report jobs as added or claimed.
-pub(crate) struct Claims(Receiver<Result<Happening, Failure>>);
+pub(crate) struct Claims(Receiver<Result<Event, Failure>>);
 
 impl Claims {
     pub(crate) fn listen(coordinator: &Coordinator) -> Result<Self, Failure> {
@@ -34,7 +34,7 @@ impl Claims {
     /// Returns the kind and queue of the next event.
     fn next(&self) -> Result<(String, String), Failure> {
         let heard = self.0.recv_timeout(PATIENCE);
-        let Happening { what, .. } =
+        let Event { what, .. } =
             heard.map_err(|_| Failure::new("no job was added or claimed for a minute"))??;
         let word = |name: &str| what.get(name).and_then(Value::as_str).map(str::to_owned);
         match (word("kind"), word("queue")) {

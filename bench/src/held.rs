@@ -18,8 +18,8 @@ fn held_by(lock: u32) -> (Name, Name) {
     (name(1, lock), name(2, lock))
 }
 
-fn untrue(asked: Verb, answer: Answer) -> Wrong {
-    Wrong::Untrue(format!(
+fn contradiction(asked: Verb, answer: Answer) -> Wrong {
+    Wrong::Contradiction(format!(
         "{asked:?} of the client's own lock was answered with {answer:?}"
     ))
 }
@@ -62,7 +62,7 @@ impl Client for Taker {
         {
             taken += len;
             if answer != Answer::Granted {
-                return Err(untrue(Verb::Hold, answer));
+                return Err(contradiction(Verb::Hold, answer));
             }
             self.open -= 1;
             self.taken += 1;
@@ -124,7 +124,7 @@ impl Client for Toucher {
             return Ok(0);
         };
         if answer != Answer::Renewed(true) {
-            return Err(untrue(Verb::Renew, answer));
+            return Err(contradiction(Verb::Renew, answer));
         }
         self.touched += 1;
         turn.latencies.note(turn.now - self.asked);
@@ -206,7 +206,7 @@ impl Client for Churner {
             taken += len;
             match (asked, answer) {
                 (Verb::Hold, Answer::Granted) | (Verb::Release, Answer::Released(1)) => {}
-                (asked, answer) => return Err(untrue(asked, answer)),
+                (asked, answer) => return Err(contradiction(asked, answer)),
             }
             self.open.pop_front();
             self.done += 1;
@@ -312,7 +312,7 @@ impl Client for Paced {
                     self.begin(self.due, turn);
                 }
             }
-            (asked, answer) => return Err(untrue(asked, answer)),
+            (asked, answer) => return Err(contradiction(asked, answer)),
         }
         Ok(len)
     }

@@ -88,7 +88,7 @@ impl JobProtocol {
         };
         let line = input.get(..end).unwrap_or(&[]);
         let text = std::str::from_utf8(line).unwrap_or_default();
-        let wrong = || Wrong::Untrue(format!("unexpected answer to {asked:?}: {text:?}"));
+        let wrong = || Wrong::Contradiction(format!("unexpected answer to {asked:?}: {text:?}"));
         let mut words = text.split(' ');
         let first = words.next().unwrap_or_default();
         let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
@@ -147,7 +147,7 @@ pub(crate) enum Work {
 
 /// A client that repeats its [`Work`] without pause.
 pub(crate) struct Jobs {
-    speech: JobProtocol,
+    protocol: JobProtocol,
     work: Work,
     client: u32,
     depth: u32,
@@ -164,13 +164,13 @@ pub(crate) struct Jobs {
 
 impl Jobs {
     pub(crate) fn new(
-        (speech, work): (JobProtocol, Work),
+        (protocol, work): (JobProtocol, Work),
         (client, depth): (u32, u32),
         body: Rc<[u8]>,
         now: Instant,
     ) -> Self {
         Self {
-            speech,
+            protocol,
             work,
             client,
             depth,
@@ -193,17 +193,17 @@ impl Jobs {
             Request::Put => {
                 self.began = turn.now;
                 for _ in 0..self.depth {
-                    self.speech.put(&self.body, turn.output);
+                    self.protocol.put(&self.body, turn.output);
                 }
             }
             Request::Take => {
                 for _ in 0..self.depth {
-                    self.speech.take(self.client, false, turn.output);
+                    self.protocol.take(self.client, false, turn.output);
                 }
             }
             Request::End => {
                 for id in std::mem::take(&mut self.taken) {
-                    self.speech.end(self.client, id, &self.body, turn.output);
+                    self.protocol.end(self.client, id, &self.body, turn.output);
                 }
             }
         }
@@ -237,7 +237,7 @@ impl Client for Jobs {
         let mut taken = 0;
         while self.open > 0
             && let Some((heard, len)) = self
-                .speech
+                .protocol
                 .receive(self.asked, input.get(taken..).unwrap_or(&[]))?
         {
             taken += len;
@@ -267,7 +267,7 @@ impl Client for Jobs {
 
 /// A client that puts a given number of jobs as fast as it can, and then ends.
 pub(crate) struct Filler {
-    speech: JobProtocol,
+    protocol: JobProtocol,
     body: Rc<[u8]>,
     /// The number of jobs yet to be put.
     left: u32,
@@ -279,9 +279,9 @@ pub(crate) struct Filler {
 const FILLED: u32 = 64;
 
 impl Filler {
-    pub(crate) const fn new(speech: JobProtocol, jobs: u32, body: Rc<[u8]>) -> Self {
+    pub(crate) const fn new(protocol: JobProtocol, jobs: u32, body: Rc<[u8]>) -> Self {
         Self {
-            speech,
+            protocol,
             body,
             left: jobs,
             open: 0,
@@ -294,14 +294,14 @@ impl Client for Filler {
         self.open = self.left.min(FILLED);
         self.left -= self.open;
         for _ in 0..self.open {
-            self.speech.put(&self.body, turn.output);
+            self.protocol.put(&self.body, turn.output);
         }
     }
 
     fn receive(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
         let mut taken = 0;
         while let Some((_, len)) = self
-            .speech
+            .protocol
             .receive(Request::Put, input.get(taken..).unwrap_or(&[]))?
         {
             taken += len;
@@ -328,8 +328,8 @@ impl Client for Filler {
 pub(crate) type InFlight = Rc<Cell<Option<Instant>>>;
 
 /// A client of a queue that is empty most of the time. The first client puts a job every [`PAUSE`], and the others wait for it.
-pub(crate) struct Waker {
-    speech: JobProtocol,
+pub(crate) struct WakeClient {
+    protocol: JobProtocol,
     client: u32,
     on_its_way: InFlight,
     /// The requests that are not yet answered, oldest first.
@@ -344,11 +344,11 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
 /// The body of the jobs that the consumers wait for.
 const WAITED_FOR: &[u8] = b"0123456789abcdef";
 
-impl Waker {
+impl WakeClient {
     /// Creates the client with the number `client`. Client 0 puts jobs, and all others wait for them.
-    pub(crate) fn new(speech: JobProtocol, client: u32, on_its_way: InFlight) -> Self {
+    pub(crate) fn new(protocol: JobProtocol, client: u32, on_its_way: InFlight) -> Self {
         Self {
-            speech,
+            protocol,
             client,
             on_its_way,
             open: VecDeque::new(),
@@ -362,15 +362,15 @@ impl Waker {
     }
 }
 
-impl Client for Waker {
+impl Client for WakeClient {
     fn wake(&mut self, turn: &mut Turn<'_>) {
         if !self.is_putting() {
-            self.speech.take(self.client, true, turn.output);
+            self.protocol.take(self.client, true, turn.output);
             self.open.push_back(Request::Take);
             return;
         }
         if self.on_its_way.get().is_none() && !self.finished {
-            self.speech.put(WAITED_FOR, turn.output);
+            self.protocol.put(WAITED_FOR, turn.output);
             self.open.push_back(Request::Put);
             self.on_its_way.set(Some(turn.now));
         }
@@ -381,7 +381,7 @@ impl Client for Waker {
         let mut taken = 0;
         while let Some(asked) = self.open.front().copied()
             && let Some((heard, len)) = self
-                .speech
+                .protocol
                 .receive(asked, input.get(taken..).unwrap_or(&[]))?
         {
             taken += len;
@@ -391,9 +391,9 @@ impl Client for Waker {
                     turn.latencies.note(turn.now - put);
                 }
                 self.done += 1;
-                self.speech.end(self.client, id, WAITED_FOR, turn.output);
+                self.protocol.end(self.client, id, WAITED_FOR, turn.output);
                 self.open.push_back(Request::End);
-                self.speech.take(self.client, true, turn.output);
+                self.protocol.take(self.client, true, turn.output);
                 self.open.push_back(Request::Take);
             }
         }

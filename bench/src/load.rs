@@ -59,7 +59,7 @@ pub(crate) enum Wrong {
     Unexpected(#[from] Unexpected),
     /// Any other wrong answer, such as one that contradicts what the client did before.
     #[error("{0}")]
-    Untrue(String),
+    Contradiction(String),
 }
 
 /// The result of a measurement.

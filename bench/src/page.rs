@@ -252,7 +252,7 @@ impl Page {
 
     fn live(&self, round: &mut Round, grounds: Grounds<'_>, stop: &Stop) -> Result<(), Failure> {
         let coordinator = Coordinator::start(None, grounds)?;
-        coordinator.has_keeper()?;
+        coordinator.start_keeper()?;
         let open = Open::pages(coordinator.data(), &LIVE, self.pages)?;
         // Two seconds are enough for all pages to be loaded once, which is not part of the figure.
         rest(Duration::from_secs(2));
@@ -306,7 +306,7 @@ impl Page {
     fn fill(&self, coordinator: &mut Coordinator, stop: &Stop) -> Result<(), Failure> {
         let queues = self.queues;
         let batches = queues.div_ceil(BATCH);
-        coordinator.side_by_side(batches, stop, |stream, batch| {
+        coordinator.concurrently(batches, stop, |stream, batch| {
             let numbers = batch * BATCH..(batch + 1).saturating_mul(BATCH).min(queues);
             let job = |number| json!({"queue": format!("queue-{number}"), "body": "{}"});
             let jobs: Vec<Value> = numbers.map(job).collect();
@@ -317,7 +317,7 @@ impl Page {
             )
             .map(drop)
         })?;
-        coordinator.has_keeper()?;
+        coordinator.start_keeper()?;
         let command = json!({"command": ["true"]});
         coordinator.launch(self.records, &command, stop)?;
         coordinator.await_count("exited", self.records, stop)

@@ -335,7 +335,7 @@ impl Measuring<'_> {
     /// Measures launches per second, and spawns per second by this program alone, half of them before and half after the launches.
     fn launches(&self, round: &mut Round) -> Result<(), Failure> {
         let mut coordinator = Coordinator::start(None, self.grounds)?;
-        coordinator.has_keeper()?;
+        coordinator.start_keeper()?;
         let mut spawning = bare(self.processes.launches / 2)?;
         let began = now();
         coordinator.launch(

@@ -4,7 +4,7 @@ use crate::course::Course;
 use crate::failure::Failure;
 use crate::figures::{self, Measured, Round, Standing, Wait};
 use crate::interrupt::Stop;
-use crate::job::{JobProtocol, Jobs, Waker, Work};
+use crate::job::{JobProtocol, Jobs, WakeClient, Work};
 use crate::load::{Load, now};
 use crate::output::{document, heading, print, show};
 use crate::peer::{self, Peer};
@@ -260,7 +260,7 @@ impl Queue {
         let rounds = self.rounds(row, peers, |peer| {
             let on_its_way = Rc::new(Cell::new(None));
             let clients = (0..=row.connections)
-                .map(|at| Waker::new(peer.protocol, at, Rc::clone(&on_its_way)));
+                .map(|at| WakeClient::new(peer.protocol, at, Rc::clone(&on_its_way)));
             let load = Load::connect(peer.address, &[], clients)?;
             Ok(load.measure(warm_up, seconds, stop)?.latencies)
         })?;

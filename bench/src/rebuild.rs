@@ -102,10 +102,13 @@ fn request(name: String, ttl: u16) -> Message {
 /// Makes the next commit panic, queries the number of locks immediately after, and returns how long the answer takes.
 fn served(runtime: &Runtime, handle: &Handle, locks: u32) -> Result<Duration, Failure> {
     let planted = AtomicBool::new(true);
-    handle.actors().lock.sabotage(Box::new(move |stage, _| {
-        let strikes = stage == Stage::Commit && planted.swap(false, Ordering::Relaxed);
-        assert!(!strikes, "injected");
-    }));
+    handle
+        .actors()
+        .lock
+        .inject_panics(Box::new(move |stage, _| {
+            let strikes = stage == Stage::Commit && planted.swap(false, Ordering::Relaxed);
+            assert!(!strikes, "injected");
+        }));
     let began = now();
     let items = vec![
         Item::Message(request("the culprit".to_owned(), 1)),

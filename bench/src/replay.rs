@@ -183,7 +183,7 @@ pub(crate) async fn deliver(handle: &Handle, items: Vec<Item<LockMachine>>) -> R
         .map_err(|stopped| Failure::new(format!("failed to write the log: {stopped}")))?;
     for answer in answers {
         match answer {
-            Ok(Reply::Standing(_) | Reply::Ended(1)) => {}
+            Ok(Reply::LinePosition(_) | Reply::Ended(1)) => {}
             answer => {
                 let words = format!("unexpected result of a lock request: {answer:?}");
                 return Err(Failure::new(words));

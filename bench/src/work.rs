@@ -312,7 +312,7 @@ impl Measuring<'_> {
 
     fn start(&self) -> Result<Coordinator, Failure> {
         let coordinator = Coordinator::start(None, self.grounds)?;
-        coordinator.has_keeper()?;
+        coordinator.start_keeper()?;
         Ok(coordinator)
     }
 

@@ -95,7 +95,7 @@ impl Drains {
     }
 
     /// Returns the names of the kinds of work that are being drained, for display.
-    pub fn words(self) -> Vec<&'static str> {
+    pub fn names(self) -> Vec<&'static str> {
         let all = [
             (self.locks, "locks"),
             (self.jobs, "jobs"),

@@ -17,7 +17,7 @@ const TAKEN: usize = 64;
 #[derive(Debug)]
 pub struct Events {
     reader: Reader,
-    taken: VecDeque<Notification>,
+    buffer: VecDeque<Notification>,
     core: mpsc::UnboundedSender<Command>,
 }
 
@@ -34,7 +34,7 @@ impl Handle {
         asked.map_err(|_| Stopped)?;
         Ok(Events {
             reader: reader.await.map_err(|_| Stopped)?,
-            taken: VecDeque::new(),
+            buffer: VecDeque::new(),
             core,
         })
     }
@@ -45,16 +45,16 @@ impl Events {
     /// Cancel safe: dropping the future loses no event.
     pub async fn next(&mut self) -> Option<Notification> {
         loop {
-            if let Some(heard) = self.at_once() {
+            if let Some(heard) = self.try_next() {
                 return Some(heard);
             }
             tokio::select! {
                 biased;
                 more = self.reader.more() => if !more {
                     // The last events may have arrived just before the end.
-                    return self.at_once();
+                    return self.try_next();
                 },
-                () = self.core.closed() => return self.at_once(),
+                () = self.core.closed() => return self.try_next(),
             }
         }
     }
@@ -72,10 +72,10 @@ impl Events {
     }
 
     /// Returns the next event or notification of a gap without waiting, or `None` if there is none yet.
-    pub fn at_once(&mut self) -> Option<Notification> {
-        if self.taken.is_empty() {
-            self.taken.extend(self.reader.take(TAKEN));
+    pub fn try_next(&mut self) -> Option<Notification> {
+        if self.buffer.is_empty() {
+            self.buffer.extend(self.reader.take(TAKEN));
         }
-        self.taken.pop_front()
+        self.buffer.pop_front()
     }
 }

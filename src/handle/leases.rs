@@ -11,7 +11,7 @@
 
 use crate::actors::binding::Binding;
 use crate::actors::lease::{
-    Imported, LeaseMachine, LeaseView, Listing, Message, Query, Refused, Reply, Requesting,
+    Imported, LeaseMachine, LeaseView, Listing, Message, PassRequest, Query, Refused, Reply,
     Setting, Totals, Turn, Watch,
 };
 use crate::actors::lock::Name;
@@ -116,7 +116,7 @@ impl Leases {
     /// # Errors
     /// Returns [`LeaseError::Refused`] if the lease is disabled, the node is draining, there is no command to run, there are too many
     /// leases, or the request is invalid.
-    pub async fn request(&self, requesting: Requesting) -> Result<Requested, LeaseError> {
+    pub async fn request(&self, requesting: PassRequest) -> Result<Requested, LeaseError> {
         let message = Message::Request(Box::new(requesting));
         match self.send(message).await? {
             Reply::Turned { turn, place, lease } => Ok(Requested {
@@ -138,7 +138,7 @@ impl Leases {
     /// Returns [`LeaseError::Absent`] if the position in line was withdrawn meanwhile.
     pub async fn claim(
         &self,
-        requesting: Requesting,
+        requesting: PassRequest,
     ) -> Result<(Option<Token>, Requested), LeaseError> {
         let name = requesting.name.clone();
         let requested = self.request(requesting).await?;
@@ -304,8 +304,8 @@ impl Leases {
 
     /// Returns up to `most` active leases: first those with a running pass, longest-running first; then those with a waiting request or an
     /// owed pass; then those with a scheduled date, soonest first. At most 8192 active leases are examined.
-    pub async fn stirring(&self, most: u32) -> Result<Listing, LeaseError> {
-        match self.query(Query::Stirring { most }).await? {
+    pub async fn active(&self, most: u32) -> Result<Listing, LeaseError> {
+        match self.query(Query::Active { most }).await? {
             Reply::List(listing) => Ok(*listing),
             other => Err(refusal(&other)),
         }

@@ -5,8 +5,8 @@
 
 use crate::actors::binding::Binding;
 use crate::actors::lock::{
-    Contended, EntryView, LockMachine, Message, Name, Query, Ranking, Refused, Reply, Selection,
-    Standing, Tie, Watch,
+    Contended, EntryView, LinePosition, LockMachine, Message, Name, Query, Ranking, Refused, Reply,
+    Selection, Tie, Watch,
 };
 use crate::ids::{RequestKey, Slot, Token};
 use crate::refusal::Reason;
@@ -190,7 +190,7 @@ impl Locks {
             (None, Some(_)) => Tie::None,
         };
         let standing = self
-            .standing(self.message(Message::Acquire {
+            .position_of(self.message(Message::Acquire {
                 key,
                 index,
                 owner,
@@ -220,7 +220,7 @@ impl Locks {
         let Entry { key, index, owner } = entry.clone();
         let watch = Watch::Granted { key, index, owner };
         let reply = self.mailbox.watch(watch).await??;
-        if let Reply::Standing(Standing {
+        if let Reply::LinePosition(LinePosition {
             token: Some(token), ..
         }) = reply
         {
@@ -246,9 +246,13 @@ impl Locks {
 
     /// Restarts an entry's timeout. Returns the entry's position in line and, if it holds the lock, its token. If `token` is given, the
     /// entry must hold the lock with that token.
-    pub async fn renew(&self, entry: &Entry, token: Option<Token>) -> Result<Standing, LockError> {
+    pub async fn renew(
+        &self,
+        entry: &Entry,
+        token: Option<Token>,
+    ) -> Result<LinePosition, LockError> {
         let Entry { key, index, owner } = entry.clone();
-        self.standing(self.message(Message::Renew {
+        self.position_of(self.message(Message::Renew {
             key,
             index,
             owner,
@@ -333,9 +337,9 @@ impl Locks {
     }
 
     /// Returns an entry's position in line, which is 1 if it holds the lock, and its token if it holds the lock.
-    pub async fn place(&self, entry: &Entry) -> Result<Standing, LockError> {
+    pub async fn place(&self, entry: &Entry) -> Result<LinePosition, LockError> {
         let Entry { key, index, owner } = entry.clone();
-        self.standing(Item::Query(Query::Place { key, index, owner }))
+        self.position_of(Item::Query(Query::Place { key, index, owner }))
             .await
     }
 
@@ -362,7 +366,7 @@ impl Locks {
         selection: Selection,
     ) -> Result<(Vec<EntryView>, Option<Slot>), LockError> {
         let asked = vec![Item::Query(Query::Select(selection))];
-        let reply = self.mailbox.walk(asked).await?.pop().ok_or(Stopped)??;
+        let reply = self.mailbox.scan(asked).await?.pop().ok_or(Stopped)??;
         if let Reply::Page { entries, next } = reply {
             Ok((entries, next))
         } else {
@@ -378,7 +382,7 @@ impl Locks {
         by: Ranking,
     ) -> Result<(Vec<Contended>, u32), LockError> {
         let asked = vec![Item::Query(Query::Contended { most, by })];
-        let reply = self.mailbox.walk(asked).await?.pop().ok_or(Stopped)??;
+        let reply = self.mailbox.scan(asked).await?.pop().ok_or(Stopped)??;
         if let Reply::Contended { locks, all } = reply {
             Ok((locks, all))
         } else {
@@ -392,9 +396,9 @@ impl Locks {
         Item::once(message, self.key)
     }
 
-    async fn standing(&self, item: Item<LockMachine>) -> Result<Standing, LockError> {
+    async fn position_of(&self, item: Item<LockMachine>) -> Result<LinePosition, LockError> {
         let reply = self.one(item).await?;
-        if let Reply::Standing(standing) = reply {
+        if let Reply::LinePosition(standing) = reply {
             Ok(standing)
         } else {
             Err(refusal(&reply))
@@ -411,7 +415,7 @@ impl Locks {
 const fn refusal(reply: &Reply) -> LockError {
     match reply {
         Reply::Refused(refused) => LockError::Refused(*refused),
-        Reply::Standing(_)
+        Reply::LinePosition(_)
         | Reply::Ended(_)
         | Reply::Absent
         | Reply::Draining

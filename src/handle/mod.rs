@@ -51,7 +51,7 @@ use crate::actors::{Actors, dispatch, each, lease, queue, supervisor};
 use crate::clock::{Clock, Date, Offset, Timestamp};
 use crate::ids::ActorId;
 use crate::persist::journal::{Fsync, Journal};
-use crate::ports::process::Keeping;
+use crate::ports::process::ProcessPortHandle;
 use crate::refusal::Reason;
 use crate::spine::checkpoint::{self, CheckpointError, SnapshotStatus, Taken};
 use crate::spine::delivery::{Item, Stage};
@@ -111,7 +111,7 @@ pub(crate) struct Facts {
     /// The listeners, in the order in which they were opened.
     pub(crate) listeners: Mutex<Vec<Box<dyn ListenerStatus>>>,
     pub(crate) system: System,
-    pub(crate) keeping: Keeping,
+    pub(crate) port: ProcessPortHandle,
     #[cfg(feature = "replay")]
     pub(crate) past: Readers,
 }
@@ -121,7 +121,7 @@ pub(crate) struct Facts {
 pub(crate) enum Command {
     Stop,
     Drain(Drain, oneshot::Sender<()>),
-    BelieveClock(oneshot::Sender<bool>),
+    ConfirmClock(oneshot::Sender<bool>),
     Listen(Option<Position>, oneshot::Sender<Reader>),
     Pause(Duration, oneshot::Sender<()>),
 }
@@ -152,14 +152,14 @@ impl Handle {
 
     /// Returns a handle to the processes.
     pub fn processes(&self) -> Processes {
-        let keeping = self.facts.keeping.clone();
-        Processes::new(self.actors.process.clone(), keeping)
+        let port = self.facts.port.clone();
+        Processes::new(self.actors.process.clone(), port)
     }
 
     /// Returns a handle to the services.
     pub fn services(&self) -> Services {
-        let keeping = self.facts.keeping.clone();
-        Services::new(self.actors.process.clone(), keeping)
+        let port = self.facts.port.clone();
+        Services::new(self.actors.process.clone(), port)
     }
 
     /// Returns a handle to the leases.
@@ -169,9 +169,9 @@ impl Handle {
 
     /// Returns a handle to the tasks.
     pub fn tasks(&self) -> Tasks {
-        let keeping = self.facts.keeping.clone();
+        let port = self.facts.port.clone();
         let journal = self.facts.journal.clone();
-        Tasks::new(self.actors.dispatch.clone(), keeping, journal)
+        Tasks::new(self.actors.dispatch.clone(), port, journal)
     }
 
     /// Returns the rules of the queues, which are fixed while the node runs.
@@ -181,9 +181,9 @@ impl Handle {
 
     /// Trusts the wall clock although it is far ahead of its expected time, so that items whose removal dates have passed are no longer
     /// kept back. Returns whether the clock was in doubt.
-    pub async fn believe_clock(&self) -> Result<bool, Stopped> {
+    pub async fn confirm_clock(&self) -> Result<bool, Stopped> {
         let (answer, believed) = oneshot::channel();
-        let sent = self.facts.commands.send(Command::BelieveClock(answer));
+        let sent = self.facts.commands.send(Command::ConfirmClock(answer));
         sent.map_err(|_| Stopped)?;
         believed.await.map_err(|_| Stopped)
     }
@@ -260,7 +260,7 @@ impl Handle {
     /// Returns the path of the socket to which task commands report, if there is one.
     #[cfg(feature = "http")]
     pub(crate) fn report_socket(&self) -> Option<PathBuf> {
-        let reporting = self.facts.keeping.reporting()?;
+        let reporting = self.facts.port.reporting()?;
         Some(reporting.socket().to_owned())
     }
 
@@ -271,7 +271,7 @@ impl Handle {
     }
 
     /// Returns why the node halted, if it did.
-    pub fn halt_words(&self) -> Option<String> {
+    pub fn halt_reason(&self) -> Option<String> {
         self.halt.borrow().as_ref().map(Halt::to_string)
     }
 
@@ -354,7 +354,7 @@ impl Handle {
                 .unwrap_or_else(PoisonError::into_inner)
                 .clone(),
             draining: self.draining().any(),
-            draining_what: self.draining().words(),
+            draining_what: self.draining().names(),
             lock_owners,
             lock_contenders,
             following: self.following(),
@@ -371,13 +371,13 @@ impl Handle {
             http: listening.http,
             host: system.host,
             process: system.process,
-            halted: self.halt_words(),
+            halted: self.halt_reason(),
         })
     }
 
     /// Returns how this node follows processes.
     fn following(&self) -> FollowingStatus {
-        let observed = self.facts.keeping.observed();
+        let observed = self.facts.port.observed();
         let (kernel, observations) = (observed.kernel(), observed.now());
         FollowingStatus {
             tier: kernel.tier().name(),
@@ -394,7 +394,7 @@ impl Handle {
     /// Returns what a memory limit applies to on this machine: `process` (each process separately) or `tree` (a process with everything
     /// that it started); `None` until a keeper has been joined.
     fn memory_limits(&self) -> Option<&'static str> {
-        let trees = self.facts.keeping.observed().now().bounds_trees?;
+        let trees = self.facts.port.observed().now().bounds_trees?;
         Some(if trees { "tree" } else { "process" })
     }
 
@@ -416,13 +416,13 @@ impl Handle {
 
     /// Calls `planted` at each stage of every supervised actor, so that tests can make the actors panic.
     #[doc(hidden)]
-    pub fn sabotage(&self, planted: impl Fn(Stage) + Clone + Send + 'static) {
-        fn plant<M: Actor>(mailbox: &Mailbox<M>, planted: impl Fn(Stage) + Send + 'static) {
+    pub fn inject_panics(&self, planted: impl Fn(Stage) + Clone + Send + 'static) {
+        fn inject<M: Actor>(mailbox: &Mailbox<M>, planted: impl Fn(Stage) + Send + 'static) {
             if M::ID != ActorId::SUPERVISOR {
-                mailbox.sabotage(Box::new(move |stage, _| planted(stage)));
+                mailbox.inject_panics(Box::new(move |stage, _| planted(stage)));
             }
         }
-        each!(mailbox in &self.actors => plant(mailbox, planted.clone()));
+        each!(mailbox in &self.actors => inject(mailbox, planted.clone()));
     }
 }
 

@@ -10,10 +10,10 @@ use crate::ids::Seq;
 use crate::persist::PersistError;
 use crate::persist::disk::{Disk, RealDisk};
 use crate::persist::journal::Journal;
-use crate::persist::snapshots::thread::give_way;
+use crate::persist::snapshots::thread::lower_priority;
 use crate::persist::snapshots::{CopiedStores, SledStores, Slots};
 use crate::refusal::Reason;
-use crate::replay::{Bounds, Followed, ReplayError, StateAt, Story, Timeline, TimelineError};
+use crate::replay::{Bounds, FollowedItem, History, ReplayError, StateAt, Timeline, TimelineError};
 use crate::spine::guard::guard;
 use crate::spine::recovery::RecoveryError;
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, oneshot};
 const IDLE: Duration = Duration::from_mins(5);
 
 /// The maximum time a request waits before it is answered with the progress of the thread instead.
-const PATIENCE: Duration = Duration::from_millis(800);
+const TIMEOUT: Duration = Duration::from_millis(800);
 
 /// The maximum number of requests that wait while another is answered.
 const WAITING_MAX: usize = 4;
@@ -111,7 +111,7 @@ type Answer<T> = oneshot::Sender<Result<T, PastError>>;
 /// A request to the thread that reads the past.
 enum Question {
     State(Option<Seq>, Answer<Box<StateAt>>),
-    Story(Followed, Answer<Arc<Story>>),
+    History(FollowedItem, Answer<Arc<History>>),
 }
 
 impl Question {
@@ -119,7 +119,7 @@ impl Question {
     fn is_closed(&self) -> bool {
         match self {
             Self::State(_, answer) => answer.is_closed(),
-            Self::Story(_, answer) => answer.is_closed(),
+            Self::History(_, answer) => answer.is_closed(),
         }
     }
 }
@@ -141,8 +141,8 @@ impl Past {
     }
 
     /// Returns the history of an item. The newest events may be missing; they can be read from [`Handle::events`].
-    pub async fn story(&self, item: Followed) -> Result<Answered<Arc<Story>>, PastError> {
-        self.ask(|answer| Question::Story(item, answer)).await
+    pub async fn history(&self, item: FollowedItem) -> Result<Answered<Arc<History>>, PastError> {
+        self.ask(|answer| Question::History(item, answer)).await
     }
 
     async fn ask<T>(
@@ -162,7 +162,7 @@ impl Past {
                 let answer = answer.map_err(|_| PastError::Stopped)?;
                 answer.map(Answered::Ready)
             }
-            paused = self.handle.pause(PATIENCE) => {
+            paused = self.handle.pause(TIMEOUT) => {
                 paused.map_err(|_| PastError::Stopped)?;
                 let reached = Seq(facts.past.0.reached.load(Ordering::Relaxed));
                 Ok(Answered::Reading { reached, last })
@@ -249,7 +249,7 @@ struct Reader {
     core: mpsc::UnboundedSender<Command>,
     data: PathBuf,
     timeline: Timeline,
-    stories: VecDeque<(Followed, Arc<Story>)>,
+    stories: VecDeque<(FollowedItem, Arc<History>)>,
 }
 
 impl Reader {
@@ -269,7 +269,7 @@ impl Reader {
     }
 
     fn read(mut self) {
-        give_way();
+        lower_priority();
         self.tidy();
         let shared = Arc::clone(&self.shared);
         while let Some(question) = shared.next() {
@@ -292,23 +292,23 @@ impl Reader {
                 let state = self.with(|timeline, last, watch| timeline.state_at(at, last, watch));
                 drop(answer.send(state.map(Box::new)));
             }
-            Question::Story(item, answer) => drop(answer.send(self.story(item))),
+            Question::History(item, answer) => drop(answer.send(self.history(item))),
         }
     }
 
-    fn story(&mut self, item: Followed) -> Result<Arc<Story>, PastError> {
+    fn history(&mut self, item: FollowedItem) -> Result<Arc<History>, PastError> {
         let last = self.journal.released();
-        let is_fresh = |story: &Story| last.0.saturating_sub(story.upto.0) < STALE;
+        let is_fresh = |history: &History| last.0.saturating_sub(history.upto.0) < STALE;
         let mut kept = self.stories.iter();
-        if let Some((_, story)) = kept.find(|(it, story)| *it == item && is_fresh(story)) {
-            return Ok(Arc::clone(story));
+        if let Some((_, history)) = kept.find(|(it, history)| *it == item && is_fresh(history)) {
+            return Ok(Arc::clone(history));
         }
-        let story = self.with(|timeline, last, watch| timeline.story(&item, last, watch))?;
-        let story = Arc::new(story);
+        let history = self.with(|timeline, last, watch| timeline.history(&item, last, watch))?;
+        let history = Arc::new(history);
         self.stories.retain(|(it, _)| *it != item);
         self.stories.truncate(STORIES_MAX - 1);
-        self.stories.push_front((item, Arc::clone(&story)));
-        Ok(story)
+        self.stories.push_front((item, Arc::clone(&history)));
+        Ok(history)
     }
 
     /// Calls `look` with the last durable entry. If it fails, possibly because segments were removed while they were being read, calls it

@@ -15,7 +15,7 @@ use crate::actors::process::{
 use crate::bytes::Bytes;
 use crate::clock::Date;
 use crate::ids::{ActorId, ProcessId, RequestKey, Seq};
-use crate::ports::process::{Keeping, Tree, requester};
+use crate::ports::process::{ProcessPortHandle, Tree, requester};
 pub use crate::ports::process::{Requester, Usage};
 use crate::refusal::Reason;
 use crate::spine::delivery::{Failed, Item};
@@ -117,15 +117,15 @@ pub struct Reconciled {
 #[derive(Clone)]
 pub struct Processes {
     mailbox: Mailbox<ProcessMachine>,
-    keeping: Keeping,
+    port: ProcessPortHandle,
     key: Option<RequestKey>,
 }
 
 impl Processes {
-    pub(super) const fn new(mailbox: Mailbox<ProcessMachine>, keeping: Keeping) -> Self {
+    pub(super) const fn new(mailbox: Mailbox<ProcessMachine>, port: ProcessPortHandle) -> Self {
         Self {
             mailbox,
-            keeping,
+            port,
             key: None,
         }
     }
@@ -240,7 +240,7 @@ impl Processes {
 
     /// Returns the id of this machine, which is part of the identities of its processes.
     pub fn machine(&self) -> u128 {
-        self.keeping.observed().machine()
+        self.port.observed().machine()
     }
 
     /// Returns a page of the records that match a selection, and the id to continue after, or `None` after the last page. Long lists are
@@ -249,7 +249,7 @@ impl Processes {
         &self,
         selection: Selection,
     ) -> Result<(Vec<RecordView>, Option<ProcessId>), ProcessError> {
-        page(self.walk(Query::List(selection)).await?)
+        page(self.scan(Query::List(selection)).await?)
     }
 
     /// Returns the current resource usage of the processes with these records, in the same order; `None` for a process that is not running
@@ -259,7 +259,7 @@ impl Processes {
         for some in records.chunks(READ_AT_ONCE) {
             let trees: Vec<Option<Tree>> = some.iter().map(tree).collect();
             let (answer, read) = oneshot::channel();
-            self.keeping
+            self.port
                 .usage(trees.iter().flatten().copied().collect(), |usage| {
                     // The caller may no longer be waiting.
                     drop(answer.send(usage));
@@ -291,7 +291,7 @@ impl Processes {
             let trees: Vec<(Tree, Option<Bytes>)> = trees.collect();
             let ids: Vec<ProcessId> = trees.iter().map(|(tree, _)| tree.id).collect();
             let (answer, gone) = oneshot::channel();
-            self.keeping.reconcile(trees, |gone| {
+            self.port.reconcile(trees, |gone| {
                 // The caller may no longer be waiting.
                 drop(answer.send(gone));
             });
@@ -311,7 +311,7 @@ impl Processes {
     pub(super) async fn watched_by(&self, by: ActorId) -> Result<Vec<ProcessId>, ProcessError> {
         let (mut all, mut after) = (Vec::new(), None);
         loop {
-            match self.walk(Query::Watched { by, after }).await? {
+            match self.scan(Query::Watched { by, after }).await? {
                 Reply::Ids { ids, next } => {
                     all.extend(ids);
                     if next.is_none() {
@@ -327,7 +327,7 @@ impl Processes {
     /// Returns the live processes that the keeper launched and that have no record, each with its PID.
     pub(super) async fn strangers(&self) -> Result<Vec<(ProcessId, u32)>, ProcessError> {
         let (answer, strangers) = oneshot::channel();
-        self.keeping.strangers(|found| {
+        self.port.strangers(|found| {
             // The caller may no longer be waiting.
             drop(answer.send(found));
         });
@@ -350,7 +350,7 @@ impl Processes {
     pub async fn count(&self, mut selection: Selection) -> Result<u64, ProcessError> {
         let mut all = 0;
         loop {
-            match self.walk(Query::Count(selection.clone())).await? {
+            match self.scan(Query::Count(selection.clone())).await? {
                 Reply::Count { count, next } => {
                     all += u64::from(count);
                     if next.is_none() {
@@ -365,7 +365,7 @@ impl Processes {
 
     /// Returns the records of a process's ancestors, beginning with its parent.
     pub async fn ancestors(&self, id: ProcessId) -> Result<Vec<RecordView>, ProcessError> {
-        Ok(page(self.walk(Query::Ancestors(id)).await?)?.0)
+        Ok(page(self.scan(Query::Ancestors(id)).await?)?.0)
     }
 
     /// Returns a page of the records of the descendants of `of`, ordered by id, and the id to continue after, or `None` after the last
@@ -376,7 +376,7 @@ impl Processes {
         after: Option<ProcessId>,
         most: u32,
     ) -> Result<(Vec<RecordView>, Option<ProcessId>), ProcessError> {
-        page(self.walk(Query::Descendants { of, after, most }).await?)
+        page(self.scan(Query::Descendants { of, after, most }).await?)
     }
 
     /// Returns the number of records, by state.
@@ -431,7 +431,7 @@ impl Processes {
     /// Returns the directory of a process's files; `None` if this node did not launch the process.
     pub fn run_dir(&self, record: &RecordView) -> Option<PathBuf> {
         let own = record.run_dir.as_ref();
-        self.keeping
+        self.port
             .run_dir(record.id, own)
             .filter(|_| record.launched)
     }
@@ -445,19 +445,19 @@ impl Processes {
     /// environment and streams to this socket in a parcel, which the launch then refers to.
     pub async fn keeper(&self) -> Result<PathBuf, ProcessError> {
         let (answer, joined) = oneshot::channel();
-        self.keeping.join(move |result| {
+        self.port.join(move |result| {
             // The caller may no longer be waiting.
             drop(answer.send(result));
         });
         let joined = joined.await.map_err(|_| Stopped)?;
         joined.map_err(ProcessError::NoKeeper)?;
-        self.keeping.socket().ok_or(Stopped.into())
+        self.port.socket().ok_or(Stopped.into())
     }
 
     /// Reaps inherited children after a SIGCHLD, if the configuration makes this process an init
     /// ([`Config::is_init`](crate::Config::is_init)). If an ended process has a record, its end is recorded first.
     pub fn reap(&self) {
-        self.keeping.reap();
+        self.port.reap();
     }
 
     async fn record(&self, message: Message) -> Result<RecordView, ProcessError> {
@@ -477,8 +477,8 @@ impl Processes {
         Ok(answer.ok_or(Stopped)??)
     }
 
-    async fn walk(&self, query: Query) -> Result<Reply, ProcessError> {
-        let answer = self.mailbox.walk(vec![Item::Query(query)]).await?.pop();
+    async fn scan(&self, query: Query) -> Result<Reply, ProcessError> {
+        let answer = self.mailbox.scan(vec![Item::Query(query)]).await?.pop();
         Ok(answer.ok_or(Stopped)??)
     }
 }

@@ -278,7 +278,7 @@ impl Queues {
         &self,
         selection: JobSelection,
     ) -> Result<(Vec<JobView>, Option<Slot>), QueueError> {
-        match self.walk(Query::SelectJobs(selection)).await? {
+        match self.scan(Query::SelectJobs(selection)).await? {
             Reply::JobPage { jobs, next } => Ok((jobs, next)),
             other => Err(refusal(&other)),
         }
@@ -289,7 +289,7 @@ impl Queues {
         &self,
         selection: QueueSelection,
     ) -> Result<(Vec<QueueView>, Option<Slot>), QueueError> {
-        match self.walk(Query::SelectQueues(selection)).await? {
+        match self.scan(Query::SelectQueues(selection)).await? {
             Reply::QueuePage { queues, next } => Ok((queues, next)),
             other => Err(refusal(&other)),
         }
@@ -302,7 +302,7 @@ impl Queues {
         from: Slot,
         most: u32,
     ) -> Result<(Vec<QueueView>, Option<Slot>), QueueError> {
-        match self.walk(Query::Busiest { from, most }).await? {
+        match self.scan(Query::Busiest { from, most }).await? {
             Reply::Busiest { queues, next } => Ok((queues, next)),
             other => Err(refusal(&other)),
         }
@@ -323,7 +323,7 @@ impl Queues {
                 from,
                 among,
             };
-            match self.walk(Query::Next(choice)).await? {
+            match self.scan(Query::Next(choice)).await? {
                 Reply::Chosen {
                     queue,
                     among: so_far,
@@ -409,8 +409,8 @@ impl Queues {
         }
     }
 
-    async fn walk(&self, query: Query) -> Result<Reply, QueueError> {
-        let answer = self.mailbox.walk(vec![Item::Query(query)]).await?.pop();
+    async fn scan(&self, query: Query) -> Result<Reply, QueueError> {
+        let answer = self.mailbox.scan(vec![Item::Query(query)]).await?.pop();
         Ok(answer.ok_or(Stopped)??)
     }
 

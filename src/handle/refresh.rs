@@ -2,7 +2,7 @@
 //! (`sexton server update`).
 
 use super::{Handle, LeaseError, Requested, TaskError};
-use crate::actors::lease::Requesting;
+use crate::actors::lease::PassRequest;
 use crate::actors::lock::Name;
 use crate::spine::runtime::Stopped;
 use std::time::Duration;
@@ -24,9 +24,9 @@ impl Handle {
         // Without this query, a lease that does not exist would be reported as one that has no command.
         leases.get(&name).await?;
         leases
-            .request(Requesting {
+            .request(PassRequest {
                 name,
-                ..Requesting::default()
+                ..PassRequest::default()
             })
             .await
     }
@@ -36,7 +36,7 @@ impl Handle {
     /// Returns when the node has stopped or halted.
     pub async fn keep_servers_fresh(&self) -> Stopped {
         let tasks = self.tasks();
-        let mut is_told = false;
+        let mut has_warned = false;
         loop {
             // Both are awaited together, so that nothing that happens during the pause is missed.
             let (paused, wanted) = tokio::join!(self.pause(PAUSE), tasks.servers_wanted());
@@ -44,10 +44,10 @@ impl Handle {
                 return Stopped;
             }
             match self.refresh_servers().await {
-                Ok(_) | Err(LeaseError::Absent) => is_told = false,
+                Ok(_) | Err(LeaseError::Absent) => has_warned = false,
                 Err(LeaseError::Stopped(stopped)) => return stopped,
                 Err(error @ (LeaseError::Refused(_) | LeaseError::Failed(_))) => {
-                    if !std::mem::replace(&mut is_told, true) {
+                    if !std::mem::replace(&mut has_warned, true) {
                         tracing::warn!(lease = REFRESH, %error, "could not refresh the servers");
                     }
                 }

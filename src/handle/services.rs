@@ -11,7 +11,7 @@ use crate::actors::process::{
 use crate::bytes::Bytes;
 use crate::handle::processes::ProcessError;
 use crate::ids::ProcessId;
-use crate::ports::process::Keeping;
+use crate::ports::process::ProcessPortHandle;
 use crate::spine::delivery::Item;
 use crate::spine::runtime::{Mailbox, Stopped};
 use std::path::PathBuf;
@@ -20,12 +20,12 @@ use std::path::PathBuf;
 #[derive(Clone)]
 pub struct Services {
     mailbox: Mailbox<ProcessMachine>,
-    keeping: Keeping,
+    port: ProcessPortHandle,
 }
 
 impl Services {
-    pub(super) const fn new(mailbox: Mailbox<ProcessMachine>, keeping: Keeping) -> Self {
-        Self { mailbox, keeping }
+    pub(super) const fn new(mailbox: Mailbox<ProcessMachine>, port: ProcessPortHandle) -> Self {
+        Self { mailbox, port }
     }
 
     /// Replaces the node's set of services: starts new ones, restarts those with a changed definition, and stops and removes those that
@@ -78,7 +78,7 @@ impl Services {
     /// to the data directory. Returns `None` if the node keeps no files.
     pub fn run_dir(&self, shown: &str) -> Option<PathBuf> {
         let own = Bytes::new(shown.as_bytes());
-        self.keeping.run_dir(ProcessId::default(), Some(&own))
+        self.port.run_dir(ProcessId::default(), Some(&own))
     }
 
     async fn send(&self, message: ServiceMessage) -> Result<(), ProcessError> {

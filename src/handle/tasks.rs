@@ -10,9 +10,9 @@
 )]
 
 use crate::actors::dispatch::{
-    Act, Adding, DispatchMachine, GroupView, Host, Message, Pause, Query, Refused, Reply, Report,
-    Rules, ServerChange, ServerView, Standing, TaskFilter, TaskView, Tasks as Page, Terms, Totals,
-    Watch,
+    Act, DispatchMachine, GroupView, Host, Message, NewTask, Pause, Query, Refused, Reply, Report,
+    Rules, ServerChange, ServerView, TaskFilter, TaskView, Tasks as Page, Terms, Totals, Watch,
+    WorkInProgress,
 };
 use crate::actors::lock::Name;
 use crate::bytes::Bytes;
@@ -20,7 +20,7 @@ use crate::clock::Date;
 use crate::ids::{ProcessId, RequestKey};
 use crate::persist::journal::{Journal, Shortage};
 pub use crate::ports::process::Fault;
-use crate::ports::process::{Keeping, asking_for};
+use crate::ports::process::{ProcessPortHandle, variable_for};
 use crate::refusal::Reason;
 use crate::spine::delivery::{Failed, Item};
 use crate::spine::runtime::{Mailbox, Stopped};
@@ -100,7 +100,7 @@ pub struct Inventoried {
 #[derive(Clone)]
 pub struct Tasks {
     mailbox: Mailbox<DispatchMachine>,
-    keeping: Keeping,
+    port: ProcessPortHandle,
     journal: Option<Journal>,
     key: Option<RequestKey>,
 }
@@ -108,13 +108,13 @@ pub struct Tasks {
 impl Tasks {
     pub(super) const fn new(
         mailbox: Mailbox<DispatchMachine>,
-        keeping: Keeping,
+        port: ProcessPortHandle,
         journal: Option<Journal>,
     ) -> Self {
         let key = None;
         Self {
             mailbox,
-            keeping,
+            port,
             journal,
             key,
         }
@@ -134,7 +134,7 @@ impl Tasks {
     ///
     /// # Errors
     /// Returns [`Refused::Draining`], [`Refused::Full`], or the [`Refused`] that describes what is invalid in the task.
-    pub async fn add(&self, adding: Adding) -> Result<TaskView, TaskError> {
+    pub async fn add(&self, adding: NewTask) -> Result<TaskView, TaskError> {
         self.task(self.send(Message::Add(Box::new(adding))).await?)
     }
 
@@ -144,16 +144,16 @@ impl Tasks {
     /// Returns [`TaskError::NoFaults`] if the configuration does not allow faults, or an error of [`Self::add`].
     pub async fn add_with_fault(
         &self,
-        mut adding: Adding,
+        mut adding: NewTask,
         fault: Fault,
     ) -> Result<TaskView, TaskError> {
-        if self.keeping.faults().is_none() {
+        if self.port.faults().is_none() {
             return Err(TaskError::NoFaults);
         }
         let launched = std::iter::once(&mut adding.command).chain(&mut adding.cleanup);
         for launching in launched {
             let launching = Arc::make_mut(launching);
-            launching.spec.env.push(asking_for(fault));
+            launching.spec.env.push(variable_for(fault));
         }
         self.add(adding).await
     }
@@ -171,10 +171,10 @@ impl Tasks {
     ///
     /// # Errors
     /// Returns [`TaskError::Rules`] if the rules are invalid; nothing changes then.
-    pub async fn go_by(&self, rules: Rules) -> Result<(), TaskError> {
+    pub async fn set_rules(&self, rules: Rules) -> Result<(), TaskError> {
         match rules.flaw() {
             Some(flaw) => Err(TaskError::Rules(flaw)),
-            None => Ok(self.mailbox.go_by(rules).await?),
+            None => Ok(self.mailbox.set_rules(rules).await?),
         }
     }
 
@@ -224,10 +224,10 @@ impl Tasks {
     }
 
     /// Returns the tasks in progress, the servers and the groups, all as of the same moment.
-    pub(super) async fn standing(&self) -> Result<Standing, TaskError> {
-        let asked = vec![Item::Query(Query::Standing)];
-        match self.mailbox.walk(asked).await?.pop().ok_or(Stopped)?? {
-            Reply::Standing(standing) => Ok(*standing),
+    pub(super) async fn work_in_progress(&self) -> Result<WorkInProgress, TaskError> {
+        let asked = vec![Item::Query(Query::WorkInProgress)];
+        match self.mailbox.scan(asked).await?.pop().ok_or(Stopped)?? {
+            Reply::WorkInProgress(standing) => Ok(*standing),
             other => Err(refusal(&other)),
         }
     }
@@ -235,8 +235,8 @@ impl Tasks {
     /// Returns up to `most` tasks that are not over, but never more than 1000, and whether there are more. The running tasks come first,
     /// longest-running first; then those that wait for their next burst, soonest first; then those that are ready for their first burst, by
     /// group. At most 8192 of the tasks in progress are examined.
-    pub async fn stirring(&self, most: u32) -> Result<(Vec<TaskView>, bool), TaskError> {
-        match self.query(Query::Stirring { most }).await? {
+    pub async fn active(&self, most: u32) -> Result<(Vec<TaskView>, bool), TaskError> {
+        match self.query(Query::Active { most }).await? {
             Reply::Tasks(tasks) => {
                 let page = self.page(*tasks);
                 Ok((page.tasks, page.next.is_some()))
@@ -364,7 +364,7 @@ impl Tasks {
 
     /// Returns the process of the attempt with this secret, if the secret was made by this node.
     pub fn process_of(&self, secret: &str) -> Option<ProcessId> {
-        self.keeping.reporting()?.process_of(secret)
+        self.port.reporting()?.process_of(secret)
     }
 
     /// Returns how much space is left and how much is needed if the disk is low on space; otherwise `None`. No burst begins while the disk

@@ -279,12 +279,12 @@ impl Worker {
             match claimed {
                 Ok(claim) => self.attempt::<J>(claim).await,
                 Err(QueueError::Stopped(_) | QueueError::Refused(Refused::Draining)) => return,
-                Err(_) => self.rest().await,
+                Err(_) => self.pause().await,
             }
         }
     }
 
-    async fn rest(&mut self) {
+    async fn pause(&mut self) {
         let mut pause = interval(PAUSE);
         // The first tick completes immediately.
         pause.tick().await;

@@ -35,7 +35,7 @@ pub(crate) enum Role {
     /// The coordinator.
     Coordinator(Box<Feed>),
     /// A client that handed over the parcel with this ticket; if it disconnects before the launch, the parcel is dropped.
-    Giver {
+    ParcelOwner {
         /// The ticket of the parcel.
         ticket: u128,
         /// Whether the parcel waits until the connection closes, rather than for a minute.
@@ -62,7 +62,7 @@ enum Walk {
 pub(crate) struct Feed {
     walk: Walk,
     /// Whether [`Report::Told`] is sent when the report of all attempts is complete.
-    tells: bool,
+    reports_end: bool,
     /// Attempts that a request asked about or launched. If one is not held, it is reported as absent.
     answers: VecDeque<ProcessId>,
     /// Attempts that have changed since they were last reported.
@@ -74,7 +74,7 @@ impl Feed {
     pub(crate) fn new() -> Self {
         Self {
             walk: Walk::First,
-            tells: true,
+            reports_end: true,
             ..Self::default()
         }
     }
@@ -104,7 +104,7 @@ impl Feed {
             };
             let Some(attempt) = attempts.after(after) else {
                 self.walk = Walk::Over;
-                if std::mem::take(&mut self.tells) {
+                if std::mem::take(&mut self.reports_end) {
                     return Some(Report::Told);
                 }
                 break;
@@ -161,7 +161,7 @@ impl Client {
     pub(crate) const fn feed(&mut self) -> Option<&mut Feed> {
         match &mut self.role {
             Role::Coordinator(feed) => Some(feed),
-            Role::Unknown | Role::Giver { .. } | Role::Done => None,
+            Role::Unknown | Role::ParcelOwner { .. } | Role::Done => None,
         }
     }
 
@@ -176,17 +176,17 @@ impl Client {
     }
 
     /// Returns whether [`OUTPUT_MAX`] bytes of output or [`ANSWERS_MAX`] answers are waiting, so that no more requests should be read.
-    pub(crate) fn is_choked(&self) -> bool {
+    pub(crate) fn is_output_full(&self) -> bool {
         let answers = match &self.role {
             Role::Coordinator(feed) => feed.answers.len(),
-            Role::Unknown | Role::Giver { .. } | Role::Done => 0,
+            Role::Unknown | Role::ParcelOwner { .. } | Role::Done => 0,
         };
         self.output.len() >= OUTPUT_MAX || answers >= ANSWERS_MAX
     }
 
     /// Returns whether to wait until the socket is readable, and whether to wait until it is writable.
     pub(crate) fn interest(&self) -> (bool, bool) {
-        let reads = !self.is_choked() && !matches!(self.role, Role::Done);
+        let reads = !self.is_output_full() && !matches!(self.role, Role::Done);
         (reads, !self.output.is_empty())
     }
 

@@ -5,7 +5,7 @@ use crate::keeper::attempts::Attempts;
 use crate::keeper::client::Client;
 use crate::keeper::log::Log;
 use crate::keeper::parcels::Parcels;
-use crate::keeper::poll::{Happening, Poll, Source};
+use crate::keeper::poll::{Poll, PollEvent, Source};
 use crate::kernel::cgroup;
 use crate::kernel::signals::{self, Signals};
 use crate::kernel::spawn::Outcome;
@@ -37,7 +37,7 @@ pub(crate) struct Files {
 impl Files {
     /// Returns whether the lock file still exists under its name: without it, no coordinator can find this keeper. Also returns `true` if
     /// that cannot be determined.
-    fn are_there(&self) -> bool {
+    fn is_lock_file_present(&self) -> bool {
         let own = rustix::fs::fstat(&self.lock);
         let there = rustix::fs::lstat(self.data.join(LOCK));
         match (own, there) {
@@ -110,16 +110,16 @@ impl Keeper {
     /// socket and its control group, unless they may belong to another keeper by now.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         while !self.is_over {
-            for happening in self.poll.wait(self.patience())? {
-                self.happen(happening)?;
+            for event in self.poll.wait(self.timeout())? {
+                self.handle_event(event)?;
             }
             if self.reaps {
                 self.reap()?;
             }
             self.settle();
         }
-        let are_there = self.files.are_there();
-        if are_there {
+        let is_lock_file_present = self.files.is_lock_file_present();
+        if is_lock_file_present {
             drop(std::fs::remove_file(&self.files.socket));
         } else if self.files.data.exists() {
             // The files that exist now may belong to another keeper.
@@ -132,12 +132,12 @@ impl Keeper {
     }
 
     /// Returns how many seconds to wait for events; `None` to wait indefinitely.
-    fn patience(&self) -> Option<i64> {
+    fn timeout(&self) -> Option<i64> {
         let has_coordinator_alone = self.coordinator.is_some() && self.clients.len() == 1;
         let waits = !has_coordinator_alone
             || !self.parcels.is_empty()
             || self.accepts_at.is_some()
-            || self.log.is_behind();
+            || self.log.is_incomplete();
         match (self.reaps, waits) {
             (true, _) => Some(0),
             (false, true) => Some(1),
@@ -145,13 +145,13 @@ impl Keeper {
         }
     }
 
-    fn happen(&mut self, happening: Happening) -> io::Result<()> {
-        match happening.source {
+    fn handle_event(&mut self, event: PollEvent) -> io::Result<()> {
+        match event.source {
             Source::Listener => self.accept(),
             Source::Signals => self.receive()?,
             Source::Client(number) => {
                 if let Some(client) = self.clients.get_mut(&number) {
-                    client.receive_if(happening.reads, happening.is_closed);
+                    client.receive_if(event.reads, event.is_closed);
                     self.serve(number);
                 }
             }
@@ -179,9 +179,9 @@ impl Keeper {
             self.serve(number);
         }
         self.parcels.expire(now);
-        self.part_with_the_silent(now);
+        self.close_expired(now);
         self.accept_again(now);
-        if self.log.is_behind() && now >= self.writes_at {
+        if self.log.is_incomplete() && now >= self.writes_at {
             // If this fails, the log stays incomplete and is rewritten later.
             drop(self.log.compact(self.attempts.records()));
             self.writes_at = now + WRITE_AGAIN_MS;
@@ -192,7 +192,7 @@ impl Keeper {
     fn leave_if_idle(&mut self, now: u64) {
         let is_idle = self.parcels.is_empty()
             && self.clients.is_empty()
-            && (self.attempts.is_empty() || self.is_forsaken())
+            && (self.attempts.is_empty() || self.is_unclaimable())
             && matches!(self.reap(), Ok(Children::None));
         if !is_idle {
             self.idle_since = None;
@@ -204,8 +204,8 @@ impl Keeper {
 
     /// Returns whether the attempts held can be abandoned: no child is alive, and no coordinator can find this keeper, because its lock
     /// file was removed or replaced.
-    fn is_forsaken(&self) -> bool {
-        self.attempts.alive() == 0 && !self.files.are_there()
+    fn is_unclaimable(&self) -> bool {
+        self.attempts.alive() == 0 && !self.files.is_lock_file_present()
     }
 }
 

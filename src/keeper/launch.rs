@@ -5,7 +5,7 @@ use crate::ids::ProcessId;
 use crate::keeper::parcels::Waiting;
 use crate::keeper::protocol::{Launch, Parcel, Started, step};
 use crate::kernel::plan::{Plan, Step, User};
-use crate::kernel::spawn::{Birth, Spawned, spawn};
+use crate::kernel::spawn::{SpawnOptions, Spawned, spawn};
 use crate::kernel::{cgroup, host, identity, memory, proc};
 use rustix::fs::{Mode, OFlags};
 use std::collections::BTreeSet;
@@ -79,7 +79,7 @@ pub(crate) fn start(
         drop(memory::bound(path, most));
     }
     let group = path.as_deref().and_then(|path| cgroup::open(path).ok());
-    let birth = Birth {
+    let birth = SpawnOptions {
         group: group.as_ref().map(|group| group.as_fd()),
         pid: None,
     };

@@ -19,7 +19,7 @@ const NEXT: &str = "keeper.log.next";
 /// The number of bytes reserved beyond those needed, so that few launches have to reserve space.
 const ROOM: u64 = 64 << 10;
 /// The maximum number of records that follow an intent: started, failed or exited, forgotten.
-const CONSEQUENCES: u64 = 3;
+const RECORDS_PER_INTENT_MAX: u64 = 3;
 /// The minimum number of records for which a log is worth rewriting.
 const COMPACTED_FROM: u32 = 4096;
 
@@ -33,7 +33,7 @@ pub(crate) struct Log {
     /// The offset up to which space is reserved.
     room: u64,
     /// Whether the log lacks records that could not be written.
-    is_behind: bool,
+    is_incomplete: bool,
 }
 
 /// The contents of a log when it was opened.
@@ -134,19 +134,19 @@ impl Log {
             path: data.join(NAME),
             source,
         };
-        let (file, count, room) = write_anew(data, boot, records).map_err(wrong)?;
+        let (file, count, room) = rewrite(data, boot, records).map_err(wrong)?;
         Ok(Self {
             file,
             data: data.to_owned(),
             boot,
             records: count,
             room,
-            is_behind: false,
+            is_incomplete: false,
         })
     }
 
     /// Continues an existing log of this boot, which has `records` slots, damaged ones included.
-    pub(crate) fn go_on(data: &Path, boot: u128, records: u32) -> Result<Self, LogError> {
+    pub(crate) fn resume(data: &Path, boot: u128, records: u32) -> Result<Self, LogError> {
         let path = data.join(NAME);
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         match rustix::fs::open(&path, flags, Mode::empty()) {
@@ -156,7 +156,7 @@ impl Log {
                 boot,
                 records,
                 room: 0,
-                is_behind: false,
+                is_incomplete: false,
             }),
             Err(error) => Err(LogError::Io {
                 path,
@@ -178,7 +178,7 @@ impl Log {
     /// Appends a record. If that fails, the log is marked incomplete.
     pub(crate) fn append(&mut self, record: Record) -> io::Result<()> {
         let written = self.write(&record.to_bytes(self.records), 1);
-        self.is_behind |= written.is_err();
+        self.is_incomplete |= written.is_err();
         written
     }
 
@@ -191,7 +191,7 @@ impl Log {
         }
         let count = u32::try_from(attempts.len()).unwrap_or(u32::MAX);
         let written = self.write(&bytes, count);
-        self.is_behind |= written.is_err();
+        self.is_incomplete |= written.is_err();
     }
 
     /// Writes after the last complete record, so a partial record at the end is overwritten.
@@ -206,8 +206,8 @@ impl Log {
     }
 
     /// Returns whether the log lacks records that could not be written.
-    pub(crate) const fn is_behind(&self) -> bool {
-        self.is_behind
+    pub(crate) const fn is_incomplete(&self) -> bool {
+        self.is_incomplete
     }
 
     /// Returns whether the log has at least [`COMPACTED_FROM`] records, and would have fewer than half of them after a rewrite.
@@ -218,9 +218,9 @@ impl Log {
 
     /// Rewrites the log with only these records. If that fails, the old log stays in use.
     pub(crate) fn compact(&mut self, records: impl Iterator<Item = Record>) -> io::Result<()> {
-        let (file, count, room) = write_anew(&self.data, self.boot, records)?;
+        let (file, count, room) = rewrite(&self.data, self.boot, records)?;
         self.file = file;
-        (self.records, self.room, self.is_behind) = (count, room, false);
+        (self.records, self.room, self.is_incomplete) = (count, room, false);
         Ok(())
     }
 }
@@ -237,7 +237,10 @@ fn bytes_of(records: u64) -> u64 {
 
 /// Returns the maximum total size of an intent and of the records that may still follow for `held` attempts, in bytes.
 fn room_for(held: u64) -> u64 {
-    bytes_of(held.saturating_mul(CONSEQUENCES).saturating_add(1))
+    bytes_of(
+        held.saturating_mul(RECORDS_PER_INTENT_MAX)
+            .saturating_add(1),
+    )
 }
 
 /// Reserves space for the records that may be written for `held` attempts; returns the offset up to which it is reserved.
@@ -252,7 +255,7 @@ fn keep_room(file: &File, from: u64, held: u64) -> io::Result<u64> {
 
 /// Replaces the log with one that contains `records`. Returns the new file, its number of records, and the offset up to which space is
 /// reserved.
-fn write_anew(
+fn rewrite(
     data: &Path,
     boot: u128,
     records: impl Iterator<Item = Record>,

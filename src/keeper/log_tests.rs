@@ -100,7 +100,7 @@ fn compaction_leaves_what_is_held() {
     log.forget(&[ProcessId(8), ProcessId(9)]);
     let contents = read(data.path(), BOOT).expect("the log can be read");
     assert_eq!(numbers(&contents), [7, 8, 9]);
-    assert!(!log.is_behind());
+    assert!(!log.is_incomplete());
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn what_cannot_be_written_anew_goes_on_as_it_is() {
     assert!(matches!(anew, Err(LogError::Io { .. })));
     let contents = read(data.path(), BOOT).expect("the log can be read");
     assert_eq!(contents.places, Some(4), "the torn record has its own slot");
-    let mut log = Log::go_on(data.path(), BOOT, 4).expect("the log exists");
+    let mut log = Log::resume(data.path(), BOOT, 4).expect("the log exists");
     log.intend(intent(3), 3).expect("there is space");
     log.compact(std::iter::empty())
         .expect_err("the new log still cannot be created");

@@ -21,7 +21,7 @@ pub(crate) enum Source {
 
 /// An event at one of the sources.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Happening {
+pub(crate) struct PollEvent {
     pub(crate) source: Source,
     /// Whether there is something to read.
     pub(crate) reads: bool,
@@ -90,7 +90,7 @@ impl Poll {
 
     /// Waits for events, for at most `seconds`, or indefinitely if that is `None`. Returns no events if none occurs in that time, or if a
     /// signal interrupts the wait.
-    pub(crate) fn wait(&mut self, seconds: Option<i64>) -> io::Result<Vec<Happening>> {
+    pub(crate) fn wait(&mut self, seconds: Option<i64>) -> io::Result<Vec<PollEvent>> {
         let limit = seconds.map(|tv_sec| Timespec { tv_sec, tv_nsec: 0 });
         let place = rustix::buffer::spare_capacity(&mut self.events);
         match epoll::wait(&self.epoll, place, limit.as_ref()) {
@@ -99,7 +99,7 @@ impl Poll {
         }
         let happenings = self.events.drain(..).map(|event| {
             let flags = event.flags;
-            Happening {
+            PollEvent {
                 source: Source::from_data(event.data),
                 reads: flags.contains(EventFlags::IN),
                 is_closed: flags.intersects(EventFlags::HUP | EventFlags::ERR),

@@ -90,7 +90,7 @@ impl Record {
     /// Decodes the record from the slot with the index `number`. Returns `None` if it is damaged, is of an unknown kind, or belongs in
     /// another slot.
     pub(crate) fn from_bytes(bytes: &[u8; LENGTH], number: u32) -> Option<Self> {
-        if !is_sealed(bytes) || short(bytes, 56)? != number {
+        if !is_sealed(bytes) || u32_at(bytes, 56)? != number {
             return None;
         }
         let attempt = ProcessId(u128::from_be_bytes(*bytes.get(8..)?.first_chunk()?));
@@ -99,24 +99,24 @@ impl Record {
             1 => Self::Intent(attempt),
             2 => Self::Started(Started {
                 attempt,
-                pid: short(bytes, 4)?,
-                namespace: long(bytes, 24)?,
-                inode: long(bytes, 32)?,
-                ticks: long(bytes, 40)?,
-                at: long(bytes, 48)?,
+                pid: u32_at(bytes, 4)?,
+                namespace: u64_at(bytes, 24)?,
+                inode: u64_at(bytes, 32)?,
+                ticks: u64_at(bytes, 40)?,
+                at: u64_at(bytes, 48)?,
                 contained: detail != 0,
             }),
             3 => Self::Exited {
                 attempt,
-                status: short(bytes, 4)?,
-                at: long(bytes, 24)?,
-                cpu_ms: long(bytes, 32)?,
-                memory_max: long(bytes, 40)?,
+                status: u32_at(bytes, 4)?,
+                at: u64_at(bytes, 24)?,
+                cpu_ms: u64_at(bytes, 32)?,
+                memory_max: u64_at(bytes, 40)?,
             },
             4 => Self::Failed {
                 attempt,
                 step: detail,
-                errno: short(bytes, 4)?.cast_signed(),
+                errno: u32_at(bytes, 4)?.cast_signed(),
             },
             5 => Self::Forgotten(attempt),
             _ => return None,
@@ -140,7 +140,7 @@ pub(crate) fn parse_header(bytes: &[u8; LENGTH]) -> Option<(u32, u128)> {
         return None;
     }
     let boot = u128::from_le_bytes(*bytes.get(16..)?.first_chunk()?);
-    Some((short(bytes, 8)?, boot))
+    Some((u32_at(bytes, 8)?, boot))
 }
 
 fn seal(bytes: &mut [u8; LENGTH]) {
@@ -151,7 +151,7 @@ fn seal(bytes: &mut [u8; LENGTH]) {
 
 fn is_sealed(bytes: &[u8; LENGTH]) -> bool {
     let (content, _) = bytes.split_at(60);
-    short(bytes, 60) == Some(crc32c::crc32c(content))
+    u32_at(bytes, 60) == Some(crc32c::crc32c(content))
 }
 
 fn put(bytes: &mut [u8; LENGTH], at: usize, part: &[u8]) {
@@ -160,12 +160,12 @@ fn put(bytes: &mut [u8; LENGTH], at: usize, part: &[u8]) {
     }
 }
 
-fn short(bytes: &[u8; LENGTH], at: usize) -> Option<u32> {
+fn u32_at(bytes: &[u8; LENGTH], at: usize) -> Option<u32> {
     let part = bytes.get(at..)?.first_chunk()?;
     Some(u32::from_le_bytes(*part))
 }
 
-fn long(bytes: &[u8; LENGTH], at: usize) -> Option<u64> {
+fn u64_at(bytes: &[u8; LENGTH], at: usize) -> Option<u64> {
     let part = bytes.get(at..)?.first_chunk()?;
     Some(u64::from_le_bytes(*part))
 }

@@ -7,7 +7,7 @@ use crate::keeper::protocol::Started;
 use crate::keeper::upgrade::{Carried, NAME, Resumption};
 use crate::kernel::pidfd::Pidfd;
 use crate::kernel::signals::{self, Signals};
-use crate::kernel::spawn::{close_inherited, is_alone};
+use crate::kernel::spawn::{close_inherited, is_single_threaded};
 use crate::kernel::wait;
 use crate::kernel::{cgroup, host, memory, proc};
 use rustix::event::{Timespec, poll};
@@ -115,7 +115,7 @@ pub fn run_if_asked() -> Option<ExitCode> {
 /// Returns an error if another keeper has locked the directory, this program has several threads, the log cannot be used, or a system call
 /// that the keeper needs fails.
 pub fn run(data: &Path, resumption: Option<Resumption>) -> Result<(), KeeperError> {
-    if !is_alone().map_err(failed("list the threads of this program"))? {
+    if !is_single_threaded().map_err(failed("list the threads of this program"))? {
         return Err(KeeperError::Threads);
     }
     let data = fs::canonicalize(data).map_err(failed(format!("find {}", data.display())))?;
@@ -196,7 +196,7 @@ fn restore(data: &Path) -> Result<(Attempts, Log), KeeperError> {
     // A full disk must not prevent the keeper from continuing with the existing log.
     let log = match Log::begin(data, host::boot(), attempts.records()) {
         Err(LogError::Io { path, source }) => match contents.places {
-            Some(places) => Log::go_on(data, host::boot(), places)?,
+            Some(places) => Log::resume(data, host::boot(), places)?,
             None => return Err(LogError::Io { path, source }.into()),
         },
         other => other?,
@@ -279,5 +279,5 @@ fn detach() -> io::Result<()> {
 fn groups(data: &Path) -> Option<PathBuf> {
     let base = cgroup::writable()?;
     let digest = xxhash_rust::xxh3::xxh3_64(data.as_os_str().as_bytes());
-    memory::create_giving(&base, &format!("sexton-{digest:016x}")).ok()
+    memory::create_with_memory(&base, &format!("sexton-{digest:016x}")).ok()
 }

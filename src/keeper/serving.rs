@@ -36,7 +36,7 @@ impl Keeper {
                 Err(_) => {
                     // Without a pause, running out of descriptors would cause a busy loop.
                     self.accepts_at = Some(now() + PAUSE_MS);
-                    self.listen_or_not();
+                    self.update_listening();
                     return;
                 }
             };
@@ -46,7 +46,9 @@ impl Keeper {
             }
             let mut client = Client::new(socket, now());
             if self.clients.len() >= CLIENTS_MAX {
-                client.refuse(format!("{CLIENTS_MAX} connections are open, which is the limit"));
+                client.refuse(format!(
+                    "{CLIENTS_MAX} connections are open, which is the limit"
+                ));
                 client.send(&self.attempts);
                 continue;
             }
@@ -62,25 +64,25 @@ impl Keeper {
     pub(super) fn accept_again(&mut self, now: u64) {
         if self.accepts_at.is_some_and(|at| now >= at) {
             self.accepts_at = None;
-            self.listen_or_not();
+            self.update_listening();
         }
     }
 
-    fn listen_or_not(&self) {
+    fn update_listening(&self) {
         let interest = (self.accepts_at.is_none(), false);
         self.poll
             .set(&self.files.listener, Source::Listener, interest);
     }
 
     /// Handles the requests of a client and sends the answers, until no whole request is left, or the client must wait (see
-    /// [`Client::is_choked`] and `waits_for_starts`). Then closes the connection if [`Client::is_over`] returns `true`.
+    /// [`Client::is_output_full`] and `waits_for_starts`). Then closes the connection if [`Client::is_over`] returns `true`.
     pub(super) fn serve(&mut self, number: u32) {
         let Some(mut client) = self.clients.remove(&number) else {
             return;
         };
         loop {
             client.send(&self.attempts);
-            if client.is_over() || client.is_choked() || self.waits_for_starts(number) {
+            if client.is_over() || client.is_output_full() || self.waits_for_starts(number) {
                 break;
             }
             match client.take() {
@@ -96,7 +98,7 @@ impl Keeper {
             client.send(&self.attempts);
         }
         if client.is_over() {
-            self.part(number, &client);
+            self.disconnect(number, &client);
         } else {
             self.watch(number, &client);
             self.clients.insert(number, client);
@@ -123,11 +125,11 @@ impl Keeper {
 
     /// Closes connections that have exceeded their time limit. The coordinator has no limit, nor has a client whose parcel waits until its
     /// connection closes.
-    pub(super) fn part_with_the_silent(&mut self, now: u64) {
+    pub(super) fn close_expired(&mut self, now: u64) {
         let is_late = |client: &Client| {
             let most = match client.role {
-                Role::Giver { stays: true, .. } => return false,
-                Role::Giver { stays: false, .. } => PARCEL_SECONDS * 1000,
+                Role::ParcelOwner { stays: true, .. } => return false,
+                Role::ParcelOwner { stays: false, .. } => PARCEL_SECONDS * 1000,
                 Role::Unknown | Role::Coordinator(_) | Role::Done => INTRODUCTION_MS,
             };
             now >= client.since + most
@@ -142,14 +144,14 @@ impl Keeper {
             .collect();
         for number in late {
             if let Some(client) = self.clients.remove(&number) {
-                self.part(number, &client);
+                self.disconnect(number, &client);
             }
         }
     }
 
-    fn part(&mut self, number: u32, client: &Client) {
+    fn disconnect(&mut self, number: u32, client: &Client) {
         self.poll.remove(client);
-        if let Role::Giver { ticket, .. } = client.role {
+        if let Role::ParcelOwner { ticket, .. } = client.role {
             // This also closes the parcel's streams: a process at their other end may be waiting for that.
             drop(self.parcels.take(ticket));
         }
@@ -174,7 +176,7 @@ impl Keeper {
                 match self.parcels.put((ticket, *parcel), fds, bytes, until) {
                     Ok(()) => {
                         client.report(&Report::Taken { ticket });
-                        client.role = Role::Giver { ticket, stays };
+                        client.role = Role::ParcelOwner { ticket, stays };
                     }
                     Err(words) => client.refuse(words),
                 }

@@ -33,7 +33,7 @@ impl Keeper {
 
     /// Executes `program` in place of the one that is running. Returns only on failure, with the reason.
     pub(super) fn upgrade(&mut self, program: &Path) -> String {
-        if self.log.is_behind()
+        if self.log.is_incomplete()
             && let Err(error) = self.log.compact(self.attempts.records())
         {
             return format!("the log is incomplete and cannot be rewritten: {error}");

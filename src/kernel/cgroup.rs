@@ -23,7 +23,7 @@ pub fn writable() -> Option<PathBuf> {
     // A group that contains processes cannot enable controllers for its children, so systemd's `DelegateSubgroup=` puts us in a subgroup of
     // the delegated one. Therefore the parent is tried first.
     let above = path.parent().filter(|above| is_delegated(above));
-    above.and_then(tried).or_else(|| tried(&path))
+    above.and_then(usable).or_else(|| usable(&path))
 }
 
 /// Returns whether systemd has delegated this group, that is, leaves the management of its subtree to the processes in it.
@@ -34,7 +34,7 @@ fn is_delegated(path: &Path) -> bool {
 }
 
 /// Returns `path` if groups can be created and killed below it.
-fn tried(path: &Path) -> Option<PathBuf> {
+fn usable(path: &Path) -> Option<PathBuf> {
     let trial = create(path, &format!("sexton-trial-{}", std::process::id())).ok()?;
     let can_kill = trial.join("cgroup.kill").exists();
     let removed = fs::remove_dir(&trial);

@@ -47,7 +47,7 @@ pub(in crate::kernel) fn pointers(strings: &[CString]) -> Vec<*const c_char> {
 }
 
 /// The plan of a child, with the arrays and descriptors that the child needs to run it.
-pub(in crate::kernel) struct Life<'a> {
+pub(in crate::kernel) struct PreparedPlan<'a> {
     pub(in crate::kernel) plan: &'a Plan,
     pub(in crate::kernel) strings: &'a Strings,
     /// The three streams, the pipe on which to wait and the pipe for failures, in the order of their final numbers 0 to 4. All current
@@ -55,10 +55,10 @@ pub(in crate::kernel) struct Life<'a> {
     pub(in crate::kernel) fds: [RawFd; 5],
 }
 
-impl Life<'_> {
+impl PreparedPlan<'_> {
     /// Runs the plan: executes the program, or reports the failure and exits.
-    pub(in crate::kernel) fn live(&self) -> ! {
-        let failed = self.try_to_live();
+    pub(in crate::kernel) fn run(&self) -> ! {
+        let failed = self.try_run();
         let (step, errno) = failed;
         let [a, b, c, d] = errno.to_le_bytes();
         let words = [step as u8, a, b, c, d];
@@ -71,7 +71,7 @@ impl Life<'_> {
     }
 
     /// Performs all steps, the last of which executes the program. Returns only if a step fails, with that step and the error number.
-    fn try_to_live(&self) -> (Step, c_int) {
+    fn try_run(&self) -> (Step, c_int) {
         if let Err(errno) = self.place_descriptors() {
             return (Step::Streams, errno);
         }

@@ -103,7 +103,7 @@ impl Abilities {
             pidfds: true,
             inodes,
             handles: inodes.then(|| pidfs::handle_type(&own)).flatten(),
-            exits: inodes && pidfs::answers(&own) && release() >= (6, 15),
+            exits: inodes && pidfs::is_supported(&own) && release() >= (6, 15),
         }
     }
 }

@@ -25,16 +25,16 @@ pub struct Bound {
 ///
 /// # Errors
 /// Returns the errors of [`create`].
-pub fn create_giving(base: &Path, name: &str) -> io::Result<std::path::PathBuf> {
+pub fn create_with_memory(base: &Path, name: &str) -> io::Result<std::path::PathBuf> {
     let path = create(base, name)?;
     // If either call fails, the memory of groups cannot be limited, and only the limits of each process apply.
-    drop(give_out(base));
-    drop(give_out(&path));
+    drop(delegate(base));
+    drop(delegate(&path));
     Ok(path)
 }
 
 /// Returns whether the children of this group have the controller.
-pub fn is_given_out(group: &Path) -> bool {
+pub fn is_delegated(group: &Path) -> bool {
     let given = fs::read_to_string(group.join("cgroup.subtree_control"));
     given.is_ok_and(|given| given.split_whitespace().any(|it| it == NAME))
 }
@@ -73,8 +73,8 @@ pub fn bound_of(group: &Path) -> io::Result<Option<Bound>> {
     Ok(Some(Bound { most, was_reached }))
 }
 
-fn give_out(group: &Path) -> io::Result<bool> {
-    if is_given_out(group) {
+fn delegate(group: &Path) -> io::Result<bool> {
+    if is_delegated(group) {
         return Ok(true);
     }
     write(group, "cgroup.subtree_control", "+memory")
@@ -89,7 +89,7 @@ fn write(group: &Path, name: &str, text: &str) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bound, bound, bound_of, create_giving, is_given_out};
+    use super::{Bound, bound, bound_of, create_with_memory, is_delegated};
     use std::fs;
     use std::path::Path;
     use tempfile::TempDir;
@@ -156,14 +156,17 @@ mod tests {
     #[test]
     fn a_base_has_the_controller_given_out_where_it_can_be() {
         let base = group(&["cgroup.subtree_control"]);
-        let path = create_giving(base.path(), "ours").expect("the group is created");
+        let path = create_with_memory(base.path(), "ours").expect("the group is created");
         // The kernel would add the controller to the list; this plain file contains what was written.
         assert_eq!(read(base.path(), "cgroup.subtree_control"), "+memory");
-        assert!(!is_given_out(&path), "the new group has no `cgroup.subtree_control`");
+        assert!(
+            !is_delegated(&path),
+            "the new group has no `cgroup.subtree_control`"
+        );
         let list = path.join("cgroup.subtree_control");
         fs::write(list, "cpu memory pids\n").expect("the file can be written");
-        create_giving(base.path(), "ours").expect("the group exists");
-        assert!(is_given_out(&path));
+        create_with_memory(base.path(), "ours").expect("the group exists");
+        assert!(is_delegated(&path));
         assert_eq!(
             read(&path, "cgroup.subtree_control"),
             "cpu memory pids\n",

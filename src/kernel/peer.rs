@@ -19,19 +19,19 @@ pub enum Peer {
     /// It has ended and been reaped.
     Gone,
     /// Unknown: the kernel is too old to report it, or the query failed.
-    Untold,
+    Unavailable,
 }
 
 /// Identifies the process at the other end of `socket`, which was accepted from a listener.
 pub fn of(socket: impl AsFd) -> Peer {
     if !host::abilities().inodes {
-        return Peer::Untold;
+        return Peer::Unavailable;
     }
     match descriptor(socket) {
-        Ok(pidfd) => pidfd.inode().map_or(Peer::Untold, Peer::Inode),
+        Ok(pidfd) => pidfd.inode().map_or(Peer::Unavailable, Peer::Inode),
         Err(error) => match error.raw_os_error() {
             Some(libc::ESRCH | libc::EINVAL) => Peer::Gone,
-            _ => Peer::Untold,
+            _ => Peer::Unavailable,
         },
     }
 }
@@ -76,7 +76,7 @@ mod tests {
             .expect("the process can be identified")
             .expect("the process is alive");
         let expected = match own.1.inode {
-            0 => Peer::Untold,
+            0 => Peer::Unavailable,
             inode => Peer::Inode(inode),
         };
         assert_eq!(of(&stream), expected);

@@ -5,7 +5,7 @@
     reason = "rustix has no safe call that sends a signal to a pidfd with flags"
 )]
 
-use crate::kernel::pidfs::Kept;
+use crate::kernel::pidfs::Retained;
 use crate::kernel::{host, pidfs, proc};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -24,7 +24,7 @@ pub enum ExitStatus {
     /// The process has not ended.
     Alive,
     /// Unavailable, for example because the kernel is older than 6.15, or the process is another user's zombie.
-    Untold,
+    Unavailable,
 }
 
 /// A descriptor of a process (pidfd).
@@ -141,23 +141,23 @@ impl Pidfd {
     /// Returns the error of the system call that failed.
     pub fn exit_status(&self) -> io::Result<ExitStatus> {
         if !host::abilities().exits {
-            return Ok(ExitStatus::Untold);
+            return Ok(ExitStatus::Unavailable);
         }
-        let mut kept = pidfs::kept(self)?;
-        if let Kept::Process(pid) = kept {
+        let mut kept = pidfs::query_retained(self)?;
+        if let Retained::Process(pid) = kept {
             if !self.has_ended()? {
                 return Ok(ExitStatus::Alive);
             }
             let status = proc::zombie_status(pid)?;
             // If the process still holds its PID now, the status just read by PID is that of this process.
             if self.is_held()? {
-                return Ok(status.map_or(ExitStatus::Untold, ExitStatus::Known));
+                return Ok(status.map_or(ExitStatus::Unavailable, ExitStatus::Known));
             }
-            kept = pidfs::kept(self)?;
+            kept = pidfs::query_retained(self)?;
         }
         Ok(match kept {
-            Kept::Status(status) => ExitStatus::Known(status),
-            Kept::Process(_) | Kept::Nothing => ExitStatus::Untold,
+            Retained::Status(status) => ExitStatus::Known(status),
+            Retained::Process(_) | Retained::Nothing => ExitStatus::Unavailable,
         })
     }
 }

@@ -32,7 +32,7 @@ fn a_process_is_found_until_it_ends_and_its_status_after() {
     assert!(!pidfd.has_ended().expect("the poll works"));
     let living = match abilities().tier() {
         Tier::A => ExitStatus::Alive,
-        Tier::B | Tier::C => ExitStatus::Untold,
+        Tier::B | Tier::C => ExitStatus::Unavailable,
     };
     assert_eq!(pidfd.exit_status().expect("the query works"), living);
     assert!(pidfd.signal(9).expect("the signal may be sent"));
@@ -48,7 +48,7 @@ fn a_process_is_found_until_it_ends_and_its_status_after() {
     assert!(pidfd.is_held().expect("the query works"));
     let known = match abilities().tier() {
         Tier::A => ExitStatus::Known(9),
-        Tier::B | Tier::C => ExitStatus::Untold,
+        Tier::B | Tier::C => ExitStatus::Unavailable,
     };
     assert_eq!(
         pidfd.exit_status().expect("the query works"),

@@ -40,7 +40,7 @@ struct Handle {
 
 /// The information that the kernel still has about the process of a pidfd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::kernel) enum Kept {
+pub(in crate::kernel) enum Retained {
     /// The process has been reaped. Contains its exit status in the format of `wait`.
     Status(u32),
     /// The process is alive, or has ended but not been reaped. Contains its PID.
@@ -105,16 +105,16 @@ pub(in crate::kernel) fn open(
 }
 
 /// Returns whether the kernel answers queries about the process of a pidfd.
-pub(in crate::kernel) fn answers(pidfd: impl AsFd) -> bool {
+pub(in crate::kernel) fn is_supported(pidfd: impl AsFd) -> bool {
     ask(pidfd, INFO_EXIT).is_ok()
 }
 
 /// Returns the information that the kernel still has about the process.
-pub(in crate::kernel) fn kept(pidfd: impl AsFd) -> io::Result<Kept> {
+pub(in crate::kernel) fn query_retained(pidfd: impl AsFd) -> io::Result<Retained> {
     match ask(pidfd, INFO_EXIT) {
-        Ok(info) if info.mask & INFO_EXIT == 0 => Ok(Kept::Process(info.pids[1])),
-        Ok(info) => Ok(Kept::Status(info.exit_code.cast_unsigned())),
-        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(Kept::Nothing),
+        Ok(info) if info.mask & INFO_EXIT == 0 => Ok(Retained::Process(info.pids[1])),
+        Ok(info) => Ok(Retained::Status(info.exit_code.cast_unsigned())),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(Retained::Nothing),
         Err(error) => Err(error),
     }
 }

@@ -130,7 +130,7 @@ pub fn add_descendants(members: &mut BTreeSet<u32>, living: &BTreeMap<u32, Stat>
 ///
 /// # Errors
 /// Returns an error if `/proc/stat` cannot be read.
-pub fn made() -> io::Result<u64> {
+pub fn created_count() -> io::Result<u64> {
     let text = fs::read_to_string("/proc/stat")?;
     let mut counts = text
         .lines()
@@ -173,7 +173,7 @@ pub fn zombie_status(pid: u32) -> io::Result<Option<u32>> {
 ///
 /// # Errors
 /// Returns an error if `/proc` cannot be read.
-pub fn writers(paths: &[PathBuf], most: usize) -> io::Result<Vec<(u32, String)>> {
+pub fn holders(paths: &[PathBuf], most: usize) -> io::Result<Vec<(u32, String)>> {
     let real = paths.iter().filter_map(|path| fs::canonicalize(path).ok());
     let real: Vec<PathBuf> = real.collect();
     let mut found = Vec::new();

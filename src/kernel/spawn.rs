@@ -20,7 +20,7 @@ const FIRST_OF_OURS: RawFd = 16;
 
 /// The settings of a new process in addition to its plan.
 #[derive(Clone, Copy, Default)]
-pub struct Birth<'a> {
+pub struct SpawnOptions<'a> {
     /// A descriptor of the control group to start in. If that fails, the process starts outside it.
     pub group: Option<BorrowedFd<'a>>,
     /// The PID to use, which requires a capability. For tests of PID reuse.
@@ -90,7 +90,11 @@ impl AsFd for Outcome {
 ///
 /// # Errors
 /// Returns the error of the system call that failed, such as `clone3` or `pipe2`.
-pub fn spawn(plan: &Plan, streams: [BorrowedFd<'_>; 3], birth: Birth<'_>) -> io::Result<Spawned> {
+pub fn spawn(
+    plan: &Plan,
+    streams: [BorrowedFd<'_>; 3],
+    birth: SpawnOptions<'_>,
+) -> io::Result<Spawned> {
     let (gate_end, gate) = io::pipe()?;
     let (outcome, outcome_end) = io::pipe()?;
     rustix::io::ioctl_fionbio(&outcome, true)?;
@@ -104,7 +108,7 @@ pub fn spawn(plan: &Plan, streams: [BorrowedFd<'_>; 3], birth: Birth<'_>) -> io:
         away(outcome_end.as_fd())?,
     ];
     let strings = child::Strings::of(plan);
-    let life = child::Life {
+    let life = child::PreparedPlan {
         plan,
         strings: &strings,
         fds: fds.each_ref().map(AsRawFd::as_raw_fd),
@@ -115,7 +119,7 @@ pub fn spawn(plan: &Plan, streams: [BorrowedFd<'_>; 3], birth: Birth<'_>) -> io:
         other => other,
     };
     match made? {
-        Clone::Child => life.live(),
+        Clone::Child => life.run(),
         Clone::Parent {
             pid,
             pidfd,
@@ -148,7 +152,7 @@ fn is_shortage(error: &io::Error) -> bool {
 }
 
 /// Calls `clone3`. If that is not available or not permitted, calls `fork`, unless a PID or a group is requested.
-fn clone(birth: Birth<'_>, group: Option<BorrowedFd<'_>>) -> io::Result<Clone> {
+fn clone(birth: SpawnOptions<'_>, group: Option<BorrowedFd<'_>>) -> io::Result<Clone> {
     let mut pidfd: libc::c_int = -1;
     let tid = birth.pid.unwrap_or(0);
     let mut flags = u64::try_from(libc::CLONE_PIDFD).unwrap_or_default();
@@ -237,7 +241,7 @@ pub fn replace(program: &Path, name: &CStr, arguments: &[OsString]) -> io::Error
 ///
 /// # Errors
 /// Returns an error if `/proc` cannot be read.
-pub fn is_alone() -> io::Result<bool> {
+pub fn is_single_threaded() -> io::Result<bool> {
     Ok(std::fs::read_dir("/proc/self/task")?.count() == 1)
 }
 

@@ -47,7 +47,7 @@ impl Deadlines {
     }
 
     /// Sets whether removals that are due on a date are held back.
-    pub(super) fn hold(&mut self, held: bool) {
+    pub(super) fn hold_removals(&mut self, held: bool) {
         self.held = held;
     }
 

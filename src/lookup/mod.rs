@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `kept.rs` | durable items by slot, with their digest, their deadlines and their pages |
+//! | `durable.rs` | durable items by slot, with their digest, their deadlines and their pages |
 //! | `pages.rs` | which pages of durable state changed, and a checkpoint's copy of them |
 //! | `slab.rs` | items by slot |
 //! | `table.rs` | slots by name |
@@ -10,7 +10,7 @@
 //! | `wheel.rs` | slots by deadline, on one clock |
 
 mod deadlines;
-pub mod kept;
+pub mod durable;
 pub mod pages;
 pub mod slab;
 pub mod table;

@@ -2,7 +2,7 @@
 
 use super::chance::chance;
 use super::listeners::OpenListeners;
-use super::{NodeError, cut_words, faults, ports, swept};
+use super::{NodeError, cleanup, cut_words, faults, ports};
 use crate::actors::{Actors, each};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::Config;
@@ -14,11 +14,11 @@ use crate::ids::Seq;
 use crate::persist::disk::{DirLock, Disk, RealDisk};
 use crate::persist::journal::{Fsync, Journal, JournalThread, ThreadFiller, Writer};
 use crate::persist::snapshots::{SledStores, Slots};
-use crate::ports::process::{Faults, Keeping, Observed, Place, Reporting, files};
+use crate::ports::process::{Faults, Observed, Place, ProcessPortHandle, Reporting, files};
 use crate::spine::checkpoint::Checkpoints;
 use crate::spine::directory::Admission;
 use crate::spine::each::{HostOf, MailboxOf, ReplicaOf};
-use crate::spine::event::Happening;
+use crate::spine::event::EventBody;
 use crate::spine::host::Host;
 use crate::spine::ledger::Ledger;
 use crate::spine::progress::Watched;
@@ -34,7 +34,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 /// The maximum time a stopping node waits until subscribers can receive the last event, which requires that the journal is synced.
-const GOODBYE_PATIENCE: Duration = Duration::from_secs(1);
+const STOP_EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The channel ends that the core thread is given: it passes `commands` and `halted` on to the node's handles, and sends the reason of a
 /// halt to `halt`.
@@ -118,12 +118,12 @@ impl Core {
             began.map_err(NodeError::Start)?;
         }
         let admission =
-            Admission::new(config.open_commands_max).for_requests_of(config.request_bytes_max());
+            Admission::new(config.open_commands_max).with_request_bytes(config.request_bytes_max());
         let log = journal.as_ref().map(|files| files.journal.clone());
         let spine = Rc::new(Spine::new(ledger, journal, self.halt));
         let checkpoints = checkpoints(&spine, &config, &past.found);
         let (asks, asked) = mpsc::unbounded_channel();
-        let keeping = keeping(&config)?;
+        let port = open_port(&config)?;
         let entries = Arc::clone(spine.ledger().counts());
         let facts = Facts {
             data: config.data.clone(),
@@ -143,18 +143,18 @@ impl Core {
             snapshots: checkpoints.shown(),
             listeners: Mutex::default(),
             system: System::default(),
-            keeping: keeping.clone(),
+            port: port.clone(),
             #[cfg(feature = "replay")]
             past: Readers::default(),
         };
-        tend(&spine);
+        spawn_background_tasks(&spine);
         let rules = config.rules.clone();
-        let actors = ports::start(past.hosts, rules, &spine, &admission, &keeping);
-        rouse_with(&*clock, &actors);
+        let actors = ports::start(past.hosts, rules, &spine, &admission, &port);
+        handle_due_on_moves(&*clock, &actors);
         let (taking, mended) = (Rc::clone(&checkpoints), !past.found.mended.is_empty());
         runtime::spawn(async move { taking.run(asked, mended).await });
         let handle = Handle::new(actors, facts, self.halted);
-        begin_with(&handle, &config, &keeping).await;
+        start_services(&handle, &config, &port).await;
         match OpenListeners::open(&config, hosts, &handle).await {
             Ok(listeners) => Ok(Open {
                 handle,
@@ -173,11 +173,11 @@ impl Core {
 }
 
 /// Installs the faults that tasks may request, starts the removal of process directories without a record, and configures the services.
-async fn begin_with(handle: &Handle, config: &Config, keeping: &Keeping) {
-    if let Some(faults) = keeping.faults() {
-        faults::plant(handle, faults);
+async fn start_services(handle: &Handle, config: &Config, port: &ProcessPortHandle) {
+    if let Some(faults) = port.faults() {
+        faults::inject(handle, faults);
     }
-    swept::start(handle, config.data.as_deref());
+    cleanup::start(handle, config.data.as_deref());
     let services = config.services.clone();
     if let Err(error) = handle.services().configure(services).await {
         tracing::error!("failed to configure the services, which stay unchanged: {error}");
@@ -199,21 +199,21 @@ fn checkpoints(spine: &Rc<Spine>, config: &Config, found: &recovery::Past) -> Rc
 }
 
 /// Makes every actor handle its due items whenever the clock is moved manually.
-fn rouse_with(clock: &dyn Clock, actors: &Actors<MailboxOf>) {
-    for rouse in each!(mailbox in &actors => mailbox.rouse()) {
-        clock.whenever_moved(rouse);
+fn handle_due_on_moves(clock: &dyn Clock, actors: &Actors<MailboxOf>) {
+    for callback in each!(mailbox in &actors => mailbox.due_callback()) {
+        clock.on_moved(callback);
     }
 }
 
 /// Creates the handle through which processes are launched and observed.
-fn keeping(config: &Config) -> Result<Keeping, NodeError> {
+fn open_port(config: &Config) -> Result<ProcessPortHandle, NodeError> {
     let data = config.data.clone();
     let data = data.map(|data| std::path::absolute(&data).unwrap_or(data));
     let reporting = match &data {
         Some(data) => reporting(data, chance()?),
         None => None,
     };
-    Ok(Keeping::new(Place {
+    Ok(ProcessPortHandle::new(Place {
         data,
         keeper: config.keeper.clone(),
         is_init: config.is_init,
@@ -237,7 +237,7 @@ fn reporting(data: &Path, fresh: [u8; 32]) -> Option<Reporting> {
 
 /// Starts the node's background tasks, which run until the node stops: they write the journal, release the answers that wait for it, and
 /// watch the wall clock.
-fn tend(spine: &Rc<Spine>) {
+fn spawn_background_tasks(spine: &Rc<Spine>) {
     let writing = Rc::clone(spine);
     runtime::spawn(async move { writing.write_forever().await });
     let releasing = Rc::clone(spine);
@@ -342,8 +342,8 @@ impl Open {
                     drain(&spine, what).await;
                     let _ = answer.send(());
                 }
-                Some(Command::BelieveClock(answer)) => {
-                    let _ = answer.send(believe_clock(&spine).await);
+                Some(Command::ConfirmClock(answer)) => {
+                    let _ = answer.send(confirm_clock(&spine).await);
                 }
                 Some(Command::Listen(after, answer)) => {
                     let last = spine.ledger().last();
@@ -357,7 +357,7 @@ impl Open {
                 Some(Command::Stop) | None => break,
             }
         }
-        say_goodbye(&spine).await;
+        publish_stop(&spine).await;
         listeners.close().await;
         drop(handle);
         end(&spine, &checkpoints, files).await;
@@ -371,7 +371,7 @@ async fn drain(spine: &Spine, what: Drain) {
         noted = spine.ledger().drain(actor, draining).or(noted);
     }
     if let Some(mark) = noted {
-        spine.happened("node", Happening::new("draining"));
+        spine.publish("node", EventBody::new("draining"));
         spine.write();
         spine.until_durable_or_halted(mark.seq).await;
     }
@@ -379,26 +379,26 @@ async fn drain(spine: &Spine, what: Drain) {
 
 /// Trusts the wall clock although it is far ahead of its expected time, so that removals due on a date resume. Returns whether the clock
 /// was in doubt.
-async fn believe_clock(spine: &Spine) -> bool {
-    let believed = spine.ledger().believe_wall_clock();
+async fn confirm_clock(spine: &Spine) -> bool {
+    let believed = spine.ledger().confirm_wall_clock();
     if let Some(mark) = believed {
         spine.write();
         spine.until_durable_or_halted(mark.seq).await;
-        spine.directory().rouse();
+        spine.directory().handle_due();
     }
     believed.is_some()
 }
 
-/// Publishes the event that the node is stopping, waits at most `GOODBYE_PATIENCE` until subscribers can receive it, and ends the feed.
+/// Publishes the event that the node is stopping, waits at most `STOP_EVENT_TIMEOUT` until subscribers can receive it, and ends the feed.
 /// Does nothing if the node has halted.
-async fn say_goodbye(spine: &Spine) {
+async fn publish_stop(spine: &Spine) {
     if spine.is_halted() {
         return;
     }
-    spine.happened("node", Happening::new("stopping"));
+    spine.publish("node", EventBody::new("stopping"));
     spine.write();
     let told = spine.until_durable_or_halted(spine.feed().newest());
-    if timeout(GOODBYE_PATIENCE, told).await.is_err() {
+    if timeout(STOP_EVENT_TIMEOUT, told).await.is_err() {
         tracing::info!("subscribers may miss the last event: the journal was not synced in time");
     }
     spine.feed().end();

@@ -9,7 +9,7 @@ use crate::ports::process::{Fault, Faults};
 use crate::spine::delivery::Stage;
 
 /// Installs the faults in the dispatch and lock actors.
-pub(super) fn plant(handle: &Handle, faults: &Faults) {
+pub(super) fn inject(handle: &Handle, faults: &Faults) {
     let at_ends = faults.clone();
     let dispatch = move |stage, message: Option<&dispatch::Message>| {
         let Some(dispatch::Message::Gone(gone)) = message else {
@@ -25,9 +25,9 @@ pub(super) fn plant(handle: &Handle, faults: &Faults) {
             | Stage::Watch
             | Stage::Resume => return,
         };
-        strike(at_ends.strikes(gone.process, fault), fault);
+        panic_if(at_ends.should_inject(gone.process, fault), fault);
     };
-    handle.actors().dispatch.sabotage(Box::new(dispatch));
+    handle.actors().dispatch.inject_panics(Box::new(dispatch));
     let at_releases = faults.clone();
     let lock = move |stage, message: Option<&lock::Message>| {
         let Some(lock::Message::Yield(hold)) = message else {
@@ -35,16 +35,16 @@ pub(super) fn plant(handle: &Handle, faults: &Faults) {
         };
         if stage == Stage::Decide && hold.by == ActorId::DISPATCH {
             let fault = Fault::AfterThreadCleanup;
-            strike(
-                at_releases.strikes_owner(hold.owner.as_bytes(), fault),
+            panic_if(
+                at_releases.should_inject_for_owner(hold.owner.as_bytes(), fault),
                 fault,
             );
         }
     };
-    handle.actors().lock.sabotage(Box::new(lock));
+    handle.actors().lock.inject_panics(Box::new(lock));
 }
 
 /// Panics with the fault's name in the message if `comes` is true.
-fn strike(comes: bool, fault: Fault) {
+fn panic_if(comes: bool, fault: Fault) {
     assert!(!comes, "injected: {}", fault.name());
 }

@@ -4,11 +4,11 @@
 //! [`Node::halted`] resolves; the host program continues.
 
 mod chance;
+mod cleanup;
 mod core;
 mod faults;
 mod listeners;
 mod ports;
-mod swept;
 
 use self::core::Core;
 use self::listeners::OpenListeners;

@@ -4,7 +4,7 @@ use crate::actors::lease::{self, LeaseMachine};
 use crate::actors::process::{self, ProcessMachine};
 use crate::actors::{Actors, Rules, each};
 use crate::ports::lease::LeasePort;
-use crate::ports::process::{Keeping, ProcessPort};
+use crate::ports::process::{ProcessPort, ProcessPortHandle};
 use crate::spine::directory::Admission;
 use crate::spine::each::{HostOf, MailboxOf};
 use crate::spine::machine::{Actor, Never};
@@ -20,27 +20,31 @@ pub(super) fn start(
     rules: Rules,
     spine: &Rc<Spine>,
     admission: &Admission,
-    keeping: &Keeping,
+    port: &ProcessPortHandle,
 ) -> Actors<MailboxOf> {
     each!(list: host in hosts, rules in rules => {
-        runtime::start(host, rules, spine, admission.clone(), |it| Performed::port(it, spine, keeping))
+        runtime::start(host, rules, spine, admission.clone(), |it| Performed::port(it, spine, port))
     })
 }
 
 /// The type of a machine's actions; it selects the port that performs them.
 trait Performed<M: Actor<Action = Self>>: Sized {
     /// Returns the port; it reports results through `completions`.
-    fn port(completions: Completions<M>, spine: &Rc<Spine>, keeping: &Keeping) -> Box<dyn Port<M>>;
+    fn port(
+        completions: Completions<M>,
+        spine: &Rc<Spine>,
+        port: &ProcessPortHandle,
+    ) -> Box<dyn Port<M>>;
 }
 
 impl<M: Actor<Action = Self>> Performed<M> for Never {
-    fn port(_: Completions<M>, _: &Rc<Spine>, _: &Keeping) -> Box<dyn Port<M>> {
+    fn port(_: Completions<M>, _: &Rc<Spine>, _: &ProcessPortHandle) -> Box<dyn Port<M>> {
         Box::new(NoPort)
     }
 }
 
 impl<M: Actor<Action = Self>> Performed<M> for Verdict {
-    fn port(_: Completions<M>, spine: &Rc<Spine>, _: &Keeping) -> Box<dyn Port<M>> {
+    fn port(_: Completions<M>, spine: &Rc<Spine>, _: &ProcessPortHandle) -> Box<dyn Port<M>> {
         Box::new(Judge::new(Rc::clone(spine)))
     }
 }
@@ -49,9 +53,9 @@ impl Performed<LeaseMachine> for lease::Action {
     fn port(
         _: Completions<LeaseMachine>,
         _: &Rc<Spine>,
-        keeping: &Keeping,
+        port: &ProcessPortHandle,
     ) -> Box<dyn Port<LeaseMachine>> {
-        Box::new(LeasePort::new(keeping.data()))
+        Box::new(LeasePort::new(port.data()))
     }
 }
 
@@ -59,12 +63,12 @@ impl Performed<ProcessMachine> for process::Action {
     fn port(
         completions: Completions<ProcessMachine>,
         _: &Rc<Spine>,
-        keeping: &Keeping,
+        port: &ProcessPortHandle,
     ) -> Box<dyn Port<ProcessMachine>> {
         let reporter = move || {
             let completions = completions.clone();
             move |message| completions.report(&message)
         };
-        Box::new(ProcessPort::new(keeping.clone(), reporter))
+        Box::new(ProcessPort::new(port.clone(), reporter))
     }
 }

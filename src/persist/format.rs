@@ -278,12 +278,12 @@ pub struct Batch {
 impl Batch {
     /// Appends a record that an answer waits for. Calls `payload` to append the record's payload to the buffer.
     pub fn push(&mut self, about: About, payload: impl FnOnce(&mut Vec<u8>)) {
-        self.push_passing(about, payload);
+        self.push_transient(about, payload);
         self.awaited = true;
     }
 
     /// Appends a record that no answer waits for. Calls `payload` to append the record's payload to the buffer.
-    pub fn push_passing(&mut self, about: About, payload: impl FnOnce(&mut Vec<u8>)) {
+    pub fn push_transient(&mut self, about: About, payload: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         let header = FrameHeader {
             size: 0,

@@ -20,7 +20,7 @@ const READ_BYTES: usize = 64 * 1024;
 const AHEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// The maximum time for which a write may make no progress because the client does not read.
-const WRITE_PATIENCE: Duration = Duration::from_secs(30);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The maximum time to wait for a client to close its side after the last write.
 const LINGER: Duration = Duration::from_secs(1);
@@ -104,7 +104,7 @@ pub(crate) async fn serve<S: Session>(
             // Frees the memory of data that the client sent ahead.
             rest = Vec::new();
         }
-        match [idle, session.patience()].into_iter().flatten().min() {
+        match [idle, session.timeout()].into_iter().flatten().min() {
             None => stream.readable().await?,
             Some(span) => match timeout(span, stream.readable()).await {
                 Ok(readable) => readable?,
@@ -219,13 +219,13 @@ pub(crate) async fn finish(mut stream: impl Stream) {
     drop(timeout(LINGER, unread).await);
 }
 
-/// Writes all of `bytes`, or fails if the client reads nothing for `WRITE_PATIENCE`.
+/// Writes all of `bytes`, or fails if the client reads nothing for `WRITE_TIMEOUT`.
 pub(crate) async fn write(stream: &impl Stream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match stream.try_write(bytes) {
             Ok(written) => bytes = bytes.get(written..).unwrap_or(&[]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                timeout(WRITE_PATIENCE, stream.writable()).await??;
+                timeout(WRITE_TIMEOUT, stream.writable()).await??;
             }
             Err(error) => return Err(error),
         }

@@ -12,7 +12,7 @@ pub(crate) trait Session {
     async fn perform(&mut self, output: &mut Vec<u8>) -> NextStep;
 
     /// Returns how much longer the client may take to complete what it has begun to send; `None` if there is no limit.
-    fn patience(&self) -> Option<Duration> {
+    fn timeout(&self) -> Option<Duration> {
         None
     }
 

@@ -2,14 +2,14 @@
 
 use crate::persist::format;
 use crate::persist::journal::Record;
+use crate::replay::history::HistoryEvent;
 use crate::replay::run::{Replay, ReplayError, actor_of};
-use crate::replay::story::StoryEvent;
 use crate::spine::machine::Stamp;
 use crate::spine::recovery::decode_mark;
 
 impl Replay {
     /// Applies a journal record. Returns its effects on the followed item; empty if no item is followed.
-    pub fn advance(&mut self, record: &Record<'_>) -> Result<Vec<StoryEvent>, ReplayError> {
+    pub fn advance(&mut self, record: &Record<'_>) -> Result<Vec<HistoryEvent>, ReplayError> {
         let events = match record.kind {
             format::Kind::Mark | format::Kind::End => {
                 let stamp = Stamp {
@@ -26,7 +26,7 @@ impl Replay {
         Ok(events)
     }
 
-    fn apply(&mut self, record: &Record<'_>) -> Result<Vec<StoryEvent>, ReplayError> {
+    fn apply(&mut self, record: &Record<'_>) -> Result<Vec<HistoryEvent>, ReplayError> {
         let actor = actor_of(&mut self.actors, record)?;
         // The initial state already includes this record.
         if record.seq <= actor.last() {
@@ -43,7 +43,7 @@ impl Replay {
     }
 
     /// Skips a message that panicked, because it was never applied. Returns an event if the message names the followed item.
-    fn pass_over(&mut self, record: &Record<'_>) -> Result<Vec<StoryEvent>, ReplayError> {
+    fn pass_over(&mut self, record: &Record<'_>) -> Result<Vec<HistoryEvent>, ReplayError> {
         let actor = actor_of(&mut self.actors, record)?;
         let item = self.followed.as_ref();
         let Some(item) = item.filter(|item| item.concerns(actor.name())) else {

@@ -3,7 +3,7 @@
 use crate::clock::Timestamp;
 use crate::ids::{RequestKey, Seq};
 use crate::persist::mark::Mark;
-use crate::replay::story::StoryEvent;
+use crate::replay::history::HistoryEvent;
 use crate::spine::delivery::Stage;
 use crate::spine::machine::About;
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,7 @@ pub struct Line {
     pub about: Vec<About>,
     /// The effects on the followed item, if there is one. Ignored on input.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub events: Vec<StoryEvent>,
+    pub events: Vec<HistoryEvent>,
     /// The content of a mark, which is a record of the node itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<Mark>,

@@ -7,24 +7,24 @@
 //! | file | holds |
 //! |---|---|
 //! | `replayed.rs` | the JSON interface to a machine of any type |
-//! | `story.rs` | what happened to one item |
+//! | `history.rs` | what happened to one item |
 //! | `run.rs` | records and lines, replayed in order; verification |
 //! | `advance.rs` | records replayed without producing lines, for long journals |
 //! | `timeline.rs` | the state after any entry of a journal, and what happened around it |
 //! | `waypoint.rs` | intermediate states, from which a replay can begin |
 
 mod advance;
+mod history;
 mod line;
 mod replayed;
 mod run;
-mod story;
 mod timeline;
 mod waypoint;
 
+pub use history::{Before, FollowedItem, HistoryEvent};
 pub use line::{HEADER, Kind, Line, LineError, header_after};
 pub use replayed::{DecodedEntry, Replayed};
 pub use run::{Differing, Mismatch, Replay, ReplayError};
-pub use story::{Before, Followed, StoryEvent};
 pub use timeline::{
-    AROUND, ActorAt, Bounds, SAMPLE, STORY_MAX, StateAt, Story, Timeline, TimelineError, Watch,
+    AROUND, ActorAt, Bounds, History, SAMPLE, STORY_MAX, StateAt, Timeline, TimelineError, Watch,
 };

@@ -4,10 +4,10 @@ use crate::decode;
 use crate::ids::{Digest, RequestKey, Seq};
 use crate::persist::journal::Record;
 use crate::persist::snapshots::Page;
-use crate::replay::story::{Before, Followed, StoryEvent};
+use crate::replay::history::{Before, FollowedItem, HistoryEvent};
 use crate::spine::guard::panic_words;
 use crate::spine::ledger::{Entry, Poisoned};
-use crate::spine::machine::{About, Actor, Keeping, Moment, Now, Stamp};
+use crate::spine::machine::{About, Actor, Durability, Moment, Now, Stamp};
 use crate::spine::record::{RecoveryError, decode_record};
 use crate::spine::recovery::{EntryOf, Recovering, Replica};
 use serde::de::DeserializeOwned;
@@ -21,12 +21,13 @@ pub trait Replayed: Recovering {
     fn entry(
         &self,
         record: &Record<'_>,
-        followed: Option<&Followed>,
+        followed: Option<&FollowedItem>,
     ) -> Result<DecodedEntry, RecoveryError>;
     /// Returns the state of an item before a record is applied, and the effects that the record will have.
-    fn before(&self, record: &Record<'_>, followed: &Followed) -> Result<Before, RecoveryError>;
+    fn before(&self, record: &Record<'_>, followed: &FollowedItem)
+    -> Result<Before, RecoveryError>;
     /// Returns a record's effects on the followed item. Must be called after the record is applied, with the `before` taken for it.
-    fn after(&self, followed: &Followed, before: Before) -> Vec<StoryEvent>;
+    fn after(&self, followed: &FollowedItem, before: Before) -> Vec<HistoryEvent>;
     /// Decodes the journal record of a poisoned message (one that panicked), and returns the message as JSON.
     fn poisoned(&self, record: &Record<'_>) -> Result<Poisoned<Value>, RecoveryError>;
     /// Returns what the current rules decide about a message, or an error text if it cannot be decoded or the decision panics.
@@ -38,10 +39,10 @@ pub trait Replayed: Recovering {
         moment: &Moment,
         said: (&Value, Option<&Value>),
         key: Option<RequestKey>,
-        followed: Option<&Followed>,
+        followed: Option<&FollowedItem>,
     ) -> Result<Option<DecodedEntry>, String>;
     /// Uses `rules`, as encoded in the log, for later decisions. Rules that cannot be decoded are ignored.
-    fn go_by(&mut self, rules: &[u8]);
+    fn set_rules(&mut self, rules: &[u8]);
     /// Returns the tick of the first item that is due, or `None` if no item is due. If `held` is true, because the wall clock is in doubt,
     /// removals on a date are not due.
     fn due(&mut self, now: Now, held: bool) -> Option<Value>;
@@ -70,7 +71,7 @@ pub struct DecodedEntry {
     /// The items in the slots that the outcome refers to.
     pub about: Vec<About>,
     /// The effects on the followed item; empty until the entry is committed.
-    pub events: Vec<StoryEvent>,
+    pub events: Vec<HistoryEvent>,
     /// The state of the followed item before the entry; `None` if no item is followed.
     pub(super) before: Option<Before>,
 }
@@ -79,17 +80,21 @@ impl<M: Actor> Replayed for Replica<M> {
     fn entry(
         &self,
         record: &Record<'_>,
-        followed: Option<&Followed>,
+        followed: Option<&FollowedItem>,
     ) -> Result<DecodedEntry, RecoveryError> {
         Ok(self.decoded(stamp_of(record), &Self::decode(record)?, followed))
     }
 
-    fn before(&self, record: &Record<'_>, followed: &Followed) -> Result<Before, RecoveryError> {
+    fn before(
+        &self,
+        record: &Record<'_>,
+        followed: &FollowedItem,
+    ) -> Result<Before, RecoveryError> {
         let (stamp, entry) = (stamp_of(record), Self::decode(record)?);
         Ok(followed.before(self.machine(), stamp, (&entry.message, &entry.outcome)))
     }
 
-    fn after(&self, followed: &Followed, before: Before) -> Vec<StoryEvent> {
+    fn after(&self, followed: &FollowedItem, before: Before) -> Vec<HistoryEvent> {
         followed.after(self.machine(), before)
     }
 
@@ -117,14 +122,14 @@ impl<M: Actor> Replayed for Replica<M> {
         moment: &Moment,
         (message, outcome): (&Value, Option<&Value>),
         key: Option<RequestKey>,
-        followed: Option<&Followed>,
+        followed: Option<&FollowedItem>,
     ) -> Result<Option<DecodedEntry>, String> {
         let message: M::Message = from_json(message)?;
         let outcome: M::Outcome = match outcome {
             Some(outcome) => from_json(outcome)?,
             None => self.machine().decide(moment, &message),
         };
-        if self.machine().keeping(&message, &outcome) == Keeping::Nothing {
+        if self.machine().durability(&message, &outcome) == Durability::Nothing {
             return Ok(None);
         }
         let entry = Entry {
@@ -148,14 +153,14 @@ impl<M: Actor> Replayed for Replica<M> {
         Ok(Some(told))
     }
 
-    fn go_by(&mut self, rules: &[u8]) {
+    fn set_rules(&mut self, rules: &[u8]) {
         if let Ok(rules) = decode::from_slice(rules) {
             self.set_rules(rules);
         }
     }
 
     fn due(&mut self, now: Now, held: bool) -> Option<Value> {
-        self.machine_mut().hold(held);
+        self.machine_mut().hold_removals(held);
         let item = self.machine_mut().due(now)?;
         Some(to_json(&self.machine().tick(item)))
     }
@@ -191,7 +196,7 @@ impl<M: Actor> Replica<M> {
         &self,
         stamp: Stamp,
         entry: &EntryOf<M>,
-        followed: Option<&Followed>,
+        followed: Option<&FollowedItem>,
     ) -> DecodedEntry {
         let said = (&entry.message, &entry.outcome);
         DecodedEntry {

@@ -9,9 +9,9 @@ use crate::persist::format;
 use crate::persist::journal::Record;
 use crate::persist::mark::{Mark, Marked, Watermark};
 use crate::persist::snapshots::{Seal, SlotId, Slots};
+use crate::replay::history::FollowedItem;
 use crate::replay::line::{Kind, Line, LineError, NODE};
 use crate::replay::replayed::{DecodedEntry, Replayed};
-use crate::replay::story::Followed;
 use crate::spine::machine::{Actor, Moment, Now, Stamp, Start};
 use crate::spine::recovery::{self, Recovering, RecoveryError, Replica, decode_mark};
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub struct Replay {
     reads_only: bool,
     mismatches: Vec<Mismatch>,
     noted: CheckpointDigests,
-    pub(super) followed: Option<Followed>,
+    pub(super) followed: Option<FollowedItem>,
 }
 
 /// An entry that the current rules decide differently.
@@ -128,7 +128,7 @@ impl Replay {
     }
 
     /// Sets the item to follow: from now on, every line includes its effects on `item`.
-    pub fn follow(&mut self, item: Followed) {
+    pub fn follow(&mut self, item: FollowedItem) {
         self.followed = Some(item);
     }
 
@@ -163,7 +163,7 @@ impl Replay {
     pub(super) fn begin_at(&mut self, (last, at): (Seq, Timestamp), marked: Marked) {
         (self.last, self.at, self.marked) = (last, at, marked);
         for (actor, rules) in self.marked.rules.clone() {
-            self.go_by(actor, &rules);
+            self.set_rules(actor, &rules);
         }
     }
 
@@ -440,7 +440,7 @@ impl Replay {
     pub(super) fn mark(&mut self, stamp: Stamp, mark: &Mark) {
         self.marked.apply(mark);
         match mark {
-            Mark::Rules { actor, rules } => self.go_by(*actor, rules),
+            Mark::Rules { actor, rules } => self.set_rules(*actor, rules),
             Mark::Start { skipped, .. } if !self.reads_only => {
                 for actor in &mut self.actors {
                     if stamp.seq > actor.last() {
@@ -460,9 +460,9 @@ impl Replay {
 
     /// Uses recorded rules for later decisions of `actor`. Rules that cannot be decoded were written by another version, and are ignored:
     /// the decisions of that version may differ anyway.
-    fn go_by(&mut self, actor: ActorId, rules: &[u8]) {
+    fn set_rules(&mut self, actor: ActorId, rules: &[u8]) {
         if let Some(actor) = self.actors.iter_mut().find(|one| one.actor() == actor) {
-            actor.go_by(rules);
+            actor.set_rules(rules);
         }
     }
 
@@ -532,7 +532,7 @@ fn following(last: Seq) -> Result<Seq, String> {
 
 /// Returns a line that is not applied, because there is no state to apply it to. If its message names the followed item, adds an event that
 /// says so. Returns an error for an entry without an outcome.
-fn only_read(mut line: Line, followed: Option<&Followed>) -> Result<Vec<Line>, String> {
+fn only_read(mut line: Line, followed: Option<&FollowedItem>) -> Result<Vec<Line>, String> {
     let item = followed.filter(|item| item.concerns(&line.actor));
     if let Some((item, message)) = item.zip(line.message.as_ref()) {
         line.events = item.unknown(message);

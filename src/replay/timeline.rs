@@ -10,9 +10,9 @@ use crate::persist::PersistError;
 use crate::persist::disk::Disk;
 use crate::persist::journal::{Begin, Reader, Record, segment};
 use crate::persist::snapshots::{Seal, Slots};
+use crate::replay::history::{FollowedItem, HistoryEvent};
 use crate::replay::line::Line;
 use crate::replay::run::{Replay, ReplayError};
-use crate::replay::story::{Followed, StoryEvent};
 use crate::replay::waypoint::{Waypoint, bytes_of};
 use crate::spine::machine::Gauge;
 use crate::spine::recovery::{self, RecoveryError};
@@ -138,7 +138,7 @@ pub const SAMPLE: usize = 100;
 
 /// The history of an item, as far back as the journal goes.
 #[derive(Clone, Debug)]
-pub struct Story {
+pub struct History {
     /// The sequence number up to which the journal was read.
     pub upto: Seq,
     /// The sequence number from which the journal was read.
@@ -146,7 +146,7 @@ pub struct Story {
     /// The wall clock minus node time, at the end of the part that was read.
     pub offset: Offset,
     /// The latest events, at most [`STORY_MAX`], oldest first, with the entry and the time of each.
-    pub events: VecDeque<(Seq, Timestamp, StoryEvent)>,
+    pub events: VecDeque<(Seq, Timestamp, HistoryEvent)>,
     /// Whether older events were dropped.
     pub more: bool,
 }
@@ -201,12 +201,12 @@ impl Timeline {
     }
 
     /// Returns the history of an item up to entry `last`, beginning with the first entry that can be replayed.
-    pub fn story(
+    pub fn history(
         &mut self,
-        item: &Followed,
+        item: &FollowedItem,
         last: Seq,
         watch: Watch<'_>,
-    ) -> Result<Story, TimelineError> {
+    ) -> Result<History, TimelineError> {
         let known = self.begin(last, watch)?;
         let (mut events, mut more) = (VecDeque::new(), false);
         let mut offset = Offset::default();
@@ -227,7 +227,7 @@ impl Timeline {
             offset = Offset(replay.marked.offset_ms);
             Ok(true)
         })?;
-        Ok(Story {
+        Ok(History {
             upto: last,
             begins: Seq(known.0.saturating_add(1)),
             offset,
@@ -244,7 +244,7 @@ impl Timeline {
         let is_whole = ordinals.first().is_none_or(|first| *first == 1);
         let goes_on = |it: &Waypoint| match it.seq {
             Seq(0) => is_whole,
-            seq => recovery::goes_back(disk, seq),
+            seq => recovery::reaches_back(disk, seq),
         };
         let kept = self.waypoints.iter().position(goes_on);
         self.waypoints.drain(..kept.unwrap_or(self.waypoints.len()));
@@ -266,7 +266,7 @@ impl Timeline {
         let mut looked = recovery::look(disk, &self.slots)?;
         looked.sealed.reverse();
         for (slot, seal) in &looked.sealed {
-            if !recovery::goes_back(disk, seal.manifest.begun) {
+            if !recovery::reaches_back(disk, seal.manifest.begun) {
                 continue;
             }
             self.check(seal.bytes)?;
@@ -332,7 +332,7 @@ impl Timeline {
                 this.advance(replay, record)?;
                 return Ok(true);
             }
-            replay.follow(Followed::Everything);
+            replay.follow(FollowedItem::Everything);
             if record.seq <= at {
                 before.push_back(replay.record(record)?);
                 if before.len() > AROUND {
@@ -420,7 +420,7 @@ impl Timeline {
         &mut self,
         replay: &mut Replay,
         record: &Record<'_>,
-    ) -> Result<Vec<StoryEvent>, TimelineError> {
+    ) -> Result<Vec<HistoryEvent>, TimelineError> {
         let events = replay.advance(record)?;
         if record.seq > self.newest().seq {
             self.since.0 += 1;

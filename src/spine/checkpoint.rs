@@ -19,8 +19,8 @@ use crate::persist::mark::Watermark;
 use crate::persist::snapshots::{
     BySlot, Manifest, Page, Seal, Sealed, SlotId, Slots, SnapshotThread,
 };
-use crate::spine::event::Happening;
-use crate::spine::ledger::{Appended, Enough, Ledger};
+use crate::spine::event::EventBody;
+use crate::spine::ledger::{Appended, CheckpointThreshold, Ledger};
 use crate::spine::recovery::Past;
 use crate::spine::shared::Spine;
 use std::cell::Cell;
@@ -60,10 +60,10 @@ impl Default for Rules {
 impl Rules {
     /// Returns the totals of appended entries and bytes at which the next checkpoint is due. `covered` are the totals that the newest
     /// snapshot covers, and `loaded` is its size in bytes.
-    fn enough_after(&self, covered: Appended, loaded: u64) -> Enough {
+    fn threshold_after(&self, covered: Appended, loaded: u64) -> CheckpointThreshold {
         let share = u128::from(loaded) * u128::from(self.growth_percent);
         let share = u64::try_from(share.div_ceil(100)).unwrap_or(u64::MAX);
-        Enough {
+        CheckpointThreshold {
             records: covered.records.saturating_add(self.records),
             bytes: covered.bytes.saturating_add(self.bytes),
             bytes_min: covered.bytes.saturating_add(share),
@@ -183,7 +183,7 @@ pub struct Checkpoints {
     /// The size of the pages in the newest snapshot, in bytes.
     loaded: Cell<u64>,
     /// Called on the snapshot thread after each checkpoint.
-    behind: Option<fn()>,
+    after_each: Option<fn()>,
 }
 
 impl Checkpoints {
@@ -198,14 +198,14 @@ impl Checkpoints {
             shown,
             covered: Cell::default(),
             loaded: Cell::new(snapshot.map_or(0, |(_, seal)| seal.bytes)),
-            behind: None,
+            after_each: None,
         }
     }
 
     /// Sets a function to be called on the snapshot thread after each checkpoint.
     #[must_use]
-    pub fn and_then(self, behind: Option<fn()>) -> Self {
-        Self { behind, ..self }
+    pub fn and_then(self, after_each: Option<fn()>) -> Self {
+        Self { after_each, ..self }
     }
 
     /// Returns a handle to the status.
@@ -249,10 +249,10 @@ impl Checkpoints {
     async fn until_due(&self, wanted: bool, not_before: Instant) {
         sleep_until(not_before).await;
         if !wanted {
-            let enough = self
+            let threshold = self
                 .rules
-                .enough_after(self.covered.get(), self.loaded.get());
-            self.spine.until_appended(enough).await;
+                .threshold_after(self.covered.get(), self.loaded.get());
+            self.spine.until_appended(threshold).await;
         }
     }
 
@@ -292,7 +292,7 @@ impl Checkpoints {
                 shown.taken += 1;
                 shown.last = Some(taken.clone());
                 shown.last_failure = None;
-                self.spine.happened("node", happening(taken));
+                self.spine.publish("node", happening(taken));
             }
             Err(CheckpointError::Persist(error)) => {
                 tracing::warn!(%error, "no snapshot was taken; the journal is kept");
@@ -312,15 +312,15 @@ impl Checkpoints {
         let appended = self.spine.ledger().appended();
         let (opened, open) = oneshot::channel();
         let (ended, end) = oneshot::channel();
-        let behind = self.behind;
+        let after_each = self.after_each;
         let thread = SnapshotThread::start(
             disk,
             slots,
             (slot, sealed[slot].is_some()),
             Box::new(|done| drop(opened.send(done))),
             Box::new(move |seal| {
-                if let Some(behind) = behind {
-                    behind();
+                if let Some(after_each) = after_each {
+                    after_each();
                 }
                 drop(ended.send(seal));
             }),
@@ -398,8 +398,8 @@ impl Checkpoints {
     }
 }
 
-fn happening(taken: &Taken) -> Happening {
-    Happening::new("checkpoint")
+fn happening(taken: &Taken) -> EventBody {
+    EventBody::new("checkpoint")
         .text("slot", taken.slot.clone())
         .number("upto", taken.upto.0)
         .number("file_bytes", taken.file_bytes)
@@ -456,8 +456,8 @@ mod tests {
             bytes: 200,
         };
         // Half of the 401 bytes loaded, rounded up, is 201.
-        let enough = rules.enough_after(covered, 401);
-        let due = |records, bytes| Appended { records, bytes }.is(enough);
+        let threshold = rules.threshold_after(covered, 401);
+        let due = |records, bytes| Appended { records, bytes }.is(threshold);
         assert!(!due(10, 200), "nothing was appended since the checkpoint");
         assert!(!due(109, 1_199), "one short of both thresholds");
         assert!(due(110, 401) && due(20, 1_200));
@@ -465,6 +465,6 @@ mod tests {
             !due(110, 400),
             "few bytes compared with the snapshot that startup loads"
         );
-        assert!(rules.enough_after(covered, u64::MAX).bytes_min > u64::MAX / 2);
+        assert!(rules.threshold_after(covered, u64::MAX).bytes_min > u64::MAX / 2);
     }
 }

@@ -74,7 +74,7 @@ pub struct Delivery<M: Machine> {
     /// Receives the answers.
     pub reply_to: ReplyTo<M::Reply>,
     /// The sending actor, if the sender is not a client: it is notified if the message is refused or panics.
-    pub teller: Option<ActorId>,
+    pub sender: Option<ActorId>,
 }
 
 impl<M: Machine> Delivery<M> {
@@ -83,16 +83,16 @@ impl<M: Machine> Delivery<M> {
         Self {
             items,
             reply_to,
-            teller: None,
+            sender: None,
         }
     }
 
     /// Creates a delivery from another actor. The answer is dropped.
-    pub fn told(message: M::Message, teller: ActorId) -> Self {
+    pub fn from_actor(message: M::Message, sender: ActorId) -> Self {
         Self {
             items: vec![Item::Message(message)],
             reply_to: Box::new(drop),
-            teller: Some(teller),
+            sender: Some(sender),
         }
     }
 }
@@ -187,7 +187,7 @@ impl Report {
 
 /// A hook that provokes panics, for tests and for faults that tasks request. It is called before each step in which a machine may panic,
 /// with the message if there is one.
-pub type Saboteur<M> = Box<Sabotage<<M as Machine>::Message>>;
+pub type PanicInjector<M> = Box<Sabotage<<M as Machine>::Message>>;
 
 /// A hook that replaces outcomes in tests. It returns the outcome to use, or `None` to keep the decided one.
 pub type Forger<M> = Box<

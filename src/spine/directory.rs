@@ -19,7 +19,7 @@ pub trait Peer {
     /// Notifies the actor that one of its own messages to other actors (tells) was refused, or panicked.
     fn undelivered(&self);
     /// Notifies the actor that something may have become due because the wall clock stepped.
-    fn rouse(&self);
+    fn handle_due(&self);
 }
 
 /// The actors of a node, on the core thread.
@@ -48,21 +48,21 @@ impl Directory {
     }
 
     /// Notifies an actor that one of its tells was refused, or panicked.
-    pub fn undelivered(&self, teller: ActorId) {
-        if let Some(peer) = self.peers.get(&teller) {
+    pub fn undelivered(&self, sender: ActorId) {
+        if let Some(peer) = self.peers.get(&sender) {
             peer.undelivered();
         }
     }
 
     /// Makes every actor handle its due items.
-    pub fn rouse(&self) {
+    pub fn handle_due(&self) {
         for peer in self.peers.values() {
-            peer.rouse();
+            peer.handle_due();
         }
     }
 }
 
-/// The maximum number of bytes that the incomplete requests of all listeners may hold together. [`Admission::for_requests_of`] raises it
+/// The maximum number of bytes that the incomplete requests of all listeners may hold together. [`Admission::with_request_bytes`] raises it
 /// for large requests.
 const UNFINISHED_BYTES: u64 = 512 << 20;
 
@@ -71,7 +71,7 @@ const UNFINISHED_BYTES: u64 = 512 << 20;
 pub struct Admission {
     open: Arc<Semaphore>,
     max: u32,
-    walks: Arc<Semaphore>,
+    scans: Arc<Semaphore>,
     unfinished: Arc<Budget>,
     tickets: Arc<AtomicU64>,
 }
@@ -82,7 +82,7 @@ impl Admission {
         Self {
             open: Arc::new(Semaphore::new(max as usize)),
             max,
-            walks: Arc::new(Semaphore::new(1)),
+            scans: Arc::new(Semaphore::new(1)),
             unfinished: Budget::new(UNFINISHED_BYTES),
             tickets: Arc::new(AtomicU64::new(1)),
         }
@@ -90,7 +90,7 @@ impl Admission {
 
     /// Raises the bound on incomplete requests if necessary, so that each listener has room for two requests of `bytes` bytes.
     #[must_use]
-    pub fn for_requests_of(self, bytes: usize) -> Self {
+    pub fn with_request_bytes(self, bytes: usize) -> Self {
         let unfinished = Budget::new(UNFINISHED_BYTES.max(4 * bytes as u64));
         Self { unfinished, ..self }
     }
@@ -112,9 +112,9 @@ impl Admission {
 
     /// Waits for a turn to run a query that scans a large part of the state, and returns a permit to hold while it runs. Only one such
     /// query runs at a time, so a command waits for at most one of them, however many are requested.
-    pub async fn walk(&self) -> OwnedSemaphorePermit {
-        let walks = Arc::clone(&self.walks);
-        let turn = walks.acquire_owned().await;
+    pub async fn scan(&self) -> OwnedSemaphorePermit {
+        let scans = Arc::clone(&self.scans);
+        let turn = scans.acquire_owned().await;
         turn.expect("the semaphore is never closed")
     }
 

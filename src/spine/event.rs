@@ -91,14 +91,14 @@ pub struct Event {
     /// The name of the actor, or `node`.
     pub actor: &'static str,
     /// What happened.
-    pub what: Happening,
+    pub what: EventBody,
     /// The event as written to subscribers over HTTP. It is formatted for the first reader, and reused for the others.
     pub written: OnceLock<Box<str>>,
 }
 
 /// What happened, in an actor's own terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Happening {
+pub struct EventBody {
     /// The kind, such as `granted`.
     pub kind: &'static str,
     /// The details, as pairs of field name and value, in order. The first value that is a [`Field::Name`] names the subject.
@@ -117,7 +117,7 @@ pub enum Field {
 }
 
 /// Formats one line for users: the kind, followed by details as `field=value`.
-impl fmt::Display for Happening {
+impl fmt::Display for EventBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind)?;
         for (name, field) in &self.fields {
@@ -131,7 +131,7 @@ impl fmt::Display for Happening {
     }
 }
 
-impl Happening {
+impl EventBody {
     /// Creates a happening of this kind without details.
     pub fn new(kind: &'static str) -> Self {
         Self {

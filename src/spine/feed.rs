@@ -6,7 +6,7 @@
 
 use crate::clock::Timestamp;
 use crate::ids::Seq;
-use crate::spine::event::{Event, Happening, Position};
+use crate::spine::event::{Event, EventBody, Position};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -53,7 +53,7 @@ struct Ring {
     newest: Position,
     readers: u32,
     /// The time of the first event gathered since the last reader left, if there is one.
-    deserted: Option<Timestamp>,
+    idle_since: Option<Timestamp>,
 }
 
 impl Default for Feed {
@@ -101,7 +101,7 @@ impl Feed {
             self.open.store(true, Ordering::Relaxed);
         }
         ring.readers += 1;
-        ring.deserted = None;
+        ring.idle_since = None;
         drop(ring);
         let shown = self.shown.subscribe();
         let upto = shown.borrow().upto;
@@ -109,19 +109,19 @@ impl Feed {
             feed: Arc::clone(self),
             at: after.unwrap_or(upto),
             // A position that the feed has not reached comes from another log, or is invalid.
-            astray: after.is_some_and(|after| after > upto.max(last.into())),
+            is_ahead: after.is_some_and(|after| after > upto.max(last.into())),
             shown,
         }
     }
 
     /// Buffers an event that belongs to the entry `seq`. Readers see it once the entry is durable.
-    pub fn put(&self, seq: Seq, at: Timestamp, actor: &'static str, what: Happening) {
+    pub fn put(&self, seq: Seq, at: Timestamp, actor: &'static str, what: EventBody) {
         let seq = self.based(seq);
         self.append(at, actor, what, |ring| ring.next(seq));
     }
 
     /// Buffers an event that belongs to no entry; its position follows that of the newest event.
-    pub fn put_behind(&self, at: Timestamp, actor: &'static str, what: Happening) {
+    pub fn put_without_entry(&self, at: Timestamp, actor: &'static str, what: EventBody) {
         self.append(at, actor, what, |ring| ring.next(ring.newest.seq));
     }
 
@@ -129,12 +129,12 @@ impl Feed {
         &self,
         at: Timestamp,
         actor: &'static str,
-        what: Happening,
+        what: EventBody,
         place: impl FnOnce(&Ring) -> Position,
     ) {
         let mut ring = self.ring();
         if ring.readers == 0 {
-            let since = *ring.deserted.get_or_insert(at);
+            let since = *ring.idle_since.get_or_insert(at);
             if at.since(since) > std::time::Duration::from_millis(LINGER_MS) {
                 self.open.store(false, Ordering::Relaxed);
                 *ring = Ring::default();
@@ -274,7 +274,7 @@ pub struct Reader {
     feed: Arc<Feed>,
     at: Position,
     /// Whether the reader requested a position that this node has not reached, and has not been notified of that yet.
-    astray: bool,
+    is_ahead: bool,
     shown: watch::Receiver<Visible>,
 }
 
@@ -287,7 +287,7 @@ impl Reader {
         let mut heard = Vec::new();
         // A gap in events that cannot be shown yet is not reported yet, either.
         let gone = self.at < ring.floor && ring.floor <= upto;
-        if std::mem::take(&mut self.astray) {
+        if std::mem::take(&mut self.is_ahead) {
             let after = std::mem::replace(&mut self.at, upto);
             heard.push(Notification::Ahead { after, upto });
         } else if gone {
@@ -355,13 +355,13 @@ mod tests {
     use super::{EVENT_BYTES_MAX, EVENTS_MAX, Feed, LINGER_MS, Notification, Reader};
     use crate::clock::Timestamp;
     use crate::ids::Seq;
-    use crate::spine::event::{Event, Happening, Position};
+    use crate::spine::event::{Event, EventBody, Position};
     use std::sync::Arc;
 
     const AT: Timestamp = Timestamp(1000);
 
     fn put(feed: &Feed, seq: u64) {
-        feed.put(Seq(seq), AT, "lock", Happening::new("granted"));
+        feed.put(Seq(seq), AT, "lock", EventBody::new("granted"));
     }
 
     /// Takes what is available, as text: an event as its position, lost events as `after..upto`, and a position ahead of the feed as
@@ -443,7 +443,7 @@ mod tests {
     fn what_is_no_entry_stands_behind_the_newest_event() {
         let feed = Arc::new(Feed::default());
         let mut reader = feed.listen(Seq(9), None);
-        let behind = || feed.put_behind(AT, "node", Happening::new("checkpoint"));
+        let behind = || feed.put_without_entry(AT, "node", EventBody::new("checkpoint"));
         behind();
         feed.show(Seq(3));
         assert_eq!(
@@ -477,20 +477,20 @@ mod tests {
         let feed = Arc::new(Feed::default());
         let mut before = feed.listen(Seq(9), Some(Seq(4).into()));
         let mut exact = feed.listen(Seq(9), Some(Seq(9).into()));
-        let mut astray = feed.listen(Seq(9), Some(Seq(10).into()));
+        let mut is_ahead = feed.listen(Seq(9), Some(Seq(10).into()));
         put(&feed, 10);
         feed.show(Seq(10));
         assert_eq!(received(&mut before), ["4..9", "10"]);
         assert_eq!(received(&mut exact), ["10"], "there is no gap after 9");
         assert_eq!(
-            received(&mut astray),
+            received(&mut is_ahead),
             ["10>10"],
             "10 is a position that was not reached yet"
         );
         put(&feed, 11);
         feed.show(Seq(11));
         assert_eq!(received(&mut before), ["11"]);
-        assert_eq!(received(&mut astray), ["11"]);
+        assert_eq!(received(&mut is_ahead), ["11"]);
     }
 
     #[test]
@@ -509,7 +509,7 @@ mod tests {
         assert_eq!(told.len(), EVENTS_MAX + 1);
         for seq in many + 1..many + 100 {
             let cause = "x".repeat(1 << 20);
-            let what = Happening::new("restarted").text("cause", cause);
+            let what = EventBody::new("restarted").text("cause", cause);
             feed.put(Seq(seq), AT, "lock", what);
         }
         assert!(feed.ring().bytes <= EVENT_BYTES_MAX);
@@ -546,7 +546,7 @@ mod tests {
         let feed = Arc::new(Feed::default());
         drop(feed.listen(Seq(0), None));
         let at =
-            |seq: u64, ms| feed.put(Seq(seq), Timestamp(ms), "lock", Happening::new("granted"));
+            |seq: u64, ms| feed.put(Seq(seq), Timestamp(ms), "lock", EventBody::new("granted"));
         at(1, 5);
         at(2, 5 + LINGER_MS);
         feed.show(Seq(2));

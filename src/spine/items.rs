@@ -1,12 +1,12 @@
 //! Support for machines whose durable state is items of one kind: provides their deadlines and snapshots.
 //!
 //! Such a machine keeps its items in [`Items`] and implements [`Itemized`], which provides [`Timed`] and [`Paged`]. A machine with several
-//! kinds of items, or with indexes over them that are rebuilt from pages, holds each kind in a separate [`Kept`] and implements those
+//! kinds of items, or with indexes over them that are rebuilt from pages, holds each kind in a separate [`DurableSlab`] and implements those
 //! traits itself.
 
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{Digest, PageId, Seq, Slot};
-use crate::lookup::kept::{Item, Kept, Loaded};
+use crate::lookup::durable::{DurableSlab, Item, Loaded};
 use crate::lookup::pages::Pages;
 use crate::spine::machine::{Machine, Now, Paged, Timed};
 use std::collections::BTreeMap;
@@ -15,24 +15,24 @@ use std::ops::Deref;
 /// Items of one kind, with the tracker of their changed pages.
 #[derive(Debug)]
 pub struct Items<T> {
-    kept: Kept<T>,
+    kept: DurableSlab<T>,
     pages: Pages,
 }
 
 impl<T> Default for Items<T> {
     fn default() -> Self {
         Self {
-            kept: Kept::default(),
+            kept: DurableSlab::default(),
             pages: Pages::default(),
         }
     }
 }
 
-/// Items are read through `Kept`, and changed only by the methods of `Items`.
+/// Items are read through `DurableSlab`, and changed only by the methods of `Items`.
 impl<T> Deref for Items<T> {
-    type Target = Kept<T>;
+    type Target = DurableSlab<T>;
 
-    fn deref(&self) -> &Kept<T> {
+    fn deref(&self) -> &DurableSlab<T> {
         &self.kept
     }
 }
@@ -104,16 +104,16 @@ impl<M: Itemized> Timed for M {
     }
 
     fn is_quarantined(&self, item: u64) -> bool {
-        self.items().kept.is_forgotten(slot_of(item))
+        self.items().kept.is_quarantined(slot_of(item))
     }
 
-    fn hold(&mut self, held: bool) {
-        self.items_mut().kept.hold(held);
+    fn hold_removals(&mut self, held: bool) {
+        self.items_mut().kept.hold_removals(held);
     }
 
     fn quarantine(&mut self, item: u64, now: Now) {
         let items = self.items_mut();
-        items.kept.forget_deadline(slot_of(item), now);
+        items.kept.quarantine(slot_of(item), now);
     }
 }
 
@@ -129,7 +129,7 @@ impl<M: Itemized> Paged for M {
     }
 
     fn decode_page(page: PageId, content: &[u8]) -> Result<Self::Page, String> {
-        Kept::decode(page, content)
+        DurableSlab::decode(page, content)
     }
 
     fn from_pages(rules: M::Rules, pages: &mut dyn Iterator<Item = Self::Page>) -> Self {

@@ -90,7 +90,7 @@ pub struct Ledger {
     /// reserve.
     space: u64,
     /// The number of bytes handed to the journal that it had not written when last checked, plus those handed over since.
-    handed: u64,
+    unwritten_bytes: u64,
     /// Whether the node keeps no journal, so that no records are gathered and no numbers are reserved.
     memory: bool,
     appended: Appended,
@@ -110,7 +110,7 @@ pub struct Appended {
 
 /// The amount of appended log at which a checkpoint is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Enough {
+pub struct CheckpointThreshold {
     /// The number of records to reach, unless `bytes` is reached.
     pub records: u64,
     /// The number of bytes to reach, unless `records` is reached.
@@ -121,9 +121,9 @@ pub struct Enough {
 
 impl Appended {
     /// Returns whether the threshold is reached.
-    pub fn is(self, enough: Enough) -> bool {
-        (self.records >= enough.records || self.bytes >= enough.bytes)
-            && self.bytes >= enough.bytes_min
+    pub fn is(self, threshold: CheckpointThreshold) -> bool {
+        (self.records >= threshold.records || self.bytes >= threshold.bytes)
+            && self.bytes >= threshold.bytes_min
     }
 }
 
@@ -144,7 +144,7 @@ impl Ledger {
             batch: Batch::default(),
             room: Room::Ample,
             space: u64::MAX,
-            handed: 0,
+            unwritten_bytes: 0,
             memory,
             appended: Appended {
                 records: tail.entries,
@@ -226,12 +226,12 @@ impl Ledger {
             return true;
         }
         let waited = self.now().since(self.doubted).as_millis();
-        waited >= u128::from(DOUBT_MS) && self.believe_wall_clock().is_some()
+        waited >= u128::from(DOUBT_MS) && self.confirm_wall_clock().is_some()
     }
 
     /// If the wall clock is in doubt, trusts it from here on, and returns the number and time of the record of this. Otherwise, records
     /// nothing and returns `None`.
-    pub fn believe_wall_clock(&mut self) -> Option<Stamp> {
+    pub fn confirm_wall_clock(&mut self) -> Option<Stamp> {
         self.marked.believed?;
         Some(self.mark(&Mark::Clock {
             offset_ms: self.clock.offset_ms(),
@@ -318,9 +318,9 @@ impl Ledger {
     }
 
     /// Appends an entry that no answer waits for.
-    pub fn append_passing<T: Serialize>(&mut self, actor: ActorId, stamp: Stamp, content: &T) {
+    pub fn append_transient<T: Serialize>(&mut self, actor: ActorId, stamp: Stamp, content: &T) {
         self.record(actor, Kind::Entry, stamp, |batch, about| {
-            batch.push_passing(about, |bytes| encode(bytes, content));
+            batch.push_transient(about, |bytes| encode(bytes, content));
         });
     }
 
@@ -396,7 +396,7 @@ impl Ledger {
 
     /// Takes the records gathered since the last call.
     pub fn take_batch(&mut self) -> Batch {
-        self.handed += self.batch.len() as u64;
+        self.unwritten_bytes += self.batch.len() as u64;
         std::mem::take(&mut self.batch)
     }
 
@@ -426,15 +426,15 @@ impl Ledger {
     }
 
     /// Sets the maximum number of bytes that may be handed to the journal and not yet written, and the current number of such bytes.
-    pub fn set_space(&mut self, space: u64, handed: u64) {
+    pub fn set_space(&mut self, space: u64, unwritten_bytes: u64) {
         self.space = space;
-        self.handed = handed;
+        self.unwritten_bytes = unwritten_bytes;
     }
 
     /// Returns whether the bytes not yet written may exceed the prepared space. If so, nothing more is decided until the journal has found
     /// out whether the disk is full; after that, the reserve may be used.
     fn is_crowded(&self) -> bool {
-        let on_its_way = self.handed + self.batch.len() as u64;
+        let on_its_way = self.unwritten_bytes + self.batch.len() as u64;
         self.room == Room::Ample && on_its_way > 0 && on_its_way >= self.space
     }
 

@@ -15,11 +15,11 @@ use std::iter::{self, Peekable};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Pages as they are read, in ascending order, actor by actor.
-pub struct Arriving<'a> {
+pub struct IncomingPages<'a> {
     pages: Peekable<Coming<'a, Page>>,
 }
 
-impl Arriving<'_> {
+impl IncomingPages<'_> {
     /// Returns the actor whose pages come next; `None` after the last.
     pub fn actor(&mut self) -> Option<ActorId> {
         self.pages.peek().map(|page| page.actor)
@@ -37,7 +37,7 @@ pub fn while_read<T>(
     slots: &Slots,
     slot: SlotId,
     seal: &Seal,
-    build: impl FnOnce(Arriving<'_>) -> T,
+    build: impl FnOnce(IncomingPages<'_>) -> T,
 ) -> (Result<(), PersistError>, T) {
     ahead(
         |made| {
@@ -48,7 +48,7 @@ pub fn while_read<T>(
             })
         },
         |pages| {
-            build(Arriving {
+            build(IncomingPages {
                 pages: pages.peekable(),
             })
         },

@@ -13,7 +13,7 @@ use crate::ids::{ActorId, Chance, Digest, PageId, ProcessId, Seq, Slot, Ticket};
 use crate::lookup::pages::Pages;
 pub use crate::persist::mark::Draining;
 use crate::spine::effect;
-use crate::spine::event::Happening;
+use crate::spine::event::EventBody;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub type Effects<M> = effect::Effects<<M as Machine>::Reply, <M as Machine>::Act
 
 /// The rules of an actor.
 ///
-/// Any function of the contract may panic. In `decide`, `keeping`, `query` and `unchanged`, a panic fails one request and leaves the state
+/// Any function of the contract may panic. In `decide`, `durability`, `query` and `unchanged`, a panic fails one request and leaves the state
 /// unchanged. In any other function that takes `&mut self`, it makes the state unusable (*spent*), and the state is rebuilt from the
 /// journal.
 pub trait Machine: Send + Sized + 'static {
@@ -57,7 +57,7 @@ pub trait Machine: Send + Sized + 'static {
     /// Determines what a message does, without doing it. Depends on state, rules, message and moment, and on nothing else.
     fn decide(&self, moment: &Moment, message: &Self::Message) -> Self::Outcome;
     /// Determines what an outcome will change when it is committed, and therefore whether and how it is journaled.
-    fn keeping(&self, message: &Self::Message, outcome: &Self::Outcome) -> Keeping;
+    fn durability(&self, message: &Self::Message, outcome: &Self::Outcome) -> Durability;
     /// Returns how many sequence numbers an outcome takes: one for each item it creates that needs its own number, and at least one.
     fn numbers(_outcome: &Self::Outcome) -> u64 {
         1
@@ -99,8 +99,8 @@ pub trait Machine: Send + Sized + 'static {
     }
     /// Returns the effect of a message on disk space, which determines whether it is refused when the disk is almost full. Ticks are never
     /// refused.
-    fn weight(&self, _message: &Self::Message) -> Weight {
-        Weight::Adds
+    fn space_effect(&self, _message: &Self::Message) -> SpaceEffect {
+        SpaceEffect::Adds
     }
 
     /// Begins a wait; answers through `effects` immediately if the condition is already true. An upsert.
@@ -152,7 +152,7 @@ pub trait Timed: Machine {
     }
     /// Holds back removals on a date while `held` is true, because the wall clock is in doubt (far ahead of its expected time). Volatile: a
     /// new machine holds nothing back.
-    fn hold(&mut self, _held: bool) {}
+    fn hold_removals(&mut self, _held: bool) {}
     /// Holds back work that makes other actors add state, while `held` is true: the disk is low on space, and those actors would refuse it.
     /// Volatile, like [`hold`](Self::hold).
     fn hold_for_space(&mut self, _held: bool) {}
@@ -213,22 +213,22 @@ pub trait Observable: Machine {
         _entry: Stamp,
         _message: &Self::Message,
         _outcome: &Self::Outcome,
-        _publish: &mut dyn FnMut(Happening),
+        _publish: &mut dyn FnMut(EventBody),
     ) {
     }
     /// Like [`events`](Self::events), for users who follow a single item: also includes changes that affect only a deadline.
-    fn story(
+    fn history(
         &self,
         entry: Stamp,
         message: &Self::Message,
         outcome: &Self::Outcome,
-        publish: &mut dyn FnMut(Happening),
+        publish: &mut dyn FnMut(EventBody),
     ) {
         self.events(entry, message, outcome, publish);
     }
     /// Returns a fingerprint of the item with this number, or `None` if there is no such item. Two fingerprints are compared to find out
     /// whether an entry that does not name the item changed it; the format has no other meaning.
-    fn glance(&self, _item: u64) -> Option<String> {
+    fn fingerprint(&self, _item: u64) -> Option<String> {
         None
     }
     /// Describes the items in the slots that are named by an outcome but not by its message. Called before the commit, for users who read a
@@ -271,11 +271,11 @@ impl Moment {
 
     /// Returns an id for a process that is about to be launched, made from the `nth` random number of this moment.
     pub fn process_id(&self, nth: u64) -> ProcessId {
-        ProcessId::new(self.now.date().0, self.draw(nth))
+        ProcessId::new(self.now.date().0, self.random(nth))
     }
 
     /// Returns the `nth` random number of this moment: the same in every replay, but different for every entry.
-    pub fn draw(&self, nth: u64) -> u128 {
+    pub fn random(&self, nth: u64) -> u128 {
         let words = [self.seq.0, self.now.at.0, nth];
         let mut bytes = [0; 56];
         let (chance, rest) = bytes.split_at_mut(32);
@@ -319,13 +319,13 @@ pub struct Stamp {
 
 /// What an outcome changes, and therefore whether and how it is journaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeping {
+pub enum Durability {
     /// Nothing: the outcome is neither committed nor journaled.
     Nothing,
     /// State that is lost anyway when the process exits. The outcome is journaled, but no answer waits until the record is on disk: a crash
     /// that loses it has the same effect as the exit. An outcome that requests an action, or whose message has an idempotency key, is
     /// treated as durable nevertheless.
-    Passing,
+    Transient,
     /// Durable state: the sender is answered once the entry is durable.
     Durable,
 }
@@ -342,7 +342,7 @@ pub struct Start {
 
 /// The effect of a message on disk space, which determines whether it is refused when the disk is almost full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weight {
+pub enum SpaceEffect {
     /// It adds something that stays.
     Adds,
     /// It updates or prolongs existing state, as a renewal does.

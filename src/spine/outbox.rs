@@ -18,7 +18,7 @@ pub struct Outbox<M: Machine> {
 }
 
 struct PendingOutput<M: Machine> {
-    rests_on: Seq,
+    depends_on: Seq,
     what: Output<M>,
 }
 
@@ -47,29 +47,34 @@ impl<M: Machine> Default for Outbox<M> {
 
 impl<M: Machine> Outbox<M> {
     /// Sets the port that performs actions. It must be set before an action is released.
-    pub fn perform_by(&self, port: Box<dyn Port<M>>) {
+    pub fn set_port(&self, port: Box<dyn Port<M>>) {
         *self.port.borrow_mut() = Some(port);
     }
 
-    /// Holds answers until the entry `rests_on` is durable. `rests_on` must not be lower than that of anything held already.
-    pub fn hold(&self, rests_on: Seq, answers: Vec<Answer<M::Reply>>, reply_to: ReplyTo<M::Reply>) {
-        self.push(rests_on, Output::Answers(answers, reply_to));
+    /// Holds answers until the entry `depends_on` is durable. `depends_on` must not be lower than that of anything held already.
+    pub fn hold(
+        &self,
+        depends_on: Seq,
+        answers: Vec<Answer<M::Reply>>,
+        reply_to: ReplyTo<M::Reply>,
+    ) {
+        self.push(depends_on, Output::Answers(answers, reply_to));
     }
 
-    /// Holds an action until the entry `rests_on` is durable. `rests_on` must not be lower than that of anything held already.
-    pub fn hold_action(&self, rests_on: Seq, action: Action<M::Action>) {
-        self.push(rests_on, Output::Action(action));
+    /// Holds an action until the entry `depends_on` is durable. `depends_on` must not be lower than that of anything held already.
+    pub fn hold_action(&self, depends_on: Seq, action: Action<M::Action>) {
+        self.push(depends_on, Output::Action(action));
     }
 
-    fn push(&self, rests_on: Seq, what: Output<M>) {
+    fn push(&self, depends_on: Seq, what: Output<M>) {
         let mut held = self.held.borrow_mut();
         if let Some(before) = held.back() {
             assert!(
-                before.rests_on <= rests_on,
+                before.depends_on <= depends_on,
                 "effects come in the order of the entries that they depend on"
             );
         }
-        held.push_back(PendingOutput { rests_on, what });
+        held.push_back(PendingOutput { depends_on, what });
     }
 
     /// Releases everything that depends on no entry later than `durable`.
@@ -79,7 +84,7 @@ impl<M: Machine> Outbox<M> {
             let next = self
                 .held
                 .borrow_mut()
-                .pop_front_if(|held| held.rests_on <= durable);
+                .pop_front_if(|held| held.depends_on <= durable);
             match next.map(|held| held.what) {
                 None => return,
                 Some(Output::Answers(answers, reply_to)) => reply_to(answers),

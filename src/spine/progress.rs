@@ -32,7 +32,7 @@ pub enum Step {
         pages: u64,
     },
     /// Replaying the journal after the snapshot.
-    Repeating {
+    Replaying {
         /// The number of entries so far.
         records: u64,
         /// The newest entry replayed so far.
@@ -47,7 +47,7 @@ impl Progress {
         match (of(&self.0.pages), of(&self.0.records)) {
             (0, 0) => Step::Reading,
             (pages, 0) => Step::Building { pages },
-            (_, records) => Step::Repeating {
+            (_, records) => Step::Replaying {
                 records,
                 upto: Seq(of(&self.0.upto)),
             },
@@ -77,11 +77,11 @@ impl Recovering for Watched<'_> {
         self.replica.reader()
     }
 
-    fn repeat(&mut self, stamp: Stamp, entry: Box<dyn Any>) -> Result<(), RecoveryError> {
+    fn replay(&mut self, stamp: Stamp, entry: Box<dyn Any>) -> Result<(), RecoveryError> {
         let counts = &self.progress.0;
         counts.upto.store(stamp.seq.0, Ordering::Relaxed);
         counts.records.fetch_add(1, Ordering::Relaxed);
-        self.replica.repeat(stamp, entry)
+        self.replica.replay(stamp, entry)
     }
 
     fn start(&mut self, start: Start) {

@@ -13,10 +13,10 @@ use crate::persist::disk::Disk;
 use crate::persist::format::Kind;
 use crate::persist::journal::{Begin, Reader, Record, Tail};
 use crate::persist::mark::{Mark, Marked, Watermark};
-use crate::persist::snapshots::{BySlot, Look, Page, Seal, SlotId, SlotStatus, Slots};
+use crate::persist::snapshots::{BySlot, Page, Seal, SlotDetails, SlotId, SlotStatus, Slots};
 use crate::spine::guard::panic_words;
 use crate::spine::ledger::Entry;
-use crate::spine::loading::{self, Arriving};
+use crate::spine::loading::{self, IncomingPages};
 use crate::spine::machine::{Actor, Effects, Gauge, Machine, Stamp, Start};
 use crate::spine::pages;
 use crate::spine::parallel::{BatchSender, Coming, ahead, both};
@@ -140,11 +140,11 @@ pub trait Recovering {
     /// Returns the function that decodes this actor's entries.
     fn reader(&self) -> ReadEntry;
     /// Commits an entry that the function from [`reader`](Self::reader) has decoded. Panics if it is of another type.
-    fn repeat(&mut self, stamp: Stamp, entry: Box<dyn Any>) -> Result<(), RecoveryError>;
+    fn replay(&mut self, stamp: Stamp, entry: Box<dyn Any>) -> Result<(), RecoveryError>;
     /// Decodes an entry and commits it.
     fn apply(&mut self, record: &Record<'_>) -> Result<(), RecoveryError> {
         let entry = self.reader()(record)?;
-        self.repeat(stamp_of(record), entry)
+        self.replay(stamp_of(record), entry)
     }
     /// Applies a start of the coordinator, as recorded by the next mark in the log.
     fn start(&mut self, start: Start);
@@ -176,7 +176,7 @@ impl<M: Actor> Recovering for Replica<M> {
         |record| Ok(Box::new(Self::decode(record)?))
     }
 
-    fn repeat(&mut self, stamp: Stamp, entry: Box<dyn Any>) -> Result<(), RecoveryError> {
+    fn replay(&mut self, stamp: Stamp, entry: Box<dyn Any>) -> Result<(), RecoveryError> {
         let entry: Box<EntryOf<M>> = entry
             .downcast()
             .expect("the entry was decoded by this replica's `reader`");
@@ -315,13 +315,13 @@ pub fn recover(
         reaches,
     };
     let mut marked = manifest.map_or_else(Marked::default, |manifest| manifest.marked.clone());
-    match repeat(disk, begin, replicas, scope, &mut marked) {
+    match replay(disk, begin, replicas, scope, &mut marked) {
         Ok(tail) => {
             for slot in SlotId::ALL {
                 let before = reliable[slot].filter(|begun| *begun < begin.after);
-                if before.is_some_and(|begun| !goes_back(disk, begun)) {
+                if before.is_some_and(|begun| !reaches_back(disk, begun)) {
                     reliable[slot] = None;
-                    mended.push(format!("snapshot {slot}: {NO_WAY_ON}"));
+                    mended.push(format!("snapshot {slot}: {JOURNAL_TOO_SHORT}"));
                 }
             }
             mended.extend(tail.passed.iter().map(ToString::to_string));
@@ -358,7 +358,7 @@ pub struct SnapshotSurvey {
 /// Examines the snapshots. What is wrong with them is part of the result; the only error is a seal whose format this program does not know.
 pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<SnapshotSurvey, RecoveryError> {
     let examine = |slot| {
-        let look = slots.look_closely(slot)?;
+        let look = slots.check_details(slot)?;
         let belongs = match &look.found {
             SlotStatus::Sealed(seal) => belongs(disk, seal),
             SlotStatus::Absent | SlotStatus::Unsealed | SlotStatus::Damaged(_) => false,
@@ -368,7 +368,7 @@ pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<SnapshotSurvey, RecoveryEr
     let (a, b) = both(|| examine(SlotId::A), || examine(SlotId::B));
     let (mut sealed, mut wrong, mut reaches) = (Vec::new(), Vec::new(), Seq(0));
     for (slot, examined) in [(SlotId::A, a), (SlotId::B, b)] {
-        let (Look { found, seal, .. }, belongs) = examined?;
+        let (SlotDetails { found, seal, .. }, belongs) = examined?;
         reaches = reaches.max(seal.map_or(Seq(0), |seal| seal.mark));
         match found {
             SlotStatus::Absent => {}
@@ -412,13 +412,13 @@ fn belongs(disk: &dyn Disk, seal: &Seal) -> bool {
     matches!(mark, Some(Ok(Mark::Checkpoint { states, .. })) if states == seal.manifest.states)
 }
 
-/// What is wrong with a complete snapshot of this log if the log no longer [goes back](goes_back) to it.
-pub const NO_WAY_ON: &str =
+/// What is wrong with a complete snapshot of this log if the log no longer [goes back](reaches_back) to it.
+pub const JOURNAL_TOO_SHORT: &str =
     "the journal no longer goes back to it, so recovery cannot continue from it";
 
 /// Returns whether the log still has all records after the entry `after`, so that recovery can continue from the state at that entry. Other
 /// problems are not checked for.
-pub fn goes_back(disk: &dyn Disk, after: Seq) -> bool {
+pub fn reaches_back(disk: &dyn Disk, after: Seq) -> bool {
     let begin = Begin {
         after,
         ..Begin::default()
@@ -457,7 +457,7 @@ pub fn load(
 
 /// Builds the state of each replica from its pages, and returns the states in the order of the replicas.
 fn build(
-    mut arriving: Arriving<'_>,
+    mut arriving: IncomingPages<'_>,
     seal: &Seal,
     replicas: &[&mut dyn Recovering],
     partial: bool,
@@ -486,19 +486,19 @@ fn build(
 }
 
 /// Replays the log after a snapshot into the replicas and `marked`. Returns the end of the log, or of the part that was read.
-fn repeat(
+fn replay(
     disk: &dyn Disk,
     begin: Begin,
     replicas: &mut [&mut dyn Recovering],
     scope: Scope,
     marked: &mut Marked,
 ) -> Result<Tail, RecoveryError> {
-    let actors = replicas.iter().map(|replica| Repeating {
+    let actors = replicas.iter().map(|replica| Replaying {
         actor: replica.actor(),
         after: replica.last(),
         read: replica.reader(),
     });
-    let actors: Vec<Repeating> = actors.collect();
+    let actors: Vec<Replaying> = actors.collect();
     let mut reader = Reader::open_after(disk, begin)?;
     let read = |made: &mut BatchSender<_>| read(&mut reader, &actors, scope, made);
     let (read, repeated) = ahead(read, |steps| {
@@ -509,7 +509,7 @@ fn repeat(
                     let replica = replicas
                         .get_mut(place)
                         .expect("the index is that of a replica");
-                    replica.repeat(stamp, entry)?;
+                    replica.replay(stamp, entry)?;
                 }
                 Step::Mark(stamp, mark) => {
                     marked.apply(&mark);
@@ -531,7 +531,7 @@ fn repeat(
 }
 
 /// An actor whose entries are replayed.
-struct Repeating {
+struct Replaying {
     actor: ActorId,
     /// The last entry that the actor's state in the snapshot includes.
     after: Seq,
@@ -549,7 +549,7 @@ enum Step {
 /// Reads records up to the end of the log, or of the scope, and hands over the step for each. Stops early if the consumer does.
 fn read(
     reader: &mut Reader<'_>,
-    actors: &[Repeating],
+    actors: &[Replaying],
     scope: Scope,
     made: &mut BatchSender<Result<Step, RecoveryError>>,
 ) -> Result<(), PersistError> {
@@ -565,7 +565,7 @@ fn read(
     Ok(())
 }
 
-fn step(record: &Record<'_>, actors: &[Repeating], partial: bool) -> Result<Step, RecoveryError> {
+fn step(record: &Record<'_>, actors: &[Replaying], partial: bool) -> Result<Step, RecoveryError> {
     match record.kind {
         Kind::Entry => {
             let mut places = actors.iter().enumerate();

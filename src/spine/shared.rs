@@ -11,9 +11,9 @@ use crate::spine::checkpoint::Paged;
 use crate::spine::delivery::Report;
 use crate::spine::directory::Directory;
 use crate::spine::effect::Tell;
-use crate::spine::event::Happening;
+use crate::spine::event::EventBody;
 use crate::spine::feed::Feed;
-use crate::spine::ledger::{Enough, Ledger};
+use crate::spine::ledger::{CheckpointThreshold, Ledger};
 use crate::spine::machine::Machine;
 use crate::spine::outbox::Outbox;
 use crate::spine::recovery::RecoveryError;
@@ -57,13 +57,13 @@ pub struct Spine {
     rebuilding: watch::Sender<u32>,
     paged: RefCell<Vec<Rc<dyn Paged>>>,
     /// Actors that panicked and wait for a verdict.
-    judged: RefCell<BTreeMap<ActorId, (Report, oneshot::Sender<Verdict>)>>,
+    awaiting_verdict: RefCell<BTreeMap<ActorId, (Report, oneshot::Sender<Verdict>)>>,
     directory: RefCell<Directory>,
     outboxes: RefCell<Vec<Box<dyn Outgoing>>>,
     feed: Arc<Feed>,
     dirty: Notify,
     /// The threshold that `until_appended` waits for. `appended` notifies it when the threshold is reached.
-    enough: Cell<Option<Enough>>,
+    threshold: Cell<Option<CheckpointThreshold>>,
     appended: Notify,
     /// The number of deliveries that appended records since the last write. If it is one, `write` tries to write on this thread.
     gathered: Cell<u32>,
@@ -138,12 +138,12 @@ impl Spine {
             slots_held: Mutex::new(()),
             rebuilding: watch::Sender::new(0),
             paged: RefCell::default(),
-            judged: RefCell::default(),
+            awaiting_verdict: RefCell::default(),
             directory: RefCell::default(),
             outboxes: RefCell::default(),
             feed: Arc::new(feed),
             dirty: Notify::new(),
-            enough: Cell::new(None),
+            threshold: Cell::new(None),
             appended: Notify::new(),
             gathered: Cell::new(0),
             gathered_to: Cell::new(0),
@@ -184,10 +184,10 @@ impl Spine {
     }
 
     /// Publishes an event that has no journal entry.
-    pub fn happened(&self, actor: &'static str, what: Happening) {
+    pub fn publish(&self, actor: &'static str, what: EventBody) {
         if self.feed.is_open() {
             let at = self.ledger.borrow_mut().now();
-            self.feed.put_behind(at, actor, what);
+            self.feed.put_without_entry(at, actor, what);
             self.feed.show(self.durable());
         }
     }
@@ -270,13 +270,13 @@ impl Spine {
         }
     }
 
-    /// Waits until the log appended so far (see [`Ledger::appended`]) reaches the threshold `enough`. Only one caller may wait at a time.
-    pub async fn until_appended(&self, enough: Enough) {
-        self.enough.set(Some(enough));
-        while !self.ledger.borrow().appended().is(enough) {
+    /// Waits until the log appended so far (see [`Ledger::appended`]) reaches the threshold `threshold`. Only one caller may wait at a time.
+    pub async fn until_appended(&self, threshold: CheckpointThreshold) {
+        self.threshold.set(Some(threshold));
+        while !self.ledger.borrow().appended().is(threshold) {
             self.appended.notified().await;
         }
-        self.enough.set(None);
+        self.threshold.set(None);
     }
 
     /// Writes the gathered records whenever a delivery has added some. Never returns.
@@ -296,21 +296,21 @@ impl Spine {
             return;
         }
         if self
-            .enough
+            .threshold
             .get()
-            .is_some_and(|enough| ledger.appended().is(enough))
+            .is_some_and(|threshold| ledger.appended().is(threshold))
         {
             self.appended.notify_one();
         }
         let alone = self.gathered.replace(0) <= 1;
-        if alone && journal.write_here(ledger.batch_mut()) {
+        if alone && journal.write_inline(ledger.batch_mut()) {
             ledger.batch_mut().clear();
             drop(ledger);
             self.release();
         } else {
             let batch = ledger.take_batch();
             drop(ledger);
-            journal.hand_over(batch);
+            journal.submit(batch);
         }
     }
 
@@ -341,7 +341,7 @@ impl Spine {
         };
         if has_changed {
             // Items that actors held back for lack of space are due now, although no time has passed.
-            self.directory().rouse();
+            self.directory().handle_due();
         }
         if let Some(failure) = journal.failure() {
             self.halt(Halt::Journal(failure));
@@ -383,7 +383,7 @@ impl Spine {
         }
         let (judge, verdict) = oneshot::channel();
         let waiting = (report.clone(), judge);
-        self.judged.borrow_mut().insert(actor, waiting);
+        self.awaiting_verdict.borrow_mut().insert(actor, waiting);
         let panicked = Panicked {
             actor,
             stage: report.stage,
@@ -401,15 +401,15 @@ impl Spine {
     }
 
     /// Passes on the verdict about an actor that panicked; halts the node if the verdict demands it.
-    pub fn judged(&self, actor: ActorId, verdict: Verdict) {
-        let Some((report, judge)) = self.judged.borrow_mut().remove(&actor) else {
+    pub fn pass_verdict(&self, actor: ActorId, verdict: Verdict) {
+        let Some((report, judge)) = self.awaiting_verdict.borrow_mut().remove(&actor) else {
             return;
         };
         match verdict {
             Verdict::Halt => self.halt(Halt::Panics(report)),
             // A poisoned message is published once it is in the journal.
             Verdict::Restart if report.stage.has_message() => self.poisoned(&report),
-            Verdict::Restart => self.happened(report.actor, restarted(&report)),
+            Verdict::Restart => self.publish(report.actor, restarted(&report)),
         }
         // If the actor no longer waits, its node has stopped or halted.
         let _ = judge.send(verdict);
@@ -461,10 +461,10 @@ impl Spine {
 }
 
 /// Returns the event to publish when an actor continues after a panic, either with all items or without the item whose tick panicked.
-fn restarted(report: &Report) -> Happening {
+fn restarted(report: &Report) -> EventBody {
     let what = match report.item {
-        None => Happening::new("restarted").text("stage", report.stage.name()),
-        Some(item) => Happening::new("quarantined").number("item", item),
+        None => EventBody::new("restarted").text("stage", report.stage.name()),
+        Some(item) => EventBody::new("quarantined").number("item", item),
     };
     what.text("cause", report.cause.clone())
 }

@@ -54,7 +54,7 @@ fn a_process_of_no_attempt_is_found_and_stopped() {
         .collect();
     assert_eq!(kinds, [("unattended", false)], "{audit:?}");
     assert_eq!(audit.left.len(), 1);
-    let audit = block_on(handle.audit_and_mend()).expect("the node answers");
+    let audit = block_on(handle.audit_and_fix()).expect("the node answers");
     let kinds: Vec<_> = audit
         .found
         .iter()

@@ -77,12 +77,12 @@ fn a_start_far_ahead_prunes_nothing_until_it_is_confirmed() {
     assert_eq!(ahead(&node), Some(31 * DAY_MS));
     clock.advance(Duration::from_mins(30));
     assert_eq!(counts(&node).abandoned, 1);
-    assert_eq!(block_on(node.handle().believe_clock()), Ok(true));
+    assert_eq!(block_on(node.handle().confirm_clock()), Ok(true));
     until("the old job is pruned", || {
         (counts(&node).abandoned == 0).then_some(())
     });
     assert_eq!(ahead(&node), None);
-    assert_eq!(block_on(node.handle().believe_clock()), Ok(false));
+    assert_eq!(block_on(node.handle().confirm_clock()), Ok(false));
     node.stop().expect("the node stops");
 }
 

@@ -1,6 +1,6 @@
 //! The typed leases of an embedded node: a program that runs its own passes.
 
-use sexton::actors::lease::{Claim, Refused, Requesting, Setting, Turn};
+use sexton::actors::lease::{Claim, PassRequest, Refused, Setting, Turn};
 use sexton::actors::lock::Name;
 use sexton::node::{Drain, Handle, LeaseError, Leases};
 use sexton::{Config, Node, block_on};
@@ -20,16 +20,16 @@ fn opened() -> (Node, Handle, Leases) {
     (node, handle, leases)
 }
 
-fn claim(waits: bool) -> Requesting {
+fn claim(waits: bool) -> PassRequest {
     let claim = Claim {
         waits,
         ttl_ms: 600_000,
         ..Claim::default()
     };
-    Requesting {
+    PassRequest {
         name: name(),
         claim: Some(claim),
-        ..Requesting::default()
+        ..PassRequest::default()
     }
 }
 
@@ -89,7 +89,7 @@ fn a_drain_begins_no_pass_and_waits_for_the_one_that_runs() {
     let (_node, handle, leases) = opened();
     let (token, _) = block_on(leases.claim(claim(true))).expect("the lock is free");
     block_on(handle.begin_drain(Drain::Leases)).expect("the node answers");
-    assert_eq!(handle.draining().words(), ["passes"]);
+    assert_eq!(handle.draining().names(), ["passes"]);
     let refused = block_on(leases.claim(claim(true))).map(|(token, _)| token);
     assert_eq!(refused, Err(LeaseError::Refused(Refused::Draining)));
     let mut drained = pin!(handle.drained());

@@ -99,7 +99,7 @@ fn a_start_shows_how_far_it_has_come() {
     let copy = Node::open(config).expect("the directory opens");
     // The journal has the mark of the start, the rules of each actor, the entries, and the mark that reserves more numbers.
     let upto = sexton::ids::Seq(1 + sexton::actors::names().len() as u64 + 100 + 1);
-    assert_eq!(progress.get(), Step::Repeating { records: 100, upto });
+    assert_eq!(progress.get(), Step::Replaying { records: 100, upto });
     copy.stop().expect("the node stops");
     node.stop().expect("the node stops");
     let (node, step) = open();

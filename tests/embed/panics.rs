@@ -58,7 +58,7 @@ fn plant(handle: &Handle, at: Stage) -> Arc<Mutex<Option<Instant>>> {
     handle
         .actors()
         .lock
-        .sabotage(Box::new(move |stage, message| {
+        .inject_panics(Box::new(move |stage, message| {
             let culprit = match message {
                 Some(Message::Request { owner, .. } | Message::Acquire { owner, .. }) => {
                     owner.as_bytes() == b"culprit"
@@ -311,12 +311,15 @@ fn plant_once(handle: &Handle, at: Stage) -> Arc<AtomicBool> {
     let struck = Arc::new(AtomicBool::new(false));
     let strike = Arc::clone(&struck);
     let spent = AtomicBool::new(false);
-    handle.actors().lock.sabotage(Box::new(move |stage, _| {
-        let first = at == Stage::Resume && stage == Stage::Commit;
-        let strikes = first && !spent.swap(true, Ordering::Relaxed)
-            || stage == at && !strike.swap(true, Ordering::Relaxed);
-        assert!(!strikes, "planted in {stage:?}");
-    }));
+    handle
+        .actors()
+        .lock
+        .inject_panics(Box::new(move |stage, _| {
+            let first = at == Stage::Resume && stage == Stage::Commit;
+            let strikes = first && !spent.swap(true, Ordering::Relaxed)
+                || stage == at && !strike.swap(true, Ordering::Relaxed);
+            assert!(!strikes, "planted in {stage:?}");
+        }));
     struck
 }
 
@@ -369,7 +372,7 @@ fn block_the_core(handle: &Handle, slow: &'static str) -> Receiver<()> {
     handle
         .actors()
         .queue
-        .sabotage(Box::new(move |stage, message| {
+        .inject_panics(Box::new(move |stage, message| {
             let is_slow =
                 matches!(message, Some(queue::Message::Put(put)) if put.queue == name(slow));
             if stage == Stage::Tick {
@@ -391,12 +394,15 @@ fn panic_before_a_timer() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let (node, _) = durable(&files, within(100, 100, 3_600_000));
     let handle = node.handle();
-    handle.actors().lock.sabotage(Box::new(|stage, message| {
-        assert!(
-            stage != Stage::Commit || !message.is_some_and(culprit_of),
-            "planted"
-        );
-    }));
+    handle
+        .actors()
+        .lock
+        .inject_panics(Box::new(|stage, message| {
+            assert!(
+                stage != Stage::Commit || !message.is_some_and(culprit_of),
+                "planted"
+            );
+        }));
     let is_blocked = block_the_core(&handle, "slow");
     let (locks, queues) = (handle.locks(), handle.queues());
     let put = |queue: &str| Put::new(name(queue), Body::new(b"a job".as_slice()));

@@ -123,7 +123,7 @@ fn a_restart_goes_on_at_the_time_of_the_clock() {
 fn whoever_embeds_a_node_is_told_that_it_halted_and_goes_on() {
     let (_clock, node, locks) = opened();
     let handle = node.handle();
-    handle.actors().lock.sabotage(Box::new(|stage, _| {
+    handle.actors().lock.inject_panics(Box::new(|stage, _| {
         assert!(stage != Stage::Commit, "planted");
     }));
     std::thread::scope(|scope| {

@@ -26,7 +26,7 @@ fn an_item_that_changed_and_kept_its_deadline_is_not_quarantined_again() {
     let plants =
         [Stage::Tick, Stage::Commit].map(|stage| (stage, Arc::new(AtomicBool::new(false))));
     let [(_, tick), (_, commit)] = plants.clone();
-    handle.actors().queue.sabotage(Box::new(move |at, _| {
+    handle.actors().queue.inject_panics(Box::new(move |at, _| {
         let mut ours = plants.iter().filter(|(stage, _)| *stage == at);
         let planted = ours.any(|(_, planted)| planted.swap(false, Ordering::SeqCst));
         assert!(!planted, "planted in {at:?}");

@@ -7,7 +7,7 @@ use sexton::clock::{Clock as _, ManualClock, Timestamp};
 use sexton::ids::RequestKey;
 use sexton::node::{Added, Drain, QueueError, Queues};
 use sexton::spine::delivery::Item;
-use sexton::spine::event::{Field, Happening};
+use sexton::spine::event::{EventBody, Field};
 use sexton::spine::feed::Notification;
 use sexton::{Config, Node, block_on};
 use std::collections::BTreeSet;
@@ -244,7 +244,7 @@ async fn live_through(queues: &Queues, clock: &ManualClock) -> Result<(), QueueE
 }
 
 /// An event as text, without times and tokens.
-fn told(what: &Happening) -> String {
+fn told(what: &EventBody) -> String {
     let field = |(name, field): &(&str, Field)| match (*name, field) {
         (_, Field::Name(name)) => String::from_utf8_lossy(name).into_owned(),
         ("job", Field::Number(number)) => number.to_string(),

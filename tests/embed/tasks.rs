@@ -1,6 +1,6 @@
 //! The typed tasks of an embedded node.
 
-use sexton::actors::dispatch::{Act, Adding, ExitStatus, RunStatus};
+use sexton::actors::dispatch::{Act, ExitStatus, NewTask, RunStatus};
 use sexton::actors::process::{Launching, Spec};
 use sexton::bytes::Bytes;
 use sexton::config::KeeperProgram;
@@ -10,19 +10,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 /// A shell script as a task.
-fn script(script: &str) -> Adding {
+fn script(script: &str) -> NewTask {
     let argv = ["sh", "-c", script].map(|word| Bytes::new(word.as_bytes()));
     let spec = Spec {
         argv: argv.to_vec(),
         dir: Bytes::new(b"/".as_slice()),
         ..Spec::default()
     };
-    Adding {
+    NewTask {
         command: Arc::new(Launching {
             spec,
             ..Launching::default()
         }),
-        ..Adding::default()
+        ..NewTask::default()
     }
 }
 
@@ -50,7 +50,7 @@ fn a_program_adds_a_task_and_awaits_its_end() {
         assert_eq!(over.words, words);
     }
 
-    let held = Adding {
+    let held = NewTask {
         paused: true,
         ..script("exit 0")
     };

@@ -205,7 +205,7 @@ fn a_panic_is_told_and_what_it_undid_is_not() {
         .handle()
         .actors()
         .lock
-        .sabotage(Box::new(|stage, message| {
+        .inject_panics(Box::new(|stage, message| {
             let Some(Message::Acquire { key, .. }) = message else {
                 return;
             };
@@ -287,7 +287,7 @@ fn a_program_that_embeds_the_node_listens_too() {
     });
     let handle = opened.handle();
     let mut events = run(handle.events(None)).expect("the node answers");
-    assert!(events.at_once().is_none());
+    assert!(events.try_next().is_none());
     acquire(&opened, "a", "one");
     let Some(Notification::Event(event)) = run(events.next()) else {
         panic!("expected an event");
@@ -295,8 +295,8 @@ fn a_program_that_embeds_the_node_listens_too() {
     assert_eq!((event.actor, event.what.kind), ("lock", "granted"));
     assert_eq!(event.what.subject(), Some(&b"a"[..]));
     let mut again = run(handle.events(Some(Position::default()))).expect("the node answers");
-    assert!(matches!(again.at_once(), Some(Notification::Lost { .. })));
-    assert_eq!(again.at_once(), Some(Notification::Event(event)));
+    assert!(matches!(again.try_next(), Some(Notification::Lost { .. })));
+    assert_eq!(again.try_next(), Some(Notification::Event(event)));
     opened.stop();
     let Some(Notification::Event(last)) = run(events.next()) else {
         panic!("the end is reported");

@@ -153,7 +153,7 @@ impl Nodes {
         let panicking = Opened::new();
         hold(&panicking);
         let handle = panicking.handle();
-        handle.sabotage(|stage| {
+        handle.inject_panics(|stage| {
             let stages = [Stage::Decide, Stage::Query, Stage::Watch];
             assert!(!stages.contains(&stage), "planted");
         });

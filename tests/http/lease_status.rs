@@ -4,7 +4,7 @@ use crate::every_status::PendingRequest;
 use crate::opened::{Answer, Opened, run};
 use crate::process_status::at;
 use serde_json::{Value, json};
-use sexton::actors::lease::{Claim, Requesting, Setting};
+use sexton::actors::lease::{Claim, PassRequest, Setting};
 use sexton::actors::lock::Name;
 use std::path::Path;
 
@@ -23,11 +23,11 @@ fn named(name: &str) -> Name {
 /// Creates a lease with a pass that a client runs. Returns the token of the pass.
 fn claimed(opened: &Opened, name: &str) -> u64 {
     let leases = opened.handle().leases();
-    let requesting = Requesting {
+    let requesting = PassRequest {
         name: named(name),
         claim: Some(Claim::default()),
         no_delay: true,
-        ..Requesting::default()
+        ..PassRequest::default()
     };
     let requested = run(leases.request(requesting)).expect("the request is answered");
     let current = requested.lease.lease.current;
@@ -39,13 +39,13 @@ fn next(opened: &Opened, name: &str) -> u64 {
     claimed(opened, name);
     let leases = opened.handle().leases();
     let waits = true;
-    let requesting = Requesting {
+    let requesting = PassRequest {
         name: named(name),
         claim: Some(Claim {
             waits,
             ..Claim::default()
         }),
-        ..Requesting::default()
+        ..PassRequest::default()
     };
     run(leases.request(requesting))
         .expect("the request is answered")

@@ -163,7 +163,7 @@ fn a_panic_fails_one_request_and_takes_nothing_away() {
         .handle()
         .actors()
         .lock
-        .sabotage(Box::new(|stage, message| {
+        .inject_panics(Box::new(|stage, message| {
             let is_planted =
                 stage == Stage::Decide && matches!(message, Some(Message::Acquire { .. }));
             assert!(!is_planted, "planted");
@@ -179,9 +179,13 @@ fn a_panic_fails_one_request_and_takes_nothing_away() {
 #[test]
 fn a_halted_node_refuses_all() {
     let opened = Opened::configured(|config| config.rules.supervisor.restarts.restarts_max = 0);
-    opened.handle().actors().lock.sabotage(Box::new(|stage, _| {
-        assert_ne!(stage, Stage::Decide, "planted");
-    }));
+    opened
+        .handle()
+        .actors()
+        .lock
+        .inject_panics(Box::new(|stage, _| {
+            assert_ne!(stage, Stage::Decide, "planted");
+        }));
     let fields = json!({"key": "a", "owner": "o"});
     let halting = opened.post(ACQUIRE, &fields);
     assert!([500, 503].contains(&halting.status), "{halting:?}");

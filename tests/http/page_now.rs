@@ -81,7 +81,7 @@ fn what_is_amiss_stands_first() {
     let opened = Opened::new();
     let (handle, browser) = (opened.handle(), Browser::new(&opened));
     run(handle.locks().batch(vec![request(b"a", b"one")])).expect("the node answers");
-    handle.actors().queue.sabotage(Box::new(|stage, _| {
+    handle.actors().queue.inject_panics(Box::new(|stage, _| {
         assert_ne!(stage, Stage::Decide, "planted <b>");
     }));
     run(handle.queues().kick_job(1)).expect_err("it panics");
@@ -109,7 +109,7 @@ fn what_is_amiss_stands_first() {
 fn a_halted_node_says_so_to_people() {
     let opened = Opened::configured(|config| config.rules.supervisor.restarts.restarts_max = 0);
     let handle = opened.handle();
-    handle.actors().lock.sabotage(Box::new(|stage, _| {
+    handle.actors().lock.inject_panics(Box::new(|stage, _| {
         assert_ne!(stage, Stage::Decide, "planted");
     }));
     assert!(run(handle.locks().batch(vec![request(b"a", b"one")])).is_err());

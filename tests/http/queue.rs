@@ -438,7 +438,7 @@ fn a_claim_that_could_not_be_told_is_given_back() {
         .handle()
         .actors()
         .queue
-        .sabotage(gate.before_decisions());
+        .inject_panics(gate.before_decisions());
     let stream = UnixStream::connect(opened.socket());
     let mut stream = stream.expect("it listens");
     let body = r#"{"queues":["q"]}"#;

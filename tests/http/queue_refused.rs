@@ -280,7 +280,7 @@ fn a_panic_fails_one_request_and_takes_nothing_away() {
         .handle()
         .actors()
         .queue
-        .sabotage(Box::new(|stage, message| {
+        .inject_panics(Box::new(|stage, message| {
             let is_planted = stage == Stage::Decide && matches!(message, Some(Message::Pop(_)));
             assert!(!is_planted, "planted");
         }));
@@ -297,7 +297,7 @@ fn a_halted_node_refuses_all() {
         .handle()
         .actors()
         .queue
-        .sabotage(Box::new(|stage, _| {
+        .inject_panics(Box::new(|stage, _| {
             assert_ne!(stage, Stage::Decide, "planted");
         }));
     let fields = json!({"queue": "q", "body": "x"});
@@ -327,7 +327,7 @@ fn a_repetition_beside_the_first_claims_nothing_more() {
         .handle()
         .actors()
         .queue
-        .sabotage(gate.before_decisions());
+        .inject_panics(gate.before_decisions());
     let wanted = json!({"queues": ["q"]});
     let key = "Idempotency-Key: k\r\n";
     let first = opened.begin_with(POP, key, &wanted);

@@ -148,7 +148,7 @@ fn a_repetition_does_no_more_than_was_done() {
         .handle()
         .actors()
         .queue
-        .sabotage(Box::new(move |stage, _| {
+        .inject_panics(Box::new(move |stage, _| {
             let nth = u8::from(stage == Stage::Decide);
             let nth = claims.fetch_add(nth, Ordering::Relaxed) + nth;
             assert!(stage != Stage::Decide || nth != 2, "planted");
@@ -207,7 +207,7 @@ fn what_was_done_is_known_after_a_rebuild_and_a_stop() {
         .handle()
         .actors()
         .lock
-        .sabotage(Box::new(move |stage, _| {
+        .inject_panics(Box::new(move |stage, _| {
             let now = stage == Stage::Commit && panics.swap(false, Ordering::Relaxed);
             assert!(!now, "planted");
         }));

@@ -282,7 +282,7 @@ fn what_is_not_served_is_refused_as_a_problem() {
 fn a_halted_node_is_not_healthy() {
     let opened = Opened::configured(|config| config.rules.supervisor.restarts.restarts_max = 0);
     let handle = opened.handle();
-    handle.actors().lock.sabotage(Box::new(|stage, _| {
+    handle.actors().lock.inject_panics(Box::new(|stage, _| {
         assert_ne!(stage, Stage::Decide, "planted");
     }));
     assert!(run(handle.locks().batch(vec![request(b"a", b"one")])).is_err());

@@ -5,7 +5,7 @@ use crate::opened::{Answer, Opened, run};
 use crate::patience::until;
 use crate::process_status::at;
 use serde_json::json;
-use sexton::actors::dispatch::{Act, Adding, ServerChange};
+use sexton::actors::dispatch::{Act, NewTask, ServerChange};
 use sexton::actors::lease::Setting;
 use sexton::actors::lock::Name;
 use sexton::actors::process::{Launching, Spec};
@@ -35,10 +35,10 @@ fn nothing() -> Arc<Launching> {
 
 /// Adds a paused task, which does not run. Returns its id.
 fn paused(opened: &Opened) -> u64 {
-    let adding = Adding {
+    let adding = NewTask {
         command: nothing(),
         paused: true,
-        ..Adding::default()
+        ..NewTask::default()
     };
     let added = run(opened.handle().tasks().add(adding));
     added.expect("the node adds it").task.id

@@ -82,7 +82,7 @@ fn a_core_that_stands_still_is_not_healthy() {
     assert_eq!(opened.get("/healthz", "").status, 200);
     let gate = Gate::default();
     let locks = &opened.handle().actors().lock.clone();
-    locks.sabotage(gate.before_decisions());
+    locks.inject_panics(gate.before_decisions());
     let handle = opened.handle();
     let held = std::thread::Builder::new()
         .spawn(move || drop(run(handle.locks().batch(vec![request(b"a", b"me")]))));

@@ -8,8 +8,8 @@
 use crate::node::{Parsed, Vocabulary, milliseconds, number, split};
 use sexton::actors::binding::{EndNotice, Exit, Until};
 use sexton::actors::dispatch::{
-    Act, Adding, DispatchMachine, FarEnd, Host, Message, Outcome, Past, Pause, Priority, Query,
-    Remote, Reply, Report, Rules, ServerChange, Stage, Step, TaskStep, TaskView, Terms, Verdict,
+    Act, DispatchMachine, Host, Message, NewTask, Outcome, Past, Pause, Priority, Query, Remote,
+    RemoteEnd, Reply, Report, Rules, ServerChange, Stage, Step, TaskStep, TaskView, Terms, Verdict,
     Watch,
 };
 use sexton::actors::lock::{LockState, Name};
@@ -292,13 +292,13 @@ impl Words {
 }
 
 /// Parses the result of an attempt on another machine, such as `code 0` or `lost`.
-fn there(how: &[&str]) -> Parsed<FarEnd> {
+fn there(how: &[&str]) -> Parsed<RemoteEnd> {
     let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is no number"));
     Ok(match how {
-        ["unreachable"] => FarEnd::Unreachable,
-        ["lost"] => FarEnd::Ended(Exit::Lost),
-        ["failed"] => FarEnd::Ended(Exit::Failed),
-        ["code", code] => FarEnd::Ended(Exit::Code(number(code)?)),
+        ["unreachable"] => RemoteEnd::Unreachable,
+        ["lost"] => RemoteEnd::Ended(Exit::Lost),
+        ["failed"] => RemoteEnd::Ended(Exit::Failed),
+        ["code", code] => RemoteEnd::Ended(Exit::Code(number(code)?)),
         _ => return Err(format!("`{how:?}`?")),
     })
 }
@@ -385,7 +385,7 @@ fn adding(task: &str, more: &[&str], options: &Options<'_>) -> Parsed<Message> {
         Some(other) => return Err(format!("there is no priority {other}")),
     };
     let cleanup = more.contains(&"cleans").then(|| command("clean"));
-    Ok(Message::Add(Box::new(Adding {
+    Ok(Message::Add(Box::new(NewTask {
         work: named("work")?,
         group: named("group")?,
         name: name(task)?,
@@ -470,7 +470,7 @@ fn answer(reply: &Reply) -> Vec<String> {
         }
         Reply::Totals(totals) => format!("{totals:?}"),
         Reply::Terms(terms) => format!("{terms:?}"),
-        Reply::Standing(standing) => format!("{standing:?}"),
+        Reply::WorkInProgress(standing) => format!("{standing:?}"),
         Reply::Reconciled {
             added,
             removed,

@@ -8,8 +8,8 @@
 use crate::node::{Parsed, Vocabulary, milliseconds, number, split};
 use sexton::actors::binding::{Binding, EndNotice, Exit, Until};
 use sexton::actors::lease::{
-    Action, Claim, Command, Four, Holder, Imported, LeaseMachine, LeaseView, LogEvent, Message,
-    Outcome, Query, Reply, Requesting, Rules, Setting, Step, Watch,
+    Action, Claim, Command, FossilLease, Holder, Imported, LeaseMachine, LeaseView, LogEvent,
+    Message, Outcome, PassRequest, Query, Reply, Rules, Setting, Step, Watch,
 };
 use sexton::actors::lock::Name;
 use sexton::actors::process::{Launching, Spec};
@@ -158,7 +158,7 @@ impl Words {
         let period = options.get("period").map(|span| milliseconds(span));
         let period_ms = period.transpose()?;
         Ok(Some(match places {
-            ["run", lease, more @ ..] => Message::Request(Box::new(Requesting {
+            ["run", lease, more @ ..] => Message::Request(Box::new(PassRequest {
                 name: name(lease)?,
                 command: (!more.contains(&"set")).then(|| command("work")),
                 no_delay: more.contains(&"no-delay"),
@@ -176,7 +176,7 @@ impl Words {
                         .map_or(Ok(60_000), |span| milliseconds(span))?,
                     waits: more.contains(&"waits"),
                 };
-                Message::Request(Box::new(Requesting {
+                Message::Request(Box::new(PassRequest {
                     name: name(lease)?,
                     command: None,
                     no_delay: more.contains(&"no-delay"),
@@ -246,7 +246,7 @@ fn setting(what: &str, value: &str) -> Parsed<Setting> {
 
 /// Parses a lease in Fossil's format. The times in it are milliseconds since the beginning of the script.
 fn import(lease: &str, text: &str, options: &Options<'_>) -> Parsed<Message> {
-    let Four([current, until, next, until_next]) = Four::read(text);
+    let FossilLease([current, until, next, until_next]) = FossilLease::read(text);
     let alive = options.get("alive").map_or("", |pids| *pids);
     let is_alive = |pid: u64| alive.split(',').any(|it| it.parse() == Ok(pid));
     let imported = |pid: u64, until: u64| Imported {

@@ -232,7 +232,7 @@ pub(crate) fn binding(word: &str) -> Parsed<Binding> {
 /// Returns the text of an answer.
 fn told(reply: &Reply) -> Vec<String> {
     vec![match reply {
-        Reply::Standing(standing) => match standing.token {
+        Reply::LinePosition(standing) => match standing.token {
             Some(token) => format!("{} (owner, token {token})", standing.place),
             None => format!("{} (waits)", standing.place),
         },

@@ -241,13 +241,13 @@ impl<T: Vocabulary> Node<T> {
         );
         let mut host = Host::new(replica.into_parts());
         let stamp = ledger.start(Chance([0; 32]));
-        host.outbox().perform_by(Box::new(RecordingPort::<T>(
+        host.outbox().set_port(Box::new(RecordingPort::<T>(
             Arc::clone(&self.woken),
             PhantomData,
         )));
         host.start(stamp)?;
         let armed = Arc::clone(&self.armed);
-        host.sabotage(Box::new(move |stage, _| {
+        host.inject_panics(Box::new(move |stage, _| {
             let mut armed = armed.lock().expect("no panic while armed");
             let hit = armed.take_if(|planted| *planted == stage).is_some();
             drop(armed);

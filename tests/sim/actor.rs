@@ -175,7 +175,7 @@ impl<R: Reference> Actor<R> {
         let trap = Trap::default();
         let mut host = Host::new(recovered);
         let theirs = trap.clone();
-        host.sabotage(Box::new(move |stage, _| theirs.step(stage)));
+        host.inject_panics(Box::new(move |stage, _| theirs.step(stage)));
         Self {
             host,
             trap,
@@ -223,7 +223,7 @@ impl<R: Reference> Actor<R> {
     }
 
     /// Gives the actor a turn although no time has passed, because something else may have become due.
-    pub(crate) fn rouse(&mut self) {
+    pub(crate) fn handle_due(&mut self) {
         self.unfinished = true;
     }
 
@@ -275,7 +275,9 @@ impl<R: Reference> Actor<R> {
     fn deliver(&mut self, ledger: &mut Ledger, mail: QueuedMail<R>) -> Flow {
         let (asks, id) = match mail {
             QueuedMail::Tell(message, teller) => {
-                return self.host.deliver(ledger, Delivery::told(message, teller));
+                return self
+                    .host
+                    .deliver(ledger, Delivery::from_actor(message, teller));
             }
             QueuedMail::Call(asks) => {
                 self.calls.push(Call {

@@ -245,7 +245,7 @@ impl Checker {
                         },
                     )
                     | Ask::Query(Query::Place { key, index, owner }),
-                    Ok(Reply::Standing(standing)),
+                    Ok(Reply::LinePosition(standing)),
                 ) => {
                     // In a request with only a token, the owner is empty.
                     let named = !owner.as_bytes().is_empty();

@@ -130,11 +130,11 @@ impl Actors {
             right,
             ..
         } = self;
-        supervisor.host.outbox().perform_by(Box::new(world.clone()));
+        supervisor.host.outbox().set_port(Box::new(world.clone()));
         let port = Box::new(world.processes.clone());
-        process.host.outbox().perform_by(port);
-        left.host.outbox().perform_by(Box::new(world.clone()));
-        right.host.outbox().perform_by(Box::new(world.clone()));
+        process.host.outbox().set_port(port);
+        left.host.outbox().set_port(Box::new(world.clone()));
+        right.host.outbox().set_port(Box::new(world.clone()));
     }
 
     pub(crate) fn turn(&mut self, id: ActorId, ledger: &mut Ledger) -> Turn {

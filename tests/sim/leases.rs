@@ -14,7 +14,7 @@ use crate::setting::Setting;
 use model::{Entry, Item, Model};
 use sexton::actors::binding::{Binding, Until};
 use sexton::actors::lease::{
-    Claim, Command, LeaseMachine, Message, Outcome, Query, Refused, Reply, Requesting, Rules,
+    Claim, Command, LeaseMachine, Message, Outcome, PassRequest, Query, Refused, Reply, Rules,
     Setting as Set, Step, Turn, Watch,
 };
 use sexton::actors::lock::Name;
@@ -117,7 +117,7 @@ impl Reference for Leases {
         Ok(())
     }
 
-    fn go_by(&mut self, marked: &Marked) {
+    fn apply_marks(&mut self, marked: &Marked) {
         self.offset = Offset(marked.offset_ms);
     }
 
@@ -249,12 +249,12 @@ impl LeaseClients {
         let token = self.token(chance);
         match chance.weighted(&[(60, 0), (20, 1), (10, 2), (8, 3), (6, 4), (14, 5), (2, 6)]) {
             0 => {
-                let asked = Requesting {
+                let asked = PassRequest {
                     name,
                     command: chance.per_mille(900).then(|| command(chance)),
                     no_delay: chance.per_mille(150),
                     period_ms: *chance.pick(&[None, None, Some(900), Some(0)]),
-                    ..Requesting::default()
+                    ..PassRequest::default()
                 };
                 Message::Request(Box::new(asked))
             }
@@ -265,10 +265,10 @@ impl LeaseClients {
                     ttl_ms: *chance.pick(&[1000, 5000]),
                     waits: chance.per_mille(500),
                 };
-                let asked = Requesting {
+                let asked = PassRequest {
                     name,
                     claim: Some(claim),
-                    ..Requesting::default()
+                    ..PassRequest::default()
                 };
                 Message::Request(Box::new(asked))
             }

@@ -6,7 +6,7 @@ use crate::reference::{Origin, Reference};
 use crate::workload::Workload;
 use model::Model;
 use sexton::actors::lock::{
-    Hold, LockMachine, Message, Name, Outcome, Query, Refused, Removal, Reply, Rules, Standing,
+    Hold, LinePosition, LockMachine, Message, Name, Outcome, Query, Refused, Removal, Reply, Rules,
     Watch,
 };
 use sexton::clock::Timestamp;
@@ -34,11 +34,11 @@ impl Default for Locks {
 }
 
 impl Locks {
-    fn standing(&self, [key, index, owner]: [&Name; 3]) -> Option<Standing> {
+    fn standing(&self, [key, index, owner]: [&Name; 3]) -> Option<LinePosition> {
         let lock = (key.clone(), index.clone());
-        let (place, it) = self.model.standing(&lock, owner)?;
+        let (place, it) = self.model.position(&lock, owner)?;
         let token = it.owns().then_some(it.token);
-        Some(Standing { place, token })
+        Some(LinePosition { place, token })
     }
 
     /// Returns the slot of the entry that a request is about, before the request is applied. Returns `None` if there is
@@ -63,7 +63,7 @@ impl Locks {
         if owner.as_bytes().is_empty() {
             return self.model.line(&lock).first().map(|it| it.slot);
         }
-        let found = self.model.standing(&lock, owner);
+        let found = self.model.position(&lock, owner);
         found.map(|(_, it)| it.slot)
     }
 
@@ -191,7 +191,7 @@ impl Reference for Locks {
             }
             Query::Place { key, index, owner } => self
                 .standing([key, index, owner])
-                .map_or(Reply::Absent, Reply::Standing),
+                .map_or(Reply::Absent, Reply::LinePosition),
             Query::List { key, entries_max } => Reply::List(
                 list.into_iter()
                     .filter(|it| key.as_ref().is_none_or(|key| it.key == *key))
@@ -237,7 +237,7 @@ impl Reference for Locks {
 
     fn changes(reply: &Reply) -> bool {
         match reply {
-            Reply::Standing(_) | Reply::Ended(_) | Reply::Draining => true,
+            Reply::LinePosition(_) | Reply::Ended(_) | Reply::Draining => true,
             Reply::Absent
             | Reply::Refused(_)
             | Reply::Owner(_)
@@ -254,7 +254,7 @@ impl Reference for Locks {
             Watch::Empty => self.model.entries.is_empty().then_some(Reply::Due),
             Watch::Granted { key, index, owner } => match self.standing([key, index, owner]) {
                 None => Some(Reply::Absent),
-                Some(standing) => standing.token.map(|_| Reply::Standing(standing)),
+                Some(standing) => standing.token.map(|_| Reply::LinePosition(standing)),
             },
             Watch::Lost {
                 key,

@@ -421,7 +421,7 @@ impl Node {
         if room != self.ledger.room() {
             self.ledger.set_room(room);
             self.rooms.push((self.ledger.last(), room));
-            each!(actor in &mut self.actors => actor.rouse());
+            each!(actor in &mut self.actors => actor.handle_due());
         }
         let before = self.ledger.last();
         self.ledger.watch_wall_clock();

@@ -22,7 +22,7 @@ use sexton::persist::mark::Mark;
 use sexton::spine::delivery::Stage;
 use sexton::spine::effect::Tell;
 use sexton::spine::ledger::{Entry, Poisoned};
-use sexton::spine::machine::{Actor, Keeping, Moment, Now, Stamp, Start};
+use sexton::spine::machine::{Actor, Durability, Moment, Now, Stamp, Start};
 use sexton::spine::recovery::{Past, Recovering as _, RecoveryError, Replica, decode_mark};
 
 /// Changes what recovery found at the end of the log, as if part of it had been forgotten.
@@ -275,7 +275,7 @@ fn apply_poison<M: Actor>(
         ..Moment::default()
     };
     let outcome = replica.machine().decide(&moment, &poisoned.message);
-    if replica.machine().keeping(&poisoned.message, &outcome) != Keeping::Nothing {
+    if replica.machine().durability(&poisoned.message, &outcome) != Durability::Nothing {
         let entry = Entry {
             message: poisoned.message,
             outcome,

@@ -84,7 +84,7 @@ pub(crate) trait Reference: Clone + Default {
         outcome: (&OutcomeOf<Self>, &ReplyOf<Self>),
     ) -> Result<(), String>;
     /// Handles a mark. Marks record how far the wall clock is ahead of node time.
-    fn go_by(&mut self, _marked: &Marked) {}
+    fn apply_marks(&mut self, _marked: &Marked) {}
     /// Handles a startup of the node.
     fn start(&mut self, start: Start);
     /// Handles a message that panicked and was not applied. If it was a tick, time no longer acts on its item.

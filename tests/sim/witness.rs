@@ -97,7 +97,7 @@ impl<R: Reference> Witness<R> {
                     // the step is applied.
                     cursor.settle((&self.reference, &self.done), kept.seq);
                     self.marked.apply(&mark);
-                    self.reference.go_by(&self.marked);
+                    self.reference.apply_marks(&self.marked);
                     if let Mark::Start { skipped, .. } = mark {
                         let stamp = kept.stamp();
                         let start = Start { stamp, skipped };

@@ -69,7 +69,7 @@ impl Clients<Locks> for Workload {
 
     fn note(&mut self, call: &Call<Locks>) {
         for answer in call.answers.iter().flatten().flatten() {
-            if let Reply::Standing(standing) = answer {
+            if let Reply::LinePosition(standing) = answer {
                 self.tokens.extend(standing.token);
             }
         }

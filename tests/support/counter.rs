@@ -8,11 +8,12 @@
 use serde::{Deserialize, Serialize};
 use sexton::clock::{Date, Deadline, Timestamp};
 use sexton::ids::{ActorId, Seq, Slot};
-use sexton::lookup::kept::Plain;
+use sexton::lookup::durable::Plain;
 use sexton::spine::effect::{Action, To};
 use sexton::spine::items::{Itemized, Items};
 use sexton::spine::machine::{
-    Effects, Keeping, Machine, Moment, Never, Now, Observable, Refusal, Stamp, Start, Weight,
+    Durability, Effects, Machine, Moment, Never, Now, Observable, Refusal, SpaceEffect, Stamp,
+    Start,
 };
 use std::collections::BTreeMap;
 
@@ -102,7 +103,7 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
                     (counter.attempt, counter.silent) = (moment.seq, true);
                 }
                 counter.label.clone_from(label);
-                (counter.luck, counter.on) = (moment.draw(0), moment.now.date());
+                (counter.luck, counter.on) = (moment.random(0), moment.now.date());
             }
             CounterMessage::Lapse => {
                 counter.value = 0;
@@ -120,8 +121,9 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
         Some(counter).filter(|counter| *counter != before)
     }
 
-    fn keeping(&self, _: &Message, new: &Option<Counter>) -> Keeping {
-        new.as_ref().map_or(Keeping::Nothing, |_| Keeping::Durable)
+    fn durability(&self, _: &Message, new: &Option<Counter>) -> Durability {
+        new.as_ref()
+            .map_or(Durability::Nothing, |_| Durability::Durable)
     }
 
     fn commit(
@@ -147,11 +149,11 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
         Ok(Some(self.0.get_or_default(*name).value))
     }
 
-    fn weight(&self, (_, what): &Message) -> Weight {
+    fn space_effect(&self, (_, what): &Message) -> SpaceEffect {
         match what {
-            CounterMessage::Add(..) => Weight::Adds,
+            CounterMessage::Add(..) => SpaceEffect::Adds,
             CounterMessage::Lapse | CounterMessage::Heard(_) | CounterMessage::Rung(..) => {
-                Weight::Keeps
+                SpaceEffect::Keeps
             }
         }
     }

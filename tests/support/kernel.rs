@@ -363,7 +363,7 @@ pub(crate) struct Handle(pub(crate) u64);
 impl World for Kernel {
     type Handle = Handle;
 
-    fn here(&self) -> (u128, u128) {
+    fn machine_and_boot(&self) -> (u128, u128) {
         (7, self.boot)
     }
 
@@ -398,7 +398,7 @@ impl World for Kernel {
         let known = self.truth.get(&(self.boot, handle.0)).copied();
         known
             .filter(|_| !self.secretive)
-            .map_or(ExitStatus::Untold, ExitStatus::Known)
+            .map_or(ExitStatus::Unavailable, ExitStatus::Known)
     }
 
     fn signal(&mut self, handle: &Handle, signal: u8, _group: bool) -> Result<(), i32> {
@@ -504,7 +504,7 @@ impl World for Kernel {
         })
     }
 
-    fn note(&mut self, _id: ProcessId, _run_dir: Option<&Bytes>, pid: u32) {
+    fn write_pid_file(&mut self, _id: ProcessId, _run_dir: Option<&Bytes>, pid: u32) {
         self.noted.push(pid);
     }
 

@@ -71,7 +71,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
         &["clock", "ids", "lookup::wheel"],
     ),
     (
-        "src/lookup/kept.rs",
+        "src/lookup/durable.rs",
         &[
             "clock",
             "decode",
@@ -217,7 +217,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "actors::supervisor",
             "clock",
             "ids",
-            "lookup::kept",
+            "lookup::durable",
             "spine::delivery",
             "spine::effect",
             "spine::event",

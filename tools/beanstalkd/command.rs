@@ -66,7 +66,7 @@ impl Beanstalkd {
 }
 
 /// Returns the arguments if the program was called as `beanstalkd`, and otherwise `None`.
-pub(crate) fn called_so() -> Option<Vec<OsString>> {
+pub(crate) fn invoked_as_beanstalkd() -> Option<Vec<OsString>> {
     let mut words = std::env::args_os();
     let name = words.next()?;
     let is_so = Path::new(&name).file_name() == Some("beanstalkd".as_ref());

@@ -10,4 +10,4 @@ mod command;
 mod flag;
 mod user;
 
-pub(crate) use command::{Beanstalkd, called_so, run};
+pub(crate) use command::{Beanstalkd, invoked_as_beanstalkd, run};

@@ -56,8 +56,8 @@ pub(crate) fn bytes_of(said: &Value, name: &str) -> Vec<u8> {
 
 impl Answer {
     /// Returns the body if the status is 200. Otherwise, fails with the refusal and the advice for its reason in `helps`, if there is any.
-    pub(crate) fn well(&self, helps: &[(Reason, &'static str)]) -> Result<Value, Failure> {
-        let said = self.said()?;
+    pub(crate) fn success(&self, helps: &[(Reason, &'static str)]) -> Result<Value, Failure> {
+        let said = self.json()?;
         if self.status == 200 {
             Ok(said)
         } else {
@@ -66,7 +66,7 @@ impl Answer {
     }
 
     /// Parses the body as JSON.
-    pub(crate) fn said(&self) -> Result<Value, Failure> {
+    pub(crate) fn json(&self) -> Result<Value, Failure> {
         serde_json::from_str(&self.body).map_err(|error| {
             Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
         })

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long the coordinator may take to answer a request that does not wait for anything.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The first and the longest pause between attempts to reach a coordinator that is down. The pause doubles after each attempt.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -37,9 +37,9 @@ const READ_BYTES: usize = 1 << 10;
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 
-/// Sends a GET request, and waits at most [`PATIENCE`] for the answer.
+/// Sends a GET request, and waits at most [`TIMEOUT`] for the answer.
 pub(crate) fn get(target: &Target, path: &str) -> Result<Answer, Failure> {
-    Ok(ask(target, ("GET", path, ""), PATIENCE)?)
+    Ok(ask(target, ("GET", path, ""), TIMEOUT)?)
 }
 
 /// Sends a GET request with `query` as the query string. If the item named in `query` does not exist, the refusal includes the item's name.
@@ -76,7 +76,7 @@ pub(crate) fn send(
         }
         let asked = Value::Object(fields.clone());
         let body = asked.to_string();
-        match ask(target, ("POST", path, &body), left + PATIENCE) {
+        match ask(target, ("POST", path, &body), left + TIMEOUT) {
             Ok(answer) if wait.is_zero() || !answer.is_refused_as(Reason::Stopped) => {
                 return Ok(answer.about(&asked));
             }
@@ -148,7 +148,7 @@ pub(crate) fn send_once(
     let body = asked.to_string();
     let (mut pause, mut was_there) = (PAUSE_MIN, false);
     loop {
-        let failure = match ask(&target, ("POST", path, &body), PATIENCE) {
+        let failure = match ask(&target, ("POST", path, &body), TIMEOUT) {
             Ok(answer) if !answer.is_refused_as(Reason::Stopped) => {
                 return Ok(answer.about(&asked));
             }

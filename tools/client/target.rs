@@ -26,7 +26,7 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 const TOKEN_BYTES_MAX: usize = 4096;
 
 /// How long connecting to one address over TCP may take.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Files in which systems keep the certificates that they trust; the first one that exists is used.
 const SYSTEM_CERTIFICATES: [&str; 4] = [
@@ -259,7 +259,7 @@ impl Place {
     fn connect(&self) -> io::Result<TcpStream> {
         let mut last = io::Error::other("the host name has no address");
         for address in (self.name.as_str(), self.port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
+            match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,
             }

@@ -45,7 +45,7 @@ impl Document {
             let include = sections.remove(found);
             document.include(path, &include, host, variables);
         }
-        document.parsed.find_twins();
+        document.parsed.report_duplicates();
         document.parsed.fill_in();
         Ok(document)
     }

@@ -85,7 +85,7 @@ pub(super) struct Parsed {
 impl Parsed {
     /// Reports repeated sections as problems. supervisord would merge their keys, and neither section alone would show which values
     /// apply.
-    pub(super) fn find_twins(&mut self) {
+    pub(super) fn report_duplicates(&mut self) {
         for (number, section) in self.sections.iter().enumerate() {
             let mut before = self.sections.iter().take(number);
             if let Some(twin) = before.find(|it| it.name == section.name) {
@@ -291,7 +291,7 @@ mod tests {
     fn read(text: &str) -> (Vec<String>, Vec<usize>) {
         let mut parsed = Parsed::default();
         parse(&Arc::from(Path::new("x.conf")), text, &mut parsed);
-        parsed.find_twins();
+        parsed.report_duplicates();
         parsed.fill_in();
         let keys = parsed.sections.iter().flat_map(|section| {
             let name = &section.name;

@@ -7,7 +7,7 @@ use sexton::actors::queue::{
     JobView, Query as Question, QueueMachine, QueueName, QueueView, Reply as ActorReply,
 };
 use sexton::ids::{Digest, Seq};
-use sexton::replay::Followed;
+use sexton::replay::FollowedItem;
 use sexton::spine::machine::{Machine as _, Now};
 use sexton::spine::recovery::Recovering;
 use std::collections::BTreeMap;
@@ -88,12 +88,12 @@ impl TaskFound {
 impl ItemState {
     /// Returns the state of an item, or `None` for a kind of item that `sexton inspect` has no flag for.
     pub(crate) fn of(
-        item: &Followed,
+        item: &FollowedItem,
         (locks, queues, tasks): (&LockMachine, &QueueMachine, &DispatchMachine),
     ) -> Option<Self> {
         Some(match item {
-            Followed::Key(key) => Self::Key(KeyEntries::locks(locks, key)),
-            Followed::Job(id) => {
+            FollowedItem::Key(key) => Self::Key(KeyEntries::locks(locks, key)),
+            FollowedItem::Job(id) => {
                 let job = queues.query(Now::default(), &Question::Job { id: *id });
                 let found = if let ActorReply::Job(job) = job {
                     Some(job)
@@ -102,7 +102,7 @@ impl ItemState {
                 };
                 Self::Job { id: *id, found }
             }
-            Followed::Queue(name) => {
+            FollowedItem::Queue(name) => {
                 let name = name.clone();
                 let question = Question::Queue {
                     queue: name.clone(),
@@ -115,14 +115,14 @@ impl ItemState {
                 };
                 Self::Queue { name, found }
             }
-            Followed::Task(id) => Self::Task {
+            FollowedItem::Task(id) => Self::Task {
                 id: *id,
                 found: TaskFound::of(tasks, *id),
             },
-            Followed::Lock(..)
-            | Followed::Lease(_)
-            | Followed::Process(_)
-            | Followed::Everything => return None,
+            FollowedItem::Lock(..)
+            | FollowedItem::Lease(_)
+            | FollowedItem::Process(_)
+            | FollowedItem::Everything => return None,
         })
     }
 }

@@ -3,10 +3,10 @@
 use crate::directory;
 use crate::inspect::findings::{Findings, look};
 use crate::inspect::page;
-use crate::replay::{Item, tell_story};
+use crate::replay::{Item, print_history};
 use crate::report::{self, Failure};
 use clap::Args;
-use sexton::replay::Followed;
+use sexton::replay::FollowedItem;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ impl Inspect {
         report::print(&shown)?;
         if followed.is_some() && !self.json {
             // An error in the journal ends the history, and is reported below with the other findings.
-            drop(tell_story(&self.data, self.item));
+            drop(print_history(&self.data, self.item));
         }
         if let Some(refused) = findings.start.refused {
             let help = findings.start.help.unwrap_or_default();
@@ -88,7 +88,7 @@ impl Inspect {
         clippy::disallowed_methods,
         reason = "no event signals that another process has finished changing its files"
     )]
-    fn look(&self, item: Option<&Followed>) -> Result<Findings, Failure> {
+    fn look(&self, item: Option<&FollowedItem>) -> Result<Findings, Failure> {
         let mut looks = 1;
         loop {
             let findings = look(&self.data, item);

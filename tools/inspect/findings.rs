@@ -12,9 +12,11 @@ use sexton::persist::PersistError;
 use sexton::persist::disk::RealDisk;
 use sexton::persist::journal::{Surveyed, survey};
 use sexton::persist::mark::Watermark;
-use sexton::persist::snapshots::{FileCheck, Look, SlotId, SlotStatus, Slots};
-use sexton::replay::Followed;
-use sexton::spine::recovery::{NO_WAY_ON, Past, RecoveryError, Scope, goes_back, recover};
+use sexton::persist::snapshots::{FileCheck, SlotDetails, SlotId, SlotStatus, Slots};
+use sexton::replay::FollowedItem;
+use sexton::spine::recovery::{
+    JOURNAL_TOO_SHORT, Past, RecoveryError, Scope, reaches_back, recover,
+};
 use std::path::{Path, PathBuf};
 
 /// The result of an inspection.
@@ -107,7 +109,7 @@ pub(crate) struct StartForecast {
 }
 
 /// Inspects a directory, and an item if one was requested.
-pub(crate) fn look(data: &Path, item: Option<&Followed>) -> Result<Findings, Failure> {
+pub(crate) fn look(data: &Path, item: Option<&FollowedItem>) -> Result<Findings, Failure> {
     let disk = RealDisk::new(data);
     let running = disk.holder().unwrap_or_else(|error| {
         tracing::debug!(%error, "failed to determine whether a coordinator runs");
@@ -194,7 +196,7 @@ impl Findings {
 impl SnapshotFindings {
     fn look(slots: &Slots, slot: SlotId) -> Result<Self, Failure> {
         let name = slot.to_string();
-        let Look { found, seal, files } = match slots.look_closely(slot) {
+        let SlotDetails { found, seal, files } = match slots.check_details(slot) {
             Ok(look) => look,
             Err(error @ PersistError::VersionTooNew { .. }) => {
                 return Ok(Self {
@@ -245,8 +247,8 @@ impl SnapshotFindings {
         if self.state == SlotState::Sealed && !relied_on {
             self.state = SlotState::Damaged;
             let upto = self.sealed.as_ref().map(|sealed| sealed.upto);
-            let why = match upto.filter(|upto| !goes_back(disk, *upto)) {
-                Some(_) => NO_WAY_ON,
+            let why = match upto.filter(|upto| !reaches_back(disk, *upto)) {
+                Some(_) => JOURNAL_TOO_SHORT,
                 None => "it belongs to another log",
             };
             self.wrong = Some(format!("it matches its seal, but {why}"));

@@ -155,31 +155,31 @@ impl LeaseSelector {
 
 impl Lease {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = ClientOptions {
+        let options = ClientOptions {
             target: self.at.target()?,
             json: self.json,
         };
         match self.action {
-            Action::Run(run) => run.run(&asking),
-            Action::Set(set) => set.run(&asking),
+            Action::Run(run) => run.run(&options),
+            Action::Set(set) => set.run(&options),
             Action::Show { which } => {
-                let lease = asking.look("/lease", &which.fields())?;
-                asking.tell(&lease, page::whole)
+                let lease = options.look("/lease", &which.fields())?;
+                options.tell(&lease, page::whole)
             }
-            Action::List { prefix, limit } => asking.list(prefix.as_ref(), limit),
-            Action::Check { which } => asking.check(&which),
-            Action::Enable { which } => asking.disable(&which, false),
-            Action::Disable { which } => asking.disable(&which, true),
+            Action::List { prefix, limit } => options.list(prefix.as_ref(), limit),
+            Action::Check { which } => options.check(&which),
+            Action::Enable { which } => options.disable(&which, false),
+            Action::Disable { which } => options.disable(&which, true),
             Action::Import { which, text } => {
                 let mut asked = which.fields();
                 asked.insert("text".to_owned(), text.into());
-                let lease = asking.act("import", asked, 0)?;
-                asking.tell(&lease, page::whole)
+                let lease = options.act("import", asked, 0)?;
+                options.tell(&lease, page::whole)
             }
             Action::Reset { which, force, wait } => {
                 let mut asked = which.fields();
                 asked.extend(fields([("force", force.into())]));
-                asking.reset(asked, if force { wait } else { 0 })
+                options.reset(asked, if force { wait } else { 0 })
             }
         }
     }
@@ -187,17 +187,17 @@ impl Lease {
 
 impl ClientOptions {
     fn check(&self, which: &LeaseSelector) -> Result<(), Failure> {
-        let said = self.look("/check", &which.fields())?;
+        let body = self.look("/check", &which.fields())?;
         if self.json {
-            self.tell(&said, |_| String::new())?;
+            self.tell(&body, |_| String::new())?;
         }
-        if said.pointer("/exists") == Some(&false.into()) {
+        if body.pointer("/exists") == Some(&false.into()) {
             let name = which.name.to_text();
             tell(&format!(
                 "there is no lease {name} yet: the first request for a pass creates it; `sexton lease list` shows the leases"
             ));
         }
-        match said.pointer("/wanted").and_then(Value::as_bool) {
+        match body.pointer("/wanted").and_then(Value::as_bool) {
             Some(true) => Ok(()),
             // The exit status is the answer; in a script, a message would be in the way.
             _ => Err(Failure::of_command(1, "")),
@@ -216,9 +216,9 @@ impl ClientOptions {
         asked.insert("wait".to_owned(), wait.into());
         // Sent only once, even if the coordinator restarts: the first request may have been carried out.
         let patience = Duration::from_secs(wait + 15);
-        let said = self.act_once("reset", asked, patience)?;
-        if said.pointer("/gone") == Some(&true.into()) {
-            return self.tell(&said, |_| "forgotten\n".to_owned());
+        let body = self.act_once("reset", asked, patience)?;
+        if body.pointer("/gone") == Some(&true.into()) {
+            return self.tell(&body, |_| "forgotten\n".to_owned());
         }
         let words = "timed out waiting: the pass is being stopped, but some of its processes are still alive";
         Err(Failure::found(words))
@@ -236,9 +236,9 @@ impl ClientOptions {
             if !next.is_null() {
                 query.insert("after".to_owned(), next);
             }
-            let mut said = self.look("", &query)?;
-            next = said.get_mut("next").map_or(Value::Null, Value::take);
-            if let Some(Value::Array(found)) = said.get_mut("leases").map(Value::take) {
+            let mut body = self.look("", &query)?;
+            next = body.get_mut("next").map_or(Value::Null, Value::take);
+            if let Some(Value::Array(found)) = body.get_mut("leases").map(Value::take) {
                 leases.extend(found);
             }
             if next.is_null() || leases.len() as u64 >= limit {
@@ -246,8 +246,8 @@ impl ClientOptions {
             }
         }
         let is_more = !next.is_null();
-        let said = json!({ "leases": leases, "next": next });
-        self.tell(&said, |_| {
+        let body = json!({ "leases": leases, "next": next });
+        self.tell(&body, |_| {
             let mut page = page::list(&leases);
             if is_more {
                 writeln!(page, "there are more: --limit is {limit}")

@@ -15,4 +15,4 @@ mod run;
 mod set;
 
 pub(crate) use command::Lease;
-pub(crate) use page::{all_stirring, stirring};
+pub(crate) use page::{active_row, active_table};

@@ -5,7 +5,7 @@ use crate::process::command;
 use crate::table::{Column, table};
 use crate::text::{number, span, time, words};
 use serde_json::Value;
-use sexton::actors::lease::fossil::{Four, last_run};
+use sexton::actors::lease::fossil::{FossilLease, last_run};
 use sexton::clock::Timestamp;
 use std::fmt::Write as _;
 
@@ -19,13 +19,13 @@ fn is(lease: &Value, path: &str) -> bool {
 
 /// Formats a lease as `fossil test-backoffice-lease` does: each number is padded as by `%-20lld`, and followed by Fossil's remark.
 pub(super) fn fossil(lease: &Value) -> String {
-    let four = Four::read(
+    let four = FossilLease::read(
         lease
             .pointer("/text")
             .and_then(Value::as_str)
             .unwrap_or_default(),
     );
-    let Four([current, until, next, until_next]) = four;
+    let FossilLease([current, until, next, until_next]) = four;
     let now = number(lease, "/now") / 1000;
     let exists = |id: u64, lives: bool| match (id, lives) {
         (0, _) | (_, false) => " (done)",
@@ -123,7 +123,7 @@ fn date(lease: &Value, path: &str) -> String {
 
 fn last(lease: &Value) -> String {
     match at(lease, "/current/since_at") {
-        None => last_run(&Four([0; 4]), 0, |_| String::new()),
+        None => last_run(&FossilLease([0; 4]), 0, |_| String::new()),
         Some(since) => {
             let ago = number(lease, "/now").saturating_sub(since);
             format!("{}, {} ago", time(Timestamp(since)), span(ago))
@@ -199,7 +199,7 @@ fn next(lease: &Value) -> String {
 
 /// Formats a lease with a running or upcoming pass as columns: its name, the holder of the running pass, how long that pass has run,
 /// and the next pass.
-pub(crate) fn stirring(lease: &Value) -> [String; 4] {
+pub(crate) fn active_row(lease: &Value) -> [String; 4] {
     let now = number(lease, "/now");
     let (who, since) = match lease.pointer("/current") {
         Some(pass) if is(pass, "/running") => {
@@ -224,14 +224,14 @@ pub(crate) fn stirring(lease: &Value) -> [String; 4] {
 }
 
 /// Formats leases with a running or upcoming pass as a table.
-pub(crate) fn all_stirring(leases: &[Value]) -> String {
+pub(crate) fn active_table(leases: &[Value]) -> String {
     let heads = [
         ("LEASE", Column::Words),
         ("RUNS", Column::Words),
         ("SINCE", Column::Number),
         ("NEXT", Column::Words),
     ];
-    table(heads, leases.iter().map(stirring))
+    table(heads, leases.iter().map(active_row))
 }
 
 /// Formats a list of leases as a table.

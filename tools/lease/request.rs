@@ -1,7 +1,7 @@
 //! Requests about leases, and their answers.
 
 use crate::client::{self, Fields, Target};
-use crate::report::{Failure, print_said};
+use crate::report::{Failure, print_answer};
 use serde_json::Value;
 use sexton::refusal::Reason;
 use std::time::Duration;
@@ -41,7 +41,7 @@ impl ClientOptions {
     /// 0 for requests that must not be carried out twice.
     pub(super) fn act(&self, what: &str, fields: Fields, wait: u64) -> Result<Value, Failure> {
         let path = format!("/v1/leases/{what}");
-        client::send(&self.target, &path, fields, wait)?.well(HELPS)
+        client::send(&self.target, &path, fields, wait)?.success(HELPS)
     }
 
     /// Posts a request and returns the answer, or `None` if the lease does not exist.
@@ -51,7 +51,7 @@ impl ClientOptions {
         if answer.is_refused_as(Reason::Absent) {
             return Ok(None);
         }
-        answer.well(HELPS).map(Some)
+        answer.success(HELPS).map(Some)
     }
 
     /// Posts a request once, and waits at most `patience` for the answer.
@@ -67,20 +67,20 @@ impl ClientOptions {
             fields,
             patience,
         )?
-        .well(HELPS)
+        .success(HELPS)
     }
 
     /// Gets the path `/v1/leases` followed by `what`, with `query` as the query string.
     pub(super) fn look(&self, what: &str, query: &Fields) -> Result<Value, Failure> {
-        client::look(&self.target, &format!("/v1/leases{what}"), query)?.well(HELPS)
+        client::look(&self.target, &format!("/v1/leases{what}"), query)?.success(HELPS)
     }
 
     /// Prints an answer, as JSON or formatted by `page`.
     pub(super) fn tell(
         &self,
-        said: &Value,
+        body: &Value,
         page: impl FnOnce(&Value) -> String,
     ) -> Result<(), Failure> {
-        print_said(self.json, said, page)
+        print_answer(self.json, body, page)
     }
 }

@@ -102,14 +102,14 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
+    pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
         if !self.has_work()? {
             return Ok(());
         }
         let launch = self.launch()?;
         let processes = process::ClientOptions {
-            target: asking.target.clone(),
-            json: asking.json,
+            target: options.target.clone(),
+            json: options.json,
         };
         if self.no_lease {
             let mut launch = launch.ok_or_else(|| Failure::usage("--no-lease needs a command"))?;
@@ -121,17 +121,17 @@ impl Run {
             return attached::run(&processes, launch, |_| {}, &|record| outcome(record, &name));
         }
         match launch {
-            Some(launch) if !self.detach => self.foreground(asking, &processes, launch),
+            Some(launch) if !self.detach => self.foreground(options, &processes, launch),
             None => {
-                let said = asking.act("run", self.asked(None)?, 0);
+                let body = options.act("run", self.asked(None)?, 0);
                 self.answered(
-                    asking,
-                    &said.map_err(|failure| self.without_command(failure))?,
+                    options,
+                    &body.map_err(|failure| self.without_command(failure))?,
                 )
             }
             launch @ Some(_) => {
-                let said = asking.act("run", self.asked(launch)?, 0)?;
-                self.answered(asking, &said)
+                let body = options.act("run", self.asked(launch)?, 0)?;
+                self.answered(options, &body)
             }
         }
     }
@@ -189,21 +189,21 @@ impl Run {
     }
 
     /// Prints the answer to a request that does not wait.
-    fn answered(&self, asking: &ClientOptions, said: &Value) -> Result<(), Failure> {
-        if !asking.json && self.is_turned_away(said) {
+    fn answered(&self, options: &ClientOptions, body: &Value) -> Result<(), Failure> {
+        if !options.json && self.is_refused(body) {
             return Ok(());
         }
-        asking.tell(said, |said| match words(said, "/turn").as_str() {
-            "current" => format!("runs: {}\n", words(said, "/process/id")),
+        options.tell(body, |body| match words(body, "/turn").as_str() {
+            "current" => format!("runs: {}\n", words(body, "/process/id")),
             "next" => "next: the command runs when its turn comes\n".to_owned(),
             other => format!("{other}\n"),
         })
     }
 
     /// Returns whether the request was turned away, and if so, prints why.
-    fn is_turned_away(&self, said: &Value) -> bool {
+    fn is_refused(&self, body: &Value) -> bool {
         let lease = self.which.name.to_text();
-        match words(said, "/turn").as_str() {
+        match words(body, "/turn").as_str() {
             "not-needed" => {
                 tell(&format!(
                     "{lease}: not needed: another request is next, and its pass covers this one"
@@ -223,7 +223,7 @@ impl Run {
     /// Requests a pass and runs its command in the foreground.
     fn foreground(
         &self,
-        asking: &ClientOptions,
+        options: &ClientOptions,
         processes: &process::ClientOptions,
         mut launch: Fields,
     ) -> Result<(), Failure> {
@@ -238,8 +238,8 @@ impl Run {
             Err(HandoverError::Refused(reason)) => Err(reason),
             Err(other) => return Err(other.into()),
         };
-        let said = asking.act("run", self.asked(Some(launch))?, 0)?;
-        if self.is_turned_away(&said) {
+        let body = options.act("run", self.asked(Some(launch))?, 0)?;
+        if self.is_refused(&body) {
             return Ok(());
         }
         if let Err(reason) = &handed {
@@ -247,12 +247,12 @@ impl Run {
                 "{reason}: the command runs without this process's streams and environment; its output goes to files"
             ));
         }
-        let place = said.pointer("/place").and_then(Value::as_u64);
+        let place = body.pointer("/place").and_then(Value::as_u64);
         let place = place
             .ok_or_else(|| Failure::unreachable("the coordinator's answer has no position"))?;
-        let lease = said.pointer("/lease").cloned().unwrap_or_default();
+        let lease = body.pointer("/lease").cloned().unwrap_or_default();
         let turn = Turn {
-            asking: asking.clone(),
+            options: options.clone(),
             which: self.which.fields(),
             name: self.which.name.to_text(),
             place,
@@ -270,7 +270,7 @@ impl Run {
             }
             // The keeper was killed and the parcel was lost with it. The coordinator launches the command again, without the parcel.
             tell("the keeper restarted, so the command runs without this process's streams");
-            let id = turn.launched_anew(&id)?;
+            let id = turn.wait_for_relaunch(&id)?;
             outcome(
                 &processes.wait(&id, None, process::WaitExtent::Leader)?,
                 &name,
@@ -282,7 +282,7 @@ impl Run {
 /// A request that waits for its turn.
 #[derive(Clone)]
 struct Turn {
-    asking: ClientOptions,
+    options: ClientOptions,
     /// The fields that name the lease.
     which: Fields,
     /// The lease's name, for messages.
@@ -301,7 +301,7 @@ impl Turn {
         let (come, mut came) = tokio::sync::oneshot::channel();
         let turn = self.clone();
         // The thread is not joined: after a withdrawal it ends with this process.
-        let waiting = move || drop(come.send(turn.come(lease)));
+        let waiting = move || drop(come.send(turn.wait_for_pass(lease)));
         let thread = Builder::new().name("turn".to_owned()).spawn(waiting);
         thread.map_err(|error| {
             Failure::unreachable(format!("failed to start the waiting thread: {error}"))
@@ -311,7 +311,7 @@ impl Turn {
             match foreground.until(&mut came) {
                 Ok(Ok(id)) => return Ok((id?, late)),
                 Ok(Err(_)) => return Err(Failure::unreachable("the waiting thread panicked")),
-                Err(signal) if self.is_given_back()? => {
+                Err(signal) if self.try_withdraw()? => {
                     let status = u8::try_from(128 + signal).unwrap_or(u8::MAX);
                     return Err(Failure::of_command(status, ""));
                 }
@@ -322,13 +322,13 @@ impl Turn {
 
     /// Tries to withdraw the request. If it was withdrawn, prints that and returns `true`. Returns `false` if the request no longer waits:
     /// its pass has begun, or it was dropped.
-    fn is_given_back(&self) -> Result<bool, Failure> {
+    fn try_withdraw(&self) -> Result<bool, Failure> {
         let mut asked = self.which.clone();
         asked.extend(fields([("place", self.place.into())]));
-        let Some(said) = self.asking.try_act("withdraw", asked)? else {
+        let Some(body) = self.options.try_act("withdraw", asked)? else {
             return Ok(false);
         };
-        let words = if said.pointer("/follows") == Some(&true.into()) {
+        let words = if body.pointer("/follows") == Some(&true.into()) {
             "request withdrawn, but others rely on a pass, which runs in the background when its turn comes"
         } else {
             "request withdrawn"
@@ -339,11 +339,11 @@ impl Turn {
 
     /// Waits for the process that is launched in place of `failed`, and returns its id. If the pass has ended, returns the id of its last
     /// process, which may be `failed`.
-    fn launched_anew(&self, failed: &str) -> Result<String, Failure> {
+    fn wait_for_relaunch(&self, failed: &str) -> Result<String, Failure> {
         loop {
-            let lease = self.asking.look("/lease", &self.which)?;
+            let lease = self.options.look("/lease", &self.which)?;
             let is_over = lease.pointer("/current/running") != Some(&true.into());
-            let id = self.come(lease)?;
+            let id = self.wait_for_pass(lease)?;
             if is_over || id != failed {
                 return Ok(id);
             }
@@ -352,7 +352,7 @@ impl Turn {
     }
 
     /// Waits until the pass of this request has begun, and returns the id of its process. Fails if the request was dropped.
-    fn come(&self, mut lease: Value) -> Result<String, Failure> {
+    fn wait_for_pass(&self, mut lease: Value) -> Result<String, Failure> {
         let is_its = |lease: &Value, path: &str| {
             lease.pointer(path).and_then(Value::as_u64) == Some(self.place)
         };
@@ -360,7 +360,7 @@ impl Turn {
             let begun = lease.pointer("/begun").and_then(Value::as_u64);
             let mut asked = self.which.clone();
             asked.extend(fields([("begun", begun.map(|it| it + 1).into())]));
-            lease = self.asking.act("wait", asked, WAIT_MAX)?;
+            lease = self.options.act("wait", asked, WAIT_MAX)?;
         }
         let id = lease.pointer("/current/process").and_then(Value::as_str);
         let id = id.filter(|_| is_its(&lease, "/current/place"));

@@ -83,11 +83,11 @@ pub(super) fn log_file(path: &str) -> Result<String, Failure> {
 const NONE: &str = "none";
 
 impl Set {
-    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
+    pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
         let mut asked = self.which.fields();
         asked.extend(self.setting()?);
-        let lease = asking.act("set", asked, 0)?;
-        asking.tell(&lease, page::whole)
+        let lease = options.act("set", asked, 0)?;
+        options.tell(&lease, page::whole)
     }
 
     fn setting(&self) -> Result<Fields, Failure> {

@@ -34,27 +34,27 @@ pub(super) const HELD_ON: &str =
     "a longer --wait may help; `sexton lock list KEY` shows who else waits";
 
 /// Returns the answer's body if the status is 200. Otherwise, fails with the refusal.
-pub(super) fn well(answer: &Answer) -> Result<Value, Failure> {
-    let said = answer.said()?;
+pub(super) fn success(answer: &Answer) -> Result<Value, Failure> {
+    let body = answer.json()?;
     if answer.status == 200 {
-        Ok(said)
+        Ok(body)
     } else {
-        Err(refused(said))
+        Err(refused(body))
     }
 }
 
 /// Converts a refusal to a failure that names the holder, if the lock is held.
-pub(crate) fn refused(mut said: Value) -> Failure {
-    if said.pointer("/reason") == Some(&Reason::Held.word().into()) {
-        let words = match shown(&said, "owner").as_str() {
+pub(crate) fn refused(mut body: Value) -> Failure {
+    if body.pointer("/reason") == Some(&Reason::Held.word().into()) {
+        let words = match shown(&body, "owner").as_str() {
             "-" => "another owner held the lock and has just released it".to_owned(),
             holder => format!("{holder} holds the lock"),
         };
-        if let Value::Object(members) = &mut said {
+        if let Value::Object(members) = &mut body {
             members.insert("detail".to_owned(), words.into());
         }
     }
-    Failure::refused(&said, HELPS)
+    Failure::refused(&body, HELPS)
 }
 
 /// Converts a refusal as [`refused`] does. If the lock is held, the message also has the time at which the holder was granted the lock
@@ -62,11 +62,11 @@ pub(crate) fn refused(mut said: Value) -> Failure {
 pub(super) fn refused_by_holder(
     target: &Target,
     lock: &Fields,
-    (said, has_waited): (Value, bool),
+    (body, has_waited): (Value, bool),
 ) -> Failure {
-    let is_held = said.pointer("/reason") == Some(&Reason::Held.word().into());
-    let since = is_held.then(|| holder_since(target, lock, &said)).flatten();
-    let mut failure = refused(said);
+    let is_held = body.pointer("/reason") == Some(&Reason::Held.word().into());
+    let since = is_held.then(|| holder_since(target, lock, &body)).flatten();
+    let mut failure = refused(body);
     if is_held && has_waited {
         failure = failure.help(HELD_ON);
     }
@@ -91,9 +91,9 @@ pub(super) fn wait_line(target: &Target, lock: &Fields) -> Option<String> {
 
 /// Returns the time at which the holder named in a refusal was granted the lock or last renewed it. Returns `None` if it no longer holds
 /// the lock, or if the coordinator does not answer.
-fn holder_since(target: &Target, lock: &Fields, said: &Value) -> Option<Timestamp> {
+fn holder_since(target: &Target, lock: &Fields, body: &Value) -> Option<Timestamp> {
     let (holder, since) = holder(target, lock)?;
-    since.filter(|_| holder == shown(said, "owner"))
+    since.filter(|_| holder == shown(body, "owner"))
 }
 
 /// Returns the holder of a lock, and the time at which it was granted the lock or last renewed it. Returns `None` if nobody holds the
@@ -106,7 +106,7 @@ fn holder(target: &Target, lock: &Fields) -> Option<(String, Option<Timestamp>)>
         query.entry("index").or_insert_with(|| "".into());
     }
     let path = client::with_query("/v1/locks", &query);
-    let listed = client::get(target, &path).ok()?.said().ok()?;
+    let listed = client::get(target, &path).ok()?.json().ok()?;
     let entries = listed.pointer("/locks").and_then(Value::as_array)?;
     let holder = entries.iter().find(|entry| number(entry, "/place") == 1)?;
     let since = holder.pointer("/since_at").and_then(Value::as_u64);

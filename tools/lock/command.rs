@@ -2,7 +2,7 @@
 
 use crate::client::{self, Answer, Target, Where};
 use crate::events::{self, EventFilter};
-use crate::lock::answer::{HELD_ON, refused, table, well};
+use crate::lock::answer::{HELD_ON, refused, success, table};
 use crate::lock::named::{EntrySelector, LockSelector, OwnerSelector, name, own_name, put, shown};
 use crate::lock::run;
 use crate::numbers::between;
@@ -194,11 +194,11 @@ impl Lock {
         if let Action::Run(run) = self.action {
             return run.run(&self.at);
         }
-        let asking = ClientOptions {
+        let options = ClientOptions {
             target: self.at.target()?,
             json: self.json,
         };
-        asking.act(self.action)
+        options.act(self.action)
     }
 }
 
@@ -305,7 +305,7 @@ impl ClientOptions {
     fn acquire(&self, fields: Map<String, Value>, wait: u64) -> Result<(), Failure> {
         let answer = self.post("acquire", fields, wait)?;
         if wait > 0 && answer.is_refused_as(Reason::Held) {
-            return Err(refused(answer.said()?).help(HELD_ON));
+            return Err(refused(answer.json()?).help(HELD_ON));
         }
         self.tell(&answer, |said| {
             let (owner, token) = (shown(said, "owner"), words(said, "/token"));
@@ -323,7 +323,7 @@ impl ClientOptions {
             if !next.is_null() {
                 query.insert("after".to_owned(), next);
             }
-            let mut said = well(&self.get("", &query)?)?;
+            let mut said = success(&self.get("", &query)?)?;
             next = said.get_mut("next").map_or(Value::Null, Value::take);
             if let Some(Value::Array(found)) = said.get_mut("locks").map(Value::take) {
                 entries.extend(found);
@@ -359,7 +359,7 @@ impl ClientOptions {
             let mut fields = fields.clone();
             fields.insert("wait".to_owned(), turn.into());
             let answer = self.post("watch", fields, turn)?;
-            let said = well(&answer)?;
+            let said = success(&answer)?;
             left = left.map(|left| left - turn);
             let lost = said.pointer("/lost") == Some(&Value::Bool(true));
             if lost || left == Some(0) {
@@ -393,7 +393,7 @@ impl ClientOptions {
         if self.json {
             print(&answer.body)?;
         }
-        let said = well(answer)?;
+        let said = success(answer)?;
         if self.json {
             Ok(())
         } else {

@@ -124,10 +124,10 @@ pub(super) struct HeldLock {
 
 impl Run {
     pub(super) fn run(self, at: &Where) -> Result<(), Failure> {
-        let asking = ClientOptions::at(at, false)?;
-        if !asking.target.is_socket() {
+        let options = ClientOptions::at(at, false)?;
+        if !options.target.is_socket() {
             let held = self.acquire(
-                &asking.target,
+                &options.target,
                 &fields([("ttl", self.ttl.unwrap_or(60).into())]),
             )?;
             let lost = (self.on_lost, self.lost_exit);
@@ -140,11 +140,11 @@ impl Run {
         let command = plain(&self.command, self.allow_secrets, &here()?)?;
         let parent = self.parent.clone();
         let asked = fields([("type", "cli".into()), ("parent", parent.into())]);
-        let registered = asking.act("register", asked)?;
+        let registered = options.act("register", asked)?;
         let own = words(&registered, "/id");
         let bound = fields([("process", own.clone().into())]);
-        let held = self.acquire(&asking.target, &bound)?;
-        self.attached(&asking, (&own, command), &held)
+        let held = self.acquire(&options.target, &bound)?;
+        self.attached(&options, (&own, command), &held)
     }
 
     /// Waits for the lock and takes it. Fails with the status of `--conflict-exit` if the wait times out. With `--no-wait`, does not wait.
@@ -160,9 +160,9 @@ impl Run {
         loop {
             let turn = left.unwrap_or(WAIT_MAX).min(WAIT_MAX);
             let answer = client::send(target, "/v1/locks/acquire", asked.clone(), turn)?;
-            let said = answer.said()?;
+            let body = answer.json()?;
             if answer.status == 200 {
-                let token = said.pointer("/token").and_then(Value::as_u64);
+                let token = body.pointer("/token").and_then(Value::as_u64);
                 let token = token
                     .ok_or_else(|| Failure::unreachable("the coordinator's answer has no token"))?;
                 let target = target.clone();
@@ -174,11 +174,11 @@ impl Run {
             }
             left = left.map(|left| left - turn);
             if !answer.is_refused_as(Reason::Held) {
-                return Err(refused(said));
+                return Err(refused(body));
             }
             if left == Some(0) {
                 let has_waited = self.wait.is_some_and(|wait| wait > 0);
-                let failure = refused_by_holder(target, &lock, (said, has_waited));
+                let failure = refused_by_holder(target, &lock, (body, has_waited));
                 return Err(failure.with_status(self.conflict_exit));
             }
         }
@@ -188,7 +188,7 @@ impl Run {
     /// `--lost-exit` if the command was stopped because the lock was lost.
     fn attached(
         &self,
-        asking: &ClientOptions,
+        options: &ClientOptions,
         (own, mut asked): (&str, Fields),
         held: &HeldLock,
     ) -> Result<(), Failure> {
@@ -218,13 +218,13 @@ impl Run {
             .first()
             .map(|it| it.to_string_lossy().into_owned())
             .unwrap_or_default();
-        attached::run(asking, asked, started, &|record| {
+        attached::run(options, asked, started, &|record| {
             let is_fenced = record.pointer("/stopped_by") == Some(&"fence".into());
             if is_fenced || lost.load(Ordering::Acquire) {
                 let words = format!("{name}: the lock was lost, so the command was stopped");
                 return Err(Failure::of_command(self.lost_exit, words));
             }
-            settle(asking, record, held);
+            settle(options, record, held);
             outcome(record, &name)
         })
     }
@@ -247,8 +247,8 @@ fn show_wait(target: &Target, lock: &Fields) -> Progress {
 
 /// Releases the lock if no process of the command is left. Otherwise prints that the lock is held until the last of these processes has
 /// ended.
-fn settle(asking: &ClientOptions, record: &Value, held: &HeldLock) {
-    let tree = || asking.wait(&words(record, "/id"), Some(SETTLE), WaitExtent::Tree);
+fn settle(options: &ClientOptions, record: &Value, held: &HeldLock) {
+    let tree = || options.wait(&words(record, "/id"), Some(SETTLE), WaitExtent::Tree);
     if has_ended(record) || tree().as_ref().is_ok_and(has_ended) {
         // An error does not matter: the lock is released when this process ends. The request only releases it sooner.
         drop(held.post("release", fields([("leaves", true.into())]), 0));
@@ -281,8 +281,8 @@ impl HeldLock {
                 rest(Duration::from_secs(1));
                 continue;
             };
-            let said = answer.said().unwrap_or_default();
-            if said.pointer("/lost") == Some(&true.into()) {
+            let body = answer.json().unwrap_or_default();
+            if body.pointer("/lost") == Some(&true.into()) {
                 lost.store(true, Ordering::Release);
                 let stop = fields([("id", id.into()), ("tree", true.into())]);
                 drop(client::send(&self.target, "/v1/processes/stop", stop, 0));

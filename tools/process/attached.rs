@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 
 /// How long the keeper may take to accept a parcel.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The pause before the next attempt to hand over a parcel, if the keeper has exited.
 const LOOK: Duration = Duration::from_millis(10);
@@ -56,20 +56,20 @@ const LIMITS: [Resource; 10] = [
 /// Runs a command, waits until it has exited, and returns the result of `outcome` for its final record. Calls `started` with its record
 /// once it runs, unless it has already exited by then.
 pub(crate) fn run(
-    asking: &ClientOptions,
+    options: &ClientOptions,
     asked: Fields,
     started: impl FnOnce(&Value),
     outcome: &dyn Fn(&Value) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     // Catch signals before the launch, so that no signal meant for the command is missed.
     let foreground = Foreground::listen()?;
-    let handed = HeldParcel::over(asking, false)?;
-    let record = handed.launch(asking, asked)?;
+    let handed = HeldParcel::over(options, false)?;
+    let record = handed.launch(options, asked)?;
     if has_ended(&record) {
         return outcome(&record);
     }
     started(&record);
-    foreground.follow(asking, &words(&record, "/id"), outcome)
+    foreground.follow(options, &words(&record, "/id"), outcome)
 }
 
 /// The signals that are caught while a command runs in the foreground.
@@ -98,14 +98,14 @@ impl Foreground {
     /// Forwards signals to the process with this `id` until it has ended. Then returns the result of `outcome` for its final record.
     pub(crate) fn follow(
         self,
-        asking: &ClientOptions,
+        options: &ClientOptions,
         id: &str,
         outcome: &dyn Fn(&Value) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let (ended, end) = tokio::sync::oneshot::channel();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(move || {
-                let record = asking.wait(id, None, WaitExtent::Leader);
+                let record = options.wait(id, None, WaitExtent::Leader);
                 // The receiver is still there unless the main thread has panicked.
                 let _ = ended.send(());
                 record
@@ -114,7 +114,7 @@ impl Foreground {
             scope.spawn(move || {
                 for number in forwarded {
                     // This fails if the process has ended meanwhile, which its record will show.
-                    drop(asking.send(id, number));
+                    drop(options.send(id, number));
                 }
             });
             self.runtime.block_on(self.signals.pass_on(end, |number| {
@@ -139,28 +139,28 @@ pub(crate) struct HeldParcel {
 impl HeldParcel {
     /// Hands this process's streams, environment, umask and limits over to the keeper, for a command. Unless `stays` is true, the keeper
     /// drops them if the command is not launched within a minute.
-    pub(crate) fn over(asking: &ClientOptions, stays: bool) -> Result<Self, HandoverError> {
+    pub(crate) fn over(options: &ClientOptions, stays: bool) -> Result<Self, HandoverError> {
         let (input, output, errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
         let streams = [input.as_fd(), output.as_fd(), errors.as_fd()];
-        Self::with(asking, &streams, &Own::default(), stays)
+        Self::with(options, &streams, &Own::default(), stays)
     }
 
     /// Like [`over`](Self::over), but with the given `streams`, and with the changes in `own`.
     fn with(
-        asking: &ClientOptions,
+        options: &ClientOptions,
         streams: &[BorrowedFd<'_>; 3],
         own: &Own<'_>,
         stays: bool,
     ) -> Result<Self, HandoverError> {
-        let (ticket, connection) = handed_over(asking, (streams, own), stays)?;
+        let (ticket, connection) = handed_over(options, (streams, own), stays)?;
         Ok(Self { ticket, connection })
     }
 
     /// Launches the command and returns its record.
-    fn launch(self, asking: &ClientOptions, mut asked: Fields) -> Result<Value, Failure> {
+    fn launch(self, options: &ClientOptions, mut asked: Fields) -> Result<Value, Failure> {
         let ticket = self.ticket();
         asked.insert("parcel".to_owned(), ticket.as_str().into());
-        asking.act_once("launch", asked, &ticket)
+        options.act_once("launch", asked, &ticket)
     }
 
     /// Returns the ticket by which a launch names the parcel.
@@ -207,15 +207,15 @@ pub(crate) struct Own<'a> {
 /// Launches a command with the given streams and with the environment, the umask and the limits of this process, adjusted by `own`, and
 /// returns its record. If the keeper or the coordinator is unavailable, keeps trying for [`RETURN_MAX`].
 pub(crate) fn launch(
-    asking: &ClientOptions,
+    options: &ClientOptions,
     asked: Fields,
     streams: &[BorrowedFd<'_>; 3],
     own: &Own<'_>,
 ) -> Result<Value, Failure> {
     let began = client::instant();
     loop {
-        match HeldParcel::with(asking, streams, own, false) {
-            Ok(handed) => return handed.launch(asking, asked),
+        match HeldParcel::with(options, streams, own, false) {
+            Ok(handed) => return handed.launch(options, asked),
             Err(not_handed) if began.elapsed() > RETURN_MAX => return Err(not_handed.into()),
             Err(_) => client::rest(RETURN),
         }
@@ -231,13 +231,13 @@ fn failed(error: &dyn Display) -> Failure {
 /// Hands a parcel to the current keeper. After a keeper has been killed, the coordinator returns the socket of the dead one until it has
 /// started another, so this is tried again up to [`LOOKS`] times.
 fn handed_over(
-    asking: &ClientOptions,
+    options: &ClientOptions,
     given: (&[BorrowedFd<'_>; 3], &Own<'_>),
     stays: bool,
 ) -> Result<(u128, UnixStream), HandoverError> {
     let mut left = LOOKS;
     loop {
-        let keeper = asking.act("keeper", Fields::new())?;
+        let keeper = options.act("keeper", Fields::new())?;
         let socket = keeper.pointer("/socket").and_then(Value::as_str);
         match hand_over(socket.unwrap_or_default(), given, stays) {
             Ok(handed) => return Ok(handed),
@@ -246,7 +246,7 @@ fn handed_over(
                 client::rest(LOOK);
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                let seconds = PATIENCE.as_secs();
+                let seconds = TIMEOUT.as_secs();
                 return Err(
                     failed(&format!("the keeper did not answer within {seconds} s")).into(),
                 );
@@ -296,8 +296,8 @@ fn hand_over(
     };
     let frame = framed(&request)?;
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
     if !beside.push(SendAncillaryMessage::ScmRights(streams)) {

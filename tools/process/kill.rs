@@ -112,11 +112,11 @@ impl Kill {
         if let Some(file) = &self.pid_file {
             return pid_file_command::kill(file, self.signal, grace, self.json);
         }
-        let asking = ClientOptions::at(&self.at, self.json)?;
+        let options = ClientOptions::at(&self.at, self.json)?;
         for id in &self.ids {
             let id = Value::from(id.as_str());
             let mut record = match self.signal {
-                Some(signal) => asking.act(
+                Some(signal) => options.act(
                     "signal",
                     fields([
                         ("id", id),
@@ -124,7 +124,7 @@ impl Kill {
                         ("group", self.group.into()),
                     ]),
                 )?,
-                None => asking.act(
+                None => options.act(
                     "stop",
                     fields([
                         ("id", id),
@@ -134,9 +134,9 @@ impl Kill {
                 )?,
             };
             if self.wait {
-                record = asking.wait(&words(&record, "/id"), None, WaitExtent::Tree)?;
+                record = options.wait(&words(&record, "/id"), None, WaitExtent::Tree)?;
             }
-            asking.tell(&record, |record| {
+            options.tell(&record, |record| {
                 format!("{}  {}\n", words(record, "/id"), standing(record))
             })?;
         }
@@ -176,11 +176,11 @@ pub(crate) struct WaitFor {
 
 impl WaitFor {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = ClientOptions::at(&self.at, self.json)?;
-        let record = asking.wait(&self.id, self.timeout, WaitExtent::Tree)?;
+        let options = ClientOptions::at(&self.at, self.json)?;
+        let record = options.wait(&self.id, self.timeout, WaitExtent::Tree)?;
         if self.json {
             let now = SystemClock::starting_at(Timestamp(0)).wall().0;
-            asking.tell(&record, |record| page::whole(record, now))?;
+            options.tell(&record, |record| page::whole(record, now))?;
         }
         if has_ended(&record) {
             return outcome(&record, &page::command(&record));

@@ -57,16 +57,16 @@ pub(super) struct OutputOptions {
 
 impl Logs {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = ClientOptions::at(&self.at, false)?;
+        let options = ClientOptions::at(&self.at, false)?;
         let query = fields([("id", self.id.as_str().into())]);
-        let record = asking.look("/process", &query)?;
+        let record = options.look("/process", &query)?;
         let dir = record.pointer("/run_dir").and_then(Value::as_str);
         let dir = dir.ok_or_else(|| {
             Failure::found("this coordinator did not launch the process, so it has no output files")
         })?;
         let id = words(&record, "/id");
         let query = fields([("id", id.as_str().into())]);
-        let ended = || Ok(has_ended(&asking.look("/process", &query)?));
+        let ended = || Ok(has_ended(&options.look("/process", &query)?));
         self.how.show(Path::new(dir), ended)
     }
 }

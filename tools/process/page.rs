@@ -313,14 +313,14 @@ pub(super) fn whole(record: &Value, now: u64) -> String {
 }
 
 /// Formats the result of `sexton ps reconcile`.
-pub(super) fn reconciled(said: &Value) -> String {
-    let at = |name: &str| number(said, name);
+pub(super) fn reconciled(body: &Value) -> String {
+    let at = |name: &str| number(body, name);
     let mut page = format!(
         "looked for {}: {} changed\n",
         counted(at("/asked")),
         at("/changed")
     );
-    let all = said.pointer("/processes").and_then(Value::as_array);
+    let all = body.pointer("/processes").and_then(Value::as_array);
     for id in all.into_iter().flatten().filter_map(Value::as_str) {
         writeln!(page, "{}", plain(id)).expect("writing to memory does not fail");
     }

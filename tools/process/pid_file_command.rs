@@ -56,8 +56,8 @@ pub(super) fn kill(
     };
     let outcome = outcome.map_err(failed)?;
     if json {
-        let said = json!({"pid": pid, "file": file.display().to_string(), "outcome": outcome});
-        print(&format!("{said}\n"))?;
+        let body = json!({"pid": pid, "file": file.display().to_string(), "outcome": outcome});
+        print(&format!("{body}\n"))?;
     } else {
         print(&format!("process {pid}: {outcome}\n"))?;
     }

@@ -124,41 +124,41 @@ impl Ps {
         if let Some(directory) = &self.pid_files {
             return pid_file_command::list(directory, self.json);
         }
-        let asking = ClientOptions::at(&self.at, self.json)?;
+        let options = ClientOptions::at(&self.at, self.json)?;
         let now = SystemClock::starting_at(Timestamp(0)).wall().0;
         if let Some(Action::Reconcile) = self.action {
-            let said = asking.act("reconcile", fields([]))?;
-            return asking.tell(&said, page::reconciled);
+            let body = options.act("reconcile", fields([]))?;
+            return options.tell(&body, page::reconciled);
         }
         if let Some(Action::Prune { older_than, keep }) = self.action {
             let asked = fields([("older_than_ms", older_than.into()), ("keep", keep.into())]);
-            let said = asking.act("prune", asked)?;
-            return asking.tell(&said, |said| {
-                let pruned = said.pointer("/pruned").and_then(Value::as_u64);
+            let body = options.act("prune", asked)?;
+            return options.tell(&body, |body| {
+                let pruned = body.pointer("/pruned").and_then(Value::as_u64);
                 format!("forgot {}\n", count(pruned.unwrap_or(0), "record"))
             });
         }
         if let Some(id) = &self.id {
             let query = fields([("id", id.as_str().into())]);
-            let record = asking.look("/process", &query)?;
+            let record = options.look("/process", &query)?;
             if !self.tree {
-                return asking.tell(&record, |record| page::whole(record, now));
+                return options.tell(&record, |record| page::whole(record, now));
             }
             let mut records = vec![record];
-            records.extend(all(&asking, "/descendants", query, u64::MAX)?.0);
-            return show(&asking, &records, &|records| {
+            records.extend(all(&options, "/descendants", query, u64::MAX)?.0);
+            return show(&options, &records, &|records| {
                 page::trees(records, self.current.as_deref(), now)
             });
         }
         if self.count {
-            let said = asking.look("/count", &self.query())?;
-            return asking.tell(&said, |said| {
-                format!("{}\n", said.pointer("/count").unwrap_or(&Value::Null))
+            let body = options.look("/count", &self.query())?;
+            return options.tell(&body, |body| {
+                format!("{}\n", body.pointer("/count").unwrap_or(&Value::Null))
             });
         }
         let mut query = self.query();
         query.insert("newest_first".to_owned(), "true".into());
-        let (mut records, are_more) = all(&asking, "", query, self.limit)?;
+        let (mut records, are_more) = all(&options, "", query, self.limit)?;
         if are_more {
             let most = grouped(self.limit);
             tell(&format!(
@@ -166,7 +166,7 @@ impl Ps {
             ));
         }
         records.reverse();
-        show(&asking, &records, &|records| {
+        show(&options, &records, &|records| {
             if self.tree {
                 page::trees(records, self.current.as_deref(), now)
             } else {
@@ -194,7 +194,7 @@ impl Ps {
 
 /// Reads up to `most` records of the list at `what`, page by page. Also returns whether the list has more.
 fn all(
-    asking: &ClientOptions,
+    options: &ClientOptions,
     what: &str,
     mut query: Fields,
     most: u64,
@@ -203,11 +203,11 @@ fn all(
     loop {
         let left = most - records.len() as u64;
         query.insert("limit".to_owned(), left.clamp(1, PAGE).to_string().into());
-        let mut said = asking.look(what, &query)?;
-        if let Some(Value::Array(some)) = said.pointer_mut("/processes").map(Value::take) {
+        let mut body = options.look(what, &query)?;
+        if let Some(Value::Array(some)) = body.pointer_mut("/processes").map(Value::take) {
             records.extend(some);
         }
-        match said.pointer("/next").and_then(Value::as_str) {
+        match body.pointer("/next").and_then(Value::as_str) {
             Some(next) if (records.len() as u64) < most => {
                 query.insert("after".to_owned(), next.into());
             }
@@ -217,11 +217,11 @@ fn all(
 }
 
 fn show(
-    asking: &ClientOptions,
+    options: &ClientOptions,
     records: &[Value],
     page: &dyn Fn(&[Value]) -> String,
 ) -> Result<(), Failure> {
-    if asking.json {
+    if options.json {
         print(&format!("{}\n", json!({ "processes": records })))
     } else {
         print(&page(records))

@@ -60,7 +60,7 @@ pub(crate) struct Register {
 
 impl Register {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = ClientOptions::at(&self.at, self.json)?;
+        let options = ClientOptions::at(&self.at, self.json)?;
         let parent = rustix::process::getppid().map(|pid| pid.as_raw_pid().unsigned_abs());
         let pid = self.pid.or(parent);
         let asked = fields([
@@ -70,15 +70,15 @@ impl Register {
             ("labels", pairs(&self.labels, "label")?.into()),
             ("parent", self.parent.clone().into()),
         ]);
-        let mut record = asking.act("register", asked)?;
+        let mut record = options.act("register", asked)?;
         if let Some(code) = self.finish {
             let asked = fields([
                 ("id", words(&record, "/id").into()),
                 ("code", code.into()),
                 ("error", self.error.into()),
             ]);
-            record = asking.act("finish", asked)?;
+            record = options.act("finish", asked)?;
         }
-        asking.tell(&record, |record| words(record, "/id") + "\n")
+        options.tell(&record, |record| words(record, "/id") + "\n")
     }
 }

@@ -1,7 +1,7 @@
 //! Requests about processes and services, and their answers.
 
 use crate::client::{self, Answer, Fields, Target, Where, fields};
-use crate::report::{Failure, print_said};
+use crate::report::{Failure, print_answer};
 use rustix::process::Pid;
 use serde_json::Value;
 use sexton::refusal::Reason;
@@ -72,7 +72,7 @@ impl ClientOptions {
     pub(crate) fn act(&self, what: &str, fields: Fields) -> Result<Value, Failure> {
         let path = format!("/v1/processes/{what}");
         let id = fields.get("id").and_then(Value::as_str).map(str::to_owned);
-        well(
+        success(
             &client::send(&self.target, &path, fields, 0)?,
             id.as_deref(),
         )
@@ -82,7 +82,7 @@ impl ClientOptions {
     /// necessary to repeat it.
     pub(super) fn act_once(&self, what: &str, fields: Fields, key: &str) -> Result<Value, Failure> {
         let path = format!("/v1/processes/{what}");
-        client::send_once(&self.target, &path, fields, key)?.well(HELPS)
+        client::send_once(&self.target, &path, fields, key)?.success(HELPS)
     }
 
     /// Sends a signal to the whole process group of a process.
@@ -98,7 +98,7 @@ impl ClientOptions {
     /// Posts a request about services and returns the body of the answer. The coordinator may take `wait` seconds to answer.
     pub(crate) fn serve(&self, what: &str, fields: Fields, wait: u64) -> Result<Value, Failure> {
         let path = format!("/v1/services/{what}");
-        client::send(&self.target, &path, fields, wait)?.well(SERVICE_HELPS)
+        client::send(&self.target, &path, fields, wait)?.success(SERVICE_HELPS)
     }
 
     /// Returns the coordinator's status. Fails if the coordinator is not on this machine.
@@ -108,13 +108,13 @@ impl ClientOptions {
                 "only a coordinator on this machine can be signalled: send SIGHUP to it where it runs",
             ));
         }
-        client::get(&self.target, "/v1/status")?.well(HELPS)
+        client::get(&self.target, "/v1/status")?.success(HELPS)
     }
 
     /// Returns the PID of the coordinator, which must be on this machine.
     pub(super) fn pid(&self) -> Result<Pid, Failure> {
-        let said = self.status()?;
-        let pid = said.pointer("/pid").and_then(Value::as_i64);
+        let body = self.status()?;
+        let pid = body.pointer("/pid").and_then(Value::as_i64);
         let pid = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
         pid.ok_or_else(|| Failure::unreachable("the coordinator's status has no PID"))
     }
@@ -128,14 +128,14 @@ impl ClientOptions {
                 client::look(&self.target, "/v1/services/service", &asked)
             }
         };
-        answer?.well(SERVICE_HELPS)
+        answer?.success(SERVICE_HELPS)
     }
 
     /// Reads a path below `/v1/processes`, with a query.
     pub(super) fn look(&self, what: &str, query: &Fields) -> Result<Value, Failure> {
         let path = format!("/v1/processes{what}");
         let id = query.get("id").and_then(Value::as_str);
-        well(&client::look(&self.target, &path, query)?, id)
+        success(&client::look(&self.target, &path, query)?, id)
     }
 
     /// Waits until a process has ended, but for at most `seconds` if given, and returns its record.
@@ -151,7 +151,7 @@ impl ClientOptions {
             let leader = matches!(of, WaitExtent::Leader);
             let asked = fields([("id", id.into()), ("leader", leader.into())]);
             let answer = client::send(&self.target, "/v1/processes/wait", asked, now)?;
-            let record = well(&answer, Some(id))?;
+            let record = success(&answer, Some(id))?;
             left = left.map(|left| left - now);
             let leader_ended = record.pointer("/ended_at").is_some_and(|it| !it.is_null());
             if has_ended(&record) || leader && leader_ended || left == Some(0) {
@@ -163,20 +163,20 @@ impl ClientOptions {
     /// Prints an answer, as JSON or formatted by `page`.
     pub(super) fn tell(
         &self,
-        said: &Value,
+        body: &Value,
         page: impl FnOnce(&Value) -> String,
     ) -> Result<(), Failure> {
-        print_said(self.json, said, page)
+        print_answer(self.json, body, page)
     }
 }
 
 /// Returns the answer's body, or the refusal with its advice. If no process was found and the id has fewer than [`ID_DIGITS_MIN`] digits,
 /// the advice explains what an id is.
-fn well(answer: &Answer, id: Option<&str>) -> Result<Value, Failure> {
+fn success(answer: &Answer, id: Option<&str>) -> Result<Value, Failure> {
     if id.is_some_and(|id| id.len() < ID_DIGITS_MIN) && answer.is_refused_as(Reason::Absent) {
-        return answer.well(NO_ID);
+        return answer.success(NO_ID);
     }
-    answer.well(HELPS)
+    answer.success(HELPS)
 }
 
 /// Returns whether a record is of a process that has ended.

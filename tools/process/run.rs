@@ -121,12 +121,12 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = ClientOptions::at(&self.at, self.json)?;
+        let options = ClientOptions::at(&self.at, self.json)?;
         let asked = self.fields()?;
         if self.detach {
-            return detached(&asking, asked);
+            return detached(&options, asked);
         }
-        attached::run(&asking, asked, |_| {}, &|record| self.outcome(record))
+        attached::run(&options, asked, |_| {}, &|record| self.outcome(record))
     }
 
     fn fields(&self) -> Result<Fields, Failure> {
@@ -246,12 +246,12 @@ pub(crate) const PARENT: &str = "SEXTON_PROCESS_ID";
 
 /// Launches a command in the background and prints its process id or, with `--json`, its record. Fails if the command could not be
 /// started.
-pub(crate) fn detached(asking: &ClientOptions, asked: Fields) -> Result<(), Failure> {
-    let record = asking.act("launch", asked)?;
+pub(crate) fn detached(options: &ClientOptions, asked: Fields) -> Result<(), Failure> {
+    let record = options.act("launch", asked)?;
     if has_ended(&record) && !record.pointer("/failure").is_none_or(Value::is_null) {
         return outcome(&record, &words(&record, "/command/0"));
     }
-    asking.tell(&record, |record| words(record, "/id") + "\n")
+    options.tell(&record, |record| words(record, "/id") + "\n")
 }
 
 /// Converts the end of a command to the result of this process: an error with the exit status to use, unless that is 0.

@@ -98,49 +98,49 @@ struct Reading {
 
 impl Service {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = ClientOptions::at(&self.at, self.json)?;
+        let options = ClientOptions::at(&self.at, self.json)?;
         match self.action {
-            None => status(&asking, None),
-            Some(Action::Status { name }) => status(&asking, name.as_deref()),
-            Some(Action::Start(acting)) => acting.carry_out(&asking, "start"),
-            Some(Action::Stop(acting)) => acting.carry_out(&asking, "stop"),
-            Some(Action::Restart(acting)) => acting.carry_out(&asking, "restart"),
-            Some(Action::Logs(reading)) => reading.show(&asking),
-            Some(Action::Reload) => reload(&asking),
+            None => status(&options, None),
+            Some(Action::Status { name }) => status(&options, name.as_deref()),
+            Some(Action::Start(acting)) => acting.carry_out(&options, "start"),
+            Some(Action::Stop(acting)) => acting.carry_out(&options, "stop"),
+            Some(Action::Restart(acting)) => acting.carry_out(&options, "restart"),
+            Some(Action::Logs(reading)) => reading.show(&options),
+            Some(Action::Reload) => reload(&options),
         }
     }
 }
 
-fn show(asking: &ClientOptions, services: &[Value], whole: bool) -> Result<(), Failure> {
-    if asking.json {
+fn show(options: &ClientOptions, services: &[Value], whole: bool) -> Result<(), Failure> {
+    if options.json {
         return print(&format!("{}\n", json!({ "services": services })));
     }
     let now = SystemClock::starting_at(Timestamp(0)).wall().0;
     print(&service_page::list(services, now, whole))
 }
 
-fn all(mut said: Value) -> Vec<Value> {
-    match said.pointer_mut("/services").map(Value::take) {
+fn all(mut body: Value) -> Vec<Value> {
+    match body.pointer_mut("/services").map(Value::take) {
         Some(Value::Array(all)) => all,
-        Some(_) | None => vec![said],
+        Some(_) | None => vec![body],
     }
 }
 
-fn status(asking: &ClientOptions, name: Option<&str>) -> Result<(), Failure> {
-    show(asking, &all(asking.services(name)?), name.is_some())
+fn status(options: &ClientOptions, name: Option<&str>) -> Result<(), Failure> {
+    show(options, &all(options.services(name)?), name.is_some())
 }
 
 impl Acting {
-    fn carry_out(self, asking: &ClientOptions, what: &str) -> Result<(), Failure> {
+    fn carry_out(self, options: &ClientOptions, what: &str) -> Result<(), Failure> {
         let mut found = Vec::new();
         let asked = |name: Option<&str>| -> Fields { fields([("name", name.into())]) };
         if self.all {
-            found = all(asking.serve(what, asked(None), self.wait)?);
+            found = all(options.serve(what, asked(None), self.wait)?);
         } else {
             // Request every change first, so that the services start in parallel, then wait for each.
             let told = self.names.len() > 1;
             for name in self.names.iter().filter(|_| told) {
-                asking.serve(what, asked(Some(name)), 0)?;
+                options.serve(what, asked(Some(name)), 0)?;
             }
             // The second request only waits. Another `restart` would replace the new process, so it is a `start`.
             let again = if told && what == "restart" {
@@ -149,10 +149,10 @@ impl Acting {
                 what
             };
             for name in &self.names {
-                found.extend(all(asking.serve(again, asked(Some(name)), self.wait)?));
+                found.extend(all(options.serve(again, asked(Some(name)), self.wait)?));
             }
         }
-        show(asking, &found, !self.all)?;
+        show(options, &found, !self.all)?;
         let well: &[&str] = match what {
             "stop" => &["stopped", "finished", "failed"],
             _ => &["running", "finished"],
@@ -173,8 +173,8 @@ impl Acting {
 }
 
 impl Reading {
-    fn show(&self, asking: &ClientOptions) -> Result<(), Failure> {
-        let service = asking.services(Some(&self.name))?;
+    fn show(&self, options: &ClientOptions) -> Result<(), Failure> {
+        let service = options.services(Some(&self.name))?;
         let instances = service.pointer("/instances").and_then(Value::as_array);
         let is_it =
             |it: &&Value| it.pointer("/number").and_then(Value::as_u64) == Some(self.instance);
@@ -198,22 +198,22 @@ impl Reading {
 
 /// Sends SIGHUP to the coordinator through a descriptor that is known to refer to it, since the coordinator reported the same PID
 /// after the descriptor was opened. Then waits for the result of the reload.
-fn reload(asking: &ClientOptions) -> Result<(), Failure> {
+fn reload(options: &ClientOptions) -> Result<(), Failure> {
     let failed = |error: rustix::io::Errno| {
         Failure::unreachable(format!("failed to signal the coordinator: {error}"))
     };
-    let pid = asking.pid()?;
+    let pid = options.pid()?;
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(failed)?;
-    if asking.pid()? != pid {
+    if options.pid()? != pid {
         return Err(Failure::unreachable(
             "the coordinator was restarted meanwhile; try again",
         ));
     }
-    let before = reloads(&asking.status()?);
+    let before = reloads(&options.status()?);
     pidfd_send_signal(&pidfd, Signal::HUP).map_err(failed)?;
     let mut left = RELOAD_LOOKS;
     let status = loop {
-        let status = asking.status()?;
+        let status = options.status()?;
         if reloads(&status) != before {
             break status;
         }
@@ -232,7 +232,7 @@ fn reload(asking: &ClientOptions) -> Result<(), Failure> {
         let words = "failed to reload: the old settings stay in force";
         return Err(Failure::found(words).listing(problems));
     }
-    if asking.json {
+    if options.json {
         return print(&format!("{}\n", json!({"pid": Pid::as_raw(Some(pid))})));
     }
     print("the coordinator has reloaded its configuration\n")

@@ -61,8 +61,8 @@ pub(super) fn list(services: &[Value], now: u64, whole: bool) -> String {
 
 /// Returns the detail shown next to an instance's state, as [`all_about`] does, but cut to [`MAX_LETTERS`].
 pub(crate) fn about(service: &Value, instance: &Value, now: u64) -> String {
-    let said = all_about(service, instance, now);
-    let mut letters = said.chars();
+    let body = all_about(service, instance, now);
+    let mut letters = body.chars();
     let short: String = letters.by_ref().take(MAX_LETTERS).collect();
     if letters.next().is_some() {
         return short + "...";
@@ -91,7 +91,7 @@ fn all_about(service: &Value, instance: &Value, now: u64) -> String {
         "failed" | "finished" => last(instance),
         "running" | "starting" | "stopping" => match words(instance, "/said").as_str() {
             "" | "-" => "-".to_owned(),
-            said => plain(said),
+            body => plain(body),
         },
         _ => "-".to_owned(),
     }

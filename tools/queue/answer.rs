@@ -69,7 +69,7 @@ impl ClientOptions {
         if self.json {
             print(&answer.body)?;
         }
-        let said = well(answer)?;
+        let said = success(answer)?;
         if !self.json {
             print(&page(&said))?;
         }
@@ -78,6 +78,6 @@ impl ClientOptions {
 }
 
 /// Returns the answer's body if the status is 200, otherwise the refusal with its advice.
-pub(super) fn well(answer: &Answer) -> Result<Value, Failure> {
-    answer.well(HELPS)
+pub(super) fn success(answer: &Answer) -> Result<Value, Failure> {
+    answer.success(HELPS)
 }

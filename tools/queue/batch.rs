@@ -4,7 +4,7 @@
 //! number.
 
 use crate::client::fields;
-use crate::queue::answer::{ClientOptions, well};
+use crate::queue::answer::{ClientOptions, success};
 use crate::report::{Failure, print};
 use crate::text::number;
 use serde_json::{Map, Value, json};
@@ -21,14 +21,14 @@ const BYTES_MAX: u64 = 1 << 30;
 
 /// Adds all jobs of a file, or none, and prints their ids. A job that names no queue goes to `queue`.
 pub(super) fn push(
-    asking: &ClientOptions,
+    options: &ClientOptions,
     file: &Path,
     queue: Option<&QueueName>,
 ) -> Result<(), Failure> {
     let text = read(file)?;
     let (lines, jobs) = jobs(&text, queue)?;
-    let answer = asking.post("push-all", fields([("jobs", json!(jobs))]), 0)?;
-    let said = answer.said()?;
+    let answer = options.post("push-all", fields([("jobs", json!(jobs))]), 0)?;
+    let said = answer.json()?;
     if answer.status != 200
         && let Some(place) = said.pointer("/field").and_then(Value::as_str)
         && let Some((place, field)) = place
@@ -42,12 +42,12 @@ pub(super) fn push(
         return Err(Failure::usage(words)
             .help("nothing was added; `sexton queue push --help` has an example"));
     }
-    if asking.json {
+    if options.json {
         print(&answer.body)?;
     }
-    let said = well(&answer)?;
+    let said = success(&answer)?;
     let added = said.pointer("/jobs").and_then(Value::as_array);
-    let ids = added.into_iter().flatten().filter(|_| !asking.json);
+    let ids = added.into_iter().flatten().filter(|_| !options.json);
     let ids = ids.map(|job| format!("{}\n", number(job, "/id")));
     print(&ids.collect::<Vec<_>>().concat())
 }

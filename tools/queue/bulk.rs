@@ -2,7 +2,7 @@
 
 use crate::client::{Fields, fields};
 use crate::progress::Progress;
-use crate::queue::answer::{ClientOptions, well};
+use crate::queue::answer::{ClientOptions, success};
 use crate::queue::command::name;
 use crate::queue::list::{Status, total};
 use crate::report::{Failure, print, tell};
@@ -70,14 +70,14 @@ struct JobSelector {
 const SHARE: u64 = 1000;
 
 impl Retry {
-    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
-        self.which.each(asking, ("retry", "retried"))
+    pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
+        self.which.each(options, ("retry", "retried"))
     }
 }
 
 impl Discard {
-    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
-        self.which.each(asking, ("discard", "discarded"))
+    pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
+        self.which.each(options, ("discard", "discarded"))
     }
 }
 
@@ -94,7 +94,7 @@ impl JobSelector {
     /// Sends requests until no matching job is left or the limit is reached, and prints how many jobs were changed.
     fn each(
         &self,
-        asking: &ClientOptions,
+        options: &ClientOptions,
         (what, done): (&str, &'static str),
     ) -> Result<(), Failure> {
         let so_far = Arc::new(AtomicU64::new(0));
@@ -115,9 +115,9 @@ impl JobSelector {
                 break;
             }
             fields.insert("limit".to_owned(), most.min(SHARE).into());
-            let mut said = well(&asking.post(what, fields.clone(), 0)?)?;
-            so_far.fetch_add(number(&said, &format!("/{done}")), Ordering::Relaxed);
-            let next = said.get_mut("next").map_or(Value::Null, Value::take);
+            let mut body = success(&options.post(what, fields.clone(), 0)?)?;
+            so_far.fetch_add(number(&body, &format!("/{done}")), Ordering::Relaxed);
+            let next = body.get_mut("next").map_or(Value::Null, Value::take);
             if next.is_null() {
                 break;
             }
@@ -126,24 +126,24 @@ impl JobSelector {
         drop(progress);
         let all = so_far.load(Ordering::Relaxed);
         if let Some(queue) = self.queue.as_ref().filter(|_| all == 0) {
-            note_if_absent(asking, queue)?;
+            note_if_absent(options, queue)?;
         }
-        if asking.json {
+        if options.json {
             return print(&format!("{}\n", json!({ done: all })));
         }
         print(&format!("{done} {}\n", count(all, "job")))?;
         if all == 0 && self.status.is_none() && self.error.is_none() {
-            self.hint(asking, what)?;
+            self.hint(options, what)?;
         }
         Ok(())
     }
 
     /// Prints how many jobs are retrying or, if none are, how many are delayed, and how to select them: without `--status`, only
     /// abandoned and buried jobs are changed. Prints nothing if no job is retrying or delayed.
-    fn hint(&self, asking: &ClientOptions, what: &str) -> Result<(), Failure> {
+    fn hint(&self, options: &ClientOptions, what: &str) -> Result<(), Failure> {
         let queues = match &self.queue {
-            Some(queue) => asking.named(std::slice::from_ref(queue))?,
-            None => asking.of_type(self.r#type.as_deref())?,
+            Some(queue) => options.named(std::slice::from_ref(queue))?,
+            None => options.of_type(self.r#type.as_deref())?,
         };
         let found = match (total(&queues, "retrying"), total(&queues, "delayed")) {
             (0, 0) => return Ok(()),
@@ -176,10 +176,10 @@ impl JobSelector {
 
 /// Prints a note if the queue does not exist, since its name may be misspelt. If the name is a number, which is probably a job id, fails
 /// instead.
-fn note_if_absent(asking: &ClientOptions, queue: &QueueName) -> Result<(), Failure> {
-    let answer = asking.get("/queue", &fields([("queue", json!(queue))]))?;
+fn note_if_absent(options: &ClientOptions, queue: &QueueName) -> Result<(), Failure> {
+    let answer = options.get("/queue", &fields([("queue", json!(queue))]))?;
     if answer.status != 404 {
-        return well(&answer).map(drop);
+        return success(&answer).map(drop);
     }
     let words = format!("there is no queue {queue}");
     if queue.as_str().bytes().all(|byte| byte.is_ascii_digit()) {

@@ -223,100 +223,100 @@ pub(super) fn name(text: &str) -> Result<QueueName, String> {
 
 impl Queue {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = ClientOptions {
+        let options = ClientOptions {
             target: self.at.target()?,
             json: self.json,
         };
-        self.action.run(&asking)
+        self.action.run(&options)
     }
 }
 
 impl Action {
-    fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
+    fn run(self, options: &ClientOptions) -> Result<(), Failure> {
         match self {
-            Self::Push(pushed) => pushed.run(asking),
-            Self::Pop(popped) => popped.run(asking),
-            Self::Ack(done) => done.run(asking, "ack", fields([])),
+            Self::Push(pushed) => pushed.run(options),
+            Self::Pop(popped) => popped.run(options),
+            Self::Ack(done) => done.run(options, "ack", fields([])),
             Self::Fail {
                 done,
                 retry_after,
                 error,
-            } => done.run(asking, "fail", again(retry_after, error)),
+            } => done.run(options, "fail", again(retry_after, error)),
             Self::Defer {
                 done,
                 retry_after,
                 error,
-            } => done.run(asking, "defer", again(retry_after, error)),
+            } => done.run(options, "defer", again(retry_after, error)),
             Self::Report {
                 done,
                 percent,
                 text,
             } => {
                 let more = fields([("percent", json!(percent)), ("text", json!(text))]);
-                done.run(asking, "report", more)
+                done.run(options, "report", more)
             }
-            Self::Touch { done, bound } => done.run(asking, "touch", bound.fields()),
-            Self::Release(given) => given.run(asking),
+            Self::Touch { done, bound } => done.run(options, "touch", bound.fields()),
+            Self::Release(given) => given.run(options),
             Self::Bury { done, priority } => {
-                done.run(asking, "bury", fields([("priority", json!(priority))]))
+                done.run(options, "bury", fields([("priority", json!(priority))]))
             }
-            Self::Delete { id } => asking.act("delete", fields([("id", json!(id))]), |_| {
+            Self::Delete { id } => options.act("delete", fields([("id", json!(id))]), |_| {
                 "deleted\n".to_owned()
             }),
-            Self::Kick { id: Some(id), .. } => kick_job(asking, id),
+            Self::Kick { id: Some(id), .. } => kick_job(options, id),
             Self::Kick { queue, count, .. } => {
                 let members = [("queue", json!(queue)), ("count", json!(count))];
-                asking.queue("kick", queue.as_ref(), fields(members), "kicked")
+                options.queue("kick", queue.as_ref(), fields(members), "kicked")
             }
             Self::Manage {
                 queue,
                 action: Managed::RepushAbandoned,
-            } => asking.queue("repush", Some(&queue), of(&queue), "repushed"),
+            } => options.queue("repush", Some(&queue), of(&queue), "repushed"),
             Self::Manage {
                 queue,
                 action: Managed::Delete,
             }
-            | Self::Flush { queue } => asking.queue("flush", Some(&queue), of(&queue), "flushed"),
-            Self::Cancel { id, reason } => cancel(asking, id, reason),
-            Self::Retry(retry) => retry.run(asking),
-            Self::Discard(discard) => discard.run(asking),
+            | Self::Flush { queue } => options.queue("flush", Some(&queue), of(&queue), "flushed"),
+            Self::Cancel { id, reason } => cancel(options, id, reason),
+            Self::Retry(retry) => retry.run(options),
+            Self::Discard(discard) => discard.run(options),
             Self::Pause { queue, seconds } => {
                 let members = [("queue", json!(queue)), ("ms", json!(seconds.ms()))];
-                asking.act("pause", fields(members), |said| {
-                    if number(said, "/paused_ms") == 0 {
+                options.act("pause", fields(members), |body| {
+                    if number(body, "/paused_ms") == 0 {
                         "resumed\n".to_owned()
                     } else {
                         format!("paused for {seconds}\n")
                     }
                 })
             }
-            Self::Peek { id } => crate::queue::list::peek(asking, id),
-            Self::Result(ended) => ended.run(asking),
-            Self::Show(shown) => shown.run(asking),
-            Self::Stats(listed) => listed.run(asking),
-            Self::Next(chosen) => chosen.run(asking),
-            Self::Config(configured) => configured.run(asking),
+            Self::Peek { id } => crate::queue::list::peek(options, id),
+            Self::Result(ended) => ended.run(options),
+            Self::Show(shown) => shown.run(options),
+            Self::Stats(listed) => listed.run(options),
+            Self::Next(chosen) => chosen.run(options),
+            Self::Config(configured) => configured.run(options),
         }
     }
 }
 
-fn kick_job(asking: &ClientOptions, id: u64) -> Result<(), Failure> {
-    asking.act("kick-job", fields([("id", json!(id))]), |said| {
-        if number(said, "/kicked") == 0 {
+fn kick_job(options: &ClientOptions, id: u64) -> Result<(), Failure> {
+    options.act("kick-job", fields([("id", json!(id))]), |body| {
+        if number(body, "/kicked") == 0 {
             return "already ready\n".to_owned();
         }
-        change_text("kicked", said)
+        change_text("kicked", body)
     })
 }
 
-fn cancel(asking: &ClientOptions, id: u64, reason: Option<String>) -> Result<(), Failure> {
+fn cancel(options: &ClientOptions, id: u64, reason: Option<String>) -> Result<(), Failure> {
     let error = reason.map(|it| format!("cancelled: {it}"));
     let members = [("id", json!(id)), ("error", json!(error))];
-    asking.act("cancel", fields(members), |said| {
-        if number(said, "/cancelled") == 0 {
+    options.act("cancel", fields(members), |body| {
+        if number(body, "/cancelled") == 0 {
             return "already abandoned or cancelled\n".to_owned();
         }
-        change_text("cancelled", said)
+        change_text("cancelled", body)
     })
 }
 
@@ -341,7 +341,7 @@ impl ClientOptions {
     ) -> Result<(), Failure> {
         let query = queue.map(of).unwrap_or_default();
         let is_absent = self.get("/queue", &query)?.status == 404;
-        self.act(what, fields, |said| change_text(done, said))?;
+        self.act(what, fields, |body| change_text(done, body))?;
         if let Some(queue) = queue.filter(|_| is_absent) {
             tell(&format!("there is no queue {queue}"));
         }
@@ -350,9 +350,9 @@ impl ClientOptions {
 }
 
 /// Formats the number of jobs that were changed.
-fn change_text(what: &str, said: &Value) -> String {
+fn change_text(what: &str, body: &Value) -> String {
     format!(
         "{what} {}\n",
-        count(number(said, &format!("/{what}")), "job")
+        count(number(body, &format!("/{what}")), "job")
     )
 }

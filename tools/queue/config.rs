@@ -30,17 +30,17 @@ pub(super) struct Configured {
 }
 
 impl Configured {
-    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
-        let answer = asking.get("/config", &fields([("type", json!(self.r#type))]))?;
-        asking.tell(&answer, page).map(drop)
+    pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
+        let answer = options.get("/config", &fields([("type", json!(self.r#type))]))?;
+        options.tell(&answer, page).map(drop)
     }
 }
 
-fn page(said: &Value) -> String {
-    let types = said.get("types").and_then(Value::as_array);
+fn page(body: &Value) -> String {
+    let types = body.get("types").and_then(Value::as_array);
     let types = types.into_iter().flatten().filter_map(Value::as_object);
     let types: Vec<Map<String, Value>> = types.cloned().collect();
-    let limits = said.get("limits").and_then(Value::as_object);
+    let limits = body.get("limits").and_then(Value::as_object);
     let limits = limits.into_iter().flatten().map(|(key, most)| {
         let what = key.strip_suffix("_max").unwrap_or(key).replace('_', " ");
         [what, most.as_u64().map_or("-".to_owned(), grouped)]

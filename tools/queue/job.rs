@@ -128,9 +128,9 @@ fn root(text: &str) -> Result<(String, u64), String> {
 }
 
 impl Pushed {
-    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
+    pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
         if let Some(file) = &self.batch {
-            return batch::push(asking, file, self.queue.as_ref());
+            return batch::push(options, file, self.queue.as_ref());
         }
         let body = if self.body == "-" {
             let mut body = Vec::new();
@@ -159,7 +159,7 @@ impl Pushed {
         ]);
         let bytes = body.len() as u64;
         request.extend(client::bytes("body", body));
-        let answer = asking.post("push", request, 0)?;
+        let answer = options.post("push", request, 0)?;
         if answer.is_refused_as(Reason::TooLarge) {
             // The coordinator refused the request unread, and its message is about the size of the whole request. Print the size of the
             // body instead.
@@ -181,7 +181,7 @@ impl Pushed {
             }
             format!("{id}\n")
         };
-        asking.tell(&answer, page).map(drop)
+        options.tell(&answer, page).map(drop)
     }
 }
 
@@ -239,7 +239,7 @@ pub(super) struct Popped {
 }
 
 impl Popped {
-    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
+    pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
         let (queues, weights): (Vec<_>, Vec<_>) = self.queues.into_iter().unzip();
         let any = weights.iter().any(Option::is_some);
         let weights = weights
@@ -264,8 +264,8 @@ impl Popped {
         ]);
         let mut request = request;
         request.extend(self.bound.fields());
-        let answer = asking.post("pop", request, self.wait)?;
-        let said = asking.tell(&answer, |_| String::new())?;
+        let answer = options.post("pop", request, self.wait)?;
+        let said = options.tell(&answer, |_| String::new())?;
         let jobs = said.pointer("/jobs").and_then(Value::as_array);
         let jobs = jobs.map_or(&[][..], Vec::as_slice);
         if jobs.is_empty() {
@@ -273,7 +273,7 @@ impl Popped {
                 "`--wait 10m` waits for one; `sexton queue stats` shows the states of jobs",
             ));
         }
-        if asking.json {
+        if options.json {
             return Ok(());
         }
         jobs.iter().try_for_each(print_claim)
@@ -380,13 +380,13 @@ pub(super) struct ClaimSelector {
 impl ClaimSelector {
     pub(super) fn run(
         self,
-        asking: &ClientOptions,
+        options: &ClientOptions,
         what: &str,
         more: Fields,
     ) -> Result<(), Failure> {
         let mut request = fields([("id", json!(self.id)), ("token", json!(self.token))]);
         request.extend(more);
-        asking.act(what, request, |said| match said.pointer("/phase") {
+        options.act(what, request, |said| match said.pointer("/phase") {
             None => "done\n".to_owned(),
             Some(Value::Null) => "ended: it runs at most once\n".to_owned(),
             Some(_) => format!("{}{}\n", words(said, "/phase"), until(said)),
@@ -420,12 +420,12 @@ pub(super) struct Release {
 }
 
 impl Release {
-    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
+    pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
         let more = fields([
             ("delay_ms", json!(self.delay.ms())),
             ("priority", json!(self.priority)),
         ]);
-        self.done.run(asking, "release", more)
+        self.done.run(options, "release", more)
     }
 }
 

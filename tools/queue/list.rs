@@ -2,7 +2,7 @@
 
 use crate::client;
 use crate::client::{Fields, fields};
-use crate::queue::answer::{ClientOptions, well};
+use crate::queue::answer::{ClientOptions, success};
 use crate::queue::command::name;
 use crate::queue::job::{print_body, until};
 use crate::report::{Failure, print, tell};
@@ -147,9 +147,9 @@ impl ClientOptions {
             if !next.is_null() {
                 query.insert("after".to_owned(), next);
             }
-            let mut said = well(&self.get(path, &query)?)?;
-            next = said.get_mut("next").map_or(Value::Null, Value::take);
-            if let Some(Value::Array(some)) = said.get_mut(member).map(Value::take) {
+            let mut body = success(&self.get(path, &query)?)?;
+            next = body.get_mut("next").map_or(Value::Null, Value::take);
+            if let Some(Value::Array(some)) = body.get_mut(member).map(Value::take) {
                 found.extend(some);
             }
             if next.is_null() || found.len() as u64 >= limit {
@@ -170,7 +170,7 @@ impl ClientOptions {
         for queue in queues {
             let answer = self.get("/queue", &fields([("queue", json!(queue))]))?;
             if answer.status != 404 {
-                found.push(well(&answer)?);
+                found.push(success(&answer)?);
             }
         }
         Ok(found)
@@ -178,14 +178,14 @@ impl ClientOptions {
 }
 
 impl ShowQueues {
-    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
+    pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
         if self.list {
-            return self.jobs(asking);
+            return self.jobs(options);
         }
         let mut queues = if self.queues.is_empty() {
-            asking.of_type(self.r#type.as_deref())?
+            options.of_type(self.r#type.as_deref())?
         } else {
-            let named = asking.named(&self.queues)?;
+            let named = options.named(&self.queues)?;
             let is_asked = |queue: &Value| {
                 let wanted = self.r#type.as_deref();
                 wanted.is_none_or(|wanted| words(queue, "/type") == wanted)
@@ -194,7 +194,7 @@ impl ShowQueues {
         };
         queues.sort_by_cached_key(|queue| words(queue, "/queue"));
         let ready = total(&queues, "ready");
-        if asking.json {
+        if options.json {
             return print(&format!(
                 "{}\n",
                 json!({ "ready": ready, "queues": queues })
@@ -209,13 +209,13 @@ impl ShowQueues {
                 tell_later(&queues);
             }
         }
-        self.note_absent(asking)
+        self.note_absent(options)
     }
 
     /// Prints on standard error which of the named queues do not exist.
-    fn note_absent(&self, asking: &ClientOptions) -> Result<(), Failure> {
+    fn note_absent(&self, options: &ClientOptions) -> Result<(), Failure> {
         for queue in &self.queues {
-            if asking.named(std::slice::from_ref(queue))?.is_empty() {
+            if options.named(std::slice::from_ref(queue))?.is_empty() {
                 tell(&format!(
                     "there is no queue {queue}; a queue exists while it has jobs, and `sexton queue stats` shows all queues"
                 ));
@@ -224,7 +224,7 @@ impl ShowQueues {
         Ok(())
     }
 
-    fn jobs(&self, asking: &ClientOptions) -> Result<(), Failure> {
+    fn jobs(&self, options: &ClientOptions) -> Result<(), Failure> {
         let status = self.status.map(Status::word);
         let query = fields([
             ("type", json!(self.r#type)),
@@ -234,7 +234,7 @@ impl ShowQueues {
         let path = ("/jobs", "jobs");
         let (mut jobs, mut next) = (Vec::new(), Value::Null);
         if self.queues.is_empty() {
-            (jobs, next) = asking.all(path, &query, self.limit)?;
+            (jobs, next) = options.all(path, &query, self.limit)?;
         }
         for queue in &self.queues {
             let left = self.limit - jobs.len() as u64;
@@ -245,18 +245,18 @@ impl ShowQueues {
             }
             let mut query = query.clone();
             query.insert("queue".to_owned(), json!(queue));
-            let (some, more) = asking.all(path, &query, left)?;
+            let (some, more) = options.all(path, &query, left)?;
             jobs.extend(some);
             next = more;
         }
         jobs.sort_by_key(|job| number(job, "/id"));
-        if asking.json {
+        if options.json {
             let is_all = next.is_null();
             return print(&format!("{}\n", json!({ "jobs": jobs, "all": is_all })));
         }
         if jobs.is_empty() {
             print("no jobs\n")?;
-            return self.note_absent(asking);
+            return self.note_absent(options);
         }
         print(&job_table(&jobs))?;
         more(&next, self.limit)
@@ -371,23 +371,23 @@ fn job_table(jobs: &[Value]) -> String {
 }
 
 impl QueueStatistics {
-    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
+    pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
         let (mut queues, mut next) = (Vec::new(), Value::Null);
         if self.queues.is_empty() {
             let query = fields([("tenant", json!(self.tenant)), ("type", json!(self.r#type))]);
-            (queues, next) = asking.all(("", "queues"), &query, self.limit)?;
+            (queues, next) = options.all(("", "queues"), &query, self.limit)?;
         } else {
-            queues.extend(asking.named(&self.queues)?);
+            queues.extend(options.named(&self.queues)?);
         }
         // Each page is sorted, but the list as a whole is not.
         queues.sort_by_cached_key(|queue| words(queue, "/queue"));
-        if asking.json {
+        if options.json {
             let is_all = next.is_null();
             return print(&format!("{}\n", json!({ "queues": queues, "all": is_all })));
         }
         if queues.is_empty() {
             print("no queues\n")?;
-            return self.ended(asking);
+            return self.ended(options);
         }
         let heads = [
             ("QUEUE", Column::Words),
@@ -421,18 +421,18 @@ impl QueueStatistics {
         print(
             "DONE counts jobs completed or deleted since startup, or since the queue was created\n",
         )?;
-        self.ended(asking)
+        self.ended(options)
     }
 
     /// Prints how many jobs of all queues were done, including those of removed queues, whose own counts are lost. Prints nothing if only
     /// some queues were requested, or if no job was done.
-    fn ended(&self, asking: &ClientOptions) -> Result<(), Failure> {
+    fn ended(&self, options: &ClientOptions) -> Result<(), Failure> {
         let is_all = self.queues.is_empty() && self.tenant.is_none() && self.r#type.is_none();
         if !is_all {
             return Ok(());
         }
-        let answer = client::get(&asking.target, "/v1/status")?;
-        let ended = number(&well(&answer)?, "/queues/deletes");
+        let answer = client::get(&options.target, "/v1/status")?;
+        let ended = number(&success(&answer)?, "/queues/deletes");
         if ended == 0 {
             return Ok(());
         }
@@ -457,46 +457,46 @@ fn more(next: &Value, limit: u64) -> Result<(), Failure> {
 }
 
 impl NextQueue {
-    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
+    pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
         let types = self.types.join(",");
-        let answer = asking.get("/next", &fields([("types", json!(types))]))?;
+        let answer = options.get("/next", &fields([("types", json!(types))]))?;
         if answer.status == 404 {
             // Prints nothing: the exit status is the answer.
             return Err(Failure::found(""));
         }
-        let page = |said: &Value| format!("{}\n", words(said, "/queue"));
-        asking.tell(&answer, page).map(drop)
+        let page = |body: &Value| format!("{}\n", words(body, "/queue"));
+        options.tell(&answer, page).map(drop)
     }
 }
 
 /// Prints a job and its body.
-pub(super) fn peek(asking: &ClientOptions, id: u64) -> Result<(), Failure> {
-    let answer = asking.get("/job", &fields([("id", json!(id.to_string()))]))?;
-    let said = asking.tell(&answer, |said| {
-        let token = match said.pointer("/token") {
+pub(super) fn peek(options: &ClientOptions, id: u64) -> Result<(), Failure> {
+    let answer = options.get("/job", &fields([("id", json!(id.to_string()))]))?;
+    let body = options.tell(&answer, |body| {
+        let token = match body.pointer("/token") {
             None | Some(Value::Null) => String::new(),
             Some(token) => format!(", token {token}"),
         };
-        let token = match said.pointer("/process").and_then(Value::as_str) {
+        let token = match body.pointer("/process").and_then(Value::as_str) {
             None => token,
             Some(process) => format!("{token}, process {process}"),
         };
-        let error = error(said).map_or(String::new(), |text| format!("last error: {text}\n"));
-        let done = Some(progress(said)).filter(|it| !it.is_empty());
+        let error = error(body).map_or(String::new(), |text| format!("last error: {text}\n"));
+        let done = Some(progress(body)).filter(|it| !it.is_empty());
         let done = done.map_or(String::new(), |text| format!("done: {text}\n"));
         format!(
             "{} {}  {}{}{token}, priority {}, tries {}, {} old\n{done}{error}",
-            number(said, "/id"),
-            words(said, "/queue"),
-            phase(said),
-            until(said),
-            number(said, "/priority"),
-            number(said, "/attempts"),
-            span(number(said, "/age_ms")),
+            number(body, "/id"),
+            words(body, "/queue"),
+            phase(body),
+            until(body),
+            number(body, "/priority"),
+            number(body, "/attempts"),
+            span(number(body, "/age_ms")),
         )
     })?;
-    if asking.json {
+    if options.json {
         return Ok(());
     }
-    print_body(&said)
+    print_body(&body)
 }

@@ -2,7 +2,7 @@
 
 use crate::client::{Answer, bytes_of, fields, instant, rest};
 use crate::numbers;
-use crate::queue::answer::{ClientOptions, well};
+use crate::queue::answer::{ClientOptions, success};
 use crate::report::{Failure, print, print_bytes, tell};
 use crate::span::{SPAN, seconds};
 use crate::text::{brief, last_line, number, plain, span, words};
@@ -41,24 +41,24 @@ pub(super) struct ShowResult {
 }
 
 impl ShowResult {
-    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
-        let answer = self.ask(asking)?;
-        if asking.json {
+    pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
+        let answer = self.ask(options)?;
+        if options.json {
             print(&answer.body)?;
         }
-        let said = well(&answer)?;
+        let said = success(&answer)?;
         let status = words(&said, "/status");
         if status == "open" {
             let words = format!("job {} has not ended", self.id);
             return Err(Failure::found(words).help("`--wait 1m` waits for its end"));
         }
-        if !asking.json {
+        if !options.json {
             print_bytes(&bytes_of(&said, "output"))?;
         }
         if status != "done" {
             return Err(failed(&said));
         }
-        if !asking.json {
+        if !options.json {
             tell(&head(&said));
         }
         Ok(())
@@ -66,7 +66,7 @@ impl ShowResult {
 
     /// Repeats the request until the job has ended or the time to wait is over. Once the coordinator has answered, also repeats it while
     /// the coordinator cannot be reached.
-    fn ask(&self, asking: &ClientOptions) -> Result<Answer, Failure> {
+    fn ask(&self, options: &ClientOptions) -> Result<Answer, Failure> {
         let (began, mut was_there) = (instant(), false);
         loop {
             let left = self.wait.saturating_sub(began.elapsed().as_secs());
@@ -75,10 +75,10 @@ impl ShowResult {
                 ("id", self.id.to_string().into()),
                 ("wait", turn.to_string().into()),
             ]);
-            match asking.get("/result", &query) {
+            match options.get("/result", &query) {
                 Ok(answer) => {
                     let is_open = answer
-                        .said()
+                        .json()
                         .is_ok_and(|said| words(&said, "/status") == "open");
                     if turn == 0 || !is_open {
                         return Ok(answer);

@@ -23,7 +23,7 @@ const MADE: &str = "recovering";
 const BATCH_BYTES: usize = 1 << 20;
 
 /// Carries out the plan, and returns the name of the folder with the replaced files.
-pub(super) fn out(disk: &RealDisk, plan: &Plan) -> Result<String, Failure> {
+pub(super) fn apply(disk: &RealDisk, plan: &Plan) -> Result<String, Failure> {
     let aside = new_name(disk)?;
     disk.remove_tree(MADE)
         .map_err(PersistError::io("remove", MADE))?;

@@ -70,7 +70,7 @@ impl Recover {
         let aside = if self.dry_run {
             None
         } else {
-            let aside = carry::out(&disk, &plan)?;
+            let aside = carry::apply(&disk, &plan)?;
             if let Some(refused) = refusal(&self.data)? {
                 let words = format!("failed to recover: startup is still refused: {refused}");
                 let help = format!(

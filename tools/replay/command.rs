@@ -1,8 +1,8 @@
 //! The subcommand `sexton replay`: its flags, its output and its exit statuses.
 
 use crate::directory;
-use crate::replay::beginning::{Goal, Place, Purpose, Range, find};
 use crate::replay::item::Item;
+use crate::replay::range::{Goal, Place, Purpose, Range, find};
 use crate::replay::sink::{Sink, story, words};
 use crate::report::{Failure, tell};
 use crate::text;
@@ -117,7 +117,7 @@ impl Place {
 
 /// Prints the history of an item from the journal of a data directory. If the beginning of the journal no longer exists, the history
 /// begins with the first existing record.
-pub(crate) fn tell_story(data: &Path, item: Item) -> Result<(), Failure> {
+pub(crate) fn print_history(data: &Path, item: Item) -> Result<(), Failure> {
     let replaying = Replaying {
         log: data.to_owned(),
         item,

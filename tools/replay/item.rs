@@ -3,7 +3,7 @@
 use clap::Args;
 use sexton::actors::lock::Name;
 use sexton::actors::queue::QueueName;
-use sexton::replay::Followed;
+use sexton::replay::FollowedItem;
 
 /// Selects an item.
 #[derive(Args, Clone, Debug, Default)]
@@ -35,12 +35,12 @@ impl Item {
         self.followed().is_some()
     }
 
-    pub(crate) fn followed(&self) -> Option<Followed> {
-        let job = self.job.map(Followed::Job);
-        let queue = self.queue.clone().map(Followed::Queue);
-        let task = self.task.map(Followed::Task);
+    pub(crate) fn followed(&self) -> Option<FollowedItem> {
+        let job = self.job.map(FollowedItem::Job);
+        let queue = self.queue.clone().map(FollowedItem::Queue);
+        let task = self.task.map(FollowedItem::Task);
         job.or(queue)
-            .or(self.key.clone().map(Followed::Key))
+            .or(self.key.clone().map(FollowedItem::Key))
             .or(task)
     }
 }

@@ -5,13 +5,13 @@
 //! | `command.rs` | the subcommand: flags, output and exit statuses |
 //! | `item.rs` | the flags that select an item |
 //! | `sink.rs` | where the output is written, and lines as text |
-//! | `beginning.rs` | where the replay of a directory begins: at the first record, or with a snapshot |
+//! | `range.rs` | where the replay of a directory begins: at the first record, or with a snapshot |
 
-mod beginning;
 mod command;
 mod item;
+mod range;
 mod sink;
 
-pub(crate) use command::{Replaying, tell_story};
+pub(crate) use command::{Replaying, print_history};
 pub(crate) use item::Item;
 pub(crate) use sink::words;

@@ -67,14 +67,14 @@ impl Serve {
         let Effective {
             settings,
             mut node,
-            strange,
+            unknown_variables,
             entries,
         } = self.given.settle()?;
         sockets::open_on(&mut node, listeners)?;
         node.after_checkpoint = Some(give_back);
         let filter = log::start(&settings);
         let reload = Reload::new(self.given, filter, (entries, node.rules.clone()));
-        for name in &strange {
+        for name in &unknown_variables {
             tracing::warn!("{name} in the environment is not a setting");
         }
         say_what_descriptors_allow(raise_descriptor_limit(), &node);
@@ -272,7 +272,7 @@ fn recovery_words(step: Step) -> String {
             let pages = text::grouped(pages);
             format!("building the state from {pages} pages of a snapshot")
         }
-        Step::Repeating { records, upto } => {
+        Step::Replaying { records, upto } => {
             let records = text::grouped(records);
             format!("replaying the journal: {records} records, at sequence number {upto}")
         }

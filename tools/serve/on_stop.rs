@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 /// The maximum time to wait until services and, as PID 1, all launched processes have ended. Each is killed when its grace period is
 /// over, but a process that even SIGKILL does not end, or a long chain of services, could delay the stop for longer.
-const PATIENCE: Duration = Duration::from_mins(10);
+const TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Stops the processes that must end with the coordinator.
 pub(super) struct Stopping {
@@ -31,13 +31,13 @@ impl Stopping {
     }
 
     /// Stops all services, in the reverse of the order in which they start, and as PID 1 also all launched processes. Waits until they
-    /// have exited, for at most [`PATIENCE`]. Does nothing with `--on-stop leave`. Another stop signal or a halt ends the wait: services
+    /// have exited, for at most [`TIMEOUT`]. Does nothing with `--on-stop leave`. Another stop signal or a halt ends the wait: services
     /// that still run are left running, and the coordinator finds them when it starts again.
     pub(super) async fn carry_out(self, handle: &Handle, signals: &mut Signals) {
         if self.what == OnStop::Leave {
             return;
         }
-        let mut rest = std::pin::pin!(timeout(PATIENCE, self.bring_down(handle)));
+        let mut rest = std::pin::pin!(timeout(TIMEOUT, self.bring_down(handle)));
         loop {
             tokio::select! {
                 done = &mut rest => {

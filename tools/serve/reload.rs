@@ -97,7 +97,7 @@ impl Reload {
         if read == self.rules.dispatch {
             return;
         }
-        match node.handle().tasks().go_by(read).await {
+        match node.handle().tasks().set_rules(read).await {
             Ok(()) => {
                 self.rules.dispatch = read;
                 tracing::info!("the table [tasks] changed and is in force");

@@ -110,7 +110,7 @@ pub(crate) async fn dump(node: &Node, data: Option<&Path>) {
             Reply::List(entries) => {
                 disk.replace("lockserver.locks", lock_lines(&entries).as_bytes())
             }
-            Reply::Standing(_)
+            Reply::LinePosition(_)
             | Reply::Ended(_)
             | Reply::Absent
             | Reply::Refused(_)

@@ -39,11 +39,11 @@ impl ShowConfig {
         let Effective {
             entries,
             node,
-            strange,
+            unknown_variables,
             ..
         } = self.given.settle()?;
         Node::check_files(&node)?;
-        for name in strange {
+        for name in unknown_variables {
             tell(&format!("{name} in the environment is not a setting"));
         }
         let text = if self.json {

@@ -176,7 +176,7 @@ pub(crate) struct Effective {
     /// All settings, in the order of the flags.
     pub(crate) entries: Vec<Entry>,
     /// Variables that begin with `SEXTON_` but are not known, perhaps because they are misspelt.
-    pub(crate) strange: Vec<String>,
+    pub(crate) unknown_variables: Vec<String>,
 }
 
 impl ParsedFlags {
@@ -228,7 +228,7 @@ impl ParsedFlags {
                 settings,
                 node,
                 entries,
-                strange: flags.strange(),
+                unknown_variables: flags.unknown_variables(),
             })
         } else {
             // Problems of the file come in the order of its lines, after the others.
@@ -459,7 +459,7 @@ impl Flags {
     }
 
     /// Returns the variables that begin with `SEXTON_` but are not known, perhaps because they are misspelt.
-    fn strange(&self) -> Vec<String> {
+    fn unknown_variables(&self) -> Vec<String> {
         let is_known = |name: &str| {
             OTHERS.contains(&name)
                 || name.starts_with(OF_JOBS)
@@ -467,11 +467,11 @@ impl Flags {
                 || self.each().any(|(_, long)| variable(long) == name)
         };
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        let mut strange: Vec<String> = names
+        let mut unknown_variables: Vec<String> = names
             .filter(|name| name.starts_with(VARIABLE) && !is_known(name))
             .collect();
-        strange.sort_unstable();
-        strange
+        unknown_variables.sort_unstable();
+        unknown_variables
     }
 
     /// Returns all settings with their values in force.
@@ -498,8 +498,8 @@ impl Flags {
 }
 
 /// Returns the variables that begin with `SEXTON_` but are not known, perhaps because they are misspelt.
-pub(crate) fn strange_variables() -> Vec<String> {
-    Flags::new().strange()
+pub(crate) fn find_unknown_variables() -> Vec<String> {
+    Flags::new().unknown_variables()
 }
 
 /// The prefix of sexton's variables.

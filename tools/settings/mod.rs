@@ -26,5 +26,5 @@ mod worker;
 pub(crate) use command::ShowConfig;
 pub(crate) use file::problems_of;
 pub(crate) use flag::{LogFormat, OnStop, Settings, data_directory};
-pub(crate) use layer::{Effective, Entry, ParsedFlags, nearest, strange_variables};
+pub(crate) use layer::{Effective, Entry, ParsedFlags, find_unknown_variables, nearest};
 pub(crate) use queue::{rate_of, types_table};

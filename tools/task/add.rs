@@ -162,7 +162,7 @@ impl Priority {
 }
 
 impl Add {
-    pub(super) fn run(self, asking: &ClientOptions) -> Result<(), Failure> {
+    pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
         let mut asked = fields([
             ("launch", self.launch(&self.command()?)?.into()),
             ("cleanup", self.cleanup()?.into()),
@@ -191,11 +191,11 @@ impl Add {
                 put(&mut asked, field, name);
             }
         }
-        let task = asking.act("tasks/add", asked, 0)?;
+        let task = options.act("tasks/add", asked, 0)?;
         let id = number(&task, "/id");
         match self.wait {
-            Some(wait) => asking.ended(&asking.over(id, wait)?),
-            None => asking.tell(&task, |_| format!("{id}\n")),
+            Some(wait) => options.ended(&options.over(id, wait)?),
+            None => options.tell(&task, |_| format!("{id}\n")),
         }
     }
 

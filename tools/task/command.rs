@@ -269,63 +269,63 @@ impl Status {
 
 impl Task {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        if let Some(said) = self.action.says() {
-            return said;
+        if let Some(body) = self.action.run_within_task() {
+            return body;
         }
-        let asking = ClientOptions {
+        let options = ClientOptions {
             target: self.at.target()?,
             json: self.json,
         };
         let act = |which: &TaskSelector, act: &str| {
             let asked = fields([("id", which.id.into()), ("act", act.into())]);
-            asking.tell(&asking.act("tasks/act", asked, 0)?, page::acted)
+            options.tell(&options.act("tasks/act", asked, 0)?, page::acted)
         };
         match self.action {
-            Action::Add(add) => add.run(&asking),
+            Action::Add(add) => add.run(&options),
             Action::List {
                 status,
                 group,
                 work,
                 limit,
-            } => asking.list(status, (group, work), limit),
+            } => options.list(status, (group, work), limit),
             Action::Show { which } => {
                 let asked = fields([("id", which.id.to_string().into())]);
-                let task = asking.look("tasks/task", &asked)?;
-                let held = Held::of(&asking, &task, task.pointer("/attempt"));
-                asking.tell(&task, |task| page::whole(task, &held))
+                let task = options.look("tasks/task", &asked)?;
+                let held = Held::of(&options, &task, task.pointer("/attempt"));
+                options.tell(&task, |task| page::whole(task, &held))
             }
             Action::Transcript { which, dispatch } => {
                 let asked = fields([("id", which.id.to_string().into())]);
-                let story = asking.look("tasks/transcript", &asked)?;
+                let story = options.look("tasks/transcript", &asked)?;
                 let live = page::items(&story, "/stories").last();
                 let is_live = |it: &&Value| it.pointer("/outcome").is_none_or(Value::is_null);
-                let held = Held::of(&asking, &story, live.filter(|it| dispatch && is_live(it)));
-                asking.tell(&story, |story| transcript::page(story, dispatch, &held))
+                let held = Held::of(&options, &story, live.filter(|it| dispatch && is_live(it)));
+                options.tell(&story, |story| transcript::page(story, dispatch, &held))
             }
-            Action::Await { which, wait } => asking.ended(&asking.over(which.id, wait)?),
+            Action::Await { which, wait } => options.ended(&options.over(which.id, wait)?),
             Action::Groups => {
-                let groups = asking.look("tasks/groups", &fields([]))?;
-                asking.tell(&groups, page::groups)
+                let groups = options.look("tasks/groups", &fields([]))?;
+                options.tell(&groups, page::groups)
             }
             Action::Limit { group, max } => {
                 let mut asked = fields([("max", max.into())]);
                 put(&mut asked, "group", &group);
-                let said = asking.act("tasks/limit", asked, 0)?;
-                asking.tell(&said, |_| page::limited(&group.to_text(), max.into()))
+                let body = options.act("tasks/limit", asked, 0)?;
+                options.tell(&body, |_| page::limited(&group.to_text(), max.into()))
             }
             Action::Pause { what, hard } => {
-                asking.pause(&what, if hard { "hard" } else { "soft" }, "pause")
+                options.pause(&what, if hard { "hard" } else { "soft" }, "pause")
             }
-            Action::Resume { what } => asking.pause(&what, "off", "resume"),
+            Action::Resume { what } => options.pause(&what, "off", "resume"),
             Action::Ready { which } => act(&which, "ready"),
             Action::Wake { which } => act(&which, "wake"),
             Action::Restart { which } => act(&which, "restart"),
             Action::Terminate { which, now } => {
                 let act = ("act", "terminate".into());
                 let asked = fields([("id", which.id.into()), act, ("now", now.into())]);
-                asking.tell(&asking.act("tasks/act", asked, 0)?, page::acted)
+                options.tell(&options.act("tasks/act", asked, 0)?, page::acted)
             }
-            Action::Prune { older_than, keep } => asking.prune(older_than, keep),
+            Action::Prune { older_than, keep } => options.prune(older_than, keep),
             Action::Inject(_)
             | Action::Save { .. }
             | Action::Saved
@@ -339,7 +339,7 @@ impl Task {
 
 impl Action {
     /// If this action is meant for use within a task, performs it and returns its result. Returns `None` for all other actions.
-    fn says(&self) -> Option<Result<(), Failure>> {
+    fn run_within_task(&self) -> Option<Result<(), Failure>> {
         let report = match self {
             Self::Inject(inject) => return Some(inject.run()),
             Self::Save { text } => return Some(report::save(text.clone())),
@@ -394,14 +394,14 @@ impl ClientOptions {
             if let Some(next) = next {
                 asked.insert("after".to_owned(), next.to_string().into());
             }
-            let said = self.look("tasks", &asked)?;
-            let found = said.pointer("/tasks").and_then(Value::as_array);
+            let body = self.look("tasks", &asked)?;
+            let found = body.pointer("/tasks").and_then(Value::as_array);
             let found = found.into_iter().flatten();
             let has_exit =
                 |task: &&Value| exit.as_ref().is_none_or(|it| words(task, "/exit") == *it);
             tasks.extend(found.filter(has_exit).cloned());
             tasks.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-            next = said.pointer("/next").and_then(Value::as_u64);
+            next = body.pointer("/next").and_then(Value::as_u64);
             if next.is_none() || tasks.len() as u64 >= limit {
                 break;
             }
@@ -419,14 +419,14 @@ impl ClientOptions {
         if let Some(group) = &what.group {
             put(&mut asked, "group", group);
         }
-        let said = self.act("tasks/pause", asked, 0)?;
+        let body = self.act("tasks/pause", asked, 0)?;
         let group = what.group.as_ref().map(Name::to_text);
-        self.tell(&said, |_| page::paused(group.as_deref(), pause))
+        self.tell(&body, |_| page::paused(group.as_deref(), pause))
     }
 
     fn prune(&self, older_than: Option<u64>, keep: u32) -> Result<(), Failure> {
         let asked = fields([("keep", keep.into()), ("older_than_ms", older_than.into())]);
-        let said = self.act("tasks/prune", asked, 0)?;
-        self.tell(&said, |said| format!("{}\n", number(said, "/pruned")))
+        let body = self.act("tasks/prune", asked, 0)?;
+        self.tell(&body, |body| format!("{}\n", number(body, "/pruned")))
     }
 }

@@ -26,15 +26,15 @@ pub(super) struct Held {
 impl Held {
     /// Reads the resources of an attempt. The result is empty if there is no attempt, or if the output is JSON, which does not include
     /// them.
-    pub(super) fn of(asking: &ClientOptions, task: &Value, attempt: Option<&Value>) -> Self {
-        let attempt = attempt.filter(|it| !asking.json && !it.is_null());
+    pub(super) fn of(options: &ClientOptions, task: &Value, attempt: Option<&Value>) -> Self {
+        let attempt = attempt.filter(|it| !options.json && !it.is_null());
         let Some(attempt) = attempt else {
             return Self::default();
         };
         Self {
-            locks: locks(asking, task, attempt),
-            thread: thread(asking, attempt),
-            processes: processes(asking, attempt).unwrap_or_default(),
+            locks: locks(options, task, attempt),
+            thread: thread(options, attempt),
+            processes: processes(options, attempt).unwrap_or_default(),
         }
     }
 
@@ -46,13 +46,13 @@ impl Held {
     }
 }
 
-fn locks(asking: &ClientOptions, task: &Value, attempt: &Value) -> Vec<String> {
+fn locks(options: &ClientOptions, task: &Value, attempt: &Value) -> Vec<String> {
     let owner = format!("attempt-{}", words(attempt, "/token"));
     let of_key = |key: &str| {
         let index = words(task, "/id");
         let query = fields([("key", key.into()), ("index", index.into())]);
-        let said = asking.look("locks", &query).ok()?;
-        let mut entries = items(&said, "/locks").iter();
+        let body = options.look("locks", &query).ok()?;
+        let mut entries = items(&body, "/locks").iter();
         let its = entries.find(|it| words(it, "/owner") == owner)?;
         let index = words(its, "/index");
         Some(match its.pointer("/token").and_then(Value::as_u64) {
@@ -66,10 +66,10 @@ fn locks(asking: &ClientOptions, task: &Value, attempt: &Value) -> Vec<String> {
     [EXECUTE, UPDATE].into_iter().filter_map(of_key).collect()
 }
 
-fn thread(asking: &ClientOptions, attempt: &Value) -> Option<String> {
-    let said = asking.look("servers", &fields([])).ok()?;
+fn thread(options: &ClientOptions, attempt: &Value) -> Option<String> {
+    let body = options.look("servers", &fields([])).ok()?;
     let server = words(attempt, "/server");
-    let mut servers = items(&said, "/servers").iter();
+    let mut servers = items(&body, "/servers").iter();
     let its = servers.find(|it| words(it, "/server") == server)?;
     let (name, used, threads) = (
         plain(&words(its, "/server")),
@@ -81,13 +81,13 @@ fn thread(asking: &ClientOptions, attempt: &Value) -> Option<String> {
     ))
 }
 
-fn processes(asking: &ClientOptions, attempt: &Value) -> Option<String> {
+fn processes(options: &ClientOptions, attempt: &Value) -> Option<String> {
     let id = attempt.pointer("/process").and_then(Value::as_str)?;
     let its = fields([("id", id.into())]);
-    let mut records = vec![asking.look("processes/process", &its).ok()?];
+    let mut records = vec![options.look("processes/process", &its).ok()?];
     let limit = PROCESSES_MAX.to_string();
     let query = fields([("id", id.into()), ("limit", limit.into())]);
-    let below = asking.look("processes/descendants", &query).ok();
+    let below = options.look("processes/descendants", &query).ok();
     records.extend(below.iter().flat_map(|it| items(it, "/processes").to_vec()));
     let now = SystemClock::starting_at(Timestamp(0)).wall().0;
     Some(format!("\n{}", trees(&records, None, now)))

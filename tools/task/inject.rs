@@ -258,12 +258,12 @@ impl Inject {
             }
             Point::AfterTask | Point::AfterCleanup => drop(end(begin(&mut command)?)?),
             Point::AfterChild => {
-                let said = if end(begin(&mut command)?)?.success() {
+                let body = if end(begin(&mut command)?)?.success() {
                     json!({ "do": "done" })
                 } else {
                     json!({ "do": "fail", "message": "its command failed" })
                 };
-                report::say(&said)?;
+                report::say(&body)?;
             }
             Point::BeforeParent
             | Point::WithinParent

@@ -35,8 +35,8 @@ pub(super) struct From {
 impl From {
     /// Updates the servers to match the inventory; with `check`, only prints what would change. Fails with exit status 1 if any
     /// server differs, so that a script can detect it; `wipctl server` of Acquia's Wip does the same.
-    pub(super) fn compare(&self, asking: &ClientOptions, check: bool) -> Result<(), Failure> {
-        match self.update(asking, check)? {
+    pub(super) fn compare(&self, options: &ClientOptions, check: bool) -> Result<(), Failure> {
+        match self.update(options, check)? {
             0 => Ok(()),
             _ => Err(Failure::of_command(1, "")),
         }
@@ -48,7 +48,7 @@ impl From {
         clippy::disallowed_methods,
         reason = "the file is polled, because writes to a remote file system cause no events"
     )]
-    pub(super) fn watch(&self, asking: &ClientOptions) -> Result<(), Failure> {
+    pub(super) fn watch(&self, options: &ClientOptions) -> Result<(), Failure> {
         let file = self.from.clone().unwrap_or_default();
         if file == "-" || is_url(&file.to_string_lossy()) {
             let words = "--watch needs a file: name it with --from";
@@ -70,7 +70,7 @@ impl From {
                     told = words;
                 }
             } else if done.is_none() || now != done {
-                match self.update(asking, false) {
+                match self.update(options, false) {
                     Ok(_) => (done, told) = (now, String::new()),
                     // A failed update is tried again, but reported only once.
                     Err(failure) if failure.whole() == told => {}
@@ -85,12 +85,12 @@ impl From {
     }
 
     /// Updates or checks the servers, and returns how many differ.
-    fn update(&self, asking: &ClientOptions, check: bool) -> Result<u64, Failure> {
+    fn update(&self, options: &ClientOptions, check: bool) -> Result<u64, Failure> {
         let asked = fields([("hosts", self.hosts()?), ("check", check.into())]);
-        let said = asking.act("servers/inventory", asked, 0)?;
+        let body = options.act("servers/inventory", asked, 0)?;
         let counts =
-            ["added", "removed", "changed"].map(|what| (what, number(&said, &format!("/{what}"))));
-        asking.tell(&said, |_| {
+            ["added", "removed", "changed"].map(|what| (what, number(&body, &format!("/{what}"))));
+        options.tell(&body, |_| {
             let would = if check { "would be " } else { "" };
             let counts = counts.map(|(what, count)| format!("{count} {would}{what}"));
             format!("{}\n", counts.join(", "))

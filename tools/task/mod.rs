@@ -23,5 +23,5 @@ mod server;
 mod transcript;
 
 pub(crate) use command::Task;
-pub(crate) use page::stirring;
+pub(crate) use page::overview_row;
 pub(crate) use server::Server;

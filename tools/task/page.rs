@@ -136,7 +136,7 @@ pub(super) fn list(tasks: &[Value]) -> String {
 }
 
 /// Formats a task as a row of an overview: id and name, state, group, and how long it has been running or why it does not run.
-pub(crate) fn stirring(task: &Value) -> [String; 4] {
+pub(crate) fn overview_row(task: &Value) -> [String; 4] {
     let name = shown(task, "name");
     let named = !matches!(name.as_str(), "" | "-");
     let name = if named { name } else { command(task) };
@@ -264,7 +264,7 @@ fn attempts(past: &[Value]) -> String {
 }
 
 /// Formats groups, one per line.
-pub(super) fn groups(said: &Value) -> String {
+pub(super) fn groups(body: &Value) -> String {
     let heads = [
         ("GROUP", Column::Words),
         ("UNDER WAY", Column::Number),
@@ -272,7 +272,7 @@ pub(super) fn groups(said: &Value) -> String {
         ("READY", Column::Number),
         ("PAUSE", Column::Words),
     ];
-    let rows = items(said, "/groups").iter().map(|it| {
+    let rows = items(body, "/groups").iter().map(|it| {
         [
             shown(it, "group"),
             words(it, "/used"),
@@ -282,16 +282,16 @@ pub(super) fn groups(said: &Value) -> String {
         ]
     });
     let mut page = table(heads, rows);
-    if said.pointer("/pause") != Some(&"off".into()) {
-        writeln!(page, "all tasks are paused: {}", words(said, "/pause"))
+    if body.pointer("/pause") != Some(&"off".into()) {
+        writeln!(page, "all tasks are paused: {}", words(body, "/pause"))
             .expect("writing to memory does not fail");
     }
     page
 }
 
 /// Formats servers, one per line.
-pub(super) fn servers(said: &Value) -> String {
-    let all = items(said, "/servers");
+pub(super) fn servers(body: &Value) -> String {
+    let all = items(body, "/servers");
     if all.is_empty() {
         return "no servers; `sexton server add NAME --threads N` adds one\n".to_owned();
     }

@@ -1,7 +1,7 @@
 //! Requests about tasks and servers, and their answers.
 
 use crate::client::{self, Fields, Target};
-use crate::report::{Failure, print_said};
+use crate::report::{Failure, print_answer};
 use serde_json::Value;
 use sexton::refusal::Reason;
 
@@ -38,26 +38,26 @@ pub(super) struct ClientOptions {
 impl ClientOptions {
     /// Posts a request to a path below `/v1` and returns the answer. `wait` is in seconds.
     pub(super) fn act(&self, path: &str, fields: Fields, wait: u64) -> Result<Value, Failure> {
-        client::send(&self.target, &format!("/v1/{path}"), fields, wait)?.well(HELPS)
+        client::send(&self.target, &format!("/v1/{path}"), fields, wait)?.success(HELPS)
     }
 
     /// Sends a GET request with this query to a path below `/v1`, and returns the answer.
     pub(super) fn look(&self, path: &str, query: &Fields) -> Result<Value, Failure> {
-        client::look(&self.target, &format!("/v1/{path}"), query)?.well(HELPS)
+        client::look(&self.target, &format!("/v1/{path}"), query)?.success(HELPS)
     }
 
     /// Prints an answer, as JSON or formatted by `page`.
     pub(super) fn tell(
         &self,
-        said: &Value,
+        body: &Value,
         page: impl FnOnce(&Value) -> String,
     ) -> Result<(), Failure> {
-        print_said(self.json, said, page)
+        print_answer(self.json, body, page)
     }
 
     /// Prints the answer to a successful request as JSON if requested, and nothing otherwise.
-    pub(super) fn done(&self, said: &Value) -> Result<(), Failure> {
-        self.tell(said, |_| String::new())
+    pub(super) fn done(&self, body: &Value) -> Result<(), Failure> {
+        self.tell(body, |_| String::new())
     }
 
     /// Waits until a task has ended, for at most `wait` seconds, and returns its state, whether or not it has ended.

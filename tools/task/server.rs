@@ -153,19 +153,19 @@ impl Ssh {
 
 impl Server {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = ClientOptions {
+        let options = ClientOptions {
             target: self.at.target()?,
             json: self.json,
         };
         let set = |which: &ServerSelector, members: Fields| {
             let mut asked = which.fields();
             asked.extend(members);
-            asking.done(&asking.act("servers/set", asked, 0)?)
+            options.done(&options.act("servers/set", asked, 0)?)
         };
         match self.action {
             Action::List => {
-                let servers = asking.look("servers", &fields([]))?;
-                asking.tell(&servers, page::servers)
+                let servers = options.look("servers", &fields([]))?;
+                options.tell(&servers, page::servers)
             }
             Action::Add {
                 which,
@@ -176,21 +176,21 @@ impl Server {
                 Some(ssh) => {
                     let mut asked = which.fields();
                     asked.extend(fields([("threads", threads.into()), ("ssh", ssh)]));
-                    asking.done(&asking.act("servers/reach", asked, 0)?)
+                    options.done(&options.act("servers/reach", asked, 0)?)
                 }
             },
             Action::Enable { which } => set(&which, fields([("enabled", true.into())])),
             Action::Disable { which } => set(&which, fields([("enabled", false.into())])),
             Action::Remove { which } => {
-                asking.done(&asking.act("servers/remove", which.fields(), 0)?)
+                options.done(&options.act("servers/remove", which.fields(), 0)?)
             }
-            Action::Check { from } => from.compare(&asking, true),
-            Action::Update { from, watch: false } => from.compare(&asking, false),
-            Action::Update { from, watch: true } => from.watch(&asking),
+            Action::Check { from } => from.compare(&options, true),
+            Action::Update { from, watch: false } => from.compare(&options, false),
+            Action::Update { from, watch: true } => from.watch(&options),
             Action::Announce => {
-                let asked = client::send(&asking.target, "/v1/servers/refresh", Fields::new(), 0)?;
-                let said = asked.well(&[(Reason::Absent, NO_REFRESH)])?;
-                asking.tell(&said, |said| announced(&words(said, "/turn")).to_owned())
+                let asked = client::send(&options.target, "/v1/servers/refresh", Fields::new(), 0)?;
+                let body = asked.success(&[(Reason::Absent, NO_REFRESH)])?;
+                options.tell(&body, |body| announced(&words(body, "/turn")).to_owned())
             }
         }
     }

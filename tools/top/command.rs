@@ -97,7 +97,7 @@ fn lines(mut screen: Screen, asker: &Poller, once: bool) -> Result<(), Failure> 
     }
     loop {
         let (at, answer) = asker.answer()?;
-        let answer = answer.map_err(|failure| terminal::silence(&failure));
+        let answer = answer.map_err(|failure| terminal::no_answer(&failure));
         let is_first = screen.watched.status.is_none() && answer.is_ok();
         screen.watched.take(at, answer);
         if !is_first {

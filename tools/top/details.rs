@@ -40,8 +40,8 @@ pub(crate) fn notes(watched: &Watched) -> Vec<Note> {
             words,
         });
     };
-    if let Contact::Lost { silence, .. } = &watched.contact {
-        note(1, true, silence.why.clone());
+    if let Contact::Lost { no_answer, .. } = &watched.contact {
+        note(1, true, no_answer.why.clone());
     }
     let Some((_, status)) = &watched.status else {
         return notes;

@@ -29,7 +29,7 @@ pub(crate) struct Family {
 pub(crate) enum Standing {
     /// Not requested yet.
     #[default]
-    Unasked,
+    NotRequested,
     /// They are known.
     Known,
     /// The request failed, for this reason.

@@ -50,7 +50,7 @@ struct Member<'a> {
 /// Formats all lines of the pane: services, then processes; a message if they are not known.
 pub(crate) fn rows(family: &Family, now: u64, width: usize, unicode: bool) -> Vec<Row> {
     let words = match &family.standing {
-        Standing::Unasked => Some("reading processes".to_owned()),
+        Standing::NotRequested => Some("reading processes".to_owned()),
         Standing::Refused(why) => Some(format!("processes are not known: {}", plain(why))),
         Standing::Known => None,
     };

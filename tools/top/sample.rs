@@ -73,14 +73,17 @@ pub(crate) enum Contact {
     /// No answer yet.
     Asking,
     /// The last request was answered.
-    Heard,
+    Answering,
     /// The last request failed, or its answer was not a status. `since` is the time of the first such request in a row.
-    Lost { since: Timestamp, silence: Silence },
+    Lost {
+        since: Timestamp,
+        no_answer: NoAnswer,
+    },
 }
 
 /// The reason why there is no status.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Silence {
+pub(crate) struct NoAnswer {
     /// Whether the coordinator answers but cannot serve: it has halted, or is too busy.
     pub(crate) is_there: bool,
     pub(crate) why: String,
@@ -125,10 +128,10 @@ impl Watched {
     }
 
     /// Applies an answer: a status, or the reason why there is none. `at` is the wall-clock time when it was received.
-    pub(crate) fn take(&mut self, at: Timestamp, answer: Result<Value, Silence>) {
+    pub(crate) fn take(&mut self, at: Timestamp, answer: Result<Value, NoAnswer>) {
         let point = match answer {
             Ok(status) => self.received(at, status),
-            Err(silence) => self.lost(at, silence),
+            Err(no_answer) => self.lost(at, no_answer),
         };
         if self.points.len() == POINTS_MAX {
             self.points.pop_front();
@@ -152,13 +155,13 @@ impl Watched {
             open: gauge("/open_commands"),
         };
         if let Some((_, before)) = &self.status {
-            if self.contact != Contact::Heard || !is_same(before, &status) {
+            if self.contact != Contact::Answering || !is_same(before, &status) {
                 self.work = Work::default();
                 self.family = Family::default();
             }
             if is_same(before, &status) {
                 // After a time without answers, the increase is known, but not how it was spread over that time.
-                let heard_before = self.contact == Contact::Heard;
+                let heard_before = self.contact == Contact::Answering;
                 point.rates = rates(before, &status).filter(|_| heard_before);
             } else {
                 let before = number(before, "/pid");
@@ -168,17 +171,17 @@ impl Watched {
         let uptime_ms = number(&status, "/uptime_ms");
         self.work.take(&busiest.unwrap_or_default(), uptime_ms);
         self.family.take(&mut family.unwrap_or_default(), uptime_ms);
-        self.contact = Contact::Heard;
+        self.contact = Contact::Answering;
         self.status = Some((at, status));
         point
     }
 
-    fn lost(&mut self, at: Timestamp, silence: Silence) -> Point {
+    fn lost(&mut self, at: Timestamp, no_answer: NoAnswer) -> Point {
         let since = match self.contact {
             Contact::Lost { since, .. } => since,
-            Contact::Asking | Contact::Heard => at,
+            Contact::Asking | Contact::Answering => at,
         };
-        self.contact = Contact::Lost { since, silence };
+        self.contact = Contact::Lost { since, no_answer };
         Point {
             at,
             rates: None,
@@ -199,13 +202,13 @@ impl Watched {
     pub(crate) fn line(&self) -> Value {
         let at = self.points.back().map(|point| text::time(point.at));
         let lost = match &self.contact {
-            Contact::Lost { since, silence } => {
-                json!({"since": text::time(*since), "why": silence.why, "is_there": silence.is_there})
+            Contact::Lost { since, no_answer } => {
+                json!({"since": text::time(*since), "why": no_answer.why, "is_there": no_answer.is_there})
             }
-            Contact::Asking | Contact::Heard => Value::Null,
+            Contact::Asking | Contact::Answering => Value::Null,
         };
         let status = match self.contact {
-            Contact::Heard => self.status.as_ref().map(|(_, status)| status),
+            Contact::Answering => self.status.as_ref().map(|(_, status)| status),
             Contact::Asking | Contact::Lost { .. } => None,
         };
         let rates = self.rates();

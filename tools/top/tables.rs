@@ -181,7 +181,7 @@ pub(crate) fn leases(work: &Work, width: usize) -> Vec<Row> {
     let head = line([&all, "runs", "since", "next"]);
     let mut lines = vec![Row::new(4, head.dim())];
     for (place, lease) in work.leases.iter().enumerate() {
-        let [name, who, since, next] = lease::stirring(lease);
+        let [name, who, since, next] = lease::active_row(lease);
         lines.push(Row::new(rank(place, 3), line([&name, &who, &since, &next])));
     }
     lines
@@ -209,7 +209,7 @@ pub(crate) fn tasks(work: &Work, width: usize) -> Vec<Row> {
     let head = line([&all, "is", "group", "since, or why not"]);
     let mut lines = vec![Row::new(4, head.dim())];
     for (place, task) in work.tasks.iter().enumerate() {
-        let [name, how, group, why] = task::stirring(task);
+        let [name, how, group, why] = task::overview_row(task);
         lines.push(Row::new(rank(place, 3), line([&name, &how, &group, &why])));
     }
     lines

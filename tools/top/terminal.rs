@@ -6,7 +6,7 @@
 use crate::client::{self, Target, fields};
 use crate::report::Failure;
 use crate::status;
-use crate::top::sample::Silence;
+use crate::top::sample::NoAnswer;
 use crate::top::screen::{Abilities, Key, Question, Screen, ScreenRequest};
 use crate::top::view;
 use ratatui::DefaultTerminal;
@@ -32,7 +32,7 @@ const USAGE_MAX: usize = 256;
 const TICK: Duration = Duration::from_secs(1);
 
 /// An event of the main loop.
-pub(crate) enum Happening {
+pub(crate) enum LoopEvent {
     Answer(Timestamp, Result<Value, Failure>),
     Key(Key),
     Resized,
@@ -44,21 +44,21 @@ pub(crate) enum Happening {
 
 /// A handle to the thread that polls the coordinator, with the queue of events for the main loop.
 pub(crate) struct Poller {
-    happenings: Receiver<Happening>,
-    happened: Sender<Happening>,
+    events: Receiver<LoopEvent>,
+    sender: Sender<LoopEvent>,
     asked: Sender<Question>,
 }
 
 impl Poller {
     pub(crate) fn start(target: &Target, mut question: Question) -> Result<Self, Failure> {
-        let (happened, happenings) = mpsc::channel();
+        let (sender, events) = mpsc::channel();
         let (asked, questions) = mpsc::channel();
         let target = target.clone();
-        thread("sexton-ask", &happened, move |out| {
+        thread("sexton-ask", &sender, move |out| {
             let mut after = None;
             loop {
                 let answer = ask(&target, &mut after, question.processes.as_deref());
-                if out.send(Happening::Answer(now(), answer)).is_err() {
+                if out.send(LoopEvent::Answer(now(), answer)).is_err() {
                     return;
                 }
                 if !wait(&questions, &mut question) {
@@ -67,8 +67,8 @@ impl Poller {
             }
         })?;
         Ok(Self {
-            happenings,
-            happened,
+            events,
+            sender,
             asked,
         })
     }
@@ -82,10 +82,10 @@ impl Poller {
     /// Waits for the next answer, ignoring all other events. Fails if a thread has ended.
     pub(crate) fn answer(&self) -> Result<(Timestamp, Result<Value, Failure>), Failure> {
         loop {
-            match self.happenings.recv() {
-                Ok(Happening::Answer(at, answer)) => return Ok((at, answer)),
-                Ok(Happening::Gone(name)) => return Err(gone(name)),
-                Ok(Happening::Key(_) | Happening::Resized | Happening::Stop) => {}
+            match self.events.recv() {
+                Ok(LoopEvent::Answer(at, answer)) => return Ok((at, answer)),
+                Ok(LoopEvent::Gone(name)) => return Err(gone(name)),
+                Ok(LoopEvent::Key(_) | LoopEvent::Resized | LoopEvent::Stop) => {}
                 Err(_) => return Err(gone("sexton-ask")),
             }
         }
@@ -128,7 +128,7 @@ fn ask(
     };
     let answer = client::get(target, &path).ok();
     let answer = answer.filter(|answer| answer.status == 200);
-    if let Some(mut busiest) = answer.and_then(|answer| answer.said().ok()) {
+    if let Some(mut busiest) = answer.and_then(|answer| answer.json().ok()) {
         let next = busiest.pointer("/next").and_then(Value::as_str);
         let next = next.map(str::to_owned);
         let after = std::mem::replace(after, next);
@@ -145,7 +145,7 @@ fn ask(
 
 /// Requests the services, at most `PROCESSES_MAX` live processes, and the resource usage of the first `USAGE_MAX` of `ids`.
 fn family(target: &Target, ids: &[String]) -> Result<Value, Failure> {
-    let services = client::get(target, "/v1/services")?.well(&[])?;
+    let services = client::get(target, "/v1/services")?.success(&[])?;
     let mut processes = Vec::new();
     let mut next = None;
     while processes.len() < PROCESSES_MAX {
@@ -158,11 +158,11 @@ fn family(target: &Target, ids: &[String]) -> Result<Value, Failure> {
             query.insert("after".to_owned(), after);
         }
         let path = client::with_query("/v1/processes", &query);
-        let mut said = client::get(target, &path)?.well(&[])?;
-        if let Some(Value::Array(some)) = said.pointer_mut("/processes").map(Value::take) {
+        let mut body = client::get(target, &path)?.success(&[])?;
+        if let Some(Value::Array(some)) = body.pointer_mut("/processes").map(Value::take) {
             processes.extend(some);
         }
-        next = said.get("next").filter(|next| next.is_string()).cloned();
+        next = body.get("next").filter(|next| next.is_string()).cloned();
         if next.is_none() {
             break;
         }
@@ -171,8 +171,8 @@ fn family(target: &Target, ids: &[String]) -> Result<Value, Failure> {
     if !ids.is_empty() {
         let ids: Vec<&String> = ids.iter().take(USAGE_MAX).collect();
         let asked = fields([("ids", json!(ids))]);
-        let mut said = client::send(target, "/v1/processes/usage", asked, 0)?.well(&[])?;
-        usage = said
+        let mut body = client::send(target, "/v1/processes/usage", asked, 0)?.success(&[])?;
+        usage = body
             .pointer_mut("/usage")
             .map(Value::take)
             .unwrap_or_default();
@@ -193,9 +193,9 @@ fn put(object: &mut Value, name: &str, value: Value) {
 
 /// Shows the screen until the user quits or a signal ends the program.
 pub(crate) fn watch(mut screen: Screen, asker: &Poller) -> Result<(), Failure> {
-    forward_signals(&asker.happened)?;
+    forward_signals(&asker.sender)?;
     let mut shown = RawTerminal::open()?;
-    thread("sexton-keys", &asker.happened, keys)?;
+    thread("sexton-keys", &asker.sender, keys)?;
     let mut heard = instant();
     let mut asked = screen.question();
     loop {
@@ -207,20 +207,20 @@ pub(crate) fn watch(mut screen: Screen, asker: &Poller) -> Result<(), Failure> {
             asker.ask(question.clone());
             asked = question;
         }
-        match asker.happenings.recv_timeout(TICK) {
-            Ok(Happening::Answer(at, answer)) => {
+        match asker.events.recv_timeout(TICK) {
+            Ok(LoopEvent::Answer(at, answer)) => {
                 heard = instant();
-                let answer = answer.map_err(|failure| silence(&failure));
+                let answer = answer.map_err(|failure| no_answer(&failure));
                 screen.watched.take(at, answer);
             }
-            Ok(Happening::Key(key)) => match screen.key(key) {
+            Ok(LoopEvent::Key(key)) => match screen.key(key) {
                 ScreenRequest::Draw => {}
                 ScreenRequest::Quit => return Ok(()),
                 ScreenRequest::Suspend => shown.suspend()?,
             },
-            Ok(Happening::Stop) => return Ok(()),
-            Ok(Happening::Gone(name)) => return Err(gone(name)),
-            Ok(Happening::Resized) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(LoopEvent::Stop) => return Ok(()),
+            Ok(LoopEvent::Gone(name)) => return Err(gone(name)),
+            Ok(LoopEvent::Resized) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(gone("sexton-ask")),
         }
     }
@@ -264,27 +264,27 @@ impl Drop for RawTerminal {
 }
 
 /// A guard that, when dropped, reports that its thread has ended, even by a panic.
-struct Last {
+struct ThreadGuard {
     name: &'static str,
-    out: Sender<Happening>,
+    out: Sender<LoopEvent>,
 }
 
-impl Drop for Last {
+impl Drop for ThreadGuard {
     fn drop(&mut self) {
-        drop(self.out.send(Happening::Gone(self.name)));
+        drop(self.out.send(LoopEvent::Gone(self.name)));
     }
 }
 
 fn thread(
     name: &'static str,
-    out: &Sender<Happening>,
-    run: impl FnOnce(&Sender<Happening>) + Send + 'static,
+    out: &Sender<LoopEvent>,
+    run: impl FnOnce(&Sender<LoopEvent>) + Send + 'static,
 ) -> Result<(), Failure> {
     let out = out.clone();
     let started = std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(move || {
-            let last = Last { name, out };
+            let last = ThreadGuard { name, out };
             run(&last.out);
         });
     started
@@ -293,11 +293,11 @@ fn thread(
 }
 
 /// Reads keys until the terminal is closed.
-fn keys(out: &Sender<Happening>) {
+fn keys(out: &Sender<LoopEvent>) {
     while let Ok(event) = event::read() {
         let happening = match event {
-            Event::Key(key) => key_of(key).map(Happening::Key),
-            Event::Resize(_, _) => Some(Happening::Resized),
+            Event::Key(key) => key_of(key).map(LoopEvent::Key),
+            Event::Resize(_, _) => Some(LoopEvent::Resized),
             Event::FocusGained | Event::FocusLost | Event::Mouse(_) | Event::Paste(_) => None,
         };
         if happening.is_some_and(|happening| out.send(happening).is_err()) {
@@ -337,7 +337,7 @@ fn key_of(key: KeyEvent) -> Option<Key> {
 
 /// Starts a thread that reports the signals that end the program. Their handlers are installed before this returns, so that the
 /// terminal, which is taken over afterwards, is always restored.
-fn forward_signals(out: &Sender<Happening>) -> Result<(), Failure> {
+fn forward_signals(out: &Sender<LoopEvent>) -> Result<(), Failure> {
     let deaf = |error| Failure::unreachable(format!("failed to wait for signals: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -358,7 +358,7 @@ fn forward_signals(out: &Sender<Happening>) -> Result<(), Failure> {
                     _ = hangup.recv() => {}
                     _ = interrupt.recv() => {}
                 }
-                if out.send(Happening::Stop).is_err() {
+                if out.send(LoopEvent::Stop).is_err() {
                     return;
                 }
             }
@@ -396,8 +396,8 @@ fn instant() -> Instant {
 }
 
 /// Returns the reason why there is no status, from the failure of its request.
-pub(crate) fn silence(failure: &Failure) -> Silence {
-    Silence {
+pub(crate) fn no_answer(failure: &Failure) -> NoAnswer {
+    NoAnswer {
         is_there: failure.is_halt(),
         why: failure.words().to_owned(),
     }

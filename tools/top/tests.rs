@@ -3,7 +3,7 @@
 
 use crate::top::command::text;
 use crate::top::kin_tests;
-use crate::top::sample::{Contact, Rate, Silence, Watched};
+use crate::top::sample::{Contact, NoAnswer, Rate, Watched};
 use crate::top::screen::{Abilities, Key, Pane, Screen, ScreenRequest};
 use crate::top::view;
 use ratatui::Terminal;
@@ -142,7 +142,7 @@ fn panics(mut status: Value) -> Value {
 
 pub(super) fn screen(
     abilities: Abilities,
-    answers: impl IntoIterator<Item = (u64, Result<Value, Silence>)>,
+    answers: impl IntoIterator<Item = (u64, Result<Value, NoAnswer>)>,
 ) -> Screen {
     let mut screen = Screen::new(
         "/var/lib/sexton".to_owned(),
@@ -162,8 +162,8 @@ fn busy(abilities: Abilities) -> Screen {
     )
 }
 
-fn ended() -> Silence {
-    Silence {
+fn ended() -> NoAnswer {
+    NoAnswer {
         is_there: false,
         why: "no coordinator runs on /var/lib/sexton: nothing listens on /var/lib/sexton/sexton.sock, which a killed coordinator left behind".to_owned(),
     }
@@ -183,7 +183,7 @@ fn troubled() -> Value {
 }
 
 /// A coordinator that keeps no files, has only the HTTP listener, and does not answer `/v1/busiest`.
-fn memory(second: u64) -> (u64, Result<Value, Silence>) {
+fn memory(second: u64) -> (u64, Result<Value, NoAnswer>) {
     let mut memory = status(second);
     for part in [
         "data",
@@ -220,7 +220,7 @@ fn states() -> Vec<(&'static str, Screen)> {
     again["uptime_ms"] = json!(1200);
     again["recovered"]["clean"] = json!(false);
     again["recovered"]["cut"] = json!("journal/00000007.seg at offset 1234: 96 bytes");
-    let silent = |is_there| Silence {
+    let silent = |is_there| NoAnswer {
         is_there,
         why: "the coordinator does not answer: the actors are busy, try again later".to_owned(),
     };
@@ -393,7 +393,7 @@ fn a_gap_is_no_rate_and_is_not_filled() {
         watched.contact,
         Contact::Lost {
             since,
-            silence: ended()
+            no_answer: ended()
         }
     );
     let line = watched.line();

@@ -139,7 +139,7 @@ fn top(screen: &Screen, width: usize) -> Vec<Row> {
         first.push(format!(" for {} s", overdue.as_secs()).into());
     }
     if let Some((at, status)) = &watched.status {
-        if watched.contact == Contact::Heard {
+        if watched.contact == Contact::Answering {
             let at = moment(*at);
             let clock = at.rsplit(' ').next().unwrap_or("-").to_owned();
             first.push(format!("  {}  {clock}", identity(status)).into());
@@ -177,12 +177,14 @@ fn state(screen: &Screen) -> Span<'static> {
     let is_draining =
         status.is_some_and(|status| status.pointer("/draining") == Some(&Value::Bool(true)));
     match &watched.contact {
-        Contact::Lost { silence, .. } if silence.is_there => "NOT SERVING".red().bold(),
+        Contact::Lost { no_answer, .. } if no_answer.is_there => "NOT SERVING".red().bold(),
         Contact::Lost { .. } => "NOT REACHABLE".red().bold(),
-        Contact::Asking | Contact::Heard if screen.overdue.is_some() => "NO ANSWER".red().bold(),
+        Contact::Asking | Contact::Answering if screen.overdue.is_some() => {
+            "NO ANSWER".red().bold()
+        }
         Contact::Asking => "connecting".yellow(),
-        Contact::Heard if is_draining => "DRAINING".yellow().bold(),
-        Contact::Heard => "serving".green().bold(),
+        Contact::Answering if is_draining => "DRAINING".yellow().bold(),
+        Contact::Answering => "serving".green().bold(),
     }
 }
 

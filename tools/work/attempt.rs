@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// job, or is kept running for one job after another.
 pub(super) struct Attempts {
     pub(super) jobs: Jobs,
-    pub(super) asking: ClientOptions,
+    pub(super) options: ClientOptions,
     pub(super) reports: Arc<Reports>,
     /// The launch request for the command, without the fields that are added for each launch.
     pub(super) command: Fields,
@@ -99,7 +99,7 @@ impl Finished {
 /// The outcome of an attempt.
 pub(super) enum Outcome {
     /// The command ran: the verdict on the job, and the result of the command.
-    Said(Verdict, CommandResult),
+    Ran(Verdict, CommandResult),
     /// The command cannot be run at all.
     NeverRan(Failure),
 }
@@ -116,7 +116,7 @@ impl Attempts {
         let secret = self.reports.begin(&claim, self.idle.is_none())?;
         self.watched.begin(&claim);
         let came = if claim.is_duplicate {
-            Ok(Outcome::Said(Verdict::Done, CommandResult::default()))
+            Ok(Outcome::Ran(Verdict::Done, CommandResult::default()))
         } else if let Some(idle) = &self.idle {
             self.hand_on(idle, &claim, &secret)
         } else {
@@ -125,10 +125,10 @@ impl Attempts {
         let reported = self.reports.end(&secret);
         let is_lost = self.watched.end(&claim);
         let (verdict, left) = match came? {
-            Outcome::Said(_, left) if is_lost => {
+            Outcome::Ran(_, left) if is_lost => {
                 (Verdict::Failed("it was cancelled".to_owned(), None), left)
             }
-            Outcome::Said(verdict, left) => (reported.unwrap_or(verdict), left),
+            Outcome::Ran(verdict, left) => (reported.unwrap_or(verdict), left),
             Outcome::NeverRan(failure) => {
                 let verdict = Verdict::Later(failure.words().to_owned(), None);
                 self.jobs.settle(&claim, &verdict)?;
@@ -271,7 +271,7 @@ impl Attempts {
             without: &OF_THIS,
             memory_max: self.bounds.memory,
         };
-        let record = attached::launch(&self.asking, asked, streams, &own)?;
+        let record = attached::launch(&self.options, asked, streams, &own)?;
         if let Some(failure) = self.never_ran(&record) {
             return Ok(Err(failure));
         }
@@ -311,7 +311,7 @@ impl Attempts {
             ("tree", true.into()),
             ("grace_ms", json!(grace.as_millis())),
         ]);
-        self.asking.act("stop", asked)
+        self.options.act("stop", asked)
     }
 
     /// Returns the reason why the command never ran; `None` if it ran.
@@ -350,7 +350,7 @@ impl Attempts {
             return Ok(Outcome::NeverRan(failure));
         }
         let verdict = self.judge(&record, &tail, is_late);
-        Ok(Outcome::Said(
+        Ok(Outcome::Ran(
             verdict,
             CommandResult::of(&record, tail.output()),
         ))
@@ -405,13 +405,13 @@ impl Attempts {
     /// the coordinator is unavailable, since only the coordinator has the result.
     fn wait(&self, id: &str, seconds: Option<u64>) -> Result<Value, Failure> {
         for _ in 0..TRIES_MAX {
-            match self.asking.wait(id, seconds, WaitExtent::Tree) {
+            match self.options.wait(id, seconds, WaitExtent::Tree) {
                 Err(failure) if failure.is_halt() => return Err(failure),
                 Err(_) => rest(PAUSE),
                 Ok(record) => return Ok(record),
             }
         }
-        self.asking.wait(id, seconds, WaitExtent::Tree)
+        self.options.wait(id, seconds, WaitExtent::Tree)
     }
 
     /// Derives the verdict on a job from how its command ended and from its output.

@@ -75,10 +75,10 @@ impl Jobs {
         let target = self.target.under(&chance()?);
         let asked = self.asked();
         let pop = || client::send(&target, "/v1/queues/pop", asked.clone(), wait);
-        let answer = patiently(pop, (wait == 0).then_some(RETURN_MAX))?;
+        let answer = retry_until_answered(pop, (wait == 0).then_some(RETURN_MAX))?;
         match answer.refusal().and_then(ClaimAnswer::refused) {
             Some(found) => Ok(found),
-            None => ClaimAnswer::read(&answer.well(&[])?),
+            None => ClaimAnswer::read(&answer.success(&[])?),
         }
     }
 
@@ -105,7 +105,7 @@ impl Jobs {
             ]));
             let target = self.target.under(&chance()?);
             let pop = || client::send(&target, "/v1/queues/pop", asked.clone(), 0);
-            patiently(pop, None)?.well(&[])
+            retry_until_answered(pop, None)?.success(&[])
         };
         match exchanged() {
             Ok(said) => exchanged_of(done, &said),
@@ -126,12 +126,12 @@ impl Jobs {
         ]);
         let target = self.target.under(&chance()?);
         let settle = || client::send(&target, &path, asked.clone(), 0);
-        let answer = patiently(settle, None)?;
+        let answer = retry_until_answered(settle, None)?;
         // A missing job was cancelled or deleted while it ran: it is not tried again.
         if matches!(verdict, Verdict::Failed(..)) && answer.is_refused_as(Reason::Absent) {
             return Ok(true);
         }
-        let said = answer.well(&[])?;
+        let said = answer.success(&[])?;
         let phase = said.pointer("/phase").and_then(Value::as_str);
         Ok(phase.is_none_or(|phase| phase == "abandoned"))
     }
@@ -158,7 +158,7 @@ impl Jobs {
         let target = self.target.under(&chance()?);
         let path = "/v1/queues/keep-result";
         let keep = || client::send(&target, path, asked.clone(), 0);
-        patiently(keep, None)?.well(&[]).map(drop)
+        retry_until_answered(keep, None)?.success(&[]).map(drop)
     }
 
     /// Sends the request `what` about a claimed job, with the further fields `more`; does not retry.
@@ -171,7 +171,7 @@ impl Jobs {
         let mut asked = fields([("id", id.into()), ("token", token.into())]);
         asked.extend(more);
         let answer = client::send(target, &format!("/v1/queues/{what}"), asked, 0)?;
-        answer.well(&[]).map(drop)
+        answer.success(&[]).map(drop)
     }
 
     /// Returns the number of ready jobs in all queues of the source; `None` if it cannot be read.
@@ -191,7 +191,7 @@ impl Jobs {
     fn ready_of(&self, kind: &str) -> Option<u64> {
         let query = fields([("type", kind.into()), ("limit", "1000".into())]);
         let path = client::with_query("/v1/queues", &query);
-        let answer = client::get(&self.target, &path).ok()?.well(&[]).ok()?;
+        let answer = client::get(&self.target, &path).ok()?.success(&[]).ok()?;
         let is_all = answer.pointer("/next").is_none_or(Value::is_null);
         let queues = answer.pointer("/queues").and_then(Value::as_array)?;
         is_all.then(|| queues.iter().map(|queue| number(queue, "/ready")).sum())
@@ -219,14 +219,14 @@ impl Jobs {
         for kind in &self.types {
             let named = fields([("type", kind.as_str().into())]);
             let path = client::with_query("/v1/queues/config", &named);
-            let config = client::get(&self.target, &path)?.well(&[])?;
+            let config = client::get(&self.target, &path)?.success(&[])?;
             let entry = config.pointer("/types/0/from").and_then(Value::as_str);
             if entry == Some(kind) {
                 return Ok(true);
             }
             let listed = fields([("type", kind.as_str().into()), ("limit", "1".into())]);
             let path = client::with_query("/v1/queues", &listed);
-            let queues = client::get(&self.target, &path)?.well(&[])?;
+            let queues = client::get(&self.target, &path)?.success(&[])?;
             if queues.pointer("/queues/0").is_some() {
                 return Ok(true);
             }
@@ -249,7 +249,7 @@ impl Jobs {
         if answer.is_refused_as(Reason::Absent) {
             return Some(Value::Null);
         }
-        answer.well(&[]).ok()
+        answer.success(&[]).ok()
     }
 }
 
@@ -276,7 +276,7 @@ fn exchanged_of(done: &[Key], said: &Value) -> Vec<Exchanged> {
 }
 
 /// Sends a request, and repeats it until it is answered, for at most `most` if given. Fails at once if the coordinator has halted.
-pub(super) fn patiently(
+pub(super) fn retry_until_answered(
     ask: impl Fn() -> Result<Answer, Failure>,
     most: Option<Duration>,
 ) -> Result<Answer, Failure> {

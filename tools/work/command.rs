@@ -8,7 +8,7 @@ use crate::size::{SIZE, bytes};
 use crate::span::{SPAN, milliseconds};
 use crate::text::words;
 use crate::work::attempt::{Attempts, Bounds};
-use crate::work::claim::{Jobs, PAUSE, RETURN_MAX, Source, patiently};
+use crate::work::claim::{Jobs, PAUSE, RETURN_MAX, Source, retry_until_answered};
 use crate::work::progress_display;
 use crate::work::report::Reports;
 use crate::work::runner::{Limits, Runner};
@@ -178,9 +178,9 @@ fn keep_ms(text: &str) -> Result<u64, String> {
 
 impl Work {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let asking = ClientOptions::at(&self.at, false);
-        let asking = asking.or_else(|failure| self.never_began(failure))?;
-        if !asking.target.is_socket() {
+        let options = ClientOptions::at(&self.at, false);
+        let options = options.or_else(|failure| self.never_began(failure))?;
+        if !options.target.is_socket() {
             let words = "`sexton work` runs only on the coordinator's machine: the coordinator must be able to see its processes";
             return Err(
                 Failure::usage(words).help("elsewhere, use `sexton queue pop`, `ack` and `fail`")
@@ -188,27 +188,27 @@ impl Work {
         }
         let command = plain(&self.command, self.allow_secrets, &here()?)?;
         let source = self.source()?;
-        let answer = self.register(&asking.target);
+        let answer = self.register(&options.target);
         let answer = answer.or_else(|failure| self.never_began(failure))?;
         if answer.is_refused_as(Reason::DiskFull) {
             let mut tally = Tally::new(self.result.is_some());
             tally.reach(Reached::ReadOnly);
             return self.print(&tally);
         }
-        let registered = answer.well(&[])?;
+        let registered = answer.success(&[])?;
         let name = self
             .command
             .first()
             .map(|it| it.to_string_lossy().into_owned());
         let attempts = Attempts {
-            reports: Reports::listen(&asking.target)?,
+            reports: Reports::listen(&options.target)?,
             jobs: Jobs {
-                target: asking.target.clone(),
+                target: options.target.clone(),
                 types: self.types.clone(),
                 source,
                 own: words(&registered, "/id"),
             },
-            asking,
+            options,
             command,
             name: name.unwrap_or_default(),
             idle: self.lines.then(Mutex::default),
@@ -256,7 +256,7 @@ impl Work {
         };
         let register = || client::send(target, "/v1/processes/register", asked.clone(), 0);
         let began = instant();
-        let mut answer = patiently(register, Some(patience))?;
+        let mut answer = retry_until_answered(register, Some(patience))?;
         let is_early = || {
             let most = self.max_time.map(Duration::from_millis);
             most.is_none_or(|most| began.elapsed() < most)
@@ -266,7 +266,7 @@ impl Work {
             tell("the coordinator accepts no changes, because its disk is full; waiting for space");
             while answer.is_refused_as(Reason::DiskFull) && is_early() {
                 rest(PAUSE);
-                answer = patiently(register, Some(patience))?;
+                answer = retry_until_answered(register, Some(patience))?;
             }
         }
         Ok(answer)

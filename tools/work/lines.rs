@@ -201,7 +201,7 @@ impl Worker {
                 worker.has_answered = true;
                 let output = output.into_bytes();
                 let left = CommandResult { exit: None, output };
-                Ok((Outcome::Said(verdict, left), Some(worker)))
+                Ok((Outcome::Ran(verdict, left), Some(worker)))
             }
             Err(silence) => Ok((worker.fail(attempts, silence)?, None)),
         }
@@ -351,7 +351,7 @@ impl Worker {
             Silence::Late | Silence::Malformed(_) => (attempts.end(&self.id, grace)?, true),
         };
         if let Some(given_back) = attempts.halted() {
-            return Ok(Outcome::Said(given_back, CommandResult::default()));
+            return Ok(Outcome::Ran(given_back, CommandResult::default()));
         }
         let code = record.pointer("/code").and_then(Value::as_u64);
         let never_ran = !self.has_answered && code.is_some_and(|it| NOT_EXECUTED.contains(&it));
@@ -373,7 +373,7 @@ impl Worker {
             }
             Silence::Closed => attempts.judge(&record, &self.tail, false),
         };
-        Ok(Outcome::Said(
+        Ok(Outcome::Ran(
             verdict,
             CommandResult::of(&record, Vec::new()),
         ))

@@ -29,4 +29,4 @@ mod tally;
 mod watch;
 
 pub(crate) use command::Work;
-pub(crate) use report::{ADDRESS, PATIENCE, SECRET};
+pub(crate) use report::{ADDRESS, SECRET, TIMEOUT};

@@ -4,7 +4,7 @@ use crate::client::instant;
 use crate::notify::Notify;
 use crate::progress::Progress;
 use crate::text::{grouped, span};
-use crate::work::runner::{Runner, Standing};
+use crate::work::runner::{RunTotals, Runner};
 use crate::work::tally::failed;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -17,8 +17,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// manager, the second to the terminal; each is `None` if its destination does not exist.
 pub(super) fn start(runner: &Arc<Runner>) -> [Option<Progress>; 2] {
     let theirs = Arc::clone(runner);
-    let told =
-        Notify::from_environment().while_ready(move || counts(&theirs.standing()).join(", "));
+    let told = Notify::from_environment().while_ready(move || counts(&theirs.totals()).join(", "));
     [told, on_terminal(runner)]
 }
 
@@ -34,12 +33,12 @@ fn on_terminal(runner: &Arc<Runner>) -> Option<Progress> {
             Some((at, ready)) if at.elapsed() < LOOK => (at, ready),
             _ => *asked.insert((instant(), runner.attempts.jobs.ready())),
         };
-        Some(line(&runner.standing(), ready))
+        Some(line(&runner.totals(), ready))
     };
     Some(Progress::start(words, |_| {}))
 }
 
-fn counts(standing: &Standing) -> [String; 3] {
+fn counts(standing: &RunTotals) -> [String; 3] {
     [
         format!("{} done", grouped(standing.done)),
         failed(standing.failed, standing.failed_tries),
@@ -48,7 +47,7 @@ fn counts(standing: &Standing) -> [String; 3] {
 }
 
 /// Formats the progress and the rate, and, if known, the number of ready jobs and an estimate of the time left.
-fn line(standing: &Standing, ready: Option<u64>) -> String {
+fn line(standing: &RunTotals, ready: Option<u64>) -> String {
     let ended = standing.done + standing.failed_tries;
     let ms = u64::try_from(standing.elapsed.as_millis()).unwrap_or(u64::MAX);
     let tenths = (ended * 10_000).checked_div(ms).unwrap_or(0);
@@ -65,12 +64,12 @@ fn line(standing: &Standing, ready: Option<u64>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Standing, line};
+    use super::{RunTotals, line};
     use std::time::Duration;
 
     #[test]
     fn a_line_has_rate_and_time_left() {
-        let mut standing = Standing {
+        let mut standing = RunTotals {
             done: 90,
             failed: 10,
             failed_tries: 10,

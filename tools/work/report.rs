@@ -26,7 +26,7 @@ pub(crate) const ADDRESS: &str = "SEXTON_JOB_REPORT";
 pub(crate) const SECRET: &str = "SEXTON_JOB_SECRET";
 
 /// How long either side may be silent.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The maximum size of a request, in bytes.
 const REQUEST_BYTES_MAX: u64 = 16 << 10;
@@ -78,9 +78,9 @@ struct Live {
     /// The verdict that the command has reported, if any.
     verdict: Option<Verdict>,
     /// When progress was last sent to the coordinator; `None` if it has not been sent yet.
-    told: Option<Instant>,
+    reported_at: Option<Instant>,
     /// Progress that has not been sent to the coordinator yet.
-    untold: Option<Fields>,
+    unreported: Option<Fields>,
 }
 
 /// The attempts in progress, by their secrets, and the socket that receives reports on them.
@@ -139,8 +139,8 @@ impl Reports {
             token: claim.token,
             touched: instant(),
             verdict: None,
-            told: None,
-            untold: None,
+            reported_at: None,
+            unreported: None,
         };
         self.live().insert(secret.clone(), live);
         Ok(secret)
@@ -149,13 +149,13 @@ impl Reports {
     /// Removes an attempt and sends its remaining progress to the coordinator. Returns the verdict that the command reported, if any.
     pub(super) fn end(&self, secret: &str) -> Option<Verdict> {
         let live = self.live().remove(secret)?;
-        if let Some(untold) = live.untold {
+        if let Some(unreported) = live.unreported {
             // An error does not matter: the result of the job follows.
             drop(Jobs::tell(
                 &self.target,
                 (live.id, live.token),
                 "report",
-                untold,
+                unreported,
             ));
         }
         live.verdict
@@ -196,8 +196,8 @@ impl Reports {
     }
 
     fn receive(&self, stream: &UnixStream) -> io::Result<()> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         let mut line = Vec::new();
         BufReader::new(stream.take(REQUEST_BYTES_MAX)).read_until(b'\n', &mut line)?;
         let done = match serde_json::from_slice::<Request>(&line) {
@@ -240,14 +240,14 @@ impl Reports {
             Report::Progress { percent, text } => {
                 let more = fields([("percent", percent.into()), ("text", text.into())]);
                 if attempt
-                    .told
+                    .reported_at
                     .is_some_and(|told| told.elapsed() < PROGRESS_EVERY)
                 {
-                    attempt.untold.get_or_insert_default().extend(more);
+                    attempt.unreported.get_or_insert_default().extend(more);
                     return Ok(());
                 }
-                attempt.told = Some(instant());
-                let mut all = attempt.untold.take().unwrap_or_default();
+                attempt.reported_at = Some(instant());
+                let mut all = attempt.unreported.take().unwrap_or_default();
                 all.extend(more);
                 Some(("report", all))
             }
@@ -263,9 +263,9 @@ impl Reports {
 
 /// Sends the answer to a report: success, or the error.
 fn answer(mut stream: &UnixStream, error: Option<&str>) -> io::Result<()> {
-    let said = match error {
+    let body = match error {
         None => json!({ "ok": true }),
         Some(error) => json!({ "ok": false, "error": error }),
     };
-    stream.write_all(format!("{said}\n").as_bytes())
+    stream.write_all(format!("{body}\n").as_bytes())
 }

@@ -67,7 +67,7 @@ struct State {
 }
 
 /// The progress of a run.
-pub(super) struct Standing {
+pub(super) struct RunTotals {
     pub(super) done: u64,
     /// Jobs that failed and are not tried again.
     pub(super) failed: u64,
@@ -150,9 +150,9 @@ impl Runner {
     }
 
     /// Returns the progress.
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn totals(&self) -> RunTotals {
         let state = self.state();
-        Standing {
+        RunTotals {
             done: state.tally.done,
             failed: state.tally.failed,
             failed_tries: state.tally.failed_tries,

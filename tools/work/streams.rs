@@ -17,7 +17,7 @@ const TAIL_BYTES_MAX: usize = 1000;
 
 /// How long to wait for the rest of standard error when no process of the command is left. Only a process that has left the tree
 /// can keep the stream open longer.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where commands may write, and how much.
 #[derive(Clone, Copy, Debug)]
@@ -145,10 +145,10 @@ impl Shared {
 }
 
 impl Tail {
-    /// Returns the end of standard error. Should be called when no process of the command is left; waits for at most [`PATIENCE`] until
+    /// Returns the end of standard error. Should be called when no process of the command is left; waits for at most [`TIMEOUT`] until
     /// everything has been read.
     pub(super) fn text(&self) -> String {
-        match self.is_whole.recv_timeout(PATIENCE) {
+        match self.is_whole.recv_timeout(TIMEOUT) {
             // After a timeout, use what has been received by then.
             Ok(()) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                 let kept = self.shared.errors.lock();

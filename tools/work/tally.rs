@@ -259,7 +259,7 @@ impl Tally {
             self.reached,
             Some(Reached::NonePossible | Reached::ReadOnly)
         );
-        let said = if jobs.is_empty() && !began {
+        let body = if jobs.is_empty() && !began {
             json!({ "jobs": jobs, "reached": self.word() })
         } else {
             json!({
@@ -269,7 +269,7 @@ impl Tally {
                 "elapsed": self.elapsed,
             })
         };
-        format!("{said}\n")
+        format!("{body}\n")
     }
 
     /// Formats the results as a line. `types` are the types of jobs that were asked for.

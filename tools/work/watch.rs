@@ -105,8 +105,8 @@ impl Attempts {
         ]);
         loop {
             let path = client::with_query("/v1/queues/jobs", &query);
-            let mut said = client::get(&self.jobs.target, &path)?.well(&[])?;
-            let jobs = said.pointer("/jobs").and_then(Value::as_array);
+            let mut body = client::get(&self.jobs.target, &path)?.success(&[])?;
+            let jobs = body.pointer("/jobs").and_then(Value::as_array);
             let is_wanted = |job: &&Value| job.pointer("/cancelled") == Some(&false.into());
             wanted.extend(
                 jobs.into_iter()
@@ -117,7 +117,7 @@ impl Attempts {
                         Some((number("/id")?, number("/token")?))
                     }),
             );
-            match said.get_mut("next").map(Value::take) {
+            match body.get_mut("next").map(Value::take) {
                 Some(next @ Value::String(_)) => query.insert("after".to_owned(), next),
                 Some(_) | None => return Ok(wanted),
             };

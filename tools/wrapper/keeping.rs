@@ -45,7 +45,7 @@ pub(super) enum Event {
     /// A connection was opened.
     Connected(UnixStream),
     /// The peer with this number has sent an order, or has disconnected (`None`).
-    Said(u64, Option<Order>),
+    Received(u64, Option<Order>),
     /// The command sent a report.
     Report(Pending),
     /// A child has ended.
@@ -65,9 +65,9 @@ struct Peer {
     /// Whether it has sent `attach`, with the number of bytes received.
     attached: bool,
     /// Whether the oldest unanswered report was sent to it.
-    asked: bool,
+    is_report_sent: bool,
     /// Whether the end of the attempt was sent to it.
-    told: bool,
+    is_end_sent: bool,
 }
 
 /// The state of an attempt.
@@ -86,7 +86,7 @@ struct Keeping {
     /// When the attempt ended, in milliseconds since boot.
     ended_at: u64,
     /// When the near end last sent anything, in milliseconds since boot.
-    heard: u64,
+    received_at: u64,
     /// When stopping the attempt began, in milliseconds since boot.
     stopping: Option<u64>,
     peer: Option<Peer>,
@@ -155,7 +155,7 @@ fn keep(base: &std::path::Path, start: &Start) -> io::Result<()> {
         words: String::new(),
         end: None,
         ended_at: 0,
-        heard: now(),
+        received_at: now(),
         stopping: None,
         peer: None,
         peers: 0,
@@ -254,11 +254,11 @@ impl Keeping {
     fn take(&mut self, event: Event) -> bool {
         match event {
             Event::Connected(stream) => self.connect(stream),
-            Event::Said(number, said) => {
+            Event::Received(number, said) => {
                 let is_current = self.peer.as_ref().is_some_and(|it| it.number == number);
                 match said {
                     Some(order) if is_current => {
-                        self.heard = now();
+                        self.received_at = now();
                         return self.obey(order);
                     }
                     None if is_current => self.peer = None,
@@ -286,16 +286,18 @@ impl Keeping {
         let number = self.peers;
         let (heard, gone) = (self.events.clone(), self.events.clone());
         pipe::read(reader, move |order| {
-            heard.send(Event::Said(number, order)).is_ok()
+            heard.send(Event::Received(number, order)).is_ok()
         });
-        let writer = Writer::to(stream, move || drop(gone.send(Event::Said(number, None))));
+        let writer = Writer::to(stream, move || {
+            drop(gone.send(Event::Received(number, None)));
+        });
         self.peer = Some(Peer {
             number,
             writer,
             from: [0, 0],
             attached: false,
-            asked: false,
-            told: false,
+            is_report_sent: false,
+            is_end_sent: false,
         });
     }
 
@@ -304,14 +306,14 @@ impl Keeping {
         match order {
             Order::Attach { from, .. } => {
                 let pid = self.leader.map_or(0, |it| it.as_raw_nonzero().get());
-                self.say(&FarMessage::Started {
+                self.send(&FarMessage::Started {
                     pid: u32::try_from(pid).unwrap_or_default(),
                 });
                 if let Some(peer) = &mut self.peer {
                     (peer.from, peer.attached) = (from, true);
                 }
             }
-            Order::Ping => self.say(&FarMessage::Pong),
+            Order::Ping => self.send(&FarMessage::Pong),
             Order::Stop => {
                 self.stop("it was stopped");
             }
@@ -321,7 +323,7 @@ impl Keeping {
                     drop(pending.answer.try_send(line));
                     self.nth += 1;
                     if let Some(peer) = &mut self.peer {
-                        peer.asked = false;
+                        peer.is_report_sent = false;
                     }
                 }
             }
@@ -332,8 +334,8 @@ impl Keeping {
     }
 
     /// Sends a message to the peer; drops a peer that does not read it.
-    fn say(&mut self, word: &FarMessage) {
-        if self.peer.as_ref().is_some_and(|it| !it.writer.say(word)) {
+    fn send(&mut self, word: &FarMessage) {
+        if self.peer.as_ref().is_some_and(|it| !it.writer.send(word)) {
             self.peer = None;
         }
     }
@@ -360,7 +362,7 @@ impl Keeping {
 
     /// Handles timeouts, records the end of the attempt when no process is left, and sends everything new to the peer.
     fn look(&mut self) -> io::Result<()> {
-        if now() > self.heard.saturating_add(self.lost_after_ms) {
+        if now() > self.received_at.saturating_add(self.lost_after_ms) {
             self.cut_short("no coordinator connected for too long");
         }
         if self
@@ -394,7 +396,7 @@ impl Keeping {
                 let count = file.read_at(&mut bytes, from)?;
                 let b64 = STANDARD.encode(bytes.get(..count).unwrap_or_default());
                 // Output that does not fit is sent at the next check.
-                if count == 0 || !peer.writer.say(&FarMessage::Output { stream, b64 }) {
+                if count == 0 || !peer.writer.send(&FarMessage::Output { stream, b64 }) {
                     if count > 0 {
                         return Ok(());
                     }
@@ -405,18 +407,18 @@ impl Keeping {
                 }
             }
         }
-        let next = self.reports.front().filter(|_| !peer.asked);
+        let next = self.reports.front().filter(|_| !peer.is_report_sent);
         if let Some(pending) = next {
             let (nth, report) = (self.nth, pending.report.clone());
-            peer.asked = peer.writer.say(&FarMessage::Report { nth, report });
+            peer.is_report_sent = peer.writer.send(&FarMessage::Report { nth, report });
         }
         // All reports are answered before the end is sent.
         if let Some(end) = self
             .end
             .clone()
-            .filter(|_| !peer.told && self.reports.is_empty())
+            .filter(|_| !peer.is_end_sent && self.reports.is_empty())
         {
-            peer.told = peer.writer.say(&FarMessage::Ended {
+            peer.is_end_sent = peer.writer.send(&FarMessage::Ended {
                 exit: end.exit,
                 words: end.words,
             });

@@ -87,7 +87,7 @@ impl Link {
         };
         let heard = events.clone();
         pipe::read(output, move |word: Option<FarMessage>| {
-            heard.send(Event::Said(number, word)).is_ok()
+            heard.send(Event::Received(number, word)).is_ok()
         });
         Ok(Self {
             ssh,
@@ -97,8 +97,8 @@ impl Link {
     }
 
     /// Queues an order to be sent; returns whether there was room for it.
-    pub(super) fn say(&self, order: &Order) -> bool {
-        self.writer.say(order)
+    pub(super) fn send(&self, order: &Order) -> bool {
+        self.writer.send(order)
     }
 
     /// Closes the connection. If `all_is_said`, waits for a limited time until what is queued has been sent; otherwise closes it

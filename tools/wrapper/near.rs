@@ -78,7 +78,7 @@ pub(super) struct Near {
 /// An event of the main loop.
 pub(super) enum Event {
     /// The connection with this number has received a message, or was closed (`None`).
-    Said(u64, Option<FarMessage>),
+    Received(u64, Option<FarMessage>),
     /// The coordinator answered the report with this number.
     Answered(u64, String),
     /// The attempt must stop.
@@ -107,11 +107,11 @@ struct Waiting<'a> {
     /// The number of bytes received of each output stream.
     from: [u64; 2],
     /// When the last message was sent, in milliseconds since boot.
-    said: u64,
+    sent_at: u64,
     /// When the last message was received, or the connection was opened, in milliseconds since boot.
-    heard: u64,
+    received_at: u64,
     /// When to reconnect, in milliseconds since boot.
-    again: u64,
+    reconnect_at: u64,
     /// The pause after the next loss of the connection, in milliseconds.
     pause: u64,
 }
@@ -132,9 +132,9 @@ impl Near {
             begun: self.attach,
             stops: self.stop,
             from: [0, 0],
-            said: now(),
-            heard: now(),
-            again: now(),
+            sent_at: now(),
+            received_at: now(),
+            reconnect_at: now(),
             pause: 50,
         };
         let came = waiting.wait(&happening);
@@ -145,7 +145,7 @@ impl Near {
         // Once the coordinator has the result, the far end may forget it.
         deliver(&report);
         if let Some(link) = waiting.link.take() {
-            let all_is_said = link.say(&Order::Acknowledge);
+            let all_is_said = link.send(&Order::Acknowledge);
             link.close(all_is_said);
         }
         if status == 0 {
@@ -215,11 +215,11 @@ impl Waiting<'_> {
             } else {
                 GREETING_MS
             };
-            if time > self.heard + patience {
+            if time > self.received_at + patience {
                 return self.disconnected();
             }
-            if link.greeted && time >= self.said + self.beat() {
-                self.say(&Order::Ping);
+            if link.greeted && time >= self.sent_at + self.beat() {
+                self.send(&Order::Ping);
             }
             return None;
         }
@@ -227,10 +227,10 @@ impl Waiting<'_> {
             return Some(Outcome::Ended(Exit::Failed));
         }
         let near = self.near;
-        if time > self.said + near.lost_after + near.grace + SLACK_MS {
+        if time > self.sent_at + near.lost_after + near.grace + SLACK_MS {
             return Some(Outcome::Unreachable);
         }
-        if time >= self.again {
+        if time >= self.reconnect_at {
             self.connect();
         }
         None
@@ -243,13 +243,13 @@ impl Waiting<'_> {
             config: self.near.ssh_config.as_deref(),
             program: &self.near.program,
         };
-        self.heard = now();
+        self.received_at = now();
         match Link::open(&target, self.links, &self.events) {
             Ok(link) => self.link = Some(link),
             Err(error) => {
                 drop(writeln!(io::stderr(), "sexton: failed to run ssh: {error}"));
                 // Treated like a refused connection.
-                drop(self.events.send(Event::Said(self.links, None)));
+                drop(self.events.send(Event::Received(self.links, None)));
             }
         }
     }
@@ -263,7 +263,7 @@ impl Waiting<'_> {
         if !self.begun {
             return Some(Outcome::Ended(Exit::Failed));
         }
-        self.again = now() + self.pause;
+        self.reconnect_at = now() + self.pause;
         self.pause = (2 * self.pause).min(PAUSE_MS_MAX);
         None
     }
@@ -273,18 +273,18 @@ impl Waiting<'_> {
             Event::Stop => {
                 self.stops = true;
                 if self.link.as_ref().is_some_and(|it| it.greeted) {
-                    self.say(&Order::Stop);
+                    self.send(&Order::Stop);
                 }
                 None
             }
             Event::Answered(nth, line) => {
-                self.say(&Order::Answer { nth, line });
+                self.send(&Order::Answer { nth, line });
                 None
             }
-            Event::Said(number, _) if number != self.links => None,
-            Event::Said(_, None) => self.disconnected(),
-            Event::Said(_, Some(word)) => {
-                self.heard = now();
+            Event::Received(number, _) if number != self.links => None,
+            Event::Received(_, None) => self.disconnected(),
+            Event::Received(_, Some(word)) => {
+                self.received_at = now();
                 self.receive(word)
             }
         }
@@ -305,7 +305,7 @@ impl Waiting<'_> {
             FarMessage::Started { .. } => {
                 self.pause = 50;
                 if self.stops {
-                    self.say(&Order::Stop);
+                    self.send(&Order::Stop);
                 }
             }
             FarMessage::Pong => {}
@@ -344,13 +344,13 @@ impl Waiting<'_> {
         };
         // The order may arrive even if sending it fails.
         self.begun = true;
-        self.say(&order);
+        self.send(&order);
     }
 
-    fn say(&mut self, order: &Order) {
-        self.said = now();
+    fn send(&mut self, order: &Order) {
+        self.sent_at = now();
         // If the order cannot be queued, the far end no longer reads, and a timeout will close the connection.
-        let _taken = self.link.as_ref().is_some_and(|it| it.say(order));
+        let _taken = self.link.as_ref().is_some_and(|it| it.send(order));
     }
 
     /// Writes output of the command to the same stream of this process.

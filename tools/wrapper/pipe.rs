@@ -64,7 +64,7 @@ impl Writer {
     }
 
     /// Queues a message. Returns `false` if the queue is full or the stream is closed.
-    pub(super) fn say(&self, said: &impl Serialize) -> bool {
+    pub(super) fn send(&self, said: &impl Serialize) -> bool {
         match self.0.try_send(line(said)) {
             Ok(()) => true,
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,

@@ -19,7 +19,7 @@ const REPORT_BYTES_MAX: u64 = 1 << 20;
 const OPEN_MAX: usize = 64;
 
 /// How long a client may take to send its report.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A report, and the channel for its answer.
 pub(super) struct Pending {
@@ -61,7 +61,7 @@ fn take(
     if is_full {
         return writer.write_all(refused("busy", "too many reports at the same time").as_bytes());
     }
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     let mut line = Vec::new();
     let mut reader = BufReader::new(stream).take(REPORT_BYTES_MAX);
     reader.read_until(b'\n', &mut line)?;

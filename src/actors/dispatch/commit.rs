@@ -5,7 +5,7 @@ use crate::actors::dispatch::decide::{EXECUTE, UPDATE};
 use crate::actors::dispatch::machine::DispatchMachine;
 use crate::actors::dispatch::message::{Message, Report};
 use crate::actors::dispatch::outcome::{Step, TaskStep};
-use crate::actors::dispatch::remote::{Reach, Remote};
+use crate::actors::dispatch::remote::{Remote, RemoteAttempt};
 use crate::actors::dispatch::server::{Group, Server};
 use crate::actors::dispatch::task::{
     Attempt, BurstReport, Cause, Cleaning, ExitStatus, Past, RunStatus, Saved, Stage, Task, Terms,
@@ -114,31 +114,31 @@ impl DispatchMachine {
                 let threads = at.map_or(0, |it| it.threads);
                 let remote = at.and_then(|it| it.remote.clone());
                 let reach = remote.zip(*lost_after_ms);
-                let reach = reach.map(|(it, span)| Reach::new(it, *process, span));
+                let reach = reach.map(|(it, span)| RemoteAttempt::new(it, *process, span));
                 let on = (*server, *process);
                 self.state.change(entry.seq, slot, |it| {
                     it.claim(entry, on, reach);
                     it.change_attempt(|it| (it.trace.used, it.trace.threads) = (used, threads));
                 });
-                self.state_obligations(slot, effects);
+                self.send_obligations(slot, effects);
             }
             TaskStep::Added { terms } => {
                 let task = Task::added(entry, message, *terms);
                 self.state.insert(entry.seq, slot, task);
             }
             TaskStep::Forgotten => {
-                self.give_up_cleaning(slot, effects);
+                self.abandon_cleanup(slot, effects);
                 self.state.remove(entry.seq, slot);
             }
             TaskStep::Ended { cleanup, .. } => {
                 self.give_back(slot, &[EXECUTE, UPDATE], effects);
                 if cleanup.is_some() {
-                    self.give_up_cleaning(slot, effects);
+                    self.abandon_cleanup(slot, effects);
                 }
                 let server = self.server_of(slot);
                 self.state
                     .change(entry.seq, slot, |it| it.end(entry, step, server));
-                self.state_obligations(slot, effects);
+                self.send_obligations(slot, effects);
             }
             TaskStep::Blocked => {
                 self.give_back(slot, &[UPDATE], effects);
@@ -158,7 +158,7 @@ impl DispatchMachine {
             | TaskStep::Stopping(_) => {
                 self.state
                     .change(entry.seq, slot, |it| it.apply(entry, message, step));
-                self.state_obligations(slot, effects);
+                self.send_obligations(slot, effects);
             }
             TaskStep::Updates
             | TaskStep::Reported { .. }
@@ -202,15 +202,15 @@ impl DispatchMachine {
 
     /// Gives up on the task's current cleanup, if there is one. If no report has confirmed that its launch was accepted, requests
     /// notification of the end of its process: if the launch was accepted after all, the process record would otherwise never be removed.
-    fn give_up_cleaning(&self, slot: Slot, effects: &mut Effects<Self>) {
+    fn abandon_cleanup(&self, slot: Slot, effects: &mut Effects<Self>) {
         let cleaning = self.state.tasks.get(slot).and_then(|it| it.cleaning);
         if let Some(cleaning) = cleaning.filter(|it| !it.taken) {
-            state_end(cleaning.process, effects);
+            send_end_watch(cleaning.process, effects);
         }
     }
 
     /// Sends all requests to other actors that are outstanding for a task.
-    pub(super) fn state_obligations(&self, slot: Slot, effects: &mut Effects<Self>) {
+    pub(super) fn send_obligations(&self, slot: Slot, effects: &mut Effects<Self>) {
         let Some(task) = self.state.tasks.get(slot) else {
             return;
         };
@@ -220,7 +220,7 @@ impl DispatchMachine {
         }
         if let Some(cleaning) = task.cleaning {
             let launching = || task.cleaning_up(&cleaning);
-            state_process(cleaning.process, cleaning.taken, launching, effects);
+            send_process_request(cleaning.process, cleaning.taken, launching, effects);
         }
         let Some(attempt) = &task.attempt else {
             return;
@@ -228,7 +228,7 @@ impl DispatchMachine {
         if attempt.has_lock() {
             let launching = || task.launching(attempt);
             let is_taken = attempt.launched.is_some();
-            state_process(attempt.process, is_taken, launching, effects);
+            send_process_request(attempt.process, is_taken, launching, effects);
             // If `stops` is set, the local process is a replacement that was launched to stop the attempt, and needs no further request.
             let is_told = attempt.reach.as_ref().is_some_and(|it| it.stops);
             if attempt.stopping.is_some() && !is_told {
@@ -253,14 +253,14 @@ fn hold([key, index, owner]: [Name; 3]) -> Hold {
 }
 
 /// Requests the launch of a process or, once the launch has been accepted, notification of the end of the process and its tree.
-fn state_process(
+fn send_process_request(
     id: ProcessId,
     is_taken: bool,
     launching: impl FnOnce() -> Launching,
     effects: &mut Effects<DispatchMachine>,
 ) {
     if is_taken {
-        state_end(id, effects);
+        send_end_watch(id, effects);
     } else {
         let by = DispatchMachine::ID;
         let launching = launching();
@@ -270,7 +270,7 @@ fn state_process(
 }
 
 /// Requests notification of the end of a process and its whole tree.
-fn state_end(process: ProcessId, effects: &mut Effects<DispatchMachine>) {
+fn send_end_watch(process: ProcessId, effects: &mut Effects<DispatchMachine>) {
     let (by, until) = (DispatchMachine::ID, Until::Tree);
     let watch = Watching { by, process, until };
     effects.tell(PROCESSES, &ToProcesses::Watch(watch));
@@ -284,7 +284,7 @@ impl Task {
         Self {
             id: entry.seq.0,
             work: adding.work.clone(),
-            group: Group::meant(&adding.group),
+            group: Group::resolve(&adding.group),
             name: adding.name.clone(),
             priority: adding.priority,
             command: Arc::clone(&adding.command),
@@ -329,7 +329,7 @@ impl Task {
             }
             TaskStep::CleanupEnded(exit) => self.cleaned(entry.at, *exit),
             TaskStep::Over { exit, forgotten } => {
-                self.be_over(entry.at, *exit);
+                self.finish(entry.at, *exit);
                 self.forgotten = Some(*forgotten);
             }
             TaskStep::Ready => self.status = RunStatus::NotStarted,
@@ -356,7 +356,12 @@ impl Task {
         }
     }
 
-    fn claim(&mut self, entry: Stamp, (server, process): (Slot, ProcessId), reach: Option<Reach>) {
+    fn claim(
+        &mut self,
+        entry: Stamp,
+        (server, process): (Slot, ProcessId),
+        reach: Option<RemoteAttempt>,
+    ) {
         let wake = (self.status == RunStatus::Waiting).then_some(self.wake);
         self.status = RunStatus::Processing;
         self.counts = true;
@@ -457,7 +462,7 @@ impl Task {
         self.words = attempt.words(*verdict, *exit);
         match verdict.exit() {
             Some(exit) => {
-                self.be_over(entry.at, exit);
+                self.finish(entry.at, exit);
                 self.forgotten = Some(*forgotten);
             }
             None => {
@@ -512,7 +517,7 @@ impl Task {
         });
     }
 
-    fn be_over(&mut self, at: Timestamp, exit: ExitStatus) {
+    fn finish(&mut self, at: Timestamp, exit: ExitStatus) {
         self.status = RunStatus::Complete;
         self.exit = exit;
         self.ended = Some(at);

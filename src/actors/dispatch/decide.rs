@@ -1,7 +1,7 @@
 //! The rules by which messages about tasks, servers and groups are decided. They follow Wip, Acquia's task system; see `docs/tasks.md`.
 
 use crate::actors::dispatch::machine::DispatchMachine;
-use crate::actors::dispatch::message::{Act, Adding, Host, Message, Report, ServerChange};
+use crate::actors::dispatch::message::{Act, Host, Message, NewTask, Report, ServerChange};
 use crate::actors::dispatch::outcome::{Outcome, Refused, Step, TaskStep};
 use crate::actors::dispatch::remote::Remote;
 use crate::actors::dispatch::server::{Group, Pause, Server};
@@ -52,7 +52,7 @@ impl DispatchMachine {
         decided.unwrap_or_else(Outcome::Refused)
     }
 
-    fn adding(&self, moment: &Moment, adding: &Adding) -> Result<Outcome, Refused> {
+    fn adding(&self, moment: &Moment, adding: &NewTask) -> Result<Outcome, Refused> {
         if moment.draining.has_begun() {
             return Err(Refused::Draining);
         }
@@ -120,7 +120,7 @@ impl DispatchMachine {
             Some(_) if now || task.terminating => Outcome::Unchanged,
             None if now || !task.status.is_under_way() => {
                 let mut steps = vec![Step::Task(slot, over())];
-                steps.extend(self.makes_room());
+                steps.extend(self.eviction_steps());
                 changed(steps)
             }
             None if task.terminating => Outcome::Unchanged,
@@ -201,7 +201,7 @@ impl DispatchMachine {
         max: Option<u32>,
         pause: Option<Pause>,
     ) -> Result<Outcome, Refused> {
-        let name = Group::meant(name);
+        let name = Group::resolve(name);
         let known = self.state.group(&name);
         if known.is_none() && self.state.groups.len() >= self.rules.groups_max as usize {
             return Err(Refused::GroupsFull);
@@ -472,7 +472,7 @@ impl DispatchMachine {
 
     /// Returns the steps that forget the oldest tasks that are over, to make room for one more. At most two are forgotten at a time, so the
     /// number of tasks that are over falls gradually after the limit was lowered.
-    pub(super) fn makes_room(&self) -> impl Iterator<Item = Step> {
+    pub(super) fn eviction_steps(&self) -> impl Iterator<Item = Step> {
         let over = &self.state.index.over;
         let surplus = (over.len() + 1).saturating_sub(self.rules.kept_max as usize);
         let oldest = over.iter().take(surplus.min(2));

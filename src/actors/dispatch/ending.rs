@@ -167,7 +167,7 @@ impl DispatchMachine {
         let forgotten = self.forgotten(moment);
         let cleanup = task.cleanup.as_ref().filter(|_| attempt.has_lock());
         let is_over = verdict.exit().is_some();
-        let room = self.makes_room().filter(|_| is_over);
+        let room = self.eviction_steps().filter(|_| is_over);
         let ended = TaskStep::Ended {
             exit,
             verdict,

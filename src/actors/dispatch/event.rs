@@ -3,11 +3,11 @@
 use crate::actors::binding::Exit;
 use crate::actors::dispatch::message::{Message, Report};
 use crate::actors::dispatch::outcome::{Outcome, Step, TaskStep};
-use crate::actors::dispatch::remote::FarEnd;
+use crate::actors::dispatch::remote::RemoteEnd;
 use crate::actors::dispatch::state::State;
 use crate::actors::dispatch::task::{Task, Verdict};
 use crate::ids::Slot;
-use crate::spine::event::Happening;
+use crate::spine::event::EventBody;
 use crate::spine::machine::Stamp;
 
 pub(super) const KINDS: &[&str] = &[
@@ -43,12 +43,12 @@ pub(super) const KINDS: &[&str] = &[
     "woken",
 ];
 
-/// Passes the events of an outcome to `tell`, in order. Must be called before the outcome is committed, while `state` is unchanged.
+/// Passes the events of an outcome to `emit`, in order. Must be called before the outcome is committed, while `state` is unchanged.
 pub(super) fn events(
     state: &State,
     entry: Stamp,
     (message, outcome): (&Message, &Outcome),
-    tell: &mut dyn FnMut(Happening),
+    emit: &mut dyn FnMut(EventBody),
 ) {
     let Outcome::Changed { steps, .. } = outcome else {
         return;
@@ -57,7 +57,7 @@ pub(super) fn events(
         let what = match step {
             Step::Task(slot, step) => of_task(state, entry, message, (*slot, step)),
             Step::ServerMade { name, threads, .. } => Some(
-                Happening::new("server-added")
+                EventBody::new("server-added")
                     .name("server", name.as_bytes())
                     .number("threads", *threads),
             ),
@@ -72,23 +72,23 @@ pub(super) fn events(
             Step::GroupSet {
                 name, max, pause, ..
             } => {
-                let set = Happening::new("group-set").name("group", name.as_bytes());
+                let set = EventBody::new("group-set").name("group", name.as_bytes());
                 let set = match max {
                     Some(max) => set.number("max", *max),
                     None => set,
                 };
                 Some(set.text("pause", pause.name()))
             }
-            Step::Paused(pause) => Some(Happening::new("pause").text("pause", pause.name())),
+            Step::Paused(pause) => Some(EventBody::new("pause").text("pause", pause.name())),
             Step::Rests | Step::GivesBack(_) => None,
         };
-        what.into_iter().for_each(&mut *tell);
+        what.into_iter().for_each(&mut *emit);
     }
 }
 
-fn of_server(state: &State, slot: Slot, kind: &'static str) -> Option<Happening> {
+fn of_server(state: &State, slot: Slot, kind: &'static str) -> Option<EventBody> {
     let server = state.servers.get(slot)?;
-    Some(Happening::new(kind).name("server", server.name.as_bytes()))
+    Some(EventBody::new(kind).name("server", server.name.as_bytes()))
 }
 
 fn of_task(
@@ -96,10 +96,10 @@ fn of_task(
     entry: Stamp,
     message: &Message,
     (slot, step): (Slot, &TaskStep),
-) -> Option<Happening> {
+) -> Option<EventBody> {
     let task = state.tasks.get(slot);
     let id = task.map_or(entry.seq.0, |it| it.id);
-    let named = |kind| Happening::new(kind).number("task", id);
+    let named = |kind| EventBody::new(kind).number("task", id);
     let attempt = task.and_then(|it| it.attempt.as_ref());
     let token = attempt.map_or(0, |it| it.token.0);
     let of_attempt = |kind| named(kind).number("attempt", token);
@@ -150,8 +150,8 @@ fn of_task(
 fn reported(
     task: Option<&Task>,
     message: &Message,
-    of_attempt: impl Fn(&'static str) -> Happening,
-) -> Option<Happening> {
+    of_attempt: impl Fn(&'static str) -> EventBody,
+) -> Option<EventBody> {
     let Message::Report { report, .. } = message else {
         return None;
     };
@@ -163,8 +163,8 @@ fn reported(
             let saved = of_attempt("saved").number("revision", revision);
             Some(saved.number("bytes", bytes))
         }
-        Report::Far(FarEnd::Unreachable) => Some(of_attempt("unreachable")),
-        Report::Beat | Report::Far(FarEnd::Ended(_)) => None,
+        Report::Far(RemoteEnd::Unreachable) => Some(of_attempt("unreachable")),
+        Report::Beat | Report::Far(RemoteEnd::Ended(_)) => None,
         Report::Done { .. } => said("done"),
         Report::Wait { .. } => said("wait"),
         Report::Fail { .. } => said("fail"),
@@ -172,10 +172,10 @@ fn reported(
 }
 
 fn ended(
-    of_attempt: impl Fn(&'static str) -> Happening,
+    of_attempt: impl Fn(&'static str) -> EventBody,
     verdict: Verdict,
     exit: Option<Exit>,
-) -> Happening {
+) -> EventBody {
     let what = match verdict {
         Verdict::Ended(exit) if exit.is_failure() => of_attempt("failed").text("exit", exit.name()),
         Verdict::Ended(exit) => of_attempt("completed").text("exit", exit.name()),
@@ -186,7 +186,7 @@ fn ended(
     with_exit(what, exit)
 }
 
-fn with_exit(what: Happening, exit: Option<Exit>) -> Happening {
+fn with_exit(what: EventBody, exit: Option<Exit>) -> EventBody {
     match exit {
         Some(Exit::Code(code)) => what.number("code", code),
         Some(Exit::Signal(signal)) => what.number("signal", signal),

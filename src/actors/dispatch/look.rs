@@ -11,7 +11,7 @@ use crate::actors::dispatch::task::{RunStatus, Task};
 use crate::actors::dispatch::view::{GroupView, Obstacle, ServerView, TaskView, Tasks};
 use crate::actors::lock::Name;
 use crate::ids::Slot;
-use crate::spine::event::Happening;
+use crate::spine::event::EventBody;
 use crate::spine::machine::{Gauge, Observable, Stamp};
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -47,13 +47,13 @@ impl DispatchMachine {
             return Some(Obstacle::AllPaused(head.pause));
         }
         let group = index.ready.group(&task.group);
-        let usual = index.ready.usual();
+        let default_max = index.ready.default_max();
         let pause = group.map_or(Pause::Off, GroupIndex::pause);
         if pause == Pause::Hard || is_fresh && pause == Pause::Soft {
             return Some(Obstacle::GroupPaused(task.group.clone(), pause));
         }
-        if let Some(group) = group.filter(|it| is_fresh && it.used >= it.max(usual)) {
-            return Some(match group.max(usual) {
+        if let Some(group) = group.filter(|it| is_fresh && it.used >= it.max(default_max)) {
+            return Some(match group.max(default_max) {
                 0 => Obstacle::GroupDisabled(task.group.clone()),
                 max => Obstacle::GroupFull {
                     group: task.group.clone(),
@@ -122,10 +122,10 @@ impl DispatchMachine {
 
     /// Lists at most `most` tasks: first those with a burst running, then those that wait for their next burst, then those that could begin
     /// their first burst. If there are more, `next` is 0, which is not the id of a task.
-    pub(super) fn stirring(&self, most: u32) -> Tasks {
+    pub(super) fn active(&self, most: u32) -> Tasks {
         let index = &self.state.index;
         let standing = index.standing.iter().take(LOOKED_AT_MAX);
-        let mut stirring: Vec<_> = standing
+        let mut active: Vec<_> = standing
             .filter_map(|slot| {
                 let task = self.state.tasks.get(*slot)?;
                 let claimed = task.attempt.as_ref().map(|it| it.claimed);
@@ -137,9 +137,9 @@ impl DispatchMachine {
                 task.status.is_under_way().then_some((rank, task.id, *slot))
             })
             .collect();
-        stirring.sort_unstable();
+        active.sort_unstable();
         let most = most.min(LISTED_MAX) as usize;
-        let standing = stirring.into_iter().map(|(_, _, slot)| slot);
+        let standing = active.into_iter().map(|(_, _, slot)| slot);
         let mut all = standing.chain(index.ready.fresh());
         let shown = all.by_ref().take(most);
         let tasks = shown.filter_map(|slot| self.view_of(slot)).collect();
@@ -170,7 +170,7 @@ impl DispatchMachine {
     pub(super) fn group_view(&self, (name, group): (&Name, &GroupIndex)) -> GroupView {
         GroupView {
             name: name.clone(),
-            max: group.max(self.state.index.ready.usual()),
+            max: group.max(self.state.index.ready.default_max()),
             used: group.used,
             pause: group.pause(),
             ready: group.ready(),
@@ -244,7 +244,7 @@ impl Observable for DispatchMachine {
         entry: Stamp,
         message: &Message,
         outcome: &Outcome,
-        publish: &mut dyn FnMut(Happening),
+        publish: &mut dyn FnMut(EventBody),
     ) {
         event::events(&self.state, entry, (message, outcome), publish);
     }

@@ -8,7 +8,8 @@ use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket};
 use crate::lookup::pages::Pages;
 use crate::spine::machine::{
-    Effects, Keeping, Machine, Moment, Never, Now, Paged, Request, Stamp, Start, Timed, Weight,
+    Durability, Effects, Machine, Moment, Never, Now, Paged, Request, SpaceEffect, Stamp, Start,
+    Timed,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +34,7 @@ pub struct DispatchMachine {
     /// Clients waiting until no attempt is running.
     idle: BTreeSet<Ticket>,
     /// Clients waiting until an update of the servers is needed, see [`Watch::ServersWanted`].
-    seeking: BTreeSet<Ticket>,
+    waiting_for_servers: BTreeSet<Ticket>,
     /// Whether a decision about the next burst panicked. If so, no burst begins until the state or the rules change, or the coordinator
     /// restarts.
     stalled: bool,
@@ -43,15 +44,15 @@ pub struct DispatchMachine {
 }
 
 impl DispatchMachine {
-    fn around(rules: Rules, mut state: State) -> Self {
-        state.go_by(&rules);
+    fn with_state(rules: Rules, mut state: State) -> Self {
+        state.set_rules(&rules);
         Self {
             rules,
             state,
             waiting: BTreeSet::new(),
             tickets: BTreeMap::new(),
             idle: BTreeSet::new(),
-            seeking: BTreeSet::new(),
+            waiting_for_servers: BTreeSet::new(),
             stalled: false,
             disk_low: false,
         }
@@ -71,7 +72,7 @@ impl DispatchMachine {
             }
         }
         if self.state.lacks_servers() || steps.iter().any(Step::blames_server) {
-            for ticket in std::mem::take(&mut self.seeking) {
+            for ticket in std::mem::take(&mut self.waiting_for_servers) {
                 effects.wake(ticket, Reply::Done);
             }
         }
@@ -122,11 +123,11 @@ impl Machine for DispatchMachine {
     type Action = Never;
 
     fn new(rules: Rules) -> Self {
-        Self::around(rules, State::default())
+        Self::with_state(rules, State::default())
     }
 
     fn set_rules(&mut self, rules: Rules) {
-        self.state.go_by(&rules);
+        self.state.set_rules(&rules);
         self.rules = rules;
         self.stalled = false;
     }
@@ -135,10 +136,10 @@ impl Machine for DispatchMachine {
         self.decision(moment, message)
     }
 
-    fn keeping(&self, _message: &Message, outcome: &Outcome) -> Keeping {
+    fn durability(&self, _message: &Message, outcome: &Outcome) -> Durability {
         match outcome {
-            Outcome::Changed { .. } => Keeping::Durable,
-            Outcome::Absent | Outcome::Unchanged | Outcome::Refused(_) => Keeping::Nothing,
+            Outcome::Changed { .. } => Durability::Durable,
+            Outcome::Absent | Outcome::Unchanged | Outcome::Refused(_) => Durability::Nothing,
         }
     }
 
@@ -235,32 +236,36 @@ impl Machine for DispatchMachine {
             Query::Groups => Reply::Groups(self.groups()),
             Query::Totals => Reply::Totals(self.state.totals()),
             Query::Terms => Reply::Terms(self.rules.terms),
-            Query::Stirring { most } => Reply::Tasks(Box::new(self.stirring(*most))),
-            Query::Standing => Reply::Standing(Box::new(self.standing(now))),
+            Query::Active { most } => Reply::Tasks(Box::new(self.active(*most))),
+            Query::WorkInProgress => Reply::WorkInProgress(Box::new(self.work_in_progress(now))),
         }
     }
 
     fn cost(asked: Request<'_, Self>) -> usize {
         match asked {
-            Request::Query(Query::Tasks { .. } | Query::Stirring { .. }) => LOOKED_AT_MAX / 8,
+            Request::Query(Query::Tasks { .. } | Query::Active { .. }) => LOOKED_AT_MAX / 8,
             Request::Query(
-                Query::Servers | Query::Groups | Query::Inventory(_) | Query::Standing,
+                Query::Servers | Query::Groups | Query::Inventory(_) | Query::WorkInProgress,
             ) => LISTED_MAX as usize,
             Request::Query(_) | Request::Message(_) | Request::Watch(_) => 1,
         }
     }
 
-    fn weight(&self, message: &Message) -> Weight {
+    fn space_effect(&self, message: &Message) -> SpaceEffect {
         match message {
-            Message::Add(_) | Message::Inventory { .. } | Message::Server { .. } => Weight::Adds,
-            Message::Limit { .. } | Message::Pause { .. } | Message::Report { .. } => Weight::Keeps,
+            Message::Add(_) | Message::Inventory { .. } | Message::Server { .. } => {
+                SpaceEffect::Adds
+            }
+            Message::Limit { .. } | Message::Pause { .. } | Message::Report { .. } => {
+                SpaceEffect::Keeps
+            }
             Message::Act { .. }
             | Message::Prune { .. }
             | Message::Gone(_)
             | Message::Launched(_)
             | Message::Held(_)
             | Message::Lapse { .. }
-            | Message::Dispatch => Weight::Frees,
+            | Message::Dispatch => SpaceEffect::Frees,
         }
     }
 
@@ -276,7 +281,7 @@ impl Machine for DispatchMachine {
                 effects.wake(ticket, Reply::Done);
             }
             Watch::ServersWanted => {
-                self.seeking.insert(ticket);
+                self.waiting_for_servers.insert(ticket);
             }
             Watch::Over(id) => match self.state.find(*id) {
                 Some((_, task)) if task.status != RunStatus::Complete => {
@@ -291,7 +296,7 @@ impl Machine for DispatchMachine {
 
     fn unwatch(&mut self, ticket: Ticket) {
         self.idle.remove(&ticket);
-        self.seeking.remove(&ticket);
+        self.waiting_for_servers.remove(&ticket);
         if let Some(id) = self.tickets.remove(&ticket) {
             self.waiting.remove(&(id, ticket));
         }
@@ -307,7 +312,7 @@ impl Machine for DispatchMachine {
     /// Repeats the outstanding requests to other actors, since a request or its answer may have been lost.
     fn resume(&mut self, effects: &mut Effects<Self>) {
         for slot in &self.state.index.bound {
-            self.state_obligations(*slot, effects);
+            self.send_obligations(*slot, effects);
         }
     }
 }
@@ -334,8 +339,8 @@ impl Timed for DispatchMachine {
         Message::Lapse { slot }
     }
 
-    fn hold(&mut self, held: bool) {
-        self.state.tasks.hold(held);
+    fn hold_removals(&mut self, held: bool) {
+        self.state.tasks.hold_removals(held);
     }
 
     fn hold_for_space(&mut self, held: bool) {
@@ -346,7 +351,7 @@ impl Timed for DispatchMachine {
         if item >= DISPATCH {
             self.stalled
         } else {
-            self.state.tasks.is_forgotten(slot_of(item))
+            self.state.tasks.is_quarantined(slot_of(item))
         }
     }
 
@@ -354,7 +359,7 @@ impl Timed for DispatchMachine {
         if item >= DISPATCH {
             self.stalled = true;
         } else {
-            self.state.tasks.forget_deadline(slot_of(item), now);
+            self.state.tasks.quarantine(slot_of(item), now);
         }
     }
 }
@@ -379,7 +384,7 @@ impl Paged for DispatchMachine {
     }
 
     fn from_pages(rules: Rules, pages: &mut dyn Iterator<Item = Page>) -> Self {
-        Self::around(rules, State::from_pages(pages))
+        Self::with_state(rules, State::from_pages(pages))
     }
 
     fn digest(&self) -> Digest {

@@ -4,10 +4,12 @@
 
 use crate::actors::binding;
 use crate::actors::dispatch::outcome::Refused;
-use crate::actors::dispatch::remote::{FarEnd, Remote};
+use crate::actors::dispatch::remote::{Remote, RemoteEnd};
 use crate::actors::dispatch::server::{Group, Pause};
 use crate::actors::dispatch::task::{Priority, RunStatus, Task, Terms};
-use crate::actors::dispatch::view::{GroupView, ServerView, Standing, TaskView, Tasks, Totals};
+use crate::actors::dispatch::view::{
+    GroupView, ServerView, TaskView, Tasks, Totals, WorkInProgress,
+};
 use crate::actors::lock::{LockState, Name};
 use crate::actors::process::Launching;
 use crate::bytes::Bytes;
@@ -104,7 +106,7 @@ impl Default for Rules {
 #[serde(rename_all = "snake_case")]
 pub enum Message {
     /// From a client: add a task.
-    Add(Box<Adding>),
+    Add(Box<NewTask>),
     /// From a client: change a task.
     Act {
         /// The id of the task.
@@ -176,7 +178,7 @@ pub enum Message {
 /// A task to be added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Adding {
+pub struct NewTask {
     /// The work id: only one task with a given work id is in progress at a time. Empty if the task has none.
     pub work: Name,
     /// The group; [`super::Group::DEFAULT`] if empty.
@@ -244,7 +246,7 @@ pub enum Report {
         words: String,
     },
     /// The result of the attempt on another machine, from the local process that waits for it.
-    Far(FarEnd),
+    Far(RemoteEnd),
 }
 
 /// A change to a server.
@@ -325,10 +327,10 @@ pub enum Query {
     /// The default terms of a task.
     Terms,
     /// All work in progress.
-    Standing,
+    WorkInProgress,
     /// An overview of tasks: first those with a burst running, then those that wait for their next burst, then those that could begin their
     /// first burst. At most 8192 of the tasks in progress are considered.
-    Stirring {
+    Active {
         /// The maximum number of tasks in the reply; values above 1000 count as 1000.
         most: u32,
     },
@@ -364,7 +366,7 @@ pub enum Reply {
     /// The default terms of a task.
     Terms(Terms),
     /// All work in progress.
-    Standing(Box<Standing>),
+    WorkInProgress(Box<WorkInProgress>),
     /// How many servers an inventory adds, removes and changes. In the reply to [`Query::Inventory`], nothing has changed yet.
     Reconciled {
         /// Servers added.

@@ -21,7 +21,7 @@
 //! | `ready.rs` | the choice of the next task, and of its server |
 //! | `machine.rs` | the interface to the host, which runs the machine |
 //! | `view.rs` `look.rs` `event.rs` | views of tasks, servers and groups; events for subscribers |
-//! | `standing.rs` | all work in progress, for an audit |
+//! | `work_in_progress.rs` | all work in progress, for an audit |
 
 mod commit;
 mod decide;
@@ -35,24 +35,26 @@ mod outcome;
 mod ready;
 mod remote;
 mod server;
-mod standing;
 mod state;
 mod task;
 mod view;
+mod work_in_progress;
 
 pub use decide::{EXECUTE, UPDATE};
 pub use machine::DispatchMachine;
 pub use message::{
-    Act, Adding, Host, Message, Query, Reply, Report, Rules, ServerChange, TaskFilter, Watch,
+    Act, Host, Message, NewTask, Query, Reply, Report, Rules, ServerChange, TaskFilter, Watch,
 };
 pub use outcome::{Outcome, Refused, Step, TaskStep};
-pub use remote::{FarEnd, Reach, Remote};
+pub use remote::{Remote, RemoteAttempt, RemoteEnd};
 pub use server::{Group, Pause, Server};
 pub use task::{
     Attempt, BurstReport, Cause, Cleaning, ExitStatus, Past, Priority, RunStatus, Saved, Stage,
     Task, Terms, Trace, Verdict,
 };
-pub use view::{GroupView, Obstacle, ServerView, Standing, TaskView, Tasks, Totals, UnderWay};
+pub use view::{
+    GroupView, Obstacle, ServerView, TaskView, Tasks, Totals, UnderWay, WorkInProgress,
+};
 
 #[cfg(test)]
 mod model;

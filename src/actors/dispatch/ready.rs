@@ -41,9 +41,9 @@ pub(super) struct GroupIndex {
 }
 
 impl GroupIndex {
-    /// Returns the maximum number of tasks in progress: the group's own limit, or else `usual`.
-    pub(super) fn max(&self, usual: u32) -> u32 {
-        self.setting.and_then(|(max, _)| max).unwrap_or(usual)
+    /// Returns the maximum number of tasks in progress: the group's own limit, or else `default_max`.
+    pub(super) fn max(&self, default_max: u32) -> u32 {
+        self.setting.and_then(|(max, _)| max).unwrap_or(default_max)
     }
 
     pub(super) fn pause(&self) -> Pause {
@@ -74,7 +74,7 @@ struct Work {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Ready {
     /// The default for the maximum number of tasks in progress in a group.
-    usual: u32,
+    default_max: u32,
     groups: BTreeMap<Name, GroupIndex>,
     works: BTreeMap<Name, Work>,
     /// Of each group whose pause is not hard, the first task that has started and could continue.
@@ -88,7 +88,7 @@ pub(super) struct Ready {
 impl Default for Ready {
     fn default() -> Self {
         Self {
-            usual: Group::MAX,
+            default_max: Group::MAX,
             groups: BTreeMap::new(),
             works: BTreeMap::new(),
             started: BTreeSet::new(),
@@ -100,13 +100,13 @@ impl Default for Ready {
 
 impl Ready {
     /// Returns the default for the maximum number of tasks in progress in a group.
-    pub(super) const fn usual(&self) -> u32 {
-        self.usual
+    pub(super) const fn default_max(&self) -> u32 {
+        self.default_max
     }
 
     /// Sets the default for the maximum number of tasks in progress in a group.
-    pub(super) fn set_usual(&mut self, usual: u32) {
-        if std::mem::replace(&mut self.usual, usual) != usual {
+    pub(super) fn set_default_max(&mut self, default_max: u32) {
+        if std::mem::replace(&mut self.default_max, default_max) != default_max {
             let names: Vec<Name> = self.groups.keys().cloned().collect();
             for name in names {
                 self.refresh(&name);
@@ -157,7 +157,7 @@ impl Ready {
                 self.offer_all(&task.work);
             }
         }
-        if task.is_set_to_go() {
+        if task.is_ready() {
             if task.status == RunStatus::Waiting {
                 self.group_of(&task.group).started.insert(rank);
             } else if task.work.as_bytes().is_empty() {
@@ -182,7 +182,7 @@ impl Ready {
                 self.offer_all(&task.work);
             }
         }
-        if task.is_set_to_go() {
+        if task.is_ready() {
             let group = self.group_of(&task.group);
             group.started.remove(&rank);
             if task.work.as_bytes().is_empty() {
@@ -250,7 +250,7 @@ impl Ready {
         let Some(group) = self.groups.get_mut(name) else {
             return;
         };
-        let is_open = group.pause() == Pause::Off && group.used < group.max(self.usual);
+        let is_open = group.pause() == Pause::Off && group.used < group.max(self.default_max);
         let goes_on = group.pause() < Pause::Hard;
         let started = group.started.first().filter(|_| goes_on).copied();
         let fresh = group.fresh.first().filter(|_| is_open).copied();

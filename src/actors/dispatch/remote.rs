@@ -49,7 +49,7 @@ impl Remote {
 
 /// How an attempt on another machine is reached, and what is known about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reach {
+pub struct RemoteAttempt {
     /// How the machine is reached.
     pub remote: Remote,
     /// The name of the attempt on that machine: the id of its first local process.
@@ -63,13 +63,13 @@ pub struct Reach {
     /// Whether the latest replacement was launched to stop the attempt.
     pub stops: bool,
     /// The result of the attempt; `None` until it is reported.
-    pub end: Option<FarEnd>,
+    pub end: Option<RemoteEnd>,
 }
 
 /// The result of an attempt on another machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum FarEnd {
+pub enum RemoteEnd {
     /// The command ended in this way, and no process of the attempt is alive on the machine; [`Exit::Failed`] means that the command never
     /// ran.
     Ended(Exit),
@@ -81,10 +81,10 @@ pub enum FarEnd {
 const AGAIN_MAX: u32 = 10;
 
 /// The extra time, in milliseconds, that the local process is given to stop before it is killed, on top of the command's grace period and
-/// [`Reach::lost_after_ms`].
+/// [`RemoteAttempt::lost_after_ms`].
 const MORE_GRACE_MS: u32 = 30_000;
 
-impl Reach {
+impl RemoteAttempt {
     /// Creates the state of a new attempt on another machine. `known_as` is the id of its local process.
     pub(super) fn new(remote: Remote, known_as: ProcessId, lost_after_ms: u64) -> Self {
         Self {
@@ -99,7 +99,7 @@ impl Reach {
     }
 
     /// Records the number of an accepted report, and the result if it contains one.
-    pub(super) fn receive(&mut self, end: Option<FarEnd>, nth: Option<u64>) {
+    pub(super) fn receive(&mut self, end: Option<RemoteEnd>, nth: Option<u64>) {
         self.end = end.or(self.end);
         self.heard = nth.unwrap_or(0).max(self.heard);
     }
@@ -109,8 +109,8 @@ impl Reach {
     /// attempt has ended.
     pub(super) fn settled(&self, exit: Exit) -> Option<(Exit, bool)> {
         match self.end {
-            Some(FarEnd::Ended(exit)) => Some((exit, false)),
-            Some(FarEnd::Unreachable) => Some((Exit::Lost, true)),
+            Some(RemoteEnd::Ended(exit)) => Some((exit, false)),
+            Some(RemoteEnd::Unreachable) => Some((Exit::Lost, true)),
             // The process failed to start, so it has not contacted the machine.
             None if exit == Exit::Failed && self.again == 0 => Some((exit, false)),
             None if self.again >= AGAIN_MAX => Some((Exit::Lost, true)),

@@ -3,7 +3,7 @@
 use crate::actors::dispatch::remote::Remote;
 use crate::actors::lock::Name;
 use crate::clock::Timestamp;
-use crate::lookup::kept::{Plain, Single};
+use crate::lookup::durable::{Plain, Single};
 use serde::{Deserialize, Serialize};
 
 /// A server on which tasks run.
@@ -53,7 +53,7 @@ impl Group {
     pub const DEFAULT: &'static str = "default";
 
     /// Resolves the name of a group: an empty name means [`Self::DEFAULT`].
-    pub fn meant(name: &Name) -> Name {
+    pub fn resolve(name: &Name) -> Name {
         if name.as_bytes().is_empty() {
             Name::try_from(Self::DEFAULT).unwrap_or_default()
         } else {

@@ -8,7 +8,7 @@ use crate::actors::dispatch::view::Totals;
 use crate::actors::lock::Name;
 use crate::clock::Timestamp;
 use crate::ids::{Digest, PageId, ProcessId, Seq, Slot};
-use crate::lookup::kept::{Kept, Loaded, Once, Plain};
+use crate::lookup::durable::{DurableSlab, Loaded, Plain, Singleton};
 use crate::lookup::pages::Pages;
 use crate::spine::machine::Start;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,12 +30,12 @@ impl Page {
     /// Decodes the content of a page. If it is malformed, returns a description of what is wrong.
     pub(super) fn decode(page: PageId, content: &[u8]) -> Result<Self, String> {
         if page == PageId::HEAD {
-            return Once::decode(content).map(Self::Head);
+            return Singleton::decode(content).map(Self::Head);
         }
         match page.kind() {
-            <Server as Plain>::KIND => Kept::decode(page, content).map(Self::Servers),
-            <Group as Plain>::KIND => Kept::decode(page, content).map(Self::Groups),
-            _ => Kept::decode(page, content).map(Self::Tasks),
+            <Server as Plain>::KIND => DurableSlab::decode(page, content).map(Self::Servers),
+            <Group as Plain>::KIND => DurableSlab::decode(page, content).map(Self::Groups),
+            _ => DurableSlab::decode(page, content).map(Self::Tasks),
         }
     }
 }
@@ -43,10 +43,10 @@ impl Page {
 /// All tasks, servers and groups.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) head: Once<Head>,
-    pub(super) tasks: Kept<Task>,
-    pub(super) servers: Kept<Server>,
-    pub(super) groups: Kept<Group>,
+    pub(super) head: Singleton<Head>,
+    pub(super) tasks: DurableSlab<Task>,
+    pub(super) servers: DurableSlab<Server>,
+    pub(super) groups: DurableSlab<Group>,
     pub(super) pages: Pages,
     pub(super) index: Index,
 }
@@ -91,7 +91,7 @@ impl Index {
         }
     }
 
-    fn add(&mut self, slot: Slot, task: &Task, servers: &Kept<Server>) {
+    fn add(&mut self, slot: Slot, task: &Task, servers: &DurableSlab<Server>) {
         self.count(task, true);
         if let Some(attempt) = &task.attempt {
             self.by_process.insert(attempt.process, slot);
@@ -105,7 +105,7 @@ impl Index {
         if task.attempt.is_some() || task.blocked.is_some() || task.cleaning.is_some() {
             self.bound.insert(slot);
         }
-        if task.is_standing() {
+        if task.is_in_progress() {
             self.standing.insert(slot);
         }
         if let Some(ended) = task.ended {
@@ -114,7 +114,7 @@ impl Index {
         self.ready.add(slot, task);
     }
 
-    fn remove(&mut self, slot: Slot, task: &Task, servers: &Kept<Server>) {
+    fn remove(&mut self, slot: Slot, task: &Task, servers: &DurableSlab<Server>) {
         self.count(task, false);
         if let Some(attempt) = &task.attempt {
             self.by_process.remove(&attempt.process);
@@ -136,8 +136,8 @@ impl Index {
 
 impl State {
     /// Applies the default limit of groups, which comes from the rules and is not part of the durable state.
-    pub(super) fn go_by(&mut self, rules: &Rules) {
-        self.index.ready.set_usual(rules.group_max);
+    pub(super) fn set_rules(&mut self, rules: &Rules) {
+        self.index.ready.set_default_max(rules.group_max);
     }
 
     pub(super) fn find(&self, id: u64) -> Option<(Slot, &Task)> {
@@ -268,7 +268,7 @@ impl State {
             head.epoch = stamp.at;
             head.rests = false;
         });
-        self.tasks.begin_spans(stamp.at);
+        self.tasks.restart_spans(stamp.at);
     }
 
     pub(super) fn encode_page(&self, page: PageId, content: &mut Vec<u8>) {
@@ -287,7 +287,7 @@ impl State {
         for page in pages {
             match page {
                 Page::Head(head) => {
-                    state.tasks.begin_spans(head.epoch);
+                    state.tasks.restart_spans(head.epoch);
                     state.head.load(head);
                 }
                 Page::Tasks(page) => state.tasks.load(page),
@@ -302,7 +302,7 @@ impl State {
     /// Computes the indexes and counts from scratch.
     fn indexed(&self) -> Index {
         let mut index = Index::default();
-        index.ready.set_usual(self.index.ready.usual());
+        index.ready.set_default_max(self.index.ready.default_max());
         for (slot, server) in self.servers.iter() {
             index.servers.insert(server.name.clone(), slot);
             index.threads.add(slot, server);

@@ -1,13 +1,13 @@
 //! The state of a task and its attempts. These types are stored: see the change rule in `persist/format.rs`.
 
 use crate::actors::binding::Exit;
-use crate::actors::dispatch::remote::Reach;
+use crate::actors::dispatch::remote::RemoteAttempt;
 use crate::actors::lock::Name;
 use crate::actors::process::Launching;
 use crate::bytes::Bytes;
 use crate::clock::{Date, Deadline, Timestamp};
 use crate::ids::{ProcessId, Slot, Token};
-use crate::lookup::kept::Plain;
+use crate::lookup::durable::Plain;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -333,7 +333,7 @@ pub struct Attempt {
     /// Whether this is the last attempt of a task that is being terminated.
     pub last: bool,
     /// The state of the connection to the attempt, if it runs on another machine.
-    pub reach: Option<Box<Reach>>,
+    pub reach: Option<Box<RemoteAttempt>>,
     /// Data that is only shown to users.
     #[serde(default, skip_serializing_if = "Trace::is_empty")]
     pub trace: Trace,
@@ -515,7 +515,7 @@ impl Task {
 
     /// Returns whether the task itself permits its next burst to begin: it may start or its wake time has come, and it is neither paused
     /// nor waiting for the execute lock. Groups, work ids and servers are not considered.
-    pub(super) fn is_set_to_go(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         let is_due = self.status.is_fresh() || self.status == RunStatus::Waiting && self.is_due;
         is_due && !self.paused && self.blocked.is_none()
     }

@@ -1,4 +1,4 @@
-//! The views of tasks, servers and groups: what queries return. Most of them are built in `look.rs` and `standing.rs`.
+//! The views of tasks, servers and groups: what queries return. Most of them are built in `look.rs` and `work_in_progress.rs`.
 
 use crate::actors::dispatch::remote::Remote;
 use crate::actors::dispatch::server::Pause;
@@ -147,7 +147,7 @@ impl TaskView {
 pub struct Tasks {
     /// The tasks, in the order that the query defines.
     pub tasks: Vec<TaskView>,
-    /// The id of the task after which to continue; `None` if there are no more tasks. The reply to `Query::Stirring` cannot be continued:
+    /// The id of the task after which to continue; `None` if there are no more tasks. The reply to `Query::Active` cannot be continued:
     /// if there are more tasks, this is 0.
     pub next: Option<u64>,
 }
@@ -204,7 +204,7 @@ pub struct Totals {
 
 /// All work in progress at one moment, for an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct WorkInProgress {
     /// Tasks that are in progress or have requests outstanding at other actors, ordered by slot.
     pub tasks: Vec<UnderWay>,
     /// Servers by name.

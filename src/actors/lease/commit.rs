@@ -1,9 +1,9 @@
 //! Applies an outcome, without making any decisions.
 
 use crate::actors::binding::{Binding, Exit, PROCESSES, ToProcesses, Until, Watch as Watching};
-use crate::actors::lease::item::{Command, Current, Due, End, Holder, Lease, Place, Setting};
+use crate::actors::lease::item::{Command, Current, Due, End, Holder, Lease, NextRequest, Setting};
 use crate::actors::lease::machine::LeaseMachine;
-use crate::actors::lease::message::{self, Claim, Imported, LogEvent, Message, Requesting};
+use crate::actors::lease::message::{self, Claim, Imported, LogEvent, Message, PassRequest};
 use crate::actors::lease::outcome::{Source, Step};
 use crate::actors::process::{LAUNCHES, LaunchAs, Launching, Message as ToLaunch};
 use crate::bytes::Bytes;
@@ -55,12 +55,12 @@ impl LeaseMachine {
                 self.state
                     .change(entry.seq, slot, |it| it.apply(entry, message, step));
                 let lease = self.state.leases.get(slot);
-                if let Some(what) = lease.and_then(|it| it.noted(step)) {
+                if let Some(what) = lease.and_then(|it| it.log_action(step)) {
                     let (id, attempt) = (slot.0.into(), entry.seq);
                     effects.act(Action { id, attempt, what });
                 }
                 if step.binds() {
-                    self.state_obligations(slot, effects);
+                    self.send_obligations(slot, effects);
                 }
             }
         }
@@ -68,7 +68,7 @@ impl LeaseMachine {
 
     /// Sends to other actors whatever requests the lease has outstanding with them. Each message is an upsert, so sending it again does no
     /// harm.
-    pub(super) fn state_obligations(&self, slot: Slot, effects: &mut Effects<Self>) {
+    pub(super) fn send_obligations(&self, slot: Slot, effects: &mut Effects<Self>) {
         let Some(lease) = self.state.leases.get(slot) else {
             return;
         };
@@ -182,22 +182,22 @@ impl Lease {
             Step::Placed { until } => {
                 // An earlier request may still be owed a pass, because its pass was not whole or because it expired while it was next. The
                 // pass of the new request then serves that one too.
-                let shared = self.wanted > self.settled();
-                let place = Place::of(entry, message, self, *until);
-                self.next = Some(Place { shared, ..place });
+                let shared = self.wanted > self.last_settled();
+                let place = NextRequest::of(entry, message, self, *until);
+                self.next = Some(NextRequest { shared, ..place });
                 self.wanted = self.begun + 1;
                 self.keep(message, Source::Request);
             }
             Step::Returned { until } => {
                 // The repeated request gets a new token, so that a delayed withdrawal of the original one does not remove it.
                 let shared = self.next.as_ref().is_some_and(|it| it.shared);
-                let place = Place::of(entry, message, self, *until);
-                self.next = Some(Place { shared, ..place });
+                let place = NextRequest::of(entry, message, self, *until);
+                self.next = Some(NextRequest { shared, ..place });
             }
             Step::Left => self.next = None,
             Step::Shared => self.share(),
             Step::GaveUp => {
-                self.wanted = self.wanted.min(self.settled());
+                self.wanted = self.wanted.min(self.last_settled());
                 self.broken = 0;
             }
             Step::Stopping => self.change_current(|it| it.stopping = true),
@@ -223,7 +223,7 @@ impl Lease {
 
     /// Returns the action that writes a line about an applied step to the log file; `None` if the pass has no log file, or if the step
     /// neither begins nor ends a pass.
-    fn noted(&self, step: &Step) -> Option<message::Action> {
+    fn log_action(&self, step: &Step) -> Option<message::Action> {
         let current = self.current.as_ref()?;
         let what = if let Step::Ended { exit, .. } = step {
             let ran = current.end?.at.since(current.since).as_millis();
@@ -276,9 +276,9 @@ impl Lease {
         (until, owed): (Timestamp, bool),
     ) {
         let place = match source {
-            Source::Request => Place::of(entry, message, self, entry.at),
+            Source::Request => NextRequest::of(entry, message, self, entry.at),
             Source::Place => self.next.take().expect("a request is next"),
-            Source::Kept | Source::Date => Place::kept(self),
+            Source::Kept | Source::Date => NextRequest::kept(self),
         };
         self.begun += 1;
         if source == Source::Request && owed {
@@ -392,7 +392,7 @@ impl Lease {
         if self.running().is_none() {
             self.whole = self.begun;
         }
-        self.next = Some(*next).filter(|it| it.pid != 0).map(|it| Place {
+        self.next = Some(*next).filter(|it| it.pid != 0).map(|it| NextRequest {
             token: entry.seq.into(),
             command: None,
             process: it.process.map(until_process),
@@ -421,13 +421,13 @@ impl Lease {
     }
 }
 
-impl Place {
-    /// Creates the `Place` of the request in a message.
+impl NextRequest {
+    /// Creates the `NextRequest` of the request in a message.
     fn of(entry: Stamp, message: &Message, lease: &Lease, until: Timestamp) -> Self {
         let Message::Request(requesting) = message else {
             unreachable!("only a request has a place");
         };
-        let Requesting {
+        let PassRequest {
             claim, period_ms, ..
         } = &**requesting;
         let command = requesting.command_for(lease).filter(|_| claim.is_none());
@@ -451,9 +451,9 @@ impl Place {
         }
     }
 
-    /// Creates a `Place` for an owed pass that no particular request is waiting for, with the command that [`Lease::kept`] returns.
+    /// Creates a `NextRequest` for an owed pass that no particular request is waiting for, with the command that [`Lease::durable`] returns.
     fn kept(lease: &Lease) -> Self {
-        let (command, period_ms) = lease.kept().expect("an owed pass has a command");
+        let (command, period_ms) = lease.owed_command().expect("an owed pass has a command");
         Self {
             token: Token(0),
             command: Some(Command::clone(command)),

@@ -2,9 +2,9 @@
 //! runs. `docs/leases.md` describes the differences.
 
 use crate::actors::binding::{EndNotice, Exit, Until};
-use crate::actors::lease::item::{Command, Current, Holder, Lease, Place, Setting, Settings};
+use crate::actors::lease::item::{Command, Current, Holder, Lease, NextRequest, Setting, Settings};
 use crate::actors::lease::machine::LeaseMachine;
-use crate::actors::lease::message::{Claim, Imported, Message, Requesting};
+use crate::actors::lease::message::{Claim, Imported, Message, PassRequest};
 use crate::actors::lease::outcome::{Outcome, Refused, Source, Step, Turn};
 use crate::actors::lock::Name;
 use crate::clock::{Date, Timestamp};
@@ -60,7 +60,7 @@ impl LeaseMachine {
         Ok((slot, None, vec![(slot, Step::Made)]))
     }
 
-    fn request(&self, moment: &Moment, requesting: &Requesting) -> Result<Outcome, Refused> {
+    fn request(&self, moment: &Moment, requesting: &PassRequest) -> Result<Outcome, Refused> {
         let now = moment.now.at;
         check_request(requesting)?;
         let (slot, lease, mut steps) = self.place_of(&requesting.name)?;
@@ -77,7 +77,7 @@ impl LeaseMachine {
         }
         let period_ms = requesting.period_ms.unwrap_or(lease.settings.period_ms);
         let no_delay = requesting.no_delay || lease.settings.no_delay;
-        let is_own = |place: &&Place| !requesting.is(place);
+        let is_own = |place: &&NextRequest| !requesting.is(place);
         if let Some(other) = lease
             .next
             .as_ref()
@@ -90,12 +90,12 @@ impl LeaseMachine {
                 let turn = Turn::NotNeeded;
                 if other.command.is_some() && !no_delay && !other.shared {
                     steps.push((slot, Step::Shared));
-                    return Ok(turned(steps, turn));
+                    return Ok(turn_outcome(steps, turn));
                 }
                 return Ok(Outcome::Turned { slot, turn });
             }
             steps.push((slot, Step::Owed(Source::Request)));
-            return Ok(turned(steps, Turn::Kept));
+            return Ok(turn_outcome(steps, Turn::Kept));
         }
         let is_over = lease.free_at() <= now;
         if is_over && lease.running().is_none() {
@@ -110,7 +110,7 @@ impl LeaseMachine {
                     owed: !no_delay,
                 },
             ));
-            return Ok(turned(steps, Turn::Current));
+            return Ok(turn_outcome(steps, Turn::Current));
         }
         if no_delay {
             // C. The pass would have to wait, and the request does not permit that.
@@ -129,7 +129,7 @@ impl LeaseMachine {
             Step::Placed { until }
         };
         steps.push((slot, step));
-        Ok(turned(steps, Turn::Next))
+        Ok(turn_outcome(steps, Turn::Next))
     }
 
     /// Returns the slot of the lease if its running pass has this token and is run by a client itself. Otherwise, refuses the token as
@@ -138,7 +138,7 @@ impl LeaseMachine {
         let found = self.state.find(name);
         let (slot, lease) = found.ok_or(Refused::StaleToken)?;
         let current = lease.running().filter(|it| it.token == token);
-        if current.is_some_and(Current::is_clients) {
+        if current.is_some_and(Current::is_run_by_client) {
             Ok(slot)
         } else {
             Err(Refused::StaleToken)
@@ -174,7 +174,7 @@ impl LeaseMachine {
             return changed_all(steps.collect());
         }
         // The pass may have begun in the meantime. If the client was to run it itself, nobody will now, so it ends.
-        let is_unheard = |it: &Current| it.place == token && it.is_clients();
+        let is_unheard = |it: &Current| it.place == token && it.is_run_by_client();
         let runs = found.filter(|(_, lease)| lease.running().is_some_and(is_unheard));
         match runs {
             Some((slot, _)) => changed_all(self.ended(slot, None, false)),
@@ -371,7 +371,7 @@ impl LeaseMachine {
         if moment.draining.has_begun() {
             return changed(slot, Step::Rests);
         }
-        let (source, launches, period_ms) = match (&lease.next, lease.kept()) {
+        let (source, launches, period_ms) = match (&lease.next, lease.owed_command()) {
             (Some(place), _) => (Source::Place, place.command.is_some(), place.period_ms),
             (None, Some((_, period_ms))) => (Source::Kept, true, period_ms),
             (None, None) => return Outcome::Unchanged,
@@ -414,7 +414,7 @@ impl LeaseMachine {
     }
 }
 
-impl Requesting {
+impl PassRequest {
     /// Returns the command that the request names or else the one that is set for the lease; `None` if there is neither. A request with a
     /// claim does not run it.
     pub(super) fn command_for<'a>(&'a self, lease: &'a Lease) -> Option<&'a Command> {
@@ -423,13 +423,13 @@ impl Requesting {
 
     /// Returns whether `place` was requested by the same process, that is, whether the client is repeating its request. Always false if the
     /// request names no process.
-    fn is(&self, place: &Place) -> bool {
+    fn is(&self, place: &NextRequest) -> bool {
         let process = self.claim.and_then(|it| it.process).map(|it| it.process);
         process.is_some() && place.process.map(|it| it.process) == process
     }
 }
 
-fn check_request(requesting: &Requesting) -> Result<(), Refused> {
+fn check_request(requesting: &PassRequest) -> Result<(), Refused> {
     let spans = 1..=Settings::SPAN_MS_MAX;
     let Claim { ttl_ms, .. } = requesting.claim.unwrap_or_default();
     if !spans.contains(&ttl_ms) || requesting.period_ms.is_some_and(|it| !spans.contains(&it)) {
@@ -459,7 +459,7 @@ const fn changed_all(steps: Vec<(Slot, Step)>) -> Outcome {
     Outcome::Changed { steps, turn: None }
 }
 
-const fn turned(steps: Vec<(Slot, Step)>, turn: Turn) -> Outcome {
+const fn turn_outcome(steps: Vec<(Slot, Step)>, turn: Turn) -> Outcome {
     let turn = Some(turn);
     Outcome::Changed { steps, turn }
 }

@@ -7,7 +7,7 @@ use crate::actors::lease::outcome::{Outcome, Step};
 use crate::actors::lease::state::State;
 use crate::clock::Timestamp;
 use crate::ids::Slot;
-use crate::spine::event::Happening;
+use crate::spine::event::EventBody;
 use crate::spine::machine::Stamp;
 
 pub(super) const KINDS: &[&str] = &[
@@ -24,20 +24,20 @@ pub(super) const KINDS: &[&str] = &[
     "stopping",
 ];
 
-/// Calls `tell` with each event that this outcome causes, in order. Must be called before the outcome is committed, while the leases are
+/// Calls `emit` with each event that this outcome causes, in order. Must be called before the outcome is committed, while the leases are
 /// still unchanged.
 pub(super) fn events(
     state: &State,
     entry: Stamp,
     (message, outcome): (&Message, &Outcome),
-    tell: &mut dyn FnMut(Happening),
+    emit: &mut dyn FnMut(EventBody),
 ) {
     let Outcome::Changed { steps, .. } = outcome else {
         return;
     };
     for (slot, step) in steps {
         if let Some(what) = of(state, entry, message, (*slot, step)) {
-            tell(what);
+            emit(what);
         }
     }
 }
@@ -47,10 +47,10 @@ fn of(
     entry: Stamp,
     message: &Message,
     (slot, step): (Slot, &Step),
-) -> Option<Happening> {
+) -> Option<EventBody> {
     let lease = state.leases.get(slot);
     let name = lease.map(|it| &it.name).or_else(|| message.name())?;
-    let named = |kind| Happening::new(kind).name("lease", name.as_bytes());
+    let named = |kind| EventBody::new(kind).name("lease", name.as_bytes());
     let current = lease.and_then(|it| it.current.as_ref());
     let what = match step {
         Step::Began { process, until, .. } => {
@@ -103,7 +103,7 @@ fn of(
 }
 
 /// Adds the token, the running time and the process of the pass to an event; without a pass, returns the event unchanged.
-fn of_pass(what: Happening, current: Option<&Current>, now: Timestamp) -> Happening {
+fn of_pass(what: EventBody, current: Option<&Current>, now: Timestamp) -> EventBody {
     let Some(current) = current else {
         return what;
     };

@@ -6,9 +6,9 @@
 
 /// A lease as Fossil stores it: `idCurrent tmCurrent idNext tmNext`, with times in seconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Four(pub [u64; 4]);
+pub struct FossilLease(pub [u64; 4]);
 
-impl Four {
+impl FossilLease {
     /// Parses a lease. As in Fossil, every text is a valid lease. A number that is too large becomes `u64::MAX`.
     pub fn read(text: &str) -> Self {
         let mut bytes = text.bytes().peekable();
@@ -25,7 +25,7 @@ impl Four {
     }
 }
 
-impl std::fmt::Display for Four {
+impl std::fmt::Display for FossilLease {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let [current, until, next, until_next] = self.0;
         write!(f, "{current} {until} {next} {until_next}")
@@ -35,7 +35,7 @@ impl std::fmt::Display for Four {
 /// Returns how long ago a lease was last used, in the words of Fossil's settings page.
 ///
 /// `now` is in seconds since 1970, like the times of the lease. `age` formats a number of seconds.
-pub fn last_run(four: &Four, now: u64, age: impl Fn(u64) -> String) -> String {
+pub fn last_run(four: &FossilLease, now: u64, age: impl Fn(u64) -> String) -> String {
     const PERIOD: u64 = 60;
     let [_, until, ..] = four.0;
     if until == 0 {
@@ -50,7 +50,7 @@ pub fn last_run(four: &Four, now: u64, age: impl Fn(u64) -> String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Four, last_run};
+    use super::{FossilLease, last_run};
 
     #[test]
     fn a_lease_is_read_as_fossil_reads_it() {
@@ -66,16 +66,16 @@ mod tests {
             ("1\t2", [1, 0, 0, 0]),
             ("99999999999999999999999 5", [u64::MAX, 5, 0, 0]),
         ] {
-            assert_eq!(Four::read(text), Four(four), "{text:?}");
+            assert_eq!(FossilLease::read(text), FossilLease(four), "{text:?}");
         }
         let text = "17294 1795217173 17388 1795217233";
-        assert_eq!(Four::read(text).to_string(), text);
+        assert_eq!(FossilLease::read(text).to_string(), text);
     }
 
     #[test]
     fn the_last_run_is_said_as_fossil_says_it() {
         let age = |seconds: u64| format!("{seconds} seconds");
-        let of = |until| last_run(&Four([1, until, 0, 0]), 1000, age);
+        let of = |until| last_run(&FossilLease([1, until, 0, 0]), 1000, age);
         assert_eq!(of(0), "never");
         assert_eq!(of(1060), "moments ago");
         assert_eq!(of(1059), "1 seconds ago");

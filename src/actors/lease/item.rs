@@ -5,7 +5,7 @@ use crate::actors::lock::Name;
 use crate::actors::process::Launching;
 use crate::clock::{Date, Deadline, Timestamp};
 use crate::ids::{ProcessId, Slot, Token};
-use crate::lookup::kept::Plain;
+use crate::lookup::durable::Plain;
 use crate::schedule::Schedule;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -114,7 +114,7 @@ pub struct Lease {
     /// The latest pass.
     pub current: Option<Current>,
     /// The request whose pass is next.
-    pub next: Option<Place>,
+    pub next: Option<NextRequest>,
     /// The command to run, with its period in milliseconds, when a pass is owed but no request is next; `None` for the command in the
     /// settings.
     pub command: Option<(Command, u64)>,
@@ -206,7 +206,7 @@ impl Holder {
 
 /// The request that is next: its pass may begin when the latest pass has ended and the period of that pass is over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct NextRequest {
     /// The sequence number of the journal entry of the request; 0 if there is no particular request.
     pub token: Token,
     /// The command to run; `None` if the client runs the pass itself.
@@ -232,7 +232,7 @@ pub struct Place {
     pub log: Option<String>,
 }
 
-impl Place {
+impl NextRequest {
     /// Returns whether the request still counts as next at `now`: it has a command, its client waits on a connection, or its client has a
     /// process and the request has not expired.
     pub fn is_live(&self, now: Timestamp) -> bool {
@@ -252,7 +252,7 @@ impl Current {
     }
 
     /// Returns whether a client runs the pass itself.
-    pub const fn is_clients(&self) -> bool {
+    pub const fn is_run_by_client(&self) -> bool {
         matches!(self.holder, Holder::Process(_) | Holder::Timed { .. })
     }
 
@@ -289,7 +289,7 @@ impl Lease {
 
     /// Returns the command to run if a whole pass is owed and no request is next, with its period in milliseconds; `None` if there is no
     /// command.
-    pub fn kept(&self) -> Option<(&Command, u64)> {
+    pub fn owed_command(&self) -> Option<(&Command, u64)> {
         let own = self
             .command
             .as_ref()
@@ -311,7 +311,7 @@ impl Lease {
     }
 
     /// Returns the number of the latest pass that needs no repetition: the running one or, if none is running, the latest whole one.
-    pub(super) fn settled(&self) -> u64 {
+    pub(super) fn last_settled(&self) -> u64 {
         if self.running().is_some() {
             self.begun
         } else {
@@ -320,7 +320,7 @@ impl Lease {
     }
 
     /// Returns whether a pass is running, requested, owed or scheduled.
-    pub const fn stirs(&self) -> bool {
+    pub const fn is_active(&self) -> bool {
         let runs = matches!(&self.current, Some(current) if current.runs());
         runs || self.next.is_some() || self.is_owed() || self.due.is_some()
     }
@@ -337,10 +337,10 @@ impl Lease {
     }
 
     /// Returns whether another pass begins, without a further request, once the running pass and its period are over.
-    pub fn is_set_to_go(&self) -> bool {
+    pub fn has_next_pass(&self) -> bool {
         let place = self.next.as_ref();
-        let is_kept = self.kept().is_some();
-        !self.rests && place.map_or(self.is_owed() && is_kept, Place::takes_turn)
+        let is_kept = self.owed_command().is_some();
+        !self.rests && place.map_or(self.is_owed() && is_kept, NextRequest::takes_turn)
     }
 
     /// Returns when the next request expires unless its client repeats it; `None` if no request is next, or if it does not expire.
@@ -369,7 +369,7 @@ impl Plain for Lease {
     const SLOTS: u32 = 8;
 
     fn deadline(&self, epoch: Timestamp) -> Option<Deadline> {
-        let begins = (self.running().is_none() && self.is_set_to_go()).then(|| self.free_at());
+        let begins = (self.running().is_none() && self.has_next_pass()).then(|| self.free_at());
         let all = [begins, self.lapses_at(), self.pass_acts_at(epoch)];
         all.into_iter().flatten().min().map(Deadline::Time)
     }

@@ -1,13 +1,13 @@
 //! Builds the views and gauges of leases.
 
 use crate::actors::lease::event;
-use crate::actors::lease::machine::{LISTED_MAX, LeaseMachine, STIRRING_MAX};
+use crate::actors::lease::machine::{ACTIVE_MAX, LISTED_MAX, LeaseMachine};
 use crate::actors::lease::message::Message;
 use crate::actors::lease::outcome::Outcome;
 use crate::actors::lease::view::{LeaseView, Listing};
 use crate::actors::lock::Name;
 use crate::ids::Slot;
-use crate::spine::event::Happening;
+use crate::spine::event::EventBody;
 use crate::spine::machine::{Gauge, Observable, Stamp};
 use std::ops::Bound;
 
@@ -39,12 +39,12 @@ impl LeaseMachine {
 
 impl LeaseMachine {
     /// Returns the first `most` active leases (those with a pass that is running, requested, owed or scheduled) in the order of
-    /// `Query::Stirring`. Considers only the first [`STIRRING_MAX`] active leases by slot.
-    pub(super) fn stirring(&self, most: u32) -> Listing {
-        let all = self.state.stirring();
-        let leases = all.iter().take(STIRRING_MAX);
+    /// `Query::Active`. Considers only the first [`ACTIVE_MAX`] active leases by slot.
+    pub(super) fn active(&self, most: u32) -> Listing {
+        let all = self.state.active();
+        let leases = all.iter().take(ACTIVE_MAX);
         let mut found: Vec<_> = leases
-            .filter_map(|slot| Some((self.standing_out(*slot)?, *slot)))
+            .filter_map(|slot| Some((self.active_sort_key(*slot)?, *slot)))
             .collect();
         found.sort_unstable();
         found.truncate(most as usize);
@@ -55,7 +55,7 @@ impl LeaseMachine {
     }
 
     /// Returns the sort key of an active lease: its state, then a time. `None` if the lease is not active.
-    fn standing_out(&self, slot: Slot) -> Option<(u8, u64)> {
+    fn active_sort_key(&self, slot: Slot) -> Option<(u8, u64)> {
         let lease = self.state.leases.get(slot)?;
         if let Some(current) = lease.running() {
             return Some((0, current.since.0));
@@ -94,7 +94,7 @@ impl Observable for LeaseMachine {
         entry: Stamp,
         message: &Message,
         outcome: &Outcome,
-        publish: &mut dyn FnMut(Happening),
+        publish: &mut dyn FnMut(EventBody),
     ) {
         event::events(&self.state, entry, (message, outcome), publish);
     }

@@ -8,7 +8,7 @@ use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
 use crate::lookup::pages::Pages;
 use crate::spine::machine::{
-    Effects, Keeping, Machine, Moment, Now, Paged, Request, Stamp, Start, Timed, Weight,
+    Durability, Effects, Machine, Moment, Now, Paged, Request, SpaceEffect, Stamp, Start, Timed,
 };
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const LISTED_MAX: u32 = 1000;
 
 /// The maximum number of leases that are considered for a listing of active leases.
-pub(super) const STIRRING_MAX: usize = 8192;
+pub(super) const ACTIVE_MAX: usize = 8192;
 
 /// The lease rules, and the state to which they apply.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub struct LeaseMachine {
 }
 
 impl LeaseMachine {
-    fn around(rules: Rules, state: State) -> Self {
+    fn with_state(rules: Rules, state: State) -> Self {
         Self {
             rules,
             state,
@@ -74,7 +74,8 @@ impl LeaseMachine {
         let Some((slot, lease)) = found else {
             return Some(Reply::Absent);
         };
-        let is_on_its_way = lease.next.is_some() || lease.is_owed() && lease.kept().is_some();
+        let is_on_its_way =
+            lease.next.is_some() || lease.is_owed() && lease.owed_command().is_some();
         let is_over = match watch {
             Watch::Begun { number, .. } => match lease.begun.cmp(number) {
                 Ordering::Less => !is_on_its_way,
@@ -117,7 +118,7 @@ impl Machine for LeaseMachine {
     type Action = Action;
 
     fn new(rules: Rules) -> Self {
-        Self::around(rules, State::default())
+        Self::with_state(rules, State::default())
     }
 
     fn set_rules(&mut self, rules: Rules) {
@@ -128,11 +129,11 @@ impl Machine for LeaseMachine {
         self.decision(moment, message)
     }
 
-    fn keeping(&self, _message: &Message, outcome: &Outcome) -> Keeping {
+    fn durability(&self, _message: &Message, outcome: &Outcome) -> Durability {
         match outcome {
-            Outcome::Changed { .. } => Keeping::Durable,
+            Outcome::Changed { .. } => Durability::Durable,
             Outcome::Turned { .. } | Outcome::Absent | Outcome::Unchanged | Outcome::Refused(_) => {
-                Keeping::Nothing
+                Durability::Nothing
             }
         }
     }
@@ -197,7 +198,7 @@ impl Machine for LeaseMachine {
                 let listing = self.list(prefix, after.as_ref(), *limit);
                 Reply::List(Box::new(listing))
             }
-            Query::Stirring { most } => Reply::List(Box::new(self.stirring(*most))),
+            Query::Active { most } => Reply::List(Box::new(self.active(*most))),
             Query::Totals => Reply::Totals(self.state.totals()),
         }
     }
@@ -205,22 +206,22 @@ impl Machine for LeaseMachine {
     fn cost(asked: Request<'_, Self>) -> usize {
         match asked {
             Request::Query(Query::List { limit, .. }) => (*limit).min(LISTED_MAX) as usize,
-            Request::Query(Query::Stirring { .. }) => STIRRING_MAX / 8,
+            Request::Query(Query::Active { .. }) => ACTIVE_MAX / 8,
             Request::Query(_) | Request::Message(_) | Request::Watch(_) => 1,
         }
     }
 
-    fn weight(&self, message: &Message) -> Weight {
+    fn space_effect(&self, message: &Message) -> SpaceEffect {
         match message {
-            Message::Request(_) | Message::Import { .. } => Weight::Adds,
-            Message::Set { .. } | Message::Renew { .. } => Weight::Keeps,
+            Message::Request(_) | Message::Import { .. } => SpaceEffect::Adds,
+            Message::Set { .. } | Message::Renew { .. } => SpaceEffect::Keeps,
             Message::Finish { .. }
             | Message::Withdraw { .. }
             | Message::Reset { .. }
             | Message::Gone(_)
             | Message::Launched(_)
             | Message::Lapse { .. }
-            | Message::Due { .. } => Weight::Frees,
+            | Message::Due { .. } => SpaceEffect::Frees,
         }
     }
 
@@ -264,7 +265,7 @@ impl Machine for LeaseMachine {
     /// been lost.
     fn resume(&mut self, effects: &mut Effects<Self>) {
         for slot in self.state.bound() {
-            self.state_obligations(slot, effects);
+            self.send_obligations(slot, effects);
         }
     }
 }
@@ -302,18 +303,18 @@ impl Timed for LeaseMachine {
     fn is_quarantined(&self, item: u64) -> bool {
         let slot = slot_of(item);
         if item >= DATES {
-            self.state.dues.is_forgotten(slot)
+            self.state.dues.is_quarantined(slot)
         } else {
-            self.state.leases.is_forgotten(slot)
+            self.state.leases.is_quarantined(slot)
         }
     }
 
     fn quarantine(&mut self, item: u64, now: Now) {
         let slot = slot_of(item);
         if item >= DATES {
-            self.state.dues.forget_deadline(slot, now);
+            self.state.dues.quarantine(slot, now);
         } else {
-            self.state.leases.forget_deadline(slot, now);
+            self.state.leases.quarantine(slot, now);
         }
     }
 }
@@ -338,7 +339,7 @@ impl Paged for LeaseMachine {
     }
 
     fn from_pages(rules: Rules, pages: &mut dyn Iterator<Item = Page>) -> Self {
-        Self::around(rules, State::from_pages(pages))
+        Self::with_state(rules, State::from_pages(pages))
     }
 
     fn digest(&self) -> Digest {

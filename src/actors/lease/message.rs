@@ -34,7 +34,7 @@ impl Default for Rules {
 #[serde(rename_all = "snake_case")]
 pub enum Message {
     /// From a client: request a pass.
-    Request(Box<Requesting>),
+    Request(Box<PassRequest>),
     /// From a client that runs the pass itself: the pass is still running. The message may name another process, on which the pass then
     /// depends.
     Renew {
@@ -120,7 +120,7 @@ impl Message {
 /// A request for a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Requesting {
+pub struct PassRequest {
     /// The lease; created if it does not exist.
     pub name: Name,
     /// The command to run; `None` for the command that is set for the lease. Not used with a claim.
@@ -219,7 +219,7 @@ pub enum Query {
     },
     /// Active leases: first those with a running pass, longest-running first; then those with a waiting request or an owed pass, by the
     /// end of the latest period; then those with a scheduled date, by date. At most 8192 leases are considered.
-    Stirring {
+    Active {
         /// The maximum number of leases to return.
         most: u32,
     },

@@ -29,11 +29,11 @@ mod state;
 mod tests;
 mod view;
 
-pub use fossil::Four;
-pub use item::{Command, Current, End, Holder, Lease, Place, Setting, Settings, Totals};
+pub use fossil::FossilLease;
+pub use item::{Command, Current, End, Holder, Lease, NextRequest, Setting, Settings, Totals};
 pub use machine::LeaseMachine;
 pub use message::{
-    Action, Claim, Imported, LogEvent, Message, Query, Reply, Requesting, Rules, Watch,
+    Action, Claim, Imported, LogEvent, Message, PassRequest, Query, Reply, Rules, Watch,
 };
 pub use outcome::{Outcome, Refused, Source, Step, Turn};
 pub use view::{LeaseView, Listing};

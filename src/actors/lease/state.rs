@@ -4,7 +4,7 @@ use crate::actors::lease::item::{Due, Lease, Totals};
 use crate::actors::lock::Name;
 use crate::clock::Timestamp;
 use crate::ids::{Digest, PageId, ProcessId, Seq, Slot};
-use crate::lookup::kept::{Kept, Loaded, Once, Plain, Single};
+use crate::lookup::durable::{DurableSlab, Loaded, Plain, Single, Singleton};
 use crate::lookup::pages::Pages;
 use crate::spine::machine::Start;
 use serde::{Deserialize, Serialize};
@@ -40,11 +40,11 @@ impl Page {
     /// Decodes the content of a page, or describes why it is malformed.
     pub(super) fn decode(page: PageId, content: &[u8]) -> Result<Self, String> {
         if page == PageId::HEAD {
-            Once::decode(content).map(Self::Head)
+            Singleton::decode(content).map(Self::Head)
         } else if page.kind() == <Due as Plain>::KIND {
-            Kept::decode(page, content).map(Self::Dues)
+            DurableSlab::decode(page, content).map(Self::Dues)
         } else {
-            Kept::decode(page, content).map(Self::Leases)
+            DurableSlab::decode(page, content).map(Self::Leases)
         }
     }
 }
@@ -52,9 +52,9 @@ impl Page {
 /// All leases and the indexes over them.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) head: Once<Head>,
-    pub(super) leases: Kept<Lease>,
-    pub(super) dues: Kept<Due>,
+    pub(super) head: Singleton<Head>,
+    pub(super) leases: DurableSlab<Lease>,
+    pub(super) dues: DurableSlab<Due>,
     pub(super) pages: Pages,
     by_name: BTreeMap<Name, Slot>,
     index: Index,
@@ -66,7 +66,7 @@ struct Index {
     /// Leases by the processes that they depend on.
     by_process: BTreeSet<(ProcessId, Slot)>,
     /// Active leases: those with a pass that is running, requested, owed or scheduled.
-    stirring: BTreeSet<Slot>,
+    active: BTreeSet<Slot>,
     totals: Totals,
 }
 
@@ -74,8 +74,8 @@ impl Index {
     fn add(&mut self, slot: Slot, lease: &Lease) {
         self.by_process
             .extend(processes(lease).map(|process| (process, slot)));
-        if lease.stirs() {
-            self.stirring.insert(slot);
+        if lease.is_active() {
+            self.active.insert(slot);
         }
         self.totals.running += u64::from(lease.running().is_some());
         self.totals.waiting += u64::from(lease.next.is_some());
@@ -85,7 +85,7 @@ impl Index {
         for process in processes(lease) {
             self.by_process.remove(&(process, slot));
         }
-        self.stirring.remove(&slot);
+        self.active.remove(&slot);
         self.totals.running -= u64::from(lease.running().is_some());
         self.totals.waiting -= u64::from(lease.next.is_some());
     }
@@ -117,8 +117,8 @@ impl State {
     }
 
     /// Returns the active leases: those with a pass that is running, requested, owed or scheduled.
-    pub(super) const fn stirring(&self) -> &BTreeSet<Slot> {
-        &self.index.stirring
+    pub(super) const fn active(&self) -> &BTreeSet<Slot> {
+        &self.index.active
     }
 
     /// Returns the leases whose names satisfy the lower bound `after`, ordered by name.
@@ -191,8 +191,8 @@ impl State {
                 }
             });
         }
-        self.leases.begin_spans(stamp.at);
-        self.dues.begin_spans(stamp.at);
+        self.leases.restart_spans(stamp.at);
+        self.dues.restart_spans(stamp.at);
     }
 
     pub(super) fn encode_page(&self, page: PageId, content: &mut Vec<u8>) {
@@ -210,7 +210,7 @@ impl State {
         for page in pages {
             match page {
                 Page::Head(head) => {
-                    state.leases.begin_spans(head.epoch);
+                    state.leases.restart_spans(head.epoch);
                     state.head.load(head);
                 }
                 Page::Leases(page) => state.leases.load(page),

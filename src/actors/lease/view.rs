@@ -28,7 +28,7 @@ pub struct Listing {
 impl LeaseView {
     /// Returns whether another pass must follow the running one. If no pass is running, returns whether one must run.
     pub fn is_followed(&self) -> bool {
-        self.wanted && self.lease.wanted > self.lease.settled()
+        self.wanted && self.lease.wanted > self.lease.last_settled()
     }
 
     /// Returns whether a request would have any effect. It has none if the lease is disabled or another request is next. Fossil checks

@@ -8,54 +8,54 @@ use crate::actors::lock::entry::{Entry, requested};
 use crate::actors::lock::message::{Message, Name, Outcome, Removal};
 use crate::actors::lock::state::State;
 use crate::ids::Token;
-use crate::spine::event::Happening;
+use crate::spine::event::EventBody;
 use crate::spine::machine::Stamp;
 
-/// Calls `tell` with each event that this outcome causes, in order.
+/// Calls `emit` with each event that this outcome causes, in order.
 pub(super) fn events(
     state: &State,
     entry: Stamp,
     (message, outcome): (&Message, &Outcome),
-    tell: &mut dyn FnMut(Happening),
+    emit: &mut dyn FnMut(EventBody),
 ) {
     match (outcome, message) {
         (Outcome::Granted { .. }, _) => {
             if let Some(((key, index, owner), terms)) = requested(message) {
                 let names = [key, index, owner].map(Name::as_bytes);
-                tell(granted(names, entry.seq.into(), terms.ttl));
+                emit(granted(names, entry.seq.into(), terms.ttl));
             }
         }
         (Outcome::Queued { place, .. }, _) => {
             if let Some(((key, index, owner), _)) = requested(message) {
                 let names = [key, index, owner].map(Name::as_bytes);
-                tell(named("waiting", names).number("place", *place));
+                emit(named("waiting", names).number("place", *place));
             }
         }
         (Outcome::Ended { gone }, message) => {
             let cause = cause(message);
             for Removal { slot, heir } in gone {
                 if let Some(gone) = state.entries.get(*slot) {
-                    tell(ended(gone, cause));
+                    emit(ended(gone, cause));
                 }
                 if let Some(heir) = heir.and_then(|heir| state.entries.get(heir)) {
-                    tell(granted(names(heir), entry.seq.into(), heir.ttl));
+                    emit(granted(names(heir), entry.seq.into(), heir.ttl));
                 }
             }
         }
         (Outcome::Fenced { slot }, _) => {
             if let Some(entry) = state.entries.get(*slot) {
                 let fencing = named("fencing", names(entry));
-                tell(fencing.number("token", entry.token().0));
+                emit(fencing.number("token", entry.token().0));
             }
         }
-        (Outcome::Draining, _) => tell(Happening::new("draining")),
+        (Outcome::Draining, _) => emit(EventBody::new("draining")),
         (Outcome::Renewed { .. } | Outcome::Absent | Outcome::Refused(_), _) => {}
     }
 }
 
-/// If a client renewed an entry, calls `tell` with the renewal. Does nothing for any other outcome, or if the renewal comes from another
+/// If a client renewed an entry, calls `emit` with the renewal. Does nothing for any other outcome, or if the renewal comes from another
 /// actor's `Hold`. Subscribers do not receive renewals, which only appear in the history of an item.
-pub(super) fn renewed((message, outcome): (&Message, &Outcome), tell: &mut dyn FnMut(Happening)) {
+pub(super) fn renewed((message, outcome): (&Message, &Outcome), emit: &mut dyn FnMut(EventBody)) {
     let (
         Outcome::Renewed { place, .. },
         Message::Request {
@@ -72,7 +72,7 @@ pub(super) fn renewed((message, outcome): (&Message, &Outcome), tell: &mut dyn F
         return;
     };
     let names = [key, index, owner].map(Name::as_bytes);
-    tell(named("renewed", names).number("place", *place));
+    emit(named("renewed", names).number("place", *place));
 }
 
 /// Why an entry ends.
@@ -103,7 +103,7 @@ const fn cause(message: &Message) -> Cause {
 }
 
 /// Returns the event for an owner that lost its lock or a contender that no longer waits.
-fn ended(entry: &Entry, cause: Cause) -> Happening {
+fn ended(entry: &Entry, cause: Cause) -> EventBody {
     let kind = match (entry.is_owner(), cause) {
         (true, Cause::Time) => "expired",
         (true, _) => "released",
@@ -123,14 +123,14 @@ fn ended(entry: &Entry, cause: Cause) -> Happening {
     }
 }
 
-fn granted(names: [&[u8]; 3], token: Token, ttl: u16) -> Happening {
+fn granted(names: [&[u8]; 3], token: Token, ttl: u16) -> EventBody {
     named("granted", names)
         .number("token", token.0)
         .number("ttl", ttl)
 }
 
-fn named(kind: &'static str, [key, index, owner]: [&[u8]; 3]) -> Happening {
-    Happening::new(kind)
+fn named(kind: &'static str, [key, index, owner]: [&[u8]; 3]) -> EventBody {
+    EventBody::new(kind)
         .name("key", key)
         .name("index", index)
         .name("owner", owner)

@@ -21,7 +21,7 @@ impl State {
         for page in pages {
             match page {
                 Page::Head(head) => {
-                    state.entries.begin_spans(head.epoch);
+                    state.entries.restart_spans(head.epoch);
                     state.head.load(head);
                 }
                 Page::Entries(page) => {
@@ -50,7 +50,7 @@ impl State {
             self.link(*head, *slot, |entry| &mut entry.of_owner);
         }
         for (_, slot) in &links {
-            if self.is_behind_younger(*slot, |entry| (entry.seq, entry.of_owner))
+            if self.follows_younger(*slot, |entry| (entry.seq, entry.of_owner))
                 && self.of_owner(self.entries[*slot].owner()).next() != Some(*slot)
             {
                 self.sort_ring_of_owner(*slot);
@@ -69,7 +69,7 @@ impl State {
             self.join_key(*slot);
         }
         for slot in &slots {
-            if self.is_behind_younger(*slot, |entry| (entry.first(), entry.of_key))
+            if self.follows_younger(*slot, |entry| (entry.first(), entry.of_key))
                 && self.key_head(self.entries[*slot].key()) != Some(*slot)
             {
                 self.sort_ring_of_key(*slot);
@@ -95,7 +95,7 @@ impl State {
 
     /// Returns whether `slot` follows a younger entry in its ring. This is also true for the oldest entry of a
     /// correctly ordered ring, because it follows the youngest.
-    fn is_behind_younger(&self, slot: Slot, ring: impl Fn(&Entry) -> (Seq, Ring)) -> bool {
+    fn follows_younger(&self, slot: Slot, ring: impl Fn(&Entry) -> (Seq, Ring)) -> bool {
         let (age, Ring { previous, .. }) = ring(&self.entries[slot]);
         ring(&self.entries[previous]).0 > age
     }

@@ -6,7 +6,7 @@
 use crate::actors::binding::{self, Binding, PROCESSES, ToProcesses};
 use crate::actors::lock::entry::{Entry, requested};
 use crate::actors::lock::message::{
-    Message, Name, Outcome, Query, Refused, Removal, Reply, Rules, Standing, Watch,
+    LinePosition, Message, Name, Outcome, Query, Refused, Removal, Reply, Rules, Watch,
 };
 use crate::actors::lock::pages::Page;
 use crate::actors::lock::state::State;
@@ -15,8 +15,8 @@ use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket, Token};
 use crate::lookup::pages::Pages;
 use crate::spine::machine::{
-    Draining, Effects, Keeping, Machine, Moment, Never, Now, Paged, Request, Stamp, Start, Timed,
-    Weight,
+    Draining, Durability, Effects, Machine, Moment, Never, Now, Paged, Request, SpaceEffect, Stamp,
+    Start, Timed,
 };
 use std::collections::BTreeSet;
 
@@ -63,9 +63,9 @@ impl LockMachine {
             None => Outcome::Granted { slot },
             Some(holder) => {
                 // Row 11: a contender never pre-empts the owner, but may overtake other contenders.
-                let place = self
-                    .state
-                    .place_of_new(holder, priority, self.rules.high_first);
+                let place =
+                    self.state
+                        .place_of_new_contender(holder, priority, self.rules.high_first);
                 Outcome::Queued { slot, place }
             }
         }
@@ -206,7 +206,7 @@ impl LockMachine {
 
     /// Sends the `ProcessActor` a request to report the end of the process that an entry is bound to and, if the entry
     /// is being fenced, a request to kill the process tree.
-    fn state_binding(&self, slot: Slot, effects: &mut Effects<Self>) {
+    fn send_binding(&self, slot: Slot, effects: &mut Effects<Self>) {
         let Some(entry) = self.state.entries.get(slot) else {
             return;
         };
@@ -226,9 +226,9 @@ impl LockMachine {
         (all - contenders, contenders)
     }
 
-    pub(super) fn standing(&self, slot: Slot) -> Reply {
+    pub(super) fn position_reply(&self, slot: Slot) -> Reply {
         let token = self.state.entries.get(slot).map(Entry::token);
-        Reply::Standing(Standing {
+        Reply::LinePosition(LinePosition {
             place: self.state.place(slot, self.rules.high_first),
             token: token.filter(|token| *token != Token(0)),
         })
@@ -243,7 +243,7 @@ impl LockMachine {
     /// Returns the entry that a message names, or `None` if there is no such entry. No entry has an empty owner, so an
     /// empty owner with a token means the current holder of the lock; the caller then compares the token with the
     /// holder's.
-    fn shown_for(&self, names: [&Name; 3], token: Option<Token>) -> Option<Slot> {
+    fn named_entry(&self, names: [&Name; 3], token: Option<Token>) -> Option<Slot> {
         let [key, index, owner] = names.map(Name::as_bytes);
         if owner.is_empty() && token.is_some() {
             self.state.holder(key, index)
@@ -296,14 +296,14 @@ impl Machine for LockMachine {
                 index,
                 owner,
                 token,
-            } => self.decide_renew(self.shown_for([key, index, owner], *token), *token),
+            } => self.decide_renew(self.named_entry([key, index, owner], *token), *token),
             Message::Release {
                 key,
                 index: Some(index),
                 owner,
                 token,
             } => {
-                let slot = self.shown_for([key, index, owner], *token);
+                let slot = self.named_entry([key, index, owner], *token);
                 self.decide_end(slot.into_iter(), *token)
             }
             // Row 24: ends every entry of this owner under the key, whether it owns its lock or waits for it.
@@ -336,7 +336,7 @@ impl Machine for LockMachine {
         }
     }
 
-    fn keeping(&self, message: &Message, outcome: &Outcome) -> Keeping {
+    fn durability(&self, message: &Message, outcome: &Outcome) -> Durability {
         match outcome {
             Outcome::Ended { gone } if matches!(message, Message::Leave { .. }) => {
                 // A grant to an heir must be durable. The end of an entry must be durable unless the entry would end
@@ -346,9 +346,9 @@ impl Machine for LockMachine {
                     gone.heir.is_none() && entry.is_some_and(|entry| entry.bound().is_some())
                 };
                 if gone.iter().all(ends_anyway) {
-                    Keeping::Passing
+                    Durability::Transient
                 } else {
-                    Keeping::Durable
+                    Durability::Durable
                 }
             }
             Outcome::Granted { .. }
@@ -356,8 +356,8 @@ impl Machine for LockMachine {
             | Outcome::Renewed { .. }
             | Outcome::Ended { .. }
             | Outcome::Fenced { .. }
-            | Outcome::Draining => Keeping::Durable,
-            Outcome::Absent | Outcome::Refused(_) => Keeping::Nothing,
+            | Outcome::Draining => Durability::Durable,
+            Outcome::Absent | Outcome::Refused(_) => Durability::Nothing,
         }
     }
 
@@ -372,13 +372,13 @@ impl Machine for LockMachine {
             Outcome::Granted { slot } | Outcome::Queued { slot, .. } => {
                 let (names, terms) = requested(message).expect("only a request adds an entry");
                 self.state.insert(*slot, entry, names, terms);
-                self.state_binding(*slot, effects);
+                self.send_binding(*slot, effects);
                 self.tell_holder(*slot, effects);
             }
             Outcome::Renewed { slot, .. } => match requested(message) {
                 Some((_, terms)) if matches!(message, Message::Acquire { .. }) => {
                     self.state.extend(*slot, entry, terms);
-                    self.state_binding(*slot, effects);
+                    self.send_binding(*slot, effects);
                 }
                 _ => {
                     self.state.renew(*slot, entry);
@@ -397,7 +397,7 @@ impl Machine for LockMachine {
             Outcome::Fenced { slot } => {
                 self.state.fence(*slot, entry);
                 self.wake_lost(*slot, effects);
-                self.state_binding(*slot, effects);
+                self.send_binding(*slot, effects);
             }
             Outcome::Draining => self.state.drain(entry.seq),
             Outcome::Absent | Outcome::Refused(_) => {}
@@ -406,15 +406,15 @@ impl Machine for LockMachine {
 
     fn reply(&self, seq: Seq, _message: &Message, outcome: &Outcome) -> Reply {
         match outcome {
-            Outcome::Granted { .. } => Reply::Standing(Standing {
+            Outcome::Granted { .. } => Reply::LinePosition(LinePosition {
                 place: 1,
                 token: Some(seq.into()),
             }),
-            Outcome::Queued { place, .. } => Reply::Standing(Standing {
+            Outcome::Queued { place, .. } => Reply::LinePosition(LinePosition {
                 place: *place,
                 token: None,
             }),
-            Outcome::Renewed { place, token, .. } => Reply::Standing(Standing {
+            Outcome::Renewed { place, token, .. } => Reply::LinePosition(LinePosition {
                 place: *place,
                 token: Some(*token).filter(|token| *token != Token(0)),
             }),
@@ -435,7 +435,7 @@ impl Machine for LockMachine {
             }
             Query::Place { key, index, owner } => self
                 .find([key, index, owner])
-                .map_or(Reply::Absent, |(slot, _)| self.standing(slot)),
+                .map_or(Reply::Absent, |(slot, _)| self.position_reply(slot)),
             Query::List { key, entries_max } => Reply::List(self.list(key.as_ref(), *entries_max)),
             Query::Select(selection) => self.select(selection),
             Query::Contended { most, by } => self.contended(*most, *by),
@@ -456,7 +456,7 @@ impl Machine for LockMachine {
         }
     }
 
-    fn weight(&self, message: &Message) -> Weight {
+    fn space_effect(&self, message: &Message) -> SpaceEffect {
         match message {
             Message::Request {
                 key, index, owner, ..
@@ -465,12 +465,12 @@ impl Machine for LockMachine {
                 key, index, owner, ..
             } => {
                 if self.find([key, index, owner]).is_some() {
-                    Weight::Keeps
+                    SpaceEffect::Keeps
                 } else {
-                    Weight::Adds
+                    SpaceEffect::Adds
                 }
             }
-            Message::Renew { .. } => Weight::Keeps,
+            Message::Renew { .. } => SpaceEffect::Keeps,
             Message::Release { .. }
             | Message::Leave { .. }
             | Message::ReleaseAll { .. }
@@ -480,7 +480,7 @@ impl Machine for LockMachine {
             | Message::Drain
             | Message::Yield(_)
             // Refusing a hold would gain nothing: it would be sent again, and the work that the lock guards may already have begun.
-            | Message::Hold(_) => Weight::Frees,
+            | Message::Hold(_) => SpaceEffect::Frees,
         }
     }
 
@@ -492,7 +492,7 @@ impl Machine for LockMachine {
             }
             Watch::Granted { key, index, owner } => match self.find([key, index, owner]) {
                 Some((slot, entry)) if entry.is_owner() => {
-                    effects.wake(ticket, self.standing(slot));
+                    effects.wake(ticket, self.position_reply(slot));
                 }
                 Some((slot, _)) => self.waiting.on_slot(ticket, slot),
                 None => effects.wake(ticket, Reply::Absent),
@@ -502,7 +502,7 @@ impl Machine for LockMachine {
                 index,
                 owner,
                 token,
-            } => match self.shown_for([key, index, owner], Some(*token)) {
+            } => match self.named_entry([key, index, owner], Some(*token)) {
                 Some(slot) if self.state.is_held_with(slot, *token) => {
                     self.waiting.on_slot(ticket, slot);
                 }
@@ -526,7 +526,7 @@ impl Machine for LockMachine {
     /// notification may have been lost.
     fn resume(&mut self, effects: &mut Effects<Self>) {
         for (_, slot) in &self.state.bound {
-            self.state_binding(*slot, effects);
+            self.send_binding(*slot, effects);
         }
         for slot in &self.state.of_actors {
             self.tell_holder(*slot, effects);
@@ -552,12 +552,12 @@ impl Timed for LockMachine {
 
     fn is_quarantined(&self, item: u64) -> bool {
         let slot = Slot(u32::try_from(item).expect("items are slots"));
-        self.state.entries.is_forgotten(slot)
+        self.state.entries.is_quarantined(slot)
     }
 
     fn quarantine(&mut self, item: u64, now: Now) {
         let slot = Slot(u32::try_from(item).expect("items are slots"));
-        self.state.entries.forget_deadline(slot, now);
+        self.state.entries.quarantine(slot, now);
     }
 }
 

@@ -467,7 +467,7 @@ pub struct Selection {
 pub enum Watch {
     /// No entry is left. Answered with `Due`.
     Empty,
-    /// The entry owns its lock (answered with `Standing`), or no longer exists (answered with `Absent`).
+    /// The entry owns its lock (answered with `LinePosition`), or no longer exists (answered with `Absent`).
     Granted {
         /// The key.
         key: Name,
@@ -493,7 +493,7 @@ pub enum Watch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// The entry's position in line and, if it owns the lock, its token.
-    Standing(Standing),
+    LinePosition(LinePosition),
     /// The number of entries that ended.
     Ended(u32),
     /// The entry does not exist, or there is nothing to do.
@@ -533,7 +533,7 @@ pub enum Reply {
 
 /// The position of an entry in line, and its token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct LinePosition {
     /// Position in line: 1 for the owner, 2 for the first contender.
     pub place: u32,
     /// The token; `None` for a contender.

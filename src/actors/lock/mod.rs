@@ -34,8 +34,8 @@ mod waking;
 pub use entry::Entry;
 pub use machine::LockMachine;
 pub use message::{
-    Contended, EntryView, Hold, LOCKS, LockState, Message, Name, Outcome, Query, Ranking, Refused,
-    Removal, Reply, Rules, Selection, Standing, Tie, ToHolder, View, Watch,
+    Contended, EntryView, Hold, LOCKS, LinePosition, LockState, Message, Name, Outcome, Query,
+    Ranking, Refused, Removal, Reply, Rules, Selection, Tie, ToHolder, View, Watch,
 };
 pub use pages::Page;
 

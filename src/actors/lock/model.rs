@@ -5,7 +5,7 @@
 
 use sexton::actors::binding::{Binding, EndNotice, ToProcesses, Until, Watch};
 use sexton::actors::lock::{
-    EntryView, Hold, LockState, Message, Name, Refused, Reply, Standing, Tie,
+    EntryView, Hold, LinePosition, LockState, Message, Name, Refused, Reply, Tie,
 };
 use sexton::clock::Timestamp;
 use sexton::ids::{ActorId, Seq, Slot, Token};
@@ -16,15 +16,15 @@ pub(super) struct Model {
     high_first: bool,
     entries_max: u32,
     pub(super) draining: bool,
-    pub(super) entries: Vec<Place>,
+    pub(super) entries: Vec<ModelEntry>,
     /// Messages sent to the `ProcessActor` that have not been taken yet.
-    pub(super) tells: Vec<ToProcesses>,
+    pub(super) requests: Vec<ToProcesses>,
     /// Notifications sent to actors about their own entries, except those that have been taken already.
-    pub(super) told: Vec<(ActorId, LockState)>,
+    pub(super) notifications: Vec<(ActorId, LockState)>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct ModelEntry {
     pub(super) slot: Slot,
     seq: Seq,
     /// The sequence number of the first request since the lock was last free.
@@ -45,7 +45,7 @@ pub(super) struct Place {
     pub(super) quarantined: bool,
 }
 
-impl Place {
+impl ModelEntry {
     pub(super) fn owns(&self) -> bool {
         self.token != Token(0)
     }
@@ -66,14 +66,14 @@ impl Place {
     }
 
     /// Returns the messages about the entry that the machine must send to the `ProcessActor`.
-    pub(super) fn tells(&self) -> Vec<ToProcesses> {
+    pub(super) fn requests(&self) -> Vec<ToProcesses> {
         let Some(Binding { process, until, .. }) = self.tie.binding() else {
             return Vec::new();
         };
         let by = ActorId::LOCK;
-        let mut tells = vec![ToProcesses::Watch(Watch { by, process, until })];
-        tells.extend(self.fencing.then_some(ToProcesses::Fence(process)));
-        tells
+        let mut requests = vec![ToProcesses::Watch(Watch { by, process, until })];
+        requests.extend(self.fencing.then_some(ToProcesses::Fence(process)));
+        requests
     }
 
     /// Returns whether the key is reserved, so that no client can change the entry.
@@ -93,8 +93,8 @@ impl Model {
             entries_max,
             draining: false,
             entries: Vec::new(),
-            tells: Vec::new(),
-            told: Vec::new(),
+            requests: Vec::new(),
+            notifications: Vec::new(),
         }
     }
 
@@ -110,8 +110,9 @@ impl Model {
     }
 
     /// Returns the owner and the contenders of a lock, in order.
-    pub(super) fn line(&self, lock: &(Name, Name)) -> Vec<&Place> {
-        let mut line: Vec<&Place> = self.entries.iter().filter(|it| it.lock == *lock).collect();
+    pub(super) fn line(&self, lock: &(Name, Name)) -> Vec<&ModelEntry> {
+        let mut line: Vec<&ModelEntry> =
+            self.entries.iter().filter(|it| it.lock == *lock).collect();
         line.sort_by_key(|it| {
             let rank = if self.high_first {
                 255 - it.priority
@@ -123,7 +124,7 @@ impl Model {
         line
     }
 
-    pub(super) fn standing(&self, lock: &(Name, Name), owner: &Name) -> Option<(u32, &Place)> {
+    pub(super) fn position(&self, lock: &(Name, Name), owner: &Name) -> Option<(u32, &ModelEntry)> {
         let line = self.line(lock);
         (1..).zip(line).find(|(_, it)| it.owner == *owner)
     }
@@ -168,7 +169,7 @@ impl Model {
                 token,
             } => {
                 let lock = (key.clone(), index.clone());
-                let owner = self.meant(&lock, owner, *token);
+                let owner = self.resolve_owner(&lock, owner, *token);
                 self.renew_with((&lock, &owner), *token, at)
             }
             Message::Release {
@@ -178,8 +179,10 @@ impl Model {
                 token,
             } => {
                 let lock = index.as_ref().map(|index| (key.clone(), index.clone()));
-                let owner = lock.map_or(owner.clone(), |lock| self.meant(&lock, owner, *token));
-                let meant = |it: &Place| {
+                let owner = lock.map_or(owner.clone(), |lock| {
+                    self.resolve_owner(&lock, owner, *token)
+                });
+                let meant = |it: &ModelEntry| {
                     it.owner == owner
                         && it.lock.0 == *key
                         && index.as_ref().is_none_or(|index| it.lock.1 == *index)
@@ -221,7 +224,7 @@ impl Model {
     /// Adds or renews an actor's entry for a reserved lock. The entry stays until the actor yields it.
     fn hold(&mut self, hold: &Hold, seq: Seq, at: Timestamp) -> Reply {
         let lock = (hold.key.clone(), hold.index.clone());
-        if self.standing(&lock, &hold.owner).is_none() {
+        if self.position(&lock, &hold.owner).is_none() {
             self.add(&lock, &hold.owner, (u16::MAX, u16::MAX, 0), (seq, at));
             for it in self.entries.iter_mut().filter(|it| it.seq == seq) {
                 it.tie = Tie::Actor(hold.by);
@@ -229,13 +232,13 @@ impl Model {
         }
         let reply = self.renew(&lock, &hold.owner, at);
         let held = self.held(&lock, &hold.owner);
-        self.told.extend(held);
+        self.notifications.extend(held);
         reply
     }
 
     /// Returns the notification to an actor about its own entry; `None` if there is no such entry or it is a client's.
     pub(super) fn held(&self, lock: &(Name, Name), owner: &Name) -> Option<(ActorId, LockState)> {
-        let (place, it) = self.standing(lock, owner)?;
+        let (place, it) = self.position(lock, owner)?;
         let held = LockState {
             key: lock.0.clone(),
             index: lock.1.clone(),
@@ -254,7 +257,7 @@ impl Model {
         acquire: Option<Tie>,
         (seq, at): (Seq, Timestamp),
     ) -> Reply {
-        let standing = self.standing(lock, owner);
+        let standing = self.position(lock, owner);
         if standing.is_some_and(|(_, it)| it.fencing) {
             return Reply::Refused(Refused::Fencing);
         }
@@ -266,7 +269,7 @@ impl Model {
             self.add(lock, owner, (ttl, ttw, priority), (seq, at));
         }
         if let Some(tie) = acquire {
-            let its = |it: &&mut Place| it.lock == *lock && it.owner == *owner;
+            let its = |it: &&mut ModelEntry| it.lock == *lock && it.owner == *owner;
             for it in self.entries.iter_mut().filter(its) {
                 (it.ttl, it.ttw) = (ttl, it.ttw.max(ttw));
                 let is_line = !it.owns();
@@ -274,7 +277,7 @@ impl Model {
                 if tie.binding().is_some() || it.tie.binding().is_none() {
                     it.tie = if stays { tie } else { Tie::None };
                 }
-                self.tells.extend(it.tells());
+                self.requests.extend(it.requests());
             }
         }
         self.renew(lock, owner, at)
@@ -286,7 +289,7 @@ impl Model {
         token: Option<Token>,
         at: Timestamp,
     ) -> Reply {
-        match self.standing(lock, owner) {
+        match self.position(lock, owner) {
             None => Reply::Absent,
             Some((_, it)) if token.is_some_and(|token| token != it.token) => {
                 Reply::Refused(Refused::StaleToken)
@@ -298,7 +301,7 @@ impl Model {
     }
 
     /// Returns the owner that a message means: the current holder if `owner` is empty and a token is given.
-    fn meant(&self, lock: &(Name, Name), owner: &Name, token: Option<Token>) -> Name {
+    fn resolve_owner(&self, lock: &(Name, Name), owner: &Name, token: Option<Token>) -> Name {
         let holder = self.line(lock).first().map(|it| it.owner.clone());
         let by_token = token.is_some() && owner.as_bytes().is_empty();
         holder.filter(|_| by_token).unwrap_or(owner.clone())
@@ -329,7 +332,7 @@ impl Model {
         let slots = 0..=self.entries_max.saturating_add(64);
         let slot = slots.map(Slot).find(|slot| !taken(slot));
         let holder = self.line(lock).first().map(|it| it.first);
-        let place = Place {
+        let place = ModelEntry {
             slot: slot.expect("there are fewer entries than slots"),
             seq,
             first: holder.unwrap_or(seq),
@@ -350,9 +353,9 @@ impl Model {
 
     fn answer(&self, lock: &(Name, Name), owner: &Name) -> Reply {
         let (place, it) = self
-            .standing(lock, owner)
+            .position(lock, owner)
             .expect("the entry was just added or renewed");
-        Reply::Standing(Standing {
+        Reply::LinePosition(LinePosition {
             place,
             token: it.token(),
         })
@@ -372,12 +375,12 @@ impl Model {
 
     fn end(
         &mut self,
-        meant: impl Fn(&Place) -> bool,
+        meant: impl Fn(&ModelEntry) -> bool,
         token: Option<Token>,
         seq: Seq,
         at: Timestamp,
     ) -> Reply {
-        let gone: Vec<Place> = self
+        let gone: Vec<ModelEntry> = self
             .entries
             .iter()
             .filter(|it| meant(it))
@@ -395,9 +398,9 @@ impl Model {
         self.take(|it| meant(it) && !it.fencing && !it.is_reserved(), seq, at)
     }
 
-    fn take(&mut self, meant: impl Fn(&Place) -> bool, seq: Seq, at: Timestamp) -> Reply {
+    fn take(&mut self, meant: impl Fn(&ModelEntry) -> bool, seq: Seq, at: Timestamp) -> Reply {
         let gone = self.entries.iter().filter(|it| meant(it));
-        let gone: Vec<Place> = gone.cloned().collect();
+        let gone: Vec<ModelEntry> = gone.cloned().collect();
         self.entries.retain(|it| !meant(it));
         for it in &gone {
             self.pass_on(&it.lock, seq, at);
@@ -427,12 +430,12 @@ impl Model {
         let owner = self.line(lock).first().map(|it| it.owner.clone());
         let held = owner.filter(|_| first.is_some());
         let held = held.and_then(|owner| self.held(lock, &owner));
-        self.told.extend(held);
+        self.notifications.extend(held);
     }
 
-    pub(super) fn next_due(&self, at: Timestamp) -> Option<&Place> {
+    pub(super) fn next_due(&self, at: Timestamp) -> Option<&ModelEntry> {
         let entries = self.entries.iter();
-        let is_due = |it: &&Place| it.deadline.is_some_and(|ends| ends <= at);
+        let is_due = |it: &&ModelEntry| it.deadline.is_some_and(|ends| ends <= at);
         let due = entries.filter(|it| is_due(it) && !it.quarantined);
         due.min_by_key(|it| (it.deadline, it.slot))
     }
@@ -443,10 +446,10 @@ impl Model {
             return false;
         };
         if dead.owns() && dead.tie.binding().is_some_and(|bound| bound.fence) {
-            let its = |it: &&mut Place| it.slot == dead.slot;
+            let its = |it: &&mut ModelEntry| it.slot == dead.slot;
             for it in self.entries.iter_mut().filter(its) {
                 (it.fencing, it.deadline) = (true, None);
-                self.tells.extend(it.tells());
+                self.requests.extend(it.requests());
             }
             return true;
         }
@@ -476,7 +479,7 @@ impl Model {
             let line = self.line(&(key, index)).into_iter().cloned();
             line.zip(1..).collect::<Vec<_>>()
         };
-        let listed = |(it, place): (Place, u32)| EntryView {
+        let listed = |(it, place): (ModelEntry, u32)| EntryView {
             place,
             token: it.token(),
             key: it.lock.0,

@@ -4,7 +4,7 @@ use crate::actors::lock::event;
 use crate::actors::lock::machine::LockMachine;
 use crate::actors::lock::message::{Message, Outcome, View};
 use crate::ids::Slot;
-use crate::spine::event::Happening;
+use crate::spine::event::EventBody;
 use crate::spine::machine::{About, Gauge, Observable, Stamp};
 
 impl Observable for LockMachine {
@@ -53,17 +53,17 @@ impl Observable for LockMachine {
         entry: Stamp,
         message: &Message,
         outcome: &Outcome,
-        publish: &mut dyn FnMut(Happening),
+        publish: &mut dyn FnMut(EventBody),
     ) {
         event::events(&self.state, entry, (message, outcome), publish);
     }
 
-    fn story(
+    fn history(
         &self,
         entry: Stamp,
         message: &Message,
         outcome: &Outcome,
-        publish: &mut dyn FnMut(Happening),
+        publish: &mut dyn FnMut(EventBody),
     ) {
         event::renewed((message, outcome), publish);
         self.events(entry, message, outcome, publish);

@@ -7,7 +7,7 @@ use crate::actors::lock::entry::{Entry, Rare, Ring};
 use crate::actors::lock::message::Tie;
 use crate::clock::{Deadline, Timestamp};
 use crate::ids::{PageId, Seq, Slot, Token};
-use crate::lookup::kept::{Item, Kept, Loaded, Once, Single};
+use crate::lookup::durable::{DurableSlab, Item, Loaded, Single, Singleton};
 use serde::de::{Error as _, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -25,9 +25,9 @@ impl Page {
     /// Decodes the content of a page. Returns a description of the problem if the content is invalid.
     pub(super) fn decode(page: PageId, content: &[u8]) -> Result<Self, String> {
         if page == PageId::HEAD {
-            Once::decode(content).map(Self::Head)
+            Singleton::decode(content).map(Self::Head)
         } else {
-            Kept::decode(page, content).map(Self::Entries)
+            DurableSlab::decode(page, content).map(Self::Entries)
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::actors::lock::message::{Name, Tie};
 use crate::actors::lock::pages::Head;
 use crate::clock::Timestamp;
 use crate::ids::{Digest, PageId, ProcessId, Seq, Slot, Token};
-use crate::lookup::kept::{Kept, Once};
+use crate::lookup::durable::{DurableSlab, Singleton};
 use crate::lookup::pages::Pages;
 use crate::lookup::table::Table;
 use crate::spine::machine::Stamp;
@@ -43,7 +43,7 @@ impl Line {
 /// All entries and every index over them.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) entries: Kept<Entry>,
+    pub(super) entries: DurableSlab<Entry>,
     /// The owner's entry, by key and index.
     pub(super) locks: Table,
     /// For each key, the entry that owns the first lock of the key (the lock that was requested first). Contains only keys
@@ -58,7 +58,7 @@ pub(super) struct State {
     /// Entries that other actors requested, see [`Tie::Actor`].
     pub(super) of_actors: BTreeSet<Slot>,
     pub(super) contenders: u32,
-    pub(super) head: Once<Head>,
+    pub(super) head: Singleton<Head>,
     pub(super) pages: Pages,
 }
 
@@ -110,7 +110,12 @@ impl State {
     }
 
     /// Returns the position that a new contender with this priority would get in the line for this owner's lock.
-    pub(super) fn place_of_new(&self, holder: Slot, priority: u8, high_first: bool) -> u32 {
+    pub(super) fn place_of_new_contender(
+        &self,
+        holder: Slot,
+        priority: u8,
+        high_first: bool,
+    ) -> u32 {
         let before: usize = self.lines.get(&holder).map_or(0, |line| {
             let ahead = |rank: u8| {
                 if high_first {
@@ -373,7 +378,7 @@ impl State {
         };
         let change = self.pages.by(entry.seq);
         self.head.change(change, |head| *head = began);
-        self.entries.begin_spans(entry.at);
+        self.entries.restart_spans(entry.at);
     }
 
     fn line_of(&self, entry: &Entry) -> Option<&Line> {

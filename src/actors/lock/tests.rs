@@ -1,16 +1,16 @@
 //! Property tests that compare the lock machine with a simple model, a plain list without indexes.
 
 use crate::actors::binding::{Binding, EndNotice, ToProcesses, Until};
-use crate::actors::lock::model::{Model, Place};
+use crate::actors::lock::model::{Model, ModelEntry};
 use crate::actors::lock::{
-    EntryView, Hold, LockMachine, Message, Name, Outcome, Query, Reply, Rules, Selection, Standing,
-    Tie, ToHolder, Watch,
+    EntryView, Hold, LinePosition, LockMachine, Message, Name, Outcome, Query, Reply, Rules,
+    Selection, Tie, ToHolder, Watch,
 };
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, ProcessId, Seq, Slot, Ticket, Token};
 use crate::spine::effect::Effect;
 use crate::spine::machine::{
-    Effects, Keeping, Machine as _, Moment, Now, Observable as _, Paged as _, Stamp, Start,
+    Durability, Effects, Machine as _, Moment, Now, Observable as _, Paged as _, Stamp, Start,
     Timed as _,
 };
 use crate::spine::shelf::Shelf;
@@ -98,7 +98,7 @@ impl Pair {
             self.machine.decide(&self.moment(), &message),
             "a decision does not change the state"
         );
-        if self.machine.keeping(&message, &outcome) == Keeping::Nothing {
+        if self.machine.durability(&message, &outcome) == Durability::Nothing {
             return self.machine.reply(Seq(0), &message, &outcome);
         }
         self.seq.0 += 1;
@@ -139,8 +139,8 @@ impl Pair {
                 Effect::Act(_) => unreachable!("the lock machine requests no actions"),
             }
         }
-        assert_eq!(told, std::mem::take(&mut self.model.tells));
-        assert_eq!(held, std::mem::take(&mut self.model.told));
+        assert_eq!(told, std::mem::take(&mut self.model.requests));
+        assert_eq!(held, std::mem::take(&mut self.model.notifications));
     }
 
     /// Compares the effects of `resume` with the messages that the model expects.
@@ -149,13 +149,13 @@ impl Pair {
         self.machine.resume(&mut effects);
         let mut bound: Vec<_> = self.model.entries.iter().collect();
         bound.sort_by_key(|it| (it.tie.binding().map(|it| it.process), it.slot));
-        self.model.tells = bound.into_iter().flat_map(Place::tells).collect();
+        self.model.requests = bound.into_iter().flat_map(ModelEntry::requests).collect();
         let mut all: Vec<_> = self.model.entries.iter().collect();
         all.sort_by_key(|it| it.slot);
         let held = all
             .into_iter()
             .filter_map(|it| self.model.held(&it.lock, &it.owner));
-        self.model.told = held.collect();
+        self.model.notifications = held.collect();
         self.note_wakes(&mut effects);
     }
 
@@ -287,13 +287,13 @@ impl Pair {
             let key = Some(it.key.clone());
             assert_eq!(ask(Query::List { key, entries_max }), Reply::List(of_key));
             let [key, index, owner] = [&it.key, &it.index, &it.owner].map(Clone::clone);
-            let standing = Standing {
+            let standing = LinePosition {
                 place: it.place,
                 token: it.token,
             };
             assert_eq!(
                 ask(Query::Place { key, index, owner }),
-                Reply::Standing(standing)
+                Reply::LinePosition(standing)
             );
             if it.place == 1 {
                 let [key, index] = [&it.key, &it.index].map(Clone::clone);

@@ -42,7 +42,7 @@ impl Waiting {
     }
 
     /// Returns whether any request is waiting for an entry to change.
-    pub(super) fn is_anybody_on_slots(&self) -> bool {
+    pub(super) fn has_slot_waiters(&self) -> bool {
         !self.on_slot.is_empty()
     }
 

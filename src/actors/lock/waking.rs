@@ -17,7 +17,7 @@ impl LockMachine {
     /// Answers the requests that wait for one of the removed entries in `gone`, or for the heir of one. If no entries
     /// are left, also answers all `Watch::Empty` requests.
     pub(super) fn wake(&mut self, gone: &[Removal], effects: &mut Effects<Self>) {
-        if self.waiting.is_anybody_on_slots() {
+        if self.waiting.has_slot_waiters() {
             for Removal { slot, heir } in gone {
                 self.wake_lost(*slot, effects);
                 // The same outcome may have removed the heir, too.
@@ -26,7 +26,7 @@ impl LockMachine {
                     .filter(|slot| self.state.entries.get(**slot).is_some())
                 {
                     for ticket in self.waiting.take_on_slot(*slot) {
-                        effects.wake(ticket, self.standing(*slot));
+                        effects.wake(ticket, self.position_reply(*slot));
                     }
                 }
             }

@@ -116,7 +116,7 @@ impl ProcessMachine {
             return Err(Refused::Full);
         }
         let at = moment.now.date();
-        let ids = (0..).map(|nth| ProcessId::new(at.0, moment.draw(nth)));
+        let ids = (0..).map(|nth| ProcessId::new(at.0, moment.random(nth)));
         let mut unused = ids.filter(|id| !state.index.ids.contains_key(id));
         let drawn = || unused.next().expect("there are more ids than records");
         let id = wanted.id.unwrap_or_else(drawn);
@@ -180,7 +180,7 @@ impl ProcessMachine {
         };
         let named = wanted.parentage.named.and_then(|id| self.state.find(id));
         let named = named.map(|(_, record)| record);
-        let named = named.filter(|it| !it.is_outside(place) && !is_itself(it));
+        let named = named.filter(|it| !it.is_from_other_boot(place) && !is_itself(it));
         named.or_else(|| {
             let others = line().filter(|it| own.is_none_or(|own| !own.is(it)));
             let mut found = others.filter_map(|it| self.state.find_live(it));

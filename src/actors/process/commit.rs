@@ -39,7 +39,7 @@ impl ProcessMachine {
                     it.identity = Some(registering.identity);
                     it.started = Some(registering.started);
                 });
-                self.state_attempt(insertion.slot, effects);
+                self.request_attempt(insertion.slot, effects);
             }
             (Outcome::Stopping { slot, stop }, _) => {
                 self.commit_stop(entry.seq, (*slot, *stop), effects);
@@ -48,7 +48,7 @@ impl ProcessMachine {
                 self.change_stop(entry.seq, *slot, |stop| {
                     (stop.killed, stop.asked, stop.errno) = (true, entry.seq, None);
                 });
-                self.state_stop(*slot, effects);
+                self.request_stop(*slot, effects);
             }
             (Outcome::Signalling { slot }, Message::Signal { signal, group, .. }) => {
                 let sending = Sending {
@@ -58,7 +58,7 @@ impl ProcessMachine {
                 };
                 self.state
                     .change(entry.seq, *slot, |it| it.rare.signals.push(sending));
-                self.state_signal(*slot, sending, effects);
+                self.request_signal(*slot, sending, effects);
             }
             (Outcome::Watched { slot }, Message::Watch(watch)) => {
                 self.commit_watch(entry.seq, (*slot, *watch));
@@ -186,7 +186,7 @@ impl ProcessMachine {
         self.counted.launches += 1;
         let profile = launching.profile(&insertion.kind);
         self.add(entry, insertion, profile, |it| it.launched = true);
-        self.state_attempt(insertion.slot, effects);
+        self.request_attempt(insertion.slot, effects);
     }
 
     fn commit_watch(&mut self, entry: Seq, (slot, watch): (Slot, Watch)) {
@@ -204,7 +204,7 @@ impl ProcessMachine {
             }
         });
         if stop.asked == entry {
-            self.state_stop(slot, effects);
+            self.request_stop(slot, effects);
         }
     }
 
@@ -253,7 +253,7 @@ impl ProcessMachine {
             }
         });
         if self.record(slot).rare.stop.is_some() {
-            self.state_stop(slot, effects);
+            self.request_stop(slot, effects);
         }
         self.wake(self.record(slot).id, effects);
     }
@@ -301,7 +301,7 @@ impl ProcessMachine {
                 .is_some_and(|stop| stop.killed && stop.tree);
             // If the tree is being killed, no `Await` is needed: the port reports `Empty` as the result of `Kill`.
             if !killed {
-                let (id, identity) = known(record);
+                let (id, identity) = id_and_identity(record);
                 act(effects, *slot, entry, Action::Await { id, identity });
             }
             self.wake(record.id, effects);
@@ -324,7 +324,7 @@ impl ProcessMachine {
         let record = self.record(slot);
         let id = record.id;
         act(effects, slot, entry, Action::Forget { id });
-        self.state_reading(slot, effects);
+        self.request_reading(slot, effects);
         self.wake(id, effects);
         // Clients may be waiting for the tree of an ancestor that ended earlier, and this may have been the last process in that tree.
         let record = self.record(slot);
@@ -379,21 +379,21 @@ impl ProcessMachine {
 
     /// Requests all actions again that are still needed, and then a census, which makes the keeper forget every process that none of these
     /// actions names. This includes processes whose `Forget` was lost.
-    pub(super) fn restate(&self, effects: &mut Effects<Self>) {
+    pub(super) fn request_all(&self, effects: &mut Effects<Self>) {
         for id in &self.state.index.live {
             let Some((slot, record)) = self.state.find(*id) else {
                 continue;
             };
-            self.state_attempt(slot, effects);
+            self.request_attempt(slot, effects);
             for sending in &record.rare.signals {
-                self.state_signal(slot, *sending, effects);
+                self.request_signal(slot, *sending, effects);
             }
             if record.phase == Phase::Stopping {
-                self.state_stop(slot, effects);
+                self.request_stop(slot, effects);
             }
         }
         for (slot, _) in self.state.records.iter() {
-            self.state_reading(slot, effects);
+            self.request_reading(slot, effects);
         }
         effects.act(effect::Action {
             id: CENSUS,
@@ -405,7 +405,7 @@ impl ProcessMachine {
     /// Requests the action for a live record: to launch its process, or to follow it once its identity is known. If the process has ended,
     /// it is followed until its tree has ended, too, because the port needs the identity to recognise the tree. If the port then reports
     /// the end of the process again, the report is ignored.
-    pub(super) fn state_attempt(&self, slot: Slot, effects: &mut Effects<Self>) {
+    pub(super) fn request_attempt(&self, slot: Slot, effects: &mut Effects<Self>) {
         let record = self.record(slot);
         let id = record.id;
         let what = match record.identity {
@@ -426,7 +426,7 @@ impl ProcessMachine {
     }
 
     /// If the record is that of an ended hook whose output has not been read yet, requests that it be read.
-    fn state_reading(&self, slot: Slot, effects: &mut Effects<Self>) {
+    fn request_reading(&self, slot: Slot, effects: &mut Effects<Self>) {
         let record = self.record(slot);
         if record.is_to_be_read() {
             let what = Action::Read {
@@ -439,12 +439,12 @@ impl ProcessMachine {
 
     /// Requests the current step of a stop: a signal or SIGKILL. Once the process itself has ended, also requests a report when its tree is
     /// empty, unless SIGKILL to the tree causes that report anyway.
-    fn state_stop(&self, slot: Slot, effects: &mut Effects<Self>) {
+    fn request_stop(&self, slot: Slot, effects: &mut Effects<Self>) {
         let record = self.record(slot);
         if record.phase != Phase::Stopping {
             return;
         }
-        let (id, identity) = known(record);
+        let (id, identity) = id_and_identity(record);
         // Without a stop, the process itself has ended, and only the end of its tree is awaited.
         let Some(stop) = record.rare.stop else {
             return act(effects, slot, record.made, Action::Await { id, identity });
@@ -470,8 +470,8 @@ impl ProcessMachine {
         }
     }
 
-    fn state_signal(&self, slot: Slot, sending: Sending, effects: &mut Effects<Self>) {
-        let (id, identity) = known(self.record(slot));
+    fn request_signal(&self, slot: Slot, sending: Sending, effects: &mut Effects<Self>) {
+        let (id, identity) = id_and_identity(self.record(slot));
         let reach = if sending.group {
             Reach::Group
         } else {
@@ -502,12 +502,12 @@ fn note(record: &mut Record, notice: &Notice) {
 /// launch the process.
 fn expectation(record: &Record) -> Option<Box<Expectation>> {
     let is_ready = record.announced != Announced::Nothing;
-    let expected = record.profile.spec.expects(is_ready);
+    let expected = record.profile.spec.expectation(is_ready);
     expected.filter(|_| record.launched)
 }
 
 /// Returns the id of a record and the identity of its process, which must have started.
-fn known(record: &Record) -> (ProcessId, crate::actors::process::identity::Identity) {
+fn id_and_identity(record: &Record) -> (ProcessId, crate::actors::process::identity::Identity) {
     let identity = record.identity;
     (
         record.id,

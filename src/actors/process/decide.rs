@@ -231,7 +231,7 @@ impl ProcessMachine {
             },
             Message::Failed { .. } => Outcome::Contradicted,
             Message::Ended { end, at, left, .. }
-                if record.end.is_none() && !self.misses_start(record) =>
+                if record.end.is_none() && !self.lacks_start(record) =>
             {
                 Outcome::Ended {
                     slot,
@@ -254,7 +254,7 @@ impl ProcessMachine {
                     Outcome::Unchanged
                 }
             }
-            Message::Notice { notice, .. } => self.noticed(moment, (slot, record), notice),
+            Message::Notice { notice, .. } => self.decide_notice(moment, (slot, record), notice),
             Message::Signalled { asked, errno, .. } => signalled((slot, record), *asked, *errno),
             Message::Ended { .. }
             | Message::Empty { .. }
@@ -276,7 +276,7 @@ impl ProcessMachine {
 
     /// Returns whether the start of this process has not been reported although its tree is being stopped or watched. A report of its end
     /// is then ignored, since the tree cannot be identified without the start. The port will repeat both reports, in order.
-    fn misses_start(&self, record: &Record) -> bool {
+    fn lacks_start(&self, record: &Record) -> bool {
         let is_stopped = record.rare.stop.is_some_and(|stop| stop.tree);
         record.phase == Phase::Queued && (is_stopped || self.state.is_tree_watched(record))
     }
@@ -291,7 +291,7 @@ impl ProcessMachine {
     }
 
     /// Decides the outcome of a notice from a process, or of a missing watchdog notice.
-    fn noticed(
+    fn decide_notice(
         &self,
         moment: &Moment,
         (slot, record): (Slot, &Record),

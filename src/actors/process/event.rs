@@ -5,11 +5,11 @@ use crate::actors::process::message::{End, Message, Notice};
 use crate::actors::process::outcome::{Insertion, Outcome};
 use crate::actors::process::record::{Record, Stop};
 use crate::ids::{ProcessId, Slot};
-use crate::spine::event::Happening;
+use crate::spine::event::EventBody;
 use crate::spine::machine::About;
 
 /// The function that receives the events.
-type Publish<'a> = &'a mut dyn FnMut(Happening);
+type Publish<'a> = &'a mut dyn FnMut(EventBody);
 
 impl ProcessMachine {
     /// The kinds of events that this actor publishes.
@@ -178,11 +178,11 @@ impl ProcessMachine {
         kind: &'static str,
         slot: Slot,
         publish: Publish<'_>,
-        with: impl FnOnce(Happening, &Record) -> Happening,
+        with: impl FnOnce(EventBody, &Record) -> EventBody,
     ) {
         if let Some(record) = self.state.records.get(slot) {
             let tags = &record.profile.tags;
-            publish(with(happening(kind, record.id, &tags.kind), record));
+            publish(with(event_body(kind, record.id, &tags.kind), record));
         }
     }
 }
@@ -192,17 +192,17 @@ fn reports_ready(message: &Message) -> bool {
     matches!(message, Message::Notice { notice, .. } if *notice == ready)
 }
 
-fn happening(kind: &'static str, id: ProcessId, of_kind: &str) -> Happening {
-    let happening = Happening::new(kind).name("process", id.to_string().as_bytes());
-    happening.text("type", of_kind)
+fn event_body(kind: &'static str, id: ProcessId, of_kind: &str) -> EventBody {
+    let event_body = EventBody::new(kind).name("process", id.to_string().as_bytes());
+    event_body.text("type", of_kind)
 }
 
-fn added(kind: &'static str, insertion: &Insertion) -> Happening {
-    let happening = happening(kind, insertion.id, &insertion.kind);
-    let happening = happening.number("number", insertion.number);
+fn added(kind: &'static str, insertion: &Insertion) -> EventBody {
+    let event_body = event_body(kind, insertion.id, &insertion.kind);
+    let event_body = event_body.number("number", insertion.number);
     match insertion.parent {
-        Some(parent) => happening.text("parent", parent.to_string()),
-        None => happening,
+        Some(parent) => event_body.text("parent", parent.to_string()),
+        None => event_body,
     }
 }
 
@@ -213,19 +213,19 @@ const fn kind_of_end(end: End) -> &'static str {
     }
 }
 
-fn with_end(happening: Happening, end: End) -> Happening {
+fn with_end(event_body: EventBody, end: End) -> EventBody {
     match end {
-        End::Code(code) => happening.number("code", code),
-        End::Signal { signal, .. } => happening.number("signal", signal),
-        End::Lost(why) => happening.text("reason", why.name()),
+        End::Code(code) => event_body.number("code", code),
+        End::Signal { signal, .. } => event_body.number("signal", signal),
+        End::Lost(why) => event_body.text("reason", why.name()),
     }
 }
 
-fn with_stop(happening: Happening, stop: &Stop) -> Happening {
+fn with_stop(event_body: EventBody, stop: &Stop) -> EventBody {
     // A killed process gets SIGKILL, whatever signal was tried before.
     let signal = if stop.killed { 9 } else { stop.signal };
-    let happening = happening
+    let event_body = event_body
         .text("cause", stop.cause.name())
         .number("signal", signal);
-    happening.number("grace_ms", stop.grace_ms)
+    event_body.number("grace_ms", stop.grace_ms)
 }

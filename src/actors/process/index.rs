@@ -125,7 +125,7 @@ impl Index {
     }
 
     /// Returns the slots of live records that may belong to this process. A slot is returned twice if both marks match.
-    pub(super) fn alike(&self, identity: &Identity) -> impl Iterator<Item = Slot> {
+    pub(super) fn matching(&self, identity: &Identity) -> impl Iterator<Item = Slot> {
         let all = (Slot(0), Slot::NONE);
         marks(identity).flat_map(move |mark| {
             let found = self.identities.range((mark, all.0)..=(mark, all.1));

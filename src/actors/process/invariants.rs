@@ -63,7 +63,7 @@ impl State {
             profiles.add(&bytes);
             let children = self.records.iter().map(|(_, it)| it);
             let children = children.filter(|it| it.parent == Some(record.id));
-            let held = children.filter(|it| it.stays()).count();
+            let held = children.filter(|it| it.is_kept()).count();
             assert_eq!(
                 record.held as usize, held,
                 "the count of live children is correct"

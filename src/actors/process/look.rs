@@ -353,7 +353,7 @@ impl<'a> Matcher<'a> {
             && (phases.is_empty() || phases.contains(&record.phase))
             && parent.is_none_or(|id| record.parent == Some(id) && !gone(&id))
             && root.is_none_or(|id| record.root == id)
-            && !record.is_elsewhere(*host)
+            && !record.is_on_other_machine(*host)
             && label.as_ref().is_none_or(has_label)
             && self
                 .text

@@ -14,10 +14,10 @@ use crate::actors::process::waiting::Waiting;
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket};
 use crate::lookup::pages::Pages;
-use crate::spine::event::Happening;
+use crate::spine::event::EventBody;
 use crate::spine::machine::{
-    About, Effects, Gauge, Keeping, Machine, Moment, Now, Observable, Paged, Request, Stamp, Start,
-    Timed, Weight,
+    About, Durability, Effects, Gauge, Machine, Moment, Now, Observable, Paged, Request,
+    SpaceEffect, Stamp, Start, Timed,
 };
 
 /// The process machine: all records, and the rules that change them.
@@ -43,7 +43,7 @@ pub(super) struct Counted {
 }
 
 impl ProcessMachine {
-    fn around(state: State) -> Self {
+    fn with_state(state: State) -> Self {
         Self {
             state,
             waiting: Waiting::default(),
@@ -116,7 +116,7 @@ impl Machine for ProcessMachine {
     type Action = Action;
 
     fn new(rules: Rules) -> Self {
-        Self::around(State::new(rules))
+        Self::with_state(State::new(rules))
     }
 
     fn set_rules(&mut self, rules: Rules) {
@@ -128,15 +128,15 @@ impl Machine for ProcessMachine {
         self.followed(moment, message, outcome)
     }
 
-    fn keeping(&self, _message: &Message, outcome: &Outcome) -> Keeping {
+    fn durability(&self, _message: &Message, outcome: &Outcome) -> Durability {
         match outcome {
             Outcome::Known { .. }
             | Outcome::Unchanged
             | Outcome::Contradicted
-            | Outcome::Refused(_) => Keeping::Nothing,
-            Outcome::Pruned { slots, .. } if slots.is_empty() => Keeping::Nothing,
+            | Outcome::Refused(_) => Durability::Nothing,
+            Outcome::Pruned { slots, .. } if slots.is_empty() => Durability::Nothing,
             // It does no harm if a crash loses this outcome: the keeper has the start in its log, and reports it again to the next server.
-            Outcome::Started { .. } => Keeping::Passing,
+            Outcome::Started { .. } => Durability::Transient,
             Outcome::Launched(_)
             | Outcome::Registered(_)
             | Outcome::Failed { .. }
@@ -157,7 +157,7 @@ impl Machine for ProcessMachine {
             | Outcome::Child(_)
             | Outcome::Found { .. }
             | Outcome::Service(_)
-            | Outcome::Pruned { .. } => Keeping::Durable,
+            | Outcome::Pruned { .. } => Durability::Durable,
         }
     }
 
@@ -170,7 +170,7 @@ impl Machine for ProcessMachine {
     ) {
         let concerns_services = self.concerns_services(outcome);
         self.apply(entry, (message, outcome), effects);
-        for (by, gone) in self.state.take_departed() {
+        for (by, gone) in self.state.take_notifications() {
             effects.tell(binding::holder(by), &ToHolder::Gone(gone));
         }
         if concerns_services {
@@ -248,15 +248,15 @@ impl Machine for ProcessMachine {
 
     /// Reports from the port are facts, so all of them except `Child`, which adds a record, are accepted even if the disk is low on space.
     /// Messages that end a process are never refused.
-    fn weight(&self, message: &Message) -> Weight {
+    fn space_effect(&self, message: &Message) -> SpaceEffect {
         match message {
             Message::Launch(_)
             | Message::LaunchAs(_)
             | Message::Register(_)
-            | Message::Child { .. } => Weight::Adds,
+            | Message::Child { .. } => SpaceEffect::Adds,
             Message::Service(service::Message::Configure(_))
             | Message::Signal { .. }
-            | Message::Watch(_) => Weight::Keeps,
+            | Message::Watch(_) => SpaceEffect::Keeps,
             Message::Service(_)
             | Message::Finish { .. }
             | Message::Stop { .. }
@@ -270,7 +270,7 @@ impl Machine for ProcessMachine {
             | Message::Found { .. }
             | Message::Signalled { .. }
             | Message::Fence(_)
-            | Message::Lapse { .. } => Weight::Frees,
+            | Message::Lapse { .. } => SpaceEffect::Frees,
         }
     }
 
@@ -302,7 +302,7 @@ impl Machine for ProcessMachine {
     }
 
     fn resume(&mut self, effects: &mut Effects<Self>) {
-        self.restate(effects);
+        self.request_all(effects);
     }
 }
 
@@ -328,8 +328,8 @@ impl Timed for ProcessMachine {
         }
     }
 
-    fn hold(&mut self, held: bool) {
-        self.state.hold(held);
+    fn hold_removals(&mut self, held: bool) {
+        self.state.hold_removals(held);
     }
 
     fn is_quarantined(&self, item: u64) -> bool {
@@ -374,7 +374,7 @@ impl Paged for ProcessMachine {
     }
 
     fn from_pages(rules: Rules, pages: &mut dyn Iterator<Item = Page>) -> Self {
-        Self::around(State::from_pages(rules, pages))
+        Self::with_state(State::from_pages(rules, pages))
     }
 
     fn digest(&self) -> Digest {
@@ -454,7 +454,7 @@ impl Observable for ProcessMachine {
         _entry: Stamp,
         message: &Message,
         outcome: &Outcome,
-        publish: &mut dyn FnMut(Happening),
+        publish: &mut dyn FnMut(EventBody),
     ) {
         self.publish((message, outcome), publish);
     }

@@ -19,14 +19,13 @@
 //! | `machine.rs` | the interface to the host, and deadlines |
 //! | `decide.rs` `adding.rs` `commit.rs` | the rules for changes and for new records; committing them |
 //! | `hook.rs` | deciding and committing what hooks report |
-//! | `behalf.rs` | deciding and committing launches requested by other actors |
+//! | `launch_as.rs` | deciding and committing launches requested by other actors |
 //! | `look.rs` | answers to queries, in pages if many records are visited |
 //! | `event.rs` | events for subscribers |
 //! | `service/` | services: processes that run as long as the configuration contains them |
 //! | `invariants.rs` `model/` `tests/` | invariants, and comparison of the machine with a simple model |
 
 mod adding;
-mod behalf;
 mod commit;
 mod decide;
 mod event;
@@ -36,6 +35,7 @@ mod index;
 mod insertion;
 #[cfg(test)]
 mod invariants;
+mod launch_as;
 mod look;
 mod machine;
 mod message;

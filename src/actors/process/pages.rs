@@ -6,7 +6,7 @@ use crate::actors::process::record::{Profile, Record};
 use crate::actors::process::service::Service;
 use crate::clock::Timestamp;
 use crate::ids::{PageId, Seq, Slot};
-use crate::lookup::kept::{Kept, Loaded, Once, Plain, Single};
+use crate::lookup::durable::{DurableSlab, Loaded, Plain, Single, Singleton};
 use serde::{Deserialize, Serialize};
 
 /// The kind of the pages that each hold the profile of one record, indexed by slot. Pages of records have kind 0.
@@ -42,7 +42,7 @@ impl Page {
     /// Decodes a page. Returns a description of the error if the content is malformed.
     pub(super) fn decode(page: PageId, content: &[u8]) -> Result<Self, String> {
         if page == PageId::HEAD {
-            return Once::decode(content).map(Self::Head);
+            return Singleton::decode(content).map(Self::Head);
         }
         match profile_slot(page) {
             Some(slot) => {
@@ -50,8 +50,10 @@ impl Page {
                 let profile = profile.map_err(|error| error.to_string())?;
                 Ok(Self::Profile(slot, Box::new(profile)))
             }
-            None if page.kind() == SERVICES => Kept::decode(page, content).map(Self::Services),
-            None => Kept::decode(page, content).map(Self::Records),
+            None if page.kind() == SERVICES => {
+                DurableSlab::decode(page, content).map(Self::Services)
+            }
+            None => DurableSlab::decode(page, content).map(Self::Records),
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::actors::process::output::Output;
 use crate::actors::process::spec::{Ready, Spec, Tags};
 use crate::clock::{Date, Deadline, Timestamp};
 use crate::ids::{ActorId, ProcessId, Seq};
-use crate::lookup::kept::Plain;
+use crate::lookup::durable::Plain;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
@@ -332,13 +332,13 @@ impl Record {
     }
 
     /// Returns whether the process is known to be on a machine other than `machine`.
-    pub(super) fn is_elsewhere(&self, machine: Option<u128>) -> bool {
+    pub(super) fn is_on_other_machine(&self, machine: Option<u128>) -> bool {
         let identity = self.identity.as_ref();
         identity.is_some_and(|it| machine.is_some_and(|machine| machine != it.machine))
     }
 
     /// Returns whether the process is known to belong to a different machine or boot than `place`, given as machine and boot.
-    pub(super) fn is_outside(&self, place: Option<(u128, u128)>) -> bool {
+    pub(super) fn is_from_other_boot(&self, place: Option<(u128, u128)>) -> bool {
         let identity = self.identity.as_ref();
         identity.is_some_and(|it| place.is_some_and(|place| place != (it.machine, it.boot)))
     }
@@ -347,7 +347,7 @@ impl Record {
     pub(super) const fn is_gone(&self, until: Until) -> bool {
         match until {
             Until::Process => self.end.is_some() || !self.is_live(),
-            Until::Tree => !self.stays(),
+            Until::Tree => !self.is_kept(),
         }
     }
 
@@ -363,11 +363,11 @@ impl Record {
 
     /// Returns whether it may be removed: neither it nor a descendant is live, and no actor might still repeat the request for its launch.
     pub(super) const fn is_removable(&self) -> bool {
-        !self.stays() && self.awaited.is_none()
+        !self.is_kept() && self.awaited.is_none()
     }
 
     /// Returns whether it must keep its position in the tree, because it or a descendant is live.
-    pub(super) const fn stays(&self) -> bool {
+    pub(super) const fn is_kept(&self) -> bool {
         self.is_live() || self.held > 0
     }
 }

@@ -332,7 +332,7 @@ impl Spec {
     }
 
     /// Returns what the port must watch for while the process is running; `None` if nothing. `is_ready` becomes [`Expectation::is_ready`].
-    pub fn expects(&self, is_ready: bool) -> Option<Box<Expectation>> {
+    pub fn expectation(&self, is_ready: bool) -> Option<Box<Expectation>> {
         let is_watched = self.watchdog_ms > 0 || self.output_bytes_max > 0;
         let is_awaited = self.ready != Ready::Running;
         (is_watched || is_awaited).then(|| {

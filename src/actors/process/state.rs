@@ -15,7 +15,7 @@ use crate::actors::process::rules::Rules;
 use crate::actors::process::service::Services;
 use crate::clock::{Date, Now, Offset, Timestamp};
 use crate::ids::{ActorId, Digest, ProcessId, Seq, Slot};
-use crate::lookup::kept::{Kept, Once};
+use crate::lookup::durable::{DurableSlab, Singleton};
 use crate::lookup::pages::Pages;
 use crate::spine::machine::Start;
 use std::collections::VecDeque;
@@ -25,8 +25,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) rules: Rules,
-    pub(super) records: Kept<Record>,
-    pub(super) head: Once<Head>,
+    pub(super) records: DurableSlab<Record>,
+    pub(super) head: Singleton<Head>,
     pub(super) pages: Pages,
     pub(super) index: Index,
     pub(super) services: Services,
@@ -36,22 +36,22 @@ pub(super) struct State {
     /// Whether removals by date are suspended, because the wall clock is in doubt.
     held: bool,
     /// The notifications to send for the current entry, each with the actor to notify: a watched process, or its tree, is gone.
-    departed: Vec<(ActorId, EndNotice)>,
+    notifications: Vec<(ActorId, EndNotice)>,
 }
 
 impl State {
     pub(super) fn new(rules: Rules) -> Self {
         Self {
             rules,
-            records: Kept::default(),
-            head: Once::default(),
+            records: DurableSlab::default(),
+            head: Singleton::default(),
             pages: Pages::default(),
             index: Index::default(),
             services: Services::default(),
             profiles: Digest::default(),
             newest: Profiles::default(),
             held: false,
-            departed: Vec::new(),
+            notifications: Vec::new(),
         }
     }
 
@@ -66,7 +66,7 @@ impl State {
     pub(super) fn find_live(&self, identity: &Identity) -> Option<(Slot, &Record)> {
         let records = self
             .index
-            .alike(identity)
+            .matching(identity)
             .map(|slot| (slot, &self.records[slot]));
         let is_it = |(_, record): &(Slot, &Record)| {
             let its = record.identity.as_ref();
@@ -94,7 +94,7 @@ impl State {
             let children = (above.id, all.0)..=(above.id, all.1);
             let children = self.index.children.range(children);
             let children = children.filter_map(|(_, id)| self.find(*id));
-            found.extend(children.filter(|(_, record)| record.stays()));
+            found.extend(children.filter(|(_, record)| record.is_kept()));
         }
         found
     }
@@ -110,14 +110,14 @@ impl State {
         let lives = record.is_live();
         self.records.insert(self.pages.by(entry), slot, record);
         if lives {
-            self.hold_above(parent, true);
+            self.update_ancestors(parent, true);
         }
     }
 
     /// Changes a record, updates pages, digest, deadlines and all indexes, and collects the notifications that the change causes.
     pub(super) fn change(&mut self, entry: Seq, slot: Slot, make: impl FnOnce(&mut Record)) {
         let record = &self.records[slot];
-        let (stayed, parent) = (record.stays(), record.parent);
+        let (stayed, parent) = (record.is_kept(), record.parent);
         let was_gone = record.is_gone(Until::Process);
         self.index.leave(slot, record);
         self.records.change(self.pages.by(entry), slot, |it| {
@@ -126,15 +126,15 @@ impl State {
         });
         let record = &self.records[slot];
         self.index.enter(slot, record);
-        let stays = record.stays();
+        let stays = record.is_kept();
         if !was_gone && record.is_gone(Until::Process) {
-            depart(&mut self.departed, record, Until::Process);
+            depart(&mut self.notifications, record, Until::Process);
         }
         if stayed && !stays {
-            depart(&mut self.departed, record, Until::Tree);
+            depart(&mut self.notifications, record, Until::Tree);
         }
         if stays != stayed {
-            self.hold_above(parent, stays);
+            self.update_ancestors(parent, stays);
         }
     }
 
@@ -152,23 +152,23 @@ impl State {
     }
 
     /// Updates the `held` counts of the ancestors, from `parent` up, after a child of `parent` has begun to hold its position in the tree
-    /// (`holds`), or has ceased to. Ends at the first ancestor for which [`Record::stays`] does not change.
-    fn hold_above(&mut self, parent: Option<ProcessId>, holds: bool) {
+    /// (`holds`), or has ceased to. Ends at the first ancestor for which [`Record::is_kept`] does not change.
+    fn update_ancestors(&mut self, parent: Option<ProcessId>, holds: bool) {
         let mut next = parent;
         while let Some(slot) = next.and_then(|id| self.index.ids.get(&id)).copied() {
             let record = &mut self.records.volatile()[slot];
-            let stayed = record.stays();
+            let stayed = record.is_kept();
             if holds {
                 record.held += 1;
             } else {
                 record.held -= 1;
             }
             self.index.settle(slot, record);
-            if record.stays() == stayed {
+            if record.is_kept() == stayed {
                 return;
             }
             if stayed {
-                depart(&mut self.departed, record, Until::Tree);
+                depart(&mut self.notifications, record, Until::Tree);
             }
             next = record.parent;
         }
@@ -192,12 +192,12 @@ impl State {
         };
         let change = self.pages.by(stamp.seq);
         self.head.change(change, |it| *it = head);
-        self.records.begin_spans(stamp.at);
+        self.records.restart_spans(stamp.at);
     }
 
     /// Takes the notifications collected since the last call, each with the actor to notify.
-    pub(super) fn take_departed(&mut self) -> Vec<(ActorId, EndNotice)> {
-        std::mem::take(&mut self.departed)
+    pub(super) fn take_notifications(&mut self) -> Vec<(ActorId, EndNotice)> {
+        std::mem::take(&mut self.notifications)
     }
 
     /// Returns whether an actor waits for the end of this record's tree, or of a tree that contains it. An actor that requested the launch
@@ -211,7 +211,7 @@ impl State {
     }
 
     /// Suspends or resumes removals by date.
-    pub(super) fn hold(&mut self, held: bool) {
+    pub(super) fn hold_removals(&mut self, held: bool) {
         self.held = held;
     }
 
@@ -249,12 +249,12 @@ impl State {
 
     /// Returns whether a record is exempt from deadlines because the handling of one of them panicked.
     pub(super) fn is_quarantined(&self, slot: Slot) -> bool {
-        self.index.quarantined.contains(&slot) || self.records.is_forgotten(slot)
+        self.index.quarantined.contains(&slot) || self.records.is_quarantined(slot)
     }
 
     /// Exempts a record from all deadlines until it changes, because the handling of one of them panicked.
     pub(super) fn quarantine(&mut self, slot: Slot, now: Now) {
-        self.records.forget_deadline(slot, now);
+        self.records.quarantine(slot, now);
         let Some(record) = self.records.get(slot) else {
             return;
         };
@@ -284,7 +284,7 @@ impl State {
         for page in pages {
             match page {
                 Page::Head(head) => {
-                    state.records.begin_spans(head.epoch);
+                    state.records.restart_spans(head.epoch);
                     state.head.load(head);
                 }
                 Page::Records(page) => {
@@ -320,7 +320,7 @@ impl State {
             let record = &self.records[*slot];
             let parent = record.parent;
             if record.is_live() {
-                self.hold_above(parent, true);
+                self.update_ancestors(parent, true);
             }
         }
         self.services.build();
@@ -329,9 +329,9 @@ impl State {
 }
 
 /// Adds the notifications that a process is gone (or its tree, if `until` is the tree) for the actors that watch for that.
-fn depart(departed: &mut Vec<(ActorId, EndNotice)>, record: &Record, until: Until) {
+fn depart(notifications: &mut Vec<(ActorId, EndNotice)>, record: &Record, until: Until) {
     let watchers = record.watchers.iter().filter(|(_, its)| *its == until);
-    departed.extend(watchers.map(|(by, _)| (*by, record.gone(until))));
+    notifications.extend(watchers.map(|(by, _)| (*by, record.gone(until))));
 }
 
 /// Returns the bytes of a profile that are included in the digest.

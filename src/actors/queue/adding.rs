@@ -26,7 +26,7 @@ struct PlannedJob<'a> {
 impl QueueMachine {
     pub(super) fn decide_put(&self, moment: &Moment, put: &Put) -> Outcome {
         let rules = self.state.rules.of(&put.queue);
-        if let Err(refused) = self.admits(moment, put, rules) {
+        if let Err(refused) = self.check_put(moment, put, rules) {
             return Outcome::Refused(refused);
         }
         let key = key_of(put, rules);
@@ -37,10 +37,10 @@ impl QueueMachine {
             return Outcome::Duplicate { slot };
         }
         let bytes = put.body.as_bytes().len() as u64;
-        let room = self.room_for(1, bytes);
-        let room = room.and_then(|()| self.numbers_for([&put.queue]));
-        let room = room.and_then(|()| self.slots_for(put.registers().map(|root| root.key)));
-        match room.and_then(|()| self.keys_for(usize::from(put.unique_for_ms > 0))) {
+        let room = self.check_room(1, bytes);
+        let room = room.and_then(|()| self.check_queue_limit([&put.queue]));
+        let room = room.and_then(|()| self.check_root_limit(put.registers().map(|root| root.key)));
+        match room.and_then(|()| self.check_key_limit(usize::from(put.unique_for_ms > 0))) {
             Ok(()) => Outcome::Put {
                 slot: self.state.jobs.next_free(),
                 job: new_job(
@@ -56,16 +56,16 @@ impl QueueMachine {
     /// Decides the outcome of a batch: all of its jobs that are not duplicates are added, or the batch is refused.
     pub(super) fn decide_batch(&self, moment: &Moment, puts: &[Put]) -> Outcome {
         let rules = |put: &Put| self.state.rules.of(&put.queue);
-        let refused = |put: &Put| self.admits(moment, put, rules(put)).err();
+        let refused = |put: &Put| self.check_put(moment, put, rules(put)).err();
         if let Some(refused) = puts.iter().find_map(refused) {
             return Outcome::Refused(refused);
         }
-        let wishes = self.wishes(puts);
+        let plan = self.plan(puts);
         let counts =
             |place: usize, wish: &PlannedJob<'_>| wish.last == place && wish.twin.is_none();
         let new = || {
             (0..)
-                .zip(&wishes)
+                .zip(&plan)
                 .filter(|(place, wish)| counts(*place, wish))
         };
         let bytes = new().map(|(_, wish)| wish.put.body.as_bytes().len() as u64);
@@ -73,18 +73,18 @@ impl QueueMachine {
         let queues: BTreeSet<&QueueName> = new().map(|(_, wish)| &wish.put.queue).collect();
         let roots = new().filter_map(|(_, wish)| Some(wish.put.registers()?.key));
         let roots: BTreeSet<DedupKey> = roots.collect();
-        let room = self.room_for(count, bytes);
-        let room = room.and_then(|()| self.numbers_for(queues));
+        let room = self.check_room(count, bytes);
+        let room = room.and_then(|()| self.check_queue_limit(queues));
         let keys = new().filter(|(_, wish)| wish.put.unique_for_ms > 0).count();
-        let room = room.and_then(|()| self.slots_for(roots));
-        if let Err(refused) = room.and_then(|()| self.keys_for(keys)) {
+        let room = room.and_then(|()| self.check_root_limit(roots));
+        if let Err(refused) = room.and_then(|()| self.check_key_limit(keys)) {
             return Outcome::Refused(refused);
         }
         let ids: HashMap<usize, u64> = new()
             .map(|(place, _)| place)
             .zip(self.state.head.next_id..)
             .collect();
-        let placed = (0..).zip(&wishes).map(|(place, wish)| {
+        let placed = (0..).zip(&plan).map(|(place, wish)| {
             let id = wish.twin.or_else(|| ids.get(&wish.last).copied());
             let id =
                 id.expect("a job is added by this batch, or it duplicates a job that has an id");
@@ -103,7 +103,7 @@ impl QueueMachine {
         }
     }
 
-    fn wishes<'a>(&'a self, puts: &'a [Put]) -> Vec<PlannedJob<'a>> {
+    fn plan<'a>(&'a self, puts: &'a [Put]) -> Vec<PlannedJob<'a>> {
         let rules = |put: &Put| self.state.rules.of(&put.queue);
         let keys: Vec<Option<DedupKey>> = puts.iter().map(|put| key_of(put, rules(put))).collect();
         let keyed = || puts.iter().zip(&keys).map(|(put, key)| (&put.queue, *key));
@@ -124,7 +124,7 @@ impl QueueMachine {
     }
 
     /// Checks that this job may be added, or returns the reason for the refusal. Limits on totals are checked elsewhere.
-    fn admits(&self, moment: &Moment, put: &Put, rules: &TypeRules) -> Result<(), Refused> {
+    fn check_put(&self, moment: &Moment, put: &Put, rules: &TypeRules) -> Result<(), Refused> {
         if put.body.as_bytes().len() > self.state.rules.body_bytes_max as usize {
             return Err(Refused::TooBig);
         }
@@ -139,7 +139,7 @@ impl QueueMachine {
 
     /// Checks that there is room for `count` more jobs with `bytes` bytes in total. Adding no jobs is always allowed, even if the limit on
     /// bytes is already exceeded, which stored errors can cause.
-    fn room_for(&self, count: u64, bytes: u64) -> Result<(), Refused> {
+    fn check_room(&self, count: u64, bytes: u64) -> Result<(), Refused> {
         if count == 0 {
             return Ok(());
         }
@@ -154,7 +154,7 @@ impl QueueMachine {
     }
 
     /// Checks that the limit on queues allows all of these queues to have jobs or be paused. No queue may be passed twice.
-    pub(super) fn numbers_for<'a>(
+    pub(super) fn check_queue_limit<'a>(
         &self,
         queues: impl IntoIterator<Item = &'a QueueName>,
     ) -> Result<(), Refused> {
@@ -174,7 +174,7 @@ impl QueueMachine {
         if self.state.roots.is_known(root) {
             return Outcome::Absent;
         }
-        match self.slots_for([root.key]) {
+        match self.check_root_limit([root.key]) {
             Ok(()) => Outcome::Registered {
                 slot: self.state.roots.slot_of(root.key),
             },
@@ -183,7 +183,7 @@ impl QueueMachine {
     }
 
     /// Checks that there is room for root jobs with these keys. No key may be passed twice.
-    fn slots_for(&self, keys: impl IntoIterator<Item = DedupKey>) -> Result<(), Refused> {
+    fn check_root_limit(&self, keys: impl IntoIterator<Item = DedupKey>) -> Result<(), Refused> {
         let roots = &self.state.roots;
         let is_new = |key: &DedupKey| roots.newest(*key).is_none();
         let new = keys.into_iter().filter(is_new).count();
@@ -195,7 +195,7 @@ impl QueueMachine {
     }
 
     /// Checks that there is room for `new` more remembered keys.
-    fn keys_for(&self, new: usize) -> Result<(), Refused> {
+    fn check_key_limit(&self, new: usize) -> Result<(), Refused> {
         let most = self.state.rules.across.keys_max.min(pages::SLOTS_MAX) as usize;
         if new > 0 && self.state.uniques.known.len() + new > most {
             return Err(Refused::KeysFull);

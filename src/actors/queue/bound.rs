@@ -21,7 +21,7 @@ impl QueueMachine {
         };
         let ended = || self.state.of_process(gone.process).filter(ends);
         let is_late = ended().any(|slot| self.bound_of(slot).is_some_and(|it| it.fencing));
-        self.given_back(ended(), Some(why(gone, is_late)))
+        self.given_back(ended(), Some(end_reason(gone, is_late)))
     }
 
     /// Returns the outcome that ends these claims, whose workers or processes are gone. Each job becomes ready again (or is deleted if it
@@ -70,7 +70,7 @@ impl QueueMachine {
             (story.since, story.until) = (stamp.at, until);
             (story.worker, story.bound) = (None, Some(Box::new(Bound::to(to))));
         });
-        self.state_binding(slot, effects);
+        self.send_binding(slot, effects);
     }
 
     pub(super) fn commit_fence(&mut self, slot: Slot, stamp: Stamp, effects: &mut Effects<Self>) {
@@ -79,12 +79,12 @@ impl QueueMachine {
                 bound.fencing = true;
             }
         });
-        self.state_binding(slot, effects);
+        self.send_binding(slot, effects);
     }
 
     /// Requests that the `ProcessActor` report when the process of a claim is gone, and kill its tree if the claim is
     /// fencing. Sends nothing if the claim is not bound, or if the watch for another claim covers it.
-    pub(super) fn state_binding(&self, slot: Slot, effects: &mut Effects<Self>) {
+    pub(super) fn send_binding(&self, slot: Slot, effects: &mut Effects<Self>) {
         let bound = self.bound_of(slot).filter(|_| !self.is_watched(slot));
         for request in bound.into_iter().flat_map(obligations) {
             effects.tell(PROCESSES, &request);
@@ -108,7 +108,7 @@ impl QueueMachine {
     }
 
     /// Sends the `ProcessActor` all watch and kill requests that the current claims require, each once.
-    pub(super) fn state_bindings(&self, effects: &mut Effects<Self>) {
+    pub(super) fn send_bindings(&self, effects: &mut Effects<Self>) {
         let slots = self.state.bound.iter().map(|(_, slot)| *slot);
         let jobs = slots.filter_map(|slot| self.state.job(slot));
         let bound = jobs.filter_map(|job| job.story().bound.as_ref());
@@ -132,7 +132,7 @@ impl QueueMachine {
 
 /// Returns the reason for ending the claims bound to a process that is gone. `is_late` means that the process
 /// was being killed because one of these claims had timed out.
-fn why(gone: EndNotice, is_late: bool) -> ErrorText {
+fn end_reason(gone: EndNotice, is_late: bool) -> ErrorText {
     let process = match gone.pid {
         Some(pid) => pid.to_string(),
         None => gone.process.to_string(),

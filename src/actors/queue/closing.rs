@@ -25,12 +25,12 @@ impl State {
         let page = |content: &mut Vec<u8>| encode_closed(closings, queues, content);
         self.pages.touch(CLOSED, seq, page);
         // In a replay, the queue may still be listed with its previous opening time.
-        let before = self.queue(slot).throttle.opens();
+        let before = self.queue(slot).throttle.opens_at();
         self.closings.remove(&(before, slot));
-        self.attend(slot, |queue| queue.throttle.close(at, items));
-        let opens = self.queue(slot).throttle.opens();
+        self.change_queue(slot, |queue| queue.throttle.close(at, items));
+        let opens = self.queue(slot).throttle.opens_at();
         self.closings.insert((opens, slot));
-        self.review(slot);
+        self.update_offer(slot);
     }
 
     /// Opens every queue whose closing ends at or before `at`.
@@ -39,9 +39,9 @@ impl State {
             && opens <= at
         {
             self.closings.pop_first();
-            self.attend(slot, |queue| queue.throttle.open());
-            self.review(slot);
-            self.forsake(slot);
+            self.change_queue(slot, |queue| queue.throttle.open());
+            self.update_offer(slot);
+            self.remove_if_unused(slot);
         }
         self.settle_turns();
     }
@@ -53,15 +53,15 @@ impl State {
                 continue;
             }
             let slot = self.queue_for(&name);
-            self.attend(slot, |queue| queue.throttle.close_until(end_us));
-            let opens = self.queue(slot).throttle.opens();
+            self.change_queue(slot, |queue| queue.throttle.close_until(end_us));
+            let opens = self.queue(slot).throttle.opens_at();
             self.closings.insert((opens, slot));
-            self.review(slot);
+            self.update_offer(slot);
         }
     }
 
     /// Returns when the next queue opens; `None` if no queue is closed.
-    pub(super) fn opens(&self) -> Option<Timestamp> {
+    pub(super) fn opens_at(&self) -> Option<Timestamp> {
         self.closings.first().map(|(opens, _)| *opens)
     }
 }

@@ -110,7 +110,7 @@ impl QueueMachine {
                 .take_turn(self.state.slot_of_queue(job), any, end);
         }
         self.commit_claim(slot, entry, by, outcome);
-        self.state_binding(slot, effects);
+        self.send_binding(slot, effects);
         if pop.is_some() {
             self.state.close(slot, entry);
         }
@@ -381,7 +381,7 @@ impl QueueMachine {
         });
         if matches!(message, Message::Pause { .. }) {
             let slot = self.state.queue_for(queue);
-            self.state.attend(slot, |queue| queue.pauses += 1);
+            self.state.change_queue(slot, |queue| queue.pauses += 1);
         }
         self.state.pause(queue, stamp, pause);
     }

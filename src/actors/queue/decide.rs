@@ -4,7 +4,7 @@
 //! Decisions depend only on durable state and rules, never on waiting or connected clients, so that a replay can make
 //! each decision again and compare it with the log.
 
-use crate::actors::queue::job::{Job, Story, shown};
+use crate::actors::queue::job::{Job, Story, nonzero};
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{Message, Outcome, Pop};
 use crate::actors::queue::name::QueueName;
@@ -125,7 +125,7 @@ impl QueueMachine {
             slot,
             ended: date,
             until: date.plus_ms(keep.ms),
-            dropped: results.in_the_way(rules.across.results, keep.id, &keep.end),
+            dropped: results.displaced(rules.across.results, keep.id, &keep.end),
         })
     }
 
@@ -209,7 +209,7 @@ impl QueueMachine {
         let claimed = job.phase == Phase::Claimed;
         match by {
             Right::Worker(worker) if claimed && story.worker == Some(worker) => Ok((slot, job)),
-            Right::Token(token) if claimed && shown(story.token) == Some(token) => {
+            Right::Token(token) if claimed && nonzero(story.token) == Some(token) => {
                 if story.is_fencing() {
                     return Err(Outcome::Refused(Refused::Fencing));
                 }
@@ -330,7 +330,7 @@ impl QueueMachine {
     /// Decides the outcome of a pause. A queue may be paused even if it does not exist: whether it exists depends on
     /// connected clients, and decisions must not.
     fn decide_pause(&self, date: Date, queue: &QueueName, ms: u64) -> Outcome {
-        if ms > 0 && self.numbers_for([queue]).is_err() {
+        if ms > 0 && self.check_queue_limit([queue]).is_err() {
             return Outcome::Refused(Refused::QueuesFull);
         }
         Outcome::Paused {
@@ -376,7 +376,7 @@ impl QueueMachine {
 
 /// Returns a random number for this moment: unpredictable, but the same in a replay.
 fn chance(moment: &Moment) -> u64 {
-    let drawn = moment.draw(0);
+    let drawn = moment.random(0);
     let [low, high] = [0, 64].map(|by| (drawn >> by) & u128::from(u64::MAX));
     u64::try_from(low ^ high).unwrap_or_default()
 }

@@ -12,33 +12,33 @@ use crate::actors::queue::report::Progress;
 use crate::actors::queue::right::Claimant;
 use crate::clock::Date;
 use crate::ids::{Seq, Slot};
-use crate::spine::event::Happening;
+use crate::spine::event::EventBody;
 
 /// The function that events are passed to.
-type Tell<'a> = &'a mut dyn FnMut(Happening);
+type Emit<'a> = &'a mut dyn FnMut(EventBody);
 
 impl QueueMachine {
-    /// Calls `tell` for each event that this outcome causes, in order.
-    pub(super) fn tell(&self, seq: Seq, (message, outcome): (&Message, &Outcome), tell: Tell<'_>) {
+    /// Calls `emit` for each event that this outcome causes, in order.
+    pub(super) fn emit(&self, seq: Seq, (message, outcome): (&Message, &Outcome), emit: Emit<'_>) {
         match (outcome, message) {
-            (Outcome::Put { job, .. }, Message::Put(put)) => tell(added(put, job)),
+            (Outcome::Put { job, .. }, Message::Put(put)) => emit(added(put, job)),
             (Outcome::Batch { placed }, Message::Batch(puts)) => {
                 for (put, placed) in puts.iter().zip(placed) {
                     if let Placed::New(job) = placed {
-                        tell(added(put, job));
+                        emit(added(put, job));
                     }
                 }
             }
             (Outcome::Claimed { slot, .. }, _) => self.about("claimed", *slot, |job, told| {
                 let told = told.number("token", seq.0);
                 let told = told.number("attempt", job.tries() + 1);
-                tell(match process_of(message) {
+                emit(match process_of(message) {
                     Some(process) => told.text("process", process),
                     None => told,
                 });
             }),
             (Outcome::Fenced { slot }, _) => self.about("fencing", *slot, |job, told| {
-                tell(told.number("token", job.story().token.0));
+                emit(told.number("token", job.story().token.0));
             }),
             (Outcome::Deleted { slot }, _) => self.about("done", *slot, |job, told| {
                 let kind = match (job.phase, message) {
@@ -46,52 +46,52 @@ impl QueueMachine {
                     (Phase::Claimed, _) => "done",
                     _ => "deleted",
                 };
-                tell(Happening { kind, ..told });
+                emit(EventBody { kind, ..told });
             }),
             (Outcome::Released { slot, until }, _) => self.about("released", *slot, |_, told| {
-                tell(ready_at(told, *until));
+                emit(ready_at(told, *until));
             }),
             (Outcome::Failed { slot, until }, _) => self.about("failed", *slot, |_, told| {
-                tell(told.number("ready_at", until.0));
+                emit(told.number("ready_at", until.0));
             }),
             (Outcome::Deferred { slot, until }, _) => self.about("deferred", *slot, |_, told| {
-                tell(told.number("ready_at", until.0));
+                emit(told.number("ready_at", until.0));
             }),
             (Outcome::Reported { slot }, Message::Report { progress, .. }) => {
-                self.about("progress", *slot, |_, told| tell(reported(told, progress)));
+                self.about("progress", *slot, |_, told| emit(reported(told, progress)));
             }
-            (Outcome::Departed { .. }, _) => self.tell_departed((message, outcome), tell),
+            (Outcome::Departed { .. }, _) => self.emit_departed((message, outcome), emit),
             (Outcome::Pruned { slot }, _) => self.about("pruned", *slot, |job, told| {
                 let spent = job.phase == Phase::Claimed && !job.retries;
                 let kind = if spent { "spent" } else { told.kind };
-                tell(Happening { kind, ..told });
+                emit(EventBody { kind, ..told });
             }),
             (
                 Outcome::Kicked { count, .. },
                 Message::Kick { queue, .. } | Message::Repush { queue, .. },
             ) => {
-                tell(of("kicked", queue).number("count", *count));
+                emit(of("kicked", queue).number("count", *count));
             }
             (Outcome::Flushed { count }, Message::Flush { queue }) => {
-                tell(of("flushed", queue).number("count", *count));
+                emit(of("flushed", queue).number("count", *count));
             }
             (Outcome::Paused { until }, Message::Pause { queue, .. }) if until.0 > 0 => {
-                tell(of("paused", queue).number("until", until.0));
+                emit(of("paused", queue).number("until", until.0));
             }
             (Outcome::Paused { .. }, Message::Pause { queue, .. } | Message::Unpause { queue }) => {
-                tell(of("resumed", queue));
+                emit(of("resumed", queue));
             }
-            (Outcome::Draining, _) => tell(Happening::new("draining")),
+            (Outcome::Draining, _) => emit(EventBody::new("draining")),
             (outcome, _) => {
                 if let Some((kind, slot)) = plain(outcome) {
-                    self.about(kind, slot, |_, told| tell(told));
+                    self.about(kind, slot, |_, told| emit(told));
                 }
             }
         }
     }
 
-    /// Passes to `tell` the events for claims that end because their worker or process is gone.
-    fn tell_departed(&self, (message, outcome): (&Message, &Outcome), tell: Tell<'_>) {
+    /// Passes to `emit` the events for claims that end because their worker or process is gone.
+    fn emit_departed(&self, (message, outcome): (&Message, &Outcome), emit: Emit<'_>) {
         let Outcome::Departed {
             back, abandoned, ..
         } = outcome
@@ -101,33 +101,33 @@ impl QueueMachine {
         for slot in back {
             self.about("returned", *slot, |job, told| {
                 let kind = if job.retries { told.kind } else { "spent" };
-                tell(caused(message, Happening { kind, ..told }));
+                emit(caused(message, EventBody { kind, ..told }));
             });
         }
         for slot in abandoned {
-            self.about("abandoned", *slot, |_, told| tell(caused(message, told)));
+            self.about("abandoned", *slot, |_, told| emit(caused(message, told)));
         }
     }
 
-    /// Calls `tell` if this outcome touches a claim; does nothing for other outcomes. A touch is not published as an event:
+    /// Calls `emit` if this outcome touches a claim; does nothing for other outcomes. A touch is not published as an event:
     /// it appears only in the history of a job.
-    pub(super) fn tell_touched(&self, outcome: &Outcome, tell: Tell<'_>) {
+    pub(super) fn emit_touched(&self, outcome: &Outcome, emit: Emit<'_>) {
         if let Outcome::Touched { slot, until } = outcome {
             self.about("touched", *slot, |_, told| {
-                tell(told.number("until", until.0));
+                emit(told.number("until", until.0));
             });
         }
     }
 
-    fn about(&self, kind: &'static str, slot: Slot, tell: impl FnOnce(&Job, Happening)) {
+    fn about(&self, kind: &'static str, slot: Slot, emit: impl FnOnce(&Job, EventBody)) {
         if let Some(job) = self.state.job(slot) {
             let queue = &self.state.queue_of(job).name;
-            tell(job, of(kind, queue).number("job", job.id));
+            emit(job, of(kind, queue).number("job", job.id));
         }
     }
 }
 
-/// Returns the event kind and the job's slot for an outcome whose event has no other fields; `None` for outcomes that `tell`
+/// Returns the event kind and the job's slot for an outcome whose event has no other fields; `None` for outcomes that `emit`
 /// handles or that cause no event.
 fn plain(outcome: &Outcome) -> Option<(&'static str, Slot)> {
     let named = match outcome {
@@ -180,7 +180,7 @@ fn process_of(message: &Message) -> Option<String> {
 }
 
 /// Adds the cause to an event if the claim ended because a process is gone.
-fn caused(message: &Message, told: Happening) -> Happening {
+fn caused(message: &Message, told: EventBody) -> EventBody {
     if let Message::Gone(gone) = message {
         told.text("cause", "process")
             .text("process", gone.process.to_string())
@@ -189,7 +189,7 @@ fn caused(message: &Message, told: Happening) -> Happening {
     }
 }
 
-fn reported(told: Happening, progress: &Progress) -> Happening {
+fn reported(told: EventBody, progress: &Progress) -> EventBody {
     let told = match progress.percent {
         Some(percent) => told.number("percent", percent),
         None => told,
@@ -200,13 +200,13 @@ fn reported(told: Happening, progress: &Progress) -> Happening {
     }
 }
 
-fn added(put: &Put, job: &NewJob) -> Happening {
+fn added(put: &Put, job: &NewJob) -> EventBody {
     let told = of("added", &put.queue).number("job", job.id);
     ready_at(told.number("priority", put.priority), job.until)
 }
 
 /// Adds the time at which the job becomes ready, unless it is ready immediately.
-fn ready_at(told: Happening, until: Date) -> Happening {
+fn ready_at(told: EventBody, until: Date) -> EventBody {
     if until == Date(0) {
         told
     } else {
@@ -214,6 +214,6 @@ fn ready_at(told: Happening, until: Date) -> Happening {
     }
 }
 
-fn of(kind: &'static str, queue: &QueueName) -> Happening {
-    Happening::new(kind).name("queue", queue.as_bytes())
+fn of(kind: &'static str, queue: &QueueName) -> EventBody {
+    EventBody::new(kind).name("queue", queue.as_bytes())
 }

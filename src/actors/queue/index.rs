@@ -10,7 +10,7 @@
 use crate::actors::queue::job::{Job, Story};
 use crate::actors::queue::message::DedupKey;
 use crate::actors::queue::phase::Phase;
-use crate::actors::queue::queue::aside;
+use crate::actors::queue::queue::buried_key;
 use crate::actors::queue::right::Worker;
 use crate::actors::queue::rules::Order;
 use crate::actors::queue::state::State;
@@ -46,7 +46,7 @@ impl State {
                 self.bound.extend(binding.map(|it| (it.process, slot)));
             }
             phase @ (Phase::Buried | Phase::Abandoned) => {
-                queue.buried.insert(aside(phase, (buried, id, slot)));
+                queue.buried.insert(buried_key(phase, (buried, id, slot)));
             }
             Phase::Retrying => drop(queue.retrying.insert((id, slot))),
         }
@@ -85,7 +85,7 @@ impl State {
                 }
             }
             phase @ (Phase::Buried | Phase::Abandoned) => {
-                queue.buried.remove(&aside(phase, (buried, id, slot)));
+                queue.buried.remove(&buried_key(phase, (buried, id, slot)));
             }
             Phase::Retrying => drop(queue.retrying.remove(&(id, slot))),
         }
@@ -123,13 +123,13 @@ impl State {
         self.queues[queue].counts.note(phase, priority, present);
         self.totals.jobs.note(phase, priority, present);
         if phase == Phase::Ready {
-            self.review(queue);
+            self.update_offer(queue);
         }
     }
 
     /// Updates whether a queue is in the indexes of queues with claimable jobs: in `offered`, unless the queue is read-only,
     /// and in `wanted`, if clients wait for it. Also notes what changes for the turns of tenants.
-    pub(super) fn review(&mut self, slot: Slot) {
+    pub(super) fn update_offer(&mut self, slot: Slot) {
         let queue = &mut self.queues[slot];
         let can = queue.is_poppable();
         match (can && !queue.is_read_only, queue.place) {

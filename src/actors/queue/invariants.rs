@@ -213,7 +213,7 @@ impl State {
         assert_eq!(
             self.closings,
             closed
-                .map(|(slot, queue)| (queue.throttle.opens(), slot))
+                .map(|(slot, queue)| (queue.throttle.opens_at(), slot))
                 .collect(),
             "closed queues are indexed by when they open"
         );

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
 
 /// The story that is returned for jobs without one.
-static NOTHING: LazyLock<Story> = LazyLock::new(Story::default);
+static EMPTY_STORY: LazyLock<Story> = LazyLock::new(Story::default);
 
 /// A job. Kept small, since there may be millions: 72 bytes plus its body. Fields that most jobs never need are in `Story`.
 #[derive(Debug)]
@@ -144,7 +144,7 @@ impl Job {
 
     /// Returns its history, or an empty one if it has none, as is the case for most jobs.
     pub(super) fn story(&self) -> &Story {
-        self.story.as_deref().unwrap_or_else(|| &NOTHING)
+        self.story.as_deref().unwrap_or_else(|| &EMPTY_STORY)
     }
 
     /// Returns the total size of its body, its error and its progress report, in bytes.
@@ -183,7 +183,7 @@ impl Job {
             Phase::Delayed => Some(Deadline::Date(Date(story.until.0))),
             Phase::Abandoned => Some(Deadline::Removal(Date(story.until.0))),
             Phase::Claimed if story.is_endless() => None,
-            Phase::Claimed | Phase::Retrying => Some(Deadline::Time(later(story, epoch))),
+            Phase::Claimed | Phase::Retrying => Some(Deadline::Time(span_end(story, epoch))),
         }
     }
 
@@ -205,7 +205,7 @@ impl Job {
 }
 
 /// Returns when a claim, or a wait for a retry, ends. Its span began at `since`, or at `epoch` if that is later.
-fn later(story: &Story, epoch: Timestamp) -> Timestamp {
+fn span_end(story: &Story, epoch: Timestamp) -> Timestamp {
     let begins = story.since.max(epoch);
     begins.plus_ms(story.until.0.saturating_sub(story.since.0))
 }
@@ -214,6 +214,6 @@ fn later(story: &Story, epoch: Timestamp) -> Timestamp {
 const _: () = assert!(size_of::<usize>() != 8 || size_of::<Option<Job>>() == 72);
 
 /// Returns the token; `None` if it is zero, which means that there is no claim.
-pub(super) fn shown(token: Token) -> Option<Token> {
+pub(super) fn nonzero(token: Token) -> Option<Token> {
     Some(token).filter(|token| *token != Token(0))
 }

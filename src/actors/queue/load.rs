@@ -10,7 +10,7 @@ use crate::actors::queue::queue::Numbered;
 use crate::actors::queue::rules::Rules;
 use crate::actors::queue::state::State;
 use crate::ids::Slot;
-use crate::lookup::kept::Loaded;
+use crate::lookup::durable::Loaded;
 use std::collections::VecDeque;
 
 impl State {
@@ -26,7 +26,7 @@ impl State {
         for page in pages {
             match page {
                 Page::Head(head) => {
-                    state.jobs.begin_spans(head.epoch);
+                    state.jobs.restart_spans(head.epoch);
                     state.totals.draining = head.draining;
                     state.head.load(head);
                 }
@@ -61,7 +61,7 @@ impl State {
         for (_, slot) in by_age {
             let queue = state.slot_of_queue(&state.jobs[slot]);
             state.queues[queue].total += 1;
-            state.settle(slot);
+            state.index_job(slot);
             state.enter(slot);
         }
         state.load_closed(closed);

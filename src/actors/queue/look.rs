@@ -1,6 +1,6 @@
 //! Queries about jobs and queues, and the reply to a claim.
 
-use crate::actors::queue::job::{Job, shown};
+use crate::actors::queue::job::{Job, nonzero};
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{Message, Pop};
 use crate::actors::queue::name::QueueName;
@@ -124,7 +124,7 @@ impl QueueMachine {
             releases: story.releases,
             buries: story.buries,
             kicks: story.kicks,
-            token: shown(story.token),
+            token: nonzero(story.token),
             retries: job.retries,
             passing: job.passing,
             bytes: job.body().as_bytes().len() as u64,

@@ -14,10 +14,10 @@ use crate::actors::queue::waiting::Waiting;
 use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket};
 use crate::lookup::pages::Pages;
-use crate::spine::event::Happening;
+use crate::spine::event::EventBody;
 use crate::spine::machine::{
-    Effects, Gauge, Keeping, Machine, Moment, Never, Now, Observable, Paged, Request, Stamp, Start,
-    Timed, Weight,
+    Durability, Effects, Gauge, Machine, Moment, Never, Now, Observable, Paged, Request,
+    SpaceEffect, Stamp, Start, Timed,
 };
 
 /// The kinds of items that can be due, as the upper bits of the item number; a job has none of them set. The lower bits
@@ -133,14 +133,14 @@ impl Machine for QueueMachine {
     /// Changes that the end of the server process would undo anyway are `Passing`: changes to jobs kept only in memory and,
     /// for other jobs, claims by connections, unless the number of tries is limited. So are changes that can be lost
     /// without harm, such as progress reports.
-    fn keeping(&self, message: &Message, outcome: &Outcome) -> Keeping {
+    fn durability(&self, message: &Message, outcome: &Outcome) -> Durability {
         let passes = |slot: Slot| self.state.job(slot).is_some_and(|job| job.passing);
         let passing = match outcome {
             Outcome::Duplicate { .. }
             | Outcome::Remembered { .. }
             | Outcome::Absent
             | Outcome::Refused(_) => {
-                return Keeping::Nothing;
+                return Durability::Nothing;
             }
             // A registered root job or a remembered key is durable, even if the job is not.
             Outcome::Put { job, .. } => {
@@ -184,9 +184,9 @@ impl Machine for QueueMachine {
             | Outcome::Draining => false,
         };
         if passing {
-            Keeping::Passing
+            Durability::Transient
         } else {
-            Keeping::Durable
+            Durability::Durable
         }
     }
 
@@ -294,9 +294,9 @@ impl Machine for QueueMachine {
         Self::cost_of(&asked)
     }
 
-    fn weight(&self, message: &Message) -> Weight {
+    fn space_effect(&self, message: &Message) -> SpaceEffect {
         match message {
-            Message::Put(_) | Message::Batch(_) | Message::Register(_) => Weight::Adds,
+            Message::Put(_) | Message::Batch(_) | Message::Register(_) => SpaceEffect::Adds,
             Message::Pop(Pop { ticket: None, .. })
             | Message::PopJob { .. }
             | Message::Spoil
@@ -307,7 +307,7 @@ impl Machine for QueueMachine {
             | Message::Repush { .. }
             | Message::KickJob { .. }
             | Message::KeepResult(_)
-            | Message::Pause { .. } => Weight::Keeps,
+            | Message::Pause { .. } => SpaceEffect::Keeps,
             // A waiting request stays due until it is answered: if its tick were refused, it would be sent again and again.
             Message::Pop(Pop {
                 ticket: Some(_), ..
@@ -326,7 +326,7 @@ impl Machine for QueueMachine {
             | Message::Drain
             | Message::DropResult { .. }
             | Message::ForgetKey { .. }
-            | Message::Cancel { .. } => Weight::Frees,
+            | Message::Cancel { .. } => SpaceEffect::Frees,
         }
     }
 
@@ -354,7 +354,7 @@ impl Machine for QueueMachine {
 
     /// Sends the requests about bound claims to the `ProcessActor` again.
     fn resume(&mut self, effects: &mut Effects<Self>) {
-        self.state_bindings(effects);
+        self.send_bindings(effects);
     }
 }
 
@@ -369,7 +369,7 @@ impl Timed for QueueMachine {
         let root = root.filter(|_| !state.is_held());
         let result = state.results.known.deadline(offset);
         let key = state.uniques.known.deadline(offset);
-        let times = [job, state.opens(), pause, key, root, result];
+        let times = [job, state.opens_at(), pause, key, root, result];
         times.into_iter().flatten().min()
     }
 
@@ -412,26 +412,26 @@ impl Timed for QueueMachine {
         let state = &self.state;
         match item & KINDS {
             WAITER => true,
-            QUEUE => state.numbers.is_forgotten(slot_of(item)),
-            ROOT => state.roots.known.is_forgotten(slot_of(item)),
-            RESULT => state.results.known.is_forgotten(slot_of(item)),
-            KEY => state.uniques.known.is_forgotten(slot_of(item)),
-            _ => state.jobs.is_forgotten(slot_of(item)),
+            QUEUE => state.numbers.is_quarantined(slot_of(item)),
+            ROOT => state.roots.known.is_quarantined(slot_of(item)),
+            RESULT => state.results.known.is_quarantined(slot_of(item)),
+            KEY => state.uniques.known.is_quarantined(slot_of(item)),
+            _ => state.jobs.is_quarantined(slot_of(item)),
         }
     }
 
-    fn hold(&mut self, held: bool) {
+    fn hold_removals(&mut self, held: bool) {
         self.state.hold_removals(held);
     }
 
     fn quarantine(&mut self, item: u64, now: Now) {
         match item & KINDS {
             WAITER => self.waiting.forget(&mut self.state, Ticket(item & !KINDS)),
-            QUEUE => self.state.numbers.forget_deadline(slot_of(item), now),
-            ROOT => self.state.roots.known.forget_deadline(slot_of(item), now),
-            RESULT => (self.state.results.known).forget_deadline(slot_of(item), now),
-            KEY => (self.state.uniques.known).forget_deadline(slot_of(item), now),
-            _ => self.state.jobs.forget_deadline(slot_of(item), now),
+            QUEUE => self.state.numbers.quarantine(slot_of(item), now),
+            ROOT => self.state.roots.known.quarantine(slot_of(item), now),
+            RESULT => (self.state.results.known).quarantine(slot_of(item), now),
+            KEY => (self.state.uniques.known).quarantine(slot_of(item), now),
+            _ => self.state.jobs.quarantine(slot_of(item), now),
         }
     }
 }
@@ -528,23 +528,23 @@ impl Observable for QueueMachine {
         entry: Stamp,
         message: &Message,
         outcome: &Outcome,
-        publish: &mut dyn FnMut(Happening),
+        publish: &mut dyn FnMut(EventBody),
     ) {
-        self.tell(entry.seq, (message, outcome), publish);
+        self.emit(entry.seq, (message, outcome), publish);
     }
 
-    fn story(
+    fn history(
         &self,
         entry: Stamp,
         message: &Message,
         outcome: &Outcome,
-        publish: &mut dyn FnMut(Happening),
+        publish: &mut dyn FnMut(EventBody),
     ) {
-        self.tell_touched(outcome, publish);
-        self.tell(entry.seq, (message, outcome), publish);
+        self.emit_touched(outcome, publish);
+        self.emit(entry.seq, (message, outcome), publish);
     }
 
-    fn glance(&self, item: u64) -> Option<String> {
+    fn fingerprint(&self, item: u64) -> Option<String> {
         let view = self
             .state
             .find(item)

@@ -4,7 +4,7 @@
 //! Change rule: the layout is part of the on-disk format, see `persist/format.rs`.
 
 use crate::actors::binding::{Binding, Until};
-use crate::actors::queue::job::{Job, Story, shown};
+use crate::actors::queue::job::{Job, Story, nonzero};
 use crate::actors::queue::message::{DedupKey, Root, is_not};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
@@ -16,7 +16,7 @@ use crate::actors::queue::uniques::KnownKey;
 use crate::bytes::Bytes as Body;
 use crate::clock::{Deadline, Timestamp};
 use crate::ids::{PageId, Slot};
-use crate::lookup::kept::{self, Item, Kept, Loaded, Once, Single};
+use crate::lookup::durable::{self, DurableSlab, Item, Loaded, Single, Singleton};
 use crate::lookup::slab::Slab;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -44,13 +44,13 @@ pub(super) const fn body_page(slot: Slot) -> PageId {
 }
 
 /// Returns whether a body has a page of its own.
-pub(super) fn is_apart(body: &Body) -> bool {
+pub(super) fn has_own_page(body: &Body) -> bool {
     body.as_bytes().len() > INLINE_BYTES_MAX
 }
 
 /// Writes the page of a body; writes nothing if there is no job, or if its body is stored with it.
 pub(super) fn encode_body(job: Option<&Job>, content: &mut Vec<u8>) {
-    if let Some(body) = job.map(Job::body).filter(|body| is_apart(body)) {
+    if let Some(body) = job.map(Job::body).filter(|body| has_own_page(body)) {
         content.extend_from_slice(body.as_bytes());
     }
 }
@@ -69,7 +69,7 @@ pub(super) fn encode_closed(
 ) {
     let closed = closings.iter().filter_map(|(_, slot)| queues.get(*slot));
     let closed = closed.map(|queue| (&queue.name, queue.throttle.end_us()));
-    kept::write(&closed.collect::<Vec<_>>(), content);
+    durable::write(&closed.collect::<Vec<_>>(), content);
 }
 
 /// A decoded page.
@@ -99,15 +99,15 @@ impl Page {
     /// Decodes the content of a page. Returns a description of the problem if the content is invalid.
     pub(super) fn decode(page: PageId, content: &[u8]) -> Result<Self, String> {
         match page.kind() {
-            _ if page == PageId::HEAD => Once::decode(content).map(Self::Head),
-            _ if page == CLOSED => kept::read(content).map(Self::Closed),
-            _ if page == TURNS => kept::read(content).map(Self::Turns),
-            Numbered::KIND => Kept::decode(page, content).map(Self::Queues),
+            _ if page == PageId::HEAD => Singleton::decode(content).map(Self::Head),
+            _ if page == CLOSED => durable::read(content).map(Self::Closed),
+            _ if page == TURNS => durable::read(content).map(Self::Turns),
+            Numbered::KIND => DurableSlab::decode(page, content).map(Self::Queues),
             BODIES => Ok(Self::Body(Slot(page.index()), Body::new(content))),
-            KnownRoot::KIND => Kept::decode(page, content).map(Self::Roots),
-            RESULTS => Kept::decode(page, content).map(Self::Results),
-            KEYS => Kept::decode(page, content).map(Self::Keys),
-            _ => Kept::decode(page, content).map(Self::Jobs),
+            KnownRoot::KIND => DurableSlab::decode(page, content).map(Self::Roots),
+            RESULTS => DurableSlab::decode(page, content).map(Self::Results),
+            KEYS => DurableSlab::decode(page, content).map(Self::Keys),
+            _ => DurableSlab::decode(page, content).map(Self::Jobs),
         }
     }
 }
@@ -180,7 +180,7 @@ impl Item for Job {
             passing: self.passing,
             retries: self.retries,
             story: self.story.clone(),
-            body: Some(self.body().clone()).filter(|body| !is_apart(body)),
+            body: Some(self.body().clone()).filter(|body| !has_own_page(body)),
             tube: self.tube,
         }
     }
@@ -190,7 +190,7 @@ impl Item for Job {
     }
 
     fn restore(stored: StoredJob, _slot: Slot) -> Result<Self, String> {
-        let token = stored.story.as_ref().and_then(|story| shown(story.token));
+        let token = stored.story.as_ref().and_then(|story| nonzero(story.token));
         let failed = stored.phase == Phase::Claimed && token.is_none();
         let phase = if failed {
             Phase::Retrying

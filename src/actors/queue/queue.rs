@@ -8,7 +8,7 @@ use crate::actors::queue::ready::Ready;
 use crate::actors::queue::reply::QueueView;
 use crate::actors::queue::rules::{Order, TypeRules};
 use crate::actors::queue::throttle::Throttle;
-use crate::actors::queue::turns::Stand;
+use crate::actors::queue::turns::TenantPosition;
 use crate::clock::{Date, Offset, Timestamp};
 use crate::ids::{Seq, Slot, Ticket};
 use crate::lookup::slab::Slab;
@@ -26,7 +26,7 @@ pub(super) struct Queue {
     pub(super) number: Option<Slot>,
     pub(super) ready: Ready,
     pub(super) delayed: BTreeSet<(Timestamp, u64, Slot)>,
-    /// Buried jobs in the order of their burial, then abandoned jobs, the oldest first, see [`aside`].
+    /// Buried jobs in the order of their burial, then abandoned jobs, the oldest first, see [`buried_key`].
     pub(super) buried: BTreeSet<(Seq, u64, Slot)>,
     /// Failed or deferred jobs that wait to be tried again, the oldest first.
     pub(super) retrying: BTreeSet<(u64, Slot)>,
@@ -47,7 +47,7 @@ pub(super) struct Queue {
     /// Its index in `State::offered`; `None` if it is not in that list.
     pub(super) place: Option<u32>,
     /// Its tenant, and its position among the tenant's queues.
-    pub(super) stand: Stand,
+    pub(super) tenant_position: TenantPosition,
 }
 
 /// The durable part of a queue that has jobs or is paused, stored by number.
@@ -70,7 +70,7 @@ pub(super) struct Pause {
 pub(super) const ABANDONED: (Seq, u64, Slot) = (Seq(u64::MAX), 0, Slot(0));
 
 /// Returns the key of a buried or abandoned job in `Queue::buried`.
-pub(super) fn aside(phase: Phase, (buried, id, slot): (Seq, u64, Slot)) -> (Seq, u64, Slot) {
+pub(super) fn buried_key(phase: Phase, (buried, id, slot): (Seq, u64, Slot)) -> (Seq, u64, Slot) {
     if phase == Phase::Abandoned {
         (ABANDONED.0, id, slot)
     } else {
@@ -79,7 +79,7 @@ pub(super) fn aside(phase: Phase, (buried, id, slot): (Seq, u64, Slot)) -> (Seq,
 }
 
 impl Queue {
-    pub(super) fn new(name: QueueName, rules: &TypeRules, stand: Stand) -> Self {
+    pub(super) fn new(name: QueueName, rules: &TypeRules, tenant_position: TenantPosition) -> Self {
         Self {
             name,
             order: rules.order,
@@ -101,14 +101,14 @@ impl Queue {
             deletes: 0,
             pauses: 0,
             place: None,
-            stand,
+            tenant_position,
         }
     }
 
     /// Applies new rules from now on. The claiming order changes only if no job is ready, because ready jobs are sorted by it.
-    pub(super) fn go_by(&mut self, rules: &TypeRules) {
+    pub(super) fn set_rules(&mut self, rules: &TypeRules) {
         self.is_read_only = rules.read_only.is_some();
-        self.throttle.go_by(rules);
+        self.throttle.set_rules(rules);
         if self.counts.ready == 0 {
             self.order = rules.order;
         }
@@ -122,7 +122,7 @@ impl Queue {
     /// Returns whether a job can be claimed from it at `at`. Decisions use this instead of `is_poppable`, because the
     /// result does not depend on whether a queue whose closing has ended has already been marked as open.
     pub(super) fn is_poppable_at(&self, at: Timestamp) -> bool {
-        self.has_claimable() && self.throttle.opens() <= at
+        self.has_claimable() && self.throttle.opens_at() <= at
     }
 
     /// Returns whether a job could be claimed from it if its throttle were open.
@@ -166,7 +166,7 @@ impl Queue {
             pauses: self.pauses,
             pause_ms: pause.map_or(0, |pause| pause.until.0.saturating_sub(pause.since.0)),
             paused_until: pause.map(|pause| offset.time(pause.until)),
-            throttled_until: (self.throttle.is_closed()).then(|| self.throttle.opens()),
+            throttled_until: (self.throttle.is_closed()).then(|| self.throttle.opens_at()),
             oldest: self.ready.oldest(jobs),
         }
     }

@@ -14,13 +14,13 @@ use std::collections::{BTreeMap, BTreeSet};
 const RANKS: usize = 64;
 
 /// The value of `previous` that marks a job in the tree.
-const APART: Slot = Slot(u32::MAX - 1);
+const IN_TREE: Slot = Slot(u32::MAX - 1);
 
 /// The ready jobs of one queue, ordered by rank, then by id.
 #[derive(Debug, Default)]
 pub(super) struct Ready {
     lanes: BTreeMap<u64, Lane>,
-    apart: BTreeSet<(u64, u64, Slot)>,
+    tree: BTreeSet<(u64, u64, Slot)>,
 }
 
 /// A linked list of jobs of one rank, ordered by age.
@@ -49,8 +49,8 @@ impl Ready {
                 (before, Slot::NONE)
             }
             Some(_) => {
-                self.apart.insert((rank, id, slot));
-                (APART, Slot::NONE)
+                self.tree.insert((rank, id, slot));
+                (IN_TREE, Slot::NONE)
             }
         };
         let job = &mut jobs[slot];
@@ -62,8 +62,8 @@ impl Ready {
         let Job {
             id, previous, next, ..
         } = jobs[slot];
-        if previous == APART {
-            let was = self.apart.remove(&(rank, id, slot));
+        if previous == IN_TREE {
+            let was = self.tree.remove(&(rank, id, slot));
             assert!(was, "a job marked as being in the tree is in the tree");
             return;
         }
@@ -91,8 +91,8 @@ impl Ready {
             let next = move |slot: &Slot| Some(jobs[*slot].next).filter(|next| *next != Slot::NONE);
             std::iter::successors(Some(lane.first), next)
         };
-        let apart = self.apart.iter().map(|(_, _, slot)| *slot);
-        self.lanes.values().flat_map(lane).chain(apart)
+        let tree = self.tree.iter().map(|(_, _, slot)| *slot);
+        self.lanes.values().flat_map(lane).chain(tree)
     }
 
     /// Asserts that lanes are ordered by age and linked both ways, and that jobs in the tree are marked.
@@ -111,8 +111,8 @@ impl Ready {
             }
             assert_eq!(lane.last, before, "a lane records its last job");
         }
-        for (_, id, slot) in &self.apart {
-            assert_eq!((jobs[*slot].id, jobs[*slot].previous), (*id, APART));
+        for (_, id, slot) in &self.tree {
+            assert_eq!((jobs[*slot].id, jobs[*slot].previous), (*id, IN_TREE));
         }
     }
 
@@ -120,8 +120,8 @@ impl Ready {
     /// first [`RANKS`] lanes and the first [`RANKS`] jobs in the tree, so an older job may be missed.
     pub(super) fn oldest(&self, jobs: &Slab<Job>) -> Option<Timestamp> {
         let lanes = self.lanes.values().map(|lane| lane.first);
-        let apart = self.apart.iter().map(|(_, _, slot)| *slot);
-        let first = lanes.take(RANKS).chain(apart.take(RANKS));
+        let tree = self.tree.iter().map(|(_, _, slot)| *slot);
+        let first = lanes.take(RANKS).chain(tree.take(RANKS));
         first.map(|slot| jobs[slot].created).min()
     }
 
@@ -139,8 +139,8 @@ impl Ready {
     fn from(&self, jobs: &Slab<Job>, rank: u64) -> Option<(u64, u64, Slot)> {
         let lane = self.lanes.range(rank..).next();
         let in_lane = lane.map(|(rank, lane)| (*rank, jobs[lane.first].id, lane.first));
-        let apart = self.apart.range((rank, 0, Slot(0))..).next().copied();
-        match (in_lane, apart) {
+        let tree = self.tree.range((rank, 0, Slot(0))..).next().copied();
+        match (in_lane, tree) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         }

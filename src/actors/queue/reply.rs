@@ -128,7 +128,7 @@ pub enum Watch {
         id: u64,
     },
     /// Keep this queue in existence, even if no client uses it and it has no jobs. Never answered.
-    Standing(QueueName),
+    KeepQueue(QueueName),
     /// Keep these queues in existence and count the client among their users. Never answered.
     Presence {
         /// The queue that the client adds jobs to.

@@ -12,7 +12,7 @@ use crate::actors::queue::report::{JobEnd, KeepResult};
 use crate::actors::queue::rules::ResultRules;
 use crate::clock::{Date, Deadline, Timestamp};
 use crate::ids::{Seq, Slot};
-use crate::lookup::kept::{Kept, Loaded, Plain};
+use crate::lookup::durable::{DurableSlab, Loaded, Plain};
 use crate::lookup::pages::Change;
 use crate::spine::machine::Stamp;
 use serde::{Deserialize, Serialize};
@@ -71,7 +71,7 @@ impl Plain for KnownResult {
 /// All stored results, indexed by job and by age.
 #[derive(Debug, Default)]
 pub(super) struct Results {
-    pub(super) known: Kept<KnownResult>,
+    pub(super) known: DurableSlab<KnownResult>,
     by_job: BTreeMap<u64, Slot>,
     by_age: BTreeSet<(Seq, Slot)>,
     bytes: u64,
@@ -86,7 +86,7 @@ impl Results {
 
     /// Returns the slots of the oldest results that must be dropped, at most [`DROPPED_MAX`], to make room for the result
     /// `end` of the job `id`. An earlier result of that job is not among them, since it will be replaced.
-    pub(super) fn in_the_way(&self, rules: ResultRules, id: u64, end: &JobEnd) -> Vec<Slot> {
+    pub(super) fn displaced(&self, rules: ResultRules, id: u64, end: &JobEnd) -> Vec<Slot> {
         let own = self.by_job.get(&id);
         let bytes_of = |slot: &Slot| self.known.get(*slot).map_or(0, |it| it.result.end.bytes());
         let mut count = self.known.len() - usize::from(own.is_some());

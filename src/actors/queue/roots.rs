@@ -8,7 +8,7 @@
 use crate::actors::queue::message::{DedupKey, Root};
 use crate::clock::Timestamp;
 use crate::ids::Slot;
-use crate::lookup::kept::{Kept, Loaded};
+use crate::lookup::durable::{DurableSlab, Loaded};
 use crate::lookup::pages::Change;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub struct KnownRoot {
 /// The remembered root jobs, by key.
 #[derive(Debug, Default)]
 pub(super) struct Roots {
-    pub(super) known: Kept<KnownRoot>,
+    pub(super) known: DurableSlab<KnownRoot>,
     keys: BTreeMap<DedupKey, Slot>,
 }
 

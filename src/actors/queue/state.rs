@@ -28,7 +28,7 @@ use crate::actors::queue::turns::{self, Turns};
 use crate::actors::queue::uniques::{KnownKey, Uniques};
 use crate::clock::{Date, Offset, Timestamp};
 use crate::ids::{Digest, PageId, ProcessId, Seq, Slot, Ticket};
-use crate::lookup::kept::{Item as _, Kept, Once};
+use crate::lookup::durable::{DurableSlab, Item as _, Singleton};
 use crate::lookup::pages::Pages;
 use crate::lookup::slab::Slab;
 use crate::lookup::table::Table;
@@ -39,14 +39,14 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) rules: Rules,
-    pub(super) jobs: Kept<Job>,
+    pub(super) jobs: DurableSlab<Job>,
     /// The digest of all job bodies.
     pub(super) bodies: Digest,
     pub(super) ids: ById,
     pub(super) queues: Slab<Queue>,
     pub(super) names: Table,
     /// The durable parts of queues, by number.
-    pub(super) numbers: Kept<Numbered>,
+    pub(super) numbers: DurableSlab<Numbered>,
     /// Closed queues, ordered by when they open.
     pub(super) closings: BTreeSet<(Timestamp, Slot)>,
     /// For each connection, its claims, ordered by when they end.
@@ -74,7 +74,7 @@ pub(super) struct State {
     /// The sequence number of the last journal entry that was committed. Volatile.
     pub(super) entry: Seq,
     pub(super) totals: Totals,
-    pub(super) head: Once<Head>,
+    pub(super) head: Singleton<Head>,
     pub(super) pages: Pages,
     /// Whether time-based removals are held back because the wall clock is in doubt. Volatile.
     held: bool,
@@ -89,19 +89,19 @@ impl State {
         let slots: Vec<Slot> = self.queues.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
             let queue = &mut self.queues[slot];
-            queue.go_by(self.rules.of(&queue.name));
-            self.review(slot);
+            queue.set_rules(self.rules.of(&queue.name));
+            self.update_offer(slot);
         }
         self.settle_turns();
-        self.reseat();
+        self.reindex_offers();
     }
 
     /// Holds back time-based removals if `held` is true, and otherwise allows them again.
     pub(super) fn hold_removals(&mut self, held: bool) {
         self.held = held;
-        self.jobs.hold(held);
-        self.results.known.hold(held);
-        self.uniques.known.hold(held);
+        self.jobs.hold_removals(held);
+        self.results.known.hold_removals(held);
+        self.uniques.known.hold_removals(held);
     }
 
     pub(super) fn is_held(&self) -> bool {
@@ -111,12 +111,12 @@ impl State {
     pub(super) fn new(rules: Rules) -> Self {
         Self {
             rules,
-            jobs: Kept::default(),
+            jobs: DurableSlab::default(),
             bodies: Digest::default(),
             ids: ById::default(),
             queues: Slab::default(),
             names: Table::default(),
-            numbers: Kept::default(),
+            numbers: DurableSlab::default(),
             closings: BTreeSet::new(),
             workers: BTreeMap::new(),
             bound: BTreeSet::new(),
@@ -131,7 +131,7 @@ impl State {
             turns: Turns::default(),
             entry: Seq(0),
             totals: Totals::default(),
-            head: Once::default(),
+            head: Singleton::default(),
             pages: Pages::default(),
             held: false,
             scratch: Vec::new(),
@@ -289,7 +289,7 @@ impl State {
     /// Adds a job. Also registers the root job and remembers the deduplication key, if the job requires this.
     pub(super) fn put(&mut self, slot: Slot, stamp: Stamp, put: &Put, new: &NewJob) {
         let queue = self.queue_for(&put.queue);
-        let number = self.hold(queue, stamp.seq);
+        let number = self.assign_number(queue, stamp.seq);
         self.skip_ids(stamp.seq, new.id);
         let delayed = new.until != Date(0);
         let is_plain = !delayed && put.delay_ms == 0 && new.dedup.is_none() && put.root.is_none();
@@ -324,9 +324,9 @@ impl State {
             tube: put.tube,
             story,
         };
-        self.touch_body(slot, pages::is_apart(&put.body), stamp.seq);
+        self.touch_body(slot, pages::has_own_page(&put.body), stamp.seq);
         self.jobs.insert(self.pages.by(stamp.seq), slot, job);
-        self.settle(slot);
+        self.index_job(slot);
         self.queues[queue].total += 1;
         self.enter(slot);
         if let Some(root) = put.registers() {
@@ -355,8 +355,8 @@ impl State {
     }
 
     /// Marks the page of a body as about to change, if the body has a page of its own.
-    fn touch_body(&mut self, slot: Slot, is_apart: bool, seq: Seq) {
-        if is_apart {
+    fn touch_body(&mut self, slot: Slot, has_own_page: bool, seq: Seq) {
+        if has_own_page {
             let jobs = &self.jobs;
             let encode = |content: &mut Vec<u8>| pages::encode_body(jobs.get(slot), content);
             self.pages.by(seq).touch(pages::body_page(slot), encode);
@@ -365,7 +365,7 @@ impl State {
 
     /// Adds a new job to everything that does not depend on its phase: the digest of bodies, the totals and the index of
     /// ids.
-    pub(super) fn settle(&mut self, slot: Slot) {
+    pub(super) fn index_job(&mut self, slot: Slot) {
         let job = &self.jobs[slot];
         job.canonical_body(&mut self.scratch);
         self.bodies.add(&self.scratch);
@@ -408,17 +408,17 @@ impl State {
     /// Removes a job, and its queue if nothing else keeps the queue in existence.
     pub(super) fn delete(&mut self, slot: Slot, seq: Seq) {
         self.leave(slot);
-        self.touch_body(slot, pages::is_apart(self.jobs[slot].body()), seq);
+        self.touch_body(slot, pages::has_own_page(self.jobs[slot].body()), seq);
         let job = self.jobs.remove(self.pages.by(seq), slot);
         self.ids.remove(job.id);
-        self.note_over(job.id);
+        self.note_finished(job.id);
         job.canonical_body(&mut self.scratch);
         self.bodies.remove(&self.scratch);
         self.totals.bytes -= job.bytes();
         let queue = self.slot_of_queue(&job);
         self.queues[queue].deletes += 1;
         self.totals.deletes += 1;
-        self.let_go(queue, seq);
+        self.release_number(queue, seq);
     }
 
     /// Changes a job, and updates its page, the digest, the counts and every index.
@@ -434,15 +434,15 @@ impl State {
     pub(super) fn pause(&mut self, name: &QueueName, stamp: Stamp, pause: Option<Pause>) {
         let queue = self.queue_for(name);
         if pause.is_some() {
-            self.hold(queue, stamp.seq);
+            self.assign_number(queue, stamp.seq);
         }
         if let Some(number) = self.queues[queue].number {
             let change = self.pages.by(stamp.seq);
             self.numbers.change(change, number, |it| it.pause = pause);
             self.queues[queue].is_paused = pause.is_some();
         }
-        self.review(queue);
-        self.let_go(queue, stamp.seq);
+        self.update_offer(queue);
+        self.release_number(queue, stamp.seq);
     }
 
     /// Handles a server start: jobs kept in memory only are removed, the time limits of claims and the waits for a retry
@@ -472,7 +472,7 @@ impl State {
             .map(|(_, slot)| *slot)
             .collect();
         self.workers.clear();
-        self.jobs.begin_spans(stamp.at);
+        self.jobs.restart_spans(stamp.at);
         for slot in &bound {
             if let Some(worker) = self.jobs[*slot].story().worker {
                 let claim = (self.claimed_until(*slot).unwrap_or_default(), *slot);
@@ -493,7 +493,7 @@ impl State {
         }
         if self.jobs[slot].story().prune != Date(0) {
             self.totals.abandoned += 1;
-            self.note_over(self.jobs[slot].id);
+            self.note_finished(self.jobs[slot].id);
         }
         self.change(slot, stamp.seq, |job| {
             let story = job.story_mut();
@@ -509,7 +509,7 @@ impl State {
     }
 
     /// Records that a job is over (removed or abandoned), if a client is waiting for that.
-    fn note_over(&mut self, id: u64) {
+    fn note_finished(&mut self, id: u64) {
         if self.awaited.remove(&id) {
             self.over.push(id);
         }
@@ -521,8 +521,8 @@ impl State {
             return slot;
         }
         let slot = self.queues.next_free();
-        let stand = self.stand(name);
-        let queue = Queue::new(name.clone(), self.rules.of(name), stand);
+        let tenant_position = self.join_tenant(name);
+        let queue = Queue::new(name.clone(), self.rules.of(name), tenant_position);
         self.queues.insert(slot, queue);
         let (queues, names) = (&self.queues, &mut self.names);
         names.insert(name, slot, |other| queues[other].name.clone());
@@ -531,7 +531,7 @@ impl State {
     }
 
     /// Returns the number of a queue that is about to have jobs or be paused. Assigns a number if it has none.
-    fn hold(&mut self, queue: Slot, seq: Seq) -> Slot {
+    fn assign_number(&mut self, queue: Slot, seq: Seq) -> Slot {
         if let Some(number) = self.queues[queue].number {
             return number;
         }
@@ -547,22 +547,22 @@ impl State {
     }
 
     /// Frees the number of a queue that has neither jobs nor a pause, and removes the queue if it has no other reason to exist.
-    pub(super) fn let_go(&mut self, queue: Slot, seq: Seq) {
+    pub(super) fn release_number(&mut self, queue: Slot, seq: Seq) {
         if let Some(number) = self.queues[queue].number
             && !self.queues[queue].is_durable()
         {
             self.numbers.remove(self.pages.by(seq), number);
             self.queues[queue].number = None;
         }
-        self.forsake(queue);
+        self.remove_if_unused(queue);
     }
 
     /// Removes the queue in a slot, if any, unless it has a reason to exist, see [`Queue::is_present`].
-    pub(super) fn forsake(&mut self, queue: Slot) {
+    pub(super) fn remove_if_unused(&mut self, queue: Slot) {
         if self.queues.get(queue).is_none_or(Queue::is_present) {
             return;
         }
-        self.unstand(queue);
+        self.leave_tenant(queue);
         let gone = self.queues.remove(queue);
         assert!(
             self.names.remove(&gone.name, queue),
@@ -572,7 +572,7 @@ impl State {
     }
 
     /// Changes a queue, for example the counts of clients that use it.
-    pub(super) fn attend(&mut self, queue: Slot, change: impl FnOnce(&mut Queue)) {
+    pub(super) fn change_queue(&mut self, queue: Slot, change: impl FnOnce(&mut Queue)) {
         change(&mut self.queues[queue]);
     }
 
@@ -584,7 +584,7 @@ impl State {
         } else {
             waiting.remove(&ticket);
         }
-        self.review(queue);
+        self.update_offer(queue);
     }
 }
 

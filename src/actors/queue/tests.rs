@@ -15,8 +15,8 @@ use crate::clock::Timestamp;
 use crate::ids::{Seq, Ticket};
 use crate::spine::effect::Effect;
 use crate::spine::machine::{
-    Effects, Keeping, Machine as _, Moment, Never, Now, Observable as _, Paged as _, Stamp, Start,
-    Timed as _,
+    Durability, Effects, Machine as _, Moment, Never, Now, Observable as _, Paged as _, Stamp,
+    Start, Timed as _,
 };
 use crate::spine::shelf::Shelf;
 use proptest::prelude::*;
@@ -96,9 +96,9 @@ impl Pair {
         };
         let mut effects = Effects::<QueueMachine>::default();
         let mut seq = Seq(0);
-        let keeping = self.machine.keeping(message, &outcome);
-        assert_eq!(keeping, self.replica.keeping(message, &outcome));
-        if keeping != Keeping::Nothing {
+        let durability = self.machine.durability(message, &outcome);
+        assert_eq!(durability, self.replica.durability(message, &outcome));
+        if durability != Durability::Nothing {
             seq = stamp.seq;
             self.seq.0 += QueueMachine::numbers(&outcome);
             self.machine.commit(stamp, message, &outcome, &mut effects);
@@ -133,7 +133,7 @@ impl Pair {
             _ => None,
         };
         self.compare_answers(stamp, message, &reply, effects.take());
-        if keeping != Keeping::Nothing {
+        if durability != Durability::Nothing {
             self.log
                 .push(Logged::Entry(stamp, message.clone(), outcome));
         }
@@ -278,7 +278,7 @@ impl Pair {
             Step::Checkpoint => self.shelf.step(&mut self.machine, self.seq),
             Step::Reload => self.reload(),
         }
-        self.closed += u32::from(self.model.holds_back());
+        self.closed += u32::from(self.model.has_held_back_jobs());
         self.compare();
     }
 

@@ -32,17 +32,17 @@ impl Throttle {
     }
 
     /// Changes the rate for future claims. A closing in progress keeps its end.
-    pub(super) fn go_by(&mut self, rules: &TypeRules) {
+    pub(super) fn set_rules(&mut self, rules: &TypeRules) {
         self.item_us = item_us(rules);
     }
 
-    /// Returns whether the queue is closed. In a replay, queues are not opened on time, so decisions use `opens` instead.
+    /// Returns whether the queue is closed. In a replay, queues are not opened on time, so decisions use `opens_at` instead.
     pub(super) const fn is_closed(&self) -> bool {
         self.is_closed
     }
 
     /// Returns the first millisecond in which the queue may be open.
-    pub(super) const fn opens(&self) -> Timestamp {
+    pub(super) const fn opens_at(&self) -> Timestamp {
         Timestamp(self.end_us.div_ceil(1000))
     }
 
@@ -71,7 +71,11 @@ impl Throttle {
         let now = at.0.saturating_mul(1000);
         // A claim is timed in milliseconds. If it occurs in the first open millisecond, the new closing begins at the
         // exact end of the last one, so that rounding does not lower the rate.
-        let from = if self.opens() >= at { self.end_us } else { now };
+        let from = if self.opens_at() >= at {
+            self.end_us
+        } else {
+            now
+        };
         self.end_us = from.saturating_add(self.item_us.saturating_mul(items.into()));
         self.is_closed = true;
     }

@@ -10,17 +10,17 @@ use crate::actors::queue::message::AnyType;
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::queue::Queue;
 use crate::actors::queue::state::State;
-use crate::actors::queue::turns::{Key, Stand, StoredTurns, TURNS, Tenant, Turns, cost};
+use crate::actors::queue::turns::{Key, StoredTurns, TURNS, Tenant, TenantPosition, Turns, cost};
 use crate::clock::Timestamp;
 use crate::ids::Slot;
-use crate::lookup::kept;
+use crate::lookup::durable;
 use crate::lookup::slab::Slab;
 use std::collections::BTreeSet;
 
 impl State {
-    /// Registers a new queue with its tenant, creating the tenant if necessary. Returns the `Stand` of the queue, which is
+    /// Registers a new queue with its tenant, creating the tenant if necessary. Returns the `TenantPosition` of the queue, which is
     /// not in line yet.
-    pub(super) fn stand(&mut self, name: &QueueName) -> Stand {
+    pub(super) fn join_tenant(&mut self, name: &QueueName) -> TenantPosition {
         let turns = &mut self.turns;
         let tenant = turns.names.get(name.tenant()).copied();
         let tenant = tenant.unwrap_or_else(|| {
@@ -33,36 +33,38 @@ impl State {
                 from: 0,
                 place: 0,
                 offered: BTreeSet::new(),
-                seat: None,
+                offer_key: None,
             };
             turns.names.insert(tenant.name.clone(), slot);
             turns.tenants.insert(slot, tenant);
             slot
         });
         turns.tenants[tenant].queues += 1;
-        Stand {
+        TenantPosition {
             tenant,
             is_claimable: false,
             place: 0,
-            seat: None,
+            offer_key: None,
         }
     }
 
     /// Unregisters a queue that is about to be removed.
-    pub(super) fn unstand(&mut self, slot: Slot) {
-        self.unseat(slot);
-        let (turns, stand) = (&mut self.turns, &self.queues[slot].stand);
-        turns.tenants[stand.tenant].queues -= 1;
-        turns.left.push((stand.tenant, stand.is_claimable));
+    pub(super) fn leave_tenant(&mut self, slot: Slot) {
+        self.unindex_offer(slot);
+        let (turns, tenant_position) = (&mut self.turns, &self.queues[slot].tenant_position);
+        turns.tenants[tenant_position.tenant].queues -= 1;
+        turns
+            .left
+            .push((tenant_position.tenant, tenant_position.is_claimable));
     }
 
     /// Records a queue for `settle_turns` if it has become claimable or is no longer claimable, or if it must be added to or
     /// removed from the offered queues.
     pub(super) fn note_turn(&mut self, slot: Slot) {
         let queue = &self.queues[slot];
-        let stand = &queue.stand;
-        let joins_or_leaves = stand.is_claimable != queue.has_claimable();
-        if joins_or_leaves || stand.seat.is_some() != queue.place.is_some() {
+        let tenant_position = &queue.tenant_position;
+        let joins_or_leaves = tenant_position.is_claimable != queue.has_claimable();
+        if joins_or_leaves || tenant_position.offer_key.is_some() != queue.place.is_some() {
             self.turns.changed.push(slot);
         }
         if joins_or_leaves {
@@ -86,32 +88,33 @@ impl State {
         for is_claimable in [true, false] {
             for slot in &changed {
                 let queue = &self.queues[*slot];
-                if queue.stand.is_claimable != is_claimable && queue.has_claimable() == is_claimable
+                if queue.tenant_position.is_claimable != is_claimable
+                    && queue.has_claimable() == is_claimable
                 {
-                    self.line_up(*slot, is_claimable);
+                    self.update_line(*slot, is_claimable);
                 }
             }
         }
         for slot in &changed {
-            self.unseat(*slot);
-            self.seat(*slot);
+            self.unindex_offer(*slot);
+            self.index_offer(*slot);
         }
         changed.clear();
         self.turns.changed = changed;
         self.turns.forget();
     }
 
-    fn line_up(&mut self, slot: Slot, is_claimable: bool) {
-        self.unseat(slot);
-        let (turns, stand) = (&mut self.turns, &mut self.queues[slot].stand);
-        stand.is_claimable = is_claimable;
+    fn update_line(&mut self, slot: Slot, is_claimable: bool) {
+        self.unindex_offer(slot);
+        let (turns, tenant_position) = (&mut self.turns, &mut self.queues[slot].tenant_position);
+        tenant_position.is_claimable = is_claimable;
         if !is_claimable {
-            turns.tenants[stand.tenant].claimable -= 1;
+            turns.tenants[tenant_position.tenant].claimable -= 1;
             return;
         }
-        stand.place = turns.take_place();
+        tenant_position.place = turns.take_place();
         let (clock, place) = (turns.clock, turns.take_place());
-        let tenant = &mut turns.tenants[stand.tenant];
+        let tenant = &mut turns.tenants[tenant_position.tenant];
         tenant.claimable += 1;
         if tenant.claimable == 1 {
             (tenant.from, tenant.place) = (clock, place);
@@ -119,10 +122,10 @@ impl State {
     }
 
     /// Removes a queue from the indexes of offered queues, if they contain it.
-    fn unseat(&mut self, slot: Slot) {
+    fn unindex_offer(&mut self, slot: Slot) {
         let (turns, queue) = (&mut self.turns, &mut self.queues[slot]);
-        let stand = &mut queue.stand;
-        let Some((key, rank)) = stand.seat.take() else {
+        let tenant_position = &mut queue.tenant_position;
+        let Some((key, rank)) = tenant_position.offer_key.take() else {
             return;
         };
         if let Some(seats) = turns.kinds.get_mut(queue.name.kind()) {
@@ -132,23 +135,23 @@ impl State {
             }
         }
         if let Some(rank) = rank {
-            let offered = &mut turns.tenants[stand.tenant].offered;
-            offered.remove(&(rank, stand.place, slot));
-            turns.seat(stand.tenant);
+            let offered = &mut turns.tenants[tenant_position.tenant].offered;
+            offered.remove(&(rank, tenant_position.place, slot));
+            turns.update_key(tenant_position.tenant);
         }
     }
 
     /// Adds a queue to the indexes of offered queues, if it is offered.
-    fn seat(&mut self, slot: Slot) {
+    fn index_offer(&mut self, slot: Slot) {
         let (turns, queue) = (&mut self.turns, &mut self.queues[slot]);
         if queue.place.is_none() {
             return;
         }
         turns.has_new_offers = true;
-        let (rules, stand) = (self.rules.of(&queue.name), &mut queue.stand);
-        let key = turns.tenants[stand.tenant].key();
+        let (rules, tenant_position) = (self.rules.of(&queue.name), &mut queue.tenant_position);
+        let key = turns.tenants[tenant_position.tenant].key();
         let rank = rules.in_any.then_some(rules.rank);
-        stand.seat = Some((key, rank));
+        tenant_position.offer_key = Some((key, rank));
         if let Some(seats) = turns.kinds.get_mut(queue.name.kind()) {
             seats.insert((key, slot));
         } else {
@@ -156,9 +159,9 @@ impl State {
             turns.kinds.insert(queue.name.kind().into(), seats);
         }
         if let Some(rank) = rank {
-            let offered = &mut turns.tenants[stand.tenant].offered;
-            offered.insert((rank, stand.place, slot));
-            turns.seat(stand.tenant);
+            let offered = &mut turns.tenants[tenant_position.tenant].offered;
+            offered.insert((rank, tenant_position.place, slot));
+            turns.update_key(tenant_position.tenant);
         }
     }
 
@@ -184,21 +187,26 @@ impl State {
         let due = due.filter_map(|(_, slot)| {
             let queue = &self.queues[*slot];
             let is_ready = queue.has_claimable() && !queue.is_read_only;
-            (is_ready && self.is_asked(of, queue)).then(|| {
+            (is_ready && self.is_selected(of, queue)).then(|| {
                 let rank = self.rules.of(&queue.name).rank;
-                (queue.stand.tenant, rank, queue.stand.place, *slot)
+                (
+                    queue.tenant_position.tenant,
+                    rank,
+                    queue.tenant_position.place,
+                    *slot,
+                )
             })
         });
         due.collect()
     }
 
-    fn is_asked(&self, of: &AnyType, queue: &Queue) -> bool {
+    fn is_selected(&self, of: &AnyType, queue: &Queue) -> bool {
         let name = &queue.name;
         let tenant = of.tenant.as_ref();
-        tenant.is_none_or(|it| it.as_bytes() == name.tenant()) && self.is_kind_asked(of, name)
+        tenant.is_none_or(|it| it.as_bytes() == name.tenant()) && self.is_type_selected(of, name)
     }
 
-    fn is_kind_asked(&self, of: &AnyType, name: &QueueName) -> bool {
+    fn is_type_selected(&self, of: &AnyType, name: &QueueName) -> bool {
         if of.types.is_empty() {
             self.rules.of(name).in_any && !of.excepts(name.kind())
         } else {
@@ -212,17 +220,17 @@ impl State {
             let tenant = turns.names.get(name.as_bytes()).copied();
             return tenant.filter(|tenant| self.first_queue(of, *tenant).is_some());
         }
-        if !self.goes_by_kind(of) {
+        if !self.searches_by_type(of) {
             let mut tenants = turns.any.iter().map(|(_, tenant)| *tenant);
             return tenants.find(|tenant| self.first_queue(of, *tenant).is_some());
         }
         let mut best: Option<(Key, Slot)> = None;
-        for seats in self.asked_kinds(of) {
+        for seats in self.selected_types(of) {
             for (key, slot) in seats {
                 if best.is_some_and(|(best, _)| best < *key) {
                     break;
                 }
-                let tenant = self.queues[*slot].stand.tenant;
+                let tenant = self.queues[*slot].tenant_position.tenant;
                 let is_right = turns.tenants[tenant].key();
                 best = best.into_iter().chain([(is_right, tenant)]).min();
             }
@@ -232,23 +240,23 @@ impl State {
 
     /// Returns whether to search by type instead of by tenant. That is faster if types are named, or if types are excluded
     /// and there are fewer types than tenants with offered queues.
-    fn goes_by_kind(&self, of: &AnyType) -> bool {
+    fn searches_by_type(&self, of: &AnyType) -> bool {
         let turns = &self.turns;
         !of.types.is_empty() || !of.except.is_empty() && turns.kinds.len() < turns.any.len()
     }
 
     /// Returns the offered queues of the selected types, one set for each type.
-    fn asked_kinds(&self, of: &AnyType) -> Vec<&BTreeSet<(Key, Slot)>> {
+    fn selected_types(&self, of: &AnyType) -> Vec<&BTreeSet<(Key, Slot)>> {
         let kinds = &self.turns.kinds;
         if !of.types.is_empty() {
             let named = of.types.iter();
             return named.filter_map(|it| kinds.get(it.as_bytes())).collect();
         }
-        let is_asked = |seats: &&BTreeSet<(Key, Slot)>| {
+        let is_selected = |seats: &&BTreeSet<(Key, Slot)>| {
             let one = seats.first().map(|(_, slot)| &self.queues[*slot].name);
-            one.is_some_and(|name| self.is_kind_asked(of, name))
+            one.is_some_and(|name| self.is_type_selected(of, name))
         };
-        kinds.values().filter(is_asked).collect()
+        kinds.values().filter(is_selected).collect()
     }
 
     /// Returns the rank, position in line and slot of the selected queue that provides the job in a tenant's turn; `None` if the
@@ -263,8 +271,8 @@ impl State {
         let found = of.types.iter().filter_map(|kind| {
             let name = QueueName::of(&tenant.name, kind.as_bytes())?;
             let (slot, queue) = self.queue_named(&name)?;
-            let is_offered = queue.stand.seat.is_some();
-            is_offered.then(|| (self.rules.of(&name).rank, queue.stand.place, slot))
+            let is_offered = queue.tenant_position.offer_key.is_some();
+            is_offered.then(|| (self.rules.of(&name).rank, queue.tenant_position.place, slot))
         });
         found.min()
     }
@@ -273,46 +281,46 @@ impl State {
     /// to the end of the tenant's queues, and the tenant to the end of the line.
     pub(super) fn take_turn(&mut self, slot: Slot, of: &AnyType, end: u64) {
         self.touch_turns();
-        self.unseat(slot);
-        let (turns, stand) = (&mut self.turns, &mut self.queues[slot].stand);
+        self.unindex_offer(slot);
+        let (turns, tenant_position) = (&mut self.turns, &mut self.queues[slot].tenant_position);
         turns.clock = turns.clock.max(end);
-        stand.place = turns.take_place();
+        tenant_position.place = turns.take_place();
         let (clock, place) = (turns.clock, turns.take_place());
-        let tenant = &mut turns.tenants[stand.tenant];
+        let tenant = &mut turns.tenants[tenant_position.tenant];
         (tenant.from, tenant.place) = (clock, place);
-        turns.seat(stand.tenant);
-        self.seat(slot);
-        if self.goes_by_kind(of) {
-            self.put_right(of);
+        turns.update_key(tenant_position.tenant);
+        self.index_offer(slot);
+        if self.searches_by_type(of) {
+            self.update_keys(of);
         }
     }
 
     /// Updates the outdated keys at the front of the offered queues of each selected type.
-    fn put_right(&mut self, of: &AnyType) {
+    fn update_keys(&mut self, of: &AnyType) {
         let mut late = Vec::new();
-        for seats in self.asked_kinds(of) {
+        for seats in self.selected_types(of) {
             let is_late = |(key, slot): &&(Key, Slot)| {
-                self.turns.tenants[self.queues[*slot].stand.tenant].key() != *key
+                self.turns.tenants[self.queues[*slot].tenant_position.tenant].key() != *key
             };
             late.extend(seats.iter().take_while(is_late).map(|(_, slot)| *slot));
         }
         for slot in late {
-            self.unseat(slot);
-            self.seat(slot);
+            self.unindex_offer(slot);
+            self.index_offer(slot);
         }
     }
 
     /// Applies new weights and ranks, and new rules about which types must be requested by name, to all queues.
-    pub(super) fn reseat(&mut self) {
+    pub(super) fn reindex_offers(&mut self) {
         let slots: Vec<Slot> = self.queues.iter().map(|(slot, _)| slot).collect();
         for slot in &slots {
-            self.unseat(*slot);
+            self.unindex_offer(*slot);
             let queue = &self.queues[*slot];
             let weight = self.rules.weight_of(&queue.name);
-            self.turns.tenants[queue.stand.tenant].cost = cost(weight);
+            self.turns.tenants[queue.tenant_position.tenant].cost = cost(weight);
         }
         for slot in slots {
-            self.seat(slot);
+            self.index_offer(slot);
         }
     }
 
@@ -340,15 +348,15 @@ impl State {
         }
         let slots: Vec<Slot> = self.queues.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
-            self.unseat(slot);
+            self.unindex_offer(slot);
         }
         for (number, place) in queues {
             if let Some(numbered) = self.numbers.get(number) {
-                self.queues[numbered.queue].stand.place = place;
+                self.queues[numbered.queue].tenant_position.place = place;
             }
         }
         self.turns.next = next;
-        self.reseat();
+        self.reindex_offers();
     }
 
     /// Appends the encoded page of turns to `content`.
@@ -364,13 +372,15 @@ fn encode(turns: &Turns, queues: &Slab<Queue>, content: &mut Vec<u8>) {
         let name = String::from_utf8_lossy(&tenant.name).into();
         (name, tenant.from, tenant.place)
     });
-    let queues = queues.iter().filter(|(_, it)| it.stand.is_claimable);
-    let queues = queues.filter_map(|(_, queue)| Some((queue.number?, queue.stand.place)));
+    let queues = queues
+        .iter()
+        .filter(|(_, it)| it.tenant_position.is_claimable);
+    let queues = queues.filter_map(|(_, queue)| Some((queue.number?, queue.tenant_position.place)));
     let stored = StoredTurns {
         clock: turns.clock,
         next: turns.next,
         tenants: tenants.collect(),
         queues: queues.collect(),
     };
-    kept::write(&stored, content);
+    durable::write(&stored, content);
 }

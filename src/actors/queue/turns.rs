@@ -71,19 +71,19 @@ pub(super) struct Tenant {
     /// Its offered queues from which jobs can be claimed without naming a type, ordered by rank, then by position in line.
     pub(super) offered: BTreeSet<(u32, u64, Slot)>,
     /// Its key in `Turns::any`, if it has one.
-    pub(super) seat: Option<Key>,
+    pub(super) offer_key: Option<Key>,
 }
 
 /// A queue's place in the order of turns: its tenant, and its position among the tenant's queues.
 #[derive(Debug)]
-pub(super) struct Stand {
+pub(super) struct TenantPosition {
     pub(super) tenant: Slot,
     /// Whether the queue had claimable jobs after the last journal entry, regardless of its throttle.
     pub(super) is_claimable: bool,
     pub(super) place: u64,
     /// The queue's key among the offered queues of its type and, if the type need not be named, its rank; `None` if the queue
     /// is not offered.
-    pub(super) seat: Option<(Key, Option<u32>)>,
+    pub(super) offer_key: Option<(Key, Option<u32>)>,
 }
 
 /// Turns as stored in a page: the clock and the last position; the tenants in line, each with the start of its next
@@ -125,12 +125,13 @@ impl Turns {
     }
 
     /// Updates the key of a tenant in `any`, or removes the tenant from `any` if its `offered` is empty.
-    pub(super) fn seat(&mut self, slot: Slot) {
+    pub(super) fn update_key(&mut self, slot: Slot) {
         let tenant = &mut self.tenants[slot];
-        let seat = (!tenant.offered.is_empty()).then(|| tenant.key());
-        let before = std::mem::replace(&mut tenant.seat, seat);
-        if before != seat {
-            self.any.extend(seat.map(|seat| (seat, slot)));
+        let offer_key = (!tenant.offered.is_empty()).then(|| tenant.key());
+        let before = std::mem::replace(&mut tenant.offer_key, offer_key);
+        if before != offer_key {
+            self.any
+                .extend(offer_key.map(|offer_key| (offer_key, slot)));
             if let Some(before) = before {
                 self.any.remove(&(before, slot));
             }

@@ -10,7 +10,7 @@ use crate::actors::queue::message::DedupKey;
 use crate::actors::queue::name::QueueName;
 use crate::clock::{Date, Deadline, Timestamp};
 use crate::ids::Slot;
-use crate::lookup::kept::{Kept, Loaded, Plain};
+use crate::lookup::durable::{DurableSlab, Loaded, Plain};
 use crate::lookup::pages::Change;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ impl Plain for KnownKey {
 /// The remembered keys, indexed by key and queue.
 #[derive(Debug, Default)]
 pub(super) struct Uniques {
-    pub(super) known: Kept<KnownKey>,
+    pub(super) known: DurableSlab<KnownKey>,
     by_key: BTreeMap<DedupKey, BTreeMap<QueueName, Slot>>,
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Waiting {
     /// The requests in `pops` that wait for a tenant's turn, grouped by selection.
     turns: BTreeMap<Arc<AnyType>, BTreeSet<Ticket>>,
     presences: BTreeMap<Ticket, Presence>,
-    standing: BTreeMap<Ticket, Slot>,
+    kept_queues: BTreeMap<Ticket, Slot>,
     /// Requests that wait until no job is claimed.
     unclaimed: BTreeSet<Ticket>,
     /// For each request that waits until a job is over, the id of the job; `by_job` is the reverse index.
@@ -70,19 +70,19 @@ impl Waiting {
                     state.awaited.insert(*id);
                 }
             }
-            Watch::Standing(queue) => {
+            Watch::KeepQueue(queue) => {
                 let queue = state.queue_for(queue);
-                state.attend(queue, |queue| queue.standing += 1);
-                self.standing.insert(ticket, queue);
+                state.change_queue(queue, |queue| queue.standing += 1);
+                self.kept_queues.insert(ticket, queue);
             }
             Watch::Presence { using, watching } => {
                 let presence = Presence {
                     using: state.queue_for(using),
                     watching: slots(state, watching),
                 };
-                state.attend(presence.using, |queue| queue.using += 1);
+                state.change_queue(presence.using, |queue| queue.using += 1);
                 for queue in &presence.watching {
-                    state.attend(*queue, |queue| queue.watching += 1);
+                    state.change_queue(*queue, |queue| queue.watching += 1);
                 }
                 // The previous queues are left only after the new ones are joined, so that a queue in both sets is not removed in between.
                 self.forget(state, ticket);
@@ -96,7 +96,7 @@ impl Waiting {
         if let Some((pop, queues)) = self.pops.remove(&ticket) {
             for queue in queues {
                 state.await_job(queue, ticket, false);
-                state.forsake(queue);
+                state.remove_if_unused(queue);
             }
             if let Some(any) = &pop.any {
                 self.forget_turn(any, ticket);
@@ -109,19 +109,19 @@ impl Waiting {
                 state.awaited.remove(&id);
             }
         }
-        if let Some(queue) = self.standing.remove(&ticket) {
-            state.attend(queue, |queue| queue.standing -= 1);
-            state.forsake(queue);
+        if let Some(queue) = self.kept_queues.remove(&ticket) {
+            state.change_queue(queue, |queue| queue.standing -= 1);
+            state.remove_if_unused(queue);
         }
         if let Some(Presence { using, watching }) = self.presences.remove(&ticket) {
-            state.attend(using, |queue| queue.using -= 1);
+            state.change_queue(using, |queue| queue.using -= 1);
             for queue in &watching {
-                state.attend(*queue, |queue| queue.watching -= 1);
+                state.change_queue(*queue, |queue| queue.watching -= 1);
             }
             for queue in watching {
-                state.forsake(queue);
+                state.remove_if_unused(queue);
             }
-            state.forsake(using);
+            state.remove_if_unused(using);
         }
     }
 

@@ -3,10 +3,11 @@
 use crate::actors::supervisor::record::{Cause, Record};
 use crate::ids::{ActorId, Seq, Slot};
 use crate::spine::effect::Action;
-use crate::spine::event::Happening;
+use crate::spine::event::EventBody;
 use crate::spine::items::{Itemized, Items};
 use crate::spine::machine::{
-    Effects, Gauge, Keeping, Machine, Moment, Never, Now, Observable, Refusal, Stamp, Start, Weight,
+    Durability, Effects, Gauge, Machine, Moment, Never, Now, Observable, Refusal, SpaceEffect,
+    Stamp, Start,
 };
 use crate::spine::supervision::{Intensity, Panicked, Recent, Verdict};
 use serde::{Deserialize, Serialize};
@@ -128,8 +129,8 @@ impl Machine for SupervisorMachine {
         })
     }
 
-    fn keeping(&self, _panicked: &Panicked, _outcome: &Outcome) -> Keeping {
-        Keeping::Durable
+    fn durability(&self, _panicked: &Panicked, _outcome: &Outcome) -> Durability {
+        Durability::Durable
     }
 
     fn commit(
@@ -182,8 +183,8 @@ impl Machine for SupervisorMachine {
     }
 
     /// An actor is waiting for the verdict, so the message must not be refused.
-    fn weight(&self, _panicked: &Panicked) -> Weight {
-        Weight::Frees
+    fn space_effect(&self, _panicked: &Panicked) -> SpaceEffect {
+        SpaceEffect::Frees
     }
 }
 
@@ -231,11 +232,11 @@ impl Observable for SupervisorMachine {
         _entry: Stamp,
         panicked: &Panicked,
         outcome: &Outcome,
-        publish: &mut dyn FnMut(Happening),
+        publish: &mut dyn FnMut(EventBody),
     ) {
         let Outcome::Judged(verdict) = outcome;
         if *verdict == Verdict::Halt {
-            publish(Happening::new("gave-up").number("actor", u64::from(panicked.actor.0)));
+            publish(EventBody::new("gave-up").number("actor", u64::from(panicked.actor.0)));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::clock::Timestamp;
 use crate::ids::Seq;
-use crate::lookup::kept::Plain;
+use crate::lookup::durable::Plain;
 use crate::spine::delivery::Stage;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;

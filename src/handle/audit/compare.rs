@@ -2,7 +2,9 @@
 //! disagreements in a [`Picture`] of these states.
 
 use crate::actors::binding::Until;
-use crate::actors::dispatch::{Attempt, EXECUTE, RunStatus, Stage, Standing, UPDATE, UnderWay};
+use crate::actors::dispatch::{
+    Attempt, EXECUTE, RunStatus, Stage, UPDATE, UnderWay, WorkInProgress,
+};
 use crate::actors::lock::{EntryView, Name};
 use crate::handle::audit::disagreement::{AttemptId, Disagreement};
 use crate::ids::{ActorId, ProcessId, Token};
@@ -12,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Picture {
     /// The tasks under way, the servers and the groups, all as of the same moment.
-    pub(super) standing: Standing,
+    pub(super) work: WorkInProgress,
     /// Whether the disk is low on space. Requests that add data are then refused until there is space.
     pub(super) is_low: bool,
     /// Lock entries of tasks.
@@ -52,7 +54,7 @@ impl Picture {
     /// Returns all disagreements.
     pub(super) fn disagreements(&self) -> BTreeSet<Disagreement> {
         let mut found = BTreeSet::new();
-        for task in &self.standing.tasks {
+        for task in &self.work.tasks {
             found.extend(of_status(task));
             if let Some(attempt) = &task.attempt {
                 found.extend(self.of_attempt(task.id, attempt));
@@ -61,7 +63,7 @@ impl Picture {
         }
         found.extend(self.of_locks());
         found.extend(self.of_works());
-        if self.standing.whole {
+        if self.work.whole {
             found.extend(self.of_servers());
             found.extend(self.of_groups());
             found.extend(self.of_launched());
@@ -135,7 +137,7 @@ impl Picture {
     /// Finds task locks that belong neither to an attempt under way nor to a task that still waits for its execute lock. Finds none if
     /// the list of tasks is incomplete.
     fn of_locks(&self) -> Vec<Disagreement> {
-        let tasks = self.standing.tasks.iter().map(|it| (it.id, it));
+        let tasks = self.work.tasks.iter().map(|it| (it.id, it));
         let tasks: BTreeMap<u64, &UnderWay> = tasks.collect();
         let is_meant = |it: &&EntryView| {
             let Some((key, task, token)) = of_lock(it) else {
@@ -147,7 +149,7 @@ impl Picture {
             })
         };
         let left = self.locks.iter().filter(|it| !is_meant(it));
-        let left = left.filter(|_| self.standing.whole);
+        let left = left.filter(|_| self.work.whole);
         left.map(|it| Disagreement::LockLeft {
             key: it.key.clone(),
             index: it.index.clone(),
@@ -160,11 +162,7 @@ impl Picture {
     fn of_works(&self) -> Vec<Disagreement> {
         let mut works: BTreeMap<&Name, u64> = BTreeMap::new();
         let mut found = Vec::new();
-        let under_way = self
-            .standing
-            .tasks
-            .iter()
-            .filter(|it| it.status.is_under_way());
+        let under_way = self.work.tasks.iter().filter(|it| it.status.is_under_way());
         for task in under_way.filter(|it| !it.work.as_bytes().is_empty()) {
             if let Some(other) = works.insert(&task.work, task.id) {
                 found.push(Disagreement::WorkTwice {
@@ -178,15 +176,10 @@ impl Picture {
 
     fn of_servers(&self) -> Vec<Disagreement> {
         let mut attempts: BTreeMap<&Name, u32> = BTreeMap::new();
-        for server in self
-            .standing
-            .tasks
-            .iter()
-            .filter_map(|it| it.server.as_ref())
-        {
+        for server in self.work.tasks.iter().filter_map(|it| it.server.as_ref()) {
             *attempts.entry(server).or_default() += 1;
         }
-        let wrong = self.standing.servers.iter().filter_map(|it| {
+        let wrong = self.work.servers.iter().filter_map(|it| {
             let attempts = attempts.get(&it.name).copied().unwrap_or(0);
             (it.used != attempts).then(|| Disagreement::Threads {
                 server: it.name.clone(),
@@ -199,10 +192,10 @@ impl Picture {
 
     fn of_groups(&self) -> Vec<Disagreement> {
         let mut tasks: BTreeMap<&Name, (u32, u32)> = BTreeMap::new();
-        for task in self.standing.tasks.iter().filter(|it| it.counts) {
+        for task in self.work.tasks.iter().filter(|it| it.counts) {
             tasks.entry(&task.group).or_default().1 += 1;
         }
-        for group in &self.standing.groups {
+        for group in &self.work.groups {
             tasks.entry(&group.name).or_default().0 = group.used;
         }
         let wrong = tasks.into_iter().filter(|(_, (used, tasks))| used != tasks);
@@ -217,7 +210,7 @@ impl Picture {
 
     /// Finds live processes that were launched for attempts that are over.
     fn of_launched(&self) -> Vec<Disagreement> {
-        let known = self.standing.tasks.iter().flat_map(|task| {
+        let known = self.work.tasks.iter().flat_map(|task| {
             let attempt = task.attempt.as_ref().map(|it| it.process);
             let cleaning = task.cleaning.map(|it| it.process);
             attempt.into_iter().chain(cleaning)

@@ -152,7 +152,7 @@ impl Disagreement {
     }
 
     /// Describes the remedy, for users; `None` if the audit offers none.
-    pub const fn mend(&self) -> Option<&'static str> {
+    pub const fn fix(&self) -> Option<&'static str> {
         match self {
             Self::Unlocked(_) | Self::Unlaunched(_) => {
                 Some("the task actor repeats its unanswered requests")

@@ -18,7 +18,7 @@ mod tests;
 
 pub use self::disagreement::{AttemptId, Disagreement};
 use crate::actors::binding::{PROCESSES, ToProcesses, Until};
-use crate::actors::dispatch::{self, EXECUTE, Standing, Task, UPDATE};
+use crate::actors::dispatch::{self, EXECUTE, Task, UPDATE, WorkInProgress};
 use crate::actors::lock::{self, EntryView, Hold, LockState, Name};
 use crate::actors::process::{Phase, RecordView};
 use crate::handle::audit::compare::{Picture, Recorded};
@@ -85,7 +85,7 @@ pub struct Audit {
 }
 
 /// The result of one look.
-struct Look {
+struct Comparison {
     picture: Picture,
     processes: u64,
 }
@@ -94,24 +94,24 @@ impl Handle {
     /// Compares the states of the actors with each other and with the operating system. Takes milliseconds if
     /// everything agrees, and up to a few seconds otherwise, because disagreements are checked again.
     pub async fn audit(&self) -> Result<Audit, AuditError> {
-        let (mut audit, found) = self.look_until_sure().await?;
+        let (mut audit, found) = self.compare_until_stable().await?;
         audit.left = found.iter().cloned().collect();
         audit.found = found.into_iter().map(|it| (it, false)).collect();
         Ok(audit)
     }
 
-    /// Runs an audit and, for each disagreement that has a remedy (see [`Disagreement::mend`]), does what the lost event would have done.
+    /// Runs an audit and, for each disagreement that has a remedy (see [`Disagreement::fix`]), does what the lost event would have done.
     /// The result tells which disagreements were resolved.
-    pub async fn audit_and_mend(&self) -> Result<Audit, AuditError> {
-        let (mut audit, found) = self.look_until_sure().await?;
+    pub async fn audit_and_fix(&self) -> Result<Audit, AuditError> {
+        let (mut audit, found) = self.compare_until_stable().await?;
         if found.is_empty() {
             return Ok(audit);
         }
         for disagreement in found {
-            let is_tried = self.mend(&disagreement).await?;
+            let is_tried = self.fix(&disagreement).await?;
             audit.found.push((disagreement, is_tried));
         }
-        let (_, left) = self.look_until_sure().await?;
+        let (_, left) = self.compare_until_stable().await?;
         for (disagreement, is_fixed) in &mut audit.found {
             *is_fixed &= !left.contains(disagreement);
         }
@@ -119,12 +119,12 @@ impl Handle {
         Ok(audit)
     }
 
-    async fn look_until_sure(&self) -> Result<(Audit, BTreeSet<Disagreement>), AuditError> {
-        let first = self.look().await?;
+    async fn compare_until_stable(&self) -> Result<(Audit, BTreeSet<Disagreement>), AuditError> {
+        let first = self.compare_once().await?;
         let audit = Audit {
-            tasks: first.picture.standing.tasks.len() as u64,
+            tasks: first.picture.work.tasks.len() as u64,
             processes: first.processes,
-            whole: first.picture.standing.whole,
+            whole: first.picture.work.whole,
             ..Audit::default()
         };
         let mut left = first.picture.disagreements();
@@ -133,16 +133,16 @@ impl Handle {
                 break;
             }
             self.pause(Duration::from_millis(pause)).await?;
-            let again = self.look().await?.picture.disagreements();
+            let again = self.compare_once().await?.picture.disagreements();
             left.retain(|it| again.contains(it));
         }
         Ok((audit, left))
     }
 
-    async fn look(&self) -> Result<Look, AuditError> {
+    async fn compare_once(&self) -> Result<Comparison, AuditError> {
         let processes = self.processes();
         let reconciled = processes.reconcile().await?;
-        let standing = self.tasks().standing().await?;
+        let work = self.tasks().work_in_progress().await?;
         let is_low = self.tasks().shortage().is_some();
         let mut locks = Vec::new();
         for key in [EXECUTE, UPDATE] {
@@ -155,7 +155,7 @@ impl Handle {
         bindings.extend(bound(&actors.lease).await?);
         let launched = self.attempts().await?;
         let strangers = processes.strangers().await?;
-        let named = named(&standing, &bindings);
+        let named = named(&work, &bindings);
         let gone = reconciled.gone.iter().copied();
         let asked: Vec<ProcessId> = named.into_iter().chain(gone.clone()).collect();
         let mut records = BTreeMap::new();
@@ -167,7 +167,7 @@ impl Handle {
         let runs = |id: &ProcessId| records.get(id).is_some_and(|it| !it.has_ended);
         let picture = Picture {
             gone: gone.filter(runs).collect(),
-            standing,
+            work,
             is_low,
             locks,
             launched,
@@ -176,7 +176,7 @@ impl Handle {
             records,
         };
         let processes = reconciled.asked;
-        Ok(Look { picture, processes })
+        Ok(Comparison { picture, processes })
     }
 
     /// Returns the live processes launched for attempts. Only their environments contain the secret with which an attempt reports.
@@ -213,7 +213,7 @@ impl Handle {
 
     /// Does what the lost event would have done, and returns whether an action was taken. This is safe even if the event arrives later or
     /// has arrived in the meantime.
-    async fn mend(&self, disagreement: &Disagreement) -> Result<bool, AuditError> {
+    async fn fix(&self, disagreement: &Disagreement) -> Result<bool, AuditError> {
         let actors = self.actors();
         match disagreement {
             Disagreement::Unlocked(_) | Disagreement::Unlaunched(_) | Disagreement::Unended(_) => {
@@ -278,7 +278,7 @@ async fn send<M: Actor>(mailbox: &Mailbox<M>, message: M::Message) -> Result<(),
 async fn bound<M: Actor>(
     mailbox: &Mailbox<M>,
 ) -> Result<Vec<(ActorId, ProcessId, Until)>, Stopped> {
-    let stated = mailbox.stated(PROCESSES).await?;
+    let stated = mailbox.obligations_to(PROCESSES).await?;
     let bound = stated.into_iter().filter_map(|it| match it {
         ToProcesses::Watch(watch) => Some((watch.by, watch.process, watch.until)),
         ToProcesses::Fence(_) => None,
@@ -288,10 +288,10 @@ async fn bound<M: Actor>(
 
 /// Returns the processes that tasks or bindings refer to.
 fn named(
-    standing: &Standing,
+    work: &WorkInProgress,
     bindings: &BTreeSet<(ActorId, ProcessId, Until)>,
 ) -> BTreeSet<ProcessId> {
-    let of_tasks = standing.tasks.iter().flat_map(|task| {
+    let of_tasks = work.tasks.iter().flat_map(|task| {
         let attempt = task.attempt.as_ref().map(|it| it.process);
         let cleaning = task.cleaning.map(|it| it.process);
         attempt.into_iter().chain(cleaning)

@@ -4,8 +4,8 @@ use super::compare::{Picture, Recorded};
 use super::{AttemptId, Disagreement};
 use crate::actors::binding::Until;
 use crate::actors::dispatch::{
-    Attempt, Cleaning, EXECUTE, GroupView, Pause, RunStatus, ServerView, Stage, Standing, Trace,
-    UPDATE, UnderWay,
+    Attempt, Cleaning, EXECUTE, GroupView, Pause, RunStatus, ServerView, Stage, Trace, UPDATE,
+    UnderWay, WorkInProgress,
 };
 use crate::actors::lock::{EntryView, Name};
 use crate::clock::Timestamp;
@@ -110,7 +110,7 @@ fn whole() -> Picture {
     };
     let live = [PROCESS, CLEANUP, BOUND].map(|it| (it, Recorded::default()));
     Picture {
-        standing: Standing {
+        work: WorkInProgress {
             tasks: vec![runs, waits],
             servers: vec![server],
             groups: vec![group],
@@ -135,7 +135,7 @@ fn after(spoil: impl FnOnce(&mut Picture)) -> Vec<Disagreement> {
 }
 
 fn attempt(picture: &mut Picture) -> &mut Attempt {
-    picture.standing.tasks[0]
+    picture.work.tasks[0]
         .attempt
         .as_mut()
         .expect("the task has an attempt")
@@ -146,7 +146,7 @@ fn where_all_agrees_there_is_nothing() {
     assert_eq!(after(|_| {}), []);
     // A blocked task is second in line for its execute lock, because an owner that is not a task holds the lock.
     let blocked = |picture: &mut Picture| {
-        picture.standing.tasks[1].blocked = Some(Token(51));
+        picture.work.tasks[1].blocked = Some(Token(51));
         picture.locks.push(lock(EXECUTE, "5", "attempt-51", 2));
     };
     assert_eq!(after(blocked), []);
@@ -161,22 +161,22 @@ fn where_all_agrees_there_is_nothing() {
 #[test]
 fn a_task_and_its_attempt_that_do_not_go_together_are_found() {
     let lost = after(|it| {
-        it.standing.tasks[0].attempt = None;
-        it.standing.tasks[0].server = None;
+        it.work.tasks[0].attempt = None;
+        it.work.tasks[0].server = None;
         it.locks.clear();
         it.launched = vec![CLEANUP];
-        it.standing.servers[0].used = 0;
+        it.work.servers[0].used = 0;
     });
     let (task, status) = (4, "processing");
     assert_eq!(lost, [Disagreement::Status { task, status }]);
-    let waits = after(|it| it.standing.tasks[0].status = RunStatus::Waiting);
+    let waits = after(|it| it.work.tasks[0].status = RunStatus::Waiting);
     let status = "waiting";
     assert_eq!(waits, [Disagreement::Status { task, status }]);
     let attempt = Token(40);
-    let late = after(|it| it.standing.tasks[0].late = true);
+    let late = after(|it| it.work.tasks[0].late = true);
     assert_eq!(late, [Disagreement::Late { task, attempt }]);
     let (task, attempt) = (5, Token(0));
-    let sleeps = after(|it| it.standing.tasks[1].late = true);
+    let sleeps = after(|it| it.work.tasks[1].late = true);
     assert_eq!(sleeps, [Disagreement::Late { task, attempt }]);
 }
 
@@ -190,7 +190,7 @@ fn a_step_of_an_attempt_that_is_not_followed_by_the_next_is_found() {
     let locked = after(|it| attempt(it).stage = Stage::Locked);
     assert_eq!(locked, [Disagreement::Unlaunched(WHICH)]);
     let untaken = after(|it| {
-        let cleaning = it.standing.tasks[1].cleaning.as_mut();
+        let cleaning = it.work.tasks[1].cleaning.as_mut();
         cleaning.expect("the task has a cleanup").taken = false;
     });
     assert_eq!(untaken, [Disagreement::Unlaunched(CLEANS)]);
@@ -217,7 +217,7 @@ fn a_step_that_is_held_up_by_a_full_disk_is_no_disagreement() {
             it.is_low = true;
             attempt(it).stage = stage;
             attempt(it).updates = false;
-            let cleaning = it.standing.tasks[1].cleaning.as_mut();
+            let cleaning = it.work.tasks[1].cleaning.as_mut();
             cleaning.expect("the task has a cleanup").taken = false;
             it.locks.retain(|_| stage == Stage::Locked);
         });
@@ -246,7 +246,7 @@ fn locks_that_are_missing_or_left_are_found() {
     }
     // A task that only waits for the execute lock must not have the update lock.
     let left = after(|it| {
-        it.standing.tasks[1].blocked = Some(Token(51));
+        it.work.tasks[1].blocked = Some(Token(51));
         it.locks.push(lock(UPDATE, "5", "attempt-51", 1));
     });
     let (key, index, owner) = (name(UPDATE), name("5"), name("attempt-51"));
@@ -257,7 +257,7 @@ fn locks_that_are_missing_or_left_are_found() {
 fn counts_that_are_not_those_of_what_is_counted_are_found() {
     let server = name("local");
     let (used, attempts) = (2, 1);
-    let more = after(|it| it.standing.servers[0].used = 2);
+    let more = after(|it| it.work.servers[0].used = 2);
     assert_eq!(
         more,
         [Disagreement::Threads {
@@ -267,7 +267,7 @@ fn counts_that_are_not_those_of_what_is_counted_are_found() {
         }]
     );
     let (used, attempts) = (0, 1);
-    let none = after(|it| it.standing.servers[0].used = 0);
+    let none = after(|it| it.work.servers[0].used = 0);
     assert_eq!(
         none,
         [Disagreement::Threads {
@@ -277,13 +277,13 @@ fn counts_that_are_not_those_of_what_is_counted_are_found() {
         }]
     );
     let astray = after(|it| {
-        it.standing.tasks[0].server = None;
-        it.standing.servers[0].used = 0;
+        it.work.tasks[0].server = None;
+        it.work.servers[0].used = 0;
     });
     assert_eq!(astray, [Disagreement::NoServer(WHICH)]);
     let group = name("g");
     let (used, tasks) = (3, 2);
-    let more = after(|it| it.standing.groups[0].used = 3);
+    let more = after(|it| it.work.groups[0].used = 3);
     assert_eq!(
         more,
         [Disagreement::Group {
@@ -293,17 +293,17 @@ fn counts_that_are_not_those_of_what_is_counted_are_found() {
         }]
     );
     let (used, tasks) = (0, 2);
-    let forgotten = after(|it| it.standing.groups.clear());
+    let forgotten = after(|it| it.work.groups.clear());
     assert_eq!(forgotten, [Disagreement::Group { group, used, tasks }]);
     let work = name("w");
     let tasks = (4, 5);
-    let twice = after(|it| it.standing.tasks[1].work = name("w"));
+    let twice = after(|it| it.work.tasks[1].work = name("w"));
     assert_eq!(twice, [Disagreement::WorkTwice { work, tasks }]);
     // If some tasks are not listed, counts cannot be compared.
     let many = after(|it| {
-        it.standing.whole = false;
-        it.standing.servers[0].used = 9;
-        it.standing.groups[0].used = 9;
+        it.work.whole = false;
+        it.work.servers[0].used = 9;
+        it.work.groups[0].used = 9;
         it.launched.push(BOUND);
         it.locks.push(lock(EXECUTE, "77", "attempt-1", 1));
     });

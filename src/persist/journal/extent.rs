@@ -71,9 +71,9 @@ pub fn read(disk: &dyn Disk) -> Option<Extent> {
 }
 
 /// Keeps the file up to date until a write to it fails.
-pub(super) struct Keeper(Option<Box<dyn DiskFile>>);
+pub(super) struct ExtentFile(Option<Box<dyn DiskFile>>);
 
-impl Keeper {
+impl ExtentFile {
     pub(super) fn open(disk: &dyn Disk) -> Self {
         let opened = match disk.open(&name(), true) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => disk.create(&name()),

@@ -4,14 +4,14 @@ use crate::persist::error::PersistError;
 use crate::persist::format::{
     FRAME_HEADER_BYTES, FrameHeader, Kind, Part, SEGMENT_HEADER_BYTES, frame,
 };
-use crate::persist::journal::reader::{Cut, Passed, Reader, unreadable};
+use crate::persist::journal::reader::{Cut, Reader, SkippedBytes, unreadable};
 use crate::persist::journal::segment;
 
 impl Reader<'_> {
     /// Skips the unreadable bytes at `offset` if they certainly contained no needed record, and returns whether they were skipped. That is
     /// certain if the next valid frame before `used` belongs to a record that is not needed: sequence numbers only increase, so the records
     /// before it are not needed, either. An end mark proves nothing, because it repeats an earlier sequence number.
-    pub(super) fn pass_over(&mut self, offset: usize, used: usize) -> Result<bool, PersistError> {
+    pub(super) fn skip_damage(&mut self, offset: usize, used: usize) -> Result<bool, PersistError> {
         let after = self.begin.after;
         if self.tail.last >= after {
             return Ok(false);
@@ -28,17 +28,17 @@ impl Reader<'_> {
                 return Ok(false);
             }
             segment.offset = at;
-            self.began = None;
-            self.amid = matches!(header.part, Part::Middle | Part::Last);
-            self.pass((ordinal, offset as u64), (at - offset) as u64);
+            self.record_start = None;
+            self.is_mid_record = matches!(header.part, Part::Middle | Part::Last);
+            self.note_skipped((ordinal, offset as u64), (at - offset) as u64);
             return Ok(true);
         }
         Ok(false)
     }
 
     /// Adds damaged bytes, which contained no needed record or were reconstructed, to the tail.
-    pub(super) fn pass(&mut self, (ordinal, offset): (u64, u64), bytes: u64) {
-        self.tail.passed.push(Passed {
+    pub(super) fn note_skipped(&mut self, (ordinal, offset): (u64, u64), bytes: u64) {
+        self.tail.passed.push(SkippedBytes {
             file: segment::name(ordinal),
             offset,
             bytes,
@@ -93,9 +93,11 @@ impl Reader<'_> {
             }
             at += header.size as usize;
         }
-        let cut_at = self.began.unwrap_or((segment.ordinal, offset as u64));
+        let cut_at = self
+            .record_start
+            .unwrap_or((segment.ordinal, offset as u64));
         let bytes =
-            garbage as u64 + (self.assembled.len() as u64) * u64::from(self.began.is_some());
+            garbage as u64 + (self.assembled.len() as u64) * u64::from(self.record_start.is_some());
         self.tail.place = Some(cut_at);
         if bytes > 0 {
             self.tail.clean = false;

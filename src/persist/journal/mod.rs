@@ -25,7 +25,7 @@ pub mod window;
 pub mod writer;
 
 pub use filler::{Filler, InlineFiller, ThreadFiller};
-pub use reader::{Begin, Cut, Passed, Reader, Record, Tail};
+pub use reader::{Begin, Cut, Reader, Record, SkippedBytes, Tail};
 pub use segment::Sizes;
 pub use survey::{Survey, Surveyed, survey};
 pub use thread::{Fsync, Journal, JournalCounts, JournalThread};

@@ -73,7 +73,7 @@ pub struct Tail {
     /// The incomplete end that is not part of the log, if there is one.
     pub cut: Option<Cut>,
     /// Damaged bytes that were skipped or reconstructed, because no needed record was lost.
-    pub passed: Vec<Passed>,
+    pub passed: Vec<SkippedBytes>,
 }
 
 impl Tail {
@@ -103,7 +103,7 @@ pub struct Cut {
 
 /// Damaged bytes that held nothing needed or could be reconstructed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Passed {
+pub struct SkippedBytes {
     /// The segment.
     pub file: String,
     /// The offset at which the damaged bytes begin.
@@ -112,7 +112,7 @@ pub struct Passed {
     pub bytes: u64,
 }
 
-impl fmt::Display for Passed {
+impl fmt::Display for SkippedBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             file,
@@ -147,9 +147,9 @@ pub struct Reader<'d> {
     /// The payload, so far, of the record that is being assembled from parts.
     pub(super) assembled: Vec<u8>,
     /// The position at which the record being assembled began.
-    pub(super) began: Option<(u64, u64)>,
+    pub(super) record_start: Option<(u64, u64)>,
     /// Whether the next frames may be parts of a record whose beginning was not read.
-    pub(super) amid: bool,
+    pub(super) is_mid_record: bool,
     /// The time of the last record that was not needed.
     unwanted_at: Timestamp,
     /// How far the log was synced when it was opened. This is read before any record, because an active writer may sync records that the
@@ -202,15 +202,15 @@ impl<'d> Reader<'d> {
         Ok(Self::over(disk, begin, ordinals, first > 1 && !is_begun))
     }
 
-    fn over(disk: &'d dyn Disk, begin: Begin, ordinals: Vec<u64>, amid: bool) -> Self {
+    fn over(disk: &'d dyn Disk, begin: Begin, ordinals: Vec<u64>, is_mid_record: bool) -> Self {
         Self {
             disk,
             begin,
             waiting: ordinals.into(),
             segment: None,
             assembled: Vec::new(),
-            began: None,
-            amid,
+            record_start: None,
+            is_mid_record,
             unwanted_at: Timestamp::default(),
             extent: extent::read(disk),
             tail: Tail {
@@ -273,7 +273,7 @@ impl<'d> Reader<'d> {
         let file = ordinal.map_or_else(|| segment::FOLDER.to_owned(), segment::name);
         let last = self.tail.last;
         let Begin { after, reaches, .. } = self.begin;
-        if self.amid {
+        if self.is_mid_record {
             return Err(PersistError::Corrupt {
                 file,
                 offset: SEGMENT_HEADER_BYTES as u64,
@@ -367,7 +367,7 @@ impl<'d> Reader<'d> {
         if let Some(header) = self.look()? {
             return Ok(Some(header));
         }
-        if self.pass_over(offset, used)? {
+        if self.skip_damage(offset, used)? {
             return self.look();
         }
         self.end(offset, used)?;
@@ -385,9 +385,10 @@ impl<'d> Reader<'d> {
         let header = frame(rest, segment.salt).map(|(header, _)| header);
         Ok(header.filter(|header| {
             let fits = match header.part {
-                Part::Whole | Part::First => self.began.is_none(),
+                Part::Whole | Part::First => self.record_start.is_none(),
                 Part::Middle | Part::Last => {
-                    self.began.is_some() || (self.amid && header.seq <= self.begin.after)
+                    self.record_start.is_some()
+                        || (self.is_mid_record && header.seq <= self.begin.after)
                 }
             };
             header.kind == Kind::End || (header.seq > self.tail.last && fits)
@@ -408,16 +409,16 @@ impl<'d> Reader<'d> {
         let place = (segment.ordinal, offset as u64);
         if header.part == Part::First {
             self.assembled.clear();
-            self.began = Some(place);
+            self.record_start = Some(place);
         }
         if header.part != Part::Whole {
             self.assembled
                 .extend_from_slice(segment.window.get(payload));
         }
         let whole = matches!(header.part, Part::Whole | Part::Last);
-        self.amid &= header.part == Part::Middle;
+        self.is_mid_record &= header.part == Part::Middle;
         if whole {
-            self.began = None;
+            self.record_start = None;
             self.tail.place = Some((segment.ordinal, segment.offset as u64));
         }
         whole
@@ -467,7 +468,7 @@ impl<'d> Reader<'d> {
         let (salt, short) = match judged {
             Ok(Header { salt, mended, .. }) => {
                 if mended {
-                    self.pass((ordinal, 0), start as u64);
+                    self.note_skipped((ordinal, 0), start as u64);
                 }
                 (salt, None)
             }

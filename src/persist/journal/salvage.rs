@@ -80,16 +80,16 @@ pub struct Gap {
     pub seems: Option<Owned>,
 }
 
-/// Calls `give` with every piece of the log, in order. If `give` returns an error, stops and returns it. The sequence numbers of the
+/// Calls `emit` with every piece of the log, in order. If `emit` returns an error, stops and returns it. The sequence numbers of the
 /// records ascend.
 pub fn salvage<E: From<PersistError>>(
     disk: &dyn Disk,
-    give: &mut dyn FnMut(Piece) -> Result<(), E>,
+    emit: &mut dyn FnMut(Piece) -> Result<(), E>,
 ) -> Result<(), E> {
     let present = segment::present(disk)?;
     let extent = extent::read(disk);
     let mut walk = Walk {
-        give,
+        emit,
         last: Seq(0),
         place: (0, 0),
         open: None,
@@ -128,7 +128,7 @@ pub fn salvage<E: From<PersistError>>(
 
 /// A walk through the segments.
 struct Walk<'g, E> {
-    give: &'g mut dyn FnMut(Piece) -> Result<(), E>,
+    emit: &'g mut dyn FnMut(Piece) -> Result<(), E>,
     /// The sequence number of the last record.
     last: Seq,
     /// The position after the last readable frame.
@@ -190,7 +190,7 @@ impl<E: From<PersistError>> Walk<'_, E> {
                 self.close()?;
                 if is_rest {
                     self.last = header.seq;
-                    return (self.give)(Piece::Rest(header.seq));
+                    return (self.emit)(Piece::Rest(header.seq));
                 }
                 self.open = Some((place, Owned::of(header, payload)));
             }
@@ -199,7 +199,7 @@ impl<E: From<PersistError>> Walk<'_, E> {
             && let Some((_, record)) = self.open.take()
         {
             self.last = record.seq;
-            (self.give)(Piece::Record(record))?;
+            (self.emit)(Piece::Record(record))?;
         }
         Ok(())
     }
@@ -212,7 +212,7 @@ impl<E: From<PersistError>> Walk<'_, E> {
         self.last = open.seq;
         let found = format!("record {} is incomplete", open.seq);
         let bytes = open.payload.len() as u64;
-        self.give_gap(place, bytes, (found, Some(open)))
+        self.emit_gap(place, bytes, (found, Some(open)))
     }
 
     fn gap(
@@ -222,16 +222,16 @@ impl<E: From<PersistError>> Walk<'_, E> {
         what: (String, Option<Owned>),
     ) -> Result<(), E> {
         self.close()?;
-        self.give_gap(place, bytes, what)
+        self.emit_gap(place, bytes, what)
     }
 
-    fn give_gap(
+    fn emit_gap(
         &mut self,
         (ordinal, offset): (u64, u64),
         bytes: u64,
         (found, seems): (String, Option<Owned>),
     ) -> Result<(), E> {
-        (self.give)(Piece::Gap(Gap {
+        (self.emit)(Piece::Gap(Gap {
             file: segment::name(ordinal),
             offset,
             bytes,

@@ -69,7 +69,7 @@ fn is_in_folder(file: &str, name: &str) -> bool {
 
 /// A segment that exists in the folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Present {
+pub struct SegmentFile {
     /// The number of the segment, from 1.
     pub ordinal: u64,
     /// The length of its file, in bytes.
@@ -77,17 +77,17 @@ pub struct Present {
 }
 
 /// Lists the existing segments in ascending order. Files whose names only resemble a segment's, such as `1.seg`, are left out.
-pub fn present(disk: &dyn Disk) -> Result<Vec<Present>, PersistError> {
+pub fn present(disk: &dyn Disk) -> Result<Vec<SegmentFile>, PersistError> {
     let files = disk
         .list(FOLDER)
         .map_err(PersistError::io("list", FOLDER))?;
-    let mut segments: Vec<Present> = files
+    let mut segments: Vec<SegmentFile> = files
         .iter()
         .filter_map(|(file, bytes)| {
             let ordinal = file.strip_suffix(".seg")?.parse().ok()?;
             let bytes = *bytes;
             (ordinal > 0 && is_in_folder(file, &name(ordinal)))
-                .then_some(Present { ordinal, bytes })
+                .then_some(SegmentFile { ordinal, bytes })
         })
         .collect();
     segments.sort_unstable();

@@ -9,7 +9,7 @@ use crate::persist::error::PersistError;
 use crate::persist::format::{Kind, Part, SEGMENT_HEADER_BYTES, frame};
 use crate::persist::journal::extent;
 use crate::persist::journal::reader::{Reader, Tail};
-use crate::persist::journal::segment::{self, Header, Present, Unusable};
+use crate::persist::journal::segment::{self, Header, SegmentFile, Unusable};
 use serde::Serialize;
 
 /// The maximum size of a segment, in bytes. A segment is read into memory as a whole, so larger files are not read.
@@ -86,7 +86,7 @@ fn read(disk: &dyn Disk) -> Result<Tail, PersistError> {
     Ok(reader.tail().clone())
 }
 
-fn look(disk: &dyn Disk, present: Present) -> Surveyed {
+fn look(disk: &dyn Disk, present: SegmentFile) -> Surveyed {
     let mut surveyed = Surveyed {
         file: segment::name(present.ordinal),
         bytes: present.bytes,
@@ -117,7 +117,11 @@ pub(super) struct Contents {
 }
 
 /// Reads a segment into memory. The error is the reason why it cannot be decoded.
-pub(super) fn contents(disk: &dyn Disk, file: &str, present: Present) -> Result<Contents, String> {
+pub(super) fn contents(
+    disk: &dyn Disk,
+    file: &str,
+    present: SegmentFile,
+) -> Result<Contents, String> {
     if present.bytes > SEGMENT_BYTES_MAX {
         return Err("it is larger than a segment can be".to_owned());
     }

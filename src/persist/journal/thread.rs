@@ -132,7 +132,7 @@ impl Journal {
     }
 
     /// Hands a batch to the thread.
-    pub fn hand_over(&self, batch: Batch) {
+    pub fn submit(&self, batch: Batch) {
         self.shared.waiting.fetch_add(1, Ordering::AcqRel);
         self.shared
             .waiting_bytes
@@ -146,7 +146,7 @@ impl Journal {
     /// Writes a batch immediately, and syncs it if the policy requires this. Returns false, without writing anything, if the last sync was
     /// slow, or the thread is busy or has exited: the batch must then be handed over instead. Returns true even if the journal has failed,
     /// which [`failure`](Self::failure) reports.
-    pub fn write_here(&self, batch: &mut Batch) -> bool {
+    pub fn write_inline(&self, batch: &mut Batch) -> bool {
         let sync_us = self.shared.counters.sync_us.load(Ordering::Relaxed);
         let slow = Duration::from_micros(sync_us) > SLOW_SYNC;
         if slow || self.shared.waiting.load(Ordering::Acquire) > 0 {

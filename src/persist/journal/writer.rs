@@ -53,9 +53,9 @@ pub struct Writer {
     next: Option<Prepared>,
     filler: Box<dyn Filler>,
     /// Whether the last attempt to prepare a segment failed.
-    starved: bool,
+    lacks_space: bool,
     last: Seq,
-    extent: extent::Keeper,
+    extent: extent::ExtentFile,
     failed: bool,
 }
 
@@ -86,7 +86,7 @@ impl Writer {
         };
         let header = segment::writable(file.as_ref(), ordinal)?;
         filler.ask(ordinal + 1, sizes);
-        let extent = extent::Keeper::open(disk.as_ref());
+        let extent = extent::ExtentFile::open(disk.as_ref());
         let mut writer = Self {
             disk,
             sizes,
@@ -98,7 +98,7 @@ impl Writer {
             synced: offset,
             next: None,
             filler,
-            starved: false,
+            lacks_space: false,
             last: tail.last,
             extent,
             failed: false,
@@ -190,24 +190,24 @@ impl Writer {
             return;
         }
         // Once the reserve is in use, this waits to find out whether the disk has more space: additions are refused only if it does not.
-        let verdict = if !self.starved && self.size - self.offset < self.reserve() {
+        let verdict = if !self.lacks_space && self.size - self.offset < self.reserve() {
             Some(self.filler.wait())
         } else {
             self.filler.poll()
         };
         match verdict {
             Some(Ok(prepared)) => {
-                if self.starved {
+                if self.lacks_space {
                     tracing::info!("the next journal segment is prepared: there is room again");
                 }
                 self.next = Some(prepared);
-                self.starved = false;
+                self.lacks_space = false;
             }
             Some(Err(error)) => {
-                if !self.starved {
+                if !self.lacks_space {
                     tracing::warn!(%error, "the next journal segment cannot be prepared; using the reserve");
                 }
-                self.starved = true;
+                self.lacks_space = true;
             }
             None => {}
         }
@@ -237,7 +237,7 @@ impl Writer {
         let prepared = self.prepared().saturating_sub(waiting);
         let reserve = self.reserve();
         match () {
-            () if !self.starved || prepared >= reserve => Room::Ample,
+            () if !self.lacks_space || prepared >= reserve => Room::Ample,
             () if prepared >= reserve / 2 => Room::Low,
             () => Room::Scant,
         }
@@ -267,7 +267,7 @@ impl Writer {
             Some(prepared) => prepared,
             None => self.filler.wait()?,
         };
-        self.starved = false;
+        self.lacks_space = false;
         let Header { salt, .. } = segment::writable(file.as_ref(), self.ordinal + 1)?;
         let mut end = Batch::default();
         end.push(
@@ -326,7 +326,7 @@ pub(crate) fn cut(
         .take_while(|later| *later > ordinal)
         .collect();
     for later in &later {
-        blank(disk, *later, SEGMENT_HEADER_BYTES as u64)?;
+        zero_from(disk, *later, SEGMENT_HEADER_BYTES as u64)?;
     }
     let (mut unsynced, mut from) = synced;
     while unsynced < ordinal && unsynced > 0 {
@@ -334,7 +334,7 @@ pub(crate) fn cut(
         (unsynced, from) = (unsynced + 1, SEGMENT_HEADER_BYTES as u64);
     }
     write_again(disk, ordinal, from, offset)?;
-    let file = blank(disk, ordinal, offset)?;
+    let file = zero_from(disk, ordinal, offset)?;
     clear(disk, &later)?;
     Ok(file)
 }
@@ -354,7 +354,7 @@ fn write_again(disk: &dyn Disk, ordinal: u64, from: u64, to: u64) -> Result<(), 
 }
 
 /// Zeroes a segment from `offset` on, where it is not zero already, and syncs all of it. Returns its file and its size in bytes.
-fn blank(
+fn zero_from(
     disk: &dyn Disk,
     ordinal: u64,
     offset: u64,

@@ -26,7 +26,7 @@ pub use copied::CopiedStores;
 pub use page::{Manifest, Page};
 pub use seal::{FileCheck, Seal};
 pub use sled::SledStores;
-pub use slots::{Contents, Look, SlotStatus, SlotWriter, Slots};
+pub use slots::{Contents, SlotDetails, SlotStatus, SlotWriter, Slots};
 pub use thread::SnapshotThread;
 pub use writing::{Sealed, Writing};
 

@@ -98,7 +98,7 @@ impl Store for SledStore {
             drop(db);
             Ok(())
         })?;
-        until_quiet(&path).map_err(PersistError::io("close", &folder))
+        wait_until_stable(&path).map_err(PersistError::io("close", &folder))
     }
 }
 
@@ -108,7 +108,7 @@ impl Store for SledStore {
     clippy::disallowed_methods,
     reason = "sled's threads do not report when they end"
 )]
-fn until_quiet(path: &std::path::Path) -> std::io::Result<()> {
+fn wait_until_stable(path: &std::path::Path) -> std::io::Result<()> {
     let file = std::fs::File::open(path.join("db"))?;
     for _ in 0..LOOKS_MAX {
         match file.try_lock() {

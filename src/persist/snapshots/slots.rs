@@ -34,7 +34,7 @@ pub enum SlotStatus {
 
 /// The state of a slot, with details.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct SlotDetails {
     /// The state in which it was found.
     pub found: SlotStatus,
     /// The slot's seal, even if the files do not match it; `None` if there is no valid seal.
@@ -43,7 +43,7 @@ pub struct Look {
     pub files: Vec<FileCheck>,
 }
 
-impl From<SlotStatus> for Look {
+impl From<SlotStatus> for SlotDetails {
     fn from(found: SlotStatus) -> Self {
         Self {
             found,
@@ -53,7 +53,7 @@ impl From<SlotStatus> for Look {
     }
 }
 
-impl Look {
+impl SlotDetails {
     /// Returns the same details with a different state.
     fn but(self, found: SlotStatus) -> Self {
         Self { found, ..self }
@@ -89,17 +89,17 @@ impl Slots {
     /// # Errors
     /// Returns an error if the slot was written by a newer program. An unreadable slot is not an error: it is reported as damaged.
     pub fn look(&self, slot: SlotId) -> Result<SlotStatus, PersistError> {
-        Ok(self.look_closely(slot)?.found)
+        Ok(self.check_details(slot)?.found)
     }
 
     /// Like [`look`](Self::look), with details on every file that exists or should exist.
-    pub fn look_closely(&self, slot: SlotId) -> Result<Look, PersistError> {
+    pub fn check_details(&self, slot: SlotId) -> Result<SlotDetails, PersistError> {
         let seal = match seal::read(self.disk.as_ref(), &slot.seal()) {
-            Ok(None) => return Ok(self.look_unsealed(slot)),
+            Ok(None) => return Ok(self.check_unsealed(slot)),
             Ok(Some(SealRead::Good(seal))) => seal,
             Ok(Some(SealRead::Bad)) => {
                 let found = SlotStatus::Damaged("its seal is invalid".to_owned());
-                return Ok(self.look_unsealed(slot).but(found));
+                return Ok(self.check_unsealed(slot).but(found));
             }
             Ok(Some(SealRead::TooNew(found))) => {
                 return Err(PersistError::VersionTooNew {
@@ -108,32 +108,32 @@ impl Slots {
                     supported: FORMAT_VERSION,
                 });
             }
-            Err(error) => return Ok(Look::from(SlotStatus::Damaged(error.to_string()))),
+            Err(error) => return Ok(SlotDetails::from(SlotStatus::Damaged(error.to_string()))),
         };
         let look = match seal::sum_files(self.disk.as_ref(), &slot.folder()) {
             Ok(files) => {
                 let files = seal::check_files(&seal.files, &files);
                 let wrong = files.iter().find_map(|file| file.wrong.clone());
-                Look {
+                SlotDetails {
                     found: wrong
                         .map_or_else(|| SlotStatus::Sealed(seal.clone()), SlotStatus::Damaged),
                     seal: Some(seal),
                     files,
                 }
             }
-            Err(error) => Look {
+            Err(error) => SlotDetails {
                 seal: Some(seal),
-                ..Look::from(SlotStatus::Damaged(error.to_string()))
+                ..SlotDetails::from(SlotStatus::Damaged(error.to_string()))
             },
         };
         Ok(look)
     }
 
-    fn look_unsealed(&self, slot: SlotId) -> Look {
+    fn check_unsealed(&self, slot: SlotId) -> SlotDetails {
         let mut files = match self.disk.tree(&slot.folder()) {
-            Ok(files) if files.is_empty() => return Look::from(SlotStatus::Absent),
+            Ok(files) if files.is_empty() => return SlotDetails::from(SlotStatus::Absent),
             Ok(files) => files,
-            Err(error) => return Look::from(SlotStatus::Damaged(error.to_string())),
+            Err(error) => return SlotDetails::from(SlotStatus::Damaged(error.to_string())),
         };
         files.sort();
         let check = |(name, len)| FileCheck {
@@ -141,9 +141,9 @@ impl Slots {
             len: Some(len),
             wrong: None,
         };
-        Look {
+        SlotDetails {
             files: files.into_iter().map(check).collect(),
-            ..Look::from(SlotStatus::Unsealed)
+            ..SlotDetails::from(SlotStatus::Unsealed)
         }
     }
 

@@ -49,7 +49,7 @@ impl SnapshotThread {
         std::thread::Builder::new()
             .name("sexton-snapshot".to_owned())
             .spawn(move || {
-                give_way();
+                lower_priority();
                 let mut writing = match Writing::open(disk, slots, slot, relied_on) {
                     Ok(writing) => {
                         opened(Ok(writing.before().cloned()));
@@ -112,7 +112,7 @@ fn complete(done: Completion<()>, came: Result<(), PersistError>) -> bool {
 }
 
 /// Lowers the priority of the calling thread. Threads that it starts, such as those of sled, inherit this.
-pub(crate) fn give_way() {
+pub(crate) fn lower_priority() {
     if let Err(error) = rustix::process::nice(NICE) {
         tracing::debug!(%error, "failed to lower the priority of a thread");
     }

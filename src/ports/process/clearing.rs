@@ -26,7 +26,7 @@ pub(super) struct Clearing {
     next: u64,
     span: u64,
     /// The survivors in the last report.
-    said: Survivors,
+    reported: Survivors,
 }
 
 impl Clearing {
@@ -37,7 +37,7 @@ impl Clearing {
             since: now,
             next: now,
             span: LOOK_MS,
-            said: Survivors {
+            reported: Survivors {
                 alive: 0,
                 unknown: 0,
             },
@@ -68,7 +68,7 @@ impl Clearing {
             self.since = other.since;
         }
         // A repeated request may mean that the last report was lost.
-        self.said = Survivors::default();
+        self.reported = Survivors::default();
         self.kills |= other.kills;
         self.whole |= other.whole;
         (self.next, self.span) = (other.next, LOOK_MS);
@@ -108,8 +108,8 @@ impl Clearing {
         }
         let stuck = self.kills && now >= self.since + STUCK_MS;
         let doubtful = left.unknown > 0 && now >= self.since + STUCK_MS;
-        if (stuck || doubtful) && left != self.said {
-            self.said = left;
+        if (stuck || doubtful) && left != self.reported {
+            self.reported = left;
             return Some(Message::Stuck {
                 id,
                 unkillable: if self.kills { left.alive } else { 0 },

@@ -6,7 +6,7 @@ use crate::ids::ProcessId;
 use crate::keeper::protocol::Request;
 use crate::kernel::pidfd::ExitStatus;
 use crate::ports::process::attempt::{Link, end_of, reason};
-use crate::ports::process::follower::{Follower, PATIENCE_MS, SOON_MS};
+use crate::ports::process::follower::{Follower, SOON_MS, TIMEOUT_MS};
 use crate::ports::process::world::{Lookup, World};
 
 /// The initial interval between lookups of a process while it is unknown whether it is alive, in milliseconds; doubled after each lookup.
@@ -31,7 +31,7 @@ impl<W: World> Follower<W> {
         let Some(identity) = attempt.identity else {
             return;
         };
-        if (identity.machine, identity.boot) != self.world.here() {
+        if (identity.machine, identity.boot) != self.world.machine_and_boot() {
             return self.end(id, End::Lost(Lost::Rebooted), None, [0; 2]);
         }
         if attempt.launched && self.link != Link::Up {
@@ -85,7 +85,7 @@ impl<W: World> Follower<W> {
             }
             // The keeper will report how the process ended, either shortly or when asked.
             Lookup::Gone(_) if held => {
-                self.look_in(id, PATIENCE_MS);
+                self.look_in(id, TIMEOUT_MS);
                 self.world.ask(Request::Ask { attempt: id });
             }
             Lookup::Gone(Some(status)) => self.end_by_status(id, status),
@@ -116,7 +116,7 @@ impl<W: World> Follower<W> {
         } else if held {
             self.look_in(id, SOON_MS);
         } else if attempt.launched && self.link == Link::Greeted {
-            self.look_in(id, PATIENCE_MS);
+            self.look_in(id, TIMEOUT_MS);
         } else {
             self.believe_kernel(id);
         }
@@ -134,7 +134,7 @@ impl<W: World> Follower<W> {
             ExitStatus::Known(status) => self.end_by_status(id, status),
             // The descriptor became ready too early. This happens when the main thread of a process exits before the others.
             ExitStatus::Alive => self.look_in(id, DOUBT_MS),
-            ExitStatus::Untold => self.end_unknown(id),
+            ExitStatus::Unavailable => self.end_unknown(id),
         }
     }
 
@@ -145,14 +145,14 @@ impl<W: World> Follower<W> {
             return;
         };
         let launched = attempt.launched;
-        if launched && self.may_learn() {
-            return self.look_in(id, PATIENCE_MS);
+        if launched && self.may_report_ends() {
+            return self.look_in(id, TIMEOUT_MS);
         }
         self.end(id, End::Lost(reason(launched)), None, [0; 2]);
     }
 
     /// Returns whether a keeper may still report ends that are not known here.
-    pub(super) fn may_learn(&self) -> bool {
+    pub(super) fn may_report_ends(&self) -> bool {
         let now = self.world.clock();
         match self.link {
             Link::Up => false,
@@ -188,7 +188,7 @@ impl<W: World> Follower<W> {
         self.world.report(message);
         // The PID file is removed only now, since clients are waiting for the report.
         if let Some(tree) = tree {
-            self.world.unnote(&tree, run_dir.as_ref());
+            self.world.remove_pid_file(&tree, run_dir.as_ref());
         }
         self.clear_on(id);
     }

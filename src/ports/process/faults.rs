@@ -95,7 +95,7 @@ impl Fault {
 }
 
 /// Returns the name and the value of the environment variable that requests a fault, to be set for a task's command and cleanup.
-pub fn asking_for(fault: Fault) -> (String, Bytes) {
+pub fn variable_for(fault: Fault) -> (String, Bytes) {
     (VARIABLE.to_owned(), Bytes::new(fault.name().as_bytes()))
 }
 
@@ -110,7 +110,7 @@ struct Armed {
     /// The owner name under which the attempt holds its locks.
     owner: Vec<u8>,
     /// Whether the fault has been injected, so that it is not injected again.
-    struck: bool,
+    is_injected: bool,
 }
 
 impl Faults {
@@ -155,21 +155,21 @@ impl Faults {
     }
 
     /// Returns whether to inject this fault into this process now. If so, marks it as injected, since each fault is injected only once.
-    pub fn strikes(&self, id: ProcessId, fault: Fault) -> bool {
+    pub fn should_inject(&self, id: ProcessId, fault: Fault) -> bool {
         let mut all = self.armed();
         let armed = all
             .get_mut(&id)
-            .filter(|it| it.fault == fault && !it.struck);
-        armed.map(|it| it.struck = true).is_some()
+            .filter(|it| it.fault == fault && !it.is_injected);
+        armed.map(|it| it.is_injected = true).is_some()
     }
 
     /// Returns whether to inject this fault into the attempt with this lock owner now. If so, marks it as injected, since each fault is
     /// injected only once.
-    pub fn strikes_owner(&self, owner: &[u8], fault: Fault) -> bool {
+    pub fn should_inject_for_owner(&self, owner: &[u8], fault: Fault) -> bool {
         let mut all = self.armed();
         let mut those = all.values_mut();
-        let armed = those.find(|it| it.owner == owner && it.fault == fault && !it.struck);
-        armed.map(|it| it.struck = true).is_some()
+        let armed = those.find(|it| it.owner == owner && it.fault == fault && !it.is_injected);
+        armed.map(|it| it.is_injected = true).is_some()
     }
 }
 
@@ -188,13 +188,13 @@ fn wanted(spec: &Spec) -> Option<Armed> {
     (is_first && fault.is_of_cleanup() == is_of_cleanup).then_some(Armed {
         fault,
         owner,
-        struck: false,
+        is_injected: false,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ARMED_MAX, Fault, Faults, asking_for};
+    use super::{ARMED_MAX, Fault, Faults, variable_for};
     use crate::actors::process::Spec;
     use crate::bytes::Bytes;
     use crate::ids::ProcessId;
@@ -205,7 +205,7 @@ mod tests {
         let env = own.iter().chain(more);
         let env = env.map(|(name, value)| ((*name).to_owned(), Bytes::new(value.as_bytes())));
         Spec {
-            env: std::iter::once(asking_for(fault)).chain(env).collect(),
+            env: std::iter::once(variable_for(fault)).chain(env).collect(),
             ..Spec::default()
         }
     }
@@ -240,16 +240,16 @@ mod tests {
 
         let faults = Faults::default();
         faults.launched(first, &spec(Fault::DropSignal, "1", &[]), &mut launch());
-        assert!(!faults.strikes(first, Fault::AfterParent));
-        assert!(faults.strikes(first, Fault::DropSignal));
-        assert!(!faults.strikes(first, Fault::DropSignal));
+        assert!(!faults.should_inject(first, Fault::AfterParent));
+        assert!(faults.should_inject(first, Fault::DropSignal));
+        assert!(!faults.should_inject(first, Fault::DropSignal));
         faults.launched(
             second,
             &spec(Fault::AfterThreadCleanup, "1", &[]),
             &mut launch(),
         );
-        assert!(!faults.strikes_owner(b"attempt-8", Fault::AfterThreadCleanup));
-        assert!(faults.strikes_owner(b"attempt-7", Fault::AfterThreadCleanup));
+        assert!(!faults.should_inject_for_owner(b"attempt-8", Fault::AfterThreadCleanup));
+        assert!(faults.should_inject_for_owner(b"attempt-7", Fault::AfterThreadCleanup));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How long to wait, after the kernel has reported the end of a process, for the keeper's report before asking the keeper for it, in
 /// milliseconds.
-pub(super) const PATIENCE_MS: u64 = 1000;
+pub(super) const TIMEOUT_MS: u64 = 1000;
 
 /// The first wait for the keeper's report after the kernel has reported the end of a process, in milliseconds. It is short, since the
 /// report is usually already on its way.
@@ -38,12 +38,12 @@ pub struct Follower<W: World> {
     pub(super) strangers: BTreeMap<ProcessId, Identity>,
     /// The attempts that actions have named since the last census. With [`Action::Census`], the actor declares that it has named all
     /// attempts that it still needs.
-    stated: BTreeSet<ProcessId>,
+    named_attempts: BTreeSet<ProcessId>,
     /// The attempts named before the last census, kept until the keeper has reported all its attempts. The keeper is then asked to forget
     /// those that were not named.
     census: Option<BTreeSet<ProcessId>>,
     /// Whether a census has been taken. A launch requested before the first census may also have been requested before a restart.
-    counted: bool,
+    has_taken_census: bool,
     /// When joining a keeper first failed, if no keeper has been joined since.
     pub(super) alone_since: Option<u64>,
     /// When to try again to join a keeper, by `World::clock`, and how long that wait is; both in milliseconds.
@@ -65,9 +65,9 @@ impl<W: World> Follower<W> {
             attempts: BTreeMap::new(),
             held: BTreeMap::new(),
             strangers: BTreeMap::new(),
-            stated: BTreeSet::new(),
+            named_attempts: BTreeSet::new(),
             census: None,
-            counted: false,
+            has_taken_census: false,
             alone_since: None,
             rejoin: None,
         }
@@ -87,7 +87,7 @@ impl<W: World> Follower<W> {
     pub fn perform(&mut self, asked: Seq, action: Action) {
         match action {
             Action::Launch { id, spec } => {
-                self.stated.insert(id);
+                self.named_attempts.insert(id);
                 if !self.repeat(id) {
                     self.launch(id, spec);
                 }
@@ -100,7 +100,7 @@ impl<W: World> Follower<W> {
                 run_dir,
                 expects,
             } => {
-                self.stated.insert(id);
+                self.named_attempts.insert(id);
                 if self.is_elsewhere(&identity) {
                     return;
                 }
@@ -119,23 +119,23 @@ impl<W: World> Follower<W> {
                 signal,
                 reach,
             } => {
-                self.stated.insert(id);
+                self.named_attempts.insert(id);
                 let errno = self.signal(id, &identity, signal, reach).err();
                 self.world.report(Message::Signalled { id, asked, errno });
             }
             Action::Kill { id, identity, tree } => {
-                self.stated.insert(id);
+                self.named_attempts.insert(id);
                 self.clear(id, identity, Clearing::killing(tree, self.world.clock()));
             }
             Action::Await { id, identity } => {
-                self.stated.insert(id);
+                self.named_attempts.insert(id);
                 self.clear(id, identity, Clearing::waiting(self.world.clock()));
             }
             Action::Read { id, run_dir } => self.world.read(id, run_dir.as_ref()),
             Action::Forget { id } => self.forget(&[id]),
             Action::Census => {
-                self.counted = true;
-                self.census = Some(std::mem::take(&mut self.stated));
+                self.has_taken_census = true;
+                self.census = Some(std::mem::take(&mut self.named_attempts));
                 // Even if there is nothing to follow, a keeper may still hold ended attempts because the `Forget` for them was lost.
                 if self.world.has_keeper() && self.joined().is_err() {
                     tracing::warn!("failed to join the running keeper");
@@ -147,7 +147,7 @@ impl<W: World> Follower<W> {
 
     /// Returns whether the process is on another machine. Such a process cannot be inspected from here, so it is left alone.
     fn is_elsewhere(&self, identity: &Identity) -> bool {
-        identity.machine != self.world.here().0
+        identity.machine != self.world.machine_and_boot().0
     }
 
     /// Sends the reports about an attempt again, in order. Returns whether the attempt is known.
@@ -166,7 +166,7 @@ impl<W: World> Follower<W> {
     fn launch(&mut self, id: ProcessId, spec: Spec) {
         let mut attempt = Attempt::new(true, spec.run_dir.clone());
         attempt.spec = Some(Box::new(spec));
-        attempt.asked = !self.counted;
+        attempt.asked = !self.has_taken_census;
         self.attempts.insert(id, attempt);
         match self.joined() {
             Ok(()) if self.link == Link::Up => self.launch_pending(id),
@@ -265,7 +265,7 @@ impl<W: World> Follower<W> {
     ) -> Result<(), i32> {
         const NO_SUCH_PROCESS: i32 = 3;
         const AGAIN: i32 = 11;
-        if (identity.machine, identity.boot) != self.world.here() {
+        if (identity.machine, identity.boot) != self.world.machine_and_boot() {
             return Err(NO_SUCH_PROCESS);
         }
         let attempt = self.attempts.get(&id);
@@ -295,7 +295,7 @@ impl<W: World> Follower<W> {
             return;
         }
         // No process of another boot is alive, and a process with the same PID is a different one.
-        if identity.boot != self.world.here().1 {
+        if identity.boot != self.world.machine_and_boot().1 {
             return self.world.report(Message::Empty { id });
         }
         let attempt = self.attempts.entry(id);
@@ -345,7 +345,7 @@ impl<W: World> Follower<W> {
     pub(super) fn forget(&mut self, ids: &[ProcessId]) {
         let mut attempts = Vec::new();
         for id in ids {
-            self.stated.remove(id);
+            self.named_attempts.remove(id);
             self.doubted.remove(id);
             if let Some(attempt) = self.attempts.remove(id)
                 && let Some(tree) = attempt.tree(*id)
@@ -367,10 +367,10 @@ impl<W: World> Follower<W> {
         if self.link != Link::Up {
             return;
         }
-        let Some(stated) = self.census.take() else {
+        let Some(named_attempts) = self.census.take() else {
             return;
         };
-        let wanted = |id: &ProcessId| stated.contains(id) || self.attempts.contains_key(id);
+        let wanted = |id: &ProcessId| named_attempts.contains(id) || self.attempts.contains_key(id);
         let attempts: Vec<ProcessId> = self.held.keys().copied().filter(|id| !wanted(id)).collect();
         if !attempts.is_empty() {
             for id in &attempts {
@@ -380,7 +380,7 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Returns when `time_has_come` must be called next, by `World::clock`; `None` if it need not be called.
+    /// Returns when `handle_due` must be called next, by `World::clock`; `None` if it need not be called.
     pub fn deadline(&self) -> Option<u64> {
         let timer = self.timers.first().map(|(at, _)| *at);
         let rejoin = self.rejoin.map(|(at, _)| at);
@@ -388,7 +388,7 @@ impl<W: World> Follower<W> {
     }
 
     /// Does what is due by now: tries again to join a keeper, checks attempts again, and continues to clear trees.
-    pub fn time_has_come(&mut self) {
+    pub fn handle_due(&mut self) {
         let now = self.world.clock();
         if self.rejoin.is_some_and(|(at, _)| at <= now) {
             self.join_again();
@@ -413,7 +413,7 @@ impl<W: World> Follower<W> {
         }
         if held {
             // The process has ended according to the kernel, but the keeper has not reported how.
-            self.look_in(id, PATIENCE_MS);
+            self.look_in(id, TIMEOUT_MS);
             return self.world.ask(Request::Ask { attempt: id });
         }
         if attempt.handle.is_some() {

@@ -175,7 +175,7 @@ impl Lines {
     /// Searches files that have grown and those that are due. Returns the processes whose lines were found; those lines are no longer
     /// awaited.
     pub(super) fn grown(&mut self, now: u64) -> Vec<ProcessId> {
-        let mut grown = self.told();
+        let mut grown = self.grown_files();
         let due = self
             .all
             .iter()
@@ -207,10 +207,10 @@ impl Lines {
     }
 
     /// Returns the processes whose output has grown according to the kernel.
-    fn told(&self) -> BTreeSet<ProcessId> {
-        let mut told = BTreeSet::new();
+    fn grown_files(&self) -> BTreeSet<ProcessId> {
+        let mut grown_files = BTreeSet::new();
         let Some(inotify) = &self.inotify else {
-            return told;
+            return grown_files;
         };
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(inotify, &mut buffer);
@@ -218,12 +218,12 @@ impl Lines {
         while let Ok(event) = reader.next() {
             match self.watches.get(&event.wd()) {
                 Some(id) => {
-                    told.insert(*id);
+                    grown_files.insert(*id);
                 }
-                None => told.extend(self.all.keys().copied()),
+                None => grown_files.extend(self.all.keys().copied()),
             }
         }
-        told
+        grown_files
     }
 }
 

@@ -24,7 +24,7 @@ const START: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(2);
 
 /// How long a keeper may take to read a request.
-const PATIENCE: Timespec = Timespec {
+const TIMEOUT: Timespec = Timespec {
     tv_sec: 10,
     tv_nsec: 0,
 };
@@ -92,7 +92,7 @@ impl Link {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
                     let both = PollFlags::IN | PollFlags::OUT;
-                    let ready = poll(&mut [PollFd::new(&self.stream, both)], Some(&PATIENCE));
+                    let ready = poll(&mut [PollFd::new(&self.stream, both)], Some(&TIMEOUT));
                     match ready {
                         Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
                         Ok(_) => self.receive()?,

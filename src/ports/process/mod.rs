@@ -60,13 +60,13 @@ mod world;
 mod tests;
 
 pub use crate::kernel::pidfd::ExitStatus;
-pub use faults::{Fault, Faults, asking_for};
+pub use faults::{Fault, Faults, variable_for};
 pub use follower::Follower;
 pub use link::KeeperProgram;
 pub use observed::{Observations, Observed};
 pub use real::Place;
 pub use reporting::Reporting;
 pub use requester::Requester;
-pub use thread::{Keeping, ProcessPort};
+pub use thread::{ProcessPort, ProcessPortHandle};
 pub use usage::Usage;
 pub use world::{Lookup, Survivors, Tree, World};

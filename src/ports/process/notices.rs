@@ -40,13 +40,13 @@ struct Expected {
     watchdog_ms: u64,
     /// When the next watchdog notice is due.
     beats_by: Option<u64>,
-    words: Words,
+    words: StatusText,
 }
 
 /// The status text of a process. Only the latest is reported, and the rate of reports is limited.
 #[derive(Debug, Default)]
-struct Words {
-    said: Option<String>,
+struct StatusText {
+    latest: Option<String>,
     next: Option<String>,
     not_before: u64,
 }
@@ -57,7 +57,7 @@ pub(super) struct Notices {
     data: Option<PathBuf>,
     by_path: Option<Receiver>,
     /// The abstract socket, for users that have no access to the data directory.
-    apart: Option<Receiver>,
+    abstract_socket: Option<Receiver>,
     lines: Lines,
     expected: BTreeMap<ProcessId, Expected>,
 }
@@ -76,8 +76,8 @@ impl Notices {
             };
             let receiver = by_path(data).and_then(|it| waited(it, epoll, NOTICES));
             notices.by_path = receiver.inspect_err(failed).ok();
-            let receiver = apart(data).and_then(|it| waited(it, epoll, NOTICES_APART));
-            notices.apart = receiver.inspect_err(failed).ok();
+            let receiver = abstract_socket(data).and_then(|it| waited(it, epoll, NOTICES_APART));
+            notices.abstract_socket = receiver.inspect_err(failed).ok();
         }
         notices
     }
@@ -90,7 +90,7 @@ impl Notices {
         spec: &Spec,
         dir: &Path,
     ) -> Result<Vec<(&'static str, Vec<u8>)>, Failure> {
-        let Some(expectation) = spec.expects(false) else {
+        let Some(expectation) = spec.expectation(false) else {
             return Ok(Vec::new());
         };
         if let Ready::Line(_) = &expectation.ready {
@@ -138,7 +138,7 @@ impl Notices {
             is_ready: *is_ready,
             watchdog_ms: (*watchdog_ms).into(),
             beats_by: None,
-            words: Words::default(),
+            words: StatusText::default(),
         };
         self.expected.insert(id, expected);
     }
@@ -159,7 +159,7 @@ impl Notices {
     }
 
     /// Returns whether notices by the `sd_notify` protocol are accepted from a process.
-    pub(super) fn may_say(&self, id: ProcessId) -> bool {
+    pub(super) fn accepts_from(&self, id: ProcessId) -> bool {
         let expected = self.expected.get(&id);
         expected.is_some_and(|it| it.ready == Ready::Notify)
     }
@@ -168,7 +168,7 @@ impl Notices {
     pub(super) fn receive(&self, token: u64, buffer: &mut [u8]) -> Option<Datagram> {
         let receiver = match token {
             NOTICES => self.by_path.as_ref(),
-            _ => self.apart.as_ref(),
+            _ => self.abstract_socket.as_ref(),
         };
         let received = receiver?.receive(buffer);
         received.unwrap_or_else(|error| {
@@ -178,7 +178,7 @@ impl Notices {
     }
 
     /// Handles a datagram that a process sent by the `sd_notify` protocol. Returns the messages for the actor.
-    pub(super) fn say(&mut self, id: ProcessId, text: &str, now: u64) -> Vec<Message> {
+    pub(super) fn receive_text(&mut self, id: ProcessId, text: &str, now: u64) -> Vec<Message> {
         let Some(expected) = self.expected.get_mut(&id) else {
             return Vec::new();
         };
@@ -220,7 +220,7 @@ impl Notices {
         each.collect()
     }
 
-    /// Returns when `time_has_come` must be called next; `None` if it need not be called.
+    /// Returns when `handle_due` must be called next; `None` if it need not be called.
     pub(super) fn next(&self) -> Option<u64> {
         let each = self.expected.values();
         let times = each.flat_map(|it| [it.beats_by, it.words.next_at()]);
@@ -229,7 +229,7 @@ impl Notices {
 
     /// Searches output that is due for a check, and looks for overdue watchdog notices and postponed status texts. Returns the messages for
     /// the actor.
-    pub(super) fn time_has_come(&mut self, now: u64) -> Vec<Message> {
+    pub(super) fn handle_due(&mut self, now: u64) -> Vec<Message> {
         let mut messages = Vec::new();
         if self.lines.next().is_some_and(|at| at <= now) {
             messages = self.grown(now);
@@ -258,31 +258,33 @@ impl Notices {
             let path = data.join(SOCKET);
             self.by_path.as_ref().map(|_| files::bytes_of(&path))
         };
-        let apart = || {
+        let abstract_socket = || {
             let name = format!("@{}", name(data));
-            self.apart.as_ref().map(|_| Bytes::new(name.into_bytes()))
+            self.abstract_socket
+                .as_ref()
+                .map(|_| Bytes::new(name.into_bytes()))
         };
         let address = if is_another {
-            apart().or_else(path)
+            abstract_socket().or_else(path)
         } else {
-            path().or_else(apart)
+            path().or_else(abstract_socket)
         };
         address.map(|address| address.as_bytes().to_vec())
     }
 }
 
-impl Words {
+impl StatusText {
     /// Returns the status text to report now, if any.
     fn due(&mut self, now: u64) -> Option<String> {
         if now < self.not_before {
             return None;
         }
         let words = self.next.take()?;
-        if self.said.as_ref() == Some(&words) {
+        if self.latest.as_ref() == Some(&words) {
             return None;
         }
         self.not_before = now + WORDS_MS;
-        self.said = Some(words.clone());
+        self.latest = Some(words.clone());
         Some(words)
     }
 
@@ -316,7 +318,7 @@ fn by_path(data: &Path) -> io::Result<Receiver> {
     Receiver::bind(&address)
 }
 
-fn apart(data: &Path) -> io::Result<Receiver> {
+fn abstract_socket(data: &Path) -> io::Result<Receiver> {
     Receiver::bind(&SocketAddrUnix::new_abstract_name(name(data).as_bytes())?)
 }
 
@@ -360,26 +362,27 @@ mod tests {
     #[test]
     fn what_is_said_is_reported_and_what_is_unknown_is_not() {
         let mut notices = expecting(0);
-        let said = notices.say(ID, "READY=1\nMAINPID=7\nSTATUS=up\nFOO\nSTOPPING=1\n", 5000);
+        let latest =
+            notices.receive_text(ID, "READY=1\nMAINPID=7\nSTATUS=up\nFOO\nSTOPPING=1\n", 5000);
         let expected = [
             Notice::Ready,
             Notice::Words("up".to_owned()),
             Notice::Leaving,
         ];
-        assert_eq!(words(said), expected);
-        assert_eq!(notices.say(ProcessId(8), "READY=1", 5000), []);
+        assert_eq!(words(latest), expected);
+        assert_eq!(notices.receive_text(ProcessId(8), "READY=1", 5000), []);
     }
 
     #[test]
     fn words_are_reported_at_their_pace_and_the_last_of_them_in_the_end() {
         let mut notices = expecting(0);
-        let first = notices.say(ID, "STATUS=one", 5000);
+        let first = notices.receive_text(ID, "STATUS=one", 5000);
         assert_eq!(words(first), [Notice::Words("one".to_owned())]);
-        assert_eq!(notices.say(ID, "STATUS=two", 5001), []);
-        assert_eq!(notices.say(ID, "STATUS=three", 5002), []);
+        assert_eq!(notices.receive_text(ID, "STATUS=two", 5001), []);
+        assert_eq!(notices.receive_text(ID, "STATUS=three", 5002), []);
         assert_eq!(notices.next(), Some(5000 + WORDS_MS));
-        assert_eq!(notices.time_has_come(5000 + WORDS_MS - 1), []);
-        let last = notices.time_has_come(5000 + WORDS_MS);
+        assert_eq!(notices.handle_due(5000 + WORDS_MS - 1), []);
+        let last = notices.handle_due(5000 + WORDS_MS);
         assert_eq!(words(last), [Notice::Words("three".to_owned())]);
         assert_eq!(notices.next(), None);
     }
@@ -389,14 +392,11 @@ mod tests {
         let mut notices = expecting(100);
         assert_eq!(notices.next(), None);
         notices.start(ID, 1000);
-        assert_eq!(notices.say(ID, "WATCHDOG=1", 1050), []);
+        assert_eq!(notices.receive_text(ID, "WATCHDOG=1", 1050), []);
         assert_eq!(notices.next(), Some(1150));
-        assert_eq!(notices.time_has_come(1149), []);
-        assert_eq!(words(notices.time_has_come(1150)), [Notice::Silent]);
-        assert_eq!(
-            (notices.next(), notices.time_has_come(9999)),
-            (None, vec![])
-        );
+        assert_eq!(notices.handle_due(1149), []);
+        assert_eq!(words(notices.handle_due(1150)), [Notice::Silent]);
+        assert_eq!((notices.next(), notices.handle_due(9999)), (None, vec![]));
     }
 
     #[test]

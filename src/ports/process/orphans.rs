@@ -77,7 +77,7 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
         let mut attempts = self.attempts.values();
         let may_be_launched = || {
             let mut attempts = self.attempts.values();
-            self.may_learn() && attempts.any(|it| it.is_pending() && it.asked)
+            self.may_report_ends() && attempts.any(|it| it.is_pending() && it.asked)
         };
         self.world.is_keeper(pid)
             || attempts.any(|it| it.ended.is_none() && it.identity.is_some_and(|it| it.pid == pid))

@@ -155,7 +155,7 @@ struct Bounded {
     /// The current interval between checks, in units of [`LOOK`].
     span: u32,
     /// Whether an error has been logged since the last success.
-    is_told: bool,
+    is_logged: bool,
 }
 
 struct Files {
@@ -212,7 +212,7 @@ impl Bounded {
             length: 0,
             skips: 0,
             span: 1,
-            is_told: false,
+            is_logged: false,
         }
     }
 
@@ -235,11 +235,11 @@ impl Bounded {
         match rotate(&self.path, self.bound.kept, goes_on) {
             Ok(Rotated { bytes, is_cut }) => {
                 tracing::debug!(bytes, is_cut, "{} was rotated", self.path.display());
-                self.is_told = false;
+                self.is_logged = false;
             }
-            Err(error) if !self.is_told && goes_on() => {
+            Err(error) if !self.is_logged && goes_on() => {
                 tracing::warn!("{} cannot be rotated: {error}", self.path.display());
-                self.is_told = true;
+                self.is_logged = true;
             }
             Err(_) => {}
         }

@@ -235,10 +235,10 @@ impl<R: FnMut(Message)> Real<R> {
             return false;
         };
         let id = exited.started.attempt;
-        if faults.strikes(id, Fault::AfterParent) {
+        if faults.should_inject(id, Fault::AfterParent) {
             self.kill_keeper();
         }
-        faults.strikes(id, Fault::DropSignal)
+        faults.should_inject(id, Fault::DropSignal)
     }
 
     /// Kills the keeper, as requested by a fault.
@@ -332,7 +332,7 @@ impl<R: FnMut(Message)> Real<R> {
         let mut holders = Vec::new();
         if now >= self.searches_at {
             self.searches_at = now + SEARCHES_MS;
-            let found = proc::writers(paths, Leak::HOLDERS_MAX).unwrap_or_default();
+            let found = proc::holders(paths, Leak::HOLDERS_MAX).unwrap_or_default();
             holders = found
                 .into_iter()
                 .map(|(pid, name)| Holder { pid, name })
@@ -355,7 +355,7 @@ impl<R: FnMut(Message)> Real<R> {
 impl<R: FnMut(Message)> World for Real<R> {
     type Handle = Pidfd;
 
-    fn here(&self) -> (u128, u128) {
+    fn machine_and_boot(&self) -> (u128, u128) {
         (host::machine(), host::boot())
     }
 
@@ -372,7 +372,7 @@ impl<R: FnMut(Message)> World for Real<R> {
             identities::Lookup::Alive(pidfd) => Lookup::Alive(pidfd),
             identities::Lookup::Ended(pidfd) => match self.status(&pidfd) {
                 ExitStatus::Known(status) => Lookup::Gone(Some(status)),
-                ExitStatus::Alive | ExitStatus::Untold => Lookup::Gone(None),
+                ExitStatus::Alive | ExitStatus::Unavailable => Lookup::Gone(None),
             },
             identities::Lookup::Gone => Lookup::Gone(None),
             identities::Lookup::Unknown(_) if self.ended.has(identity.namespace) => {
@@ -406,7 +406,7 @@ impl<R: FnMut(Message)> World for Real<R> {
         {
             return ExitStatus::Known(status);
         }
-        handle.exit_status().unwrap_or(ExitStatus::Untold)
+        handle.exit_status().unwrap_or(ExitStatus::Unavailable)
     }
 
     fn signal(&mut self, handle: &Pidfd, signal: u8, group: bool) -> Result<(), i32> {
@@ -527,7 +527,7 @@ impl<R: FnMut(Message)> World for Real<R> {
         }
     }
 
-    fn note(&mut self, id: ProcessId, own: Option<&Bytes>, pid: u32) {
+    fn write_pid_file(&mut self, id: ProcessId, own: Option<&Bytes>, pid: u32) {
         self.leaders.insert(id, pid);
         self.notices.start(id, self.clock());
         if let Some(dir) = self.run_dir(id, own)
@@ -560,7 +560,7 @@ impl<R: FnMut(Message)> World for Real<R> {
         }
     }
 
-    fn unnote(&mut self, tree: &Tree, own: Option<&Bytes>) {
+    fn remove_pid_file(&mut self, tree: &Tree, own: Option<&Bytes>) {
         self.outputs.release(tree.id);
         if let Some(dir) = self.run_dir(tree.id, own).filter(|_| tree.launched) {
             self.pid_files.remove(&dir);
@@ -580,7 +580,7 @@ impl<R: FnMut(Message)> World for Real<R> {
         }
     }
 
-    fn lacks(&mut self, launch: &Launch) -> Option<String> {
+    fn missing_interpreter(&mut self, launch: &Launch) -> Option<String> {
         let program = files::path_of(launch.argv.first()?);
         // A program without a `/` in its name is not checked: the search in `PATH` skips programs that cannot be executed.
         let has_place = program.components().count() > 1;

@@ -11,7 +11,7 @@ impl<W: World> Follower<W> {
     /// machine.
     pub fn reconcile(&mut self, tree: &Tree, run_dir: Option<&Bytes>) -> bool {
         let Tree { id, leader, .. } = *tree;
-        if leader.machine != self.world.here().0 {
+        if leader.machine != self.world.machine_and_boot().0 {
             return false;
         }
         let attempt = self.attempts.entry(id);

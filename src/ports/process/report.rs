@@ -51,7 +51,7 @@ impl<W: World> Follower<W> {
                 let launch = launch.and_then(|it| it.launch.as_deref());
                 let is_absent = step == Step::Exec && errno == NO_SUCH_FILE;
                 let lacks = launch.filter(|_| is_absent);
-                let lacks = lacks.and_then(|launch| self.world.lacks(launch));
+                let lacks = lacks.and_then(|launch| self.world.missing_interpreter(launch));
                 let about = about(step, launch).or(lacks);
                 self.fail(attempt, Failure { step, errno, about });
             }
@@ -83,7 +83,7 @@ impl<W: World> Follower<W> {
     }
 
     /// Records whether a process that the port was not asked to follow is running or has ended.
-    fn meet(&mut self, id: ProcessId, identity: Identity, lives: bool) {
+    fn note_identity(&mut self, id: ProcessId, identity: Identity, lives: bool) {
         if lives {
             self.strangers.insert(id, identity);
         } else {
@@ -106,25 +106,26 @@ impl<W: World> Follower<W> {
     /// Handles a report that a process is running. `is_child` states whether the process is a child of the keeper, which then reports its
     /// exit status.
     fn receive_started(&mut self, started: &protocol::Started, is_child: bool) {
-        self.learn_start(started, (is_child, true));
+        self.record_start(started, (is_child, true));
         self.look(started.attempt);
     }
 
     /// Records the identity of a started process and reports the start. `is_child` states whether the keeper waits for the process. A
     /// process that no longer lives is not noted (see [`World::note`]), since its PID may be reused.
-    fn learn_start(&mut self, started: &protocol::Started, (is_child, lives): (bool, bool)) {
+    fn record_start(&mut self, started: &protocol::Started, (is_child, lives): (bool, bool)) {
         let id = started.attempt;
         self.held.insert(id, is_child);
         let identity = self.identity_of(started);
         let Some(attempt) = self.attempts.get_mut(&id) else {
-            self.meet(id, identity, lives);
+            self.note_identity(id, identity, lives);
             return;
         };
         (attempt.spec, attempt.launch) = (None, None);
         attempt.contained = started.contained;
         if attempt.identity.replace(identity).is_none() {
             if lives {
-                self.world.note(id, attempt.run_dir.as_ref(), started.pid);
+                self.world
+                    .write_pid_file(id, attempt.run_dir.as_ref(), started.pid);
             }
             let message = Message::Started {
                 id,
@@ -139,7 +140,7 @@ impl<W: World> Follower<W> {
 
     fn receive_exited(&mut self, exited: &protocol::Exited) {
         let id = exited.started.attempt;
-        self.learn_start(&exited.started, (true, false));
+        self.record_start(&exited.started, (true, false));
         if self.attempts.get(&id).is_some_and(|it| it.ended.is_none()) {
             let used = [exited.cpu_ms, exited.memory_max];
             self.end(id, end_of(exited.status), Some(Date(exited.at)), used);
@@ -147,7 +148,7 @@ impl<W: World> Follower<W> {
     }
 
     fn identity_of(&self, started: &protocol::Started) -> Identity {
-        let (machine, boot) = self.world.here();
+        let (machine, boot) = self.world.machine_and_boot();
         Identity {
             machine,
             boot,

@@ -24,7 +24,7 @@ impl Requester {
         match peer::of(socket) {
             Peer::Inode(inode) => Some(Self { pid, inode }),
             Peer::Gone => None,
-            Peer::Untold => Some(pid.into()),
+            Peer::Unavailable => Some(pid.into()),
         }
     }
 }

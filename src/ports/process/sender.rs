@@ -25,15 +25,17 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
                 return;
             };
             // The sender is looked up before the next datagram is read: once its notices have been received, it may exit.
-            let of = datagram.sender.and_then(|sender| self.speaker(sender));
-            let Some(id) = of.filter(|id| self.world.notices.may_say(*id)) else {
+            let of = datagram
+                .sender
+                .and_then(|sender| self.record_of_sender(sender));
+            let Some(id) = of.filter(|id| self.world.notices.accepts_from(*id)) else {
                 tracing::debug!("ignored a notice from {:?}", datagram.sender);
                 continue;
             };
             let text = buffer.get(..datagram.bytes).unwrap_or_default();
             let now = self.world.clock();
             let text = String::from_utf8_lossy(text);
-            let messages = self.world.notices.say(id, &text, now);
+            let messages = self.world.notices.receive_text(id, &text, now);
             self.tell(messages);
         }
     }
@@ -46,10 +48,10 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
     }
 
     /// If anything is due: searches output, and reports overdue watchdog notices and postponed status texts.
-    pub(super) fn expect_more(&mut self) {
+    pub(super) fn report_due(&mut self) {
         let now = self.world.clock();
         if self.world.notices.next().is_some_and(|at| at <= now) {
-            let messages = self.world.notices.time_has_come(now);
+            let messages = self.world.notices.handle_due(now);
             self.tell(messages);
         }
     }
@@ -70,14 +72,14 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
     /// Returns the record that a sender belongs to, by its control group or by an ancestor that is the leader of a record. Without either,
     /// the sender is identified by its environment, if the record named there has no control group and the sender runs as its leader's
     /// user.
-    fn speaker(&self, sender: Sender) -> Option<ProcessId> {
+    fn record_of_sender(&self, sender: Sender) -> Option<ProcessId> {
         let contained = self.world.groups().attempt_of(sender.pid);
         if let Some(id) = contained.filter(|id| self.attempts.contains_key(id)) {
             return Some(id);
         }
         let mut next = sender.pid;
         for _ in 0..ABOVE_MAX {
-            if let Some(id) = self.leads(next) {
+            if let Some(id) = self.record_led_by(next) {
                 return Some(id);
             }
             next = proc::stat(next).ok()??.parent;
@@ -93,7 +95,7 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
     }
 
     /// Returns the record whose leader has this PID, if any.
-    fn leads(&self, pid: u32) -> Option<ProcessId> {
+    fn record_led_by(&self, pid: u32) -> Option<ProcessId> {
         let has_its_pid = |identity: &crate::actors::process::Identity| identity.pid == pid;
         let mut attempts = self.attempts.iter();
         let (id, attempt) = attempts

@@ -30,7 +30,7 @@ fn settle(follower: &mut Follower<Kernel>, ms: u64) {
         };
         let now = follower.world().now;
         follower.world().now = now.max(next);
-        follower.time_has_come();
+        follower.handle_due();
     }
 }
 

@@ -78,9 +78,9 @@ struct Shared {
 
 /// A handle for requests to the port's thread. Clones share the same thread.
 #[derive(Clone)]
-pub struct Keeping(Arc<Shared>);
+pub struct ProcessPortHandle(Arc<Shared>);
 
-impl Keeping {
+impl ProcessPortHandle {
     /// Creates a handle for `place`. The thread starts with the first request.
     pub fn new(place: Place) -> Self {
         Self(Arc::new(Shared {
@@ -239,18 +239,18 @@ impl Request {
 }
 
 /// The port of the `ProcessActor`.
-pub struct ProcessPort(Keeping);
+pub struct ProcessPort(ProcessPortHandle);
 
 impl ProcessPort {
-    /// Creates the port that uses `keeping` and reports to the actor through functions made by `reporter`.
+    /// Creates the port that uses `port` and reports to the actor through functions made by `reporter`.
     pub fn new<R: FnMut(Message) + Send + 'static>(
-        keeping: Keeping,
+        port: ProcessPortHandle,
         reporter: impl Fn() -> R + Send + Sync + 'static,
     ) -> Self {
         let reporter: Box<Reporter> = Box::new(move || Box::new(reporter()));
         // This cannot fail, because each node has only one port.
-        drop(keeping.0.reporter.set(reporter));
-        Self(keeping)
+        drop(port.0.reporter.set(reporter));
+        Self(port)
     }
 }
 
@@ -376,10 +376,10 @@ fn run<R: FnMut(Message)>(
                 }
             }
         }
-        follower.time_has_come();
+        follower.handle_due();
         past.forget(&mut follower);
         follower.reap_again();
-        follower.expect_more();
+        follower.report_due();
         while follower.world().has_unread() {
             receive(&mut follower);
         }

@@ -95,7 +95,7 @@ impl Groups {
 
     /// Returns whether the total memory of a tree can be limited.
     pub(super) fn bound_trees(&self) -> bool {
-        self.base.as_deref().is_some_and(memory::is_given_out)
+        self.base.as_deref().is_some_and(memory::is_delegated)
     }
 
     /// Returns the memory limit of a whole tree and whether it was reached; `None` if there is no limit or it cannot be read.
@@ -148,13 +148,13 @@ fn send((pid, ticks): (u32, u64), leader: &Identity, signal: u8) -> io::Result<(
 fn search_on(tree: &Tree, keeper: u32, leaders: &BTreeSet<u32>) -> io::Result<Survivors> {
     let mut survivors = Survivors::default();
     for _ in 0..SEARCHES {
-        let made = proc::made()?;
+        let made = proc::created_count()?;
         let members = search(tree, keeper, leaders)?;
         survivors = Survivors {
             alive: members.alive.len().try_into().unwrap_or(u32::MAX),
             unknown: members.unknown,
         };
-        if !survivors.is_empty() || proc::made()? == made {
+        if !survivors.is_empty() || proc::created_count()? == made {
             break;
         }
     }

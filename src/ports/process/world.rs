@@ -54,7 +54,7 @@ pub trait World {
     type Handle;
 
     /// Returns the ids of this machine and this boot.
-    fn here(&self) -> (u128, u128);
+    fn machine_and_boot(&self) -> (u128, u128);
     /// Returns the wall-clock time.
     fn date(&self) -> Date;
     /// Returns the time of a monotonic clock, in milliseconds since an arbitrary origin.
@@ -91,18 +91,18 @@ pub trait World {
     /// Starts reading the output of a hook in the background.
     fn read(&mut self, _id: ProcessId, _run_dir: Option<&Bytes>) {}
     /// Writes the PID file of a running process.
-    fn note(&mut self, id: ProcessId, run_dir: Option<&Bytes>, pid: u32);
+    fn write_pid_file(&mut self, id: ProcessId, run_dir: Option<&Bytes>, pid: u32);
     /// Collects what remains of a process that has ended.
     fn remains(&mut self, tree: &Tree, run_dir: Option<&Bytes>) -> Remains;
     /// Removes the PID file of a process whose end has been reported, before the next launch in its directory.
-    fn unnote(&mut self, _tree: &Tree, _run_dir: Option<&Bytes>) {}
+    fn remove_pid_file(&mut self, _tree: &Tree, _run_dir: Option<&Bytes>) {}
     /// Removes the control group of a process whose end is durable. Its PID file was removed when it ended; by now the directory may
     /// contain the PID file of the next process of the same service.
     fn clear(&mut self, tree: &Tree, run_dir: Option<&Bytes>);
 
     /// Describes the missing interpreter of a program that exists although the kernel reports it as missing; `None` if the program itself
     /// is missing.
-    fn lacks(&mut self, _launch: &Launch) -> Option<String> {
+    fn missing_interpreter(&mut self, _launch: &Launch) -> Option<String> {
         None
     }
     /// Sends a message to the actor.

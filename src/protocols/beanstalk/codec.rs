@@ -69,7 +69,7 @@ impl Decoder {
             let rest = input.get(taken..).unwrap_or(&[]);
             let (bytes, command) = match &mut self.state {
                 State::Line => self.take_line(rest),
-                State::Overlong { half } => match swallow_line(half, rest) {
+                State::Overlong { half } => match skip_line(half, rest) {
                     (bytes, true) => {
                         self.state = State::Line;
                         (bytes, Some(refused(Refusal::BadFormat, None)))
@@ -112,7 +112,7 @@ impl Decoder {
 
     /// Discards the unfinished body, if there is one. Its remaining bytes are skipped as they arrive, and the command is then refused with
     /// [`Refusal::OutOfMemory`].
-    pub fn forsake_body(&mut self) {
+    pub fn discard_body(&mut self) {
         if let State::Body(incoming) = &self.state {
             let missing = body_len(&incoming.line) + END.len() - incoming.body.len() - incoming.end;
             self.state = State::Refused {
@@ -277,7 +277,7 @@ fn line_len(window: &[u8]) -> Option<usize> {
 }
 
 /// Skips to the end of the line. Returns the number of bytes skipped, and whether the end was found.
-fn swallow_line(half: &mut bool, input: &[u8]) -> (usize, bool) {
+fn skip_line(half: &mut bool, input: &[u8]) -> (usize, bool) {
     for (at, byte) in input.iter().enumerate() {
         if *half && *byte == b'\n' {
             return (at + 1, true);

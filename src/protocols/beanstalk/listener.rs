@@ -256,20 +256,20 @@ async fn serve(
 ) {
     // This watch keeps the default tube in existence even if it has no jobs and no clients.
     let default = QueueName::new(DEFAULT_TUBE).expect("the default tube has a valid name");
-    let _standing = queues.begin_watch(Watch::Standing(default));
+    let _standing = queues.begin_watch(Watch::KeepQueue(default));
     let session = || BeanstalkSession::new(queues.clone(), Arc::clone(&shared));
     match listener {
         Listening::Tcp(listener) => loop {
             let (stream, peer) = listener::accept(&listener).await;
             if let Some(place) = admit(&config, &shared, Some(peer)) {
-                runtime::spawn(attend(stream, session(), place));
+                runtime::spawn(serve_connection(stream, session(), place));
             }
         },
         // The list of hosts does not apply: whoever may access the socket file may connect.
         Listening::Unix(listener) => loop {
             let (stream, _) = listener::accept_unix(&listener).await;
             if let Some(place) = admit(&config, &shared, None) {
-                runtime::spawn(attend(stream, session(), place));
+                runtime::spawn(serve_connection(stream, session(), place));
             }
         },
     }
@@ -296,7 +296,7 @@ fn admit(config: &BeanstalkConfig, shared: &Arc<Shared>, peer: Option<IpAddr>) -
     place
 }
 
-async fn attend(stream: impl Stream, mut session: BeanstalkSession, place: Place) {
+async fn serve_connection(stream: impl Stream, mut session: BeanstalkSession, place: Place) {
     match connection::serve(&stream, &mut session, None).await {
         Ok(()) => {
             // Draining the connection may take a while. Dropping the session first gives the client's claims back at once.

@@ -68,7 +68,7 @@ pub(crate) struct BeanstalkSession {
     /// Registers the queues that this client uses and watches.
     presence: Waiting<QueueMachine>,
     /// Whether `presence` is out of date.
-    is_moved: bool,
+    is_presence_stale: bool,
     /// The `reserve` that waits for a job.
     reserving: Option<Reserving>,
     /// Held while a large answer is being sent.
@@ -115,7 +115,7 @@ impl BeanstalkSession {
             taken: VecDeque::new(),
             is_put_counted: false,
             answers: VecDeque::new(),
-            is_moved: false,
+            is_presence_stale: false,
             reserving: None,
             large: None,
             patience: None,
@@ -150,7 +150,7 @@ impl BeanstalkSession {
         match asked {
             Request::Use(tube) => {
                 self.client.using = tube.clone();
-                self.is_moved = true;
+                self.is_presence_stale = true;
                 self.send(&Reply::Using(tube.as_bytes()), output);
             }
             Request::Watch(tube, weight) => {
@@ -158,7 +158,7 @@ impl BeanstalkSession {
                     self.send(&Reply::OutOfMemory, output);
                     return NextStep::Continue;
                 }
-                self.is_moved |= self.client.watch(tube, *weight);
+                self.is_presence_stale |= self.client.watch(tube, *weight);
                 self.send(
                     &Reply::Watching(self.client.watching().len() as u64),
                     output,
@@ -169,7 +169,7 @@ impl BeanstalkSession {
             }
             Request::Ignore(tube) => {
                 let ignored = self.client.ignore(tube);
-                self.is_moved |= ignored;
+                self.is_presence_stale |= ignored;
                 if ignored {
                     self.named.shrink(bytes_to_name(tube));
                 }
@@ -209,7 +209,7 @@ impl BeanstalkSession {
     /// the body is discarded.
     fn hold_unfinished(&mut self) {
         if !self.unfinished.set(self.decoder.held_bytes()) {
-            self.decoder.forsake_body();
+            self.decoder.discard_body();
             self.unfinished.release();
         }
         let announced = self.decoder.announced_bytes();
@@ -222,8 +222,8 @@ impl BeanstalkSession {
 
     /// Registers this client's queues again if they have changed. The old registration ends after the new one begins, so
     /// that no queue disappears in between.
-    fn attend(&mut self) {
-        if !std::mem::take(&mut self.is_moved) {
+    fn renew_presence(&mut self) {
+        if !std::mem::take(&mut self.is_presence_stale) {
             return;
         }
         self.presence = self.queues.begin_watch(self.client.presence());
@@ -240,7 +240,7 @@ impl BeanstalkSession {
             counters.producers(1);
         }
         if asked.is_reserve() {
-            self.is_a_worker();
+            self.note_worker();
         }
         Some(asked)
     }
@@ -256,7 +256,7 @@ impl BeanstalkSession {
         }
     }
 
-    fn is_a_worker(&mut self) {
+    fn note_worker(&mut self) {
         if !std::mem::replace(&mut self.role.is_worker, true) {
             self.shared.counters.workers(1);
         }
@@ -317,7 +317,7 @@ impl BeanstalkSession {
         let now = || self.shared.clock.now();
         match (asked, told) {
             (Request::Reserve { .. } | Request::ReserveJob(_), ActorReply::Claim(claim)) => {
-                self.is_a_worker();
+                self.note_worker();
                 self.send(&Reply::Reserved(job(&claim)), output);
             }
             (Request::Reserve { patience }, ActorReply::Nothing { soonest, .. }) => {
@@ -400,7 +400,7 @@ impl BeanstalkSession {
         let mut next = Some(Slot(0));
         while let Some(from) = next {
             let asked = vec![Item::Query(Query::Queues { from })];
-            let mut answers = self.queues.walk(asked).await?;
+            let mut answers = self.queues.scan(asked).await?;
             let Some(Ok(ActorReply::Queues { names, next: after })) = answers.pop() else {
                 self.send(&Reply::InternalError, output);
                 return Ok(());
@@ -430,13 +430,13 @@ impl BeanstalkSession {
     async fn withdraw(&mut self, instead: &Reply<'_>, output: &mut Vec<u8>) {
         if let Some(Reserving { mut waiting, .. }) = self.reserving.take() {
             let answer = waiting.withdraw().await;
-            self.came(answer, instead, output);
+            self.finish_wait(answer, instead, output);
         }
     }
 
     /// Handles the result of a `reserve` that waited: the actor's answer, or `None` if the request was withdrawn without one. In the latter
     /// case, the reply is `instead`.
-    fn came(
+    fn finish_wait(
         &mut self,
         answer: Option<Answer<ActorReply>>,
         instead: &Reply<'_>,
@@ -476,7 +476,7 @@ impl Session for BeanstalkSession {
         taken
     }
 
-    fn patience(&self) -> Option<Duration> {
+    fn timeout(&self) -> Option<Duration> {
         let until = self.patience?;
         Some(until.since(self.shared.clock.now()))
     }
@@ -497,7 +497,7 @@ impl Session for BeanstalkSession {
             }
             let run = self.run();
             if !run.is_empty() {
-                self.attend();
+                self.renew_presence();
                 let Ok(answers) = self.queues.call(run).await else {
                     return NextStep::Close;
                 };
@@ -505,11 +505,11 @@ impl Session for BeanstalkSession {
                 continue;
             }
             let Some(asked) = self.next() else {
-                self.attend();
+                self.renew_presence();
                 return NextStep::Continue;
             };
             if matches!(asked, Request::ListTubes) {
-                self.attend();
+                self.renew_presence();
                 // Return after each list, so that its output is written before a pipelined request builds the next one.
                 let listed = self.list_tubes(output).await;
                 return listed.map_or(NextStep::Close, |()| NextStep::Again);
@@ -532,7 +532,7 @@ impl Session for BeanstalkSession {
             biased;
             answer = waiting.answer() => {
                 self.reserving = None;
-                return self.came(answer.ok(), &Reply::InternalError, output);
+                return self.finish_wait(answer.ok(), &Reply::InternalError, output);
             }
             instead = over(patience.as_ref()) => instead,
             () = self.shared.until_draining() => Reply::Draining,

@@ -4,7 +4,7 @@ use crate::handle::{Audit, AuditError, Disagreement};
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::route::{Json, Route, Words};
+use crate::protocols::http::route::{Json, Route, RouteDocs};
 use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,7 +14,7 @@ pub(crate) fn routes() -> Vec<Route> {
     let look = Route::get(
         "/v1/audit",
         look,
-        Words {
+        RouteDocs {
             id: "audit",
             summary: "Check that tasks, processes, locks, servers and claims agree",
             more: "Compares the states of the actors with each other and with the processes of the operating system, and changes nothing. The answer takes milliseconds if everything agrees. Otherwise the check is repeated for up to 4 s, and only disagreements found every time are reported.",
@@ -22,11 +22,11 @@ pub(crate) fn routes() -> Vec<Route> {
         },
         &refusals,
     );
-    let mend = Route::post(
+    let fix = Route::post(
         "/v1/audit/fix",
         Scope::Run,
-        mend,
-        Words {
+        fix,
+        RouteDocs {
             id: "fix_by_audit",
             summary: "Audit, and fix the disagreements",
             more: "For each disagreement that can be fixed automatically, does what a lost event would have done: repeats a request or a notification between actors, requests or releases a lock, or stops a process whose task attempt is over. Then audits again.",
@@ -34,7 +34,7 @@ pub(crate) fn routes() -> Vec<Route> {
         },
         &refusals,
     );
-    vec![look, mend.with_scope(Scope::Run)]
+    vec![look, fix.with_scope(Scope::Run)]
 }
 
 /// The result of an audit.
@@ -83,7 +83,7 @@ impl DisagreementView {
             task,
             attempt: attempt.map(|it| it.0),
             process: process.map(|it| it.to_string()),
-            fix: found.mend(),
+            fix: found.fix(),
             fixed: *fixed,
         }
     }
@@ -112,7 +112,7 @@ async fn look(call: &Call, (): ()) -> Result<Json<Audited>, Problem> {
     Ok(Json(audit.into()))
 }
 
-async fn mend(call: &Call, (): ()) -> Result<Json<Audited>, Problem> {
-    let audit = call.wait(call.node.audit_and_mend()).await??;
+async fn fix(call: &Call, (): ()) -> Result<Json<Audited>, Problem> {
+    let audit = call.wait(call.node.audit_and_fix()).await??;
     Ok(Json(audit.into()))
 }

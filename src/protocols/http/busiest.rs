@@ -12,7 +12,7 @@ use crate::protocols::http::lease_look::Lease;
 use crate::protocols::http::listing::After;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::queue_look::{Queue, queue_shown};
-use crate::protocols::http::route::{Large, Query, Route, Words};
+use crate::protocols::http::route::{Large, Query, Route, RouteDocs};
 use crate::protocols::http::schema::{EntryNames, Number};
 use crate::protocols::http::task_look::Task;
 use crate::refusal::Reason;
@@ -23,7 +23,7 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![Route::get(
         "/v1/busiest",
         busiest,
-        Words {
+        RouteDocs {
             id: "busiest",
             summary: "List the busiest queues, the most contended locks, and active leases and tasks",
             more: "Meant for monitoring by repeated polling. If there are more than 8192 queues, each answer covers a share of them, and `next` is to be passed as `after` to get the following share. At most 8192 locks with waiters, 8192 active leases and 8192 tasks in progress are examined.",
@@ -92,10 +92,10 @@ async fn busiest(call: &Call, Query(share): Query<Share>) -> Result<Large<Busies
         .locks()
         .contended(share.limit.0, Ranking::Waiting)
         .await?;
-    let stirring = call.node.leases().stirring(share.limit.0).await?;
-    let leases_more = stirring.more;
-    let leases = Lease::of_all(call, stirring.leases).await?;
-    let (tasks, tasks_more) = call.node.tasks().stirring(share.limit.0).await?;
+    let active = call.node.leases().active(share.limit.0).await?;
+    let leases_more = active.more;
+    let leases = Lease::of_all(call, active.leases).await?;
+    let (tasks, tasks_more) = call.node.tasks().active(share.limit.0).await?;
     let now = call.node.now();
     let busiest = Busiest {
         queues: queues.iter().map(|queue| busy(queue, now)).collect(),

@@ -5,10 +5,10 @@
 use crate::handle::{Handle, Leases, Locks, Processes, Queues, Requester, Tasks};
 use crate::ids::RequestKey;
 use crate::protocols::http::access::{self, Peer, Running, Scope};
+use crate::protocols::http::capacity::Capacity;
 use crate::protocols::http::idempotency::key_of;
 use crate::protocols::http::input;
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::room::Room;
 use crate::protocols::http::shared::Shared;
 use crate::protocols::listener::Place;
 use crate::refusal::Reason;
@@ -95,7 +95,7 @@ impl Call {
     }
 
     /// Parses the query string as a form: an empty field counts as missing.
-    pub(crate) fn asked<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+    pub(crate) fn query_form<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         input::of_form(self.request.query_string())
     }
 
@@ -216,7 +216,7 @@ impl Call {
     }
 
     /// Returns the capacity limits of the listener that the request arrived on.
-    pub(crate) fn room(&self) -> &Room {
+    pub(crate) fn room(&self) -> &Capacity {
         self.shared.room(self.caller.peer)
     }
 
@@ -247,7 +247,7 @@ impl Call {
 
     /// Converts an error to a problem. If the node stopped because it halted, the problem gives the reason for the halt.
     pub(crate) fn problem(&self, problem: impl Into<Problem>) -> Problem {
-        problem.into().or_halt(self.node.halt_words())
+        problem.into().or_halt(self.node.halt_reason())
     }
 }
 

@@ -7,10 +7,10 @@ use crate::actors;
 use crate::actors::lock::Name;
 use crate::handle::Events;
 use crate::protocols::http::call::Call;
+use crate::protocols::http::capacity::Turns;
 use crate::protocols::http::operate::stopped;
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::room::Turns;
-use crate::protocols::http::route::{Query, Route, Words};
+use crate::protocols::http::route::{Query, Route, RouteDocs};
 use crate::protocols::http::schema::encode;
 use crate::protocols::http::stream::{ALIVE, HEARTBEAT, Parts, Stream};
 use crate::protocols::listener::Place;
@@ -40,7 +40,7 @@ const COMPARED: usize = 512;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::get("/v1/events", events, Words {
+        Route::get("/v1/events", events, RouteDocs {
             id: "events",
             summary: "Stream events",
             more: "Server-sent events: `id` is the position of an event: a sequence number, followed by a dot and an index unless the event is the first with this number; `event` is its kind; `data` is a JSON object with `position`, `at`, `actor`, `kind` and further fields. The stream ends when the coordinator stops or halts. A comment is sent every 15 s as a heartbeat. The last 65,536 events, and at most 64 MiB of them, are kept in memory, from the first subscription until ten minutes after the last one ends. A client that requests events no longer kept, or reads too slowly, first receives an event `lost`, whose data has the positions `after` and `upto`: the events after the first and up to the second are missing. A client that requests a future position receives an event `ahead`, whose `upto` is where the stream begins. The kinds and their fields are listed in docs/protocols/http.md, \"Events\".",
@@ -88,7 +88,7 @@ async fn events(call: &Call, Query(listen): Query<Listen>) -> Result<HttpRespons
     }
     let place = call.place()?;
     let events = call.node.events(after).await.map_err(stopped)?;
-    if let Some(words) = call.node.halt_words() {
+    if let Some(words) = call.node.halt_reason() {
         return Err(Problem::new(Reason::Halted, words));
     }
     let telling = EventStream {
@@ -266,7 +266,7 @@ impl Parts for EventStream {
                 _ = beat.tick() => return Some(ALIVE.into()),
                 heard = self.events.next() => heard,
                 // Events that happened before the listener closed are still sent.
-                _ = self.closing.wait_for(|closing| *closing) => self.events.at_once(),
+                _ = self.closing.wait_for(|closing| *closing) => self.events.try_next(),
             };
             let mut heard = Some(heard?);
             let turn = self.turns.next().await;
@@ -275,7 +275,7 @@ impl Parts for EventStream {
                 self.wanted.write(&some, &mut said);
                 looked_at += self.wanted.work(&some);
                 let more = said.len() < PART_BYTES && looked_at < LOOKED_AT;
-                heard = more.then(|| self.events.at_once()).flatten();
+                heard = more.then(|| self.events.try_next()).flatten();
             }
             drop(turn);
         }

@@ -10,7 +10,7 @@ use crate::protocols::http::binding::{Bound, Extent};
 use crate::protocols::http::call::Call;
 use crate::protocols::http::pop::{self, JobClaim};
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::route::{Body, Json, Route, Words};
+use crate::protocols::http::route::{Body, Json, Route, RouteDocs};
 use crate::protocols::http::schema::{List, Number, Span};
 use crate::refusal::Reason;
 use schemars::JsonSchema;
@@ -30,7 +30,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::post_once(
             PUSH,
             push,
-            Words {
+            RouteDocs {
                 id: "push_job",
                 summary: "Add a job",
                 more: "With `dedup`, the job is added only if no unclaimed job of the queue has the same key. With `unique_for_ms`, the key also stays reserved for that time, whatever happens to the job.",
@@ -41,7 +41,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::post_once(
             PUSH_ALL,
             push_all,
-            Words {
+            RouteDocs {
                 id: "push_jobs",
                 summary: "Add several jobs atomically",
                 more: "Either all jobs are added or none, even if the coordinator crashes; only duplicates are left out. If several jobs of a queue have the same deduplication key, the last one is added.",
@@ -52,7 +52,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::post_once(
             "/v1/queues/register",
             register,
-            Words {
+            RouteDocs {
                 id: "register_root_job",
                 summary: "Register a root job, which makes the jobs of older root jobs with its signature superfluous",
                 more: "If a worker claims a superfluous job, `duplicate` is true in the answer. The root job is remembered for 28 days.",
@@ -63,7 +63,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::post_once(
             "/v1/queues/pop",
             pop::pop,
-            Words {
+            RouteDocs {
                 id: "pop_jobs",
                 summary: "Claim jobs",
                 more: "Claims the most urgent jobs of the named queues, at most `count`; among equally urgent jobs, the oldest first, unless a queue is configured for another order. With `weights`, the queue is drawn at random by weight. With `any`, tenants take turns. With `wait`, a request that finds no job is answered when there is one or the wait times out. A job claimed for a client that has closed the connection is given back, unless the request has an idempotency key. With `process`, a claim ends as soon as that process, or its tree, has exited, and not before unless `claim_ms` is set. With `done`, a worker completes its last job and claims its next one in a single request.",
@@ -74,7 +74,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::post_once(
             "/v1/queues/ack",
             ack,
-            Words {
+            RouteDocs {
                 id: "ack_job",
                 summary: "Complete a claimed job",
                 more: "Requires the token of the job's claim.",
@@ -85,7 +85,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::post_once(
             "/v1/queues/fail",
             fail,
-            Words {
+            RouteDocs {
                 id: "fail_job",
                 summary: "Report that a claimed job failed",
                 more: "The job is `retrying` and unclaimed until it is tried again: after `retry_after_ms` if given; otherwise after the back-off of its type; or, if its type has none, when its claim would have ended. If this was its last try, the job is abandoned; if it runs at most once, it is removed.",
@@ -96,7 +96,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::post_once(
             "/v1/queues/defer",
             defer,
-            Words {
+            RouteDocs {
                 id: "defer_job",
                 summary: "Report that a claimed job cannot be tried now",
                 more: "The job is `retrying` and unclaimed, as after a failure, but the claim does not count as a try. It waits for `retry_after_ms` if given, otherwise for a delay that grows each time the job is given back. If the job is more than a day old or was cancelled, this counts as a failure instead.",
@@ -107,7 +107,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::post_once(
             "/v1/queues/report",
             report,
-            Words {
+            RouteDocs {
                 id: "report_job",
                 summary: "Report progress on a claimed job",
                 more: "The progress is shown with the job until the job is claimed again. Answers without waiting for the disk.",
@@ -118,7 +118,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::post_once(
             "/v1/queues/touch",
             touch,
-            Words {
+            RouteDocs {
                 id: "touch_job",
                 summary: "Extend a claim",
                 more: "Restarts the time limit of the claim. Requires the token of the claim. With `process`, the claim is bound to that process from now on.",
@@ -129,7 +129,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::post_once(
             "/v1/queues/release",
             release,
-            Words {
+            RouteDocs {
                 id: "release_job",
                 summary: "Give a claimed job back",
                 more: "Requires the token of the job's claim. If the claim was the job's last try, the job is abandoned.",
@@ -140,7 +140,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::post_once(
             "/v1/queues/bury",
             bury,
-            Words {
+            RouteDocs {
                 id: "bury_job",
                 summary: "Bury a claimed job until it is kicked",
                 more: "Requires the token of the job's claim.",

@@ -4,7 +4,7 @@
 //! A pass is one run of a lease's command, by the coordinator or by a client. The lease actor decides whose turn it is to run one.
 //! Requests that launch or store a command require the scope `run` (see `access.rs`).
 
-use crate::actors::lease::{Claim, LeaseMachine, LeaseView, Requesting, Turn};
+use crate::actors::lease::{Claim, LeaseMachine, LeaseView, PassRequest, Turn};
 use crate::actors::lock::Name;
 use crate::handle::Requested;
 use crate::ids::Token;
@@ -16,7 +16,7 @@ use crate::protocols::http::lease_set::{self, Span};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process::Launch;
 use crate::protocols::http::process_look::Process;
-use crate::protocols::http::route::{Body, Json, Route, Routed, Words};
+use crate::protocols::http::route::{Body, Json, Route, RouteDocs, Routed};
 use crate::protocols::http::schema::Number;
 use crate::refusal::Reason;
 use schemars::JsonSchema;
@@ -41,7 +41,7 @@ fn routes() -> Vec<Route> {
         Route::post_once(
             RUN,
             run,
-            Words {
+            RouteDocs {
                 id: "run_lease",
                 summary: "Request a pass that the coordinator runs",
                 more: "The coordinator launches the command: immediately if the lease is free, otherwise when the request's turn comes. If another request is already next, the command is not launched, since the pass of that request serves this one too. In any case, unless `no_delay` is set, a pass that begins after this request runs to completion, even if the client disconnects.",
@@ -53,7 +53,7 @@ fn routes() -> Vec<Route> {
         Route::post_once(
             "/v1/leases/claim",
             claim,
-            Words {
+            RouteDocs {
                 id: "claim_lease",
                 summary: "Request a pass that the client runs itself",
                 more: "With `wait`, answers when the request's turn has come or the wait times out. A client that closes the connection loses its position in line. If `turn` is `not-needed`, another pass serves the request: its number is `pass`, and `/v1/leases/wait` waits for it.",
@@ -67,7 +67,7 @@ fn routes() -> Vec<Route> {
             "/v1/leases/renew",
             Scope::Use,
             renew,
-            Words {
+            RouteDocs {
                 id: "renew_lease",
                 summary: "Report that a pass is still running",
                 more: "The pass ends if its client has not renewed it within `ttl_ms`. With `process`, the pass depends on that process from now on instead.",
@@ -79,7 +79,7 @@ fn routes() -> Vec<Route> {
             "/v1/leases/finish",
             Scope::Use,
             finish,
-            Words {
+            RouteDocs {
                 id: "finish_lease",
                 summary: "Report that a pass has run to completion",
                 more: "Not needed for commands that the coordinator launched.",
@@ -91,7 +91,7 @@ fn routes() -> Vec<Route> {
             "/v1/leases/withdraw",
             Scope::Run,
             withdraw,
-            Words {
+            RouteDocs {
                 id: "withdraw_from_lease",
                 summary: "Withdraw a request that waits for its turn",
                 more: "If other requests rely on this request's pass, the coordinator still launches the command when the turn comes. Otherwise, the pass is dropped. If the pass has already begun, it ends if the client was to run it itself; a launched command continues, and the answer is `absent`.",
@@ -103,7 +103,7 @@ fn routes() -> Vec<Route> {
             "/v1/leases/wait",
             Scope::Read,
             wait,
-            Words {
+            RouteDocs {
                 id: "wait_for_lease",
                 summary: "Wait for a pass to begin or to end",
                 more: "Answers immediately if the pass has already begun or ended, or if none is pending. Also answers when the wait times out: `begun`, `whole` and `current` of the lease show whether the pass has begun or ended.",
@@ -169,7 +169,7 @@ pub(crate) struct Ran {
 /// Requests a pass, and waits as long as requested.
 async fn run(call: &Call, Body(asked): Body<Run>) -> Result<Json<Ran>, Problem> {
     let launching = asked.launch.map(Launch::launching).transpose()?;
-    let requesting = Requesting {
+    let requesting = PassRequest {
         name: asked.name.clone(),
         command: launching.map(Arc::new),
         claim: None,
@@ -224,7 +224,7 @@ async fn run(call: &Call, Body(asked): Body<Run>) -> Result<Json<Ran>, Problem> 
 /// Waits until the command of the running pass has started or failed to start. Returns immediately if no pass is running, or if a client
 /// runs it.
 async fn started(call: &Call, lease: &LeaseView) {
-    let launched = lease.lease.running().filter(|it| !it.is_clients());
+    let launched = lease.lease.running().filter(|it| !it.is_run_by_client());
     if let Some(id) = launched.and_then(|it| it.holder.process()) {
         // If the record no longer exists, the process has ended.
         drop(call.node.processes().started(id).await);
@@ -293,7 +293,7 @@ async fn claim(call: &Call, Body(asked): Body<Claiming>) -> Result<Json<Claimed>
     };
     let process = bound.binding(call).await?;
     let waits = asked.wait.0 > 0;
-    let requesting = Requesting {
+    let requesting = PassRequest {
         name: asked.name.clone(),
         command: None,
         claim: Some(Claim {

@@ -2,7 +2,7 @@
 //! documented in `docs/protocols/http.md`, "Leases".
 
 use crate::actors::binding::Exit;
-use crate::actors::lease::{self, Current, Four, Holder, LeaseView};
+use crate::actors::lease::{self, Current, FossilLease, Holder, LeaseView};
 use crate::actors::lock::Name;
 use crate::actors::process::{self, RecordView};
 use crate::clock::{Offset, Timestamp};
@@ -10,7 +10,7 @@ use crate::ids::{ProcessId, Token};
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{Limit, Listing, Written};
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::route::{Json, Large, Query, Route, Words};
+use crate::protocols::http::route::{Json, Large, Query, Route, RouteDocs};
 use crate::protocols::http::schema::LeaseName;
 use crate::refusal::Reason;
 use crate::text;
@@ -24,7 +24,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/leases",
             list,
-            Words {
+            RouteDocs {
                 id: "list_leases",
                 summary: "List leases",
                 more: "Sorted by name. Long lists are returned in pages, which are not a consistent snapshot.",
@@ -35,7 +35,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/leases/lease",
             lease,
-            Words {
+            RouteDocs {
                 id: "lease",
                 summary: "Get a lease",
                 more: "",
@@ -46,7 +46,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/leases/check",
             check,
-            Words {
+            RouteDocs {
                 id: "check_lease",
                 summary: "Check whether a request for a pass would have an effect",
                 more: "A request has no effect if the lease is disabled, or if another request is already next, since the pass of that request serves all others too. If the lease does not exist, a request has an effect, because it creates the lease.",
@@ -337,7 +337,7 @@ impl Lease {
             whole: *whole,
             owed: view.wanted,
             wanted: view.is_useful(here.now),
-            text: Four([has.0, has.1, waits.0, waits.1]).to_string(),
+            text: FossilLease([has.0, has.1, waits.0, waits.1]).to_string(),
             current,
             next,
             now: here.date(here.now),
@@ -394,7 +394,7 @@ impl Pass {
 
 impl Next {
     fn shown(
-        it: &lease::Place,
+        it: &lease::NextRequest,
         records: &BTreeMap<ProcessId, RecordView>,
         here: Viewpoint,
     ) -> Self {

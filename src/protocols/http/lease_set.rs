@@ -4,7 +4,7 @@
 //! A request that cannot be parsed is refused before any part of it is applied. Settings are then applied one after another: if one of them
 //! is refused, those before it remain in effect.
 
-use crate::actors::lease::{Four, Imported, Refused, Setting, Settings};
+use crate::actors::lease::{FossilLease, Imported, Refused, Setting, Settings};
 use crate::actors::lock::Name;
 use crate::actors::process::Tags;
 use crate::clock::Date;
@@ -14,7 +14,7 @@ use crate::protocols::http::call::Call;
 use crate::protocols::http::lease_look::Lease;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process::Launch;
-use crate::protocols::http::route::{Body, Json, Route, Words};
+use crate::protocols::http::route::{Body, Json, Route, RouteDocs};
 use crate::protocols::http::schema::Number;
 use crate::refusal::Reason;
 use crate::schedule::Schedule;
@@ -38,7 +38,7 @@ pub(crate) fn routes() -> Vec<Route> {
             SET,
             Scope::Operate,
             set,
-            Words {
+            RouteDocs {
                 id: "set_lease",
                 summary: "Change the settings of a lease",
                 more: "Creates the lease if it does not exist. Settings that are left out are unchanged. Setting a command or a log file requires the scope `run`.",
@@ -50,7 +50,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/leases/import",
             Scope::Operate,
             import,
-            Words {
+            RouteDocs {
                 id: "import_lease",
                 summary: "Import a lease from Fossil",
                 more: "Refused while a pass is running. `text` consists of four numbers: the PID of the process that holds the current pass and the end of its period, in seconds since 1970, then the same two numbers for the next request. Those of the two processes that are still alive are registered.",
@@ -63,7 +63,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/leases/reset",
             Scope::Operate,
             reset,
-            Words {
+            RouteDocs {
                 id: "reset_lease",
                 summary: "Delete a lease and its settings",
                 more: "Refused while a pass is running. With `force`, the pass is stopped first, and the answer is sent when its processes have exited or the wait times out. Stopping a process requires the scope `run`.",
@@ -175,7 +175,7 @@ async fn import(call: &Call, Body(asked): Body<Import>) -> Result<Json<Lease>, P
     if found.is_ok_and(|it| it.lease.running().is_some()) {
         return Err(LeaseError::Refused(Refused::Running).into());
     }
-    let Four([current, until, next, until_next]) = Four::read(&asked.text);
+    let FossilLease([current, until, next, until_next]) = FossilLease::read(&asked.text);
     let current = imported(call, current, until).await?;
     let next = imported(call, next, until_next).await?;
     let imported = call

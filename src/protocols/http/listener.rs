@@ -4,11 +4,11 @@
 use crate::config::{HttpConfig, Listeners};
 use crate::handle::{Handle, ListenerStatus, Requester};
 use crate::protocols::http::access::Peer;
+use crate::protocols::http::capacity::Capacity;
 use crate::protocols::http::counters::{Counters, Stats};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::queue_rates::QueueRates;
 use crate::protocols::http::rates::Rates;
-use crate::protocols::http::room::Room;
 use crate::protocols::http::routes;
 use crate::protocols::http::session::{App, Session, Stream};
 use crate::protocols::http::shared::Shared;
@@ -42,9 +42,9 @@ const REFUSALS_MAX: u32 = 64;
 const SEND_BYTES: usize = 128 * 1024;
 
 /// How long pending requests may take once the listener closes.
-const CLOSING_PATIENCE: Duration = Duration::from_secs(3);
+const CLOSING_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the HTTP thread may take to end once the listener closes.
-const CLOSED_PATIENCE: Duration = Duration::from_secs(5);
+const CLOSED_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The paths that accept jobs and commands, and therefore larger bodies.
 const LONG: [&str; 6] = [
@@ -133,8 +133,8 @@ impl Listener {
                 identity: Mutex::new(identity),
                 connections_max: config.connections_max,
                 request_bytes_max,
-                tcp: Room::new(config, node.facts.admission.unfinished()),
-                unix: Room::new(config, node.facts.admission.unfinished()),
+                tcp: Capacity::new(config, node.facts.admission.unfinished()),
+                unix: Capacity::new(config, node.facts.admission.unfinished()),
                 long: LONG,
                 inventory: task_server::INVENTORY,
                 description: routes::description(),
@@ -224,12 +224,12 @@ impl Listener {
         Ok(Some(!same))
     }
 
-    /// Stops accepting connections, and waits at most `CLOSED_PATIENCE` for the HTTP thread to complete pending requests and end.
+    /// Stops accepting connections, and waits at most `CLOSED_TIMEOUT` for the HTTP thread to complete pending requests and end.
     pub(crate) async fn close(&self) {
         self.closing.send_replace(true);
         let mut closed = self.closed.clone();
         let ended = async { while closed.changed().await.is_ok() {} };
-        if timeout(CLOSED_PATIENCE, ended).await.is_err() {
+        if timeout(CLOSED_TIMEOUT, ended).await.is_err() {
             tracing::warn!("the HTTP thread did not end in time and is abandoned");
         }
     }
@@ -275,7 +275,7 @@ fn listen_unix(
     // The socket was opened by another program, such as systemd, which has set its permissions. They are kept unless others are configured.
     if let Some(path) = path.filter(|_| rights.are_shared()) {
         rights
-            .give(path)
+            .apply(path)
             .map_err(|error| cannot_listen(path, error))?;
     }
     Ok(Some((listen_open(open)?, None)))
@@ -362,7 +362,7 @@ impl Serving {
         let Ok(app) = app else {
             return drop(ready.send(Err(io::Error::other("the routes cannot be set up"))));
         };
-        let hall = Hall {
+        let hall = Connections {
             app: Rc::new(app),
             config: actix_http::ServiceConfig::default(),
             shared: Arc::clone(&listener.shared),
@@ -390,14 +390,14 @@ impl Serving {
 }
 
 /// Everything that is needed to serve connections.
-struct Hall<A> {
+struct Connections<A> {
     app: Rc<A>,
     config: actix_http::ServiceConfig,
     shared: Arc<Shared>,
     closing: watch::Receiver<bool>,
 }
 
-impl<A: App> Hall<A> {
+impl<A: App> Connections<A> {
     async fn serve_tcp(&self, listener: Option<TcpListener>) {
         let Some(listener) = listener else { return };
         let accept = async || loop {
@@ -418,7 +418,7 @@ impl<A: App> Hall<A> {
             return;
         }
         let shared = Arc::clone(&self.shared);
-        let greet = async move |stream| shared.identity()?.greet(stream).await;
+        let greet = async move |stream| shared.identity()?.handshake(stream).await;
         self.serve(accept, greet, &self.shared.tcp.connections)
             .await;
     }
@@ -442,7 +442,7 @@ impl<A: App> Hall<A> {
         .await;
     }
 
-    /// Accepts connections until the listener closes, then waits at most `CLOSING_PATIENCE` for pending answers.
+    /// Accepts connections until the listener closes, then waits at most `CLOSING_TIMEOUT` for pending answers.
     async fn serve<S: 'static, IO: Stream + 'static>(
         &self,
         accept: impl AsyncFn() -> (S, Peer),
@@ -466,7 +466,7 @@ impl<A: App> Hall<A> {
             }
         }
         let ended = async { while sessions.join_next().await.is_some() {} };
-        if timeout(CLOSING_PATIENCE, ended).await.is_err() {
+        if timeout(CLOSING_TIMEOUT, ended).await.is_err() {
             tracing::info!(open = sessions.len(), "HTTP connections were cut off");
         }
     }
@@ -502,7 +502,7 @@ impl<A: App> Hall<A> {
                 let words = format!("{most} connections are open, which is the limit");
                 let problem = Problem::new(Reason::Crowded, words);
                 if let Some(session) = session.await {
-                    session.turn_away(&problem).await;
+                    session.reject(&problem).await;
                 }
                 drop(place);
             });

@@ -3,7 +3,9 @@
 //!
 //! Which client may do what with a lock is decided by [`LockMachine`], not here.
 
-use crate::actors::lock::{EntryView, LockMachine, Name, Refused, Selection, Standing as Place};
+use crate::actors::lock::{
+    EntryView, LinePosition as Place, LockMachine, Name, Refused, Selection,
+};
 use crate::clock::{Now, Timestamp};
 use crate::handle::{Entry, LockError, Terms};
 use crate::ids::Token;
@@ -12,7 +14,7 @@ use crate::protocols::http::binding::{Bound, Extent};
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{self, After, Limit, Listing, Written};
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::route::{Body, Json, Large, Query, Route, Routed, Words};
+use crate::protocols::http::route::{Body, Json, Large, Query, Route, RouteDocs, Routed};
 use crate::protocols::http::schema::{EntryNames, Number};
 use crate::refusal::Reason;
 use schemars::JsonSchema;
@@ -34,7 +36,7 @@ fn routes() -> Vec<Route> {
         Route::get(
             "/v1/locks",
             list,
-            Words {
+            RouteDocs {
                 id: "list_locks",
                 summary: "List the holders and waiters of locks",
                 more: "Long lists are returned in pages, which are not a consistent snapshot, but an entry that exists throughout is listed exactly once. The entries of a page are sorted by key, index and position in line.",
@@ -45,7 +47,7 @@ fn routes() -> Vec<Route> {
         Route::get(
             "/v1/locks/owner",
             owner,
-            Words {
+            RouteDocs {
                 id: "lock_owner",
                 summary: "Get the holder of a lock",
                 more: "",
@@ -56,7 +58,7 @@ fn routes() -> Vec<Route> {
         Route::get(
             "/v1/locks/place",
             place,
-            Words {
+            RouteDocs {
                 id: "lock_place",
                 summary: "Get the position of an entry",
                 more: "",
@@ -67,7 +69,7 @@ fn routes() -> Vec<Route> {
         Route::post_once(
             "/v1/locks/acquire",
             acquire,
-            Words {
+            RouteDocs {
                 id: "acquire_lock",
                 summary: "Acquire a lock",
                 more: "If `owner` is left out, a unique name is generated and returned. If the owner already has an entry, that entry is renewed with the new `ttl`. With `wait`, the answer is sent when the lock is granted or the wait times out. A client that closes the connection while it waits loses its position in line, unless the request has an `Idempotency-Key` or a `process`.",
@@ -81,7 +83,7 @@ fn routes() -> Vec<Route> {
         Route::post_once(
             "/v1/locks/renew",
             renew,
-            Words {
+            RouteDocs {
                 id: "renew_lock",
                 summary: "Renew an entry",
                 more: "Restarts the time to live of an entry that holds the lock, or the time to wait of an entry that is in line. The entry is identified by the owner or the token; if both are given, both must match.",
@@ -92,7 +94,7 @@ fn routes() -> Vec<Route> {
         Route::post_once(
             "/v1/locks/release",
             release,
-            Words {
+            RouteDocs {
                 id: "release_lock",
                 summary: "Release a lock, or withdraw a request for it",
                 more: "The entry may hold the lock or wait for it. When the holder's entry ends, the lock is granted to the next waiter immediately. The entry is identified by the owner or the token; if both are given, both must match.",
@@ -103,7 +105,7 @@ fn routes() -> Vec<Route> {
         Route::post_once(
             "/v1/locks/force",
             force,
-            Words {
+            RouteDocs {
                 id: "force_lock",
                 summary: "Break a lock",
                 more: "Ends the entry that holds the lock, regardless of its owner and of any bound process that is still alive. Meant for a lock whose process cannot be killed.",
@@ -114,7 +116,7 @@ fn routes() -> Vec<Route> {
         Route::post_once(
             "/v1/locks/release-all",
             release_all,
-            Words {
+            RouteDocs {
                 id: "release_all_locks",
                 summary: "End every entry of an owner",
                 more: "Ends the entries that hold locks and those that wait for locks, under every key.",
@@ -126,7 +128,7 @@ fn routes() -> Vec<Route> {
             "/v1/locks/watch",
             Scope::Use,
             watch,
-            Words {
+            RouteDocs {
                 id: "watch_lock",
                 summary: "Wait until a lock is no longer held",
                 more: "Answers immediately if the entry does not hold the lock with this token.",

@@ -33,7 +33,7 @@
 //! | `report.rs` | the socket on which task commands report |
 //! | `queue_rates.rs` | for the page: the rates at which jobs are added to and removed from each queue |
 //! | `rates.rs` | the activity of listeners, actors and journal in the last ten minutes, sampled every five seconds |
-//! | `room.rs` | the capacity limits of a listener |
+//! | `capacity.rs` | the capacity limits of a listener |
 //! | `call.rs` | a request as seen by its route; waits that end with the client's connection |
 //! | `metric.rs` | the status as metrics |
 //! | `problem.rs` | refusals, as `application/problem+json` |
@@ -45,6 +45,7 @@ mod audit;
 mod binding;
 mod busiest;
 mod call;
+mod capacity;
 mod counters;
 mod event;
 mod idempotency;
@@ -72,7 +73,6 @@ mod queue_rates;
 mod rates;
 mod report;
 mod result;
-mod room;
 mod route;
 mod routes;
 mod schema;

@@ -6,7 +6,7 @@ use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::metric;
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::route::{Json, Query, Route, Routed, Words};
+use crate::protocols::http::route::{Json, Query, Route, RouteDocs, Routed};
 use crate::protocols::http::schema::Number;
 use crate::refusal::Reason;
 use crate::spine::checkpoint::Taken;
@@ -20,10 +20,10 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// The maximum time that the actors may take to report their status.
-const STATUS_PATIENCE: Duration = Duration::from_secs(10);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum time that the supervisor actor may take to answer a health check.
-const HEALTH_PATIENCE: Duration = Duration::from_secs(5);
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -36,7 +36,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/healthz",
             health,
-            Words {
+            RouteDocs {
                 id: "health",
                 summary: "Check whether the node is alive",
                 more: "Queries the supervisor actor, which must answer within 5 seconds. The answer does not depend on the disk.",
@@ -48,7 +48,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/metrics",
             metrics,
-            Words {
+            RouteDocs {
                 id: "metrics",
                 summary: "Get the status as metrics",
                 more: "Returns the metrics in the OpenMetrics text format. All of them, except those of individual queues, come from a single status.",
@@ -60,7 +60,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/openapi.json",
             describe,
-            Words {
+            RouteDocs {
                 id: "describe",
                 summary: "Get this description",
                 more: "",
@@ -71,7 +71,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/status",
             status,
-            Words {
+            RouteDocs {
                 id: "status",
                 summary: "Get the status of the coordinator",
                 more: "Fields may be added, but none is renamed or removed as long as the path begins with `/v1/`.",
@@ -83,7 +83,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/checkpoint",
             Scope::Operate,
             checkpoint,
-            Words {
+            RouteDocs {
                 id: "checkpoint",
                 summary: "Take a snapshot",
                 more: "Answers when the snapshot is on disk. Only one snapshot is taken at a time; further requests wait for their turn.",
@@ -95,7 +95,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/clock/confirm",
             Scope::Operate,
             confirm_clock,
-            Words {
+            RouteDocs {
                 id: "confirm_clock",
                 summary: "Trust a wall clock that is far ahead",
                 more: "Until the clock is trusted, or an hour has passed without a step of the clock, nothing is removed because of its date.",
@@ -107,7 +107,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/drain",
             Scope::Operate,
             drain,
-            Words {
+            RouteDocs {
                 id: "drain",
                 summary: "Refuse new work, and stop once nothing is held",
                 more: "Depending on `what`, refuses new locks, new jobs and claims, new lease passes, new tasks and bursts, or all of these. Renewals and releases are still accepted, and existing claims, passes and bursts may finish. The coordinator stops when no lock, claim, pass or task attempt is left. Answers when draining has begun; with `wait`, when nothing is left or the wait times out. Anything that is already draining continues to drain.",
@@ -119,11 +119,11 @@ pub(crate) fn routes() -> Vec<Route> {
 }
 
 async fn health(call: &Call, (): ()) -> Result<HttpResponse, Problem> {
-    if let Some(words) = call.node.halt_words() {
+    if let Some(words) = call.node.halt_reason() {
         return Err(Problem::new(Reason::Halted, words));
     }
     let actors = call.node.actors();
-    match timeout(HEALTH_PATIENCE, actors.supervisor.status()).await {
+    match timeout(HEALTH_TIMEOUT, actors.supervisor.status()).await {
         Ok(Ok(_)) if call.node.draining().any() => Ok(text(TEXT, "draining\n")),
         Ok(Ok(_)) => Ok(text(TEXT, "ok\n")),
         Ok(Err(gone)) => Err(stopped(gone)),
@@ -154,9 +154,9 @@ async fn status(call: &Call, (): ()) -> Result<Json<NodeStatus>, Problem> {
     ask(&call.node).await.map(Json)
 }
 
-/// Returns the status of the node, or a problem if the node has stopped or its actors do not answer within `STATUS_PATIENCE`.
+/// Returns the status of the node, or a problem if the node has stopped or its actors do not answer within `STATUS_TIMEOUT`.
 pub(crate) async fn ask(node: &Handle) -> Result<NodeStatus, Problem> {
-    match timeout(STATUS_PATIENCE, node.status()).await {
+    match timeout(STATUS_TIMEOUT, node.status()).await {
         Ok(Ok(status)) => Ok(status),
         Ok(Err(stopped)) => Err(Problem::new(Reason::Stopped, stopped.to_string())),
         Err(_) => Err(busy()),
@@ -180,7 +180,7 @@ pub(crate) struct ClockConfirmed {
 
 /// Trusts the wall clock again, so that removal by date resumes. Returns whether the clock was in doubt.
 async fn confirm_clock(call: &Call, (): ()) -> Result<Json<ClockConfirmed>, Problem> {
-    let doubted = call.node.believe_clock().await.map_err(stopped)?;
+    let doubted = call.node.confirm_clock().await.map_err(stopped)?;
     Ok(Json(ClockConfirmed { doubted }))
 }
 

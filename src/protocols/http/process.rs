@@ -12,7 +12,7 @@ use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_look::{self, Process, id, which};
 use crate::protocols::http::process_now;
-use crate::protocols::http::route::{Body, Json, Route, Routed, Words};
+use crate::protocols::http::route::{Body, Json, Route, RouteDocs, Routed};
 use crate::protocols::http::schema::{List, Number};
 use crate::protocols::http::service;
 use crate::refusal::Reason;
@@ -46,7 +46,7 @@ fn acting() -> Vec<Route> {
         Route::post_once(
             LAUNCH,
             launch,
-            Words {
+            RouteDocs {
                 id: "launch_process",
                 summary: "Launch a process",
                 more: "Answers when the process is running or has ended, or when it could not be started; in the last case, `failure` has the reason. The process continues to run if the connection closes or the coordinator stops.",
@@ -58,7 +58,7 @@ fn acting() -> Vec<Route> {
             "/v1/processes/register",
             Scope::Run,
             register,
-            Words {
+            RouteDocs {
                 id: "register_process",
                 summary: "Create a record for a running process",
                 more: "A process has one record, however often it is registered. Its end is detected, but how it ended is known only if the kernel reports it or `finish` is called.",
@@ -69,7 +69,7 @@ fn acting() -> Vec<Route> {
         Route::post_once(
             "/v1/processes/finish",
             finish,
-            Words {
+            RouteDocs {
                 id: "finish_process",
                 summary: "Report how a registered process has ended",
                 more: "Not needed for processes that the coordinator launched.",
@@ -80,7 +80,7 @@ fn acting() -> Vec<Route> {
         Route::post_once(
             "/v1/processes/stop",
             stop,
-            Words {
+            RouteDocs {
                 id: "stop_process",
                 summary: "Stop a process: a signal, a grace period, then SIGKILL",
                 more: "With `tree`, also stops everything that it has started. Launched descendants with records of their own are stopped in the same way, each through its own record. The process is `stopping` until everything else that it started is confirmed to have exited.",
@@ -91,7 +91,7 @@ fn acting() -> Vec<Route> {
         Route::post_once(
             "/v1/processes/signal",
             signal,
-            Words {
+            RouteDocs {
                 id: "signal_process",
                 summary: "Send a signal to a process",
                 more: "The signal is sent through a descriptor of the process (pidfd), so another process that has reused its PID is never signalled.",
@@ -103,7 +103,7 @@ fn acting() -> Vec<Route> {
             "/v1/processes/wait",
             Scope::Run,
             wait,
-            Words {
+            RouteDocs {
                 id: "wait_for_process",
                 summary: "Wait until a process has ended",
                 more: "If its tree is being stopped, or a lock, claim or pass is bound to it, waits for the whole tree, including launched descendants with records of their own. Answers immediately if the process has already ended. Also answers when the wait times out: `status` shows whether the process has ended.",
@@ -115,7 +115,7 @@ fn acting() -> Vec<Route> {
             "/v1/processes/prune",
             Scope::Run,
             prune,
-            Words {
+            RouteDocs {
                 id: "prune_processes",
                 summary: "Remove records of processes that have ended",
                 more: "Records with live descendants are kept.",
@@ -127,7 +127,7 @@ fn acting() -> Vec<Route> {
             "/v1/processes/keeper",
             Scope::Run,
             keeper,
-            Words {
+            RouteDocs {
                 id: "keeper",
                 summary: "Start the keeper if it is not running, and get its socket",
                 more: "Clients can pass their own streams and environment to the keeper over that socket: see docs/protocols/keeper.md.",

@@ -16,7 +16,7 @@ use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{Listing, Written};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_now::ProcessUsage;
-use crate::protocols::http::route::{Json, Large, Query, Route, Words};
+use crate::protocols::http::route::{Json, Large, Query, Route, RouteDocs};
 use crate::protocols::http::schema::Number;
 use crate::refusal::Reason;
 use crate::text;
@@ -30,7 +30,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/processes",
             list,
-            Words {
+            RouteDocs {
                 id: "list_processes",
                 summary: "List processes, including past ones",
                 more: "Long lists are returned in pages, which are not a consistent snapshot. Arguments that look like secrets are masked. Current resource usage is included only with `usage`.",
@@ -41,7 +41,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/processes/count",
             count,
-            Words {
+            RouteDocs {
                 id: "count_processes",
                 summary: "Count processes, including past ones",
                 more: "Takes the parameters of `/v1/processes`, except `limit` and `after`.",
@@ -52,7 +52,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/processes/process",
             process,
-            Words {
+            RouteDocs {
                 id: "process",
                 summary: "Get a process",
                 more: "The process is identified by its id, or by at least the first eight digits of its id.",
@@ -63,7 +63,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/processes/ancestors",
             ancestors,
-            Words {
+            RouteDocs {
                 id: "ancestors",
                 summary: "List the ancestors of a process",
                 more: "The parent comes first, the root last.",
@@ -74,7 +74,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/processes/descendants",
             descendants,
-            Words {
+            RouteDocs {
                 id: "descendants",
                 summary: "List the descendants of a process",
                 more: "Long lists are returned in pages.",

@@ -8,7 +8,7 @@ use crate::ids::ProcessId;
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::route::{Body, Json, Route, Words};
+use crate::protocols::http::route::{Body, Json, Route, RouteDocs};
 use crate::protocols::http::schema::List;
 use crate::refusal::Reason;
 use schemars::JsonSchema;
@@ -27,7 +27,7 @@ pub(crate) fn routes() -> Vec<Route> {
         "/v1/processes/usage",
         Scope::Run,
         usage,
-        Words {
+        RouteDocs {
             id: "usage_of_processes",
             summary: "Get the current resource usage of processes",
             more: "The usage is read at the time of the request.",
@@ -39,7 +39,7 @@ pub(crate) fn routes() -> Vec<Route> {
         "/v1/processes/reconcile",
         Scope::Run,
         reconcile,
-        Words {
+        RouteDocs {
             id: "reconcile_processes",
             summary: "Check every process recorded as alive",
             more: "Normally not needed, since exits are detected automatically. Answers when the records of processes that have exited show how they ended, or after 5 s.",

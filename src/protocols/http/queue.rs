@@ -6,7 +6,7 @@ use crate::handle::QueueError;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::job::Deleted;
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::route::{Body, Json, Route, Routed, Words};
+use crate::protocols::http::route::{Body, Json, Route, RouteDocs, Routed};
 use crate::protocols::http::schema::{Number, Span};
 use crate::protocols::http::{job, queue_bulk, queue_look, result};
 use crate::refusal::Reason;
@@ -30,7 +30,7 @@ fn routes() -> Vec<Route> {
         Route::post_once(
             "/v1/queues/delete",
             delete,
-            Words {
+            RouteDocs {
                 id: "delete_job",
                 summary: "Delete an unclaimed job",
                 more: "A claimed job can only be ended with the token of its claim: see `ack`.",
@@ -41,7 +41,7 @@ fn routes() -> Vec<Route> {
         Route::post_once(
             "/v1/queues/kick",
             kick,
-            Words {
+            RouteDocs {
                 id: "kick_jobs",
                 summary: "Make buried or delayed jobs ready",
                 more: "Kicks buried jobs, the oldest first, then abandoned ones. If there are neither, kicks delayed jobs, in the order in which they are due, then jobs that wait for a retry. Each job is treated as if it had never been tried.",
@@ -52,7 +52,7 @@ fn routes() -> Vec<Route> {
         Route::post_once(
             "/v1/queues/kick-job",
             kick_job,
-            Words {
+            RouteDocs {
                 id: "kick_job",
                 summary: "Make one job ready",
                 more: "The job must be buried, abandoned, delayed or waiting for a retry. It is treated as if it had never been tried.",
@@ -63,7 +63,7 @@ fn routes() -> Vec<Route> {
         Route::post_once(
             "/v1/queues/cancel",
             cancel,
-            Words {
+            RouteDocs {
                 id: "cancel_job",
                 summary: "Cancel a job",
                 more: "The job is abandoned, and its claim ends. A claim that is bound to a process, as those of `sexton work` are, ends only when the process has ended, or when the job is completed, failed or given back. Until then, `touch` and `report` are refused, and `sexton work` stops its command.",
@@ -74,7 +74,7 @@ fn routes() -> Vec<Route> {
         Route::post_once(
             "/v1/queues/repush",
             repush,
-            Words {
+            RouteDocs {
                 id: "repush_jobs",
                 summary: "Make the abandoned jobs of a queue ready",
                 more: "The jobs are treated as if they had never been tried.",
@@ -85,7 +85,7 @@ fn routes() -> Vec<Route> {
         Route::post_once(
             "/v1/queues/pause",
             pause,
-            Words {
+            RouteDocs {
                 id: "pause_queue",
                 summary: "Pause a queue",
                 more: "The queue must exist: it does while it has jobs, a client waits for its jobs, or it is paused or throttled. While a queue is paused, jobs can be added but not claimed. A length of 0 ends the pause.",
@@ -96,7 +96,7 @@ fn routes() -> Vec<Route> {
         Route::post_once(
             "/v1/queues/flush",
             flush,
-            Words {
+            RouteDocs {
                 id: "flush_queue",
                 summary: "Delete every job of a queue",
                 more: "Claimed jobs are deleted, too.",

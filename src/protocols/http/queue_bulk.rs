@@ -6,7 +6,7 @@ use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{self, After};
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::route::{Body, Json, Route, Words};
+use crate::protocols::http::route::{Body, Json, Route, RouteDocs};
 use crate::protocols::http::schema::Number;
 use crate::refusal::Reason;
 use schemars::JsonSchema;
@@ -25,7 +25,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/retry",
             Scope::Use,
             retry,
-            Words {
+            RouteDocs {
                 id: "retry_jobs",
                 summary: "Retry jobs that match a filter",
                 more: "Makes the jobs ready, as if they had never been tried. A request handles up to `limit` jobs, and the answer shows where to continue.",
@@ -37,7 +37,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/discard",
             Scope::Use,
             discard,
-            Words {
+            RouteDocs {
                 id: "discard_jobs",
                 summary: "Delete jobs that match a filter",
                 more: "Claimed jobs are not deleted. A request handles up to `limit` jobs, and the answer shows where to continue.",

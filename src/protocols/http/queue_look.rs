@@ -14,7 +14,7 @@ use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{self, After, Limit, Listing, Written};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_look;
-use crate::protocols::http::route::{Json, Large, Query, Route, Words};
+use crate::protocols::http::route::{Json, Large, Query, Route, RouteDocs};
 use crate::protocols::http::schema::JobText;
 use crate::refusal::Reason;
 use schemars::JsonSchema;
@@ -39,7 +39,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/queues",
             list,
-            Words {
+            RouteDocs {
                 id: "list_queues",
                 summary: "List queues, with the number of jobs in each phase",
                 more: "A queue exists while it has jobs, is paused or throttled, or has clients that use it. Long lists are returned in pages. Together, the pages are not a consistent snapshot, but a queue that exists throughout is listed exactly once. The queues of a page are sorted by name.",
@@ -50,7 +50,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/queues/queue",
             queue,
-            Words {
+            RouteDocs {
                 id: "queue",
                 summary: "Get a queue",
                 more: "",
@@ -61,7 +61,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/queues/jobs",
             jobs,
-            Words {
+            RouteDocs {
                 id: "list_jobs",
                 summary: "List jobs",
                 more: "Long lists are returned in pages. Together, the pages are not a consistent snapshot, but a job that does not change is listed exactly once. The jobs of a page are sorted by id. Bodies are not included: see `/v1/queues/job`.",
@@ -72,7 +72,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/queues/job",
             job,
-            Words {
+            RouteDocs {
                 id: "job",
                 summary: "Get a job with its body",
                 more: "",
@@ -83,7 +83,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/queues/next",
             next,
-            Words {
+            RouteDocs {
                 id: "next_queue",
                 summary: "Get a random queue from which a job can be claimed",
                 more: "Each such queue is equally likely. Queues that are paused, throttled or read-only are excluded.",
@@ -94,7 +94,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/queues/config",
             config,
-            Words {
+            RouteDocs {
                 id: "queue_config",
                 summary: "Get the queue configuration: limits, rules for job types, and weights of tenants",
                 more: "Without `type`, `types` contains the rules of `default`, followed by those of each type that has an entry of its own; `default` applies to all other types. With `type`, `types` contains only the rules that apply to that type. The configuration does not change until the coordinator restarts.",

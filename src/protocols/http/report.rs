@@ -5,7 +5,7 @@
 //! The machine decides what effect a report has.
 
 use crate::actors::binding::Exit;
-use crate::actors::dispatch::{FarEnd, Report, Task};
+use crate::actors::dispatch::{RemoteEnd, Report, Task};
 use crate::bytes::Bytes;
 use crate::handle::{Handle, Tasks};
 use crate::ids::ProcessId;
@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// The maximum time to receive a request. Sending the answer may take as long again.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The maximum size of a request, in bytes. It leaves room for saved data in base64.
 const REQUEST_BYTES_MAX: u64 = 1 << 20;
@@ -139,7 +139,7 @@ async fn receive(stream: UnixStream, tasks: &Tasks) -> io::Result<()> {
     let mut reader = BufReader::new(stream).take(REQUEST_BYTES_MAX);
     let mut line = Vec::new();
     // A client that does not finish its request in time gets no answer.
-    let read = timeout(PATIENCE, reader.read_until(b'\n', &mut line));
+    let read = timeout(TIMEOUT, reader.read_until(b'\n', &mut line));
     read.await.map_err(|_| io::ErrorKind::TimedOut)??;
     let said = match serde_json::from_slice::<Request>(&line) {
         Ok(request) => take(tasks, request).await,
@@ -179,8 +179,8 @@ async fn take(tasks: &Tasks, request: Request) -> Value {
         ReportKind::Fail { message } => Report::Fail {
             words: shortened(message),
         },
-        ReportKind::Ended { exit } => Report::Far(FarEnd::Ended(exit.into())),
-        ReportKind::Unreachable {} => Report::Far(FarEnd::Unreachable),
+        ReportKind::Ended { exit } => Report::Far(RemoteEnd::Ended(exit.into())),
+        ReportKind::Unreachable {} => Report::Far(RemoteEnd::Unreachable),
     };
     match tasks.report(process, body, request.nth).await {
         Ok(revision) => json!({ "ok": true, "revision": revision }),
@@ -215,6 +215,6 @@ fn refused(reason: &str, error: &str) -> Value {
 
 async fn answer(mut stream: UnixStream, said: &Value) -> io::Result<()> {
     let line = format!("{said}\n");
-    let written = timeout(PATIENCE, stream.write_all(line.as_bytes()));
+    let written = timeout(TIMEOUT, stream.write_all(line.as_bytes()));
     written.await.map_err(|_| io::ErrorKind::TimedOut)?
 }

@@ -7,7 +7,7 @@ use crate::handle::Ending;
 use crate::ids::Token;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::route::{Body, Json, Query, Route, Words};
+use crate::protocols::http::route::{Body, Json, Query, Route, RouteDocs};
 use crate::protocols::http::schema::{Number, OutputText};
 use crate::refusal::Reason;
 use schemars::JsonSchema;
@@ -21,7 +21,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::post_once(
             "/v1/queues/keep-result",
             keep,
-            Words {
+            RouteDocs {
                 id: "keep_job_result",
                 summary: "Store the result of a claimed job",
                 more: "Requires the token of the job's claim, and must be sent before the job is completed or failed. The result is kept for `keep_ms`, and can be read once the job is over; the result of a later try replaces it. At most 100,000 results and 64 MiB are kept; beyond that, the oldest are dropped.",
@@ -32,7 +32,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/queues/result",
             result,
-            Words {
+            RouteDocs {
                 id: "job_result",
                 summary: "Get the result of a job",
                 more: "Returns the result that the worker stored. For a job that was abandoned without a result, `status` is `failed` and `error` is the last error. For any other job that is over without a result, the request is refused as `absent`. With `wait`, the answer is sent when the job is over or the wait times out.",

@@ -24,7 +24,7 @@ pub(crate) trait Routed {
 }
 
 /// The documentation of a route.
-pub(crate) struct Words {
+pub(crate) struct RouteDocs {
     /// The `operationId` in the `OpenAPI` description.
     pub(crate) id: &'static str,
     pub(crate) summary: &'static str,
@@ -46,7 +46,7 @@ pub(crate) struct Route {
 
 /// The published description of a route.
 pub(crate) struct Described {
-    pub(crate) words: Words,
+    pub(crate) words: RouteDocs,
     /// The reasons for which the route may refuse a request, in addition to those that apply to every route.
     pub(crate) refusals: Vec<Reason>,
     pub(crate) takes: fn(&mut Schemas) -> Content,
@@ -57,14 +57,14 @@ pub(crate) struct Described {
 }
 
 /// The input of a route.
-pub(crate) trait Take: Sized {
-    fn take(call: &Call) -> Result<Self, Problem>;
+pub(crate) trait FromCall: Sized {
+    fn from_call(call: &Call) -> Result<Self, Problem>;
     fn describe(schemas: &mut Schemas) -> Content;
 }
 
 /// A route without input; a query string is ignored.
-impl Take for () {
-    fn take(_: &Call) -> Result<Self, Problem> {
+impl FromCall for () {
+    fn from_call(_: &Call) -> Result<Self, Problem> {
         Ok(())
     }
 
@@ -76,8 +76,8 @@ impl Take for () {
 /// Input from the query string.
 pub(crate) struct Query<T>(pub(crate) T);
 
-impl<T: DeserializeOwned + JsonSchema> Take for Query<T> {
-    fn take(call: &Call) -> Result<Self, Problem> {
+impl<T: DeserializeOwned + JsonSchema> FromCall for Query<T> {
+    fn from_call(call: &Call) -> Result<Self, Problem> {
         call.query().map(Self)
     }
 
@@ -89,8 +89,8 @@ impl<T: DeserializeOwned + JsonSchema> Take for Query<T> {
 /// Input from the body.
 pub(crate) struct Body<T>(pub(crate) T);
 
-impl<T: DeserializeOwned + JsonSchema> Take for Body<T> {
-    fn take(call: &Call) -> Result<Self, Problem> {
+impl<T: DeserializeOwned + JsonSchema> FromCall for Body<T> {
+    fn from_call(call: &Call) -> Result<Self, Problem> {
         call.body().map(Self)
     }
 
@@ -100,16 +100,16 @@ impl<T: DeserializeOwned + JsonSchema> Take for Body<T> {
 }
 
 /// The output of a route.
-pub(crate) trait Give {
-    fn give(self) -> Result<HttpResponse, Problem>;
+pub(crate) trait IntoAnswer {
+    fn into_answer(self) -> Result<HttpResponse, Problem>;
     fn describe(schemas: &mut Schemas) -> Value;
 }
 
 /// An answer in JSON.
 pub(crate) struct Json<T>(pub(crate) T);
 
-impl<T: Serialize + JsonSchema> Give for Json<T> {
-    fn give(self) -> Result<HttpResponse, Problem> {
+impl<T: Serialize + JsonSchema> IntoAnswer for Json<T> {
+    fn into_answer(self) -> Result<HttpResponse, Problem> {
         written(&self.0)
     }
 
@@ -121,8 +121,8 @@ impl<T: Serialize + JsonSchema> Give for Json<T> {
 /// A large answer in JSON, with the permit to hold until the answer is written.
 pub(crate) struct Large<T>(pub(crate) T, pub(crate) OwnedSemaphorePermit);
 
-impl<T: Serialize + JsonSchema> Give for Large<T> {
-    fn give(self) -> Result<HttpResponse, Problem> {
+impl<T: Serialize + JsonSchema> IntoAnswer for Large<T> {
+    fn into_answer(self) -> Result<HttpResponse, Problem> {
         let Self(answer, place) = self;
         Ok(written(&answer)?.map_body(|_, body| super::listing::held(body, place)))
     }
@@ -133,8 +133,8 @@ impl<T: Serialize + JsonSchema> Give for Large<T> {
 }
 
 /// An answer that is not JSON.
-impl Give for HttpResponse {
-    fn give(self) -> Result<HttpResponse, Problem> {
+impl IntoAnswer for HttpResponse {
+    fn into_answer(self) -> Result<HttpResponse, Problem> {
         Ok(self)
     }
 
@@ -153,17 +153,17 @@ fn written(answer: &impl Serialize) -> Result<HttpResponse, Problem> {
 
 impl Route {
     /// Creates a read-only route, for GET and HEAD.
-    pub(crate) fn get<T: Take, G: Give>(
+    pub(crate) fn get<T: FromCall, G: IntoAnswer>(
         path: &'static str,
         read: impl AsyncFn(&Call, T) -> Result<G, Problem> + Clone + 'static,
-        words: Words,
+        words: RouteDocs,
         refusals: &[Reason],
     ) -> Self {
         let answer = move |call: Call| {
             let read = read.clone();
             async move {
-                let taken = T::take(&call)?;
-                let given = read(&call, taken).await.and_then(G::give);
+                let taken = T::from_call(&call)?;
+                let given = read(&call, taken).await.and_then(G::into_answer);
                 given.map_err(|problem| call.problem(problem))
             }
         };
@@ -177,18 +177,18 @@ impl Route {
     }
 
     /// Creates a route that performs an action, for POST.
-    pub(crate) fn post<T: Take, G: Give>(
+    pub(crate) fn post<T: FromCall, G: IntoAnswer>(
         path: &'static str,
         scope: Scope,
         act: impl AsyncFn(&Call, T) -> Result<G, Problem> + Clone + 'static,
-        words: Words,
+        words: RouteDocs,
         refusals: &[Reason],
     ) -> Self {
         let answer = move |call: Call| {
             let act = act.clone();
             async move {
-                let taken = T::take(&call)?;
-                let given = act(&call, taken).await.and_then(G::give);
+                let taken = T::from_call(&call)?;
+                let given = act(&call, taken).await.and_then(G::into_answer);
                 given.map_err(|problem| call.problem(problem))
             }
         };
@@ -200,19 +200,19 @@ impl Route {
     pub(crate) fn post_once<T, G>(
         path: &'static str,
         act: impl AsyncFn(&Call, T) -> Result<Json<G>, Problem> + Clone + 'static,
-        words: Words,
+        words: RouteDocs,
         refusals: &[Reason],
     ) -> Self
     where
-        T: Take,
+        T: FromCall,
         G: Serialize + JsonSchema,
     {
         let answer = move |mut call: Call| {
             let act = act.clone();
             async move {
                 call.take_key()?;
-                let taken = T::take(&call)?;
-                let given = act(&call, taken).await.and_then(Json::give);
+                let taken = T::from_call(&call)?;
+                let given = act(&call, taken).await.and_then(Json::into_answer);
                 let mut response = given.map_err(|problem| call.problem(problem))?;
                 if let Some(rollback) = call.rollback.take() {
                     response.extensions_mut().insert(rollback);
@@ -267,10 +267,10 @@ impl Route {
         }
     }
 
-    fn of<T: Take, G: Give>(
+    fn of<T: FromCall, G: IntoAnswer>(
         (path, method): (&'static str, Method),
         scope: Scope,
-        (words, refusals): (Words, &[Reason]),
+        (words, refusals): (RouteDocs, &[Reason]),
         resource: Resource,
     ) -> Self {
         Self {

@@ -10,7 +10,7 @@ use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_look::{Failed, lost, signal};
-use crate::protocols::http::route::{Body, Json, Query, Route, Words};
+use crate::protocols::http::route::{Body, Json, Query, Route, RouteDocs};
 use crate::protocols::http::schema::Number;
 use crate::refusal::Reason;
 use crate::text;
@@ -26,7 +26,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/services",
             list,
-            Words {
+            RouteDocs {
                 id: "list_services",
                 summary: "List services with their state",
                 more: "",
@@ -37,7 +37,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/services/service",
             service,
-            Words {
+            RouteDocs {
                 id: "service",
                 summary: "Get a service",
                 more: "",
@@ -49,7 +49,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/services/start",
             Scope::Run,
             start,
-            Words {
+            RouteDocs {
                 id: "start_services",
                 summary: "Start a service, or all services",
                 more: "Also starts services that have failed. A started service runs until it is stopped, even across restarts of the coordinator.",
@@ -61,7 +61,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/services/stop",
             Scope::Run,
             stop,
-            Words {
+            RouteDocs {
                 id: "stop_services",
                 summary: "Stop a service, or all services",
                 more: "A stopped service stays stopped until it is started, even across restarts of the coordinator.",
@@ -73,7 +73,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/services/restart",
             Scope::Run,
             restart,
-            Words {
+            RouteDocs {
                 id: "restart_services",
                 summary: "Replace the processes of a service, or of all services, with new ones",
                 more: "A stopped service is started only if the request names it.",

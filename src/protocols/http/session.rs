@@ -39,10 +39,10 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
 /// The maximum time from the first byte of a request to its last.
-const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum time for which a part of an answer may go unread.
-const WRITE_PATIENCE: Duration = Duration::from_secs(30);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The size of the output buffer, in bytes, at which it is written to the socket.
 const WRITE_BYTES: usize = 64 * 1024;
@@ -147,7 +147,7 @@ impl<IO: Stream> Session<IO> {
     }
 
     /// Answers with a problem before any request is read, and ends the connection.
-    pub(crate) async fn turn_away(mut self, problem: &Problem) {
+    pub(crate) async fn reject(mut self, problem: &Problem) {
         self.refuse(problem.error_response()).await;
         self.finish().await;
     }
@@ -163,7 +163,7 @@ impl<IO: Stream> Session<IO> {
         app: &A,
         closing: &watch::Receiver<bool>,
     ) -> Result<(), End> {
-        let (request, running): (Request, Running) = timeout(REQUEST_PATIENCE, self.request())
+        let (request, running): (Request, Running) = timeout(REQUEST_TIMEOUT, self.request())
             .await
             .map_err(|_| {
                 End::With(Problem::new(
@@ -396,7 +396,7 @@ impl<IO: Stream> Session<IO> {
             // Data accepted by the TLS layer is not necessarily written to the socket yet.
             self.stream.flush().await
         };
-        let written = timeout(WRITE_PATIENCE, write).await;
+        let written = timeout(WRITE_TIMEOUT, write).await;
         self.output.clear();
         // An idle connection keeps no large output buffer.
         if self.output.capacity() > KEPT_BYTES {
@@ -451,10 +451,10 @@ mod tests {
     use crate::clock::ManualClock;
     use crate::config::HttpConfig;
     use crate::protocols::http::access::Peer;
+    use crate::protocols::http::capacity::Capacity;
     use crate::protocols::http::counters::Counters;
     use crate::protocols::http::queue_rates::QueueRates;
     use crate::protocols::http::rates::Rates;
-    use crate::protocols::http::room::Room;
     use crate::protocols::http::shared::Shared;
     use crate::spine::budget::Budget;
     use actix_http::{Request, ServiceConfig};
@@ -513,7 +513,7 @@ mod tests {
     }
 
     fn shared() -> Shared {
-        let room = || Room::new(&HttpConfig::default(), &Budget::new(0));
+        let room = || Capacity::new(&HttpConfig::default(), &Budget::new(0));
         Shared {
             counters: Counters::default(),
             names: Vec::new(),

@@ -3,10 +3,10 @@
 use crate::clock::{Clock, Date, Offset};
 use crate::config::{INVENTORY_BYTES_MAX, REQUEST_BYTES_MAX};
 use crate::protocols::http::access::Peer;
+use crate::protocols::http::capacity::Capacity;
 use crate::protocols::http::counters::Counters;
 use crate::protocols::http::queue_rates::QueueRates;
 use crate::protocols::http::rates::Rates;
-use crate::protocols::http::room::Room;
 use crate::protocols::http::tls::Identity;
 use crate::protocols::http::token::Tokens;
 use serde_json::Value;
@@ -26,8 +26,8 @@ pub(crate) struct Shared {
     pub(super) connections_max: u32,
     /// The maximum body size of a request that adds jobs or launches processes, in bytes.
     pub(super) request_bytes_max: usize,
-    pub(super) tcp: Room,
-    pub(super) unix: Room,
+    pub(super) tcp: Capacity,
+    pub(super) unix: Capacity,
     /// The paths that accept jobs and commands, and therefore larger bodies.
     pub(super) long: [&'static str; 6],
     /// The path that accepts inventories (lists of all servers). Its limit on the size of a body is [`INVENTORY_BYTES_MAX`].
@@ -70,7 +70,7 @@ impl Shared {
     }
 
     /// Returns the capacity limits that apply to `peer`.
-    pub(crate) const fn room(&self, peer: Peer) -> &Room {
+    pub(crate) const fn room(&self, peer: Peer) -> &Capacity {
         match peer {
             Peer::Tcp(_) => &self.tcp,
             Peer::Socket { .. } => &self.unix,

@@ -40,7 +40,7 @@ impl Rights {
     }
 
     /// Sets this mode and group on an existing file. The error states the mode and group that the file has.
-    pub(crate) fn give(self, path: &Path) -> io::Result<()> {
+    pub(crate) fn apply(self, path: &Path) -> io::Result<()> {
         let metadata = std::fs::symlink_metadata(path)?;
         let (mode, group) = (metadata.mode() & 0o7777, metadata.gid());
         let give = || {
@@ -64,7 +64,7 @@ impl Rights {
 
     /// Lets the admitted users traverse a directory that only its owner can access. They can neither list nor change it. Does nothing if
     /// the directory belongs to another user, if others already have access to it, or if only the owner is admitted.
-    fn let_through(self, directory: &Path) -> io::Result<()> {
+    fn allow_traversal(self, directory: &Path) -> io::Result<()> {
         let metadata = std::fs::metadata(directory)?;
         let (ours, mode) = (
             rustix::process::geteuid().as_raw(),
@@ -75,7 +75,7 @@ impl Rights {
         }
         let pass = if self.mode & 0o002 == 0 { 0o010 } else { 0o011 };
         let mode = mode | pass;
-        Self { mode, ..self }.give(directory)
+        Self { mode, ..self }.apply(directory)
     }
 }
 
@@ -101,9 +101,9 @@ pub(crate) fn listen(path: &Path, rights: Rights) -> io::Result<(UnixListener, S
         inode: metadata.ino(),
     };
     // Until the socket listens, every connection attempt is refused, so no client can connect before the mode is set.
-    rights.give(path)?;
+    rights.apply(path)?;
     path.parent()
-        .map_or(Ok(()), |directory| rights.let_through(directory))?;
+        .map_or(Ok(()), |directory| rights.allow_traversal(directory))?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok((UnixListener::from(socket), file))
 }

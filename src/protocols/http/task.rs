@@ -4,7 +4,7 @@
 //! A burst is one run of a task's command, and an attempt is one try at a burst. The machine decides which task is next. Commands
 //! report on their own bursts over another socket, see `report.rs`.
 
-use crate::actors::dispatch::{Act, Adding, DispatchMachine, Pause, Priority, Terms as Kept};
+use crate::actors::dispatch::{Act, DispatchMachine, NewTask, Pause, Priority, Terms as Kept};
 use crate::actors::lock::Name;
 use crate::clock::Date;
 use crate::handle::Fault;
@@ -12,7 +12,7 @@ use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process::Launch;
-use crate::protocols::http::route::{Body, Json, Route, Routed, Words};
+use crate::protocols::http::route::{Body, Json, Route, RouteDocs, Routed};
 use crate::protocols::http::schema::Number;
 use crate::protocols::http::task_look::{self, Task};
 use crate::protocols::http::task_server::{self, Confirmation, TaskPause};
@@ -44,7 +44,7 @@ fn routes() -> Vec<Route> {
         Route::post_once(
             ADD,
             add,
-            Words {
+            RouteDocs {
                 id: "add_task",
                 summary: "Add a task",
                 more: "The task's command is launched for each burst, as soon as it is the task's turn and a thread of a server is free. If there has never been a server, adding the first task creates the server `local`.",
@@ -57,7 +57,7 @@ fn routes() -> Vec<Route> {
             "/v1/tasks/act",
             Scope::Operate,
             act,
-            Words {
+            RouteDocs {
                 id: "act_on_task",
                 summary: "Mark a task as ready, or pause, resume, wake, terminate or restart it",
                 more: "Terminating a task with `now` stops the processes of its running attempt, and requires the scope `run`.",
@@ -69,7 +69,7 @@ fn routes() -> Vec<Route> {
             "/v1/tasks/wait",
             Scope::Read,
             wait,
-            Words {
+            RouteDocs {
                 id: "wait_for_task",
                 summary: "Wait until a task is over",
                 more: "The answer is sent when the task is over, immediately if it already is, or when the wait times out: `status` shows whether the task is over.",
@@ -81,7 +81,7 @@ fn routes() -> Vec<Route> {
             "/v1/tasks/pause",
             Scope::Operate,
             pause,
-            Words {
+            RouteDocs {
                 id: "pause_tasks",
                 summary: "Pause the tasks of a group, or all tasks",
                 more: "With `soft`, no task is started, but tasks under way continue. With `hard`, no burst is started. `off` ends either pause. A burst that has begun is not interrupted.",
@@ -93,7 +93,7 @@ fn routes() -> Vec<Route> {
             "/v1/tasks/prune",
             Scope::Operate,
             prune,
-            Words {
+            RouteDocs {
                 id: "prune_tasks",
                 summary: "Remove tasks that are over",
                 more: "",
@@ -247,7 +247,7 @@ impl Add {
 async fn add(call: &Call, Body(asked): Body<Add>) -> Result<Json<Task>, Problem> {
     let terms = asked.terms(call).await?;
     let cleanup = asked.cleanup.map(Launch::launching).transpose()?;
-    let adding = Adding {
+    let adding = NewTask {
         work: asked.work,
         group: asked.group,
         name: asked.name,
@@ -348,7 +348,7 @@ async fn pause(call: &Call, Body(asked): Body<Pausing>) -> Result<Json<Confirmat
         TaskPause::Hard => Pause::Hard,
     };
     call.tasks().pause(asked.group, pause).await?;
-    Ok(Confirmation::so())
+    Ok(Confirmation::done())
 }
 
 #[derive(Deserialize, JsonSchema)]

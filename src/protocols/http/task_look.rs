@@ -14,7 +14,7 @@ use crate::ids::{ProcessId, Token};
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{Limit, Listing, Written};
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::route::{Json, Large, Query, Route, Words};
+use crate::protocols::http::route::{Json, Large, Query, Route, RouteDocs};
 use crate::protocols::http::schema::TaskNames;
 use crate::refusal::Reason;
 use crate::text;
@@ -27,7 +27,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/tasks",
             list,
-            Words {
+            RouteDocs {
                 id: "list_tasks",
                 summary: "List tasks",
                 more: "Sorted by id. Long lists are returned in pages, which are not a consistent snapshot. A page may be empty and still be followed by others.",
@@ -38,7 +38,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/tasks/task",
             task,
-            Words {
+            RouteDocs {
                 id: "task",
                 summary: "Get a task",
                 more: "Includes the task's attempts and, if it is not running, the reason.",
@@ -346,7 +346,7 @@ impl Live {
 
 impl Finished {
     /// Returns the outcome, the cause, and the exit code and signal of the process.
-    pub(crate) const fn came_to(
+    pub(crate) const fn outcome_parts(
         &self,
     ) -> (&'static str, Option<&'static str>, Option<u8>, Option<u8>) {
         (self.outcome, self.cause, self.code, self.signal)

@@ -9,7 +9,7 @@ use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::lease::turn_of;
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::route::{Body, Json, Query, Route, Words};
+use crate::protocols::http::route::{Body, Json, Query, Route, RouteDocs};
 use crate::protocols::http::schema::{GroupName, Number, ServerName};
 use crate::refusal::Reason;
 use schemars::JsonSchema;
@@ -25,7 +25,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/servers",
             list,
-            Words {
+            RouteDocs {
                 id: "list_servers",
                 summary: "List the servers that run tasks",
                 more: "Sorted by name.",
@@ -37,7 +37,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/servers/set",
             Scope::Operate,
             set,
-            Words {
+            RouteDocs {
                 id: "set_server",
                 summary: "Add a server, set its threads, or enable or disable it",
                 more: "A server that does not exist is added if `threads` is given. A disabled server stays disabled until another request to this path enables it.",
@@ -49,7 +49,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/servers/reach",
             Scope::Run,
             reach,
-            Words {
+            RouteDocs {
                 id: "reach_server",
                 summary: "Add another machine as a server, or set how it is reached",
                 more: "Attempts are run on that machine by `sexton wrapper`, over ssh. Attempts that are already running continue unchanged.",
@@ -61,7 +61,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/servers/remove",
             Scope::Run,
             remove,
-            Words {
+            RouteDocs {
                 id: "remove_server",
                 summary: "Remove a server",
                 more: "Attempts running on the server are stopped. Whether their tasks fail or continue on other servers depends on `abort_on_failure`, and on whether the attempts have saved anything.",
@@ -73,7 +73,7 @@ pub(crate) fn routes() -> Vec<Route> {
             INVENTORY,
             Scope::Run,
             inventory,
-            Words {
+            RouteDocs {
                 id: "update_servers",
                 summary: "Make the servers match an inventory",
                 more: "Adds new servers, removes missing ones, and sets the number of threads from `max_procs`. Servers that an operator has disabled are left unchanged, whether or not they are in the inventory.",
@@ -85,7 +85,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/servers/refresh",
             Scope::Operate,
             refresh,
-            Words {
+            RouteDocs {
                 id: "refresh_servers",
                 summary: "Refresh the list of servers",
                 more: "Meant for scripts that notice that a server has come online or gone offline. Requests a pass of the lease `server-refresh`, whose command supplies an inventory. Answers 404 if that lease does not exist.",
@@ -96,7 +96,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/tasks/groups",
             groups,
-            Words {
+            RouteDocs {
                 id: "list_task_groups",
                 summary: "List the groups of tasks",
                 more: "A group is listed if it has tasks that are under way or could begin, or settings of its own.",
@@ -108,7 +108,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/tasks/limit",
             Scope::Operate,
             limit,
-            Words {
+            RouteDocs {
                 id: "limit_task_group",
                 summary: "Set how many tasks of a group may be under way at a time",
                 more: "A task is under way from its first burst to its last, including the waits between them. With 0, no task is started.",
@@ -150,7 +150,7 @@ pub(crate) struct Confirmation {
 }
 
 impl Confirmation {
-    pub(crate) const fn so() -> Json<Self> {
+    pub(crate) const fn done() -> Json<Self> {
         Json(Self { done: true })
     }
 }
@@ -265,7 +265,7 @@ async fn set(call: &Call, Body(asked): Body<Setting>) -> Result<Json<Confirmatio
             .server(asked.server, ServerChange::Enabled(enabled))
             .await?;
     }
-    Ok(Confirmation::so())
+    Ok(Confirmation::done())
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -286,7 +286,7 @@ async fn reach(call: &Call, Body(asked): Body<Reaching>) -> Result<Json<Confirma
         remote: asked.ssh.into(),
     };
     call.node.tasks().server(asked.server, change).await?;
-    Ok(Confirmation::so())
+    Ok(Confirmation::done())
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -300,7 +300,7 @@ pub(crate) struct Removing {
 async fn remove(call: &Call, Body(asked): Body<Removing>) -> Result<Json<Confirmation>, Problem> {
     let tasks = call.node.tasks();
     tasks.server(asked.server, ServerChange::Removed).await?;
-    Ok(Confirmation::so())
+    Ok(Confirmation::done())
 }
 
 /// A server in an inventory.
@@ -423,5 +423,5 @@ pub(crate) struct Limiting {
 async fn limit(call: &Call, Body(asked): Body<Limiting>) -> Result<Json<Confirmation>, Problem> {
     let tasks = call.node.tasks();
     tasks.limit(asked.group, asked.max).await?;
-    Ok(Confirmation::so())
+    Ok(Confirmation::done())
 }

@@ -11,7 +11,7 @@ use crate::ids::{ProcessId, Token};
 use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_look::Stream;
-use crate::protocols::http::route::{Json, Query, Route, Words};
+use crate::protocols::http::route::{Json, Query, Route, RouteDocs};
 use crate::protocols::http::schema::TaskNames;
 use crate::protocols::http::task_look::{Finished, TaskQuery};
 use crate::refusal::Reason;
@@ -22,7 +22,7 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![Route::get(
         "/v1/tasks/transcript",
         transcript,
-        Words {
+        RouteDocs {
             id: "task_transcript",
             summary: "Get the history of a task",
             more: "Includes the last eight attempts that ended and the running one, if any, each with its phases and their times, how it ended, the output of its command (with the scope `run`), and why the dispatcher chose its server.",
@@ -182,7 +182,7 @@ impl TranscriptSources<'_> {
             ("released", Some(past.ended)),
             ("cleaned", past.trace.cleaned),
         ];
-        let (outcome, cause, code, signal) = shown.came_to();
+        let (outcome, cause, code, signal) = shown.outcome_parts();
         Story {
             outcome: Some(outcome),
             cause,

@@ -21,7 +21,7 @@ use tokio_rustls::server::TlsStream;
 const BYTES_MAX: u64 = 1 << 20;
 
 /// The maximum duration of a handshake. A request may take the same time to arrive.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The certificate sent to clients, with its key. Clones share the configuration.
 #[derive(Clone)]
@@ -117,10 +117,10 @@ impl Identity {
     }
 
     /// Performs the handshake, and returns the encrypted stream; `None` if the handshake fails or takes longer than
-    /// `HANDSHAKE_PATIENCE`.
-    pub(crate) async fn greet(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
+    /// `HANDSHAKE_TIMEOUT`.
+    pub(crate) async fn handshake(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
         let acceptor = TlsAcceptor::from(Arc::clone(&self.config));
-        match timeout(HANDSHAKE_PATIENCE, acceptor.accept(stream)).await {
+        match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
             Ok(Ok(stream)) => Some(stream),
             Ok(Err(error)) => {
                 tracing::debug!(%error, "a TLS handshake failed");

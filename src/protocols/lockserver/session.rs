@@ -94,7 +94,7 @@ impl Session for LockserverSession {
         let items = taken.iter().map(|(command, _)| item(command)).collect();
         let replies = if let Some((Command::List(_), _)) = taken.last() {
             self.listing = Some(self.shared.large.admit().await);
-            self.locks.walk(items).await
+            self.locks.scan(items).await
         } else {
             self.locks.call(items).await
         };
@@ -178,9 +178,9 @@ fn answer(
         Err(delivery::Failed) => return failed(command),
     };
     Some(match (command, reply) {
-        (Command::Renew(..), Reply::Standing(_)) => Answer::Renewed(true),
+        (Command::Renew(..), Reply::LinePosition(_)) => Answer::Renewed(true),
         (Command::Renew(..), Reply::Absent | Reply::Refused(_)) => Answer::Renewed(false),
-        (Command::Request { .. } | Command::FindContender(..), Reply::Standing(standing)) => {
+        (Command::Request { .. } | Command::FindContender(..), Reply::LinePosition(standing)) => {
             Answer::Location(standing.place)
         }
         (

@@ -20,14 +20,19 @@ impl<M: Actor> Host<M> {
         self.proceed(ledger)
     }
 
-    /// Appends to `stated` the messages that `resume` would send to the actor `to`. Nothing is sent.
-    pub fn stated(&mut self, ledger: &mut Ledger, to: ActorId, stated: &mut Vec<Vec<u8>>) -> Flow {
+    /// Appends to `obligations` the messages that `resume` would send to the actor `to`. Nothing is sent.
+    pub fn obligations_to(
+        &mut self,
+        ledger: &mut Ledger,
+        to: ActorId,
+        obligations: &mut Vec<Vec<u8>>,
+    ) -> Flow {
         let (machine, mut effects) = (&mut self.machine, Effects::<M>::default());
         if let Err(cause) = guard(|| machine.resume(&mut effects)) {
             let now = ledger.both();
             return Flow::Panicked(self.spend(ledger, now, (Stage::Resume, cause)));
         }
-        stated.extend(effects.take().into_iter().filter_map(|it| match it {
+        obligations.extend(effects.take().into_iter().filter_map(|it| match it {
             Effect::Tell(actor, message) if actor == to => Some(message),
             Effect::Tell(..) | Effect::Wake(..) | Effect::Act(_) => None,
         }));
@@ -36,10 +41,10 @@ impl<M: Actor> Host<M> {
 
     /// Informs the machine whether to hold back removals, while the wall clock is in doubt, and work that makes other actors add state,
     /// while the disk is low on space. When there is space again, a scheduled restatement becomes due at once.
-    pub(super) fn inform(&mut self, ledger: &Ledger, now: Now) {
+    pub(super) fn update_holds(&mut self, ledger: &Ledger, now: Now) {
         let held = ledger.marked().believed.is_some();
         if std::mem::replace(&mut self.held, held) != held {
-            self.machine.hold(held);
+            self.machine.hold_removals(held);
         }
         let disk_low = ledger.room() != Room::Ample;
         if std::mem::replace(&mut self.disk_low, disk_low) != disk_low {
@@ -51,7 +56,7 @@ impl<M: Actor> Host<M> {
     }
 
     /// Replaces the rules from here on, and records that in the log, so that each decision can be checked against the rules in force.
-    pub fn go_by(&mut self, ledger: &mut Ledger, rules: M::Rules) -> Flow {
+    pub fn set_rules(&mut self, ledger: &mut Ledger, rules: M::Rules) -> Flow {
         ledger.rules(M::ID, &rules);
         let machine = &mut self.machine;
         if let Err(cause) = guard(|| machine.set_rules(rules)) {

@@ -12,21 +12,21 @@ mod planted;
 mod rebuild;
 mod restate;
 
-use self::planted::{decided, sabotage};
+use self::planted::{decided, inject_panics};
 use self::restate::Restate;
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, RequestKey, Seq, Ticket};
 use crate::persist::journal::Room;
 use crate::spine::delivery::{
-    Answer, Delivery, Failed, Flow, Forger, Item, ReplyTo, Report, Saboteur, Stage, Wait,
+    Answer, Delivery, Failed, Flow, Forger, Item, PanicInjector, ReplyTo, Report, Stage, Wait,
 };
 use crate::spine::effect::{Effect, Tell};
-use crate::spine::event::Happening;
+use crate::spine::event::EventBody;
 use crate::spine::feed::Feed;
 use crate::spine::guard::guard;
 use crate::spine::ledger::{Entry, Ledger, Poisoned};
 use crate::spine::machine::{
-    Actor, Effects, Keeping, Machine, Moment, Now, Refusal, Request, Stamp, Start, Weight,
+    Actor, Durability, Effects, Machine, Moment, Now, Refusal, Request, SpaceEffect, Stamp, Start,
 };
 use crate::spine::outbox::Outbox;
 use crate::spine::receipts::Receipts;
@@ -76,7 +76,7 @@ pub struct Host<M: Machine> {
     restate: Restate,
     /// The feed to which events are published.
     feed: Option<Arc<Feed>>,
-    saboteur: Option<Saboteur<M>>,
+    injector: Option<PanicInjector<M>>,
     forger: Option<Forger<M>>,
 }
 
@@ -85,9 +85,9 @@ struct Running<M: Machine> {
     items: std::vec::IntoIter<Item<M>>,
     answers: Vec<Answer<M::Reply>>,
     reply_to: ReplyTo<M::Reply>,
-    teller: Option<ActorId>,
+    sender: Option<ActorId>,
     /// Whether the delivery repeats an earlier one. If so, messages without a receipt are skipped: they were not carried out then, either.
-    again: bool,
+    is_repetition: bool,
 }
 
 /// The result of a message.
@@ -124,7 +124,7 @@ impl<M: Actor> Host<M> {
             undelivered: Vec::new(),
             restate: Restate::default(),
             feed: None,
-            saboteur: None,
+            injector: None,
             forger: None,
         }
     }
@@ -148,13 +148,13 @@ impl<M: Actor> Host<M> {
             self.backlog.is_none(),
             "a delivery begins only when the previous one is done"
         );
-        let again = self.comes_again(ledger, &delivery.items);
+        let is_repetition = self.is_repetition(ledger, &delivery.items);
         self.backlog = Some(Running {
             answers: Vec::with_capacity(delivery.items.len()),
             items: delivery.items.into_iter(),
             reply_to: delivery.reply_to,
-            teller: delivery.teller,
-            again,
+            sender: delivery.sender,
+            is_repetition,
         });
         self.proceed(ledger)
     }
@@ -168,7 +168,7 @@ impl<M: Actor> Host<M> {
         let mut ticks = TICKS_IN_A_ROW;
         // Everything that is carried out in one call happens at the same time.
         let now = ledger.both();
-        self.inform(ledger, now);
+        self.update_holds(ledger, now);
         loop {
             match self.advance(ledger, now, &mut ticks) {
                 Flow::Done => {}
@@ -196,7 +196,7 @@ impl<M: Actor> Host<M> {
                     self.message(ledger, now, (&message, None), Stage::Decide)
                 }
                 Item::Keyed(_, key)
-                    if running.again && self.receipts.find(&key, now.at).is_none() =>
+                    if running.is_repetition && self.receipts.find(&key, now.at).is_none() =>
                 {
                     continue;
                 }
@@ -220,8 +220,8 @@ impl<M: Actor> Host<M> {
             Ok(MessageResult::Refused(refusal)) => (Ok(M::Reply::from(refusal)), false, None),
             Err(report) => (Err(Failed), false, Some(report)),
         };
-        if let Some(teller) = running.teller.filter(|_| !delivered) {
-            self.undelivered.push(teller);
+        if let Some(sender) = running.sender.filter(|_| !delivered) {
+            self.undelivered.push(sender);
             if panicked.is_some() {
                 self.undelivered.push(M::ID);
             }
@@ -242,7 +242,7 @@ impl<M: Actor> Host<M> {
             return Flow::Panicked(self.spend(ledger, now, (Stage::Resume, cause)));
         }
         loop {
-            let (machine, saboteur) = (&mut self.machine, &self.saboteur);
+            let (machine, injector) = (&mut self.machine, &self.injector);
             let deadline = guard(|| machine.deadline(now.offset));
             if deadline.is_ok_and(|deadline| deadline.is_none_or(|deadline| deadline > now.at)) {
                 break;
@@ -252,7 +252,7 @@ impl<M: Actor> Host<M> {
             }
             *ticks -= 1;
             let due = guard(|| {
-                sabotage(saboteur.as_deref(), Stage::Due, None);
+                inject_panics(injector.as_deref(), Stage::Due, None);
                 // If `deadline` panicked above, it panics again here, inside the guard that returns the message.
                 machine.deadline(now.offset);
                 machine.due(now)
@@ -313,12 +313,12 @@ impl<M: Actor> Host<M> {
         stage: Stage,
     ) -> Result<MessageResult<M::Reply>, Report> {
         let moment = ledger.moment(M::ID, now);
-        let (outcome, keeping) = match self.decide(ledger.room(), &moment, message, stage) {
+        let (outcome, durability) = match self.decide(ledger.room(), &moment, message, stage) {
             Ok(Ok(decided)) => decided,
             Ok(Err(refusal)) => return Ok(MessageResult::Refused(refusal)),
             Err((stage, cause)) => return Err(self.poison(ledger, now, (stage, cause), message)),
         };
-        if keeping == Keeping::Nothing {
+        if durability == Durability::Nothing {
             let machine = &mut self.machine;
             return guard(|| {
                 machine.unchanged(&outcome);
@@ -329,9 +329,9 @@ impl<M: Actor> Host<M> {
         }
         let stamp = ledger.order_some(now.at, M::numbers(&outcome));
         let published = self.publish(stamp, message, &outcome);
-        let (machine, effects, saboteur) = (&mut self.machine, &mut self.effects, &self.saboteur);
+        let (machine, effects, injector) = (&mut self.machine, &mut self.effects, &self.injector);
         let committed = guard(|| {
-            sabotage(saboteur.as_deref(), Stage::Commit, Some(message));
+            inject_panics(injector.as_deref(), Stage::Commit, Some(message));
             machine.commit(stamp, message, &outcome, effects);
             machine.reply(stamp.seq, message, &outcome)
         });
@@ -348,12 +348,12 @@ impl<M: Actor> Host<M> {
                     key: key.copied(),
                 };
                 // An answer under an idempotency key must be durable, because a repetition of the request has to get the same answer.
-                let awaited = keeping == Keeping::Durable || key.is_some();
+                let awaited = durability == Durability::Durable || key.is_some();
                 if awaited || self.effects.has_actions() {
                     ledger.append(M::ID, stamp, &entry);
                     self.awaited = stamp.seq;
                 } else {
-                    ledger.append_passing(M::ID, stamp, &entry);
+                    ledger.append_transient(M::ID, stamp, &entry);
                 }
                 self.hold_effects();
                 Ok(MessageResult::Answered(reply))
@@ -381,24 +381,24 @@ impl<M: Actor> Host<M> {
         moment: &Moment,
         message: &M::Message,
         stage: Stage,
-    ) -> Result<Result<(M::Outcome, Keeping), Refusal>, (Stage, String)> {
-        let (machine, saboteur) = (&self.machine, self.saboteur.as_deref());
+    ) -> Result<Result<(M::Outcome, Durability), Refusal>, (Stage, String)> {
+        let (machine, injector) = (&self.machine, self.injector.as_deref());
         let forger = self.forger.as_ref();
         let at = Cell::new(stage);
         let decided = guard(|| {
             let may_refuse = stage != Stage::Tick && room != Room::Ample;
-            if may_refuse && refused(machine.weight(message), room) {
+            if may_refuse && refused(machine.space_effect(message), room) {
                 return Err(Refusal::DiskFull);
             }
-            sabotage(saboteur, stage, Some(message));
+            inject_panics(injector, stage, Some(message));
             let outcome = decided((machine, forger), moment, message);
-            // If `keeping` panics in a tick, the stage is still `Tick`, because the item is quarantined as if `decide` had panicked.
+            // If `durability` panics in a tick, the stage is still `Tick`, because the item is quarantined as if `decide` had panicked.
             if stage != Stage::Tick {
                 at.set(Stage::Keeping);
             }
-            sabotage(saboteur, Stage::Keeping, Some(message));
-            let keeping = machine.keeping(message, &outcome);
-            Ok((outcome, keeping))
+            inject_panics(injector, Stage::Keeping, Some(message));
+            let durability = machine.durability(message, &outcome);
+            Ok((outcome, durability))
         });
         decided.map_err(|cause| (at.get(), cause))
     }
@@ -409,7 +409,7 @@ impl<M: Actor> Host<M> {
         if feed.is_none() && (self.feed.is_none() || M::WARNINGS.is_empty()) {
             return false;
         }
-        let mut publish = |what: Happening| {
+        let mut publish = |what: EventBody| {
             debug_assert!(
                 M::KINDS.contains(&what.kind),
                 "the kind of {what:?} is listed in `KINDS`"
@@ -430,7 +430,7 @@ impl<M: Actor> Host<M> {
 
     fn ask(&mut self, ledger: &Ledger, now: Now, query: &M::Query) -> Result<M::Reply, Report> {
         let asked = guard(|| {
-            sabotage(self.saboteur.as_deref(), Stage::Query, None);
+            inject_panics(self.injector.as_deref(), Stage::Query, None);
             self.machine.query(now, query)
         });
         asked.map_err(|cause| Self::report(ledger, now, Stage::Query, cause))
@@ -477,9 +477,9 @@ impl<M: Actor> Host<M> {
 
     /// Restates every obligation of the machine. Returns the panic message if the machine panics.
     fn resume(&mut self) -> Result<(), String> {
-        let (machine, effects, saboteur) = (&mut self.machine, &mut self.effects, &self.saboteur);
+        let (machine, effects, injector) = (&mut self.machine, &mut self.effects, &self.injector);
         guard(|| {
-            sabotage(saboteur.as_deref(), Stage::Resume, None);
+            inject_panics(injector.as_deref(), Stage::Resume, None);
             machine.resume(effects);
         })?;
         self.hold_effects();
@@ -524,9 +524,9 @@ impl<M: Actor> Host<M> {
             self.watches.insert(ticket, wait);
             return Flow::Done;
         }
-        let (machine, effects, saboteur) = (&mut self.machine, &mut self.effects, &self.saboteur);
+        let (machine, effects, injector) = (&mut self.machine, &mut self.effects, &self.injector);
         let begun = guard(|| {
-            sabotage(saboteur.as_deref(), Stage::Watch, None);
+            inject_panics(injector.as_deref(), Stage::Watch, None);
             machine.watch(ticket, &wait.watch, effects);
         });
         if let Err(cause) = begun {
@@ -580,8 +580,8 @@ impl<M: Actor> Host<M> {
     }
 
     /// Sets a hook that provokes panics, for tests and for faults that tasks request.
-    pub fn sabotage(&mut self, saboteur: Saboteur<M>) {
-        self.saboteur = Some(saboteur);
+    pub fn inject_panics(&mut self, injector: PanicInjector<M>) {
+        self.injector = Some(injector);
     }
 
     /// Sets a hook that replaces outcomes with others, which the rules would never produce, for tests.
@@ -591,10 +591,10 @@ impl<M: Actor> Host<M> {
 }
 
 /// Returns whether a message of this weight is refused when the disk has this much room.
-fn refused(weight: Weight, room: Room) -> bool {
-    match weight {
-        Weight::Adds => room >= Room::Low,
-        Weight::Keeps => room >= Room::Scant,
-        Weight::Frees => false,
+fn refused(space_effect: SpaceEffect, room: Room) -> bool {
+    match space_effect {
+        SpaceEffect::Adds => room >= Room::Low,
+        SpaceEffect::Keeps => room >= Room::Scant,
+        SpaceEffect::Frees => false,
     }
 }

@@ -41,7 +41,7 @@ impl<M: Actor> Host<M> {
 
     /// Returns whether any of these items was carried out before under its key. Messages with and without a key are never mixed in a
     /// delivery.
-    pub(super) fn comes_again(&self, ledger: &mut Ledger, items: &[Item<M>]) -> bool {
+    pub(super) fn is_repetition(&self, ledger: &mut Ledger, items: &[Item<M>]) -> bool {
         let Some(Item::Keyed(..)) = items.first() else {
             return false;
         };
@@ -69,9 +69,9 @@ impl<M: Actor> Host<M> {
         ticket: Ticket,
         (tick, key): (&M::Message, &RequestKey),
     ) -> Result<(), Report> {
-        let again = self.receipts.find(key, now.at).is_some();
+        let is_repetition = self.receipts.find(key, now.at).is_some();
         let reply = match self.once(ledger, now, (tick, key), Stage::Tick)? {
-            _ if !again => return Ok(()),
+            _ if !is_repetition => return Ok(()),
             MessageResult::Answered(reply) => reply,
             MessageResult::Refused(refusal) => refusal.into(),
         };

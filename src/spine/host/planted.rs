@@ -5,9 +5,9 @@ use crate::spine::delivery::{Forger, Sabotage, Stage};
 use crate::spine::machine::{Machine, Moment};
 
 /// Calls the hook that may panic, if there is one.
-pub(super) fn sabotage<T>(saboteur: Option<&Sabotage<T>>, stage: Stage, message: Option<&T>) {
-    if let Some(saboteur) = saboteur {
-        saboteur(stage, message);
+pub(super) fn inject_panics<T>(injector: Option<&Sabotage<T>>, stage: Stage, message: Option<&T>) {
+    if let Some(injector) = injector {
+        injector(stage, message);
     }
 }
 

@@ -2,11 +2,11 @@
 
 use super::answering::{AnswerReceiver, answer_channel};
 use super::shell::{self, ActorStatus, Shell};
-use crate::clock::Rouse;
+use crate::clock::ClockCallback;
 use crate::decode;
 use crate::ids::{RequestKey, Ticket};
 use crate::spine::budget::Budget;
-use crate::spine::delivery::{Answer, Delivery, Item, ReplyTo, Saboteur, Wait};
+use crate::spine::delivery::{Answer, Delivery, Item, PanicInjector, ReplyTo, Wait};
 use crate::spine::directory::Admission;
 use crate::spine::effect::To;
 use crate::spine::host::Host;
@@ -62,8 +62,8 @@ impl<M: Actor> Mailbox<M> {
     }
 
     /// Like [`call`](Self::call), for queries that scan much state: only one such call is carried out at a time, across all actors.
-    pub async fn walk(&self, items: Vec<Item<M>>) -> Result<Vec<Answer<M::Reply>>, Stopped> {
-        let turn = self.admission.walk().await;
+    pub async fn scan(&self, items: Vec<Item<M>>) -> Result<Vec<Answer<M::Reply>>, Stopped> {
+        let turn = self.admission.scan().await;
         let answers = self.call(items).await;
         drop(turn);
         answers
@@ -139,7 +139,7 @@ impl<M: Actor> Mailbox<M> {
     }
 
     /// Returns a callback that makes the actor handle its due items. The callback returns false once the actor has stopped.
-    pub fn rouse(&self) -> Rouse {
+    pub fn due_callback(&self) -> ClockCallback {
         let mailbox = self.clone();
         Box::new(move || {
             // Due items are handled before any delivery, even an empty one.
@@ -150,7 +150,7 @@ impl<M: Actor> Mailbox<M> {
 
     /// Replaces the actor's rules from the next message on. They apply until the node stops; the next start applies the rules of the
     /// configuration again.
-    pub async fn go_by(&self, rules: M::Rules) -> Result<(), Stopped> {
+    pub async fn set_rules(&self, rules: M::Rules) -> Result<(), Stopped> {
         let (done, is_done) = oneshot::channel();
         self.address.do_send(shell::ReplaceRules { rules, done });
         is_done.await.map_err(|_| Stopped)
@@ -165,7 +165,7 @@ impl<M: Actor> Mailbox<M> {
 
     /// Returns the messages that [`restate`](Self::restate) would make the actor send to `to`, without sending them. Messages that cannot
     /// be decoded as a `T` are left out.
-    pub async fn stated<T: DeserializeOwned>(&self, to: To<T>) -> Result<Vec<T>, Stopped> {
+    pub async fn obligations_to<T: DeserializeOwned>(&self, to: To<T>) -> Result<Vec<T>, Stopped> {
         let (answer, stated) = oneshot::channel();
         self.address
             .do_send(shell::RestatementRequest(to.actor(), answer));
@@ -183,8 +183,8 @@ impl<M: Actor> Mailbox<M> {
 
     /// Sets a hook that provokes panics, for tests and for faults that tasks request.
     #[doc(hidden)]
-    pub fn sabotage(&self, saboteur: Saboteur<M>) {
-        let plant = |host: &mut Host<M>| host.sabotage(saboteur);
+    pub fn inject_panics(&self, injector: PanicInjector<M>) {
+        let plant = |host: &mut Host<M>| host.inject_panics(injector);
         self.address.do_send(shell::Sabotage(Box::new(plant)));
     }
 }

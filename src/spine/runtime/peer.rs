@@ -29,7 +29,7 @@ impl<M: Actor> Peer for Address<M> {
         self.0.do_send(Undelivered);
     }
 
-    fn rouse(&self) {
+    fn handle_due(&self) {
         self.0.do_send(Proceed);
     }
 }
@@ -73,6 +73,6 @@ impl Judge {
 impl<M: Machine<Action = Verdict>> Port<M> for Judge {
     fn perform(&mut self, action: Action<Verdict>) {
         let actor = u8::try_from(action.id).expect("the id is that of an actor");
-        self.0.judged(ActorId(actor), action.what);
+        self.0.pass_verdict(ActorId(actor), action.what);
     }
 }

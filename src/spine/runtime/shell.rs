@@ -52,15 +52,15 @@ impl<M: machine::Actor> Shell<M> {
         for tell in self.host.take_tells() {
             self.spine.directory().tell(tell);
         }
-        for teller in self.host.take_undelivered() {
-            self.spine.directory().undelivered(teller);
+        for sender in self.host.take_undelivered() {
+            self.spine.directory().undelivered(sender);
         }
         self.spine.delivered();
         self.host.outbox().release(self.spine.durable());
         self.spine.feed().show(self.spine.durable());
         match flow {
             Flow::Done => self.set_timer(context),
-            Flow::Yield => self.go_on_later(context),
+            Flow::Yield => self.yield_turn(context),
             Flow::Panicked(report) => self.await_verdict(context, &report),
         }
     }
@@ -99,7 +99,7 @@ impl<M: machine::Actor> Shell<M> {
 
     /// Proceeds once other actors have had their turn, and once the journal is durable if sequence numbers or space are short. The mailbox
     /// waits meanwhile.
-    fn go_on_later(&mut self, context: &mut Context<Self>) {
+    fn yield_turn(&mut self, context: &mut Context<Self>) {
         let spine = Rc::clone(&self.spine);
         let short = spine.ledger().is_short();
         let last = self.host.last();
@@ -192,7 +192,7 @@ impl<M: machine::Actor> Handler<Tell> for Shell<M> {
     fn handle(&mut self, tell: Tell, context: &mut Self::Context) {
         match decode::from_slice(&tell.message) {
             Ok(message) => self.drive(context, |host, ledger| {
-                host.deliver(ledger, Delivery::told(message, tell.from))
+                host.deliver(ledger, Delivery::from_actor(message, tell.from))
             }),
             Err(error) => {
                 tracing::error!(actor = M::NAME, %error, "received a message that cannot be decoded");
@@ -284,7 +284,9 @@ impl<M: machine::Actor> Handler<RestatementRequest> for Shell<M> {
         context: &mut Self::Context,
     ) {
         let mut stated = Vec::new();
-        self.drive(context, |host, ledger| host.stated(ledger, to, &mut stated));
+        self.drive(context, |host, ledger| {
+            host.obligations_to(ledger, to, &mut stated)
+        });
         drop(answer.send(stated));
     }
 }
@@ -309,7 +311,7 @@ impl<M: machine::Actor> Handler<ReplaceRules<M>> for Shell<M> {
     ) {
         // A machine that is rebuilt later follows these rules, too.
         self.rules = rules.clone();
-        self.drive(context, |host, ledger| host.go_by(ledger, rules));
+        self.drive(context, |host, ledger| host.set_rules(ledger, rules));
         // The caller may no longer be waiting.
         let _ = done.send(());
     }

@@ -26,7 +26,7 @@ pub fn start<M: Actor>(
     spine.register(outbox.clone());
     let shell = Shell::new(host, rules, Rc::clone(spine));
     let address = actix::Actor::start(shell);
-    outbox.perform_by(port(Completions::new(address.clone())));
+    outbox.set_port(port(Completions::new(address.clone())));
     let (halted, abandoned) = (Rc::clone(spine), address.clone());
     spawn(async move {
         halted.until_halted().await;
@@ -64,7 +64,7 @@ pub async fn watch_wall_clock(spine: Rc<Spine>) {
             return;
         }
         if spine.ledger().watch_wall_clock() {
-            spine.directory().rouse();
+            spine.directory().handle_due();
         }
         spine.delivered();
     }

@@ -166,7 +166,7 @@ fn a_body_that_is_let_go_of_is_swallowed_to_its_end() {
         let mut decoder = Decoder::new(JOB_BYTES_MAX);
         assert_eq!(decoder.take(first), (cut, None));
         assert_eq!(decoder.announced_bytes(), Some(10));
-        decoder.forsake_body();
+        decoder.discard_body();
         assert_eq!((decoder.held_bytes(), decoder.announced_bytes()), (0, None));
         let refused = Command::Refused {
             refusal: Refusal::OutOfMemory,

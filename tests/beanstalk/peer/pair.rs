@@ -326,9 +326,9 @@ impl Pair {
 
     /// Returns whether a connection may reserve. While another connection waits, only one reservation may expire at a
     /// time, for the same reason.
-    pub(crate) fn may_reserve(&self, is_alone: bool) -> bool {
+    pub(crate) fn may_reserve(&self, is_single_threaded: bool) -> bool {
         let may_expire = self.spans == Spans::Reservations;
-        !may_expire || is_alone && (self.waiting.is_empty() || self.claimed == 0)
+        !may_expire || is_single_threaded && (self.waiting.is_empty() || self.claimed == 0)
     }
 
     /// Returns the tubes that a connection watches.

@@ -143,10 +143,10 @@ fn priority(chance: &mut Chance) -> String {
     }
 }
 
-fn put(chance: &mut Chance, is_alone: bool, pair: &Pair) -> Vec<u8> {
+fn put(chance: &mut Chance, is_single_threaded: bool, pair: &Pair) -> Vec<u8> {
     let priority = priority(chance);
     let delay = match chance.below(6) {
-        delay @ (1 | 2) if is_alone => pair.seconds(delay),
+        delay @ (1 | 2) if is_single_threaded => pair.seconds(delay),
         _ => 0,
     };
     let ttr = match pair.spans() {
@@ -240,15 +240,19 @@ fn words(chance: &mut Chance, since_13: bool) -> &'static str {
     if is_new && !since_13 { "" } else { odd }
 }
 
-fn command(chance: &mut Chance, pair: &Pair, (is_alone, may_wait): (bool, bool)) -> Vec<u8> {
+fn command(
+    chance: &mut Chance,
+    pair: &Pair,
+    (is_single_threaded, may_wait): (bool, bool),
+) -> Vec<u8> {
     let next = pair.next_id();
     let line = match chance.below(44) {
-        0..=8 => return put(chance, is_alone, pair),
-        9..=15 if !pair.may_reserve(is_alone) => "list-tubes-watched".to_owned(),
+        0..=8 => return put(chance, is_single_threaded, pair),
+        9..=15 if !pair.may_reserve(is_single_threaded) => "list-tubes-watched".to_owned(),
         9..=15 => reserve(chance, pair, may_wait),
         16..=18 => format!("delete {}", id(chance, next)),
         19..=20 => {
-            let delays = is_alone && chance.below(3) == 0;
+            let delays = is_single_threaded && chance.below(3) == 0;
             let delay = if delays { pair.seconds(1) } else { 0 };
             format!("release {} {} {delay}", id(chance, next), priority(chance))
         }

@@ -61,7 +61,7 @@ impl Peer for Wires {
         }
     }
 
-    fn rouse(&self) {
-        self.actor.rouse();
+    fn handle_due(&self) {
+        self.actor.handle_due();
     }
 }

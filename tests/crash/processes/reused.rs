@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sexton::bytes::Bytes;
 use sexton::kernel::pidfd::Pidfd;
 use sexton::kernel::plan::Plan;
-use sexton::kernel::spawn::{Birth, spawn};
+use sexton::kernel::spawn::{SpawnOptions, spawn};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -30,7 +30,7 @@ impl Stranger {
         let plan = Plan::new(&words, &env, &Bytes::default()).expect("it is a plan");
         let null = File::options().read(true).write(true).open("/dev/null");
         let null = null.expect("it exists");
-        let birth = Birth {
+        let birth = SpawnOptions {
             group: None,
             pid: i32::try_from(pid).ok(),
         };

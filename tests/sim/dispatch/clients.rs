@@ -7,7 +7,7 @@ use crate::reference::Clients;
 use crate::setting::Setting;
 use sexton::actors::binding::Exit;
 use sexton::actors::dispatch::{
-    Act, Adding, FarEnd, Host, Message, Pause, Priority, Query, Remote, Reply, Report,
+    Act, Host, Message, NewTask, Pause, Priority, Query, Remote, RemoteEnd, Reply, Report,
     ServerChange, TaskFilter, TaskView, Terms, Watch,
 };
 use sexton::actors::lock::Name;
@@ -64,13 +64,13 @@ fn report(chance: &mut Chance) -> Report {
         4 => Report::Fail {
             words: "no".to_owned(),
         },
-        5 => Report::Far(FarEnd::Ended(*chance.pick(&[
+        5 => Report::Far(RemoteEnd::Ended(*chance.pick(&[
             Exit::Code(0),
             Exit::Signal(9),
             Exit::Lost,
             Exit::Failed,
         ]))),
-        _ => Report::Far(FarEnd::Unreachable),
+        _ => Report::Far(RemoteEnd::Unreachable),
     }
 }
 
@@ -91,7 +91,7 @@ fn adding(chance: &mut Chance) -> Message {
         abort_on_failure: chance.per_mille(500),
         report_required: chance.per_mille(300),
     };
-    Message::Add(Box::new(Adding {
+    Message::Add(Box::new(NewTask {
         work: name(chance, &["", "", "w", "v"]),
         group: name(chance, &["", "g", "g", "h"]),
         name: Name::default(),

@@ -164,14 +164,14 @@ impl Reference for Dispatches {
         };
         let right = self.model.send(message, entry);
         // The library's tests compare the messages between actors, so these are discarded here.
-        self.model.tells.clear();
+        self.model.messages.clear();
         if right != (reply.clone(), true) {
             return Err(format!("{reply:?}, expected {right:?}"));
         }
         Ok(())
     }
 
-    fn go_by(&mut self, marked: &Marked) {
+    fn apply_marks(&mut self, marked: &Marked) {
         self.offset = Offset(marked.offset_ms);
         self.model.held = marked.believed.is_some();
     }
@@ -243,7 +243,7 @@ impl Reference for Dispatches {
             | Reply::Groups(_)
             | Reply::Totals(_)
             | Reply::Terms(_)
-            | Reply::Standing(_)
+            | Reply::WorkInProgress(_)
             | Reply::Absent
             | Reply::Refused(_) => false,
         }

@@ -6,7 +6,7 @@ use crate::setting::Plant;
 use crate::violation::Promise;
 use sexton::actors::binding::Exit;
 use sexton::actors::dispatch::{
-    Adding, DispatchMachine, ExitStatus, Message, Outcome, Pause, Report, Step, TaskStep, Terms,
+    DispatchMachine, ExitStatus, Message, NewTask, Outcome, Pause, Report, Step, TaskStep, Terms,
     Verdict,
 };
 use sexton::actors::lock::Name;
@@ -83,9 +83,9 @@ impl History {
             remote: None,
         });
         for (slot, work) in (0..).zip(works) {
-            let asked = Adding {
+            let asked = NewTask {
                 work: Name::try_from(*work).expect("the name is short"),
-                ..Adding::default()
+                ..NewTask::default()
             };
             let terms = Terms::default();
             let step = Step::Task(Slot(slot), TaskStep::Added { terms });

@@ -183,7 +183,7 @@ impl Reference for Processes {
         Ok(())
     }
 
-    fn go_by(&mut self, marked: &Marked) {
+    fn apply_marks(&mut self, marked: &Marked) {
         self.offset = Offset(marked.offset_ms);
         self.held = marked.believed.is_some();
     }

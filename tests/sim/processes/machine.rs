@@ -87,8 +87,8 @@ impl Machine {
 impl World for Machine {
     type Handle = Handle;
 
-    fn here(&self) -> (u128, u128) {
-        self.kernel.here()
+    fn machine_and_boot(&self) -> (u128, u128) {
+        self.kernel.machine_and_boot()
     }
 
     fn date(&self) -> Date {
@@ -184,8 +184,8 @@ impl World for Machine {
         self.kernel.prepare(id, spec)
     }
 
-    fn note(&mut self, id: ProcessId, run_dir: Option<&Bytes>, pid: u32) {
-        self.kernel.note(id, run_dir, pid);
+    fn write_pid_file(&mut self, id: ProcessId, run_dir: Option<&Bytes>, pid: u32) {
+        self.kernel.write_pid_file(id, run_dir, pid);
     }
 
     fn remains(&mut self, tree: &Tree, run_dir: Option<&Bytes>) -> Remains {
@@ -208,10 +208,10 @@ impl World for Machine {
             return;
         }
         if let Message::Ended { id, end, .. } = &mut message {
-            let is_alone = self
+            let is_single_threaded = self
                 .alone
                 .is_some_and(|at| self.kernel.now >= at + ALONE_MS);
-            if *end == End::Lost(Lost::KeeperGone) && is_alone {
+            if *end == End::Lost(Lost::KeeperGone) && is_single_threaded {
                 self.given_up.insert(*id);
             }
             if self.is(Plant::StatusGuessed) && matches!(end, End::Lost(Lost::KeeperGone)) {

@@ -117,7 +117,7 @@ impl Port {
         match *chance.pick(&ways) {
             0 => room.perform(),
             1 => room.hear(chance),
-            _ => room.follower.time_has_come(),
+            _ => room.follower.handle_due(),
         }
         let reports = std::mem::take(&mut room.kernel().reports);
         room.reports.extend(reports);
@@ -220,7 +220,7 @@ impl Room {
         let Some((asked, mut action)) = self.asked.pop_front() else {
             return;
         };
-        let (_, boot) = sexton::ports::process::World::here(self.follower.world());
+        let (_, boot) = sexton::ports::process::World::machine_and_boot(self.follower.world());
         match &mut action {
             Action::Launch { spec, .. }
                 if self.plant == Some(Plant::RelaunchNotRestated)

@@ -148,7 +148,7 @@ impl Reference for Queues {
         Ok(())
     }
 
-    fn go_by(&mut self, marked: &Marked) {
+    fn apply_marks(&mut self, marked: &Marked) {
         self.model.offset = Offset(marked.offset_ms);
         self.model.held = marked.believed.is_some();
     }
@@ -318,8 +318,8 @@ impl Reference for Queues {
             (_, reply) if !Self::changes(reply) => true,
             // The key of an earlier put may outlive its job, so a put with a key or a group is not passing.
             (Message::Put(put), _) => {
-                let is_alone = put.registers().is_none() && put.unique_for_ms == 0;
-                is_in_memory(&put.queue) && is_alone
+                let is_single_threaded = put.registers().is_none() && put.unique_for_ms == 0;
+                is_in_memory(&put.queue) && is_single_threaded
             }
             (Message::Pop(Pop { by, .. }) | Message::PopJob { by, .. }, Reply::Claim(claim)) => {
                 claim_passes(*by, claim)

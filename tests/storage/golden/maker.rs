@@ -17,7 +17,7 @@ use sexton::persist::retention::trim;
 use sexton::persist::snapshots::{Manifest, Page, SledStores, SlotId, SlotWriter, Slots};
 use sexton::spine::delivery::Stage;
 use sexton::spine::ledger::{Entry, Ledger, Poisoned};
-use sexton::spine::machine::{self, Draining, Keeping, Machine as _, Now};
+use sexton::spine::machine::{self, Draining, Durability, Machine as _, Now};
 use sexton::spine::pages::slice;
 use sexton::spine::receipts::Receipts;
 use sexton::spine::recovery::digest;
@@ -153,8 +153,8 @@ impl<M: machine::Actor> Actor<M> {
         let offset = ledger.both().offset;
         let moment = ledger.moment(M::ID, Now { at, offset });
         let outcome = self.machine.decide(&moment, message);
-        let keeping = self.machine.keeping(message, &outcome);
-        if keeping == Keeping::Nothing {
+        let durability = self.machine.durability(message, &outcome);
+        if durability == Durability::Nothing {
             return;
         }
         let stamp = ledger.order_some(at, M::numbers(&outcome));
@@ -175,10 +175,10 @@ impl<M: machine::Actor> Actor<M> {
             outcome,
             key,
         };
-        if keeping == Keeping::Durable || key.is_some() {
+        if durability == Durability::Durable || key.is_some() {
             ledger.append(M::ID, stamp, &entry);
         } else {
-            ledger.append_passing(M::ID, stamp, &entry);
+            ledger.append_transient(M::ID, stamp, &entry);
         }
         self.last = stamp.seq;
     }

@@ -9,7 +9,7 @@ use crate::journal::log::{
 use sexton::clock::Timestamp;
 use sexton::ids::Seq;
 use sexton::persist::PersistError;
-use sexton::persist::journal::segment::{self, Opening, Present};
+use sexton::persist::journal::segment::{self, Opening, SegmentFile};
 use sexton::persist::journal::{Begin, Sizes};
 use sexton::persist::mark::Mark;
 use sexton::persist::retention::trim;
@@ -256,13 +256,13 @@ fn segments_are_listed_with_what_they_open_with() {
     let (disk, _, last) = small_log();
     let present = segment::present(&disk).expect("a listing");
     let expected: Vec<_> = (1..=last + 1)
-        .map(|ordinal| Present {
+        .map(|ordinal| SegmentFile {
             ordinal,
             bytes: 512,
         })
         .collect();
     assert_eq!(present, expected);
-    for Present { ordinal, .. } in present {
+    for SegmentFile { ordinal, .. } in present {
         let opening = segment::opening(&disk, ordinal).expect("a read");
         let expected =
             first(&disk, ordinal).map_or(Opening::Blank, |seq| Opening::Record(Seq(seq)));

@@ -49,7 +49,7 @@ fn batches_are_written_in_the_order_in_which_they_were_handed_over() {
     let (journal, thread) = start(&disk, Fsync::Always);
     let all = records(1..=500, 30);
     for record in &all {
-        journal.hand_over(batch(std::slice::from_ref(record)));
+        journal.submit(batch(std::slice::from_ref(record)));
     }
     until(&journal, |journal| journal.released() == Seq(500));
     thread.stop().expect("a clean stop");
@@ -66,13 +66,13 @@ fn one_sync_serves_all_that_came_while_the_last_one_ran() {
     let disk = MemoryDisk::default();
     let (journal, thread) = start(&disk, Fsync::Always);
     disk.hold_syncs(true);
-    journal.hand_over(batch(&records(1..=1, 30)));
+    journal.submit(batch(&records(1..=1, 30)));
     disk.until_a_sync_waits();
     let before = disk.syncs();
     for seq in 2..=100 {
-        journal.hand_over(batch(&records(seq..=seq, 30)));
+        journal.submit(batch(&records(seq..=seq, 30)));
         assert!(
-            !journal.write_here(&mut batch(&records(900..=900, 1))),
+            !journal.write_inline(&mut batch(&records(900..=900, 1))),
             "the thread has work"
         );
     }
@@ -93,7 +93,7 @@ fn with_nothing_on_its_way_a_batch_is_written_and_synced_in_place() {
     let disk = MemoryDisk::default();
     let (journal, thread) = start(&disk, Fsync::Always);
     let before = disk.syncs();
-    assert!(journal.write_here(&mut batch(&records(1..=3, 30))));
+    assert!(journal.write_inline(&mut batch(&records(1..=3, 30))));
     assert_eq!((journal.released(), disk.syncs() - before), (Seq(3), 1));
     thread.stop().expect("a clean stop");
     assert_eq!(read(&disk).expect("an intact log").0, records(1..=3, 30));
@@ -106,7 +106,7 @@ fn a_stop_writes_and_syncs_what_was_handed_over() {
         let (journal, thread) = start(&disk, fsync);
         let before = disk.syncs();
         for seq in 1..=50 {
-            journal.hand_over(batch(&records(seq..=seq, 30)));
+            journal.submit(batch(&records(seq..=seq, 30)));
         }
         thread.stop().expect("a clean stop");
         assert_eq!(
@@ -124,11 +124,11 @@ fn what_reserves_numbers_is_synced_whatever_the_policy_says() {
     let disk = MemoryDisk::default();
     let (journal, thread) = start(&disk, Fsync::Never);
     let before = disk.syncs();
-    assert!(journal.write_here(&mut batch(&records(1..=1, 30))));
+    assert!(journal.write_inline(&mut batch(&records(1..=1, 30))));
     assert_eq!(disk.syncs(), before);
     let mut reserve = crate::journal::log::mark(2, &Mark::Reserve { bound: Seq(1000) });
     reserve.make_urgent();
-    assert!(journal.write_here(&mut reserve));
+    assert!(journal.write_inline(&mut reserve));
     assert_eq!(disk.syncs(), before + 1);
     thread.stop().expect("a clean stop");
 }
@@ -137,16 +137,16 @@ fn what_reserves_numbers_is_synced_whatever_the_policy_says() {
 fn after_a_failed_sync_nothing_is_released_any_more() {
     let disk = MemoryDisk::default();
     let (journal, thread) = start(&disk, Fsync::Always);
-    assert!(journal.write_here(&mut batch(&records(1..=1, 30))));
+    assert!(journal.write_inline(&mut batch(&records(1..=1, 30))));
     disk.hold_syncs(true);
-    journal.hand_over(batch(&records(2..=2, 30)));
+    journal.submit(batch(&records(2..=2, 30)));
     disk.until_a_sync_waits();
-    journal.hand_over(batch(&records(3..=3, 30)));
+    journal.submit(batch(&records(3..=3, 30)));
     disk.fail_syncs();
     disk.hold_syncs(false);
     until(&journal, |journal| journal.failure().is_some());
-    journal.write_here(&mut batch(&records(4..=4, 30)));
-    journal.hand_over(batch(&records(5..=5, 30)));
+    journal.write_inline(&mut batch(&records(4..=4, 30)));
+    journal.submit(batch(&records(5..=5, 30)));
     let error = thread.stop().expect_err("the failure is reported");
     assert!(
         error.to_string().contains("sync journal/00000001.seg"),

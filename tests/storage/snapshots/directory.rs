@@ -89,7 +89,7 @@ fn carry_out(node: &Node, messages: &[Message]) {
         let answers = node::wait(node.handle().locks().batch(items)).expect("the node runs");
         let refused = answers
             .iter()
-            .find(|answer| !matches!(answer, Ok(Reply::Standing(_) | Reply::Ended(1))));
+            .find(|answer| !matches!(answer, Ok(Reply::LinePosition(_) | Reply::Ended(1))));
         assert!(refused.is_none(), "{refused:?}");
     }
 }

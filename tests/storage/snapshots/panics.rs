@@ -48,7 +48,7 @@ fn a_commit_that_panics_amid_a_checkpoint_spoils_nothing() {
     })
     .unwrap();
     let handle = node.handle();
-    handle.actors().lock.sabotage(Box::new(|stage, message| {
+    handle.actors().lock.inject_panics(Box::new(|stage, message| {
         let culprit =
             matches!(message, Some(Message::Request { owner, .. }) if owner.as_bytes() == b"culprit");
         assert!(stage != Stage::Commit || !culprit, "planted");

@@ -3,8 +3,8 @@
 use super::{Entry, Model};
 use sexton::actors::binding::{EndNotice, Exit, Until};
 use sexton::actors::dispatch::{
-    Attempt, BurstReport, Cause, Cleaning, ExitStatus, FarEnd, Past, Reach, RunStatus, Stage, Task,
-    Trace, Verdict,
+    Attempt, BurstReport, Cause, Cleaning, ExitStatus, Past, RemoteAttempt, RemoteEnd, RunStatus,
+    Stage, Task, Trace, Verdict,
 };
 use sexton::actors::lock::LockState;
 use sexton::clock::{Date, Timestamp};
@@ -164,7 +164,7 @@ impl Model {
         let mut its = servers.filter(|(its, _)| *its == server);
         let remote = its.next().and_then(|(_, it)| it.remote.clone());
         let reach = remote.map(|remote| {
-            Box::new(Reach {
+            Box::new(RemoteAttempt {
                 remote,
                 known_as: process,
                 lost_after_ms: self.rules.lost_after_ms,
@@ -239,7 +239,7 @@ impl Model {
 
     /// Gives up on the task's current cleanup, if there is one. If no report has confirmed that its launch was accepted, requests
     /// notification of the end of its process: if the launch was accepted after all, the process record would otherwise never be removed.
-    pub(super) fn give_up_cleaning(&mut self, slot: Slot) {
+    pub(super) fn abandon_cleanup(&mut self, slot: Slot) {
         let cleaning = self.task(slot).and_then(|it| it.cleaning);
         if let Some(cleaning) = cleaning.filter(|it| !it.taken) {
             self.tell_watch(cleaning.process);
@@ -292,8 +292,8 @@ impl Model {
         };
         let is_fresh = reach.again == 0;
         let (exit, lost) = match reach.end {
-            Some(FarEnd::Ended(exit)) => (exit, false),
-            Some(FarEnd::Unreachable) => (Exit::Lost, true),
+            Some(RemoteEnd::Ended(exit)) => (exit, false),
+            Some(RemoteEnd::Unreachable) => (Exit::Lost, true),
             None if is_fresh && exit == Exit::Failed => (Exit::Failed, false),
             None if reach.again == 10 => (Exit::Lost, true),
             None => {
@@ -395,7 +395,7 @@ impl Model {
         };
         let cleans = task.cleanup.is_some() && attempt.stage != Stage::Claimed;
         if cleans {
-            self.give_up_cleaning(slot);
+            self.abandon_cleanup(slot);
             self.at(slot).cleaning = Some(Cleaning {
                 process: entry.process.unwrap_or_default(),
                 token: attempt.token,

@@ -2,8 +2,8 @@
 
 use super::{Model, count};
 use sexton::actors::dispatch::{
-    ExitStatus, GroupView, Query, Reply, RunStatus, ServerView, Standing, Task, TaskFilter,
-    TaskView, Tasks, Totals, UnderWay, Watch,
+    ExitStatus, GroupView, Query, Reply, RunStatus, ServerView, Task, TaskFilter, TaskView, Tasks,
+    Totals, UnderWay, Watch, WorkInProgress,
 };
 use sexton::actors::lock::Name;
 use sexton::ids::Slot;
@@ -60,8 +60,8 @@ impl Model {
             Query::Groups => Reply::Groups(self.groups()),
             Query::Totals => Reply::Totals(self.totals()),
             Query::Terms => Reply::Terms(self.rules.terms),
-            Query::Stirring { most } => Reply::Tasks(Box::new(self.stirring(*most as usize))),
-            Query::Standing => Reply::Standing(Box::new(self.standing())),
+            Query::Active { most } => Reply::Tasks(Box::new(self.active(*most as usize))),
+            Query::WorkInProgress => Reply::WorkInProgress(Box::new(self.work_in_progress())),
         }
     }
 
@@ -142,7 +142,7 @@ impl Model {
     }
 
     /// Returns all work in progress. The host handles due deadlines before a query, so no task is late.
-    fn standing(&self) -> Standing {
+    fn work_in_progress(&self) -> WorkInProgress {
         let mut tasks: Vec<_> = self.state.tasks.iter().collect();
         tasks.sort_unstable_by_key(|(slot, _)| *slot);
         let stands = |task: &Task| {
@@ -165,7 +165,7 @@ impl Model {
         });
         let mut groups = self.groups();
         groups.retain(|it| it.used > 0);
-        Standing {
+        WorkInProgress {
             tasks: under_way.collect(),
             servers: self.servers(),
             groups,
@@ -198,7 +198,7 @@ impl Model {
 
     /// Lists at most `most` tasks: first those with a burst running, then those that wait for their next burst, then those that could begin
     /// their first burst. Of several such tasks with the same work id and group, only the first is listed.
-    fn stirring(&self, most: usize) -> Tasks {
+    fn active(&self, most: usize) -> Tasks {
         let with = |status: &[RunStatus]| {
             let tasks = self.state.tasks.iter();
             let tasks = tasks.filter(|(_, task)| status.contains(&task.status));

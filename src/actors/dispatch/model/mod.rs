@@ -67,7 +67,7 @@ pub(crate) struct Model {
     /// Whether an attempt has failed because of its server since the flag was last reset.
     pub(crate) troubled: bool,
     /// The messages sent to other actors since this list was last taken.
-    pub(crate) tells: Vec<Notification>,
+    pub(crate) messages: Vec<Notification>,
 }
 
 /// The result of a message: the reply, and whether anything changed.
@@ -159,7 +159,7 @@ impl Model {
     }
 
     fn forget(&mut self, slot: Slot) {
-        self.give_up_cleaning(slot);
+        self.abandon_cleanup(slot);
         self.stuck.retain(|it| *it != slot);
         self.state.tasks.retain(|(its, _)| *its != slot);
     }

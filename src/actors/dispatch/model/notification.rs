@@ -2,7 +2,7 @@
 
 use super::Model;
 use sexton::actors::binding::{Until, Watch};
-use sexton::actors::dispatch::{Attempt, Cleaning, Reach, Stage, Task, Verdict};
+use sexton::actors::dispatch::{Attempt, Cleaning, RemoteAttempt, Stage, Task, Verdict};
 use sexton::actors::lock::{self, Hold, Name};
 use sexton::actors::process::{self, LaunchAs, Launching, Spec};
 use sexton::bytes::Bytes;
@@ -76,7 +76,7 @@ fn of_attempt(task: &Task, attempt: &Attempt) -> Launching {
 }
 
 /// Rewrites a spec into that of the local process that runs the command on another machine and waits for it.
-fn there(spec: &mut Spec, reach: &Reach) {
+fn there(spec: &mut Spec, reach: &RemoteAttempt) {
     let mut words = vec![
         "/proc/self/exe wrapper near --to".to_owned(),
         reach.remote.to.to_text(),
@@ -133,7 +133,7 @@ fn of_cleanup(task: &Task, cleaning: Cleaning) -> Launching {
 impl Model {
     pub(super) fn tell_yield(&mut self, names: [&Name; 3]) {
         let told = lock::Message::Yield(hold(names));
-        self.tells.push(Notification::Lock(told));
+        self.messages.push(Notification::Lock(told));
     }
 
     /// Gives up the locks with these keys, whether held or waited for: those of the task's attempt or, without an attempt, those for which
@@ -159,7 +159,7 @@ impl Model {
     pub(super) fn tell_watch(&mut self, process: ProcessId) {
         let (by, until) = (ActorId::DISPATCH, Until::Tree);
         let watch = process::Message::Watch(Watch { by, process, until });
-        self.tells.push(Notification::Process(Box::new(watch)));
+        self.messages.push(Notification::Process(Box::new(watch)));
     }
 
     /// Requests a launch or, once the launch was accepted, notification of the end of the process.
@@ -170,7 +170,7 @@ impl Model {
         let by = ActorId::DISPATCH;
         let launch = LaunchAs { by, id, launching };
         let told = process::Message::LaunchAs(Box::new(launch));
-        self.tells.push(Notification::Process(Box::new(told)));
+        self.messages.push(Notification::Process(Box::new(told)));
     }
 
     /// Sends all outstanding requests for a task.
@@ -194,7 +194,7 @@ impl Model {
         for (key, token) in holds {
             let owner = name(&format!("attempt-{}", token.0));
             let told = lock::Message::Hold(hold([&name(key), &index, &owner]));
-            self.tells.push(Notification::Lock(told));
+            self.messages.push(Notification::Lock(told));
         }
         if let Some(cleaning) = task.cleaning {
             let launching = of_cleanup(&task, cleaning);
@@ -210,7 +210,7 @@ impl Model {
             let is_told = attempt.reach.as_ref().is_some_and(|it| it.stops);
             if attempt.stopping.is_some() && !is_told {
                 let fence = process::Message::Fence(attempt.process);
-                self.tells.push(Notification::Process(Box::new(fence)));
+                self.messages.push(Notification::Process(Box::new(fence)));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{Applied, ApplyResult, Entry, Model, free_slot};
 use sexton::actors::dispatch::{
-    Act, Adding, BurstReport, Cause, ExitStatus, Refused, Reply, Report, RunStatus, Saved, Server,
+    Act, BurstReport, Cause, ExitStatus, NewTask, Refused, Reply, Report, RunStatus, Saved, Server,
     Task,
 };
 use sexton::actors::lock::Name;
@@ -27,7 +27,7 @@ impl Model {
         (self.shown(slot), true)
     }
 
-    pub(super) fn add(&mut self, asked: &Adding, entry: Entry) -> ApplyResult {
+    pub(super) fn add(&mut self, asked: &NewTask, entry: Entry) -> ApplyResult {
         if entry.draining {
             return Err(Refused::Draining);
         }

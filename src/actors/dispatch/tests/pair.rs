@@ -13,7 +13,7 @@ use crate::clock::{Offset, Timestamp};
 use crate::ids::{ActorId, ProcessId, Seq, Ticket, Token};
 use crate::spine::effect::Effect;
 use crate::spine::machine::{
-    Draining, Effects, Keeping, Machine as _, Moment, Now, Observable as _, Paged as _, Stamp,
+    Draining, Durability, Effects, Machine as _, Moment, Now, Observable as _, Paged as _, Stamp,
     Start, Timed as _,
 };
 use crate::spine::shelf::Shelf;
@@ -154,10 +154,10 @@ impl Pair {
         };
         let before = self.model.state.clone();
         let (right, changes) = self.model.send(&message, entry);
-        let keeping = self.machine.keeping(&message, &outcome);
+        let durability = self.machine.durability(&message, &outcome);
         assert_eq!(
             changes,
-            keeping == Keeping::Durable,
+            durability == Durability::Durable,
             "machine and model agree on whether {message:?} changes anything: {outcome:?}"
         );
         let reply = if changes {
@@ -233,7 +233,7 @@ impl Pair {
             }
         }
         let (mut right_of_locks, mut right_of_processes) = (Vec::new(), Vec::new());
-        for told in self.model.tells.drain(..) {
+        for told in self.model.messages.drain(..) {
             match told {
                 Notification::Lock(told) => right_of_locks.push(told),
                 Notification::Process(told) => right_of_processes.push(*told),
@@ -357,7 +357,7 @@ impl Pair {
             Doing::Start => self.start(),
             Doing::Resume => self.resume(),
             Doing::Trap => self.trap = true,
-            Doing::Hold(held) => self.hold(held),
+            Doing::Hold(held) => self.hold_removals(held),
             Doing::DiskLow(disk_low) => self.set_disk_low(disk_low),
             Doing::Watch(nth) => self.watch(nth),
             Doing::Unwatch => {
@@ -377,8 +377,8 @@ impl Pair {
         self.compare();
     }
 
-    fn hold(&mut self, held: bool) {
-        self.machine.hold(held);
+    fn hold_removals(&mut self, held: bool) {
+        self.machine.hold_removals(held);
         self.model.held = held;
     }
 
@@ -486,14 +486,14 @@ impl Pair {
         }
         Self::check_promises(&views);
         let now = self.both();
-        let mut standing = self.machine.query(now, &Query::Standing);
-        if let Reply::Standing(standing) = &mut standing {
+        let mut standing = self.machine.query(now, &Query::WorkInProgress);
+        if let Reply::WorkInProgress(standing) = &mut standing {
             // The host handles due items before each query, so no task is late in its replies. This test does not, so the flag is cleared.
             standing.tasks.iter_mut().for_each(|it| it.late = false);
         }
-        assert_eq!(standing, self.model.answer(&Query::Standing));
+        assert_eq!(standing, self.model.answer(&Query::WorkInProgress));
         let mut queries = vec![Query::Servers, Query::Groups, Query::Totals, Query::Terms];
-        queries.extend([1, 100].map(|most| Query::Stirring { most }));
+        queries.extend([1, 100].map(|most| Query::Active { most }));
         let filter = |status, group: Option<&Name>, work: Option<&Name>| TaskFilter {
             status,
             group: group.cloned(),
@@ -558,7 +558,7 @@ impl Pair {
         for logged in &self.log {
             logged.repeat(&mut machine, upto);
         }
-        machine.hold(self.model.held);
+        machine.hold_removals(self.model.held);
         machine.hold_for_space(self.model.disk_low);
         machine.assert_whole();
         assert_eq!(machine.digest(), self.machine.digest());

@@ -2,7 +2,7 @@
 
 use crate::actors::binding::{Exit, Until};
 use crate::actors::dispatch::{
-    Act, Adding, FarEnd, Host, Message, Pause, Priority, Remote, Report, ServerChange, Terms,
+    Act, Host, Message, NewTask, Pause, Priority, Remote, RemoteEnd, Report, ServerChange, Terms,
 };
 use crate::actors::lock::Name;
 use crate::actors::process::{Launching, Spec};
@@ -100,7 +100,7 @@ fn adding() -> impl Strategy<Value = Message> {
     let held = (prop::bool::weighted(0.1), prop::bool::weighted(0.1));
     (names, priority, command(), cleanup, terms(), held).prop_map(
         |((work, group, name), priority, command, cleanup, terms, (not_ready, paused))| {
-            Message::Add(Box::new(Adding {
+            Message::Add(Box::new(NewTask {
                 work,
                 group,
                 name,
@@ -137,8 +137,8 @@ fn report() -> impl Strategy<Value = Report> {
             .prop_map(|(warning, words)| Report::Done { warning, words }),
         4 => ms.prop_map(|ms| Report::Wait { ms }),
         2 => words.prop_map(|words| Report::Fail { words }),
-        3 => exit().prop_filter_map("the exit is known", |exit| Some(Report::Far(FarEnd::Ended(exit?)))),
-        3 => Just(Report::Far(FarEnd::Unreachable)),
+        3 => exit().prop_filter_map("the exit is known", |exit| Some(Report::Far(RemoteEnd::Ended(exit?)))),
+        3 => Just(Report::Far(RemoteEnd::Unreachable)),
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Entry, Model};
 use sexton::actors::binding::{Exit, Until};
-use sexton::actors::lease::{Holder, Place};
+use sexton::actors::lease::{Holder, NextRequest};
 use sexton::clock::{Date, Timestamp};
 use sexton::ids::{ProcessId, Slot, Token};
 
@@ -97,7 +97,7 @@ impl Model {
         }
         let place = known.lease.next.take().or_else(|| {
             let (command, period_ms) = known.spare()?;
-            Some(Place {
+            Some(NextRequest {
                 token: Token(0),
                 command: Some(command),
                 process: None,

@@ -8,8 +8,8 @@ mod record;
 pub(crate) use record::{Entry, ModelLease};
 use sexton::actors::binding::{Exit, Until};
 use sexton::actors::lease::{
-    Claim, Current, End, Holder, Imported, Message, Place, Query, Refused, Reply, Requesting,
-    Rules, Setting, Turn, Watch,
+    Claim, Current, End, Holder, Imported, Message, NextRequest, PassRequest, Query, Refused,
+    Reply, Rules, Setting, Turn, Watch,
 };
 use sexton::actors::lock::Name;
 use sexton::clock::{Now, Timestamp};
@@ -147,8 +147,8 @@ impl Model {
         }
         let current = known.lease.current.as_ref().filter(|it| it.end.is_none());
         let is_its = current.is_some_and(|it| {
-            let is_clients = matches!(it.holder, Holder::Process(_) | Holder::Timed { .. });
-            it.place == place && is_clients
+            let is_run_by_client = matches!(it.holder, Holder::Process(_) | Holder::Timed { .. });
+            it.place == place && is_run_by_client
         });
         if !is_its {
             return (Reply::Absent, false);
@@ -195,7 +195,7 @@ impl Model {
         Ok(known.expect("the lease was found or just created"))
     }
 
-    fn request(&mut self, asked: &Requesting, entry: Entry) -> Applied {
+    fn request(&mut self, asked: &PassRequest, entry: Entry) -> Applied {
         let before = self.all.len();
         let turned = self.turn(asked, entry);
         match turned {
@@ -222,7 +222,7 @@ impl Model {
         }
     }
 
-    fn turn(&mut self, asked: &Requesting, entry: Entry) -> Result<(Turn, bool), Refused> {
+    fn turn(&mut self, asked: &PassRequest, entry: Entry) -> Result<(Turn, bool), Refused> {
         let Claim {
             ttl_ms, process, ..
         } = asked.claim.unwrap_or_default();
@@ -425,7 +425,7 @@ impl Model {
         if !known.runs() {
             known.lease.whole = known.lease.begun;
         }
-        known.lease.next = (next.pid > 0).then(|| Place {
+        known.lease.next = (next.pid > 0).then(|| NextRequest {
             token: entry.seq.into(),
             command: None,
             process: bound(next),
@@ -473,7 +473,7 @@ impl Model {
                 let known = self.find(name);
                 known.map_or(Reply::Absent, |it| Reply::Lease(Box::new(it.view())))
             }
-            Query::List { .. } | Query::Stirring { .. } | Query::Totals => {
+            Query::List { .. } | Query::Active { .. } | Query::Totals => {
                 unreachable!("simulated clients request neither lists nor totals")
             }
         }
@@ -506,6 +506,6 @@ impl Model {
     }
 }
 
-fn is_live(place: &Place, now: Timestamp) -> bool {
+fn is_live(place: &NextRequest, now: Timestamp) -> bool {
     place.command.is_some() || place.connected || place.process.is_some() && place.until >= now
 }

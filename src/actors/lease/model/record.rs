@@ -1,7 +1,9 @@
 //! One lease of the model.
 
 use sexton::actors::binding::Exit;
-use sexton::actors::lease::{Command, Current, End, Holder, Lease, LeaseView, Place, Requesting};
+use sexton::actors::lease::{
+    Command, Current, End, Holder, Lease, LeaseView, NextRequest, PassRequest,
+};
 use sexton::actors::lock::Name;
 use sexton::clock::{Date, Now, Timestamp};
 use sexton::ids::{ProcessId, Seq, Slot, Token};
@@ -103,7 +105,7 @@ impl ModelLease {
     }
 
     /// Begins the pass of a request. If the pass turns out not to be whole, it is repeated, unless the request never waits (`impatient`).
-    pub(super) fn begin_at_once(&mut self, asked: &Requesting, entry: Entry, impatient: bool) {
+    pub(super) fn begin_at_once(&mut self, asked: &PassRequest, entry: Entry, impatient: bool) {
         let place = self.place(asked, entry.seq.into(), entry.now.at);
         self.begin(entry, &place);
         if !impatient {
@@ -120,7 +122,7 @@ impl ModelLease {
         }
     }
 
-    pub(super) fn keep(&mut self, asked: &Requesting) {
+    pub(super) fn keep(&mut self, asked: &PassRequest) {
         if asked.claim.is_none()
             && let Some(command) = self.brought(asked)
         {
@@ -132,7 +134,7 @@ impl ModelLease {
         }
     }
 
-    pub(super) fn brought(&self, asked: &Requesting) -> Option<Command> {
+    pub(super) fn brought(&self, asked: &PassRequest) -> Option<Command> {
         asked
             .command
             .clone()
@@ -153,9 +155,9 @@ impl ModelLease {
         }
     }
 
-    pub(super) fn place(&self, asked: &Requesting, token: Token, until: Timestamp) -> Place {
+    pub(super) fn place(&self, asked: &PassRequest, token: Token, until: Timestamp) -> NextRequest {
         let claim = asked.claim.unwrap_or_default();
-        Place {
+        NextRequest {
             token,
             command: self.brought(asked).filter(|_| asked.claim.is_none()),
             process: claim.process,
@@ -169,7 +171,7 @@ impl ModelLease {
         }
     }
 
-    pub(super) fn begin(&mut self, entry: Entry, place: &Place) {
+    pub(super) fn begin(&mut self, entry: Entry, place: &NextRequest) {
         let since = entry.now.at;
         let holder = match (&place.command, place.process) {
             (Some(command), _) => Holder::Launched {

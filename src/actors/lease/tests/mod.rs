@@ -10,7 +10,7 @@ mod world;
 
 use crate::actors::binding::{EndNotice, Exit, Until, Watch};
 use crate::actors::lease::{
-    Current, LeaseMachine, Message, Outcome, Query, Reply, Requesting, Rules, Setting, Source,
+    Current, LeaseMachine, Message, Outcome, PassRequest, Query, Reply, Rules, Setting, Source,
     Step, Turn,
 };
 use crate::actors::lock::Name;
@@ -21,7 +21,7 @@ use crate::ids::{ActorId, ProcessId, Seq};
 use crate::schedule::Schedule;
 use crate::spine::effect::Effect;
 use crate::spine::machine::{
-    Effects, Keeping, Machine as _, Moment, Now, Observable as _, Stamp, Start, Timed as _,
+    Durability, Effects, Machine as _, Moment, Now, Observable as _, Stamp, Start, Timed as _,
 };
 use crate::spine::shelf::Shelf;
 use std::sync::Arc;
@@ -125,7 +125,7 @@ impl Bench {
         {
             steps.retain(|(_, step)| *step != Step::Owed(Source::Request));
         }
-        if self.machine.keeping(&message, &outcome) == Keeping::Nothing {
+        if self.machine.durability(&message, &outcome) == Durability::Nothing {
             return self.machine.reply(Seq(0), &message, &outcome);
         }
         self.seq += 1;
@@ -242,8 +242,8 @@ impl Bench {
         self.lease().current.expect("the lease has had a pass")
     }
 
-    fn request(&mut self, requesting: Requesting) -> Turn {
-        let message = Message::Request(Box::new(Requesting {
+    fn request(&mut self, requesting: PassRequest) -> Turn {
+        let message = Message::Request(Box::new(PassRequest {
             name: name(),
             ..requesting
         }));
@@ -254,9 +254,9 @@ impl Bench {
     }
 
     fn run(&mut self) -> Turn {
-        self.request(Requesting {
+        self.request(PassRequest {
             command: Some(command()),
-            ..Requesting::default()
+            ..PassRequest::default()
         })
     }
 
@@ -340,9 +340,9 @@ fn a_launch_without_its_caller_is_asked_for_again_without_what_that_had() {
     let mut bench = Bench::at(1_000_000);
     let mut attached = Launching::clone(&command());
     attached.spec.parcel = Some(7);
-    bench.request(Requesting {
+    bench.request(PassRequest {
         command: Some(Arc::new(attached)),
-        ..Requesting::default()
+        ..PassRequest::default()
     });
     let first = bench.launches();
     bench.gone(first[0], Exit::Failed);

@@ -3,7 +3,7 @@
 
 use super::{Bench, Fault, command, process};
 use crate::actors::binding::{Binding, Exit, Until};
-use crate::actors::lease::{Claim, Lease, Message, Query, Reply, Requesting, Setting, Turn};
+use crate::actors::lease::{Claim, Lease, Message, PassRequest, Query, Reply, Setting, Turn};
 use crate::actors::lock::Name;
 use crate::actors::process::{LaunchAs, Message as ToProcesses};
 use crate::bytes::Bytes;
@@ -226,11 +226,11 @@ impl World {
     /// Requests a pass with a command, and notes which pass is the first that can serve the request, unless the request never waits.
     fn run(&mut self, lease: u8, no_delay: bool) {
         let name = Self::name(lease);
-        let reply = self.bench.say(Message::Request(Box::new(Requesting {
+        let reply = self.bench.say(Message::Request(Box::new(PassRequest {
             name: name.clone(),
             command: Some(command()),
             no_delay,
-            ..Requesting::default()
+            ..PassRequest::default()
         })));
         if let Reply::Turned { turn, lease, .. } = reply {
             let number = match turn {
@@ -321,10 +321,10 @@ impl World {
             waits,
             ..Claim::default()
         };
-        self.bench.say(Message::Request(Box::new(Requesting {
+        self.bench.say(Message::Request(Box::new(PassRequest {
             name: Self::name(lease),
             claim: Some(claim),
-            ..Requesting::default()
+            ..PassRequest::default()
         })));
     }
 
@@ -413,7 +413,7 @@ impl World {
             let Some(lease) = self.lease(&name) else {
                 continue;
             };
-            let is_done = lease.whole >= lease.wanted || lease.kept().is_none();
+            let is_done = lease.whole >= lease.wanted || lease.owed_command().is_none();
             assert!(
                 is_done || lease.settings.disabled,
                 "a request is forgotten: {lease:?}"

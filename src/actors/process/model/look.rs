@@ -85,7 +85,7 @@ impl Model {
     /// Returns the answer for a watch; `None` if its condition is not met yet.
     pub(crate) fn wakes(&self, watch: &Watch) -> Option<Reply> {
         if let Watch::Services(name) = watch {
-            return self.stand_still(name.as_deref());
+            return self.settled_reply(name.as_deref());
         }
         let id = watch.id().expect("watches of services are answered above");
         let Some(it) = self.find(id) else {

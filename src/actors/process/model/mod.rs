@@ -9,7 +9,7 @@
 //! | `hook.rs` | what hooks report |
 //! | `watching.rs` | notifications that a process is gone, and launches by other actors |
 //! | `service.rs` `restart.rs` | services: requests and due steps; the consequences of an end |
-//! | `look.rs` `standing.rs` | answers to queries; the status of services |
+//! | `look.rs` `status.rs` | answers to queries; the status of services |
 
 mod adding;
 mod hook;
@@ -17,7 +17,7 @@ mod look;
 mod record;
 mod restart;
 mod service;
-mod standing;
+mod status;
 mod watching;
 
 pub(super) use adding::insertion_of;
@@ -121,17 +121,17 @@ impl Model {
     }
 
     /// Returns whether a record or one of its descendants is live.
-    fn stays(&self, id: ProcessId) -> bool {
+    fn is_kept(&self, id: ProcessId) -> bool {
         self.records.iter().any(|it| {
             let own = it.view.id == id && it.view.phase != Phase::Exited;
-            own || it.view.parent == Some(id) && self.stays(it.view.id)
+            own || it.view.parent == Some(id) && self.is_kept(it.view.id)
         })
     }
 
     /// Returns the slot of every removable record, each with the date at which the process ended, the earliest first.
     fn removable(&self) -> Vec<(Date, Slot)> {
         let free = self.records.iter();
-        let free = free.filter(|it| !self.stays(it.view.id) && it.awaited.is_none());
+        let free = free.filter(|it| !self.is_kept(it.view.id) && it.awaited.is_none());
         let mut free: Vec<_> = free
             .map(|it| (it.view.ended.expect("it has ended"), it.slot))
             .collect();
@@ -360,7 +360,7 @@ impl Model {
 
     /// Updates, for each record, the number of its children that are live or have live descendants.
     fn count_below(&mut self) {
-        let lively = self.records.iter().filter(|it| self.stays(it.view.id));
+        let lively = self.records.iter().filter(|it| self.is_kept(it.view.id));
         let parents: Vec<_> = lively.filter_map(|it| it.view.parent).collect();
         for it in &mut self.records {
             let children = parents.iter().filter(|parent| **parent == it.view.id);

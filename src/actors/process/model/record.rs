@@ -70,7 +70,9 @@ impl Modelled {
                 run_dir: self.spec.run_dir.clone(),
                 expects: {
                     let is_ready = self.view.announced != Announced::Nothing;
-                    self.spec.expects(is_ready).filter(|_| self.view.launched)
+                    self.spec
+                        .expectation(is_ready)
+                        .filter(|_| self.view.launched)
                 },
             },
         };

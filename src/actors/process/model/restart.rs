@@ -8,7 +8,7 @@ use sexton::clock::Timestamp;
 use sexton::ids::{ProcessId, Slot};
 
 /// The end of a process, and its consequences.
-struct Follows {
+struct ProcessEnd {
     place: (Slot, usize),
     last: Last,
     then: Consequence,
@@ -56,7 +56,7 @@ impl Model {
         changed
     }
 
-    fn follows(&self, (id, message): (ProcessId, &Message), entry: Entry) -> Option<Follows> {
+    fn follows(&self, (id, message): (ProcessId, &Message), entry: Entry) -> Option<ProcessEnd> {
         let mut places = self.services.iter().flat_map(|it| {
             let processes = it.processes();
             processes.map(|(nth, id)| (id, (it.slot, nth)))
@@ -80,7 +80,7 @@ impl Model {
             stopped_by: it.view.stop.map(|stop| stop.cause),
         };
         let then = self.then(place, (&it, &last), entry.now.at);
-        Some(Follows { place, last, then })
+        Some(ProcessEnd { place, last, then })
     }
 
     fn then(
@@ -90,7 +90,7 @@ impl Model {
         now: Timestamp,
     ) -> Consequence {
         let service = self.served(slot);
-        if service.has_to_go(nth) {
+        if service.must_stop(nth) {
             return Consequence::Nothing;
         }
         let definition = &service.definition;
@@ -144,7 +144,7 @@ impl Model {
     }
 
     /// Adds the record of the next process, and returns its id; `None` if the launch must wait, or there is no room.
-    fn added_at_once(&mut self, follows: &Follows, entry: Entry) -> Option<ProcessId> {
+    fn added_at_once(&mut self, follows: &ProcessEnd, entry: Entry) -> Option<ProcessId> {
         let (slot, nth) = follows.place;
         let is_now = match follows.then {
             Consequence::Nothing => true,
@@ -160,7 +160,7 @@ impl Model {
         self.add(&launching, None, entry).ok()
     }
 
-    fn end_in(&mut self, Follows { place, last, then }: Follows, now: Timestamp) {
+    fn end_in(&mut self, ProcessEnd { place, last, then }: ProcessEnd, now: Timestamp) {
         let service = self.served_mut(place.0);
         let intensity = service.definition.intensity;
         let period_ms = intensity.map_or(0, |it| it.period_ms);

@@ -79,7 +79,7 @@ impl Served {
     }
 
     /// Returns whether the process of an instance must be stopped.
-    pub(super) fn has_to_go(&self, nth: usize) -> bool {
+    pub(super) fn must_stop(&self, nth: usize) -> bool {
         let is_old = self.place(nth).launched < self.revision;
         !self.is_up() || is_old || nth >= self.size()
     }
@@ -91,7 +91,7 @@ impl Served {
     }
 
     /// Resets the restart delays, restart counts and verdicts of all instances.
-    fn forgive(&mut self) {
+    fn reset(&mut self) {
         for it in &mut self.places {
             (it.next, it.series, it.verdict) = (None, 0, None);
             it.restarts.clear();
@@ -186,7 +186,7 @@ impl Model {
         let others = names.filter_map(|name| self.service_of_name(name));
         others.filter(|other| {
             let has_come = |nth: usize| match other.place(nth).process {
-                Some(id) => self.is_ready(id) && !other.has_to_go(nth),
+                Some(id) => self.is_ready(id) && !other.must_stop(nth),
                 None => other.place(nth).verdict == Some(Verdict::Finished),
             };
             other.is_up() && !(0..other.size()).all(has_come)
@@ -262,7 +262,7 @@ impl Model {
             }
             _ => return false,
         }
-        it.forgive();
+        it.reset();
         it.fit();
         true
     }
@@ -302,7 +302,7 @@ impl Model {
         let is_back = it.held || !it.listed;
         let differs = it.definition.spec != definition.spec;
         if it.held || differs || is_back && stops {
-            it.forgive();
+            it.reset();
         }
         if differs || is_back && stops {
             it.revision = entry;
@@ -328,7 +328,7 @@ impl Model {
         if !it.listed && it.processes().next().is_none() {
             return Some((NOW, Act::Remove));
         }
-        let mut to_stop = it.processes().filter(|(nth, _)| it.has_to_go(*nth));
+        let mut to_stop = it.processes().filter(|(nth, _)| it.must_stop(*nth));
         let to_stop = to_stop.find(|(_, id)| !self.has_stop(*id));
         if let Some((_, id)) = to_stop.filter(|_| !self.is_held_up(it)) {
             return Some((NOW, Act::Stop(id)));
@@ -351,7 +351,7 @@ impl Model {
         let mut later = self.services.iter();
         later.any(|other| {
             let comes_after = other.definition.after.contains(&it.definition.name);
-            let mut to_go = other.processes().filter(|(nth, _)| other.has_to_go(*nth));
+            let mut to_go = other.processes().filter(|(nth, _)| other.must_stop(*nth));
             let goes = to_go.next().is_some();
             comes_after && goes && !other.processes().all(|(_, id)| is_stuck(id))
         })

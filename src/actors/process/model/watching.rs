@@ -59,7 +59,7 @@ impl Model {
     fn is_gone(&self, it: &Modelled, until: Until) -> bool {
         match until {
             Until::Process => it.view.end.is_some() || it.view.phase == Phase::Exited,
-            Until::Tree => !self.stays(it.view.id),
+            Until::Tree => !self.is_kept(it.view.id),
         }
     }
 

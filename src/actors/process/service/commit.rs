@@ -46,7 +46,7 @@ impl ProcessMachine {
             } => {
                 self.counted.launches += 1;
                 self.launch_instance(entry.seq, (*slot, *nth), insertion);
-                self.state_attempt(insertion.slot, effects);
+                self.request_attempt(insertion.slot, effects);
             }
             Step::Changed { slot, .. }
             | Step::Dropped { slot }
@@ -92,39 +92,39 @@ fn change(service: &mut Service, entry: Stamp, (message, step): (&Message, &Step
             service.listed = true;
             if *replaces {
                 service.revision = entry.seq;
-                service.begin_anew();
+                service.reset();
             }
         }
         Step::Dropped { .. } => service.listed = false,
         Step::Released { replaces, .. } => {
             service.held = false;
-            service.begin_anew();
+            service.reset();
             if *replaces {
                 service.revision = entry.seq;
             }
         }
         Step::Started { replaces, .. } => {
             (service.wanted, service.held) = (true, false);
-            service.begin_anew();
+            service.reset();
             if *replaces {
                 service.revision = entry.seq;
             }
         }
         Step::Stopped { .. } => {
             service.wanted = false;
-            service.begin_anew();
+            service.reset();
         }
         Step::Restarted { .. } => {
             (service.wanted, service.held) = (true, false);
             service.revision = entry.seq;
-            service.begin_anew();
+            service.reset();
         }
         Step::Held { .. } => service.held = true,
         Step::Deferred { nth, until, .. } => instance(service, *nth).next = Some(*until),
         Step::Ended {
             nth, last, then, ..
         } => {
-            let looks_back = service.looks_back_ms();
+            let looks_back = service.intensity_period_ms();
             instance(service, *nth).end(last, *then, (entry.at, looks_back));
         }
         Step::Added { .. } | Step::Removed { .. } | Step::Launched { .. } => {
@@ -136,22 +136,27 @@ fn change(service: &mut Service, entry: Stamp, (message, step): (&Message, &Step
 impl Service {
     /// Returns how long restarts are remembered, in milliseconds: the period of the intensity (the limit on restarts), or 0 without a
     /// limit.
-    fn looks_back_ms(&self) -> u64 {
+    fn intensity_period_ms(&self) -> u64 {
         let intensity = self.definition.intensity;
         intensity.map_or(0, |intensity| intensity.period_ms)
     }
 }
 
 impl Instance {
-    fn end(&mut self, last: &Last, then: Consequence, (now, looks_back_ms): (Timestamp, u64)) {
+    fn end(
+        &mut self,
+        last: &Last,
+        then: Consequence,
+        (now, intensity_period_ms): (Timestamp, u64),
+    ) {
         self.process = None;
         self.last = Some(last.clone());
-        self.restarts = self.recent(now, looks_back_ms).collect();
+        self.restarts = self.recent(now, intensity_period_ms).collect();
         match then {
             Consequence::Nothing => {}
             Consequence::Again { at, series, counts } => {
                 (self.next, self.series) = (Some(at), series);
-                if counts && looks_back_ms > 0 {
+                if counts && intensity_period_ms > 0 {
                     self.restarts.push(now);
                 }
             }

@@ -166,7 +166,7 @@ impl Definition {
                     faults.push((place, Fault::Unknown(name.clone())));
                 }
             }
-            if let Some(way) = way_back(definition, &names) {
+            if let Some(way) = find_cycle(definition, &names) {
                 faults.push((place, Fault::Cycle(way)));
             }
         }
@@ -264,7 +264,7 @@ fn is_name(name: &str) -> bool {
 }
 
 /// Returns a cycle that leads from a service through `after` back to itself, such as `a after b after a`; `None` if there is none.
-fn way_back(from: &Definition, names: &BTreeMap<&str, &Definition>) -> Option<String> {
+fn find_cycle(from: &Definition, names: &BTreeMap<&str, &Definition>) -> Option<String> {
     let mut seen = BTreeSet::new();
     let mut ways = vec![vec![from.name.as_str()]];
     while let Some(way) = ways.pop() {

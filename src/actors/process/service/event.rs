@@ -7,13 +7,13 @@ use crate::actors::process::service::item::{Last, Verdict};
 use crate::actors::process::service::message;
 use crate::actors::process::service::step::{Consequence, Step};
 use crate::ids::Slot;
-use crate::spine::event::Happening;
+use crate::spine::event::EventBody;
 
 impl ProcessMachine {
     pub(in crate::actors::process) fn publish_turn(
         &self,
         (message, turn): (&Message, &Turn),
-        publish: &mut dyn FnMut(Happening),
+        publish: &mut dyn FnMut(EventBody),
     ) {
         if let Some(outcome) = &turn.process {
             self.publish((message, outcome), publish);
@@ -23,11 +23,11 @@ impl ProcessMachine {
         }
     }
 
-    fn publish_step(&self, (message, step): (&Message, &Step), publish: &mut dyn FnMut(Happening)) {
+    fn publish_step(&self, (message, step): (&Message, &Step), publish: &mut dyn FnMut(EventBody)) {
         let of = |kind, slot: &Slot| {
             let service = self.state.services.kept.get(*slot);
             let name = service.map_or("", |it| it.definition.name.as_str());
-            Happening::new(kind).name("service", name.as_bytes())
+            EventBody::new(kind).name("service", name.as_bytes())
         };
         let number = |nth: &u8| u64::from(*nth) + 1;
         match step {
@@ -35,7 +35,7 @@ impl ProcessMachine {
                 if let Message::Service(message::Message::Configure(list)) = message
                     && let Some(it) = list.get(*place as usize)
                 {
-                    publish(Happening::new("service-added").name("service", it.name.as_bytes()));
+                    publish(EventBody::new("service-added").name("service", it.name.as_bytes()));
                 }
             }
             Step::Changed { slot, replaces, .. } => {
@@ -79,11 +79,11 @@ impl ProcessMachine {
     }
 }
 
-fn stopping(happening: Happening, cause: &str) -> Happening {
+fn stopping(happening: EventBody, cause: &str) -> EventBody {
     happening.text("cause", cause)
 }
 
-fn with_last(happening: Happening, last: &Last) -> Happening {
+fn with_last(happening: EventBody, last: &Last) -> EventBody {
     let happening = happening.name("process", last.process.to_string().as_bytes());
     match last
         .end

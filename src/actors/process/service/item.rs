@@ -6,7 +6,7 @@ use crate::actors::process::service::definition::Definition;
 use crate::actors::process::spec::Parentage;
 use crate::clock::{Date, Timestamp};
 use crate::ids::{ProcessId, Seq};
-use crate::lookup::kept::Plain;
+use crate::lookup::durable::Plain;
 use serde::{Deserialize, Serialize};
 
 /// A service.
@@ -141,7 +141,7 @@ impl Service {
     }
 
     /// Resets the delays, restart counts and verdicts of all instances, so that those without a process may be launched at once.
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn reset(&mut self) {
         for it in &mut self.instances {
             (it.next, it.series, it.verdict) = (None, 0, None);
             it.restarts.clear();

@@ -97,38 +97,38 @@ impl ProcessMachine {
 
     /// Returns `Done` if all services, or the one with this name, have settled, and a refusal if no service has this name; otherwise
     /// `None`. A service that waits for a failed one has settled, too.
-    fn stands_still(&self, name: Option<&str>) -> Option<Reply> {
+    fn settled_reply(&self, name: Option<&str>) -> Option<Reply> {
         let services = &self.state.services;
         if let Some(name) = name {
             let Some((_, service)) = services.named(name) else {
                 return Some(Reply::Refused(Refused::NoService));
             };
-            return self.is_still(service).then_some(Reply::Done);
+            return self.is_settled(service).then_some(Reply::Done);
         }
         let mut all = services.kept.iter();
-        let still = all.all(|(_, service)| self.is_still(service));
+        let still = all.all(|(_, service)| self.is_settled(service));
         still.then_some(Reply::Done)
     }
 
-    fn is_still(&self, service: &Service) -> bool {
-        let is_still = |nth: usize, it: &Instance| match it.process {
+    fn is_settled(&self, service: &Service) -> bool {
+        let is_settled = |nth: usize, it: &Instance| match it.process {
             Some(id) => !service.is_to_end(nth) && self.state.record_of(id).is_ready(),
-            None => it.verdict.is_some() || !service.is_up() || self.waits_in_vain(service),
+            None => it.verdict.is_some() || !service.is_up() || self.waits_for_failed(service),
         };
         let mut places = service.instances.iter().enumerate();
-        service.listed && places.all(|(nth, it)| is_still(nth, it))
+        service.listed && places.all(|(nth, it)| is_settled(nth, it))
     }
 
     /// Returns whether the service waits for one that has failed, directly or through another. Dependencies have no cycles, so the
     /// recursion ends.
-    fn waits_in_vain(&self, service: &Service) -> bool {
+    fn waits_for_failed(&self, service: &Service) -> bool {
         let services = &self.state.services;
         let mut awaited = self.state.awaited_by(service);
         awaited.any(|name| {
             let others = services.named(name);
             others.is_some_and(|(_, other)| {
                 let failed = |it: &Instance| it.verdict == Some(Verdict::Failed);
-                other.instances.iter().any(failed) || self.waits_in_vain(other)
+                other.instances.iter().any(failed) || self.waits_for_failed(other)
             })
         })
     }
@@ -154,7 +154,7 @@ impl ProcessMachine {
     pub(in crate::actors::process) fn wake_for_services(&mut self, effects: &mut Effects<Self>) {
         let waiting = self.state.services.waiting.iter();
         let answers = waiting.filter_map(|(ticket, name)| {
-            let reply = self.stands_still(name.as_deref())?;
+            let reply = self.settled_reply(name.as_deref())?;
             Some((*ticket, reply))
         });
         for (ticket, reply) in answers.collect::<Vec<_>>() {

@@ -3,7 +3,7 @@
 use crate::actors::process::service::item::Service;
 use crate::clock::{Now, Timestamp};
 use crate::ids::{ProcessId, Slot, Ticket};
-use crate::lookup::kept::{Kept, Loaded};
+use crate::lookup::durable::{DurableSlab, Loaded};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The lowest timer item that belongs to a service; lower ones are the slots of process records. A timer item is the number by which the
@@ -24,7 +24,7 @@ pub(in crate::actors::process) fn slot_of(item: u64) -> Option<Slot> {
 /// All services.
 #[derive(Debug, Default)]
 pub(in crate::actors::process) struct Services {
-    pub(in crate::actors::process) kept: Kept<Service>,
+    pub(in crate::actors::process) kept: DurableSlab<Service>,
     pub(super) names: BTreeMap<String, Slot>,
     /// For each process of a service: the slot of that service, and the instance number, from 0.
     processes: BTreeMap<ProcessId, (Slot, usize)>,

@@ -13,7 +13,8 @@ use crate::actors::process::{
 use crate::clock::{Now, Offset};
 use crate::ids::{ActorId, Chance, ProcessId, Seq, Ticket};
 use crate::spine::machine::{
-    Effects, Keeping, Machine as _, Moment, Observable as _, Paged as _, Stamp, Start, Timed as _,
+    Durability, Effects, Machine as _, Moment, Observable as _, Paged as _, Stamp, Start,
+    Timed as _,
 };
 use crate::spine::shelf::Shelf;
 use std::collections::BTreeMap;
@@ -112,8 +113,8 @@ impl Pair {
             Step::Wall(by) => self.now.offset.0 += by,
             Step::Hold(held) => {
                 self.held = held;
-                self.machine.hold(held);
-                self.replica.hold(held);
+                self.machine.hold_removals(held);
+                self.replica.hold_removals(held);
             }
             Step::Start => self.start(),
             Step::Reload => self.reload(),
@@ -211,7 +212,7 @@ impl Pair {
         let moment = self.moment();
         let outcome = self.machine.decide(&moment, message);
         assert_eq!(outcome, self.replica.decide(&moment, message));
-        let keeping = self.machine.keeping(message, &outcome);
+        let durability = self.machine.durability(message, &outcome);
         let stamp = moment.stamp();
         let new = insertion_of(&outcome).map(|it| (it.id, it.slot));
         let entry = Entry {
@@ -223,7 +224,7 @@ impl Pair {
         self.note_outcome(message, &outcome);
         let right = self.model.send(message, entry);
         let mut effects = Effects::<ProcessMachine>::default();
-        if keeping == Keeping::Nothing {
+        if durability == Durability::Nothing {
             let said = match &outcome {
                 Outcome::Refused(refused) => Verdict::Refused(*refused),
                 _ => Verdict::Nothing,
@@ -336,7 +337,7 @@ impl Pair {
         for logged in &self.log {
             logged.repeat(&mut machine, upto);
         }
-        machine.hold(self.held);
+        machine.hold_removals(self.held);
         self.machine = machine;
         (self.machine.contradictions, self.replica.contradictions) = (0, 0);
         self.model.contradictions = 0;

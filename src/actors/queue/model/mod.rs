@@ -307,7 +307,7 @@ impl Model {
     }
 
     /// Returns whether any closed queue has ready jobs.
-    pub(super) fn holds_back(&self) -> bool {
+    pub(super) fn has_held_back_jobs(&self) -> bool {
         let closed = &mut self.closings.iter();
         closed.any(|(queue, _)| !self.line(queue, Phase::Ready).is_empty())
     }
@@ -411,7 +411,7 @@ impl Model {
             | Message::Fail { id, by, .. } => self.end(message, (*id, *by), (seq, at)),
         };
         self.number();
-        self.line_up();
+        self.update_line();
         reply
     }
 

@@ -32,7 +32,7 @@ impl Model {
             known.quarantined = false;
         }
         self.number();
-        self.line_up();
+        self.update_line();
     }
 
     /// Returns the item that must be processed first at `at`; `None` if nothing is due.
@@ -147,6 +147,6 @@ impl Model {
             Due::Waiter(_) => unreachable!("a waiting request is served by a message"),
         }
         self.number();
-        self.line_up();
+        self.update_line();
     }
 }

@@ -16,7 +16,7 @@ pub(crate) struct Turns {
 impl Model {
     /// Adds tenants and queues that now have claimable jobs (regardless of throttles) to the end of their lines, in order
     /// of their names, and removes tenants and queues that have none left.
-    pub(super) fn line_up(&mut self) {
+    pub(super) fn update_line(&mut self) {
         let can = |queue: &QueueName| {
             let is_paused = self.pauses.iter().any(|pause| pause.queue == *queue);
             !is_paused && !self.line(queue, Phase::Ready).is_empty()

@@ -7,7 +7,7 @@ use crate::protocols::http::call::Call;
 use crate::protocols::http::operate::stopped;
 use crate::protocols::http::page::render::{self, PageClock};
 use crate::protocols::http::problem::Problem;
-use crate::replay::{Followed, STORY_MAX, Story, StoryEvent};
+use crate::replay::{FollowedItem, History, HistoryEvent, STORY_MAX};
 use crate::spine::event::{Event, Field};
 use maud::{Markup, html};
 use std::sync::Arc;
@@ -36,9 +36,9 @@ pub(crate) async fn newest(
 }
 
 /// Renders the history of an item from the retained events if there are any, otherwise from the journal.
-pub(crate) async fn story(
+pub(crate) async fn history(
     call: &Call,
-    item: Followed,
+    item: FollowedItem,
     is_of_it: impl Fn(&Event) -> bool,
 ) -> Result<Markup, Problem> {
     let here = PageClock::of(&call.node);
@@ -46,8 +46,8 @@ pub(crate) async fn story(
     if !kept.is_empty() {
         return Ok(rows(&kept, here));
     }
-    Ok(match call.node.past().story(item).await {
-        Ok(Answered::Ready(story)) => journaled(&story, here),
+    Ok(match call.node.past().history(item).await {
+        Ok(Answered::Ready(history)) => journaled(&history, here),
         Ok(Answered::Reading { reached, last }) => reading(reached, last),
         Err(PastError::Memory) => rows(&kept, here),
         Err(PastError::Busy) => html! { p.faint data-again { (PastError::Busy.to_string()) "." } },
@@ -65,17 +65,17 @@ pub(crate) fn reading(reached: Seq, last: Seq) -> Markup {
 }
 
 /// Renders an item's events from the journal, newest first.
-fn journaled(story: &Story, here: PageClock) -> Markup {
+fn journaled(history: &History, here: PageClock) -> Markup {
     html! {
-        @if !story.events.is_empty() {
+        @if !history.events.is_empty() {
             div.wide tabindex="0" {
                 table.events {
                     thead { tr { th { "At" } th { "What" } th.n { "Entry" } } }
                     tbody {
-                        @for (seq, at, event) in story.events.iter().rev() {
+                        @for (seq, at, event) in history.events.iter().rev() {
                             tr {
-                                td { (here.shown(story.offset.date(*at))) }
-                                td { (story_event(event)) }
+                                td { (here.shown(history.offset.date(*at))) }
+                                td { (history_event(event)) }
                                 td.n { a href={ "/page/then?at=" (seq.0) } { (seq.0) } }
                             }
                         }
@@ -84,16 +84,16 @@ fn journaled(story: &Story, here: PageClock) -> Markup {
             }
         }
         p.faint {
-            @if story.events.is_empty() { "No events of this item in the journal" }
-            @else if story.more { "The last " (STORY_MAX) " events in the journal" }
+            @if history.events.is_empty() { "No events of this item in the journal" }
+            @else if history.more { "The last " (STORY_MAX) " events in the journal" }
             @else { "From the journal" }
-            ", entries " (render::count(story.begins.0)) " to " (render::count(story.upto.0)) "."
+            ", entries " (render::count(history.begins.0)) " to " (render::count(history.upto.0)) "."
         }
     }
 }
 
 /// Renders one event from the journal.
-pub(crate) fn story_event(event: &StoryEvent) -> Markup {
+pub(crate) fn history_event(event: &HistoryEvent) -> Markup {
     html! {
         (event.kind) " "
         @for (field, value) in &event.fields {

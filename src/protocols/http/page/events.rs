@@ -47,7 +47,7 @@ impl Filter {
 }
 
 async fn list(call: &Call) -> Result<Page, Problem> {
-    let filter: Filter = call.asked()?;
+    let filter: Filter = call.query_form()?;
     let events = event_rows::newest(call, MOST, |event| filter.lets_through(event)).await?;
     let main = html! {
         (asked(&filter))

@@ -10,7 +10,7 @@ use crate::protocols::http::page::render::{self, Link, PageClock, count};
 use crate::protocols::http::page::routing;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::Route;
-use crate::replay::Followed;
+use crate::replay::FollowedItem;
 use crate::spine::event::{Event, Field};
 use crate::text;
 use maud::{Markup, html};
@@ -34,11 +34,11 @@ struct Parameters {
 }
 
 async fn one(call: &Call) -> Result<Page, Problem> {
-    let Parameters { id } = call.asked()?;
+    let Parameters { id } = call.query_form()?;
     let (job, body) = call.node.queues().job_with_body(id).await?;
     let here = PageClock::of(&call.node);
     let is_of_it = |event: &Event| event.what.fields.contains(&("job", Field::Number(id)));
-    let story = event_rows::story(call, Followed::Job(id), is_of_it).await?;
+    let history = event_rows::history(call, FollowedItem::Job(id), is_of_it).await?;
     let bytes = body.as_bytes();
     let begin = bytes.get(..BODY_BYTES).unwrap_or(bytes);
     let main = html! {
@@ -51,7 +51,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
         h2 { "Body " span.faint { (text::bytes(job.bytes)) } }
         (render::lines(begin))
         @if begin.len() < bytes.len() { p.faint { "Only the first " (text::bytes(BODY_BYTES as u64)) " are shown." } }
-        section #story data-live { h2 { "What happened" } (story) }
+        section #story data-live { h2 { "What happened" } (history) }
     };
     Ok(Page {
         view: View::Queues,

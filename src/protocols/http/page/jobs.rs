@@ -79,7 +79,7 @@ pub(crate) fn link(queue: Option<&QueueName>, phase: Option<Phase>) -> Link {
 }
 
 async fn list(call: &Call) -> Result<Page, Problem> {
-    let filter: Filter = call.asked()?;
+    let filter: Filter = call.query_form()?;
     let (mut found, next) = select(call, &filter).await?;
     found.sort_by_key(|job| job.id);
     let here = PageClock::of(&call.node);

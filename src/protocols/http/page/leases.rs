@@ -1,6 +1,6 @@
 //! The leases view: the holder of each lease's pass, the next request, and the schedule; and the history of one lease.
 
-use crate::actors::lease::{Current, Holder, LeaseView, Place};
+use crate::actors::lease::{Current, Holder, LeaseView, NextRequest};
 use crate::actors::lock::Name;
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
@@ -10,7 +10,7 @@ use crate::protocols::http::page::render::{self, Link, PageClock};
 use crate::protocols::http::page::routing;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::Route;
-use crate::replay::Followed;
+use crate::replay::FollowedItem;
 use crate::spine::event::Event;
 use crate::text;
 use maud::{Markup, html};
@@ -107,7 +107,7 @@ fn who(current: &Current) -> Markup {
     }
 }
 
-fn who_is_next(next: &Place) -> Markup {
+fn who_is_next(next: &NextRequest) -> Markup {
     html! {
         @match next.process {
             Some(binding) => (render::process(binding.process)),
@@ -124,12 +124,12 @@ struct Parameters {
 }
 
 async fn one(call: &Call) -> Result<Page, Problem> {
-    let Parameters { name } = call.asked()?;
+    let Parameters { name } = call.query_form()?;
     let view = call.node.leases().get(&name).await?;
     let here = PageClock::of(&call.node);
     let is_of_it =
         |event: &Event| event.actor == "lease" && event.what.subject() == Some(name.as_bytes());
-    let story = event_rows::story(call, Followed::Lease(name.clone()), is_of_it).await?;
+    let history = event_rows::history(call, FollowedItem::Lease(name.clone()), is_of_it).await?;
     let lease = &view.lease;
     let settings = &lease.settings;
     let main = html! {
@@ -149,7 +149,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
                 div { dt { "Owed" } dd { @if view.wanted { "a complete pass" } @else { "nothing" } } }
             }
         }
-        section #story data-live { h2 { "What happened" } (story) }
+        section #story data-live { h2 { "What happened" } (history) }
     };
     Ok(Page {
         view: View::Locks,

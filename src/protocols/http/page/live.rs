@@ -42,7 +42,7 @@ async fn changes(call: &Call) -> Result<HttpResponse, Problem> {
     }
     let place = call.place()?;
     let events = call.node.events(None).await.map_err(stopped)?;
-    if let Some(words) = call.node.halt_words() {
+    if let Some(words) = call.node.halt_reason() {
         return Err(Problem::new(Reason::Halted, words));
     }
     let changes = Changes {

@@ -16,7 +16,7 @@ use crate::protocols::http::page::routing;
 use crate::protocols::http::page::walk::{MOST, walk};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::Route;
-use crate::replay::Followed;
+use crate::replay::FollowedItem;
 use crate::spine::event::{Event, Field};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -40,7 +40,7 @@ struct Filter {
 }
 
 async fn list(call: &Call) -> Result<Page, Problem> {
-    let filter: Filter = call.asked()?;
+    let filter: Filter = call.query_form()?;
     let locks = call.locks();
     let share = async |from, entries_max| {
         let selection = Selection {
@@ -59,7 +59,7 @@ async fn list(call: &Call) -> Result<Page, Problem> {
     });
     let here = PageClock::of(&call.node);
     let events = event_rows::events(call).await?;
-    let next = next.map(|next| goes_on(&filter, next));
+    let next = next.map(|next| next_link(&filter, next));
     let main = html! {
         (leases::section(call, filter.lease.as_ref(), here).await?)
         h2 { "Locks" }
@@ -76,7 +76,7 @@ async fn list(call: &Call) -> Result<Page, Problem> {
     })
 }
 
-fn goes_on(filter: &Filter, next: Slot) -> Link {
+fn next_link(filter: &Filter, next: Slot) -> Link {
     let link = Link::to("/page/locks");
     let link = link.with_some("key", filter.key.as_ref().map(Name::as_bytes));
     let link = link.with_some("owner", filter.owner.as_ref().map(Name::as_bytes));
@@ -156,7 +156,7 @@ struct Parameters {
 }
 
 async fn one(call: &Call) -> Result<Page, Problem> {
-    let which: Parameters = call.asked()?;
+    let which: Parameters = call.query_form()?;
     let selection = Selection {
         key: Some(which.key.clone()),
         index: Some(which.index.clone()),
@@ -181,8 +181,8 @@ async fn one(call: &Call) -> Result<Page, Problem> {
             && is("key", which.key.as_bytes())
             && is("index", which.index.as_bytes())
     };
-    let lock = Followed::Lock(which.key.clone(), which.index.clone());
-    let story = event_rows::story(call, lock, is_of_it).await?;
+    let lock = FollowedItem::Lock(which.key.clone(), which.index.clone());
+    let history = event_rows::history(call, lock, is_of_it).await?;
     let main = html! {
         section #lock data-live {
             p.subject { (render::lock(&which.key, &which.index)) }
@@ -206,7 +206,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
                 span.faint { " The lock passes to the next in line. The holder finds out only when it renews, and may continue until then." }
             }
         }
-        section #story data-live { h2 { "What happened" } (story) }
+        section #story data-live { h2 { "What happened" } (history) }
     };
     Ok(Page {
         view: View::Locks,

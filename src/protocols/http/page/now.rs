@@ -43,9 +43,9 @@ async fn now(call: &Call) -> Result<Page, Problem> {
     if let Some(words) = &status.halted {
         return Err(Problem::new(crate::refusal::Reason::Halted, words.clone()));
     }
-    let stirring = call.node.leases().stirring(LEASES).await?;
+    let active = call.node.leases().active(LEASES).await?;
     let totals = Others::of(call).await?;
-    let troubles = trouble::all(call, &status, &stirring.leases, &totals).await?;
+    let troubles = trouble::all(call, &status, &active.leases, &totals).await?;
     let (contended, contended_all) = call.locks().contended(MOST, Ranking::Longest).await?;
     let (mut queues, _) = call.node.queues().busiest(Slot(0), LOOKED_AT).await?;
     queues.retain(|queue| queue.oldest.is_some());
@@ -53,7 +53,7 @@ async fn now(call: &Call) -> Result<Page, Problem> {
     queues.truncate(MOST as usize);
     let waiting = waiting_tasks(call).await?;
     let here = PageClock::of(&call.node);
-    let leases: Vec<LeaseView> = stirring.leases.into_iter().take(MOST as usize).collect();
+    let leases: Vec<LeaseView> = active.leases.into_iter().take(MOST as usize).collect();
     let main = html! {
         section #trouble data-live { (troubled(&troubles, hidden(call))) }
         section #rates data-live { h2 { "Rates" } (rates(&call.shared.rates)) }

@@ -16,7 +16,7 @@ use crate::protocols::http::page::routing;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_look;
 use crate::protocols::http::route::Route;
-use crate::replay::Followed;
+use crate::replay::FollowedItem;
 use crate::spine::event::{Event, Field};
 use crate::text;
 use maud::{Markup, html};
@@ -43,7 +43,7 @@ struct Parameters {
 }
 
 async fn one(call: &Call) -> Result<Page, Problem> {
-    let Parameters { id } = call.asked()?;
+    let Parameters { id } = call.query_form()?;
     let processes = call.node.processes();
     let record = processes.get(process_look::which(call, &id).await?).await?;
     let usage = processes
@@ -60,7 +60,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
         let mut fields = event.what.fields.iter();
         fields.any(|field| *field == name || field.1 == text)
     };
-    let story = event_rows::story(call, Followed::Process(record.id), is_of_it).await?;
+    let history = event_rows::history(call, FollowedItem::Process(record.id), is_of_it).await?;
     let main = html! {
         section #process data-live {
             p.subject { (render::process(record.id)) " " (render::words(&record.kind)) " " (phase(&record)) }
@@ -79,7 +79,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
         section #output data-live { (outputs(call, &record).await) }
         section #relatives data-live { (relatives(call, &record).await?) }
         (claims(call, record.id, here).await?)
-        section #story data-live { h2 { "What happened" } (story) }
+        section #story data-live { h2 { "What happened" } (history) }
     };
     Ok(Page {
         view: View::Processes,

@@ -63,7 +63,7 @@ impl Filter {
 }
 
 async fn list(call: &Call) -> Result<Page, Problem> {
-    let filter: Filter = call.asked()?;
+    let filter: Filter = call.query_form()?;
     let selection = filter.selection()?;
     let processes = call.node.processes();
     let share = async |after, most| {

@@ -40,7 +40,7 @@ struct Filter {
 }
 
 async fn list(call: &Call) -> Result<Page, Problem> {
-    let filter: Filter = call.asked()?;
+    let filter: Filter = call.query_form()?;
     let queues = call.queues();
     let tenant = filter.tenant.as_deref();
     let share = async |from, most| {
@@ -151,7 +151,7 @@ struct Parameters {
 }
 
 async fn one(call: &Call) -> Result<Page, Problem> {
-    let Parameters { queue } = call.asked()?;
+    let Parameters { queue } = call.query_form()?;
     let view = call.node.queues().queue(&queue).await?;
     let here = PageClock::of(&call.node);
     let listed = jobs::of_queue(call, &queue, here).await?;

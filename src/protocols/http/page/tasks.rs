@@ -17,7 +17,7 @@ use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_look::Stream;
 use crate::protocols::http::route::Route;
 use crate::protocols::http::task_transcript::{self, Story};
-use crate::replay::Followed;
+use crate::replay::FollowedItem;
 use crate::spine::event::{Event, Field};
 use crate::text;
 use maud::{Markup, html};
@@ -74,7 +74,7 @@ impl Filter {
 }
 
 async fn list(call: &Call) -> Result<Page, Problem> {
-    let filter: Filter = call.asked()?;
+    let filter: Filter = call.query_form()?;
     let wanted = TaskFilter {
         status: filter.status()?,
         group: filter.group.clone(),
@@ -245,18 +245,18 @@ struct Parameters {
 }
 
 async fn one(call: &Call) -> Result<Page, Problem> {
-    let Parameters { id } = call.asked()?;
+    let Parameters { id } = call.query_form()?;
     let view = call.node.tasks().get(id).await?;
     let transcript = task_transcript::of(call, &view).await?;
     let here = PageClock::of(&call.node);
     let is_of_it = |event: &Event| {
         event.actor == "dispatch" && event.what.fields.contains(&("task", Field::Number(id)))
     };
-    let story = event_rows::story(call, Followed::Task(id), is_of_it).await?;
+    let history = event_rows::history(call, FollowedItem::Task(id), is_of_it).await?;
     let main = html! {
         section #task data-live {
             p.subject { "Task " (id) " " (render::name_or(view.task.name.as_bytes(), "")) " " (status(&view)) }
-            (stands(&view, here))
+            (state_cell(&view, here))
             (facts(&view, here))
         }
         (acts(&view))
@@ -266,9 +266,9 @@ async fn one(call: &Call) -> Result<Page, Problem> {
             @if transcript.attempts > transcript.stories.len() as u64 {
                 p.faint { "The newest " (transcript.stories.len()) " of " (render::count(transcript.attempts)) "." }
             }
-            @for story in transcript.stories.iter().rev() { (attempt(call, story, here)) }
+            @for history in transcript.stories.iter().rev() { (attempt(call, history, here)) }
         }
-        section #story data-live { h2 { "What happened" } (story) }
+        section #story data-live { h2 { "What happened" } (history) }
     };
     Ok(Page {
         view: View::Tasks,
@@ -278,7 +278,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
 }
 
 /// Renders where a task is running, why it is not running, or how it ended; and the message of its latest attempt.
-fn stands(view: &TaskView, here: PageClock) -> Markup {
+fn state_cell(view: &TaskView, here: PageClock) -> Markup {
     let task = &view.task;
     html! {
         p {
@@ -314,8 +314,8 @@ fn facts(view: &TaskView, here: PageClock) -> Markup {
     }
 }
 
-fn attempt(call: &Call, story: &Story, here: PageClock) -> Markup {
-    let outcome = story.outcome.unwrap_or("under way");
+fn attempt(call: &Call, history: &Story, here: PageClock) -> Markup {
+    let outcome = history.outcome.unwrap_or("under way");
     let level = match outcome {
         "reset" | "failed" => "bad",
         "under way" => "good",
@@ -324,20 +324,20 @@ fn attempt(call: &Call, story: &Story, here: PageClock) -> Markup {
     html! {
         article {
             h3 {
-                "Token " (story.token.0) " on " (render::words(&story.server)) " " (render::tag(outcome, level))
-                @if let Some(cause) = story.cause { " " (cause) }
-                @if let Some(code) = story.code { ", exit " (code) }
-                @if let Some(signal) = story.signal { ", signal " (signal) }
+                "Token " (history.token.0) " on " (render::words(&history.server)) " " (render::tag(outcome, level))
+                @if let Some(cause) = history.cause { " " (cause) }
+                @if let Some(code) = history.code { ", exit " (code) }
+                @if let Some(signal) = history.signal { ", signal " (signal) }
             }
-            @if let Some(failure) = &story.failure { p.problem { (render::words(failure)) } }
+            @if let Some(failure) = &history.failure { p.problem { (render::words(failure)) } }
             p {
-                @for phase in &story.phases { span.field { span.faint { (phase.phase) " " } (here.shown(Date(phase.at.0))) } " " }
-                @if let Some(id) = story.process.as_deref().and_then(|id| id.parse().ok()) { span.field { span.faint { "process " } (render::process(id)) } }
+                @for phase in &history.phases { span.field { span.faint { (phase.phase) " " } (here.shown(Date(phase.at.0))) } " " }
+                @if let Some(id) = history.process.as_deref().and_then(|id| id.parse().ok()) { span.field { span.faint { "process " } (render::process(id)) } }
             }
             // The output of processes is shown only to callers that may start processes.
             @if call.may_run() {
-                (output("Standard output", story.stdout.as_ref()))
-                (output("Standard error", story.stderr.as_ref()))
+                (output("Standard output", history.stdout.as_ref()))
+                (output("Standard error", history.stderr.as_ref()))
             }
         }
     }

@@ -72,13 +72,13 @@ struct Which {
 }
 
 async fn show(call: &Call) -> Result<Page, Problem> {
-    let Which { at } = call.asked()?;
+    let Which { at } = call.query_form()?;
     let main = match call.node.past().state(at.map(Seq)).await? {
         Answered::Reading { reached, last } => html! {
             div data-still { (event_rows::reading(reached, last)) }
             p { a href=(to(at.unwrap_or(last.0))) { "Reload" } }
         },
-        Answered::Ready(state) => Looked {
+        Answered::Ready(state) => PastView {
             here: PageClock::of(&call.node),
             may_run: call.may_run(),
             is_beyond: at.is_some_and(|at| at > state.last.0),
@@ -98,7 +98,7 @@ fn to(at: u64) -> String {
 }
 
 /// A past state, and what the viewer may see of it.
-struct Looked<'s> {
+struct PastView<'s> {
     here: PageClock,
     may_run: bool,
     /// Whether the requested entry is beyond the end of the journal. If so, `state` is the state after the last entry.
@@ -106,7 +106,7 @@ struct Looked<'s> {
     state: &'s StateAt,
 }
 
-impl Looked<'_> {
+impl PastView<'_> {
     fn page(&self) -> Markup {
         let StateAt {
             seq,
@@ -201,7 +201,7 @@ impl Looked<'_> {
                 td { (line.actor) }
                 td { (asked(line)) }
                 td {
-                    @for event in line.events.iter().take(EVENTS) { div { (event_rows::story_event(event)) } }
+                    @for event in line.events.iter().take(EVENTS) { div { (event_rows::history_event(event)) } }
                     @if line.events.len() > EVENTS { p.faint { "and " (line.events.len() - EVENTS) " more" } }
                     @if self.shows(&line.actor) { (whole(line)) }
                 }

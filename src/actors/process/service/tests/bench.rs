@@ -15,7 +15,7 @@ use crate::clock::{Date, Now, Offset, Timestamp};
 use crate::ids::{Chance, ProcessId, Seq, Ticket};
 use crate::spine::effect::Effect;
 use crate::spine::machine::{
-    Effects, Keeping, Machine as _, Moment, Paged as _, Stamp, Start, Timed as _,
+    Durability, Effects, Machine as _, Moment, Paged as _, Stamp, Start, Timed as _,
 };
 use crate::spine::shelf::Shelf;
 use std::collections::BTreeMap;
@@ -117,7 +117,7 @@ impl Bench {
         };
         let outcome = self.machine.decide(&moment, message);
         assert_eq!(outcome, self.replica.decide(&moment, message));
-        if self.machine.keeping(message, &outcome) != Keeping::Nothing {
+        if self.machine.durability(message, &outcome) != Durability::Nothing {
             self.seq = moment.seq;
             let mut effects = Effects::<ProcessMachine>::default();
             self.machine

@@ -1,8 +1,8 @@
 //! Durable items of a machine, by slot, together with everything that a change of an item must update: the digest, the
 //! deadlines, and the pages that a snapshot consists of.
 //!
-//! A machine reads its items through a slab, and changes them through [`Kept`], naming the journal entry that makes each [`Change`].
-//! Singleton state is in [`Once`]. So a machine need only define its [`Item`]s to get pages, digest and deadlines. Change rule: the stored
+//! A machine reads its items through a slab, and changes them through [`DurableSlab`], naming the journal entry that makes each [`Change`].
+//! Singleton state is in [`Singleton`]. So a machine need only define its [`Item`]s to get pages, digest and deadlines. Change rule: the stored
 //! form of an item is part of the on-disk format, see `persist/format.rs`.
 
 #![expect(
@@ -98,7 +98,7 @@ pub trait Single: Serialize + DeserializeOwned {
 
 /// All items of one type.
 #[derive(Debug)]
-pub struct Kept<T> {
+pub struct DurableSlab<T> {
     items: Slab<T>,
     digest: Digest,
     deadlines: Deadlines,
@@ -115,7 +115,7 @@ pub struct Loaded<T> {
     digest: Digest,
 }
 
-impl<T> Default for Kept<T> {
+impl<T> Default for DurableSlab<T> {
     fn default() -> Self {
         Self {
             items: Slab::default(),
@@ -127,8 +127,8 @@ impl<T> Default for Kept<T> {
     }
 }
 
-/// Items are read through the slab, and changed only by the methods of `Kept`.
-impl<T> Deref for Kept<T> {
+/// Items are read through the slab, and changed only by the methods of `DurableSlab`.
+impl<T> Deref for DurableSlab<T> {
     type Target = Slab<T>;
 
     fn deref(&self) -> &Slab<T> {
@@ -136,7 +136,7 @@ impl<T> Deref for Kept<T> {
     }
 }
 
-impl<T: Item> Kept<T> {
+impl<T: Item> DurableSlab<T> {
     /// The number of slots on a page. Small in tests, so that a small state has several pages.
     const SLOTS: u32 = if cfg!(test) { 2 } else { T::SLOTS };
     /// The index of the first page of items: the first page of kind 0 is the head page.
@@ -185,7 +185,7 @@ impl<T: Item> Kept<T> {
     }
 
     /// Restarts every span (a length of time, such as a TTL) at `epoch`, and recomputes every deadline.
-    pub fn begin_spans(&mut self, epoch: Timestamp) {
+    pub fn restart_spans(&mut self, epoch: Timestamp) {
         self.epoch = epoch;
         self.deadlines.clear();
         for (slot, item) in self.items.iter() {
@@ -196,8 +196,8 @@ impl<T: Item> Kept<T> {
     }
 
     /// Sets whether removals that are due on a date are held back.
-    pub fn hold(&mut self, held: bool) {
-        self.deadlines.hold(held);
+    pub fn hold_removals(&mut self, held: bool) {
+        self.deadlines.hold_removals(held);
     }
 
     /// Returns a node time before which nothing is due; `None` if nothing has a deadline. Ignores forgotten deadlines, and removals while
@@ -221,7 +221,7 @@ impl<T: Item> Kept<T> {
     }
 
     /// Ignores the deadline of an item until the item changes or its span restarts. Does nothing if the item is not due at `now`.
-    pub fn forget_deadline(&mut self, slot: Slot, now: Now) {
+    pub fn quarantine(&mut self, slot: Slot, now: Now) {
         if let Some(deadline) = self.deadline_of(slot)
             && deadline.at(now.offset) <= now.at
         {
@@ -230,7 +230,7 @@ impl<T: Item> Kept<T> {
     }
 
     /// Returns whether the deadline of an item is being ignored.
-    pub fn is_forgotten(&self, slot: Slot) -> bool {
+    pub fn is_quarantined(&self, slot: Slot) -> bool {
         self.deadline_of(slot).is_some() && !self.deadlines.holds(slot)
     }
 
@@ -352,11 +352,11 @@ impl<T: Item> Kept<T> {
 
 /// The singleton state of a machine. It is read by dereferencing, set by `load` during recovery, and otherwise changed only by `change`.
 #[derive(Debug, Default)]
-pub struct Once<T> {
+pub struct Singleton<T> {
     value: T,
 }
 
-impl<T> Deref for Once<T> {
+impl<T> Deref for Singleton<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -364,7 +364,7 @@ impl<T> Deref for Once<T> {
     }
 }
 
-impl<T: Single> Once<T> {
+impl<T: Single> Singleton<T> {
     /// Changes the value by calling `make` on it.
     pub fn change(&mut self, change: Change<'_>, make: impl FnOnce(&mut T)) {
         change.touch(PageId::HEAD, |content| self.encode(content));
@@ -413,7 +413,7 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(content: &'a [u8]) -> Result<T, Strin
 
 #[cfg(test)]
 mod tests {
-    use super::{Kept, Once, Plain, Single};
+    use super::{DurableSlab, Plain, Single, Singleton};
     use crate::clock::{Deadline, Now, Offset, Timestamp};
     use crate::ids::{PageId, Seq, Slot};
     use crate::lookup::pages::Pages;
@@ -459,8 +459,8 @@ mod tests {
     }
 
     /// Returns three leases on two pages.
-    fn three() -> (Kept<Lease>, Pages) {
-        let (mut leases, mut pages) = (Kept::default(), Pages::default());
+    fn three() -> (DurableSlab<Lease>, Pages) {
+        let (mut leases, mut pages) = (DurableSlab::default(), Pages::default());
         for (slot, name, until) in [(0, "a", 30), (1, "b", 0), (2, "c", 20)] {
             leases.insert(pages.by(Seq(1)), Slot(slot), lease(name, until));
         }
@@ -517,11 +517,11 @@ mod tests {
     #[test]
     fn what_is_loaded_is_what_was_kept() {
         let (leases, mut pages) = three();
-        let mut loaded = Kept::<Lease>::default();
+        let mut loaded = DurableSlab::<Lease>::default();
         for page in wanted(&mut pages, 0, 1) {
             let mut content = Vec::new();
             leases.encode(page, &mut content);
-            loaded.load(Kept::decode(page, &content).unwrap());
+            loaded.load(DurableSlab::decode(page, &content).unwrap());
         }
         loaded.assert_whole();
         assert_eq!(loaded.digest(), leases.digest());
@@ -534,25 +534,31 @@ mod tests {
         let page = PageId::new(7, 0);
         let mut beyond = Vec::new();
         super::write(&[(2u8, lease("beyond", 0))], &mut beyond);
-        assert!(Kept::<Lease>::decode(page, &beyond).is_err(), "no place 2");
-        assert!(Kept::<Lease>::decode(page, b"?").is_err());
+        assert!(
+            DurableSlab::<Lease>::decode(page, &beyond).is_err(),
+            "no place 2"
+        );
+        assert!(DurableSlab::<Lease>::decode(page, b"?").is_err());
         let (mut good, other) = (Vec::new(), PageId::new(8, 0));
         super::write(&[(1u8, lease("good", 0))], &mut good);
-        assert!(Kept::<Lease>::decode(page, &good).is_ok());
-        assert!(Kept::<Lease>::decode(other, &good).is_err(), "no such kind");
+        assert!(DurableSlab::<Lease>::decode(page, &good).is_ok());
+        assert!(
+            DurableSlab::<Lease>::decode(other, &good).is_err(),
+            "no such kind"
+        );
     }
 
     #[test]
     fn a_start_sets_every_deadline_anew() {
         let (mut leases, _) = three();
-        leases.forget_deadline(Slot(0), at(30));
-        leases.forget_deadline(Slot(2), at(19));
+        leases.quarantine(Slot(0), at(30));
+        leases.quarantine(Slot(2), at(19));
         assert_eq!(
             leases.due(at(30)),
             Some((Timestamp(20), Slot(2))),
             "slot 2 was not due at 19, so its deadline was not forgotten"
         );
-        leases.begin_spans(Timestamp(25));
+        leases.restart_spans(Timestamp(25));
         leases.assert_whole();
         assert_eq!(leases.due(at(30)), Some((Timestamp(25), Slot(2))));
         assert_eq!(
@@ -564,14 +570,14 @@ mod tests {
 
     #[test]
     fn what_there_is_once_has_a_page_of_its_own() {
-        let (mut head, mut pages) = (Once::<Head>::default(), Pages::default());
+        let (mut head, mut pages) = (Singleton::<Head>::default(), Pages::default());
         let before = head.digest();
         head.change(pages.by(Seq(1)), |head| head.leases = 3);
         assert_ne!(head.digest(), before);
         assert_eq!(wanted(&mut pages, 0, 1), [PageId::HEAD]);
-        let (mut content, mut again) = (Vec::new(), Once::<Head>::default());
+        let (mut content, mut again) = (Vec::new(), Singleton::<Head>::default());
         head.encode(&mut content);
-        again.load(Once::decode(&content).unwrap());
+        again.load(Singleton::decode(&content).unwrap());
         assert_eq!(*again, *head);
     }
 }

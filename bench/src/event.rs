@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An event, and when it arrived.
 #[derive(Debug)]
-pub(crate) struct Happening {
+pub(crate) struct Event {
     /// The event as received.
     pub(crate) what: Value,
     /// When it arrived, by [`clock`], in nanoseconds.
@@ -34,7 +34,7 @@ pub(crate) fn clock() -> u64 {
 pub(crate) fn listen(
     coordinator: &Coordinator,
     query: &str,
-) -> Result<Receiver<Result<Happening, Failure>>, Failure> {
+) -> Result<Receiver<Result<Event, Failure>>, Failure> {
     let (heard, events) = channel();
     let mut stream = coordinator.connect()?;
     let request = format!("GET /v1/events?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -51,7 +51,7 @@ pub(crate) fn listen(
 }
 
 /// Passes on each event with the time of its arrival, until the connection closes or the receiver is dropped.
-fn receive(mut stream: UnixStream, begun: &Sender<()>, heard: &Sender<Result<Happening, Failure>>) {
+fn receive(mut stream: UnixStream, begun: &Sender<()>, heard: &Sender<Result<Event, Failure>>) {
     let mut input = Vec::new();
     let mut has_begun = false;
     loop {
@@ -71,7 +71,7 @@ fn receive(mut stream: UnixStream, begun: &Sender<()>, heard: &Sender<Result<Hap
                 continue;
             };
             let what = serde_json::from_slice(data).unwrap_or_default();
-            if heard.send(Ok(Happening { what, at })).is_err() {
+            if heard.send(Ok(Event { what, at })).is_err() {
                 return;
             }
         }

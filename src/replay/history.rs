@@ -4,7 +4,7 @@
 use crate::actors::lock::Name;
 use crate::actors::queue::QueueName;
 use crate::ids::ProcessId;
-use crate::spine::event::{Field, Happening};
+use crate::spine::event::{EventBody, Field};
 use crate::spine::ledger::Poisoned;
 use crate::spine::machine::{Actor, Stamp};
 use crate::text::escaped;
@@ -14,7 +14,7 @@ use std::fmt;
 
 /// An item, or a group of items, to follow through a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Followed {
+pub enum FollowedItem {
     /// The job with this id.
     Job(u64),
     /// The queue with this name, and every job in it.
@@ -35,7 +35,7 @@ pub enum Followed {
 
 /// An effect of an entry on an item, in the terms that users see.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StoryEvent {
+pub struct HistoryEvent {
     /// The kind of effect, such as `claimed`.
     pub kind: String,
     /// Further fields, in order; unprintable bytes of names are written as `\xNN`.
@@ -43,7 +43,7 @@ pub struct StoryEvent {
     pub fields: Map<String, Value>,
 }
 
-impl Followed {
+impl FollowedItem {
     /// Returns whether entries of `actor` may affect the item.
     pub fn concerns(&self, actor: &str) -> bool {
         match self {
@@ -57,7 +57,7 @@ impl Followed {
     }
 
     /// Returns whether an event is about this item.
-    pub(super) fn is_of(&self, told: &Happening) -> bool {
+    pub(super) fn is_of(&self, told: &EventBody) -> bool {
         let has = |wanted: &str, value: &dyn Fn(&Field) -> bool| {
             let mut fields = told.fields.iter();
             fields.any(|(field, found)| *field == wanted && value(found))
@@ -123,17 +123,17 @@ impl Followed {
 #[derive(Debug)]
 pub struct Before {
     /// Effects that name the item.
-    its: Vec<StoryEvent>,
+    its: Vec<HistoryEvent>,
     /// Effects that name no job. They are used if the item changes although no effect names it.
-    all: Vec<StoryEvent>,
+    all: Vec<HistoryEvent>,
     /// A fingerprint of the item's state, used to notice a change; `None` if there is no such item, or if entries always name it.
-    glance: Option<String>,
+    fingerprint: Option<String>,
 }
 
-impl Followed {
-    fn glance<M: Actor>(&self, machine: &M) -> Option<String> {
+impl FollowedItem {
+    fn fingerprint<M: Actor>(&self, machine: &M) -> Option<String> {
         let number = self.number().filter(|_| self.concerns(M::NAME));
-        number.and_then(|number| machine.glance(number))
+        number.and_then(|number| machine.fingerprint(number))
     }
 
     /// Captures the state of the item before an entry is committed, and the effects that the entry will have.
@@ -144,42 +144,46 @@ impl Followed {
         (message, outcome): (&M::Message, &M::Outcome),
     ) -> Before {
         let (mut its, mut all) = (Vec::new(), Vec::new());
-        let mut publish = |what: Happening| {
+        let mut publish = |what: EventBody| {
             if self.is_of(&what) {
-                its.push(StoryEvent::from(&what));
+                its.push(HistoryEvent::from(&what));
             } else if what.fields.iter().all(|(field, _)| *field != "job") {
-                all.push(StoryEvent::from(&what));
+                all.push(HistoryEvent::from(&what));
             }
         };
         if self.concerns(M::NAME) {
-            machine.story(stamp, message, outcome, &mut publish);
+            machine.history(stamp, message, outcome, &mut publish);
         }
-        let glance = self.glance(machine);
-        Before { its, all, glance }
+        let fingerprint = self.fingerprint(machine);
+        Before {
+            its,
+            all,
+            fingerprint,
+        }
     }
 
     /// Returns an entry's effects on the item, after the entry is committed: those that name the item. If there are none but the item's
     /// state has changed, returns those that name no job or, if there are none of these either, an event of kind `changed`.
-    pub(super) fn after<M: Actor>(&self, machine: &M, before: Before) -> Vec<StoryEvent> {
-        if !before.its.is_empty() || self.glance(machine) == before.glance {
+    pub(super) fn after<M: Actor>(&self, machine: &M, before: Before) -> Vec<HistoryEvent> {
+        if !before.its.is_empty() || self.fingerprint(machine) == before.fingerprint {
             before.its
         } else if before.all.is_empty() {
-            vec![StoryEvent::new("changed")]
+            vec![HistoryEvent::new("changed")]
         } else {
             before.all
         }
     }
 
     /// Returns a `panicked` event if this poisoned message names the item; otherwise an empty list.
-    pub(super) fn panicked(&self, poisoned: &Poisoned<Value>) -> Vec<StoryEvent> {
-        let panicked = || StoryEvent::new("panicked").with("cause", poisoned.cause.as_str());
+    pub(super) fn panicked(&self, poisoned: &Poisoned<Value>) -> Vec<HistoryEvent> {
+        let panicked = || HistoryEvent::new("panicked").with("cause", poisoned.cause.as_str());
         let is_named = self.is_named_in(&poisoned.message);
         is_named.then(panicked).into_iter().collect()
     }
 
     /// Returns an event for a message that is not applied, with the message's kind and the names in it; an empty list if the message does
     /// not name the item.
-    pub(super) fn unknown(&self, message: &Value) -> Vec<StoryEvent> {
+    pub(super) fn unknown(&self, message: &Value) -> Vec<HistoryEvent> {
         let word = match message {
             Value::Object(members) => members.keys().next().map_or("-", String::as_str),
             Value::String(word) => word.as_str(),
@@ -188,7 +192,7 @@ impl Followed {
         if !self.is_named_in(message) {
             return Vec::new();
         }
-        let mut event = StoryEvent::new(word);
+        let mut event = HistoryEvent::new(word);
         let inner = message.get(word).and_then(Value::as_object);
         for (member, value) in inner.into_iter().flatten() {
             if ["id", "index", "key", "owner", "queue", "task"].contains(&member.as_str()) {
@@ -200,7 +204,7 @@ impl Followed {
     }
 }
 
-impl fmt::Display for Followed {
+impl fmt::Display for FollowedItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Job(id) => write!(f, "job {id}"),
@@ -217,7 +221,7 @@ impl fmt::Display for Followed {
     }
 }
 
-impl StoryEvent {
+impl HistoryEvent {
     /// Creates an event with no fields.
     pub(super) fn new(kind: &str) -> Self {
         Self {
@@ -234,8 +238,8 @@ impl StoryEvent {
     }
 }
 
-impl From<&Happening> for StoryEvent {
-    fn from(told: &Happening) -> Self {
+impl From<&EventBody> for HistoryEvent {
+    fn from(told: &EventBody) -> Self {
         let value = |field: &Field| match field {
             Field::Name(name) => Value::from(escaped(name)),
             Field::Number(number) => (*number).into(),

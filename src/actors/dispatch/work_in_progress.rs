@@ -2,34 +2,34 @@
 
 use crate::actors::dispatch::machine::DispatchMachine;
 use crate::actors::dispatch::task::{RunStatus, Task};
-use crate::actors::dispatch::view::{Standing, UnderWay};
+use crate::actors::dispatch::view::{UnderWay, WorkInProgress};
 use crate::clock::Now;
 use crate::ids::Slot;
 
-/// The maximum number of tasks in [`Standing::tasks`].
-const STANDING_MAX: usize = 100_000;
+/// The maximum number of tasks in [`WorkInProgress::tasks`].
+const WORK_MAX: usize = 100_000;
 
 impl Task {
     /// Returns whether the task is in progress, or has outstanding requests to other actors.
-    pub(super) fn is_standing(&self) -> bool {
+    pub(super) fn is_in_progress(&self) -> bool {
         let obliges = self.attempt.is_some() || self.blocked.is_some() || self.cleaning.is_some();
         obliges || self.counts || self.status.is_under_way()
     }
 }
 
 impl DispatchMachine {
-    pub(super) fn standing(&self, now: Now) -> Standing {
+    pub(super) fn work_in_progress(&self, now: Now) -> WorkInProgress {
         let slots = &self.state.index.standing;
-        let tasks = slots.iter().take(STANDING_MAX);
+        let tasks = slots.iter().take(WORK_MAX);
         let groups = self.state.index.ready.groups();
         let groups = groups.filter(|(_, group)| group.used > 0);
-        Standing {
+        WorkInProgress {
             tasks: tasks
                 .filter_map(|slot| self.under_way(*slot, now))
                 .collect(),
             servers: self.servers(),
             groups: groups.map(|group| self.group_view(group)).collect(),
-            whole: slots.len() <= STANDING_MAX,
+            whole: slots.len() <= WORK_MAX,
         }
     }
 

@@ -17,14 +17,14 @@ use tokio::time::timeout;
 const LARGE_MAX: usize = 128;
 
 /// The maximum time for which a request waits for a permit to build a large answer.
-const LARGE_PATIENCE: Duration = Duration::from_secs(10);
+const LARGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum number of streams that run at a time. They share a thread with all requests: if one event woke thousands of
 /// streams, they would all run before the next request.
 const STREAMS_MAX: usize = 16;
 
 /// The capacity limits of a listener.
-pub(crate) struct Room {
+pub(crate) struct Capacity {
     pub(crate) connections: Arc<Places>,
     waits: Arc<Places>,
     large: Arc<Semaphore>,
@@ -49,7 +49,7 @@ impl Turns {
     }
 }
 
-impl Room {
+impl Capacity {
     /// Creates the limits of a listener. Its requests may use at most half of the memory budget `unfinished`.
     pub(crate) fn new(config: &HttpConfig, unfinished: &Arc<Budget>) -> Self {
         Self {
@@ -85,12 +85,12 @@ impl Room {
         }
     }
 
-    /// Takes a permit for a large answer, and refuses the request if none is free within `LARGE_PATIENCE`. The permit must be taken before
+    /// Takes a permit for a large answer, and refuses the request if none is free within `LARGE_TIMEOUT`. The permit must be taken before
     /// the answer is built, and held until the answer is written.
     pub(crate) async fn large(&self) -> Result<OwnedSemaphorePermit, Problem> {
         let words = "too many large answers are being sent: try again later";
         let place = Arc::clone(&self.large).acquire_owned();
-        match timeout(LARGE_PATIENCE, place).await {
+        match timeout(LARGE_TIMEOUT, place).await {
             Ok(Ok(place)) => Ok(place),
             Ok(Err(_)) | Err(_) => Err(Problem::new(Reason::Large, words)),
         }
@@ -99,7 +99,7 @@ impl Room {
 
 #[cfg(test)]
 mod tests {
-    use super::{Budget, HttpConfig, QueueName, Room, STREAMS_MAX};
+    use super::{Budget, Capacity, HttpConfig, QueueName, STREAMS_MAX};
     use std::cell::Cell;
     use std::rc::Rc;
     use tokio::task::{LocalSet, spawn_local, yield_now};
@@ -109,7 +109,7 @@ mod tests {
 
     /// Returns the number of turns that streams get while a request is answered, if all of them always have more to send.
     fn turns_during_a_request(streams: usize) -> usize {
-        let turns = Room::new(&HttpConfig::default(), &Budget::new(0)).streams();
+        let turns = Capacity::new(&HttpConfig::default(), &Budget::new(0)).streams();
         let given = Rc::new(Cell::new(0));
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.build().unwrap();
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn requests_wait_for_a_bounded_number_of_queues() {
-        let room = Room::new(&HttpConfig::default(), &Budget::new(0));
+        let room = Capacity::new(&HttpConfig::default(), &Budget::new(0));
         let name = QueueName::new(&[b'q'; 200]).unwrap();
         let names = vec![name; 1000];
         let held: Vec<_> = (0..12_288).map_while(|_| room.name(&names).ok()).collect();

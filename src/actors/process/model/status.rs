@@ -75,8 +75,8 @@ impl Model {
                 .view;
             let leaves = view.announced == Announced::Leaving;
             return match view.phase {
-                Phase::Queued if !it.has_to_go(nth) => Status::Starting,
-                Phase::Running if !it.has_to_go(nth) && !leaves => {
+                Phase::Queued if !it.must_stop(nth) => Status::Starting,
+                Phase::Running if !it.must_stop(nth) && !leaves => {
                     if self.is_ready(id) {
                         Status::Running
                     } else {
@@ -102,28 +102,29 @@ impl Model {
     /// refusal if no service has this name, and `None` if the client must keep waiting. A service has settled if it is configured and each
     /// of its processes is running and ready, or is down and will not be launched without a further request. A service that waits for a
     /// failed one has settled, too.
-    pub(super) fn stand_still(&self, name: Option<&str>) -> Option<Reply> {
+    pub(super) fn settled_reply(&self, name: Option<&str>) -> Option<Reply> {
         let all = self.services.iter();
         let mut meant = all.filter(|it| name.is_none_or(|name| it.definition.name == name));
         if name.is_some() && meant.clone().next().is_none() {
             return Some(Reply::Refused(Refused::NoService));
         }
-        meant.all(|it| self.is_still(it)).then_some(Reply::Done)
+        meant.all(|it| self.is_settled(it)).then_some(Reply::Done)
     }
 
-    fn is_still(&self, it: &Served) -> bool {
+    fn is_settled(&self, it: &Served) -> bool {
         let mut places = it.places.iter().enumerate();
         it.listed
             && places.all(|(nth, place)| match place.process {
-                Some(id) => !it.has_to_go(nth) && self.is_ready(id),
-                None => place.verdict.is_some() || !it.is_up() || self.waits_in_vain(it),
+                Some(id) => !it.must_stop(nth) && self.is_ready(id),
+                None => place.verdict.is_some() || !it.is_up() || self.waits_for_failed(it),
             })
     }
 
-    fn waits_in_vain(&self, it: &Served) -> bool {
+    fn waits_for_failed(&self, it: &Served) -> bool {
         self.awaited(it).any(|other| {
             let mut places = other.places.iter();
-            places.any(|place| place.verdict == Some(Verdict::Failed)) || self.waits_in_vain(other)
+            places.any(|place| place.verdict == Some(Verdict::Failed))
+                || self.waits_for_failed(other)
         })
     }
 }
