@@ -1,4 +1,4 @@
-//! The clients with which `page` measures: a browser that loads views, browsers that are left open, and a client that only takes
+//! The clients of the benchmark `page`: a browser that loads views, browsers that are left open, and a client that only takes
 //! and releases a lock.
 
 use crate::codec::{Answer, Protocol, Verb, name};

@@ -170,7 +170,7 @@ pub(crate) fn look(data: &Path, item: Option<&FollowedItem>) -> Result<Findings,
 }
 
 impl Findings {
-    /// Returns whether nothing is damaged, not even a part that startup does not need.
+    /// Returns whether everything is undamaged, including parts that startup does not need.
     pub(crate) fn is_whole(&self) -> bool {
         self.start.refused.is_none() && self.damage.is_empty()
     }

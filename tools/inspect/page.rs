@@ -156,7 +156,7 @@ fn snapshot(page: &mut Page, slot: &SnapshotFindings) {
         page.line(
             "",
             &format!(
-                "up to seq {}, taken at {}; {} with {}, {} on disk; its mark is seq {}",
+                "up to seq {}, taken at {}; {} with {}, {} on disk; its mark in the journal is seq {}",
                 sealed.upto,
                 time(sealed.at),
                 count(sealed.pages, "page"),

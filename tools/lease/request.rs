@@ -10,7 +10,7 @@ use std::time::Duration;
 const HELPS: &[(Reason, &str)] = &[
     (
         Reason::Absent,
-        "`sexton lease list` shows the leases; the first `sexton lease run` or `set` creates one",
+        "`sexton lease list` shows the leases; `sexton lease run` or `sexton lease set` creates the lease",
     ),
     (
         Reason::Disabled,

@@ -232,12 +232,8 @@ fn memory(record: &Value) -> Vec<(&'static str, String)> {
     let had = had.map(|most| ("memory", format!("{} at most", bytes(most))));
     let limit = at(record, "/memory_limit/bytes").map(|limit| {
         let is_reached = record.pointer("/memory_limit/reached") == Some(&true.into());
-        let reached = if is_reached {
-            ", which was reached"
-        } else {
-            ""
-        };
-        let words = format!("{} for it and everything it started", bytes(limit));
+        let reached = if is_reached { " (reached)" } else { "" };
+        let words = format!("{} for the process and everything it started", bytes(limit));
         ("limit", format!("{words}{reached}"))
     });
     had.into_iter().chain(limit).collect()
