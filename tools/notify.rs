@@ -47,7 +47,7 @@ impl Notify {
             })
         };
         Self(match open() {
-            Ok(way) => Some(Arc::new(way)),
+            Ok(manager) => Some(Arc::new(manager)),
             Err(error) => {
                 warn_unsent(&error);
                 None
@@ -114,7 +114,7 @@ impl Notify {
     /// Sends watchdog notices if the manager expects them, each only after all actors have answered a request for their status. Never
     /// completes.
     pub(crate) async fn watch(&self, handle: &Handle) -> Infallible {
-        let Some(period) = self.0.as_ref().and_then(|way| way.watchdog) else {
+        let Some(period) = self.0.as_ref().and_then(|manager| manager.watchdog) else {
             return std::future::pending().await;
         };
         let mut ticks = tokio::time::interval(period / 2);
@@ -133,8 +133,10 @@ impl Notify {
     }
 
     fn send(&self, notice: &str) {
-        if let Some(way) = &self.0
-            && let Err(error) = way.socket.send_to_addr(notice.as_bytes(), &way.manager)
+        if let Some(manager) = &self.0
+            && let Err(error) = manager
+                .socket
+                .send_to_addr(notice.as_bytes(), &manager.manager)
         {
             warn_unsent(&error);
         }

@@ -7,7 +7,7 @@
 //! `pages` for `page`. `course` and `site` define the flags that several subcommands share; `row`, `table` and `limits` describe and
 //! format the tables.
 //! `codec`, `gateway` and `job` implement each server's protocol; `load` drives connections, with the clients in `cycle`, `contend`, `held`
-//! and `job`; `peer` and `coordinator` start servers; `question`, `happening` and `pulse` receive what servers and processes report;
+//! and `job`; `peer` and `coordinator` start servers; `question`, `event` and `pulse` receive what servers and processes report;
 //! `fdatasync` measures a sync; `figures` turns measurements into what `output` prints; `interrupt` handles Ctrl-C; `chance` generates
 //! random numbers; `failure` is the error type.
 

@@ -97,7 +97,7 @@ impl Poll {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let happenings = self.events.drain(..).map(|event| {
+        let events = self.events.drain(..).map(|event| {
             let flags = event.flags;
             PollEvent {
                 source: Source::from_data(event.data),
@@ -105,7 +105,7 @@ impl Poll {
                 is_closed: flags.intersects(EventFlags::HUP | EventFlags::ERR),
             }
         });
-        Ok(happenings.collect())
+        Ok(events.collect())
     }
 }
 

@@ -154,7 +154,7 @@ impl Core {
         let (taking, mended) = (Rc::clone(&checkpoints), !past.found.mended.is_empty());
         runtime::spawn(async move { taking.run(asked, mended).await });
         let handle = Handle::new(actors, facts, self.halted);
-        start_services(&handle, &config, &port).await;
+        finish_startup(&handle, &config, &port).await;
         match OpenListeners::open(&config, hosts, &handle).await {
             Ok(listeners) => Ok(Open {
                 handle,
@@ -173,7 +173,7 @@ impl Core {
 }
 
 /// Installs the faults that tasks may request, starts the removal of process directories without a record, and configures the services.
-async fn start_services(handle: &Handle, config: &Config, port: &ProcessPortHandle) {
+async fn finish_startup(handle: &Handle, config: &Config, port: &ProcessPortHandle) {
     if let Some(faults) = port.faults() {
         faults::inject(handle, faults);
     }

@@ -90,7 +90,7 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
 }
 
-/// Serves a connection until either side closes it, or until nothing arrives within `idle` or within the session's patience, whichever is
+/// Serves a connection until either side closes it, or until nothing arrives within `idle` or within the session's timeout, whichever is
 /// shorter. `None` means no limit.
 pub(crate) async fn serve<S: Session>(
     stream: &impl Stream,

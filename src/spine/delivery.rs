@@ -115,13 +115,13 @@ pub enum Flow {
 pub enum Stage {
     /// `decide`: the state is unchanged.
     Decide,
-    /// `keeping`, which determines what a decision changes: the state is unchanged.
+    /// `durability`, which determines what a decision changes: the state is unchanged.
     Keeping,
     /// `commit`: the state is spent.
     Commit,
     /// `query`: the state is unchanged.
     Query,
-    /// `tick`, or `decide` or `keeping` for the message that `tick` returned for a due item: the state is unchanged.
+    /// `tick`, or `decide` or `durability` for the message that `tick` returned for a due item: the state is unchanged.
     Tick,
     /// `due`, which looks for due items: the state is spent.
     Due,
@@ -187,7 +187,7 @@ impl Report {
 
 /// A hook that provokes panics, for tests and for faults that tasks request. It is called before each step in which a machine may panic,
 /// with the message if there is one.
-pub type PanicInjector<M> = Box<Sabotage<<M as Machine>::Message>>;
+pub type PanicInjector<M> = Box<InjectorFn<<M as Machine>::Message>>;
 
 /// A hook that replaces outcomes in tests. It returns the outcome to use, or `None` to keep the decided one.
 pub type Forger<M> = Box<
@@ -201,4 +201,4 @@ pub type Forger<M> = Box<
 >;
 
 /// A function that provokes panics for messages of type `T`.
-pub type Sabotage<T> = dyn Fn(Stage, Option<&T>) + Send;
+pub type InjectorFn<T> = dyn Fn(Stage, Option<&T>) + Send;

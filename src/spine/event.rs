@@ -132,7 +132,7 @@ impl fmt::Display for EventBody {
 }
 
 impl EventBody {
-    /// Creates a happening of this kind without details.
+    /// Creates an event body of this kind without details.
     pub fn new(kind: &'static str) -> Self {
         Self {
             kind,

@@ -118,7 +118,7 @@ pub trait Machine: Send + Sized + 'static {
     /// Called for each start of the server, also when recovery reaches an earlier start in the log. Restarts every timeout in full, and
     /// ends what belonged to connections of the previous process.
     fn start(&mut self, _start: Start) {}
-    /// Restates every obligation of the machine: the messages to other actors (tells) and the actions that should be under way. Called
+    /// Repeats every request of the machine that has not been answered: messages to other actors, and actions of ports. Called
     /// after recovery, after a rebuild, and some time after a tell or a completion was refused, so each must be an upsert.
     fn resume(&mut self, _effects: &mut Effects<Self>) {}
 }
@@ -154,7 +154,7 @@ pub trait Timed: Machine {
     /// new machine holds nothing back.
     fn hold_removals(&mut self, _held: bool) {}
     /// Holds back work that makes other actors add state, while `held` is true: the disk is low on space, and those actors would refuse it.
-    /// Volatile, like [`hold`](Self::hold).
+    /// Volatile, like [`hold_removals`](Self::hold_removals).
     fn hold_for_space(&mut self, _held: bool) {}
     /// Returns whether a quarantined item is still quarantined, that is, no change has made it due again. Also called on a spent machine.
     fn is_quarantined(&self, _item: u64) -> bool {

@@ -270,7 +270,7 @@ impl Spine {
         }
     }
 
-    /// Waits until the log appended so far (see [`Ledger::appended`]) reaches the threshold `threshold`. Only one caller may wait at a time.
+    /// Waits until the log appended so far (see [`Ledger::appended`]) reaches `threshold`. Only one caller may wait at a time.
     pub async fn until_appended(&self, threshold: CheckpointThreshold) {
         self.threshold.set(Some(threshold));
         while !self.ledger.borrow().appended().is(threshold) {

@@ -80,7 +80,7 @@ enum QueuedMail<R: Reference> {
 type Arrivals<R> = Arc<Mutex<Vec<(Option<usize>, Vec<Answer<ReplyOf<R>>>)>>>;
 type Woken<R> = Arc<Mutex<Vec<(Ticket, ReplyOf<R>)>>>;
 
-/// The stage at which the next panic is planted. It is shared with the host's saboteur.
+/// The stage at which the next panic is planted. It is shared with the host's panic injector.
 #[derive(Clone, Default)]
 pub(crate) struct Trap(Arc<AtomicU8>);
 

@@ -190,7 +190,7 @@ impl Run {
 
     /// Prints the answer to a request that does not wait.
     fn answered(&self, options: &ClientOptions, body: &Value) -> Result<(), Failure> {
-        if !options.json && self.is_refused(body) {
+        if !options.json && self.report_refusal(body) {
             return Ok(());
         }
         options.tell(body, |body| match words(body, "/turn").as_str() {
@@ -200,8 +200,8 @@ impl Run {
         })
     }
 
-    /// Returns whether the request was turned away, and if so, prints why.
-    fn is_refused(&self, body: &Value) -> bool {
+    /// Returns whether the request was refused, and if so, prints why.
+    fn report_refusal(&self, body: &Value) -> bool {
         let lease = self.which.name.to_text();
         match words(body, "/turn").as_str() {
             "not-needed" => {
@@ -239,7 +239,7 @@ impl Run {
             Err(other) => return Err(other.into()),
         };
         let body = options.act("run", self.asked(Some(launch))?, 0)?;
-        if self.is_refused(&body) {
+        if self.report_refusal(&body) {
             return Ok(());
         }
         if let Err(reason) = &handed {

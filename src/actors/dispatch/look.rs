@@ -124,8 +124,8 @@ impl DispatchMachine {
     /// their first burst. If there are more, `next` is 0, which is not the id of a task.
     pub(super) fn active(&self, most: u32) -> Tasks {
         let index = &self.state.index;
-        let standing = index.standing.iter().take(LOOKED_AT_MAX);
-        let mut active: Vec<_> = standing
+        let in_progress = index.in_progress.iter().take(LOOKED_AT_MAX);
+        let mut active: Vec<_> = in_progress
             .filter_map(|slot| {
                 let task = self.state.tasks.get(*slot)?;
                 let claimed = task.attempt.as_ref().map(|it| it.claimed);
@@ -139,8 +139,8 @@ impl DispatchMachine {
             .collect();
         active.sort_unstable();
         let most = most.min(LISTED_MAX) as usize;
-        let standing = active.into_iter().map(|(_, _, slot)| slot);
-        let mut all = standing.chain(index.ready.fresh());
+        let in_progress = active.into_iter().map(|(_, _, slot)| slot);
+        let mut all = in_progress.chain(index.ready.fresh());
         let shown = all.by_ref().take(most);
         let tasks = shown.filter_map(|slot| self.view_of(slot)).collect();
         Tasks {

@@ -63,7 +63,7 @@ pub(super) struct Index {
     /// Tasks that have an attempt or a cleanup, or wait for a lock, and so have outstanding requests to other actors.
     pub(super) bound: BTreeSet<Slot>,
     /// The tasks in `bound`, and all others that are in progress.
-    pub(super) standing: BTreeSet<Slot>,
+    pub(super) in_progress: BTreeSet<Slot>,
     pub(super) ready: Ready,
     pub(super) threads: Threads,
     totals: Totals,
@@ -106,7 +106,7 @@ impl Index {
             self.bound.insert(slot);
         }
         if task.is_in_progress() {
-            self.standing.insert(slot);
+            self.in_progress.insert(slot);
         }
         if let Some(ended) = task.ended {
             self.over.insert((ended, slot));
@@ -126,7 +126,7 @@ impl Index {
             self.by_process.remove(&cleaning.process);
         }
         self.bound.remove(&slot);
-        self.standing.remove(&slot);
+        self.in_progress.remove(&slot);
         if let Some(ended) = task.ended {
             self.over.remove(&(ended, slot));
         }

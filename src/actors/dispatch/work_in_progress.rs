@@ -19,7 +19,7 @@ impl Task {
 
 impl DispatchMachine {
     pub(super) fn work_in_progress(&self, now: Now) -> WorkInProgress {
-        let slots = &self.state.index.standing;
+        let slots = &self.state.index.in_progress;
         let tasks = slots.iter().take(WORK_MAX);
         let groups = self.state.index.ready.groups();
         let groups = groups.filter(|(_, group)| group.used > 0);

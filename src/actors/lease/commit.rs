@@ -278,7 +278,7 @@ impl Lease {
         let place = match source {
             Source::Request => NextRequest::of(entry, message, self, entry.at),
             Source::Place => self.next.take().expect("a request is next"),
-            Source::Kept | Source::Date => NextRequest::kept(self),
+            Source::Kept | Source::Date => NextRequest::owed(self),
         };
         self.begun += 1;
         if source == Source::Request && owed {
@@ -451,8 +451,8 @@ impl NextRequest {
         }
     }
 
-    /// Creates a `NextRequest` for an owed pass that no particular request is waiting for, with the command that [`Lease::durable`] returns.
-    fn kept(lease: &Lease) -> Self {
+    /// Creates a `NextRequest` for an owed pass that no particular request is waiting for, with the command that [`Lease::owed_command`] returns.
+    fn owed(lease: &Lease) -> Self {
         let (command, period_ms) = lease.owed_command().expect("an owed pass has a command");
         Self {
             token: Token(0),

@@ -8,7 +8,7 @@ use crate::actors::queue::ready::Ready;
 use crate::actors::queue::reply::QueueView;
 use crate::actors::queue::rules::{Order, TypeRules};
 use crate::actors::queue::throttle::Throttle;
-use crate::actors::queue::turns::TenantPosition;
+use crate::actors::queue::turns::QueuePosition;
 use crate::clock::{Date, Offset, Timestamp};
 use crate::ids::{Seq, Slot, Ticket};
 use crate::lookup::slab::Slab;
@@ -40,14 +40,14 @@ pub(super) struct Queue {
     pub(super) using: u32,
     pub(super) watching: u32,
     /// The number of `Watch::Standing` watches, which keep the queue in existence even if no client uses it.
-    pub(super) standing: u32,
+    pub(super) kept_by: u32,
     pub(super) total: u64,
     pub(super) deletes: u64,
     pub(super) pauses: u64,
     /// Its index in `State::offered`; `None` if it is not in that list.
     pub(super) place: Option<u32>,
     /// Its tenant, and its position among the tenant's queues.
-    pub(super) tenant_position: TenantPosition,
+    pub(super) tenant_position: QueuePosition,
 }
 
 /// The durable part of a queue that has jobs or is paused, stored by number.
@@ -79,7 +79,7 @@ pub(super) fn buried_key(phase: Phase, (buried, id, slot): (Seq, u64, Slot)) -> 
 }
 
 impl Queue {
-    pub(super) fn new(name: QueueName, rules: &TypeRules, tenant_position: TenantPosition) -> Self {
+    pub(super) fn new(name: QueueName, rules: &TypeRules, tenant_position: QueuePosition) -> Self {
         Self {
             name,
             order: rules.order,
@@ -96,7 +96,7 @@ impl Queue {
             waiting: BTreeSet::new(),
             using: 0,
             watching: 0,
-            standing: 0,
+            kept_by: 0,
             total: 0,
             deletes: 0,
             pauses: 0,
@@ -138,7 +138,7 @@ impl Queue {
     /// Returns whether it has a reason to exist. A closed queue is kept, since it would be open if it were created again.
     pub(super) fn is_present(&self) -> bool {
         let attended = self.using > 0 || self.watching > 0 || !self.waiting.is_empty();
-        self.is_durable() || attended || self.standing > 0 || self.throttle.is_closed()
+        self.is_durable() || attended || self.kept_by > 0 || self.throttle.is_closed()
     }
 
     /// Returns the slots of all of its jobs, in ascending order.

@@ -10,7 +10,7 @@ use crate::actors::queue::message::AnyType;
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::queue::Queue;
 use crate::actors::queue::state::State;
-use crate::actors::queue::turns::{Key, StoredTurns, TURNS, Tenant, TenantPosition, Turns, cost};
+use crate::actors::queue::turns::{Key, QueuePosition, StoredTurns, TURNS, Tenant, Turns, cost};
 use crate::clock::Timestamp;
 use crate::ids::Slot;
 use crate::lookup::durable;
@@ -18,9 +18,9 @@ use crate::lookup::slab::Slab;
 use std::collections::BTreeSet;
 
 impl State {
-    /// Registers a new queue with its tenant, creating the tenant if necessary. Returns the `TenantPosition` of the queue, which is
+    /// Registers a new queue with its tenant, creating the tenant if necessary. Returns the `QueuePosition` of the queue, which is
     /// not in line yet.
-    pub(super) fn join_tenant(&mut self, name: &QueueName) -> TenantPosition {
+    pub(super) fn join_tenant(&mut self, name: &QueueName) -> QueuePosition {
         let turns = &mut self.turns;
         let tenant = turns.names.get(name.tenant()).copied();
         let tenant = tenant.unwrap_or_else(|| {
@@ -40,7 +40,7 @@ impl State {
             slot
         });
         turns.tenants[tenant].queues += 1;
-        TenantPosition {
+        QueuePosition {
             tenant,
             is_claimable: false,
             place: 0,

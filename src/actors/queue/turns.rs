@@ -76,7 +76,7 @@ pub(super) struct Tenant {
 
 /// A queue's place in the order of turns: its tenant, and its position among the tenant's queues.
 #[derive(Debug)]
-pub(super) struct TenantPosition {
+pub(super) struct QueuePosition {
     pub(super) tenant: Slot,
     /// Whether the queue had claimable jobs after the last journal entry, regardless of its throttle.
     pub(super) is_claimable: bool,

@@ -72,7 +72,7 @@ impl Waiting {
             }
             Watch::KeepQueue(queue) => {
                 let queue = state.queue_for(queue);
-                state.change_queue(queue, |queue| queue.standing += 1);
+                state.change_queue(queue, |queue| queue.kept_by += 1);
                 self.kept_queues.insert(ticket, queue);
             }
             Watch::Presence { using, watching } => {
@@ -110,7 +110,7 @@ impl Waiting {
             }
         }
         if let Some(queue) = self.kept_queues.remove(&ticket) {
-            state.change_queue(queue, |queue| queue.standing -= 1);
+            state.change_queue(queue, |queue| queue.kept_by -= 1);
             state.remove_if_unused(queue);
         }
         if let Some(Presence { using, watching }) = self.presences.remove(&ticket) {

@@ -84,7 +84,7 @@ pub struct Audit {
     pub whole: bool,
 }
 
-/// The result of one look.
+/// The result of one comparison.
 struct Comparison {
     picture: Picture,
     processes: u64,

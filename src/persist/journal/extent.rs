@@ -70,7 +70,7 @@ pub fn read(disk: &dyn Disk) -> Option<Extent> {
     Extent::decode(bytes.get(..read)?)
 }
 
-/// Keeps the file up to date until a write to it fails.
+/// The extent file, kept up to date until a write to it fails.
 pub(super) struct ExtentFile(Option<Box<dyn DiskFile>>);
 
 impl ExtentFile {

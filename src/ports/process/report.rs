@@ -111,7 +111,7 @@ impl<W: World> Follower<W> {
     }
 
     /// Records the identity of a started process and reports the start. `is_child` states whether the keeper waits for the process. A
-    /// process that no longer lives is not noted (see [`World::note`]), since its PID may be reused.
+    /// process that no longer lives gets no PID file (see [`World::write_pid_file`]), since its PID may be reused.
     fn record_start(&mut self, started: &protocol::Started, (is_child, lives): (bool, bool)) {
         let id = started.attempt;
         self.held.insert(id, is_child);

@@ -242,15 +242,15 @@ impl Request {
 pub struct ProcessPort(ProcessPortHandle);
 
 impl ProcessPort {
-    /// Creates the port that uses `port` and reports to the actor through functions made by `reporter`.
+    /// Creates the port that uses `handle` and reports to the actor through functions made by `reporter`.
     pub fn new<R: FnMut(Message) + Send + 'static>(
-        port: ProcessPortHandle,
+        handle: ProcessPortHandle,
         reporter: impl Fn() -> R + Send + Sync + 'static,
     ) -> Self {
         let reporter: Box<Reporter> = Box::new(move || Box::new(reporter()));
         // This cannot fail, because each node has only one port.
-        drop(port.0.reporter.set(reporter));
-        Self(port)
+        drop(handle.0.reporter.set(reporter));
+        Self(handle)
     }
 }
 

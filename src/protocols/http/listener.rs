@@ -362,7 +362,7 @@ impl Serving {
         let Ok(app) = app else {
             return drop(ready.send(Err(io::Error::other("the routes cannot be set up"))));
         };
-        let hall = Connections {
+        let server = ConnectionServer {
             app: Rc::new(app),
             config: actix_http::ServiceConfig::default(),
             shared: Arc::clone(&listener.shared),
@@ -370,7 +370,7 @@ impl Serving {
         };
         drop(ready.send(Ok(())));
         let core = async {
-            let mut closing = hall.closing.clone();
+            let mut closing = server.closing.clone();
             tokio::select! {
                 // If the core thread has ended without closing its listeners, they are closed here.
                 () = node.ended() => drop(listener.closing.send_replace(true)),
@@ -379,25 +379,25 @@ impl Serving {
         };
         let reports = async {
             if let Some(listener) = reports {
-                report::serve(listener, node.clone(), hall.closing.clone()).await;
+                report::serve(listener, node.clone(), server.closing.clone()).await;
             }
         };
-        let sampling = listener.shared.rates.sample(&node, hall.closing.clone());
-        let (tcp, unix) = (hall.serve_tcp(tcp), hall.serve_unix(unix));
+        let sampling = listener.shared.rates.sample(&node, server.closing.clone());
+        let (tcp, unix) = (server.serve_tcp(tcp), server.serve_unix(unix));
         tokio::join!(core, tcp, unix, reports, sampling);
         drop((file, reports_file));
     }
 }
 
 /// Everything that is needed to serve connections.
-struct Connections<A> {
+struct ConnectionServer<A> {
     app: Rc<A>,
     config: actix_http::ServiceConfig,
     shared: Arc<Shared>,
     closing: watch::Receiver<bool>,
 }
 
-impl<A: App> Connections<A> {
+impl<A: App> ConnectionServer<A> {
     async fn serve_tcp(&self, listener: Option<TcpListener>) {
         let Some(listener) = listener else { return };
         let accept = async || loop {

@@ -12,7 +12,7 @@ mod planted;
 mod rebuild;
 mod restate;
 
-use self::planted::{decided, inject_panics};
+use self::planted::{call_injector, decided};
 use self::restate::Restate;
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, RequestKey, Seq, Ticket};
@@ -252,7 +252,7 @@ impl<M: Actor> Host<M> {
             }
             *ticks -= 1;
             let due = guard(|| {
-                inject_panics(injector.as_deref(), Stage::Due, None);
+                call_injector(injector.as_deref(), Stage::Due, None);
                 // If `deadline` panicked above, it panics again here, inside the guard that returns the message.
                 machine.deadline(now.offset);
                 machine.due(now)
@@ -331,7 +331,7 @@ impl<M: Actor> Host<M> {
         let published = self.publish(stamp, message, &outcome);
         let (machine, effects, injector) = (&mut self.machine, &mut self.effects, &self.injector);
         let committed = guard(|| {
-            inject_panics(injector.as_deref(), Stage::Commit, Some(message));
+            call_injector(injector.as_deref(), Stage::Commit, Some(message));
             machine.commit(stamp, message, &outcome, effects);
             machine.reply(stamp.seq, message, &outcome)
         });
@@ -390,13 +390,13 @@ impl<M: Actor> Host<M> {
             if may_refuse && refused(machine.space_effect(message), room) {
                 return Err(Refusal::DiskFull);
             }
-            inject_panics(injector, stage, Some(message));
+            call_injector(injector, stage, Some(message));
             let outcome = decided((machine, forger), moment, message);
             // If `durability` panics in a tick, the stage is still `Tick`, because the item is quarantined as if `decide` had panicked.
             if stage != Stage::Tick {
                 at.set(Stage::Keeping);
             }
-            inject_panics(injector, Stage::Keeping, Some(message));
+            call_injector(injector, Stage::Keeping, Some(message));
             let durability = machine.durability(message, &outcome);
             Ok((outcome, durability))
         });
@@ -430,7 +430,7 @@ impl<M: Actor> Host<M> {
 
     fn ask(&mut self, ledger: &Ledger, now: Now, query: &M::Query) -> Result<M::Reply, Report> {
         let asked = guard(|| {
-            inject_panics(self.injector.as_deref(), Stage::Query, None);
+            call_injector(self.injector.as_deref(), Stage::Query, None);
             self.machine.query(now, query)
         });
         asked.map_err(|cause| Self::report(ledger, now, Stage::Query, cause))
@@ -479,7 +479,7 @@ impl<M: Actor> Host<M> {
     fn resume(&mut self) -> Result<(), String> {
         let (machine, effects, injector) = (&mut self.machine, &mut self.effects, &self.injector);
         guard(|| {
-            inject_panics(injector.as_deref(), Stage::Resume, None);
+            call_injector(injector.as_deref(), Stage::Resume, None);
             machine.resume(effects);
         })?;
         self.hold_effects();
@@ -526,7 +526,7 @@ impl<M: Actor> Host<M> {
         }
         let (machine, effects, injector) = (&mut self.machine, &mut self.effects, &self.injector);
         let begun = guard(|| {
-            inject_panics(injector.as_deref(), Stage::Watch, None);
+            call_injector(injector.as_deref(), Stage::Watch, None);
             machine.watch(ticket, &wait.watch, effects);
         });
         if let Err(cause) = begun {

@@ -1,11 +1,15 @@
 //! The hooks that plant faults in a host: panics, for tests and for tasks that request them, and outcomes other than the decided ones, for
 //! tests.
 
-use crate::spine::delivery::{Forger, Sabotage, Stage};
+use crate::spine::delivery::{Forger, InjectorFn, Stage};
 use crate::spine::machine::{Machine, Moment};
 
 /// Calls the hook that may panic, if there is one.
-pub(super) fn inject_panics<T>(injector: Option<&Sabotage<T>>, stage: Stage, message: Option<&T>) {
+pub(super) fn call_injector<T>(
+    injector: Option<&InjectorFn<T>>,
+    stage: Stage,
+    message: Option<&T>,
+) {
     if let Some(injector) = injector {
         injector(stage, message);
     }

@@ -185,7 +185,7 @@ impl<M: Actor> Mailbox<M> {
     #[doc(hidden)]
     pub fn inject_panics(&self, injector: PanicInjector<M>) {
         let plant = |host: &mut Host<M>| host.inject_panics(injector);
-        self.address.do_send(shell::Sabotage(Box::new(plant)));
+        self.address.do_send(shell::InjectFaults(Box::new(plant)));
     }
 }
 

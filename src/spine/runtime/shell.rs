@@ -385,16 +385,16 @@ impl<M: machine::Actor> Handler<Describe> for Shell<M> {
 /// A function that sets the hook that provokes panics in a host.
 pub(super) type Planting<M> = Box<dyn FnOnce(&mut Host<M>) + Send>;
 
-pub(super) struct Sabotage<M: machine::Actor>(pub(super) Planting<M>);
+pub(super) struct InjectFaults<M: machine::Actor>(pub(super) Planting<M>);
 
-impl<M: machine::Actor> Message for Sabotage<M> {
+impl<M: machine::Actor> Message for InjectFaults<M> {
     type Result = ();
 }
 
-impl<M: machine::Actor> Handler<Sabotage<M>> for Shell<M> {
+impl<M: machine::Actor> Handler<InjectFaults<M>> for Shell<M> {
     type Result = ();
 
-    fn handle(&mut self, Sabotage(plant): Sabotage<M>, _: &mut Self::Context) {
+    fn handle(&mut self, InjectFaults(plant): InjectFaults<M>, _: &mut Self::Context) {
         plant(&mut self.host);
     }
 }

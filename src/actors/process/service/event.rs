@@ -56,8 +56,8 @@ impl ProcessMachine {
                 insertion,
             } => {
                 self.publish_gone(&insertion.evicted, publish);
-                let happening = of("service-launched", slot).number("instance", number(nth));
-                publish(happening.name("process", insertion.id.to_string().as_bytes()));
+                let event = of("service-launched", slot).number("instance", number(nth));
+                publish(event.name("process", insertion.id.to_string().as_bytes()));
             }
             Step::Ended {
                 slot,
@@ -71,25 +71,25 @@ impl ProcessMachine {
                     Consequence::Never(Verdict::Finished) => "service-finished",
                     Consequence::Never(Verdict::Failed) => "service-failed",
                 };
-                let happening = of(kind, slot).number("instance", number(nth));
-                publish(with_last(happening, last));
+                let event = of(kind, slot).number("instance", number(nth));
+                publish(with_last(event, last));
             }
             Step::Deferred { .. } => {}
         }
     }
 }
 
-fn stopping(happening: EventBody, cause: &str) -> EventBody {
-    happening.text("cause", cause)
+fn stopping(event: EventBody, cause: &str) -> EventBody {
+    event.text("cause", cause)
 }
 
-fn with_last(happening: EventBody, last: &Last) -> EventBody {
-    let happening = happening.name("process", last.process.to_string().as_bytes());
+fn with_last(event: EventBody, last: &Last) -> EventBody {
+    let event = event.name("process", last.process.to_string().as_bytes());
     match last
         .end
         .and_then(crate::actors::process::message::End::code)
     {
-        Some(code) => happening.number("code", code),
-        None => happening,
+        Some(code) => event.number("code", code),
+        None => event,
     }
 }
