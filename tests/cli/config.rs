@@ -387,7 +387,7 @@ fn the_files_that_settings_name_are_checked() {
     };
     let shown = token.display();
     let flags: &[&str] = &["--token-file", text(&token)];
-    let make = format!("base64 > {shown})` makes one");
+    let make = format!("base64 > {shown})` creates the file");
     check(flags, &["failed to read the token file", &make]);
     write_private(&token, "\n");
     let empty = format!("failed to use the token file {shown}: it is empty");

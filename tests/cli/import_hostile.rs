@@ -44,7 +44,10 @@ fn everything_wrong_is_told_at_once_with_its_line() {
             "[program:e] exitcodes: expected exit codes from 0 to 255",
         ),
         (19, "[group:g] programs: there is no [program:zz]"),
-        (21, "[program:f] numprocs: 500 services"),
+        (
+            21,
+            "[program:f] numprocs: the process number occurs in the program's settings, so 500 services",
+        ),
         (24, "[include] files: missing"),
     ] {
         let expected = place(line) + words;

@@ -133,7 +133,10 @@ fn a_stranger_with_the_pid_is_never_touched() {
         assert_eq!(other.status(), is, "{shift} s");
         if is == "reused" {
             let [_, told] = kill(&other.pid_file(), &["--now"], 1);
-            assert!(told.contains("another process has this PID"), "{told}");
+            assert!(
+                told.contains("this PID now belongs to another process"),
+                "{told}"
+            );
         }
     }
     let script = other.files.path().join("cmd.sh");

@@ -544,7 +544,7 @@ fn debug_prints_each_command_with_its_answer() {
     asked.push(9);
     client.send(&asked).expect("connected");
     client.receive_all().expect("answers, and the end");
-    daemon.until_logged("not one of 01 to 08");
+    daemon.until_logged("expected 01 to 08");
     daemon.until_logged(r#"release all "alice" -> 0 ended"#);
     let log = daemon.log();
     let lines = [
