@@ -27,7 +27,7 @@ const POSITIONS_PER_MS: u64 = 1 << 20;
 /// The newest events of a node, and the state of their readers. Only the core thread adds events; any thread may read them.
 #[derive(Debug)]
 pub struct Feed {
-    /// Whether events are gathered. While this is false, whoever would publish an event checks nothing else.
+    /// Whether events are gathered. While this is false, publishers of events check nothing else.
     open: AtomicBool,
     ring: Mutex<Ring>,
     /// The position of the newest event that may be shown, and whether the feed has ended.

@@ -118,8 +118,8 @@ fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
     tree.daemon = Some(Daemon::serve(&["--data", text(&tree.data)]));
 }
 
-/// The coordinator sets ten variables itself. A command with so many others that there is no room for these could never
-/// be launched.
+/// The coordinator sets ten variables itself. A command with other variables that leave no room for these could never be
+/// launched.
 #[test]
 fn a_command_without_room_for_the_variables_of_a_burst_is_refused() {
     let tree = Tree::start();

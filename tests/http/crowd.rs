@@ -34,7 +34,7 @@ fn whoever_falls_behind_is_told_what_it_has_lost() {
     let mut slow = Listener::new(&opened, "/v1/events", "");
     let mut told = BTreeSet::new();
     let mut rounds = 0;
-    // Cause so many events that the buffers are full and the ring of stored events has been overwritten.
+    // Cause events until the buffers are full and the ring of stored events has been overwritten.
     for _ in 0..10 {
         happen(&opened.handle(), 10_000);
         rounds += 1;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::task::LocalSet;
 
-/// The number of queues, each with one job. A walk over so many takes several turns.
+/// The number of queues, each with one job. A walk over all of them takes several turns.
 const QUEUES: usize = 40_000;
 
 const READERS: usize = 60;

@@ -187,8 +187,8 @@ impl Pushed {
 
 /// Claim the most urgent job of some queues
 ///
-/// Prints the job's id and the token of the claim, which `ack` and the other commands require, and below them the body. Whoever
-/// has the token holds the claim. A claim that is not renewed or ended in time expires, and the job is ready again. If this
+/// Prints the job's id and the token of the claim, which `ack` and the other commands require, and below them the body. The client
+/// that has the token holds the claim. A claim that is not renewed or ended in time expires, and the job is ready again. If this
 /// command is interrupted while it waits, no job is claimed for it; if the coordinator restarts meanwhile, the wait continues.
 #[derive(Args)]
 #[command(group(ArgGroup::new("which").args(["queues", "any"]).required(true)), after_help = "\

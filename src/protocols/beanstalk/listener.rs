@@ -265,7 +265,7 @@ async fn serve(
                 runtime::spawn(serve_connection(stream, session(), place));
             }
         },
-        // The list of hosts does not apply: whoever may access the socket file may connect.
+        // The list of hosts does not apply: every user with access to the socket file may connect.
         Listening::Unix(listener) => loop {
             let (stream, _) = listener::accept_unix(&listener).await;
             if let Some(place) = admit(&config, &shared, None) {
