@@ -6,6 +6,7 @@
     reason = "an incomplete answer fails the test"
 )]
 
+use crate::init::stat;
 use crate::patience::until;
 use crate::tree::Tree;
 use rustix::process::{Pid, Signal, kill_process};
@@ -93,10 +94,8 @@ fn nothing_is_found_while_tasks_run_and_after_each_fault() {
 
 /// Returns the state of a process, as the letter in `/proc/PID/stat`.
 fn state(pid: Pid) -> Option<char> {
-    let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
-    let stat = std::fs::read_to_string(path).expect("the process has not been waited for");
-    let (_, state) = stat.rsplit_once(") ")?;
-    state.chars().next()
+    let pid = u32::try_from(pid.as_raw_nonzero().get()).expect("a PID");
+    stat(pid).map(|(state, _)| state)
 }
 
 /// A stopped keeper cannot report that a process has ended, so the record shows the process as running.

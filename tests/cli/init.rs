@@ -152,7 +152,7 @@ fn children_of(pid: u32) -> Vec<u32> {
 }
 
 /// Returns the state and the parent of a process, or `None` if there is no such process.
-fn stat(pid: u32) -> Option<(char, u32)> {
+pub(crate) fn stat(pid: u32) -> Option<(char, u32)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(')')?;
     let mut words = rest.split_whitespace();
