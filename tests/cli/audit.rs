@@ -27,8 +27,8 @@ fn assert_all_agrees(tree: &Tree, after: &str) {
     assert_eq!(said["left"], 0, "{after}: {said}");
 }
 
-/// Adds a shell script as a task, and waits until its command has written its PID to this file. Returns the task and the
-/// PID.
+/// Adds a shell script as a task, and waits until its command has written its PID to this file and is recorded as running, which the
+/// keeper reports a moment later. Returns the task and the PID.
 fn running(tree: &Tree, flags: &[&str], file: &str, script: &str) -> (u64, Pid) {
     let script = format!("echo $$ > \"$SEXTON_DATA/{file}\"; {script}");
     let words = [&["task", "add"], flags, &["--", "sh", "-c", &script]].concat();
@@ -36,6 +36,11 @@ fn running(tree: &Tree, flags: &[&str], file: &str, script: &str) -> (u64, Pid) 
     let pid = until("its command runs", || {
         let pid = std::fs::read_to_string(tree.data.join(file)).ok()?;
         Pid::from_raw(pid.trim().parse().ok()?)
+    });
+    let number = pid.as_raw_nonzero().get();
+    until("its process is recorded as running", || {
+        let mut records = tree.all().into_iter();
+        records.find(|it| it["status"] == "running" && it["pid"] == number)
     });
     (id, pid)
 }
