@@ -104,6 +104,7 @@ impl Core {
         let hosts = OpenListeners::prepare(&mut config)?;
         let began = SystemClock::starting_at(Timestamp(0)).now();
         let mut past = recover(&config)?;
+        let sockets = OpenListeners::listen(&mut config, hosts)?;
         let clock = clock(&config, past.found.tail.last_at);
         let recovered = recovered(&past.found, began);
         let (tail, marked) = (&past.found.tail, past.found.marked.clone());
@@ -155,7 +156,7 @@ impl Core {
         runtime::spawn(async move { taking.run(asked, mended).await });
         let handle = Handle::new(actors, facts, self.halted);
         finish_startup(&handle, &config, &port).await;
-        match OpenListeners::open(&config, hosts, &handle).await {
+        match OpenListeners::open(&config, sockets, &handle).await {
             Ok(listeners) => Ok(Open {
                 handle,
                 listeners,

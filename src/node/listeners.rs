@@ -16,12 +16,22 @@ pub(super) struct OpenListeners {
     pub(super) http: Option<crate::protocols::http::Listener>,
 }
 
+/// The sockets that [`OpenListeners::open`] serves, besides those in `config.listeners`.
+pub(super) struct Sockets {
+    /// The hosts that LockServer admits.
+    hosts: Hosts,
+    #[cfg(feature = "http")]
+    http: Option<crate::protocols::http::Sockets>,
+}
+
 impl OpenListeners {
-    /// Checks the files that the listeners use and, if there is no data directory yet, binds the TCP addresses. Called before anything
-    /// else, so that a startup that fails here creates no directory and launches no service. Returns the hosts that LockServer admits.
+    /// Checks the files that the listeners use and, if there is no data directory yet, listens on the TCP addresses. Called before anything
+    /// else, so that a first start that fails here creates no directory. Returns the hosts that LockServer admits.
     pub(super) fn prepare(config: &mut Config) -> Result<Hosts, NodeError> {
         let hosts = Self::check_files(config)?;
-        Self::bind_at_first_start(config)?;
+        if config.data.as_ref().is_some_and(|data| !data.exists()) {
+            listen_on_tcp(config)?;
+        }
         Ok(hosts)
     }
 
@@ -39,56 +49,49 @@ impl OpenListeners {
         Ok(hosts)
     }
 
-    /// Listens on the configured TCP addresses if there is no data directory yet. If that fails, no data directory is created. If the
-    /// directory exists, the listeners are opened after recovery instead, because a client that connects earlier would have to wait. Unix
-    /// sockets are always opened later, because their paths may be in the data directory.
-    fn bind_at_first_start(config: &mut Config) -> Result<(), NodeError> {
-        if config.data.as_ref().is_none_or(|data| data.exists()) {
-            return Ok(());
-        }
-        let tcp = |name, at| -> Result<_, NodeError> {
-            let opened = Opened::at(&Address::Tcp(at)).map_err(NodeError::listener(name, &at))?;
-            match opened {
-                Opened::Tcp(listener) => Ok(Some(listener)),
-                Opened::Unix(_) => Ok(None),
-            }
-        };
-        let listeners = &mut config.listeners;
-        if let Some(lockserver) = config.lockserver.as_ref()
-            && listeners.lockserver.is_none()
+    /// Listens on every configured address that is not open yet. Called after recovery, because a client that connects earlier would have to
+    /// wait, and before services are launched, so that a start that fails here launches none.
+    pub(super) fn listen(config: &mut Config, hosts: Hosts) -> Result<Sockets, NodeError> {
+        listen_on_tcp(config)?;
+        if let Some(beanstalk) = &config.beanstalk
+            && config.listeners.beanstalk.is_none()
         {
-            listeners.lockserver = tcp("lockserver", lockserver.address)?;
-        }
-        if let Some(beanstalk) = config.beanstalk.as_ref()
-            && listeners.beanstalk.is_none()
-            && let Address::Tcp(at) = beanstalk.address
-        {
-            listeners.beanstalk = tcp("beanstalk", at)?.map(Opened::Tcp);
+            let at = &beanstalk.address;
+            let opened = Opened::at(at).map_err(NodeError::listener("beanstalk", at))?;
+            config.listeners.beanstalk = Some(opened);
         }
         #[cfg(feature = "http")]
-        if let Some(at) = config.http.as_ref().and_then(|http| http.tcp)
-            && listeners.http.is_none()
-        {
-            listeners.http = tcp("http", at)?;
-        }
-        Ok(())
+        let http = match &config.http {
+            Some(http) => Some(crate::protocols::http::Sockets::open(
+                http,
+                &config.listeners,
+            )?),
+            None => None,
+        };
+        Ok(Sockets {
+            hosts,
+            #[cfg(feature = "http")]
+            http,
+        })
     }
 
-    /// Opens every configured listener, HTTP last, so that the first status it serves shows the others. Runs on the core thread.
+    /// Starts to serve on the sockets, HTTP last, so that the first status it serves shows the others. Runs on the core thread.
     #[cfg_attr(
         not(feature = "http"),
         expect(clippy::unused_async, reason = "only opening the HTTP listener awaits")
     )]
     pub(super) async fn open(
         config: &Config,
-        hosts: Hosts,
+        sockets: Sockets,
         handle: &Handle,
     ) -> Result<Self, NodeError> {
         let clock = &handle.facts.clock;
         let mut listeners = Self::default();
-        if let Some(lockserver) = &config.lockserver {
-            let open = config.listeners.lockserver.as_ref();
+        let open = &config.listeners;
+        let lockserver = config.lockserver.as_ref().zip(open.lockserver.as_ref());
+        if let Some((lockserver, open)) = lockserver {
             let locks = handle.actors.lock.clone();
+            let hosts = sockets.hosts;
             let listener =
                 lockserver::Listener::open(lockserver, open, hosts, locks, Arc::clone(clock));
             let listener =
@@ -96,8 +99,8 @@ impl OpenListeners {
             handle.add_listener(listener.clone());
             listeners.lockserver = Some(listener);
         }
-        if let Some(beanstalk) = &config.beanstalk {
-            let open = config.listeners.beanstalk.as_ref();
+        let beanstalk = config.beanstalk.as_ref().zip(open.beanstalk.as_ref());
+        if let Some((beanstalk, open)) = beanstalk {
             let queues = handle.actors.queue.clone();
             let queues = (queues, handle.facts.draining.subscribe());
             let id = u64::from_le_bytes(chance()?);
@@ -108,10 +111,9 @@ impl OpenListeners {
             handle.add_listener(listener);
         }
         #[cfg(feature = "http")]
-        if let Some(http) = &config.http {
+        if let Some((http, sockets)) = config.http.as_ref().zip(sockets.http) {
             let most = config.request_bytes_max();
-            let opened =
-                crate::protocols::http::Listener::open(http, &config.listeners, handle, most);
+            let opened = crate::protocols::http::Listener::open(http, sockets, handle, most);
             listeners.http = Some(opened.await?);
         }
         Ok(listeners)
@@ -129,4 +131,34 @@ impl OpenListeners {
             http.close().await;
         }
     }
+}
+
+/// Listens on the configured TCP addresses that are not open yet.
+fn listen_on_tcp(config: &mut Config) -> Result<(), NodeError> {
+    let tcp = |name, at| -> Result<_, NodeError> {
+        let opened = Opened::at(&Address::Tcp(at)).map_err(NodeError::listener(name, &at))?;
+        match opened {
+            Opened::Tcp(listener) => Ok(Some(listener)),
+            Opened::Unix(_) => Ok(None),
+        }
+    };
+    let listeners = &mut config.listeners;
+    if let Some(lockserver) = config.lockserver.as_ref()
+        && listeners.lockserver.is_none()
+    {
+        listeners.lockserver = tcp("lockserver", lockserver.address)?;
+    }
+    if let Some(beanstalk) = config.beanstalk.as_ref()
+        && listeners.beanstalk.is_none()
+        && let Address::Tcp(at) = beanstalk.address
+    {
+        listeners.beanstalk = tcp("beanstalk", at)?.map(Opened::Tcp);
+    }
+    #[cfg(feature = "http")]
+    if let Some(at) = config.http.as_ref().and_then(|http| http.tcp)
+        && listeners.http.is_none()
+    {
+        listeners.http = tcp("http", at)?;
+    }
+    Ok(())
 }

@@ -1,15 +1,14 @@
 //! Accepts connections, and limits how many are open at a time.
 
-use crate::address::BACKLOG;
 use rustix::process::{Resource, getrlimit};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::net::unix::UCred;
-use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 /// The pause before accepting again after an error, which usually means that the process has run out of descriptors.
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(50);
@@ -58,29 +57,11 @@ impl Drop for Place {
     }
 }
 
-/// Listens on the socket `open` if it is given, otherwise on `address`.
-pub(crate) fn listen_on(
-    open: Option<&Arc<std::net::TcpListener>>,
-    address: SocketAddr,
-) -> io::Result<TcpListener> {
-    let Some(open) = open else {
-        return listen(address);
-    };
+/// Returns an asynchronous listener on an open socket.
+pub(crate) fn listen_on(open: &std::net::TcpListener) -> io::Result<TcpListener> {
     let listener = open.try_clone()?;
     listener.set_nonblocking(true)?;
     TcpListener::from_std(listener)
-}
-
-/// Listens on an address.
-pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() {
-        TcpSocket::new_v4()?
-    } else {
-        TcpSocket::new_v6()?
-    };
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
 }
 
 /// Returns the next connection and the client's address. Skips connections that fail or would take a reserved descriptor.

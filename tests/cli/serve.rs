@@ -2,6 +2,7 @@
 
 use crate::daemon::{Daemon, serve, sexton, text};
 use crate::lockserver::{self, Client, request};
+use crate::patience::until;
 use std::net::TcpListener;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -251,24 +252,49 @@ fn a_start_that_fails_for_its_token_or_certificate_leaves_no_directory() {
     }
 }
 
-/// The listeners are opened after services are launched, so the files that they need are checked before.
 #[test]
-fn a_start_that_fails_for_its_token_or_certificate_launches_nothing() {
+fn a_start_that_fails_for_a_listener_or_its_files_launches_nothing() {
     let files = files();
     let (data, config) = (files.path().join("data"), files.path().join("sexton.toml"));
     Daemon::serve(&["--data", text(&data)]).kill();
     let service = "[services.web]\ncommand = [\"true\"]\n";
     std::fs::write(&config, service).expect("a writable file");
     let absent = files.path().join("absent");
-    let token: &[&str] = &["--token-file", text(&absent)];
-    let tls: &[&str] = &["--tls-cert", text(&absent), "--tls-key", text(&absent)];
-    for words in [token, tls] {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = taken.local_addr().expect("an address").to_string();
+    let unix = format!("unix:{}", text(&absent.join("socket")));
+    let cases: [(&[&str], &str); 5] = [
+        (&["--token-file", text(&absent)], "absent"),
+        (
+            &["--tls-cert", text(&absent), "--tls-key", text(&absent)],
+            "absent",
+        ),
+        (&["--lockserver", &taken], "in use"),
+        (&["--beanstalk", &taken], "in use"),
+        (&["--beanstalk", &unix], "absent"),
+    ];
+    let launches_nothing = |words: &[&str], named| {
         let serve: &[&str] = &["--data", text(&data), "--config", text(&config)];
         let http: &[&str] = &["--http", "127.0.0.1:0"];
-        says(refused(&[serve, http, words].concat()), 3, &["absent"]);
+        says(refused(&[serve, http, words].concat()), 3, &[named]);
         assert!(!data.join("services").exists(), "{words:?}");
         assert!(!data.join("keeper.sock").exists(), "{words:?}");
+    };
+    for (words, named) in cases {
+        launches_nothing(words, named);
     }
+    let socket = data.join("sexton.sock");
+    std::fs::remove_file(&socket).expect("the killed server has left it");
+    std::fs::write(&socket, "").expect("a writable file");
+    launches_nothing(&[], "sexton.sock");
+    std::fs::remove_file(&socket).expect("the file exists");
+    // With all listeners, the service is launched.
+    let daemon = Daemon::serve(&["--data", text(&data), "--config", text(&config)]);
+    until("it is launched", || {
+        data.join("services").exists().then_some(())
+    });
+    daemon.signal(rustix::process::Signal::TERM);
+    daemon.end();
 }
 
 #[test]
@@ -281,7 +307,7 @@ fn a_directory_that_is_none_is_said_to_be_a_file() {
 }
 
 #[test]
-fn a_listener_that_cannot_be_opened_leaves_a_directory_in_good_order() {
+fn a_start_that_fails_for_a_listener_changes_nothing() {
     let files = files();
     let first = Daemon::serve(&["--data", text(files.path())]);
     let mut client = Client::connect(first.lockserver()).expect("connected");
@@ -290,11 +316,19 @@ fn a_listener_that_cannot_be_opened_leaves_a_directory_in_good_order() {
     first.kill();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("an address").to_string();
+    let segment = first_segment(&files);
+    let before = std::fs::read(&segment).expect("a readable file");
     let found = refused_at(files.path(), &["--http", &address]);
     assert!(!found.1.contains("panicked"), "{}", found.1);
     says(found, 3, &["http", "in use"]);
+    let after = std::fs::read(&segment).expect("a readable file");
+    assert_eq!(before, after);
     let last = Daemon::serve(&["--data", text(files.path())]);
-    last.until_logged("clean=true");
+    let mut client = Client::connect(last.lockserver()).expect("connected");
+    assert!(
+        client.number(&lock).expect("an answer") > 0,
+        "alice still holds it"
+    );
 }
 
 #[test]

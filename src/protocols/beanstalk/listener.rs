@@ -166,18 +166,16 @@ fn processor_time() -> Duration {
 }
 
 impl Listener {
-    /// Starts the listener on the socket `open` if it is given, otherwise on the configured address, and spawns a task that serves its
-    /// connections. Must be called on the core thread.
+    /// Starts to serve the connections of an open socket. Must be called on the core thread.
     pub(crate) fn open(
         config: &BeanstalkConfig,
-        open: Option<&Opened>,
+        open: &Opened,
         (queues, draining): (Mailbox<QueueMachine>, watch::Receiver<Drains>),
         clock: Arc<dyn Clock>,
         id: u64,
     ) -> io::Result<Self> {
-        let open = open.map_or_else(|| Opened::at(&config.address), |open| Ok(open.clone()))?;
         let address = open.address()?;
-        let listener = Listening::on(&open)?;
+        let listener = Listening::on(open)?;
         let system = uname();
         let text = |words: &std::ffi::CStr| words.to_string_lossy().into_owned();
         let shared = Arc::new(Shared {
@@ -234,11 +232,7 @@ enum Listening {
 impl Listening {
     fn on(open: &Opened) -> io::Result<Self> {
         Ok(match open {
-            Opened::Tcp(open) => {
-                let listener = open.try_clone()?;
-                listener.set_nonblocking(true)?;
-                Self::Tcp(TcpListener::from_std(listener)?)
-            }
+            Opened::Tcp(open) => Self::Tcp(listener::listen_on(open)?),
             Opened::Unix(open) => {
                 let listener = open.try_clone()?;
                 listener.set_nonblocking(true)?;

@@ -103,22 +103,16 @@ impl Listener {
         read_files(config).map(drop)
     }
 
-    /// Opens the listener, and returns once its thread is serving requests. Called on the core thread.
+    /// Starts to serve on `sockets`, and returns once its thread is serving requests. Called on the core thread.
     pub(crate) async fn open(
         config: &HttpConfig,
-        open: &Listeners,
+        sockets: Sockets,
         node: &Handle,
         request_bytes_max: usize,
     ) -> Result<Self, OpenError> {
         let (tokens, identity) = read_files(config)?;
         let tls_files = config.tls_certificate.clone().zip(config.tls_key.clone());
-        let tcp = |at| listen_tcp(open.http.as_ref(), at);
-        let tcp = config.tcp.map(tcp).transpose()?;
-        let rights = Rights {
-            mode: config.socket_mode,
-            group: config.socket_group,
-        };
-        let unix = listen_unix(config, open, rights)?;
+        let Sockets { tcp, unix } = sockets;
         let reports = listen_for_reports(node);
         let (closing, asked) = watch::channel(false);
         let (ended, closed) = watch::channel(());
@@ -126,7 +120,7 @@ impl Listener {
             shared: Arc::new(Shared {
                 counters: Counters::default(),
                 names: config.names.clone(),
-                lets_others_in: rights.are_shared(),
+                lets_others_in: Rights::of(config).are_shared(),
                 token_file: config.token_file.clone(),
                 tokens: Mutex::new(tokens.map(Arc::new)),
                 tls_files,
@@ -243,18 +237,38 @@ impl ListenerStatus for Listener {
     }
 }
 
-fn listen_tcp(
-    open: Option<&Arc<std::net::TcpListener>>,
+/// Returns the address of an open socket, and a non-blocking listener on it. `at` is the configured address.
+fn open_tcp(
     at: SocketAddr,
+    open: &std::net::TcpListener,
 ) -> Result<(SocketAddr, std::net::TcpListener), OpenError> {
-    let listen = || {
-        let listener = listener::listen_on(open, at)?;
-        Ok((listener.local_addr()?, listener.into_std()?))
+    let opened = || {
+        let listener = open.try_clone()?;
+        listener.set_nonblocking(true)?;
+        Ok((listener.local_addr()?, listener))
     };
-    listen().map_err(|source| OpenError::Listen {
+    opened().map_err(|source| OpenError::Listen {
         address: at.to_string(),
         source,
     })
+}
+
+/// The sockets on which HTTP is served.
+pub(crate) struct Sockets {
+    tcp: Option<(SocketAddr, std::net::TcpListener)>,
+    unix: Option<Unix>,
+}
+
+impl Sockets {
+    /// Takes the TCP listener that is open already, and listens on the Unix socket, unless that is open, too.
+    pub(crate) fn open(config: &HttpConfig, open: &Listeners) -> Result<Self, OpenError> {
+        let tcp = config.tcp.zip(open.http.as_deref());
+        let tcp = tcp.map(|(at, open)| open_tcp(at, open));
+        Ok(Self {
+            tcp: tcp.transpose()?,
+            unix: listen_unix(config, open, Rights::of(config))?,
+        })
+    }
 }
 
 /// A Unix socket, and its file if the coordinator created it.

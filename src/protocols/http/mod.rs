@@ -90,6 +90,7 @@ mod tls;
 mod token;
 
 pub use counters::Stats;
+pub(crate) use listener::Sockets;
 pub use listener::{Listener, OpenError};
 pub use routes::description;
 pub use tls::TlsError;

@@ -369,8 +369,8 @@ impl<IO: Stream> Session<IO> {
         self.flush().await
     }
 
-    /// Returns the next part of an answer, or `None` at its end or when the client has closed its side. Writes buffered output before
-    /// waiting for the part.
+    /// Returns the next part of an answer, or `None` at its end or when the client has closed its side of the connection. Writes buffered
+    /// output before waiting for the part.
     async fn part(&mut self, mut body: Pin<&mut BoxBody>) -> io::Result<Option<Bytes>> {
         let at_once = poll_fn(|context| Poll::Ready(body.as_mut().poll_next(context)));
         let part = match at_once.await {

@@ -5,6 +5,7 @@
 //! not sockets, and sockets in use, are never removed.
 
 use crate::address;
+use crate::config::HttpConfig;
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -34,6 +35,13 @@ pub(crate) struct Rights {
 }
 
 impl Rights {
+    pub(crate) const fn of(config: &HttpConfig) -> Self {
+        Self {
+            mode: config.socket_mode,
+            group: config.socket_group,
+        }
+    }
+
     /// Returns whether users other than the owner may connect, which requires write permission.
     pub(crate) const fn are_shared(self) -> bool {
         self.mode & 0o022 != 0

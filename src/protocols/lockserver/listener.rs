@@ -51,15 +51,15 @@ impl Shared {
 }
 
 impl Listener {
-    /// Opens the listener, on the socket `open` if it is given, and starts serving connections. Must be called on the core thread.
+    /// Starts to serve the connections of an open socket. Must be called on the core thread.
     pub(crate) fn open(
         config: &LockserverConfig,
-        open: Option<&Arc<std::net::TcpListener>>,
+        open: &std::net::TcpListener,
         hosts: Hosts,
         locks: Mailbox<LockMachine>,
         clock: Arc<dyn Clock>,
     ) -> io::Result<Self> {
-        let listener = listener::listen_on(open, config.address)?;
+        let listener = listener::listen_on(open)?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             counters: Counters::new(clock),
