@@ -16,7 +16,7 @@ use std::path::Path;
 /// The maximum number of jobs in a batch.
 const JOBS_MAX: usize = 1000;
 
-/// The maximum number of bytes to read from a file. The coordinator's limit is lower, unless `--job-bytes` raises it.
+/// The maximum number of bytes in a file. The coordinator's limit is lower, unless `--job-bytes` raises it.
 const BYTES_MAX: u64 = 1 << 30;
 
 /// Adds all jobs of a file, or none, and prints their ids. A job that names no queue goes to `queue`.
@@ -53,19 +53,26 @@ pub(super) fn push(
 }
 
 fn read(file: &Path) -> Result<String, Failure> {
-    let mut text = String::new();
-    let mut read = |from: &mut dyn Read| from.take(BYTES_MAX).read_to_string(&mut text);
     let (name, read) = if file == Path::new("-") {
-        ("standard input".to_owned(), read(&mut io::stdin().lock()))
+        let read = read_at_most(BYTES_MAX, io::stdin().lock());
+        ("standard input".to_owned(), read)
     } else {
         let opened = File::open(file);
-        (
-            file.display().to_string(),
-            opened.and_then(|mut file| read(&mut file)),
-        )
+        let read = opened.and_then(|file| read_at_most(BYTES_MAX, file));
+        (file.display().to_string(), read)
     };
-    read.map(|_| text)
-        .map_err(|error| Failure::unreachable(format!("failed to read {name}: {error}")))
+    read.map_err(|error| Failure::unreachable(format!("failed to read {name}: {error}")))
+}
+
+/// Reads text to its end. Fails if it has more than `bytes_max` bytes, because a batch is added whole or not at all.
+fn read_at_most(bytes_max: u64, from: impl Read) -> io::Result<String> {
+    let mut text = String::new();
+    from.take(bytes_max + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > bytes_max {
+        let words = format!("it has more than {bytes_max} bytes");
+        return Err(io::Error::other(words));
+    }
+    Ok(text)
 }
 
 /// Parses the jobs of a batch, one per line; empty lines are skipped. Returns the line number of each job, and the jobs. Fails if a line is
@@ -94,5 +101,17 @@ fn jobs(text: &str, queue: Option<&QueueName>) -> Result<(Vec<usize>, Vec<Value>
             "the batch has {count} jobs, but the limit is {JOBS_MAX}"
         ))
         .help("`split -l 1000` splits the file into several batches, each of which can be added atomically")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read_at_most;
+
+    #[test]
+    fn a_batch_is_read_whole_or_refused() {
+        assert_eq!(read_at_most(4, &b"1234"[..]).unwrap(), "1234");
+        let refused = read_at_most(4, &b"12345"[..]).unwrap_err();
+        assert_eq!(refused.to_string(), "it has more than 4 bytes");
     }
 }
