@@ -101,6 +101,7 @@ pub(crate) async fn dump(node: &Node, data: Option<&Path>) {
         return;
     };
     let disk = RealDisk::new(data);
+    let mut all_written = true;
     for answer in answers.into_iter().flatten() {
         let written = match answer {
             Reply::Counts { owners, contenders } => node.lockserver().map_or(Ok(()), |listener| {
@@ -122,9 +123,12 @@ pub(crate) async fn dump(node: &Node, data: Option<&Path>) {
         };
         if let Err(error) = written {
             tracing::error!(%error, "failed to write a file requested by SIGUSR1");
+            all_written = false;
         }
     }
-    tracing::info!("wrote lockserver.stats and lockserver.locks");
+    if all_written {
+        tracing::info!("wrote lockserver.stats and lockserver.locks");
+    }
 }
 
 /// Returns the content of `lockserver.locks`: a line with the names of the columns, and one line per lock entry.

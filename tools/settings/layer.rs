@@ -505,7 +505,7 @@ pub(crate) fn find_unknown_variables() -> Vec<String> {
 /// The prefix of sexton's variables.
 const VARIABLE: &str = "SEXTON_";
 /// The variables with the prefix [`VARIABLE`] that are not settings of `sexton serve`, but are read by other commands or set for them.
-const OTHERS: [&str; 8] = [
+const OTHERS: [&str; 9] = [
     "SEXTON_OWNER",
     "SEXTON_URL",
     "SEXTON_CA_FILE",
@@ -515,6 +515,7 @@ const OTHERS: [&str; 8] = [
     "SEXTON_LEASE",
     "SEXTON_PROCESS_ID",
     "SEXTON_SERVICE",
+    "SEXTON_WRAPPER_ATTEMPT",
 ];
 /// The prefix of the variables that `sexton work` sets for its commands.
 const OF_JOBS: &str = "SEXTON_JOB_";

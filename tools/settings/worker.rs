@@ -145,7 +145,8 @@ fn read(name: &str, table: &DeTable<'_>, file: &Path) -> Result<Definition, Vec<
     if !wrong.is_empty() {
         return Err(wrong);
     }
-    // At the end of the grace period, `sexton work` kills the commands that still run, and then needs time to report that.
+    // At the end of its grace period, `sexton work` kills the commands that are still running, and then needs time to report them as killed.
+    // Its own process is therefore given a slightly longer grace period.
     let grace = definition.spec.grace_ms;
     worker.flag("--finish-within", &format!("{grace}ms"));
     definition.spec.grace_ms = grace.saturating_add(LAST_WORDS_MS).min(Spec::GRACE_MS_MAX);

@@ -41,7 +41,7 @@ pub(super) fn kill_left(attempt: &str) -> io::Result<usize> {
     let living = proc::living()?;
     let wanted = format!("{NAME}={attempt}");
     let is_named = |pid: &u32| {
-        // An environment that cannot be read belongs to another user's process.
+        // If the environment cannot be read, the process has exited or belongs to another user, so it is not part of the attempt.
         let environment = proc::environ(*pid).ok().flatten().unwrap_or_default();
         environment
             .iter()
