@@ -5,6 +5,7 @@ use crate::left_out::left_out;
 use crate::network::{FAR_ADDRESS, Network};
 use crate::patience::until;
 use crate::tree::Tree;
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
@@ -183,7 +184,11 @@ impl Far {
     /// Cuts all connections by killing their far ends, so that ssh notices it at once.
     pub(crate) fn cut(&self) {
         for pid in self.pids(" wrapper --state ") {
-            kill_process(pid, Signal::KILL).expect("a permitted signal");
+            // A connection that has ended since it was listed is cut, too.
+            match kill_process(pid, Signal::KILL) {
+                Ok(()) | Err(Errno::SRCH) => {}
+                Err(error) => panic!("a permitted signal: {error}"),
+            }
         }
     }
 

@@ -219,7 +219,7 @@ fn passed_listeners_become_listeners() {
         names: "lockserver:http",
         descriptors: [Some(lockserver.into()), Some(http.into())],
     };
-    let mut command = passed(descriptors, &["--memory"]);
+    let mut command = passed(descriptors, &["--memory", "--beanstalk", "off"]);
     command.env("NOTIFY_SOCKET", &notify);
     let mut child = command.spawn().expect("the command starts");
     ear.until("READY=1");

@@ -53,14 +53,12 @@ fn a_run_for_every_tenant_shows_what_is_ready_and_how_long_that_takes() {
     let seen = on_terminal(&Tree::start(), &["--any-ready"]);
     assert_shows_how_far(&seen);
     let tree = Tree::start();
-    for body in ["d", "e"] {
-        push(&tree, "t1:mails", body);
+    for _ in 0..5 {
+        push(&tree, "t1:mails", "d");
     }
     let seen = on_terminal(&tree, &["--any-ready", "--max-jobs", "2"]);
-    // The default tenant has at most three ready jobs, so four or more include those of another tenant.
-    let is_all = [", 4 ready", ", 5 ready"]
-        .iter()
-        .any(|it| seen.contains(it));
+    // Six of the eight jobs stay ready. The default tenant has at most three, so four or more include those of another tenant.
+    let is_all = (4..=8).any(|ready| seen.contains(&format!(", {ready} ready")));
     assert!(is_all, "jobs of both tenants: {seen:?}");
 }
 

@@ -80,7 +80,8 @@ fn a_refused_tell_that_is_forgotten_is_caught() {
 #[test]
 fn obligations_that_a_start_does_not_let_out_are_caught() {
     let (files, _) = life("loses", Duration::ZERO);
-    let found = super::at_rest(files.path(), "undrained", 3).unwrap_or_default();
+    assert_ne!(super::at_rest(files.path(), "undrained", 3), None);
+    let found = undelivered(files.path()).unwrap_or_default();
     assert!(found.contains("was not received"), "{found}");
     // A start that sends them repairs the loss.
     assert_eq!(super::at_rest(files.path(), "", super::ROUNDS), None);
