@@ -111,6 +111,15 @@ impl Host {
         data == Some(path) || text(&self.data()).as_bytes() == path
     }
 
+    /// Returns how many tasks are not over. One answer tells that, because a task that changes its status between two answers may be in
+    /// neither.
+    pub(crate) fn tasks_left(&self) -> u64 {
+        let status = self.get("/v1/status");
+        let count = |path| status.pointer(path).and_then(Value::as_u64);
+        let counts = ["/tasks/fresh", "/tasks/waiting", "/tasks/processing"].map(count);
+        counts.into_iter().map(|it| it.expect("a number")).sum()
+    }
+
     /// Kills the keeper with SIGKILL.
     pub(crate) fn kill_keeper(&self) {
         let keeper = until("a keeper runs", || self.keeper());

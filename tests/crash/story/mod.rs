@@ -201,10 +201,6 @@ impl Shop {
 
     /// Waits until all mails are sent, all exports are over, and no pass is running or due.
     fn settle(&self) {
-        let is = |path: &str, member: &str, wanted: &Value| {
-            self.host.get(path).pointer(member) == Some(wanted)
-        };
-        let none = json!([]);
         until("every mail is sent", || {
             let queue = self.host.get("/v1/queues/queue?queue=mails");
             let states = ["ready", "delayed", "claimed", "retrying", "buried"];
@@ -212,10 +208,7 @@ impl Shop {
             (states.map(count) == [Some(0); 5]).then_some(())
         });
         until("every export is over", || {
-            let open = ["not-started", "waiting", "processing"];
-            let is_done =
-                |status: &&str| is(&format!("/v1/tasks?status={status}"), "/tasks", &none);
-            open.iter().all(is_done).then_some(())
+            (self.host.tasks_left() == 0).then_some(())
         });
         until("no pass runs or is due", || {
             let lease = self.host.get("/v1/leases/lease?name=nightly");

@@ -255,16 +255,6 @@ impl Campaign {
         self.killed.audits += 1;
     }
 
-    /// Returns how many tasks have this status; more than one page (1,000) count as 1,001.
-    fn count(&self, status: &str) -> usize {
-        let listed = self
-            .host
-            .get(&format!("/v1/tasks?status={status}&limit=1000"));
-        let tasks = listed.pointer("/tasks").and_then(Value::as_array);
-        let is_all = listed.pointer("/next").is_none_or(Value::is_null);
-        tasks.map_or(0, Vec::len) + usize::from(!is_all)
-    }
-
     /// Waits until every task is over. Nothing is killed any more, so the test fails if no task ends for a while.
     fn drain(&mut self, tasks: usize) {
         for group in 0..GROUPS {
@@ -274,11 +264,8 @@ impl Campaign {
         let mut over = 0;
         while over < tasks {
             over = until("more tasks are over", || {
-                let left: usize = ["not-started", "waiting", "processing"]
-                    .iter()
-                    .map(|status| self.count(status))
-                    .sum();
-                // More than a page may be left, so progress is taken from the notes until none is.
+                let left = self.host.tasks_left();
+                // A task may have several bursts, so progress is taken from the notes until none is left.
                 self.noted.read_on();
                 let now = if left == 0 { tasks } else { self.noted.ended() };
                 (now > over || left == 0).then_some(now.max(over))
