@@ -13,6 +13,7 @@ mod descriptors;
 mod disk_full;
 mod drain;
 mod events;
+mod failed_starts;
 mod far;
 mod guide;
 mod help;

@@ -2,8 +2,6 @@
 
 use crate::daemon::{Daemon, serve, sexton, text};
 use crate::lockserver::{self, Client, request};
-use crate::patience::until;
-use std::net::TcpListener;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,18 +17,18 @@ fn run(command: &mut Command) -> (Option<i32>, String, String) {
 }
 
 /// Runs `serve` with these flags, with which it must fail to start. Returns the exit status and the message.
-fn refused(flags: &[&str]) -> (Option<i32>, String) {
+pub(crate) fn refused(flags: &[&str]) -> (Option<i32>, String) {
     let (status, output, errors) = run(&mut serve(flags));
     assert_eq!(output, "", "no ready line");
     (status, errors)
 }
 
 /// Returns the same as `refused`, with a data directory.
-fn refused_at(data: &Path, more: &[&str]) -> (Option<i32>, String) {
+pub(crate) fn refused_at(data: &Path, more: &[&str]) -> (Option<i32>, String) {
     refused(&[&["--data", text(data)], more].concat())
 }
 
-fn says((status, errors): (Option<i32>, String), expected: i32, words: &[&str]) {
+pub(crate) fn says((status, errors): (Option<i32>, String), expected: i32, words: &[&str]) {
     // Long lines in messages are folded, and continued after a bar. So compare without blanks and bars.
     let dense: String = errors.split([' ', '|', '│']).collect();
     for word in words {
@@ -40,7 +38,7 @@ fn says((status, errors): (Option<i32>, String), expected: i32, words: &[&str]) 
     assert_eq!(status, Some(expected), "{errors}");
 }
 
-fn files() -> TempDir {
+pub(crate) fn files() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
 }
 
@@ -59,7 +57,7 @@ fn used(locks: u32) -> TempDir {
     files
 }
 
-fn first_segment(files: &TempDir) -> PathBuf {
+pub(crate) fn first_segment(files: &TempDir) -> PathBuf {
     files.path().join("journal/00000001.seg")
 }
 
@@ -203,132 +201,12 @@ fn what_looks_like_a_negative_number_is_not_taken_for_a_value() {
 }
 
 #[test]
-fn an_address_in_use_is_named() {
-    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = taken.local_addr().expect("an address").to_string();
-    let found = refused(&["--memory", "--lockserver", &address]);
-    says(
-        found,
-        3,
-        &[
-            &address,
-            "lockserver",
-            "in use",
-            "another address, or port 0",
-        ],
-    );
-}
-
-#[test]
-fn a_start_that_fails_for_its_address_leaves_no_directory() {
-    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = taken.local_addr().expect("an address").to_string();
-    let files = files();
-    let data = files.path().join("below/data");
-    for listener in ["--lockserver", "--beanstalk", "--http"] {
-        let found = refused(&["--data", text(&data), listener, &address]);
-        says(found, 3, &[&address, "in use"]);
-        let left = files
-            .path()
-            .read_dir()
-            .expect("the directory exists")
-            .count();
-        assert_eq!(left, 0, "{listener}");
-    }
-}
-
-#[test]
-fn a_start_that_fails_for_its_token_or_certificate_leaves_no_directory() {
-    let files = files();
-    let data = files.path().join("below/data");
-    let absent = files.path().join("absent");
-    let token: &[&str] = &["--token-file", text(&absent)];
-    let tls: &[&str] = &["--tls-cert", text(&absent), "--tls-key", text(&absent)];
-    for words in [token, tls] {
-        let serve: &[&str] = &["--data", text(&data), "--http", "127.0.0.1:0"];
-        says(refused(&[serve, words].concat()), 3, &["absent"]);
-        let left = files.path().read_dir().expect("it is there").count();
-        assert_eq!(left, 0, "{words:?}");
-    }
-}
-
-#[test]
-fn a_start_that_fails_for_a_listener_or_its_files_launches_nothing() {
-    let files = files();
-    let (data, config) = (files.path().join("data"), files.path().join("sexton.toml"));
-    Daemon::serve(&["--data", text(&data)]).kill();
-    let service = "[services.web]\ncommand = [\"true\"]\n";
-    std::fs::write(&config, service).expect("a writable file");
-    let absent = files.path().join("absent");
-    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let taken = taken.local_addr().expect("an address").to_string();
-    let unix = format!("unix:{}", text(&absent.join("socket")));
-    let cases: [(&[&str], &str); 5] = [
-        (&["--token-file", text(&absent)], "absent"),
-        (
-            &["--tls-cert", text(&absent), "--tls-key", text(&absent)],
-            "absent",
-        ),
-        (&["--lockserver", &taken], "in use"),
-        (&["--beanstalk", &taken], "in use"),
-        (&["--beanstalk", &unix], "absent"),
-    ];
-    let launches_nothing = |words: &[&str], named| {
-        let serve: &[&str] = &["--data", text(&data), "--config", text(&config)];
-        let http: &[&str] = &["--http", "127.0.0.1:0"];
-        says(refused(&[serve, http, words].concat()), 3, &[named]);
-        assert!(!data.join("services").exists(), "{words:?}");
-        assert!(!data.join("keeper.sock").exists(), "{words:?}");
-    };
-    for (words, named) in cases {
-        launches_nothing(words, named);
-    }
-    let socket = data.join("sexton.sock");
-    std::fs::remove_file(&socket).expect("the killed server has left it");
-    std::fs::write(&socket, "").expect("a writable file");
-    launches_nothing(&[], "sexton.sock");
-    std::fs::remove_file(&socket).expect("the file exists");
-    // With all listeners, the service is launched.
-    let daemon = Daemon::serve(&["--data", text(&data), "--config", text(&config)]);
-    until("it is launched", || {
-        data.join("services").exists().then_some(())
-    });
-    daemon.signal(rustix::process::Signal::TERM);
-    daemon.end();
-}
-
-#[test]
 fn a_directory_that_is_none_is_said_to_be_a_file() {
     let files = files();
     let file = files.path().join("notes");
     std::fs::write(&file, "x").expect("a writable file");
     let found = refused(&["--data", text(&file)]);
     says(found, 3, &[text(&file), "it is a file, not a directory"]);
-}
-
-#[test]
-fn a_start_that_fails_for_a_listener_changes_nothing() {
-    let files = files();
-    let first = Daemon::serve(&["--data", text(files.path())]);
-    let mut client = Client::connect(first.lockserver()).expect("connected");
-    let lock = request("k", "i", "alice", (60, 60, 0));
-    assert_eq!(client.number(&lock).expect("an answer"), 1);
-    first.kill();
-    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = taken.local_addr().expect("an address").to_string();
-    let segment = first_segment(&files);
-    let before = std::fs::read(&segment).expect("a readable file");
-    let found = refused_at(files.path(), &["--http", &address]);
-    assert!(!found.1.contains("panicked"), "{}", found.1);
-    says(found, 3, &["http", "in use"]);
-    let after = std::fs::read(&segment).expect("a readable file");
-    assert_eq!(before, after);
-    let last = Daemon::serve(&["--data", text(files.path())]);
-    let mut client = Client::connect(last.lockserver()).expect("connected");
-    assert!(
-        client.number(&lock).expect("an answer") > 0,
-        "alice still holds it"
-    );
 }
 
 #[test]

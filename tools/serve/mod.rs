@@ -17,7 +17,7 @@ use crate::sockets;
 use crate::text;
 use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use sexton::config::Config;
+use sexton::config::{Config, LockserverConfig};
 use sexton::node::{Drain, Handle, Node};
 use sexton::spine::progress::Step;
 use std::convert::Infallible;
@@ -47,7 +47,7 @@ const DESCRIPTORS_ENOUGH: u64 = 4096;
 /// lock, claim, pass or attempt of a task is left.
 ///
 /// Every flag can also be set in the environment (`SEXTON_LOCK_ENTRIES` for --lock-entries) or in the file of --config. A flag
-/// overrides the environment, which overrides the file. `sexton config` shows the settings in force.
+/// overrides the environment, which overrides the file. `sexton config` with the same flags shows the settings that result.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton serve                               listens on loopback, data in ~/.local/state/sexton
@@ -80,6 +80,9 @@ impl Serve {
         say_what_descriptors_allow(raise_descriptor_limit(), &node);
         if let Some(data) = &node.data {
             say_who_may_change(data);
+        }
+        if let Some(lockserver) = &node.lockserver {
+            say_who_is_admitted(lockserver);
         }
         let on_stop = on_stop::Stopping::new(settings.on_stop, node.is_init);
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -260,6 +263,16 @@ fn say_who_may_change(data: &Path) {
     if owner != own && owner != 0 {
         tracing::warn!(
             "{data} belongs to user {owner}, who can replace its files, but this process runs as user {own}: `chown {own} {data}` changes its owner"
+        );
+    }
+}
+
+/// Warns if LockServer listens beyond loopback, but refuses every other host.
+fn say_who_is_admitted(lockserver: &LockserverConfig) {
+    if lockserver.hosts.is_none() && !lockserver.address.ip().is_loopback() {
+        let address = lockserver.address;
+        tracing::warn!(
+            "lockserver={address} refuses every other host: --hosts names a file that lists those to admit"
         );
     }
 }
