@@ -107,6 +107,15 @@ fn a_lock_that_is_held_says_by_whom_and_what_to_do() {
         held.err.contains("one holds the lock") && held.err.contains("--wait"),
         "{held:?}"
     );
+    for what in ["renew", "release"] {
+        let none = coordinator.run(&["lock", what, "a", "--owner", "two"]);
+        assert_eq!(none.status, 1, "{none:?}");
+        assert!(
+            none.err
+                .contains("a: two neither holds this lock nor waits for it"),
+            "{none:?}"
+        );
+    }
     let held = coordinator.run(&["lock", "acquire", "a", "--owner", "two", "--json"]);
     let problem: Value = serde_json::from_str(&held.out).expect("valid JSON");
     assert_eq!((held.status, &problem["reason"]), (1, &"held".into()));

@@ -100,6 +100,20 @@ impl Answer {
         self
     }
 
+    /// If this is a refusal for `reason` that is about a lock, replaces its detail. `detail` is given the key that the detail begins with.
+    pub(crate) fn detailed(mut self, reason: Reason, detail: impl FnOnce(&str) -> String) -> Self {
+        if self.is_refused_as(reason)
+            && let Ok(Value::Object(mut said)) = serde_json::from_str(&self.body)
+            && let Some(Value::String(before)) = said.get("detail")
+            && let Some((key, _)) = before.split_once(": ")
+        {
+            let detail = detail(key);
+            said.insert("detail".to_owned(), detail.into());
+            self.body = format!("{}\n", Value::Object(said));
+        }
+        self
+    }
+
     /// Returns whether this is a refusal for `reason`.
     pub(crate) fn is_refused_as(&self, reason: Reason) -> bool {
         self.refusal() == Some(reason)

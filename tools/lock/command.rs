@@ -31,7 +31,7 @@ const PAGE: u64 = 1000;
 #[command(after_help = "\
 Examples:
   export SEXTON_OWNER=backup-$$                          one owner for all commands below
-  sexton lock acquire backup && ./backup && sexton lock release backup
+  sexton lock acquire backup --ttl 2h && ./backup; sexton lock release backup
   sexton lock acquire account 42 --wait 30 --ttl 2m      wait at most 30 s, hold it for two minutes
   sexton lock renew account 42 --token 17                hold it for two more minutes, unless it was lost
   sexton lock list                                       all holders and waiters
@@ -237,16 +237,17 @@ impl ClientOptions {
             Action::Renew { which, of } => {
                 let mut fields = lock(&which);
                 of.put(&mut fields)?;
-                let answer = self.post("renew", fields, 0)?;
+                let answer = of.named_in(self.post("renew", fields, 0)?);
                 self.tell(&answer, |said| format!("renewed, {}\n", place(said)))
             }
             Action::Release { which, of, force } => {
                 let mut fields = lock(&which);
-                if !force {
+                let answer = if force {
+                    self.post("force", fields, 0)?
+                } else {
                     of.put(&mut fields)?;
-                }
-                let what = if force { "force" } else { "release" };
-                let answer = self.post(what, fields, 0)?;
+                    of.named_in(self.post("release", fields, 0)?)
+                };
                 self.tell(&answer, |_| "released\n".to_owned())
             }
             Action::ReleaseAll { whose } => {

@@ -1,11 +1,13 @@
 //! Names of locks on the command line and in JSON. On the command line, bytes that are not UTF-8 are escaped as in the output.
 
+use crate::client::Answer;
 use crate::report::Failure;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use serde_json::{Map, Value};
 use sexton::actors::lock::Name;
+use sexton::refusal::Reason;
 
 /// Names a lock.
 #[derive(Args)]
@@ -51,6 +53,19 @@ impl EntrySelector {
         }
         fields.extend(self.token.map(|token| ("token".to_owned(), token.into())));
         Ok(())
+    }
+
+    /// If the answer is a refusal because the owner has no entry for the lock, makes it name the owner: another owner may hold the lock.
+    pub(super) fn named_in(&self, answer: Answer) -> Answer {
+        match (&self.owner, self.token) {
+            (Some(owner), None) => answer.detailed(Reason::Absent, |key| {
+                let owner = owner.to_text();
+                format!(
+                    "{key}: {owner} neither holds this lock nor waits for it: the entry was released, it expired, or it never existed"
+                )
+            }),
+            _ => answer,
+        }
     }
 }
 
