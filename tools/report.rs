@@ -250,11 +250,15 @@ impl From<NodeError> for Failure {
                 let words = format!("`chmod 600 {}` makes it private", file.display());
                 Self::unreachable(format!("failed to {error}")).help(words)
             }
-            NodeError::Token(
-                TokenError::Unreadable { ref file, .. }
-                | TokenError::Empty { ref file }
-                | TokenError::Unusable { ref file, .. },
-            ) => {
+            // This file may have other tokens, which the advice for a new file would overwrite.
+            NodeError::Token(TokenError::Unusable { ref file, .. }) => {
+                let words = format!(
+                    "correct that line; `(umask 077; head -c 32 /dev/urandom | base64 >> {})` adds a new token",
+                    file.display()
+                );
+                Self::unreachable(format!("failed to {error}")).help(words)
+            }
+            NodeError::Token(TokenError::Unreadable { ref file, .. } | TokenError::Empty { ref file }) => {
                 let file = file.display();
                 let words = format!(
                     "`(umask 077; head -c 32 /dev/urandom | base64 > {file})` creates the file with a new token"

@@ -393,7 +393,9 @@ fn the_files_that_settings_name_are_checked() {
     let empty = format!("failed to use the token file {shown}: it is empty");
     check(flags, &[&empty, &make]);
     write_private(&token, "short\n");
-    check(flags, &["line 1 has 5 characters"]);
+    // A new file would overwrite other tokens.
+    let add = format!("base64 >> {shown})` adds a new token");
+    check(flags, &["line 1 has 5 characters", &add]);
     let open = std::fs::Permissions::from_mode(0o644);
     std::fs::set_permissions(&token, open).expect("our own file");
     let help = format!("help: `chmod 600 {shown}` makes it private\n");
