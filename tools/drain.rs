@@ -33,7 +33,7 @@ pub(crate) struct Drain {
     #[arg(value_enum, default_value_t = Part::All)]
     what: Part,
 
-    /// How long to wait until no lock, claim, pass or attempt of a task is left, in whole seconds
+    /// How long to wait until no lock, claim, pass or attempt of a task is left: whole seconds, or a form such as 90s or 5m
     #[arg(long, value_name = SPAN, value_parser = seconds(1, WAIT_MAX))]
     wait: Option<u64>,
 

@@ -30,6 +30,7 @@ fn what_a_command_prints_can_be_read_when_the_job_is_over() {
     );
     let none = tree.run(&["queue", "result", "999"]);
     assert_eq!(none.status, 1, "{none:?}");
+    assert!(none.err.contains("--keep-result"), "{none:?}");
 }
 
 #[test]

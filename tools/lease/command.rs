@@ -130,7 +130,7 @@ Examples:
         /// Stop a running pass
         #[arg(long)]
         force: bool,
-        /// How long to wait until none of the pass's processes is left, in whole seconds
+        /// How long to wait until none of the pass's processes is left: whole seconds, or a form such as 90s or 5m
         #[arg(long, value_name = SPAN, default_value = "60", requires = "force", value_parser = seconds(0, WAIT_MAX))]
         wait: u64,
     },

@@ -225,7 +225,7 @@ pub(super) struct Popped {
         value_delimiter = ','
     )]
     types: Vec<String>,
-    /// How long to wait for a job, in whole seconds
+    /// How long to wait for a job: whole seconds, or a form such as 90s or 5m
     #[arg(long, value_name = SPAN, default_value = "0", value_parser = seconds(0, WAIT_MAX))]
     wait: u64,
     /// Seconds that each claim lasts [default: as pushed, or as configured for the type, or 60]

@@ -2,12 +2,13 @@
 
 use crate::client::{Answer, bytes_of, fields, instant, rest};
 use crate::numbers;
-use crate::queue::answer::{ClientOptions, success};
+use crate::queue::answer::ClientOptions;
 use crate::report::{Failure, print, print_bytes, tell};
 use crate::span::{SPAN, seconds};
 use crate::text::{brief, last_line, number, plain, span, words};
 use clap::Args;
 use serde_json::Value;
+use sexton::refusal::Reason;
 use std::time::Duration;
 
 /// The maximum value of `--wait`, in seconds.
@@ -18,6 +19,12 @@ const TURN: u64 = 10;
 
 /// The pause before a request is repeated because the coordinator could not be reached.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// The advice if there is neither a result nor a job with this id.
+const HELPS: &[(Reason, &str)] = &[(
+    Reason::Absent,
+    "results are kept only of jobs that `sexton work --keep-result` runs, and for that long",
+)];
 
 /// Show how a job ended, and what it printed
 ///
@@ -35,7 +42,7 @@ pub(super) struct ShowResult {
     /// The job's id
     #[arg(value_parser = numbers::job)]
     id: u64,
-    /// How long to wait for the job to end, in whole seconds
+    /// How long to wait for the job to end: whole seconds, or a form such as 90s or 5m
     #[arg(long, value_name = SPAN, default_value = "0", value_parser = seconds(0, WAIT_MAX))]
     wait: u64,
 }
@@ -46,7 +53,7 @@ impl ShowResult {
         if options.json {
             print(&answer.body)?;
         }
-        let said = success(&answer)?;
+        let said = answer.success(HELPS)?;
         let status = words(&said, "/status");
         if status == "open" {
             let words = format!("job {} has not ended", self.id);

@@ -101,7 +101,7 @@ A task keeps its newest eight attempts. For older ones see the journal: `sexton 
     Await {
         #[command(flatten)]
         which: TaskSelector,
-        /// How long to wait, in whole seconds
+        /// How long to wait: whole seconds, or a form such as 90s or 5m
         #[arg(long, value_name = SPAN, default_value = "1h", value_parser = seconds(1, WAIT_MAX))]
         wait: u64,
     },

@@ -289,12 +289,17 @@ pub(super) fn retry_until_answered(
                 return Err(failure);
             }
             Ok(_) | Err(_) => {
-                let note = "the coordinator cannot be reached; waiting for it to come back";
-                outage.get_or_insert_with(|| Outage::begin(note));
+                outage.get_or_insert_with(|| Outage::begin(&waiting(most)));
             }
         }
         rest(PAUSE);
     }
+}
+
+/// Returns the note about an outage, which ends the run after `most`.
+fn waiting(most: Option<Duration>) -> String {
+    let limit = most.map_or_else(String::new, |it| format!(" for up to {} s", it.as_secs()));
+    format!("the coordinator cannot be reached; waiting{limit} for it to come back")
 }
 
 /// Returns a random 128-bit number as 32 hexadecimal digits.

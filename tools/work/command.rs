@@ -1,6 +1,7 @@
 //! The flags of `sexton work`.
 
 use crate::client::{self, Answer, Target, Where, fields, instant, rest};
+use crate::numbers::between;
 use crate::process::{ClientOptions, PARENT, here, plain};
 use crate::report::{Failure, print, tell};
 use crate::settings::rate_of;
@@ -68,7 +69,7 @@ pub(crate) struct Work {
     any_ready: bool,
 
     /// Maximum number of commands that run at the same time
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = between(1_u16, 1000))]
     procs: u16,
 
     /// Begin at most this many jobs per second, such as 2 or 0.5, no matter how many run at a time. Unlike the throttle of a type,
@@ -77,7 +78,7 @@ pub(crate) struct Work {
     throttle: u32,
 
     /// Exit after this many jobs
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = between(1, u64::MAX))]
     max_jobs: Option<u64>,
 
     /// Claim no more jobs after this long; at least one is run
