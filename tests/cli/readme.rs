@@ -122,7 +122,7 @@ fn the_queue_in_five_lines_survives_a_kill() {
         "sexton serve &".to_owned(),
         format!("'{program}' all.py"),
         format!("'{program}' adds.py"),
-        "pkill -9 -f 'sexton serve'".to_owned(),
+        "kill -9 $!".to_owned(),
         "sexton serve &".to_owned(),
         format!("'{program}' takes.py"),
         "sexton queue stats mails --json".to_owned(),

@@ -197,11 +197,10 @@ impl Reader {
         let mut text = text
             .replace(&demo, &self.tree.data.to_string_lossy())
             .replace(&backup, &self.files.join("backup").to_string_lossy())
-            // A kill by name would hit the coordinators of other tests. And a killed coordinator keeps its ports for a
-            // moment, which a person would not notice, so wait for its end.
-            .replace("pkill -9 -f 'sexton serve'", &ended_by("-9"))
+            // A killed coordinator keeps its ports for a moment, which a person would not notice, so wait for its end.
             .replace("kill -9 $!", &ended_by("-9"))
-            .replace("pkill -f 'sexton serve'", &ended_by("-TERM"));
+            .replace("kill -9 '%?serve'", &ended_by("-9"))
+            .replace("kill '%?serve'", &ended_by("-TERM"));
         for ((port, _), ours) in PORTS.iter().zip(self.ports) {
             text = text.replace(port, &ours.to_string());
         }

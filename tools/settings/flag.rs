@@ -21,7 +21,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 /// The values of all settings.
 #[derive(Args, Debug)]
 pub(crate) struct Settings {
-    /// Read settings from a TOML file, with the names of these flags as keys; `sexton config` shows the settings in force
+    /// Read settings from a TOML file, with the names of these flags as keys; `sexton config` shows the settings that result
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
