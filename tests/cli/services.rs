@@ -136,7 +136,7 @@ fn lives(pid: i32) -> bool {
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-fn kill(pid: i32) {
+pub(crate) fn kill(pid: i32) {
     let pid = Pid::from_raw(pid).expect("a PID");
     kill_process(pid, Signal::KILL).expect("a live process");
 }
