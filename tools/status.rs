@@ -116,12 +116,9 @@ const PHASES: [&str; 6] = [
 /// Formats the status for a terminal.
 fn page(status: &Value) -> String {
     let at = |path: &str| words(status, path);
-    let count = |path: &str| grouped(number(status, path));
     let is = |path: &str| status.pointer(path).is_some_and(|value| !value.is_null());
     let up = span(number(status, "/uptime_ms"));
-    let before = before(status);
     let many = |path: &str, one: &str| text::count(number(status, path), one);
-    let records = many("/recovered/records", "record");
     let mut lines = vec![
         (
             "sexton",
@@ -132,10 +129,7 @@ fn page(status: &Value) -> String {
         ("beanstalk", at("/listeners/beanstalk")),
         ("http", at("/listeners/http")),
         ("socket", at("/listeners/socket")),
-        (
-            "recovered",
-            format!("{records} in {} ms, after {before}", count("/recovered/ms")),
-        ),
+        ("recovered", recovered(status)),
     ];
     lines.extend(reload(status).map(|words| ("reload", words)));
     lines.extend(draining(status).map(|words| ("draining", words)));
@@ -175,14 +169,23 @@ fn page(status: &Value) -> String {
         .collect()
 }
 
-/// Describes how the coordinator's previous run ended.
-fn before(status: &Value) -> &'static str {
-    let clean = status.pointer("/recovered/clean") == Some(&Value::Bool(true));
-    if clean {
+/// Describes what the startup replayed, and how the coordinator's previous run ended.
+fn recovered(status: &Value) -> String {
+    let is = |path: &str| status.pointer(path) == Some(&Value::Bool(true));
+    if is("/recovered/new") {
+        return match status.pointer("/data") {
+            Some(Value::String(_)) => "nothing: the data directory is new".to_owned(),
+            Some(_) | None => "nothing: no files are kept".to_owned(),
+        };
+    }
+    let before = if is("/recovered/clean") {
         "a clean stop"
     } else {
         "an unclean end"
-    }
+    };
+    let records = text::count(number(status, "/recovered/records"), "record");
+    let took = grouped(number(status, "/recovered/ms"));
+    format!("{records} in {took} ms, after {before}")
 }
 
 /// Describes the problems of the last reload of the configuration, if it had any.

@@ -194,6 +194,7 @@ fn announce(handle: &Handle) {
         records = recovered.records,
         ms = recovered.ms,
         clean = recovered.clean,
+        new = recovered.new,
         "recovered"
     );
 }
