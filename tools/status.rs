@@ -8,6 +8,7 @@ use crate::system;
 use crate::text::{self, bytes, grouped, number, span, words};
 use clap::Args;
 use serde_json::Value;
+use sexton::actors::process::Status as ServiceStatus;
 use std::fmt::Write as _;
 
 /// Show the state of a running coordinator.
@@ -152,6 +153,7 @@ fn page(status: &Value) -> String {
         lines.push(("snapshots", snapshots(status)));
     }
     lines.extend(held(status));
+    lines.extend(services(status).map(|words| ("services", words)));
     let (host, process) = (system::host(status), system::process(status));
     lines.push(("host", host.join(", ")));
     lines.push(("process", process.join(", ")));
@@ -234,6 +236,27 @@ fn tasks(status: &Value) -> String {
     };
     let failed = grouped(number(status, "/tasks/failed"));
     format!("{}, {failed} of them failed{pause}", counts.join(", "))
+}
+
+/// Formats the number of services, and how many have each status that any of them has. Returns `None` if the coordinator does not report
+/// them.
+fn services(status: &Value) -> Option<String> {
+    let actors = status.pointer("/actors")?.as_array()?;
+    let process = actors.iter().find(|it| words(it, "/name") == "process")?;
+    let gauges = process.pointer("/gauges")?.as_array()?;
+    let gauge = |name: &str| {
+        let gauge = gauges.iter().find(|it| words(it, "/name") == name)?;
+        Some(number(gauge, "/value"))
+    };
+    let all = grouped(gauge("services")?);
+    let counts = ServiceStatus::ALL.iter().filter_map(|status| {
+        let status = status.name();
+        let many = gauge(&format!("services_{status}")).filter(|many| *many > 0)?;
+        Some(format!("{} {status}", grouped(many)))
+    });
+    let counts: Vec<String> = counts.collect();
+    let parts = [&[all], counts.as_slice()].concat();
+    Some(parts.join(", "))
 }
 
 /// Describes how processes are followed, if the coordinator is new enough to report it.

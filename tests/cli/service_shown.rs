@@ -1,6 +1,7 @@
 //! How services and processes are shown: why one could not be launched, its output, its status, and its name in the
 //! system's list of processes.
 
+use crate::coordinator::{command, done};
 use crate::patience::until;
 use crate::services::{Application, kill};
 use crate::tree::Tree;
@@ -118,5 +119,11 @@ fn each_end_of_a_process_is_logged_with_what_follows() {
     assert!(
         failed[0].contains("code=3 restarts=2 period_ms=3600000"),
         "{log}"
+    );
+    let status = command(&application.data(), &["status"]).output();
+    let status = done(status.expect("the command runs")).out;
+    assert!(
+        status.contains("services    2, 1 running, 1 failed\n"),
+        "{status}"
     );
 }
