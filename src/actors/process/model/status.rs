@@ -32,6 +32,7 @@ impl Model {
             listed: it.listed,
             argv: masked(&definition.spec.argv),
             restart: definition.restart,
+            intensity: definition.intensity,
             after: definition.after.clone(),
             waits_for: awaited.map(|it| it.definition.name.clone()).collect(),
             instances,

@@ -45,6 +45,7 @@ impl ProcessMachine {
             listed: service.listed,
             argv: masked(&definition.spec.argv),
             restart: definition.restart,
+            intensity: definition.intensity,
             after: definition.after.clone(),
             waits_for: waits_for.collect(),
             instances,
