@@ -46,13 +46,16 @@ pub(crate) struct Service {
 
 #[derive(Subcommand)]
 enum Action {
+    /// Show the status of all services, as `sexton service` does
+    List,
     /// Show the status of services
     ///
     /// RESTARTS is the number of times that a process was launched again within the last `period`, which the service's table sets (a
     /// minute by default). The count is reset when the service is started, stopped, restarted or changed.
     Status {
-        /// Only this service, with the full reason for its state
-        name: Option<String>,
+        /// Only these services, with the full reason for their state
+        #[arg(value_name = "NAME")]
+        names: Vec<String>,
     },
     /// Start services, including failed ones
     Start(Acting),
@@ -100,8 +103,8 @@ impl Service {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let options = ClientOptions::at(&self.at, self.json)?;
         match self.action {
-            None => status(&options, None),
-            Some(Action::Status { name }) => status(&options, name.as_deref()),
+            None | Some(Action::List) => status(&options, &[]),
+            Some(Action::Status { names }) => status(&options, &names),
             Some(Action::Start(acting)) => acting.carry_out(&options, "start"),
             Some(Action::Stop(acting)) => acting.carry_out(&options, "stop"),
             Some(Action::Restart(acting)) => acting.carry_out(&options, "restart"),
@@ -126,32 +129,21 @@ fn all(mut body: Value) -> Vec<Value> {
     }
 }
 
-fn status(options: &ClientOptions, name: Option<&str>) -> Result<(), Failure> {
-    show(options, &all(options.services(name)?), name.is_some())
+fn status(options: &ClientOptions, names: &[String]) -> Result<(), Failure> {
+    if names.is_empty() {
+        return show(options, &all(options.services(None)?), false);
+    }
+    let mut found = Vec::new();
+    for name in names {
+        found.extend(all(options.services(Some(name))?));
+    }
+    show(options, &found, true)
 }
 
 impl Acting {
     fn carry_out(self, options: &ClientOptions, what: &str) -> Result<(), Failure> {
-        let mut found = Vec::new();
-        let asked = |name: Option<&str>| -> Fields { fields([("name", name.into())]) };
-        if self.all {
-            found = all(options.serve(what, asked(None), self.wait)?);
-        } else {
-            // Request every change first, so that the services start in parallel, then wait for each.
-            let told = self.names.len() > 1;
-            for name in self.names.iter().filter(|_| told) {
-                options.serve(what, asked(Some(name)), 0)?;
-            }
-            // The second request only waits. Another `restart` would replace the new process, so it is a `start`.
-            let again = if told && what == "restart" {
-                "start"
-            } else {
-                what
-            };
-            for name in &self.names {
-                found.extend(all(options.serve(again, asked(Some(name)), self.wait)?));
-            }
-        }
+        self.check(&all(options.services(None)?))?;
+        let found = self.request(options, what)?;
         show(options, &found, !self.all)?;
         let well: &[&str] = match what {
             "stop" => &["stopped", "finished", "failed"],
@@ -169,6 +161,49 @@ impl Acting {
             }
             Some(_) | None => Ok(()),
         }
+    }
+
+    /// Fails if one of the names is not that of a configured service, so that a misspelled name changes nothing.
+    fn check(&self, services: &[Value]) -> Result<(), Failure> {
+        let is_there = |name: &&String| {
+            services.iter().any(|it| {
+                it.pointer("/name").and_then(Value::as_str) == Some(name.as_str())
+                    && it.pointer("/configured") != Some(&Value::Bool(false))
+            })
+        };
+        match self.names.iter().find(|name| !is_there(name)) {
+            Some(unknown) => {
+                let words = format!("not done: {}: no service has this name", plain(unknown));
+                Err(Failure::found(words).help(
+                    "`sexton service` shows the services; [services.NAME] in the configuration defines one",
+                ))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Requests the change, and waits for it. Returns the services concerned.
+    fn request(&self, options: &ClientOptions, what: &str) -> Result<Vec<Value>, Failure> {
+        let asked = |name: Option<&str>| -> Fields { fields([("name", name.into())]) };
+        if self.all {
+            return Ok(all(options.serve(what, asked(None), self.wait)?));
+        }
+        // Request every change first, so that the services start in parallel, then wait for each.
+        let told = self.names.len() > 1;
+        for name in self.names.iter().filter(|_| told) {
+            options.serve(what, asked(Some(name)), 0)?;
+        }
+        // The second request only waits. Another `restart` would replace the new process, so it is a `start`.
+        let again = if told && what == "restart" {
+            "start"
+        } else {
+            what
+        };
+        let mut found = Vec::new();
+        for name in &self.names {
+            found.extend(all(options.serve(again, asked(Some(name)), self.wait)?));
+        }
+        Ok(found)
     }
 }
 

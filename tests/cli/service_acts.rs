@@ -1,0 +1,45 @@
+//! `sexton service start`, `stop` and `status`: several names, names that do not exist, and services that do not start.
+
+use crate::services::Application;
+
+const WEB: &str = "[services.web]\ncommand = [\"sleep\", \"1000\"]\n";
+
+#[test]
+fn a_name_that_no_service_has_changes_nothing() {
+    let application = Application::start(&format!(
+        "{WEB}[services.off]\ncommand = [\"sleep\", \"1000\"]\nautostart = false\n"
+    ));
+    let web = application.until_running("web");
+    for (act, name) in [("stop", "web"), ("restart", "web"), ("start", "off")] {
+        let refused = application.run(&[act, name, "extra"]);
+        let words = "sexton: not done: extra: no service has this name\n";
+        assert!(
+            refused.status == 1 && refused.out.is_empty() && refused.err.starts_with(words),
+            "{act}: {refused:?}"
+        );
+    }
+    assert_eq!(application.running("web"), Some(web));
+    assert_eq!(application.status("off"), "stopped");
+    application.well(&["stop", "web", "off"]);
+    assert_eq!(application.status("web"), "stopped");
+}
+
+#[test]
+fn services_are_listed_by_that_word_and_several_by_name() {
+    let application = Application::start(&format!(
+        "{WEB}[services.mail]\ncommand = [\"sleep\", \"1000\"]\nautostart = false\n[services.other]\ncommand = [\"true\"]\nautostart = false\n"
+    ));
+    application.until_running("web");
+    let names = |words: &[&str]| -> Vec<String> {
+        let listed = application.well(words);
+        let first = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
+        listed.lines().map(first).collect()
+    };
+    assert_eq!(names(&["list"]), names(&[]));
+    assert_eq!(names(&["list"]), ["SERVICE", "mail", "other", "web"]);
+    assert_eq!(
+        names(&["status", "web", "mail"]),
+        ["SERVICE", "web", "mail"]
+    );
+    assert_eq!(application.run(&["status", "web", "none"]).status, 1);
+}
