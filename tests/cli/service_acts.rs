@@ -25,6 +25,37 @@ fn a_name_that_no_service_has_changes_nothing() {
 }
 
 #[test]
+fn a_start_says_why_a_service_does_not_come_up() {
+    let application = Application::start(
+        "[services.crash]\ncommand = [\"sh\", \"-c\", \"exit 3\"]\nautostart = false\nready = \"line:up\"\nintensity = 100\n\
+         backoff = { first = \"1h\", max = \"1h\" }\n\
+         [services.quits]\ncommand = [\"sh\", \"-c\", \"exit 4\"]\nautostart = false\nready = \"line:up\"\nintensity = 1\n\
+         [services.bad]\ncommand = [\"/no/such/program\"]\nautostart = false\n\
+         backoff = { first = \"1h\", max = \"1h\" }\n",
+    );
+    let starts = |words: &[&str]| {
+        let started = application.run(&[&["start"], words].concat());
+        assert_eq!(started.status, 1, "{started:?}");
+        started.err
+    };
+    let crash = starts(&["crash", "--wait", "2"]);
+    let words = "crash has not become ready: its last start ended (exit 3)";
+    assert!(
+        crash.contains(words) && crash.contains("logs crash --stderr"),
+        "{crash}"
+    );
+    let quits = starts(&["quits"]);
+    let words = "quits has failed: exit 4; gave up after 1 restart in 1 min";
+    assert!(quits.contains(words), "{quits}");
+    // Its next attempt is an hour away, longer than any test waits.
+    let bad = starts(&["bad", "--wait", "3600"]);
+    assert!(
+        bad.contains("bad could not be started: ") && bad.contains("/no/such/program"),
+        "{bad}"
+    );
+}
+
+#[test]
 fn services_are_listed_by_that_word_and_several_by_name() {
     let application = Application::start(&format!(
         "{WEB}[services.mail]\ncommand = [\"sleep\", \"1000\"]\nautostart = false\n[services.other]\ncommand = [\"true\"]\nautostart = false\n"

@@ -6,7 +6,7 @@ use crate::process::request::ClientOptions;
 use crate::process::service_page;
 use crate::report::{Failure, print};
 use crate::span::{SPAN, seconds};
-use crate::text::{plain, words};
+use crate::text::{number, plain, words};
 use clap::{Args, Subcommand};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::{Value, json};
@@ -142,7 +142,8 @@ fn status(options: &ClientOptions, names: &[String]) -> Result<(), Failure> {
 
 impl Acting {
     fn carry_out(self, options: &ClientOptions, what: &str) -> Result<(), Failure> {
-        self.check(&all(options.services(None)?))?;
+        let before = all(options.services(None)?);
+        self.check(&before)?;
         let found = self.request(options, what)?;
         show(options, &found, !self.all)?;
         let well: &[&str] = match what {
@@ -155,10 +156,7 @@ impl Acting {
             (what != "stop" && !wanted) || status.is_some_and(|status| well.contains(&status))
         };
         match found.iter().find(|it| !is_well(it)) {
-            Some(other) if self.wait > 0 => {
-                let [name, status] = ["/name", "/status"].map(|path| words(other, path));
-                Err(Failure::found(format!("{name} is {status}")))
-            }
+            Some(other) if self.wait > 0 => Err(failure(other, &before)),
             Some(_) | None => Ok(()),
         }
     }
@@ -205,6 +203,63 @@ impl Acting {
         }
         Ok(found)
     }
+}
+
+/// Describes why a service is not in the requested state. If a process of it has ended since `before`, the state of the services before
+/// the request, that is the reason.
+fn failure(service: &Value, before: &[Value]) -> Failure {
+    let [name, status] = ["/name", "/status"].map(|path| words(service, path));
+    let instances = service.pointer("/instances").and_then(Value::as_array);
+    let instances = instances.map(Vec::as_slice).unwrap_or_default();
+    // The status of a service is the worst one of its instances.
+    let worst = instances.iter().find(|it| words(it, "/status") == status);
+    let Some(worst) = worst else {
+        return Failure::found(format!("{name} is {status}"));
+    };
+    let output = format!("`sexton service logs {name} --stderr` shows its output");
+    let cause = worst.pointer("/last/failure/words").and_then(Value::as_str);
+    match (status.as_str(), cause) {
+        ("failed", _) => {
+            let about = service_page::detail(service, worst, 0, true);
+            Failure::found(format!("{name} has failed: {about}")).help(output)
+        }
+        ("waiting", _) => {
+            let others = service_page::awaited(service);
+            Failure::found(format!("{name} is waiting for {others}"))
+                .help("`sexton service` shows the status of each")
+        }
+        ("starting" | "backoff", Some(cause)) if has_ended_since(service, worst, before) => {
+            // The cause of a failed `exec` does not name the program.
+            let program = match words(worst, "/last/failure/step").as_str() {
+                "exec" => format!("{}: ", words(service, "/command/0")),
+                _ => String::new(),
+            };
+            let words = format!("{name} could not be started: {program}{}", plain(cause));
+            Failure::found(words)
+                .help("correct its table in the configuration, and run `sexton service reload`")
+        }
+        ("starting" | "backoff", None) if has_ended_since(service, worst, before) => {
+            let last = service_page::last(worst);
+            let words = format!("{name} has not become ready: its last start ended ({last})");
+            Failure::found(words).help(output)
+        }
+        _ => Failure::found(format!("{name} is {status}")),
+    }
+}
+
+/// Returns whether a process of an instance has ended since `before` without a request to stop it.
+fn has_ended_since(service: &Value, instance: &Value, before: &[Value]) -> bool {
+    if instance.pointer("/last/stopped_by").and_then(Value::as_str) == Some("request") {
+        return false;
+    }
+    let mut before = before
+        .iter()
+        .filter(|it| it.pointer("/name") == service.pointer("/name"));
+    let all = before.next().and_then(|it| it.pointer("/instances"));
+    let mut all = all.and_then(Value::as_array).into_iter().flatten();
+    let same = all.find(|it| it.pointer("/number") == instance.pointer("/number"));
+    let earlier = same.and_then(|it| it.pointer("/last/process"));
+    number(instance, "/restarts") > 0 || instance.pointer("/last/process") != earlier
 }
 
 impl Reading {

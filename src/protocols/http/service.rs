@@ -53,7 +53,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 id: "start_services",
                 summary: "Start a service, or all services",
                 more: "Also starts services that have failed. A started service runs until it is stopped, even across restarts of the coordinator.",
-                answer: "The state of the services, once they are running or the wait times out.",
+                answer: "The state of the services, once they are running, a process could not be started, or the wait times out.",
             },
             &[Absent, Waits, failed],
         ),
