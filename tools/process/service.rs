@@ -4,7 +4,7 @@ use crate::client::{self, Fields, Where, fields};
 use crate::process::logs;
 use crate::process::request::ClientOptions;
 use crate::process::service_page;
-use crate::report::{Failure, print};
+use crate::report::{Failure, print, shows_whole};
 use crate::span::{SPAN, seconds};
 use crate::text::{number, plain, words};
 use clap::{Args, Subcommand};
@@ -119,7 +119,7 @@ fn show(options: &ClientOptions, services: &[Value], whole: bool) -> Result<(), 
         return print(&format!("{}\n", json!({ "services": services })));
     }
     let now = SystemClock::starting_at(Timestamp(0)).wall().0;
-    print(&service_page::list(services, now, whole))
+    print(&service_page::list(services, now, whole || shows_whole()))
 }
 
 fn all(mut body: Value) -> Vec<Value> {

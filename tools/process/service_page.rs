@@ -1,6 +1,6 @@
 //! Formats services for a terminal.
 
-use crate::process::page::{command, failure};
+use crate::process::page::{failure, shown_command};
 use crate::table::{Column, table};
 use crate::text::{count, number, plain, span, words};
 use serde_json::Value;
@@ -47,7 +47,7 @@ pub(super) fn list(services: &[Value], now: u64, whole: bool) -> String {
                 at(instance, "/pid").map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
                 up.map_or_else(|| "-".to_owned(), |at| span(now.saturating_sub(at))),
                 number(instance, "/restarts").to_string(),
-                command(service),
+                shown_command(service),
                 detail(service, instance, now, whole),
             ]
         })
