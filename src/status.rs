@@ -284,6 +284,8 @@ pub struct Recovered {
     pub records: u64,
     /// Whether the previous run shut down cleanly, or there was none.
     pub clean: bool,
+    /// Whether there was no previous run: nothing was recorded yet.
+    pub new: bool,
     /// The time that recovery took, in milliseconds.
     pub ms: u64,
     /// A description of the unfinished end of the journal that was cut off, if there was one.

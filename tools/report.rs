@@ -391,6 +391,11 @@ pub(crate) fn written(written: std::io::Result<()>) -> Result<(), Failure> {
     })
 }
 
+/// Returns whether long texts in columns are shown whole: they are cut only on a terminal, because programs may need all of them.
+pub(crate) fn shows_whole() -> bool {
+    !std::io::stdout().is_terminal()
+}
+
 /// Returns whether standard error is a terminal and `NO_COLOR` is unset or empty.
 pub(crate) fn colours() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty())

@@ -8,6 +8,7 @@ use crate::system;
 use crate::text::{self, bytes, grouped, number, span, words};
 use clap::Args;
 use serde_json::Value;
+use sexton::actors::process::Status as ServiceStatus;
 use std::fmt::Write as _;
 
 /// Show the state of a running coordinator.
@@ -116,12 +117,9 @@ const PHASES: [&str; 6] = [
 /// Formats the status for a terminal.
 fn page(status: &Value) -> String {
     let at = |path: &str| words(status, path);
-    let count = |path: &str| grouped(number(status, path));
     let is = |path: &str| status.pointer(path).is_some_and(|value| !value.is_null());
     let up = span(number(status, "/uptime_ms"));
-    let before = before(status);
     let many = |path: &str, one: &str| text::count(number(status, path), one);
-    let records = many("/recovered/records", "record");
     let mut lines = vec![
         (
             "sexton",
@@ -132,10 +130,7 @@ fn page(status: &Value) -> String {
         ("beanstalk", at("/listeners/beanstalk")),
         ("http", at("/listeners/http")),
         ("socket", at("/listeners/socket")),
-        (
-            "recovered",
-            format!("{records} in {} ms, after {before}", count("/recovered/ms")),
-        ),
+        ("recovered", recovered(status)),
     ];
     lines.extend(reload(status).map(|words| ("reload", words)));
     lines.extend(draining(status).map(|words| ("draining", words)));
@@ -158,6 +153,7 @@ fn page(status: &Value) -> String {
         lines.push(("snapshots", snapshots(status)));
     }
     lines.extend(held(status));
+    lines.extend(services(status).map(|words| ("services", words)));
     let (host, process) = (system::host(status), system::process(status));
     lines.push(("host", host.join(", ")));
     lines.push(("process", process.join(", ")));
@@ -175,14 +171,23 @@ fn page(status: &Value) -> String {
         .collect()
 }
 
-/// Describes how the coordinator's previous run ended.
-fn before(status: &Value) -> &'static str {
-    let clean = status.pointer("/recovered/clean") == Some(&Value::Bool(true));
-    if clean {
+/// Describes what the startup replayed, and how the coordinator's previous run ended.
+fn recovered(status: &Value) -> String {
+    let is = |path: &str| status.pointer(path) == Some(&Value::Bool(true));
+    if is("/recovered/new") {
+        return match status.pointer("/data") {
+            Some(Value::String(_)) => "nothing: the data directory is new".to_owned(),
+            Some(_) | None => "nothing: no files are kept".to_owned(),
+        };
+    }
+    let before = if is("/recovered/clean") {
         "a clean stop"
     } else {
         "an unclean end"
-    }
+    };
+    let records = text::count(number(status, "/recovered/records"), "record");
+    let took = grouped(number(status, "/recovered/ms"));
+    format!("{records} in {took} ms, after {before}")
 }
 
 /// Describes the problems of the last reload of the configuration, if it had any.
@@ -231,6 +236,27 @@ fn tasks(status: &Value) -> String {
     };
     let failed = grouped(number(status, "/tasks/failed"));
     format!("{}, {failed} of them failed{pause}", counts.join(", "))
+}
+
+/// Formats the number of services, and how many have each status that any of them has. Returns `None` if the coordinator does not report
+/// them.
+fn services(status: &Value) -> Option<String> {
+    let actors = status.pointer("/actors")?.as_array()?;
+    let process = actors.iter().find(|it| words(it, "/name") == "process")?;
+    let gauges = process.pointer("/gauges")?.as_array()?;
+    let gauge = |name: &str| {
+        let gauge = gauges.iter().find(|it| words(it, "/name") == name)?;
+        Some(number(gauge, "/value"))
+    };
+    let all = grouped(gauge("services")?);
+    let counts = ServiceStatus::ALL.iter().filter_map(|status| {
+        let status = status.name();
+        let many = gauge(&format!("services_{status}")).filter(|many| *many > 0)?;
+        Some(format!("{} {status}", grouped(many)))
+    });
+    let counts: Vec<String> = counts.collect();
+    let parts = [&[all], counts.as_slice()].concat();
+    Some(parts.join(", "))
 }
 
 /// Describes how processes are followed, if the coordinator is new enough to report it.

@@ -65,8 +65,8 @@ impl Services {
         }
     }
 
-    /// Resolves when each of the services has settled: it is running and ready, or it is down and stays down, or it waits for a service
-    /// that has failed.
+    /// Resolves when each of the services has settled: it is running and ready, or it is down and stays down, it could not be launched and
+    /// waits for the next attempt, or it waits for a service that has failed.
     pub async fn settled(&self, name: Option<String>) -> Result<(), ProcessError> {
         match self.mailbox.watch(Watch::Services(name)).await?? {
             Reply::Done => Ok(()),

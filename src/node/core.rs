@@ -252,6 +252,7 @@ fn recovered(past: &recovery::Past, began: Timestamp) -> Recovered {
     Recovered {
         records: past.tail.records,
         clean: past.tail.clean || past.tail.last == Seq(0),
+        new: past.tail.last == Seq(0),
         ms: ended.0.saturating_sub(began.0),
         cut: past.tail.cut.as_ref().map(cut_words),
         snapshot: past

@@ -192,6 +192,8 @@ pub trait Observable: Machine {
     const KINDS: &'static [&'static str] = &[];
     /// The kinds that are also logged as warnings, because they need a person's attention.
     const WARNINGS: &'static [&'static str] = &[];
+    /// The warnings that the same subject can cause again and again. Only some of them are logged.
+    const REPEATED_WARNINGS: &'static [&'static str] = &[];
 
     /// A view of the state, for inspection.
     type View: Serialize;

@@ -490,6 +490,32 @@ fn what_is_no_data_directory_is_refused_and_an_empty_one_too() {
     assert!(said(&file).contains("it is a file"), "{}", said(&file));
 }
 
+#[test]
+fn the_directory_is_that_of_the_other_commands_unless_one_is_named() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let data = files.path().join("data");
+    drop(Node::open(directory::settings(&data)).expect("a new directory"));
+    for subcommand in ["inspect", "replay"] {
+        let run = |named: bool| {
+            let mut command = sexton();
+            command.arg(subcommand);
+            if named {
+                command.arg(&data).env_remove("SEXTON_DATA");
+            } else {
+                command.env("SEXTON_DATA", &data);
+            }
+            let output = command.output().expect("the command runs");
+            assert_eq!(output.status.code(), Some(0), "{output:?}");
+            output.stdout
+        };
+        assert_eq!(run(false), run(true), "{subcommand}");
+    }
+    let mut recover = sexton();
+    recover.arg("recover").env("SEXTON_DATA", &data);
+    let output = recover.output().expect("the command runs");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
 /// A directory in which nothing was ever written had no clean stop either.
 #[test]
 fn a_directory_without_a_past_has_no_end_to_speak_of() {

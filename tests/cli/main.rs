@@ -58,6 +58,7 @@ mod secrets;
 mod serve;
 mod servers;
 mod service;
+mod service_acts;
 mod service_shown;
 mod services;
 mod shown;

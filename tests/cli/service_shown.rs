@@ -1,8 +1,9 @@
 //! How services and processes are shown: why one could not be launched, its output, its status, and its name in the
 //! system's list of processes.
 
+use crate::coordinator::{command, done};
 use crate::patience::until;
-use crate::services::Application;
+use crate::services::{Application, kill};
 use crate::tree::Tree;
 
 #[test]
@@ -29,8 +30,13 @@ fn a_service_that_cannot_be_launched_is_named_in_the_log_and_shown_with_the_whol
         assert!(line.contains(part), "{part} in {line}");
     }
     let listed = application.well(&[]);
-    assert!(listed.contains("not started: /nowhere/"), "{listed}");
-    assert!(listed.trim_end().ends_with("..."), "{listed}");
+    // Only a terminal gets texts that are cut.
+    assert!(
+        listed.contains("not started: /nowhere/")
+            && listed.contains("No such file or directory")
+            && !listed.contains("..."),
+        "{listed}"
+    );
     let shown = application.well(&["status", "migrate"]);
     assert!(
         shown.contains("No such file or directory") && !shown.contains("..."),
@@ -86,4 +92,43 @@ fn a_service_that_was_never_launched_has_no_output_and_says_so() {
     assert_eq!((logs.status, logs.out.as_str()), (1, ""), "{logs:?}");
     let words = "sexton: off has not been launched yet: it is stopped\n";
     assert!(logs.err.starts_with(words), "{logs:?}");
+}
+
+#[test]
+fn each_end_of_a_process_is_logged_with_what_follows() {
+    let application = Application::start(
+        "[services.bad]\ncommand = [\"sh\", \"-c\", \"exit 3\"]\nintensity = 2\nperiod = \"1h\"\n\
+         backoff = { first = \"10ms\", max = \"20ms\" }\n\
+         [services.web]\ncommand = [\"sleep\", \"1000\"]\n",
+    );
+    let web = application.until_running("web");
+    kill(web);
+    let daemon = application.daemon.as_ref().expect("a server");
+    let log = until("all is logged", || {
+        let log = daemon.log();
+        let all = ["service-ended service=web", "service-failed service=bad"];
+        all.iter().all(|it| log.contains(it)).then_some(log)
+    });
+    let lines = |of: &str| -> Vec<&str> { log.lines().filter(|it| it.contains(of)).collect() };
+    let killed = lines("service-ended service=web instance=1");
+    assert!(
+        killed.len() == 1
+            && killed[0].contains("WARN")
+            && killed[0].contains("code=137 signal=9 restart_in_ms=0"),
+        "{log}"
+    );
+    let ended = lines("service-ended service=bad instance=1");
+    let is_told = |it: &&str| it.contains("code=3 restart_in_ms=");
+    assert!(ended.len() == 2 && ended.iter().all(is_told), "{log}");
+    let failed = lines("service-failed service=bad");
+    assert!(
+        failed[0].contains("code=3 restarts=2 period_ms=3600000"),
+        "{log}"
+    );
+    let status = command(&application.data(), &["status"]).output();
+    let status = done(status.expect("the command runs")).out;
+    assert!(
+        status.contains("services    2, 1 running, 1 failed\n"),
+        "{status}"
+    );
 }

@@ -136,7 +136,7 @@ fn lives(pid: i32) -> bool {
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-fn kill(pid: i32) {
+pub(crate) fn kill(pid: i32) {
     let pid = Pid::from_raw(pid).expect("a PID");
     kill_process(pid, Signal::KILL).expect("a live process");
 }
@@ -181,7 +181,8 @@ fn one_that_ends_too_often_is_given_up_and_can_be_started_again() {
     daemon.until_logged("service-failed service=bad");
     let listed = application.well(&[]);
     assert!(
-        listed.contains("failed") && listed.contains("exit 3"),
+        listed.contains("failed")
+            && listed.contains("exit 3; gave up after 2 restarts in 1 h: sexton service start bad"),
         "{listed}"
     );
     let view = application.view("bad");

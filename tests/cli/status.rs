@@ -78,7 +78,7 @@ fn a_person_and_a_program_read_the_status() {
         "fsync always",
         http.as_str(),
         "sexton.sock",
-        "after a clean stop",
+        "recovered   nothing: the data directory is new",
         "room ample",
         "slot a not sealed, slot b not sealed",
         "0 owners, 0 contenders",
@@ -125,11 +125,17 @@ fn a_person_and_a_program_read_the_status() {
     let shown = format!("following   {kernel}");
     assert!(page.contains(&shown), "no {shown:?} in:\n{page}");
 
+    assert_eq!(json["recovered"]["new"], true);
+
     end(coordinator, Signal::TERM);
     assert!(
         !data.join("sexton.sock").exists(),
         "a clean stop removes its socket"
     );
+    let coordinator = start(&data, &[]);
+    let page = text(&status(&data, &[]).stdout);
+    assert!(page.contains("after a clean stop"), "{page}");
+    end(coordinator, Signal::TERM);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::inspect::findings::{Findings, look};
 use crate::inspect::page;
 use crate::replay::{Item, print_history};
 use crate::report::{self, Failure};
+use crate::settings::data_directory;
 use clap::Args;
 use sexton::replay::FollowedItem;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// directory. Snapshots are copied to TMPDIR to be read.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  sexton inspect /var/lib/sexton             snapshots, journal, what startup would do
+  sexton inspect                             snapshots, journal, what startup would do
+  sexton inspect /var/lib/sexton             the same of another directory
   sexton inspect DATA --actor lock           the number of locks
   sexton inspect DATA --key acct             the holders and waiters of a key, and its history
   sexton inspect DATA --job 17               the state of a job, and its history
@@ -29,8 +31,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 Exit status: 0 intact; 1 damage without loss: startup would not need the damaged parts; 2 wrong flags; \
 3 startup would be refused, or nothing can be read.")]
 pub(crate) struct Inspect {
-    /// A data directory
-    data: PathBuf,
+    /// The data directory [default: as for `sexton serve`]
+    #[arg(value_name = "DATA")]
+    data: Option<PathBuf>,
 
     /// Show only this actor, such as lock
     #[arg(long, value_name = "NAME", value_parser = sexton::actors::names(), conflicts_with = "item")]
@@ -46,9 +49,10 @@ pub(crate) struct Inspect {
 
 impl Inspect {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        directory::check("inspect", &self.data, &["journal", "snapshots", "lock"])?;
+        let data = data_directory(self.data.as_deref())?;
+        directory::check("inspect", &data, &["journal", "snapshots", "lock"])?;
         let followed = self.item.followed();
-        let mut findings = self.look(followed.as_ref())?;
+        let mut findings = look_until_settled(&data, followed.as_ref())?;
         if let Some(name) = &self.actor {
             findings.actors.retain(|actor| actor.name == name);
         }
@@ -63,7 +67,7 @@ impl Inspect {
         report::print(&shown)?;
         if followed.is_some() && !self.json {
             // An error in the journal ends the history, and is reported below with the other findings.
-            drop(print_history(&self.data, self.item));
+            drop(print_history(&data, self.item));
         }
         if let Some(refused) = findings.start.refused {
             let help = findings.start.help.unwrap_or_default();
@@ -81,28 +85,28 @@ impl Inspect {
             ),
         )
     }
+}
 
-    /// Inspects the directory. If something is wrong while a coordinator is running, inspects it again, up to [`LOOKS_MAX`] times in all,
-    /// since the coordinator may just have changed a file.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "no event signals that another process has finished changing its files"
-    )]
-    fn look(&self, item: Option<&FollowedItem>) -> Result<Findings, Failure> {
-        let mut looks = 1;
-        loop {
-            let findings = look(&self.data, item);
-            let settled = match &findings {
-                Ok(findings) => findings.running.is_none() || findings.is_whole(),
-                // Files may have disappeared during the check.
-                Err(_) => !is_running(&self.data),
-            };
-            if settled || looks == LOOKS_MAX {
-                return findings;
-            }
-            looks += 1;
-            std::thread::sleep(PAUSE);
+/// Inspects the directory. If something is wrong while a coordinator is running, inspects it again, up to [`LOOKS_MAX`] times in all,
+/// since the coordinator may just have changed a file.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "no event signals that another process has finished changing its files"
+)]
+fn look_until_settled(data: &Path, item: Option<&FollowedItem>) -> Result<Findings, Failure> {
+    let mut looks = 1;
+    loop {
+        let findings = look(data, item);
+        let settled = match &findings {
+            Ok(findings) => findings.running.is_none() || findings.is_whole(),
+            // Files may have disappeared during the check.
+            Err(_) => !is_running(data),
+        };
+        if settled || looks == LOOKS_MAX {
+            return findings;
         }
+        looks += 1;
+        std::thread::sleep(PAUSE);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Formats leases for a terminal, and as Fossil prints them.
 
 use crate::lock::shown;
-use crate::process::command;
+use crate::process::{command, shown_command};
 use crate::table::{Column, table};
 use crate::text::{number, span, time, words};
 use serde_json::Value;
@@ -81,7 +81,7 @@ pub(super) fn whole(lease: &Value) -> String {
         line("max-run", &exact(number(lease, "/max_run_ms")));
     }
     line("logfile", &words(lease, "/logfile"));
-    line("command", &command(lease));
+    line("command", &shown_command(lease));
     if lease.pointer("/schedule").is_some_and(|it| !it.is_null()) {
         let catches_up = if is(lease, "/catch_up") {
             ", catches up"

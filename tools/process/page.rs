@@ -1,5 +1,6 @@
 //! Formats processes for a terminal.
 
+use crate::report::shows_whole;
 use crate::table::{Column, table};
 use crate::text::{bytes, grouped, number, plain, span, time, words};
 use serde_json::Value;
@@ -34,6 +35,16 @@ pub(crate) fn command(record: &Value) -> String {
         return cut + "...";
     }
     shown
+}
+
+/// Returns the command of a process or service for output: shortened as [`command`] does on a terminal, and otherwise whole.
+pub(crate) fn shown_command(record: &Value) -> String {
+    if !shows_whole() {
+        return command(record);
+    }
+    let all = record.pointer("/command").and_then(Value::as_array);
+    let words = all.into_iter().flatten().filter_map(Value::as_str);
+    plain(&words.collect::<Vec<_>>().join(" "))
 }
 
 /// Describes the state of a process.
@@ -118,7 +129,7 @@ pub(super) fn list(records: &[Value], now: u64) -> String {
         [
             words(record, "/id"),
             plain(&words(record, "/type")),
-            command(record),
+            shown_command(record),
             plain(&standing(record)),
             at(record, "/pid").map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
             text(record, "/parent").unwrap_or("-").to_owned(),

@@ -4,9 +4,9 @@ use crate::client::{self, Fields, Where, fields};
 use crate::process::logs;
 use crate::process::request::ClientOptions;
 use crate::process::service_page;
-use crate::report::{Failure, print};
+use crate::report::{Failure, print, shows_whole};
 use crate::span::{SPAN, seconds};
-use crate::text::{plain, words};
+use crate::text::{number, plain, words};
 use clap::{Args, Subcommand};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::{Value, json};
@@ -46,13 +46,16 @@ pub(crate) struct Service {
 
 #[derive(Subcommand)]
 enum Action {
+    /// Show the status of all services, as `sexton service` does
+    List,
     /// Show the status of services
     ///
     /// RESTARTS is the number of times that a process was launched again within the last `period`, which the service's table sets (a
     /// minute by default). The count is reset when the service is started, stopped, restarted or changed.
     Status {
-        /// Only this service, with the full reason for its state
-        name: Option<String>,
+        /// Only these services, with the full reason for their state
+        #[arg(value_name = "NAME")]
+        names: Vec<String>,
     },
     /// Start services, including failed ones
     Start(Acting),
@@ -100,8 +103,8 @@ impl Service {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let options = ClientOptions::at(&self.at, self.json)?;
         match self.action {
-            None => status(&options, None),
-            Some(Action::Status { name }) => status(&options, name.as_deref()),
+            None | Some(Action::List) => status(&options, &[]),
+            Some(Action::Status { names }) => status(&options, &names),
             Some(Action::Start(acting)) => acting.carry_out(&options, "start"),
             Some(Action::Stop(acting)) => acting.carry_out(&options, "stop"),
             Some(Action::Restart(acting)) => acting.carry_out(&options, "restart"),
@@ -116,7 +119,7 @@ fn show(options: &ClientOptions, services: &[Value], whole: bool) -> Result<(), 
         return print(&format!("{}\n", json!({ "services": services })));
     }
     let now = SystemClock::starting_at(Timestamp(0)).wall().0;
-    print(&service_page::list(services, now, whole))
+    print(&service_page::list(services, now, whole || shows_whole()))
 }
 
 fn all(mut body: Value) -> Vec<Value> {
@@ -126,32 +129,22 @@ fn all(mut body: Value) -> Vec<Value> {
     }
 }
 
-fn status(options: &ClientOptions, name: Option<&str>) -> Result<(), Failure> {
-    show(options, &all(options.services(name)?), name.is_some())
+fn status(options: &ClientOptions, names: &[String]) -> Result<(), Failure> {
+    if names.is_empty() {
+        return show(options, &all(options.services(None)?), false);
+    }
+    let mut found = Vec::new();
+    for name in names {
+        found.extend(all(options.services(Some(name))?));
+    }
+    show(options, &found, true)
 }
 
 impl Acting {
     fn carry_out(self, options: &ClientOptions, what: &str) -> Result<(), Failure> {
-        let mut found = Vec::new();
-        let asked = |name: Option<&str>| -> Fields { fields([("name", name.into())]) };
-        if self.all {
-            found = all(options.serve(what, asked(None), self.wait)?);
-        } else {
-            // Request every change first, so that the services start in parallel, then wait for each.
-            let told = self.names.len() > 1;
-            for name in self.names.iter().filter(|_| told) {
-                options.serve(what, asked(Some(name)), 0)?;
-            }
-            // The second request only waits. Another `restart` would replace the new process, so it is a `start`.
-            let again = if told && what == "restart" {
-                "start"
-            } else {
-                what
-            };
-            for name in &self.names {
-                found.extend(all(options.serve(again, asked(Some(name)), self.wait)?));
-            }
-        }
+        let before = all(options.services(None)?);
+        self.check(&before)?;
+        let found = self.request(options, what)?;
         show(options, &found, !self.all)?;
         let well: &[&str] = match what {
             "stop" => &["stopped", "finished", "failed"],
@@ -163,13 +156,110 @@ impl Acting {
             (what != "stop" && !wanted) || status.is_some_and(|status| well.contains(&status))
         };
         match found.iter().find(|it| !is_well(it)) {
-            Some(other) if self.wait > 0 => {
-                let [name, status] = ["/name", "/status"].map(|path| words(other, path));
-                Err(Failure::found(format!("{name} is {status}")))
-            }
+            Some(other) if self.wait > 0 => Err(failure(other, &before)),
             Some(_) | None => Ok(()),
         }
     }
+
+    /// Fails if one of the names is not that of a configured service, so that a misspelled name changes nothing.
+    fn check(&self, services: &[Value]) -> Result<(), Failure> {
+        let is_there = |name: &&String| {
+            services.iter().any(|it| {
+                it.pointer("/name").and_then(Value::as_str) == Some(name.as_str())
+                    && it.pointer("/configured") != Some(&Value::Bool(false))
+            })
+        };
+        match self.names.iter().find(|name| !is_there(name)) {
+            Some(unknown) => {
+                let words = format!("not done: {}: no service has this name", plain(unknown));
+                Err(Failure::found(words).help(
+                    "`sexton service` shows the services; [services.NAME] in the configuration defines one",
+                ))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Requests the change, and waits for it. Returns the services concerned.
+    fn request(&self, options: &ClientOptions, what: &str) -> Result<Vec<Value>, Failure> {
+        let asked = |name: Option<&str>| -> Fields { fields([("name", name.into())]) };
+        if self.all {
+            return Ok(all(options.serve(what, asked(None), self.wait)?));
+        }
+        // Request every change first, so that the services start in parallel, then wait for each.
+        let told = self.names.len() > 1;
+        for name in self.names.iter().filter(|_| told) {
+            options.serve(what, asked(Some(name)), 0)?;
+        }
+        // The second request only waits. Another `restart` would replace the new process, so it is a `start`.
+        let again = if told && what == "restart" {
+            "start"
+        } else {
+            what
+        };
+        let mut found = Vec::new();
+        for name in &self.names {
+            found.extend(all(options.serve(again, asked(Some(name)), self.wait)?));
+        }
+        Ok(found)
+    }
+}
+
+/// Describes why a service is not in the requested state. If a process of it has ended since `before`, the state of the services before
+/// the request, that is the reason.
+fn failure(service: &Value, before: &[Value]) -> Failure {
+    let [name, status] = ["/name", "/status"].map(|path| words(service, path));
+    let instances = service.pointer("/instances").and_then(Value::as_array);
+    let instances = instances.map(Vec::as_slice).unwrap_or_default();
+    // The status of a service is the worst one of its instances.
+    let worst = instances.iter().find(|it| words(it, "/status") == status);
+    let Some(worst) = worst else {
+        return Failure::found(format!("{name} is {status}"));
+    };
+    let output = format!("`sexton service logs {name} --stderr` shows its output");
+    let cause = worst.pointer("/last/failure/words").and_then(Value::as_str);
+    match (status.as_str(), cause) {
+        ("failed", _) => {
+            let about = service_page::detail(service, worst, 0, true);
+            Failure::found(format!("{name} has failed: {about}")).help(output)
+        }
+        ("waiting", _) => {
+            let others = service_page::awaited(service);
+            Failure::found(format!("{name} is waiting for {others}"))
+                .help("`sexton service` shows the status of each")
+        }
+        ("starting" | "backoff", Some(cause)) if has_ended_since(service, worst, before) => {
+            // The cause of a failed `exec` does not name the program.
+            let program = match words(worst, "/last/failure/step").as_str() {
+                "exec" => format!("{}: ", words(service, "/command/0")),
+                _ => String::new(),
+            };
+            let words = format!("{name} could not be started: {program}{}", plain(cause));
+            Failure::found(words)
+                .help("correct its table in the configuration, and run `sexton service reload`")
+        }
+        ("starting" | "backoff", None) if has_ended_since(service, worst, before) => {
+            let last = service_page::last(worst);
+            let words = format!("{name} has not become ready: its last start ended ({last})");
+            Failure::found(words).help(output)
+        }
+        _ => Failure::found(format!("{name} is {status}")),
+    }
+}
+
+/// Returns whether a process of an instance has ended since `before` without a request to stop it.
+fn has_ended_since(service: &Value, instance: &Value, before: &[Value]) -> bool {
+    if instance.pointer("/last/stopped_by").and_then(Value::as_str) == Some("request") {
+        return false;
+    }
+    let mut before = before
+        .iter()
+        .filter(|it| it.pointer("/name") == service.pointer("/name"));
+    let all = before.next().and_then(|it| it.pointer("/instances"));
+    let mut all = all.and_then(Value::as_array).into_iter().flatten();
+    let same = all.find(|it| it.pointer("/number") == instance.pointer("/number"));
+    let earlier = same.and_then(|it| it.pointer("/last/process"));
+    number(instance, "/restarts") > 0 || instance.pointer("/last/process") != earlier
 }
 
 impl Reading {

@@ -5,7 +5,7 @@ use crate::client::{Fields, fields};
 use crate::queue::answer::{ClientOptions, success};
 use crate::queue::command::name;
 use crate::queue::job::{print_body, until};
-use crate::report::{Failure, print, tell};
+use crate::report::{Failure, print, shows_whole, tell};
 use crate::table::{Column, table};
 use crate::text::{grouped, last_line, number, plain, span, words};
 use clap::{Args, ValueEnum};
@@ -15,7 +15,7 @@ use sexton::actors::queue::QueueName;
 /// The maximum number of items per request.
 const PAGE: u64 = 1000;
 
-/// The maximum number of characters that a list shows of a job's progress, and of the last line of its error. `peek` shows the whole
+/// The maximum number of characters that a list on a terminal shows of a job's progress, and of the last line of its error. `peek` shows the whole
 /// texts.
 const ERROR_SHOWN: usize = 60;
 
@@ -313,11 +313,19 @@ fn phase(job: &Value) -> String {
     words(job, "/phase")
 }
 
-/// Returns the last line of the last error of a job, cut to [`ERROR_SHOWN`].
+/// Returns the last line of the last error of a job, cut as [`shown`] does.
 fn last_error(job: &Value) -> String {
     let text = job.pointer("/error").and_then(Value::as_str);
     let line = text.map(last_line).unwrap_or_default();
-    line.chars().take(ERROR_SHOWN).collect()
+    shown(&line)
+}
+
+/// Returns the text, on a terminal cut to [`ERROR_SHOWN`].
+fn shown(text: &str) -> String {
+    if shows_whole() {
+        return text.to_owned();
+    }
+    text.chars().take(ERROR_SHOWN).collect()
 }
 
 /// Returns the last error of a job, on one line; `None` if it has none.
@@ -363,7 +371,7 @@ fn job_table(jobs: &[Value]) -> String {
             left(job, "/remaining_ms"),
             words(job, "/bytes"),
             words(job, "/process"),
-            progress(job).chars().take(ERROR_SHOWN).collect(),
+            shown(&progress(job)),
             last_error(job),
         ]
     });

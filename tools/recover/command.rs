@@ -30,7 +30,7 @@ applied, recovery stops there again and reports it.
 Exit status: 0 recovered, or nothing to do; 1 --dry-run found that records would be lost; 2 wrong flags; \
 3 the directory cannot be read, or a coordinator is using it.")]
 pub(crate) struct Recover {
-    /// A data directory that no coordinator is using
+    /// A data directory that no coordinator is using. Has no default, because its files are changed
     data: PathBuf,
 
     /// Show what would be lost, and change nothing

@@ -5,6 +5,7 @@ use crate::replay::item::Item;
 use crate::replay::range::{Goal, Place, Purpose, Range, find};
 use crate::replay::sink::{Sink, story, words};
 use crate::report::{Failure, tell};
+use crate::settings::data_directory;
 use crate::text;
 use clap::Args;
 use serde_json::json;
@@ -30,7 +31,7 @@ const LOGS: &str =
 /// expire before the line, and then decides its outcome.
 #[derive(Args, Default)]
 #[command(after_help = "Examples:
-  sexton replay ~/.local/state/sexton               every record
+  sexton replay                                     every record
   sexton replay DATA --actor lock --until 812       the records up to 812
   sexton replay DATA --job 17                       the history of one job
   sexton replay DATA --task 4711                    the history of one task
@@ -42,9 +43,9 @@ const LOGS: &str =
 
 Exit status: 0 everything was replayed; 1 --verify found a difference; 2 wrong flags; 3 the log cannot be read, or is damaged.")]
 pub(crate) struct Replaying {
-    /// A data directory, a file of JSON lines, or - for standard input
+    /// A data directory, a file of JSON lines, or - for standard input [default: the data directory, as for `sexton serve`]
     #[arg(value_name = "DATA|LOG")]
-    log: PathBuf,
+    log: Option<PathBuf>,
 
     /// Show only this actor's records; the others are still replayed
     #[arg(long, value_name = "NAME", value_parser = names())]
@@ -119,7 +120,7 @@ impl Place {
 /// begins with the first existing record.
 pub(crate) fn print_history(data: &Path, item: Item) -> Result<(), Failure> {
     let replaying = Replaying {
-        log: data.to_owned(),
+        log: Some(data.to_owned()),
         item,
         ..Replaying::default()
     };
@@ -127,7 +128,10 @@ pub(crate) fn print_history(data: &Path, item: Item) -> Result<(), Failure> {
 }
 
 impl Replaying {
-    pub(crate) fn run(self) -> Result<(), Failure> {
+    pub(crate) fn run(mut self) -> Result<(), Failure> {
+        if self.log.is_none() {
+            self.log = Some(data_directory(None)?);
+        }
         let mut replay = Replay::default();
         if self.verify {
             replay = replay.verifying();
@@ -136,13 +140,13 @@ impl Replaying {
             replay.follow(item);
         }
         let mut shown = Sink::default();
-        let read = if self.log.is_dir() {
-            directory::check("replay", &self.log, &["journal"])?;
+        let read = if self.log().is_dir() {
+            directory::check("replay", self.log(), &["journal"])?;
             let goal = Goal {
                 until: self.until,
                 wanted: self.wanted(),
             };
-            let range = find(&self.log, &mut replay, goal)?;
+            let range = find(self.log(), &mut replay, goal)?;
             self.open(&mut shown)?;
             self.replay_journal(&mut replay, &mut shown, &range)
         } else {
@@ -174,6 +178,11 @@ impl Replaying {
         );
         Err(Failure::found(words)
             .help("this is a bug in sexton, or a memory error: keep a copy of the directory"))
+    }
+
+    fn log(&self) -> &Path {
+        let log = self.log.as_deref();
+        log.expect("the run begins by setting it")
     }
 
     fn wanted(&self) -> Purpose {
@@ -228,12 +237,12 @@ impl Replaying {
 
     /// Reads a log of JSON lines.
     fn read(&self) -> Result<String, Failure> {
-        let name = self.log.display();
-        let bytes = if self.log == Path::new("-") {
+        let name = self.log().display();
+        let bytes = if self.log() == Path::new("-") {
             let mut bytes = Vec::new();
             std::io::stdin().read_to_end(&mut bytes).map(|_| bytes)
         } else {
-            std::fs::read(&self.log)
+            std::fs::read(self.log())
         };
         let bytes = bytes.map_err(|error| {
             let (why, _) = directory::refused(&error);
@@ -251,7 +260,7 @@ impl Replaying {
         range: &Range,
     ) -> Result<(), Failure> {
         range.remarks.iter().for_each(|remark| tell(remark));
-        let disk = RealDisk::new(&self.log);
+        let disk = RealDisk::new(self.log());
         let mut reader = range.open(&disk).map_err(Failure::from)?;
         shown.after = reader.after();
         while let Some(record) = reader.next().map_err(Failure::from)? {
@@ -339,7 +348,7 @@ impl Replaying {
 
     /// Converts an error in a log to a failure.
     fn failure(&self, error: ReplayError) -> Failure {
-        let name = self.log.display();
+        let name = self.log().display();
         let at = |action: &str, line: usize, cause: &str| {
             Failure::unreachable(format!("failed to {action} {name}: line {line}: {cause}"))
         };

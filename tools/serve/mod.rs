@@ -197,6 +197,7 @@ fn announce(handle: &Handle) {
         records = recovered.records,
         ms = recovered.ms,
         clean = recovered.clean,
+        new = recovered.new,
         "recovered"
     );
 }

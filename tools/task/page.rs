@@ -1,7 +1,7 @@
 //! Formats tasks, groups and servers for a terminal.
 
 use crate::lock::shown;
-use crate::process::command;
+use crate::process::{command, shown_command};
 use crate::table::{Column, table};
 use crate::task::held::Held;
 use crate::text::{brief, count, number, plain, span, time, words};
@@ -118,7 +118,7 @@ pub(super) fn list(tasks: &[Value]) -> String {
     let rows = tasks.iter().map(|task| {
         let name = shown(task, "name");
         let name = if matches!(name.as_str(), "" | "-") {
-            command(task)
+            shown_command(task)
         } else {
             name
         };
@@ -165,7 +165,7 @@ pub(super) fn whole(task: &Value, held: &Held) -> String {
     line("group", &shown(task, "group"));
     line("work", &shown(task, "work"));
     line("priority", &words(task, "/priority"));
-    line("command", &command(task));
+    line("command", &shown_command(task));
     line("created", &date(task, "/created_at"));
     line("started", &date(task, "/started_at"));
     line("ended", &date(task, "/ended_at"));

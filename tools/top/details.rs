@@ -169,15 +169,17 @@ pub(crate) fn internals(watched: &Watched, status: &Value, width: usize) -> Vec<
     if is_there(status, "/snapshots") {
         rows.extend(part(12, "checkpoints", &checkpoints(status), width));
     }
-    let clean = status.pointer("/recovered/clean") == Some(&Value::Bool(true));
-    let before = if clean {
-        "a clean stop"
+    let is = |path: &str| status.pointer(path) == Some(&Value::Bool(true));
+    let before = if is("/recovered/new") {
+        "with an empty state"
+    } else if is("/recovered/clean") {
+        "after a clean stop"
     } else {
-        "an unclean end"
+        "after an unclean end"
     };
     let took = grouped(number(status, "/recovered/ms"));
     let started = [
-        format!("after {before}"),
+        before.to_owned(),
         format!(
             "{} records in {took} ms",
             grouped(number(status, "/recovered/records"))

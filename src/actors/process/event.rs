@@ -4,6 +4,7 @@ use crate::actors::process::machine::ProcessMachine;
 use crate::actors::process::message::{End, Message, Notice};
 use crate::actors::process::outcome::{Insertion, Outcome};
 use crate::actors::process::record::{Record, Stop};
+use crate::clock::Timestamp;
 use crate::ids::{ProcessId, Slot};
 use crate::spine::event::EventBody;
 use crate::spine::machine::About;
@@ -37,7 +38,12 @@ impl ProcessMachine {
     ];
 
     /// Publishes the events of an outcome, in order.
-    pub(super) fn publish(&self, (message, outcome): (&Message, &Outcome), publish: Publish<'_>) {
+    pub(super) fn publish(
+        &self,
+        now: Timestamp,
+        (message, outcome): (&Message, &Outcome),
+        publish: Publish<'_>,
+    ) {
         match (outcome, message) {
             (Outcome::Launched(insertion), _) => {
                 self.publish_gone(&insertion.evicted, publish);
@@ -100,7 +106,7 @@ impl ProcessMachine {
             (Outcome::Noticed { slot }, _) if reports_ready(message) => {
                 self.of("ready", *slot, publish, |it, _| it);
             }
-            (Outcome::Service(turn), _) => self.publish_turn((message, turn), publish),
+            (Outcome::Service(turn), _) => self.publish_turn(now, (message, turn), publish),
             (Outcome::Pruned { slots, .. }, _) => self.publish_gone(slots, publish),
             _ => {}
         }

@@ -384,7 +384,8 @@ impl Paged for ProcessMachine {
 
 impl Observable for ProcessMachine {
     const KINDS: &'static [&'static str] = Self::EVENTS;
-    const WARNINGS: &'static [&'static str] = &["service-failed"];
+    const WARNINGS: &'static [&'static str] = &["service-ended", "service-failed"];
+    const REPEATED_WARNINGS: &'static [&'static str] = &["service-ended"];
 
     type View = View;
 
@@ -451,12 +452,12 @@ impl Observable for ProcessMachine {
 
     fn events(
         &self,
-        _entry: Stamp,
+        entry: Stamp,
         message: &Message,
         outcome: &Outcome,
         publish: &mut dyn FnMut(EventBody),
     ) {
-        self.publish((message, outcome), publish);
+        self.publish(entry.at, (message, outcome), publish);
     }
 
     fn about(&self, outcome: &Outcome) -> Vec<About> {

@@ -116,8 +116,9 @@ pub enum Watch {
     Leader(ProcessId),
     /// The signal requested by this entry was sent, or could not be sent. Answered with [`Reply::Sent`].
     Signal(ProcessId, Seq),
-    /// All services, or the one with this name, have settled: each is running and ready, or is down and stays down, or waits for a failed
-    /// one. Answered with [`Reply::Done`], or refused as [`Refused::NoService`].
+    /// All services, or the one with this name, have settled: each is running and ready, or is down and stays down, could not be
+    /// launched and waits for the next attempt, or waits for a failed one. Answered with [`Reply::Done`], or refused as
+    /// [`Refused::NoService`].
     Services(Option<String>),
 }
 

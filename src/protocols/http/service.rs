@@ -53,7 +53,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 id: "start_services",
                 summary: "Start a service, or all services",
                 more: "Also starts services that have failed. A started service runs until it is stopped, even across restarts of the coordinator.",
-                answer: "The state of the services, once they are running or the wait times out.",
+                answer: "The state of the services, once they are running, a process could not be started, or the wait times out.",
             },
             &[Absent, Waits, failed],
         ),
@@ -117,12 +117,23 @@ pub(crate) struct Service {
     command: Vec<String>,
     /// When the service is relaunched: `always`, `on-failure` or `never`.
     restart: &'static str,
+    /// The limit on restarts, beyond which a process has failed; null if there is none.
+    intensity: Option<RestartLimit>,
     /// The services that must be ready, or have finished, before this one is started.
     after: Vec<String>,
     /// The services in `after` that this one is still waiting for.
     waits_for: Vec<String>,
     /// The processes of the service.
     instances: Vec<Instance>,
+}
+
+/// How often a process of a service may be restarted.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct RestartLimit {
+    /// The maximum number of restarts within the period.
+    restarts_max: u32,
+    /// The period, in milliseconds.
+    period_ms: u64,
 }
 
 /// A process of a service.
@@ -261,6 +272,10 @@ impl Service {
                 .map(|word| text::escaped(word.as_bytes()))
                 .collect(),
             restart: view.restart.name(),
+            intensity: view.intensity.map(|it| RestartLimit {
+                restarts_max: it.restarts_max,
+                period_ms: it.period_ms,
+            }),
             after: view.after,
             waits_for: view.waits_for,
             instances: instances.map(|it| Instance::of(services, it)).collect(),

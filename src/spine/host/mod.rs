@@ -9,10 +9,12 @@ mod governed;
 mod inspection;
 mod once;
 mod planted;
+mod publishing;
 mod rebuild;
 mod restate;
 
 use self::planted::{call_injector, decided};
+use self::publishing::Repeated;
 use self::restate::Restate;
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, RequestKey, Seq, Ticket};
@@ -21,17 +23,16 @@ use crate::spine::delivery::{
     Answer, Delivery, Failed, Flow, Forger, Item, PanicInjector, ReplyTo, Report, Stage, Wait,
 };
 use crate::spine::effect::{Effect, Tell};
-use crate::spine::event::EventBody;
 use crate::spine::feed::Feed;
 use crate::spine::guard::guard;
 use crate::spine::ledger::{Entry, Ledger, Poisoned};
 use crate::spine::machine::{
-    Actor, Durability, Effects, Machine, Moment, Now, Refusal, Request, SpaceEffect, Stamp, Start,
+    Actor, Durability, Effects, Machine, Moment, Now, Refusal, Request, SpaceEffect, Start,
 };
 use crate::spine::outbox::Outbox;
 use crate::spine::receipts::Receipts;
 use crate::spine::recovery::Recovered;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -76,6 +77,8 @@ pub struct Host<M: Machine> {
     restate: Restate,
     /// The feed to which events are published.
     feed: Option<Arc<Feed>>,
+    /// How often warnings that may repeat were logged.
+    repeated: RefCell<Repeated>,
     injector: Option<PanicInjector<M>>,
     forger: Option<Forger<M>>,
 }
@@ -124,6 +127,7 @@ impl<M: Actor> Host<M> {
             undelivered: Vec::new(),
             restate: Restate::default(),
             feed: None,
+            repeated: RefCell::default(),
             injector: None,
             forger: None,
         }
@@ -401,31 +405,6 @@ impl<M: Actor> Host<M> {
             Ok((outcome, durability))
         });
         decided.map_err(|cause| (at.get(), cause))
-    }
-
-    /// Publishes the events of an outcome: logs those that are warnings, and adds all to the feed if it is open. Returns whether it is.
-    fn publish(&self, entry: Stamp, message: &M::Message, outcome: &M::Outcome) -> bool {
-        let feed = self.feed.as_ref().filter(|feed| feed.is_open());
-        if feed.is_none() && (self.feed.is_none() || M::WARNINGS.is_empty()) {
-            return false;
-        }
-        let mut publish = |what: EventBody| {
-            debug_assert!(
-                M::KINDS.contains(&what.kind),
-                "the kind of {what:?} is listed in `KINDS`"
-            );
-            if M::WARNINGS.contains(&what.kind) {
-                tracing::warn!(actor = M::NAME, "{what}");
-            }
-            if let Some(feed) = feed {
-                feed.put(entry.seq, entry.at, M::NAME, what);
-            }
-        };
-        let published = guard(|| self.machine.events(entry, message, outcome, &mut publish));
-        if let Err(cause) = published {
-            tracing::error!(actor = M::NAME, cause, "failed to publish events");
-        }
-        feed.is_some()
     }
 
     fn ask(&mut self, ledger: &Ledger, now: Now, query: &M::Query) -> Result<M::Reply, Report> {

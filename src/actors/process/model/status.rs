@@ -32,6 +32,7 @@ impl Model {
             listed: it.listed,
             argv: masked(&definition.spec.argv),
             restart: definition.restart,
+            intensity: definition.intensity,
             after: definition.after.clone(),
             waits_for: awaited.map(|it| it.definition.name.clone()).collect(),
             instances,
@@ -101,7 +102,7 @@ impl Model {
     /// Returns the reply for a client that waits for all services, or for the one with this name, to settle: `Done` if they have settled, a
     /// refusal if no service has this name, and `None` if the client must keep waiting. A service has settled if it is configured and each
     /// of its processes is running and ready, or is down and will not be launched without a further request. A service that waits for a
-    /// failed one has settled, too.
+    /// failed one has settled, too, and so has one that could not be launched and waits for the next attempt.
     pub(super) fn settled_reply(&self, name: Option<&str>) -> Option<Reply> {
         let all = self.services.iter();
         let mut meant = all.filter(|it| name.is_none_or(|name| it.definition.name == name));
@@ -116,7 +117,13 @@ impl Model {
         it.listed
             && places.all(|(nth, place)| match place.process {
                 Some(id) => !it.must_stop(nth) && self.is_ready(id),
-                None => place.verdict.is_some() || !it.is_up() || self.waits_for_failed(it),
+                None => {
+                    let failed = place.last.as_ref().is_some_and(|it| it.failure.is_some());
+                    place.verdict.is_some()
+                        || !it.is_up()
+                        || failed && place.next.is_some()
+                        || self.waits_for_failed(it)
+                }
             })
     }
 

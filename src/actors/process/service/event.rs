@@ -1,29 +1,37 @@
 //! The events about services, published before the commit, while the services are still unchanged.
 
 use crate::actors::process::machine::ProcessMachine;
-use crate::actors::process::message::Message;
+use crate::actors::process::message::{End, Message};
 use crate::actors::process::outcome::Turn;
+use crate::actors::process::service::definition::Policy;
 use crate::actors::process::service::item::{Last, Verdict};
 use crate::actors::process::service::message;
 use crate::actors::process::service::step::{Consequence, Step};
+use crate::clock::Timestamp;
 use crate::ids::Slot;
 use crate::spine::event::EventBody;
 
 impl ProcessMachine {
     pub(in crate::actors::process) fn publish_turn(
         &self,
+        now: Timestamp,
         (message, turn): (&Message, &Turn),
         publish: &mut dyn FnMut(EventBody),
     ) {
         if let Some(outcome) = &turn.process {
-            self.publish((message, outcome), publish);
+            self.publish(now, (message, outcome), publish);
         }
         for step in &turn.steps {
-            self.publish_step((message, step), publish);
+            self.publish_step(now, (message, step), publish);
         }
     }
 
-    fn publish_step(&self, (message, step): (&Message, &Step), publish: &mut dyn FnMut(EventBody)) {
+    fn publish_step(
+        &self,
+        now: Timestamp,
+        (message, step): (&Message, &Step),
+        publish: &mut dyn FnMut(EventBody),
+    ) {
         let of = |kind, slot: &Slot| {
             let service = self.state.services.kept.get(*slot);
             let name = service.map_or("", |it| it.definition.name.as_str());
@@ -72,9 +80,33 @@ impl ProcessMachine {
                     Consequence::Never(Verdict::Failed) => "service-failed",
                 };
                 let event = of(kind, slot).number("instance", number(nth));
-                publish(with_last(event, last));
+                publish(self.with_next(with_last(event, last), now, (*slot, then)));
             }
             Step::Deferred { .. } => {}
+        }
+    }
+    /// Adds what follows the end of a process: how long it takes until the next is launched, or the limit on restarts that was reached.
+    fn with_next(
+        &self,
+        event: EventBody,
+        now: Timestamp,
+        (slot, then): (Slot, &Consequence),
+    ) -> EventBody {
+        match then {
+            Consequence::Again { at, .. } => {
+                event.number("restart_in_ms", at.0.saturating_sub(now.0))
+            }
+            Consequence::Never(Verdict::Failed) => {
+                let definition = &self.state.services.get(slot).definition;
+                let is_restarted = definition.restart != Policy::Never;
+                match definition.intensity.filter(|_| is_restarted) {
+                    Some(intensity) => event
+                        .number("restarts", intensity.restarts_max)
+                        .number("period_ms", intensity.period_ms),
+                    None => event,
+                }
+            }
+            Consequence::Nothing | Consequence::Never(Verdict::Finished) => event,
         }
     }
 }
@@ -83,13 +115,26 @@ fn stopping(event: EventBody, cause: &str) -> EventBody {
     event.text("cause", cause)
 }
 
+/// Adds how a process ended: its exit code, and the signal that ended it; why that is unknown; why it could not be started. If it was
+/// stopped for missing a deadline, also adds that cause.
 fn with_last(event: EventBody, last: &Last) -> EventBody {
-    let event = event.name("process", last.process.to_string().as_bytes());
-    match last
-        .end
-        .and_then(crate::actors::process::message::End::code)
-    {
-        Some(code) => event.number("code", code),
+    let mut event = event.name("process", last.process.to_string().as_bytes());
+    if let Some(code) = last.end.and_then(End::code) {
+        event = event.number("code", code);
+    }
+    event = match last.end {
+        Some(End::Signal { signal, .. }) => event.number("signal", signal),
+        Some(End::Lost(why)) => event.text("reason", why.name()),
+        Some(End::Code(_)) | None => event,
+    };
+    if let Some(failure) = &last.failure {
+        let errno = u64::from(failure.errno.unsigned_abs());
+        event = event
+            .text("step", failure.step.name())
+            .number("errno", errno);
+    }
+    match last.stopped_by {
+        Some(cause) => event.text("cause", cause.name()),
         None => event,
     }
 }

@@ -149,6 +149,14 @@ impl Service {
     }
 }
 
+impl Instance {
+    /// Returns whether its previous process could not be launched, and it waits for the next attempt.
+    pub(super) fn could_not_be_launched(&self) -> bool {
+        let failed = |last: &Last| last.failure.is_some();
+        self.process.is_none() && self.next.is_some() && self.last.as_ref().is_some_and(failed)
+    }
+}
+
 impl Plain for Service {
     const KIND: u8 = 3;
     const SLOTS: u32 = 2;

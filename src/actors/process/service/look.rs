@@ -1,5 +1,6 @@
 //! Queries about services, and clients waiting for services to settle. A service has settled if each of its processes is running and ready,
-//! is down and will not be launched without a further request, or waits for a service that has failed.
+//! is down and will not be launched without a further request, could not be launched and waits for the next attempt, or waits for a service
+//! that has failed.
 
 use crate::actors::process::machine::ProcessMachine;
 use crate::actors::process::outcome::Refused;
@@ -45,6 +46,7 @@ impl ProcessMachine {
             listed: service.listed,
             argv: masked(&definition.spec.argv),
             restart: definition.restart,
+            intensity: definition.intensity,
             after: definition.after.clone(),
             waits_for: waits_for.collect(),
             instances,
@@ -96,7 +98,8 @@ impl ProcessMachine {
     }
 
     /// Returns `Done` if all services, or the one with this name, have settled, and a refusal if no service has this name; otherwise
-    /// `None`. A service that waits for a failed one has settled, too.
+    /// `None`. A service that waits for a failed one has settled, too; so has one that could not be launched, because a client should learn
+    /// that at once: the next attempts usually fail as well.
     fn settled_reply(&self, name: Option<&str>) -> Option<Reply> {
         let services = &self.state.services;
         if let Some(name) = name {
@@ -113,7 +116,12 @@ impl ProcessMachine {
     fn is_settled(&self, service: &Service) -> bool {
         let is_settled = |nth: usize, it: &Instance| match it.process {
             Some(id) => !service.is_to_end(nth) && self.state.record_of(id).is_ready(),
-            None => it.verdict.is_some() || !service.is_up() || self.waits_for_failed(service),
+            None => {
+                it.verdict.is_some()
+                    || !service.is_up()
+                    || it.could_not_be_launched()
+                    || self.waits_for_failed(service)
+            }
         };
         let mut places = service.instances.iter().enumerate();
         service.listed && places.all(|(nth, it)| is_settled(nth, it))

@@ -5,6 +5,7 @@ use crate::actors::process::service::item::Last;
 use crate::bytes::Bytes;
 use crate::clock::Date;
 use crate::ids::ProcessId;
+use crate::spine::supervision::Intensity;
 use serde::{Deserialize, Serialize};
 
 /// The status of a service, or of one of its processes.
@@ -75,6 +76,8 @@ pub struct ServiceView {
     pub argv: Vec<Bytes>,
     /// The policy that decides whether a process is launched again after its end.
     pub restart: Policy,
+    /// The limit on restarts, beyond which a process counts as failed; `None` for no limit.
+    pub intensity: Option<Intensity>,
     /// The services that must be ready, or have finished, before it is started.
     pub after: Vec<String>,
     /// The services in `after` that it is waiting for.

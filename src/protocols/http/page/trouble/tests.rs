@@ -305,6 +305,7 @@ fn service(status: Status, restarts: usize) -> ServiceView {
         listed: true,
         argv: Vec::new(),
         restart: Policy::Never,
+        intensity: None,
         after: Vec::new(),
         waits_for: vec!["database".to_owned()],
         instances: vec![instance],
