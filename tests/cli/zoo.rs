@@ -97,7 +97,7 @@ fn without_control_groups_the_whole_zoo_is_stopped() {
 
 #[test]
 fn an_orphan_that_nobody_can_attribute_keeps_a_tree_from_being_empty() {
-    let Some(tree) = Tree::without_groups() else {
+    let Some(mut tree) = Tree::without_groups() else {
         return;
     };
     let mark = format!("{}", 2_000_000 + std::process::id());
@@ -118,6 +118,13 @@ fn an_orphan_that_nobody_can_attribute_keeps_a_tree_from_being_empty() {
         Some(tree.record(&id)).filter(|record| record["unknown"] == 1)
     });
     assert_eq!(record["status"], "stopping", "{record}");
+    // A process that starts later cannot have an ancestor of the orphan in its tree.
+    tree.well(&["lock", "run", "later", "--", "true"]);
+    assert_eq!(tree.record(&id)["status"], "stopping");
+    // After a restart, the orphan is known only once the keeper is joined.
+    tree.again(|| {});
+    tree.well(&["run", "--", "true"]);
+    assert_eq!(tree.record(&id)["status"], "stopping");
     kill_process(Pid::from_raw(stray).expect("a PID"), Signal::KILL).expect("a permitted signal");
     until("nothing is left", || {
         (tree.record(&id)["status"] == "exited").then_some(())

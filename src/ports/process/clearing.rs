@@ -79,14 +79,14 @@ impl Clearing {
         self.next
     }
 
-    /// Sends SIGKILL, if this clearing kills, and checks for survivors. Returns `Empty` if it is certain that no process is alive. Returns
-    /// `Stuck` if, after [`STUCK_MS`], processes have survived a kill or may be alive, and their numbers differ from those in the last
+    /// Sends SIGKILL, if this clearing kills, and checks for survivors. Returns `Empty` if no process is alive and `is_certain` says that a
+    /// search misses none. Returns `Stuck` if, after [`STUCK_MS`], processes have survived a kill or may be alive, and their numbers differ from those in the last
     /// report. Otherwise, returns `None`.
     pub(super) fn step<W: World>(
         &mut self,
         world: &mut W,
         tree: &Tree,
-        leader_gone: bool,
+        (leader_gone, is_certain): (bool, bool),
     ) -> Option<Message> {
         let left = if self.whole {
             if self.kills {
@@ -104,7 +104,7 @@ impl Clearing {
         self.span = (self.span * 2).min(LOOK_MS_MAX);
         let id = tree.id;
         if left.is_empty() {
-            return Some(Message::Empty { id });
+            return is_certain.then_some(Message::Empty { id });
         }
         let stuck = self.kills && now >= self.since + STUCK_MS;
         let doubtful = left.unknown > 0 && now >= self.since + STUCK_MS;

@@ -310,6 +310,7 @@ impl<W: World> Follower<W> {
 
     /// Performs the next step of clearing a tree.
     pub(super) fn clear_on(&mut self, id: ProcessId) {
+        let is_certain = self.hears_of_trees(id);
         let Some(attempt) = self.attempts.get_mut(&id) else {
             return;
         };
@@ -318,7 +319,7 @@ impl<W: World> Follower<W> {
         };
         let gone = attempt.ended.is_some();
         let whole = clearing.is_whole();
-        if let Some(message) = clearing.step(&mut self.world, &tree, gone) {
+        if let Some(message) = clearing.step(&mut self.world, &tree, (gone, is_certain)) {
             let is_over = matches!(message, Message::Empty { .. });
             if is_over {
                 attempt.clearing = None;
@@ -334,6 +335,19 @@ impl<W: World> Follower<W> {
             }
             self.timers.insert((clearing.next(), id));
         }
+    }
+
+    /// Returns whether it can be certain now that the tree of a process is empty. Only the keeper knows the control groups, and the orphans
+    /// that it has inherited: until it has introduced itself, a search may miss processes of the tree. Joins the keeper if there is one.
+    fn hears_of_trees(&mut self, id: ProcessId) -> bool {
+        let clearing = self.attempts.get(&id).and_then(|it| it.clearing.as_ref());
+        let is_whole = clearing.is_some_and(Clearing::is_whole);
+        if !is_whole || self.link == Link::Up || !self.world.has_keeper() {
+            return true;
+        }
+        // If this fails, `joined` schedules the next try.
+        drop(self.joined());
+        !self.may_report_ends()
     }
 
     /// Handles a notification, requested with `World::watch_tree`, that a tree may have become empty.

@@ -93,6 +93,21 @@ fn restarted(mut follower: Follower<Kernel>) -> Follower<Kernel> {
     Follower::new(kernel)
 }
 
+/// Only the keeper knows the control groups, and which orphans it has inherited.
+#[test]
+fn no_tree_is_empty_before_a_running_keeper_has_told_what_it_knows() {
+    let (mut follower, identity) = launched(Kernel::default());
+    follower.world().end(identity.pid, 0);
+    settle(&mut follower, 0);
+    assert_eq!(ends(&mut follower), [End::Code(0)]);
+    let mut follower = restarted(follower);
+    follower.perform(Seq(3), Action::Await { id: ID, identity });
+    assert_eq!(reports(&mut follower), []);
+    settle(&mut follower, 1000);
+    let told = reports(&mut follower);
+    assert!(told.contains(&Message::Empty { id: ID }), "{told:?}");
+}
+
 #[test]
 fn an_exit_is_the_one_that_the_keeper_saw() {
     let (mut follower, identity) = launched(Kernel::default());

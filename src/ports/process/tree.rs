@@ -2,7 +2,8 @@
 //!
 //! If the tree has a control group, the group contains exactly its processes. Otherwise `/proc` is searched: the leader and every process
 //! with the id of the attempt in its environment belong to the tree, and so do their descendants. If the keeper has inherited an orphan
-//! whose environment contains no id, the orphan may belong to any tree: it counts as unknown, and is never signalled.
+//! whose environment contains no id, the orphan may belong to any tree whose leader started before it: it counts as unknown, and is never
+//! signalled.
 
 use crate::actors::process::{Bound, Identity};
 use crate::ids::ProcessId;
@@ -34,11 +35,10 @@ struct Members {
 }
 
 impl Groups {
-    /// Returns the control group of a tree, if it exists below `base`. A keeper that was started in a different group than its predecessor
+    /// Returns the control group of a tree, if it exists below `base`; after a restart, it may not be known that the tree has one. A keeper that was started in a different group than its predecessor
     /// cannot see the earlier groups, so a missing group does not prove that a tree is empty.
     pub(super) fn group(&self, tree: &Tree) -> Option<PathBuf> {
-        let base = self.base.as_ref().filter(|_| tree.contained)?;
-        let group = base.join(tree.id.to_string());
+        let group = self.base.as_ref()?.join(tree.id.to_string());
         group.is_dir().then_some(group)
     }
 
@@ -173,7 +173,13 @@ fn search(tree: &Tree, keeper: u32, leaders: &BTreeSet<u32>) -> io::Result<Membe
             (true, _) | (false, Some(true)) => {
                 members.insert(*pid);
             }
-            (false, None) if stat.parent == keeper && keeper != 0 && !leaders.contains(pid) => {
+            // A descendant cannot have started before the leader.
+            (false, None)
+                if stat.parent == keeper
+                    && keeper != 0
+                    && stat.start_ticks >= leader.ticks
+                    && !leaders.contains(pid) =>
+            {
                 strangers.push(*pid);
             }
             (false, _) => {}
