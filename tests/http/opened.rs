@@ -212,10 +212,10 @@ impl Opened {
     }
 
     pub(crate) fn get_over_socket(&self, path: &str) -> Answer {
-        self.get_over_socket_as(path, "x")
+        self.get_over_socket_as(path, "localhost")
     }
 
-    /// Gets a path over the socket, with this `Host`. Pages need a name of this machine.
+    /// Gets a path over the socket, with this `Host`.
     pub(crate) fn get_over_socket_as(&self, path: &str, host: &str) -> Answer {
         let mut stream = UnixStream::connect(self.socket()).expect("it listens");
         let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
@@ -231,7 +231,8 @@ impl Opened {
 
     pub(crate) fn post_over_socket(&self, path: &str) -> Answer {
         let mut stream = UnixStream::connect(self.socket()).expect("it listens");
-        let request = format!("POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let request =
+            format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).expect("connected");
         answers(&read_all(&mut stream)).pop().expect("an answer")
     }

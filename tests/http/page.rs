@@ -260,7 +260,7 @@ fn a_form_is_taken_from_a_page_of_ours_alone() {
     is_page(&answer, 403);
     assert!(held());
     // A page is not shown on the socket either if the request names another host.
-    is_page(&opened.get_over_socket("/"), 421);
+    is_page(&opened.get_over_socket_as("/", "x"), 421);
     // A body that is not a form is refused.
     let json = "Origin: http://localhost\r\nContent-Type: application/json\r\nHost: localhost\r\n";
     let posted = opened.ask(

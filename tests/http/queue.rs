@@ -442,7 +442,7 @@ fn a_claim_that_could_not_be_told_is_given_back() {
     let stream = UnixStream::connect(opened.socket());
     let mut stream = stream.expect("it listens");
     let body = r#"{"queues":["q"]}"#;
-    let head = format!("Host: x\r\nContent-Length: {}", body.len());
+    let head = format!("Host: localhost\r\nContent-Length: {}", body.len());
     let request = format!("POST {POP} HTTP/1.1\r\n{head}\r\n\r\n{body}");
     stream
         .write_all(request.as_bytes())

@@ -1,6 +1,5 @@
 //! Decides which clients' requests are accepted. Any web page can make a browser send requests to the coordinator, either by DNS rebinding
-//! (`Host` then contains a foreign name) or as cross-site requests (`Origin` then contains a foreign site). Over TCP, both kinds are
-//! refused.
+//! (`Host` then contains a foreign name) or as cross-site requests (`Origin` then contains a foreign site). Both kinds are refused.
 //!
 //! This module also decides whether a client may start processes. Everything else that an accepted client may do is decided by the actors.
 
@@ -93,10 +92,13 @@ pub(crate) enum Running {
 
 /// Checks whether a request is accepted, and returns whether its caller may start processes. The error is the refusal.
 pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result<Running, Problem> {
-    if let (Peer::Socket { .. }, Gate::Page) = (peer, Gate::of(head.uri.path())) {
-        // A browser may reach the socket through a forwarded port, possibly under a foreign host name.
-        check_host(head, Ipv4Addr::LOCALHOST.into(), rules.names)?;
-    }
+    // A browser may reach the Unix socket through a forwarded port, possibly under a foreign host name or from a page of another site.
+    let local = match peer {
+        Peer::Socket { .. } => Ipv4Addr::LOCALHOST.into(),
+        Peer::Tcp(local) => local,
+    };
+    let host = check_host(head, local, rules.names)?;
+    check_origin(&head.headers, host)?;
     match peer {
         Peer::Socket { uid, .. } if is_trusted(uid, rustix::process::geteuid().as_raw()) => {
             Ok(Running::Allowed)
@@ -107,8 +109,6 @@ pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result
             "this socket serves only the coordinator's own user: use TCP with a token, or open the socket to a group with --socket-group",
         )),
         Peer::Tcp(local) => {
-            let host = check_host(head, local, rules.names)?;
-            check_origin(&head.headers, host)?;
             let check = |tokens| check_token(head, host, (tokens, rules.now));
             let runs = rules.tokens.map(check).transpose()?;
             Ok(match runs {
@@ -524,13 +524,29 @@ mod tests {
                 is_private: true,
                 now: Date(0),
             };
-            let mut asked = head(&[]);
-            asked.uri = "/v1/status".parse().unwrap();
+            let asked = head(&[("host", "localhost")]);
             let heard = check(&asked, stranger, &rules).ok();
             assert_eq!(heard, lets_others_in.then_some(Running::Denied));
-            // Pages are served only under a name of this machine.
-            asked.uri = "/page/locks".parse().unwrap();
-            assert!(check(&asked, stranger, &rules).is_err());
+            // A browser may reach the socket through a forwarded port.
+            for (host, origin) in [
+                ("localhost:8080", "http://evil.example"),
+                ("localhost:8080", "http://localhost:80"),
+                ("localhost:8080", "null"),
+                ("evil.example:8080", "http://evil.example:8080"),
+            ] {
+                let asked = head(&[("host", host), ("origin", origin)]);
+                assert!(check(&asked, stranger, &rules).is_err(), "{host} {origin}");
+            }
+            assert!(check(&head(&[("host", "evil.example")]), stranger, &rules).is_err());
+            assert!(check(&head(&[]), stranger, &rules).is_err());
+            let page = [
+                ("host", "localhost:8080"),
+                ("origin", "http://localhost:8080"),
+            ];
+            assert_eq!(
+                check(&head(&page), stranger, &rules).is_ok(),
+                lets_others_in
+            );
         }
     }
 }
