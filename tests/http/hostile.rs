@@ -1,6 +1,8 @@
 //! Input that is not HTTP, and requests that are too large, too slow or too many.
 
 use crate::opened::{Opened, answers, read_all};
+use crate::queue::{PUSH, push};
+use serde_json::json;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
@@ -67,6 +69,14 @@ fn a_body_is_bounded() {
 }
 
 #[test]
+fn a_job_may_be_as_long_as_the_configuration_says() {
+    let opened = Opened::configured(|config| config.rules.queue.body_bytes_max = 1 << 20);
+    push(&opened, "q", &"x".repeat(1 << 20));
+    let long = json!({"queue": "q", "body": "x".repeat((1 << 20) + 1)});
+    opened.post(PUSH, &long).because(413, "too-big");
+}
+
+#[test]
 fn bodies_on_their_way_are_held_up_to_a_bound() {
     let opened = Opened::configured(|config| config.rules.queue.body_bytes_max = 16 << 20);
     let head =
@@ -102,11 +112,11 @@ fn bodies_on_their_way_are_held_up_to_a_bound() {
     answers(&read_all(&mut last))[0].because(503, "crowded");
     drop(halves);
     let body = r#"{"queue":"q","body":"work"}"#;
-    let push = format!(
+    let request = format!(
         "POST /v1/queues/push HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\nContent-Type: application/json\r\n\r\n{body}",
         body.len()
     );
-    assert_eq!(opened.ask(push.as_bytes()).status, 200);
+    assert_eq!(opened.ask(request.as_bytes()).status, 200);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::refusal::Reason;
 use crate::status::Listening;
 use actix_service::IntoServiceFactory as _;
 use actix_web::dev::{AppConfig, ServiceFactory as _};
-use actix_web::web::Data;
+use actix_web::web::{Data, PayloadConfig};
 use rustix::net::sockopt;
 use std::io;
 use std::net::SocketAddr;
@@ -370,6 +370,8 @@ impl Serving {
         let app = actix_web::App::new()
             .app_data(Data::new(node.clone()))
             .app_data(Data::from(Arc::clone(&listener.shared)))
+            // The session has limited the body already; the framework's own limit is 256 KiB.
+            .app_data(PayloadConfig::new(usize::MAX))
             .configure(routes::serve)
             .into_factory();
         let app = app.new_service(AppConfig::default()).await;
