@@ -24,6 +24,10 @@ pub const HTTP_PORT: u16 = 11380;
 /// The maximum length in bytes of an HTTP request's body, not counting the body of a job.
 pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
 
+/// The maximum of `job-bytes`. If jobs are on disk, the body of a job must fit into a page of a snapshot.
+const JOB_BYTES_MAX: u32 = 1 << 30;
+const JOB_BYTES_MAX_ON_DISK: u32 = 250_000_000;
+
 /// The maximum length in bytes of an HTTP request's body that contains an inventory of servers.
 pub const INVENTORY_BYTES_MAX: usize = 1024 * 1024;
 
@@ -120,10 +124,14 @@ impl Config {
             format!("{jobs} is out of range: expected 1 to 268435456"),
         );
         let bytes = self.rules.queue.body_bytes_max;
+        let bytes_max = match self.data {
+            Some(_) => JOB_BYTES_MAX_ON_DISK,
+            None => JOB_BYTES_MAX,
+        };
         check(
-            (1..=1 << 30).contains(&bytes),
+            (1..=bytes_max).contains(&bytes),
             "job-bytes",
-            format!("{bytes} is out of range: expected 1 to 1073741824"),
+            format!("{bytes} is out of range: expected 1 to {bytes_max}"),
         );
         if let Some(listener) = &self.beanstalk {
             let most = listener.connections_max;

@@ -25,7 +25,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 const RETURN_MAX: Duration = Duration::from_mins(5);
 
 /// The maximum size of an answer, in bytes.
-const ANSWER_BYTES_MAX: u64 = 64 << 20;
+const ANSWER_BYTES_MAX: u64 = 1 << 30;
 
 /// How long a stream may be silent. The coordinator sends a keep-alive every 15 s.
 const SILENCE: Duration = Duration::from_secs(45);

@@ -17,8 +17,8 @@ const VALUE_BYTES_MAX: usize = 4000;
 const HEADER_BYTES: usize = 16;
 /// The size of an item's key, in bytes: actor, page, part.
 const KEY_BYTES: usize = 7;
-/// The maximum length of a page's content, in bytes. A header that claims more is invalid.
-const CONTENT_BYTES_MAX: usize = 64 << 20;
+/// The maximum length of a page's content, in bytes: as many parts as an item's key can count. A header that claims more is invalid.
+const CONTENT_BYTES_MAX: usize = (1 << 16) * VALUE_BYTES_MAX - HEADER_BYTES;
 
 /// A page of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +78,10 @@ impl Page {
         &self,
         mut item: impl FnMut(&[u8], &[u8]) -> Result<(), PersistError>,
     ) -> Result<(), PersistError> {
+        assert!(
+            self.content.len() <= CONTENT_BYTES_MAX,
+            "no item is longer than a page can be"
+        );
         let len = u32::try_from(self.content.len()).expect("a page is smaller than 4 GiB");
         let mut frame = Vec::with_capacity(HEADER_BYTES + self.content.len());
         frame.extend_from_slice(&[0; 4]);
@@ -88,7 +92,7 @@ impl Page {
         if let Some(place) = frame.first_chunk_mut() {
             *place = crc.to_le_bytes();
         }
-        for (part, value) in (0..).zip(frame.chunks(VALUE_BYTES_MAX)) {
+        for (part, value) in (0..=u16::MAX).zip(frame.chunks(VALUE_BYTES_MAX)) {
             item(&key(self.actor, self.page, part), value)?;
         }
         Ok(())
@@ -125,7 +129,8 @@ pub struct Assembly {
 struct Partial {
     actor: ActorId,
     page: PageId,
-    next: u16,
+    /// The number of the next part; one more than a key can hold after the last part of the longest page.
+    next: u32,
     frame: Vec<u8>,
     len: usize,
 }
@@ -161,7 +166,7 @@ impl Assembly {
             // The item remains from a longer version of a page that is already complete.
             return Ok(None);
         };
-        if (partial.actor, partial.page, partial.next) != (actor, page, part) {
+        if (partial.actor, partial.page, partial.next) != (actor, page, u32::from(part)) {
             return Err(format!(
                 "part {part} of page {} of actor {actor} was found where another part was expected",
                 page.0
@@ -232,6 +237,20 @@ mod tests {
             Ok(())
         };
         page.each_item(put).unwrap();
+    }
+
+    #[test]
+    fn the_longest_page_is_read_as_it_was_written() {
+        let page = page(3, super::CONTENT_BYTES_MAX);
+        let (mut assembly, mut parts, mut last) = (Assembly::default(), 0, None);
+        page.each_item(|key, value| {
+            parts += 1;
+            last = assembly.take(key, value).unwrap();
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(parts, 1 << 16);
+        assert!(last == Some(page), "it differs");
     }
 
     fn read(store: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<Vec<Page>, String> {
