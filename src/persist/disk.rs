@@ -230,18 +230,10 @@ impl RealDisk {
     /// takes the lock, not even briefly, because a coordinator that starts at that moment would be refused.
     pub fn holder(&self) -> io::Result<Option<u32>> {
         use std::os::unix::fs::MetadataExt as _;
-        let inode = std::fs::metadata(&self.root)?.ino().to_string();
+        let root = std::fs::metadata(&self.root)?;
         let locks = std::fs::read_to_string("/proc/locks")?;
-        // A line looks like `1: FLOCK  ADVISORY  WRITE 4711 fd:00:1234 0 EOF`. For some file systems its device differs from the one in the
-        // metadata, so only the inode is compared.
-        Ok(locks.lines().find_map(|line| {
-            let words: Vec<&str> = line.split_ascii_whitespace().collect();
-            let [_, "FLOCK", _, "WRITE", process, place, ..] = words.as_slice() else {
-                return None;
-            };
-            let is_ours = place.rsplit(':').next() == Some(inode.as_str());
-            is_ours.then(|| process.parse().unwrap_or(0))
-        }))
+        let mut holders = flock_holders(&locks, root.ino());
+        Ok(holders.find(|process| has_open(*process, (root.dev(), root.ino())) != Some(false)))
     }
 
     /// Swaps the names of two folders atomically.
@@ -273,6 +265,30 @@ impl RealDisk {
             &self.path(name).to_string_lossy(),
         ))
     }
+}
+
+/// Returns the PIDs of the processes that hold exclusive locks on files with this inode, according to the text of `/proc/locks`; 0 if a
+/// process is not visible here. A line looks like `1: FLOCK  ADVISORY  WRITE 4711 fd:00:1234 0 EOF`. Its device is ignored, because for
+/// some file systems it differs from the one in the metadata; so the file may be on another device.
+fn flock_holders(locks: &str, inode: u64) -> impl Iterator<Item = u32> {
+    locks.lines().filter_map(move |line| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let [_, "FLOCK", _, "WRITE", process, place, ..] = words.as_slice() else {
+            return None;
+        };
+        let is_it = place.rsplit(':').next()?.parse() == Ok(inode);
+        is_it.then(|| process.parse().unwrap_or(0))
+    })
+}
+
+/// Returns whether a process has the file with this device and inode open; `None` if its descriptors cannot be listed.
+fn has_open(process: u32, file: (u64, u64)) -> Option<bool> {
+    use std::os::unix::fs::MetadataExt as _;
+    let mut descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).ok()?;
+    Some(descriptors.any(|descriptor| {
+        let opened = descriptor.and_then(|it| std::fs::metadata(it.path()));
+        opened.is_ok_and(|it| (it.dev(), it.ino()) == file)
+    }))
 }
 
 /// The lock on a data directory: there is one coordinator per directory.
@@ -450,5 +466,38 @@ pub fn copy_file(
             .map_err(PersistError::io("write a copy of", name))?;
         len += read as u64;
         copied(read as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RealDisk, flock_holders, has_open};
+    use std::os::unix::fs::MetadataExt as _;
+
+    #[test]
+    fn the_holder_of_a_directory_is_the_process_that_has_it_open() {
+        let files = tempfile::tempdir().unwrap();
+        let disk = RealDisk::new(files.path());
+        assert_eq!(disk.holder().unwrap(), None);
+        let lock = disk.lock().unwrap();
+        let own = std::process::id();
+        assert_eq!(disk.holder().unwrap(), Some(own));
+        // A directory on another device may have the same inode.
+        let root = std::fs::metadata(files.path()).unwrap();
+        assert_eq!(has_open(own, (root.dev(), root.ino())), Some(true));
+        assert_eq!(has_open(own, (root.dev() + 1, root.ino())), Some(false));
+        assert_eq!(has_open(0, (root.dev(), root.ino())), None);
+        drop(lock);
+        assert_eq!(disk.holder().unwrap(), None);
+    }
+
+    #[test]
+    fn locks_are_found_by_inode() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 4711 fd:00:1234 0 EOF\n\
+                     2: POSIX  ADVISORY  WRITE 4712 fd:00:1234 0 EOF\n\
+                     3: FLOCK  ADVISORY  READ 4713 fd:00:1234 0 EOF\n\
+                     4: FLOCK  ADVISORY  WRITE 4714 00:2a:1234 0 EOF\n\
+                     5: FLOCK  ADVISORY  WRITE 4715 00:2a:12345 0 EOF\n";
+        assert_eq!(flock_holders(locks, 1234).collect::<Vec<_>>(), [4711, 4714]);
     }
 }
