@@ -67,7 +67,10 @@ Examples:
 Examples:
   sexton lease list                      all of them
   sexton lease list shop/                leases whose names begin with shop/
-  sexton lease list --json | jq -r '.leases[].name'")]
+  sexton lease list --json | jq -r '.leases[].name'
+
+LAST is how the last pass ended: its exit status, the signal that ended it, `failed to start`, or `lost` if that is not known. It is - \
+if no pass has ended yet, and while the next one is running.")]
     List {
         /// Only leases whose names begin with this prefix
         #[arg(value_parser = name)]
