@@ -223,3 +223,73 @@ fn why_a_pass_could_not_be_started_is_shown() {
         &["a pass failed", "lease=\"tick\"", "failed to start"],
     );
 }
+
+#[test]
+fn to_disable_a_lease_that_is_not_there_says_so() {
+    let tree = Tree::start();
+    for (word, told) in [("disable", "disabled\n"), ("enable", "enabled\n")] {
+        let said = tree.run(&["lease", word, word]);
+        assert_eq!((said.status, said.out.as_str()), (0, told), "{said:?}");
+        let note = format!("there was no lease {word} until now");
+        assert!(said.err.contains(&note), "{said:?}");
+        let said = tree.run(&["lease", word, word]);
+        assert_eq!((said.status, said.err.as_str()), (0, ""), "{said:?}");
+    }
+}
+
+#[test]
+fn a_setting_is_printed_in_one_line() {
+    let tree = Tree::start();
+    let set = |words: &[&str]| tree.well(&[&["lease", "set", "n"], words].concat());
+    assert_eq!(set(&["period", "90s"]), "n (new lease): period 90 s\n");
+    for (words, line) in [
+        (&["period", "5m"][..], "n: period 5 min 0 s\n"),
+        (&["no-delay", "on"], "n: no-delay on\n"),
+        (&["max-run", "1500ms"], "n: max-run 1500 ms\n"),
+        (&["max-run", "0"], "n: max-run none\n"),
+        (&["disabled", "off"], "n: disabled off\n"),
+        (&["command", "--", "true", "a"], "n: command true a\n"),
+        (&["command", "none"], "n: command none\n"),
+        (&["schedule", "none"], "n: schedule none\n"),
+        (&["catch-up", "off"], "n: catch-up off\n"),
+        (&["logfile", "/l"], "n: logfile /l\n"),
+        (&["logfile", "none"], "n: logfile none\n"),
+    ] {
+        assert_eq!(set(words), line);
+    }
+    set(&["command", "--", "true"]);
+    let line = set(&["schedule", "0 3 * * *"]);
+    assert!(
+        line.starts_with("n: schedule 0 3 * * * (UTC), due 20"),
+        "{line}"
+    );
+    assert_eq!(line.lines().count(), 1, "{line}");
+    let json = tree.well(&["lease", "set", "--json", "n", "period", "1s"]);
+    let json: Value = serde_json::from_str(&json).expect("valid JSON");
+    assert_eq!(json.pointer("/period_ms"), Some(&1000.into()));
+}
+
+#[test]
+fn a_span_out_of_bounds_is_refused_in_the_units_of_the_command_line() {
+    let tree = Tree::start();
+    let limit = "the time limit of a pass is from 1ms to 366d, or 0 for none, not";
+    for (words, said) in [
+        (
+            &["set", "n", "period", "0"][..],
+            "a period is from 1ms to 366d, not \"0\"",
+        ),
+        (
+            &["set", "n", "period", "367d"],
+            "a period is from 1ms to 366d, not \"367d\"",
+        ),
+        (&["set", "n", "max-run", "367d"], limit),
+        (
+            &["run", "n", "--period", "0", "--", "true"],
+            "a period is from 1ms to 366d",
+        ),
+    ] {
+        let done = tree.run(&[&["lease"], words].concat());
+        assert_eq!(done.status, 2, "{done:?}");
+        assert!(done.err.contains(said), "{done:?}");
+    }
+}
