@@ -11,6 +11,7 @@
 use crate::ids::{ActorId, ProcessId};
 use crate::spine::effect::To;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// How long a right that is bound to a process lasts.
 #[derive(
@@ -60,6 +61,18 @@ pub enum Exit {
     Lost,
     /// Could not be started.
     Failed,
+}
+
+/// Formats the end for users, for example as `exit 3`.
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit {code}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+            Self::Lost => f.write_str("lost"),
+            Self::Failed => f.write_str("failed to start"),
+        }
+    }
 }
 
 /// A notification that a process, or its whole tree, has ended.

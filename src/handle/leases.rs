@@ -311,6 +311,14 @@ impl Leases {
         }
     }
 
+    /// Returns up to `most` leases whose latest pass has ended and failed, the latest failure first, but never more than 1,000.
+    pub async fn failed(&self, most: u32) -> Result<Listing, LeaseError> {
+        match self.query(Query::Failed { most }).await? {
+            Reply::List(listing) => Ok(*listing),
+            other => Err(refusal(&other)),
+        }
+    }
+
     /// Returns the number of running passes, and the number of leases with a waiting request.
     pub async fn totals(&self) -> Result<Totals, LeaseError> {
         match self.query(Query::Totals).await? {

@@ -96,6 +96,10 @@ pub struct Event {
     pub written: OnceLock<Box<str>>,
 }
 
+/// The names of the members that every written event has, from the other fields of [`Event`] and the kind. No field of an [`EventBody`] may
+/// have one of these names: of two members with the same name, most JSON parsers keep only the last.
+pub const COMMON_FIELDS: [&str; 4] = ["position", "at", "actor", "kind"];
+
 /// What happened, in an actor's own terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventBody {
@@ -142,22 +146,29 @@ impl EventBody {
 
     /// Adds a name.
     #[must_use]
-    pub fn name(mut self, field: &'static str, name: &[u8]) -> Self {
-        self.fields.push((field, Field::Name(name.into())));
-        self
+    pub fn name(self, field: &'static str, name: &[u8]) -> Self {
+        self.with(field, Field::Name(name.into()))
     }
 
     /// Adds a number.
     #[must_use]
-    pub fn number(mut self, field: &'static str, number: impl Into<u64>) -> Self {
-        self.fields.push((field, Field::Number(number.into())));
-        self
+    pub fn number(self, field: &'static str, number: impl Into<u64>) -> Self {
+        self.with(field, Field::Number(number.into()))
     }
 
     /// Adds text.
     #[must_use]
-    pub fn text(mut self, field: &'static str, text: impl Into<String>) -> Self {
-        self.fields.push((field, Field::Text(text.into())));
+    pub fn text(self, field: &'static str, text: impl Into<String>) -> Self {
+        self.with(field, Field::Text(text.into()))
+    }
+
+    fn with(mut self, field: &'static str, value: Field) -> Self {
+        debug_assert!(
+            !COMMON_FIELDS.contains(&field) && self.fields.iter().all(|(name, _)| *name != field),
+            "an event `{}` would have two members `{field}`",
+            self.kind
+        );
+        self.fields.push((field, value));
         self
     }
 
@@ -187,8 +198,24 @@ impl Event {
 
 #[cfg(test)]
 mod tests {
-    use super::Position;
+    use super::{COMMON_FIELDS, EventBody, Position};
     use crate::ids::Seq;
+
+    #[test]
+    fn no_field_hides_another() {
+        let twice = |field| {
+            let add = move || {
+                EventBody::new("set")
+                    .number("own", 1_u64)
+                    .number(field, 2_u64)
+            };
+            std::panic::catch_unwind(add).is_err()
+        };
+        for field in COMMON_FIELDS.into_iter().chain(["own"]) {
+            assert_eq!(twice(field), cfg!(debug_assertions), "{field}");
+        }
+        assert!(!twice("other"));
+    }
 
     #[test]
     fn a_position_is_read_back_as_it_was_written() {

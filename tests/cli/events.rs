@@ -72,6 +72,30 @@ fn run(data: &Path, words: &[&str]) -> (Option<i32>, String, String) {
     (done.status.code(), text(done.stdout), text(done.stderr))
 }
 
+/// The date for which a pass is scheduled is not the time of the event.
+#[test]
+fn an_event_has_one_time() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let data = files.path().join("data");
+    let _daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
+    // The flag must precede the value, which extends to the end of the line.
+    let set = |words: &[&str]| {
+        let mut command = sexton();
+        command.args(["lease", "set", "--data"]).arg(&data);
+        let done = command.args(words).output().expect("the command runs");
+        assert!(done.status.success(), "{done:?}");
+    };
+    let mut scheduled = Showing::start(&data, &["events", "--kind", "scheduled", "--json"]);
+    set(&["tick", "command", "--", "true"]);
+    let told = scheduled.line_after(|| set(&["tick", "schedule", "0 3 1 1 *"]));
+    assert_eq!(told.matches("\"at\":").count(), 1, "{told}");
+    let told: Value = serde_json::from_str(&told).expect("valid JSON");
+    let hour = 3_600_000;
+    let at = told["at"].as_u64().expect("a time");
+    let due = told["due"].as_u64().expect("a date");
+    assert!(due.is_multiple_of(hour) && due > at, "{told}");
+}
+
 #[test]
 fn what_happens_is_shown_until_the_coordinator_ends() {
     let files = tempfile::tempdir().expect("a temporary directory");

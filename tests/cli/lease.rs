@@ -406,7 +406,7 @@ fn what_is_set_holds_for_all_who_ask() {
         (&["schedule", "0 3 * *"][..], "five fields"),
         (&["schedule", "0 3 * * *", "Europe/Nowhere"], "time zone"),
         (&["command", "none"], "no command"),
-        (&["period", "0"], "period_ms"),
+        (&["period", "0"], "from 1ms to 366d"),
         (&["no-delay", "maybe"], "neither on nor off"),
         (&["period", "1s", "2s"], "one value"),
     ] {

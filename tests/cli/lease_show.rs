@@ -135,3 +135,161 @@ fn a_lease_that_is_not_there_says_how_it_comes_to_be() {
     tree.well(&["lease", "set", "nosuch", "command", "--", "true"]);
     assert_eq!(tree.well(&["lease", "check", "nosuch"]), "");
 }
+
+/// Returns the row of `sexton lease list` for a lease, as cells.
+fn row(tree: &Tree, name: &str) -> Vec<String> {
+    let listed = tree.well(&["lease", "list", name]);
+    let line = listed.lines().nth(1).expect("the lease has a row");
+    line.split("  ")
+        .filter(|cell| !cell.is_empty())
+        .map(|cell| cell.trim().to_owned())
+        .collect()
+}
+
+/// Waits until a row has this cell.
+fn wait_for_cell(tree: &Tree, name: &str, cell: &str) {
+    until("the list shows how the pass ended", || {
+        row(tree, name).iter().any(|it| it == cell).then_some(())
+    });
+}
+
+/// Waits until the log has a line with all these words.
+fn wait_for_log(tree: &Tree, words: &[&str]) {
+    let daemon = tree.daemon.as_ref().expect("a server");
+    until("the log has the line", || {
+        let has_all = |line: &str| words.iter().all(|word| line.contains(word));
+        daemon.log().lines().any(has_all).then_some(())
+    });
+}
+
+/// Nobody waits for a pass in the background, so its failure must be visible in every overview.
+#[test]
+fn a_pass_that_failed_is_seen_in_the_list_on_the_page_and_in_the_log() {
+    let tree = Tree::start();
+    let set = |words: &[&str]| tree.well(&[&["lease", "set", "tick"], words].concat());
+    set(&["period", "1ms"]);
+    set(&["command", "--", "sh", "-c", "exit 3"]);
+    let listed = tree.well(&["lease", "list"]);
+    let head = listed.lines().next().expect("it has heads");
+    assert!(
+        head.contains("LAST RUN") && head.contains("  LAST  "),
+        "{head}"
+    );
+    assert_eq!(row(&tree, "tick")[5], "-", "{listed}");
+    tree.well(&["lease", "run", "tick"]);
+    wait_for_cell(&tree, "tick", "exit 3");
+    let page = tree.page("/page/locks");
+    assert!(
+        page.contains("<span class=\"tag bad\">exit 3</span>"),
+        "{page}"
+    );
+    let now = tree.page("/");
+    for part in ["Lease failed", " ago (exit 3)", "sexton lease show tick"] {
+        assert!(now.contains(part), "{part}: {now}");
+    }
+    assert!(!now.contains("Nothing is stuck"), "{now}");
+    wait_for_log(
+        &tree,
+        &["WARN", "a pass failed", "lease=\"tick\"", "exit 3"],
+    );
+    set(&["command", "--", "true"]);
+    tree.well(&["lease", "run", "tick"]);
+    wait_for_cell(&tree, "tick", "exit 0");
+    let now = tree.page("/");
+    assert!(now.contains("Nothing is stuck"), "{now}");
+    let page = tree.page("/page/locks");
+    assert!(!page.contains("tag bad"), "{page}");
+}
+
+#[test]
+fn why_a_pass_could_not_be_started_is_shown() {
+    let tree = Tree::start();
+    tree.well(&["lease", "set", "tick", "command", "--", "./nosuch"]);
+    tree.well(&["lease", "run", "tick"]);
+    wait_for_cell(&tree, "tick", "failed to start");
+    let shown = tree.well(&["lease", "show", "tick"]);
+    let line = shown.lines().find(|line| line.starts_with("current"));
+    let line = line.expect("it had a pass");
+    for part in ["./nosuch: failed to start: ", "No such file", "token"] {
+        assert!(line.contains(part), "{part}: {shown}");
+    }
+    assert!(tree.page("/").contains("(failed to start)"));
+    wait_for_log(
+        &tree,
+        &["could not be launched", "lease=\"tick\"", "./nosuch"],
+    );
+    wait_for_log(
+        &tree,
+        &["a pass failed", "lease=\"tick\"", "failed to start"],
+    );
+}
+
+#[test]
+fn to_disable_a_lease_that_is_not_there_says_so() {
+    let tree = Tree::start();
+    for (word, told) in [("disable", "disabled\n"), ("enable", "enabled\n")] {
+        let said = tree.run(&["lease", word, word]);
+        assert_eq!((said.status, said.out.as_str()), (0, told), "{said:?}");
+        let note = format!("there was no lease {word} until now");
+        assert!(said.err.contains(&note), "{said:?}");
+        let said = tree.run(&["lease", word, word]);
+        assert_eq!((said.status, said.err.as_str()), (0, ""), "{said:?}");
+    }
+}
+
+#[test]
+fn a_setting_is_printed_in_one_line() {
+    let tree = Tree::start();
+    let set = |words: &[&str]| tree.well(&[&["lease", "set", "n"], words].concat());
+    assert_eq!(set(&["period", "90s"]), "n (new lease): period 90 s\n");
+    for (words, line) in [
+        (&["period", "5m"][..], "n: period 5 min 0 s\n"),
+        (&["no-delay", "on"], "n: no-delay on\n"),
+        (&["max-run", "1500ms"], "n: max-run 1500 ms\n"),
+        (&["max-run", "0"], "n: max-run none\n"),
+        (&["disabled", "off"], "n: disabled off\n"),
+        (&["command", "--", "true", "a"], "n: command true a\n"),
+        (&["command", "none"], "n: command none\n"),
+        (&["schedule", "none"], "n: schedule none\n"),
+        (&["catch-up", "off"], "n: catch-up off\n"),
+        (&["logfile", "/l"], "n: logfile /l\n"),
+        (&["logfile", "none"], "n: logfile none\n"),
+    ] {
+        assert_eq!(set(words), line);
+    }
+    set(&["command", "--", "true"]);
+    let line = set(&["schedule", "0 3 * * *"]);
+    assert!(
+        line.starts_with("n: schedule 0 3 * * * (UTC), due 20"),
+        "{line}"
+    );
+    assert_eq!(line.lines().count(), 1, "{line}");
+    let json = tree.well(&["lease", "set", "--json", "n", "period", "1s"]);
+    let json: Value = serde_json::from_str(&json).expect("valid JSON");
+    assert_eq!(json.pointer("/period_ms"), Some(&1000.into()));
+}
+
+#[test]
+fn a_span_out_of_bounds_is_refused_in_the_units_of_the_command_line() {
+    let tree = Tree::start();
+    let limit = "the time limit of a pass is from 1ms to 366d, or 0 for none, not";
+    for (words, said) in [
+        (
+            &["set", "n", "period", "0"][..],
+            "a period is from 1ms to 366d, not \"0\"",
+        ),
+        (
+            &["set", "n", "period", "367d"],
+            "a period is from 1ms to 366d, not \"367d\"",
+        ),
+        (&["set", "n", "max-run", "367d"], limit),
+        (
+            &["run", "n", "--period", "0", "--", "true"],
+            "a period is from 1ms to 366d",
+        ),
+    ] {
+        let done = tree.run(&[&["lease"], words].concat());
+        assert_eq!(done.status, 2, "{done:?}");
+        assert!(done.err.contains(said), "{done:?}");
+    }
+}

@@ -374,6 +374,12 @@ pub(crate) const BLOCKS: &[Block] = &[
     },
     Block {
         page: "docs/leases.md",
+        begins: "sexton lease set sync",
+        output: Output::AsShown(&[]),
+        ..PLAIN
+    },
+    Block {
+        page: "docs/leases.md",
         begins: "sexton lease show sync",
         files: &[("sync", WELL)],
         // One pass has ended, and the next one waits for the period.

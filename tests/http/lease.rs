@@ -188,6 +188,22 @@ fn a_command_is_launched_once_for_a_key_and_waited_for() {
     assert_eq!(of(&show(&opened, "k"), "/begun"), 1);
 }
 
+/// The cause may name files, which are for those who may see processes.
+#[test]
+fn why_a_pass_could_not_be_started_is_for_those_who_may_see_processes() {
+    let opened = with_period(1);
+    let launch = json!({"command": ["/nowhere/to/be/found"]});
+    let body =
+        json!({"name": "k", "launch": launch, "no_delay": true, "wait": 60, "until": "ended"});
+    let asking = PendingRequest::as_described("/v1/leases/run", "POST").about(&body);
+    let own = well(&at(&asking, &opened.socket()));
+    assert_eq!(of(&own, "/lease/current/exit"), "failed", "{own}");
+    assert_eq!(of(&own, "/lease/current/failure/errno"), 2, "{own}");
+    let others = show(&opened, "k");
+    assert_eq!(of(&others, "/current/exit"), "failed", "{others}");
+    assert_eq!(of(&others, "/current/failure"), &Value::Null, "{others}");
+}
+
 #[test]
 fn leases_are_listed_by_name_and_by_pages() {
     let opened = Opened::new();

@@ -94,8 +94,17 @@ impl Vocabulary for Words {
         let Action { file, token, .. } = what;
         let what = match &what.what {
             LogEvent::Began => "began".to_owned(),
-            LogEvent::Ended { ran_ms, exit, .. } => format!("ended after {ran_ms} ms, {exit:?}"),
+            LogEvent::Ended {
+                ran_ms,
+                exit,
+                warns,
+                ..
+            } => {
+                let warns = if *warns { ", with a warning" } else { "" };
+                format!("ended after {ran_ms} ms, {exit:?}{warns}")
+            }
         };
+        let file = file.as_deref().unwrap_or("no file");
         format!("{file}: {token} {what}")
     }
 

@@ -126,6 +126,7 @@ impl Actors {
         let Each {
             supervisor,
             process,
+            lease,
             left,
             right,
             ..
@@ -133,6 +134,7 @@ impl Actors {
         supervisor.host.outbox().set_port(Box::new(world.clone()));
         let port = Box::new(world.processes.clone());
         process.host.outbox().set_port(port);
+        lease.host.outbox().set_port(Box::new(world.clone()));
         left.host.outbox().set_port(Box::new(world.clone()));
         right.host.outbox().set_port(Box::new(world.clone()));
     }

@@ -9,6 +9,7 @@ use crate::counter::{CounterMachine, CounterMessage, Message};
 use crate::processes;
 use crate::setting::Plant;
 use crate::violation::{Promise, Violation, ensure};
+use sexton::actors::lease::{self, LeaseMachine};
 use sexton::ids::{ActorId, Seq, Slot};
 use sexton::spine::Host;
 use sexton::spine::effect::{Action, Tell};
@@ -255,6 +256,11 @@ impl<const ID: u8> Port<CounterMachine<ID>> for World {
         let id = (CounterMachine::<ID>::ID, action.id);
         self.bells.borrow_mut().ask(id, action.attempt);
     }
+}
+
+/// Performs nothing: the actions of leases are lines of logs, on which nothing depends.
+impl Port<LeaseMachine> for World {
+    fn perform(&mut self, _: Action<lease::Action>) {}
 }
 
 /// Records the Supervisor's verdicts, for the node to take.

@@ -215,6 +215,35 @@ pub(crate) const RULES: &[Rule] = &[
         ],
     },
     Rule {
+        says: "no field of an event has the name of a member that every event has: COMMON_FIELDS in `spine/event.rs`",
+        check: common_fields,
+        bad: &[
+            (
+                "src/actors/lease/event.rs",
+                "EventBody::new(\"scheduled\").number(\"at\", due.0)",
+            ),
+            (
+                "src/spine/shared.rs",
+                "EventBody::new(\"x\")\n    .text(\n        \"kind\", kind)",
+            ),
+            (
+                "src/actors/lock/event.rs",
+                "fn f(it: EventBody) { it.name(\"actor\", name) }",
+            ),
+        ],
+        good: &[
+            (
+                "src/actors/lease/event.rs",
+                "EventBody::new(\"scheduled\").number(\"due\", due.0)",
+            ),
+            ("tools/events.rs", "number(told, \"/at\")"),
+            (
+                "src/spine/event.rs",
+                "pub const COMMON: [&str; 1] = [\"at\"];",
+            ),
+        ],
+    },
+    Rule {
         says: "`unsafe` is only in the files of the table UNSAFE",
         check: |source| {
             let allowed = UNSAFE.contains(&source.path.as_str());
@@ -364,6 +393,19 @@ fn empty_names(source: &Source) -> Vec<String> {
         }
     }
     broken
+}
+
+fn common_fields(source: &Source) -> Vec<String> {
+    if !source.is_product() || !names(&source.code, "EventBody") {
+        return Vec::new();
+    }
+    let text: String = source.text.split_whitespace().collect();
+    let adders = ["name", "number", "text"];
+    let calls = adders.into_iter().flat_map(|adder| {
+        let fields = ["position", "at", "actor", "kind"];
+        fields.map(|field| format!(".{adder}(\"{field}\","))
+    });
+    calls.filter(|call| text.contains(call)).collect()
 }
 
 /// Returns the words of a name, in lower case.

@@ -67,7 +67,10 @@ Examples:
 Examples:
   sexton lease list                      all of them
   sexton lease list shop/                leases whose names begin with shop/
-  sexton lease list --json | jq -r '.leases[].name'")]
+  sexton lease list --json | jq -r '.leases[].name'
+
+LAST is how the last pass ended: its exit status, the signal that ended it, `failed to start`, or `lost` if that is not known. It is - \
+if no pass has ended yet, and while the next one is running.")]
     List {
         /// Only leases whose names begin with this prefix
         #[arg(value_parser = name)]
@@ -99,7 +102,8 @@ Exit status: 0 a pass is wanted; 1 it is not; 3 no coordinator runs there.")]
     #[command(after_help = "\
 Example: sexton lease disable sync
 
-`sexton lease run` then fails with exit status 1.")]
+`sexton lease run` then fails with exit status 1. A lease that does not exist yet is created, with a note in case the name is \
+misspelled.")]
     Disable {
         #[command(flatten)]
         which: LeaseSelector,
@@ -204,10 +208,24 @@ impl ClientOptions {
         }
     }
 
+    /// Returns whether the lease exists.
+    pub(super) fn exists(&self, which: &LeaseSelector) -> Result<bool, Failure> {
+        let body = self.look("/check", &which.fields())?;
+        Ok(body.pointer("/exists") != Some(&false.into()))
+    }
+
     fn disable(&self, which: &LeaseSelector, disabled: bool) -> Result<(), Failure> {
         let mut asked = which.fields();
         asked.extend(fields([("disabled", disabled.into())]));
+        let existed = self.exists(which)?;
         let lease = self.act("set", asked, 0)?;
+        if !existed {
+            // A lease may be disabled before its first request, but the name may also be misspelled.
+            let name = which.name.to_text();
+            tell(&format!(
+                "there was no lease {name} until now: it has been created; `sexton lease list` shows the leases"
+            ));
+        }
         let words = if disabled { "disabled\n" } else { "enabled\n" };
         self.tell(&lease, |_| words.to_owned())
     }

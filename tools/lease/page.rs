@@ -1,7 +1,7 @@
 //! Formats leases for a terminal, and as Fossil prints them.
 
 use crate::lock::shown;
-use crate::process::{command, shown_command};
+use crate::process::{command, failure, shown_command};
 use crate::table::{Column, table};
 use crate::text::{number, span, time, words};
 use serde_json::Value;
@@ -82,19 +82,24 @@ pub(super) fn whole(lease: &Value) -> String {
     }
     line("logfile", &words(lease, "/logfile"));
     line("command", &shown_command(lease));
-    if lease.pointer("/schedule").is_some_and(|it| !it.is_null()) {
-        let catches_up = if is(lease, "/catch_up") {
-            ", catches up"
-        } else {
-            ""
-        };
-        let (schedule, zone) = (words(lease, "/schedule"), words(lease, "/zone"));
-        line("schedule", &format!("{schedule} ({zone}{catches_up})"));
-        line("due", &date(lease, "/due_at"));
-    }
+    line("schedule", &schedule(lease));
+    line("due", &date(lease, "/due_at"));
     page.push('\n');
     page.push_str(&fossil(lease));
     page
+}
+
+/// Formats the schedule of a lease; `-` if it has none.
+pub(super) fn schedule(lease: &Value) -> String {
+    let catches_up = if is(lease, "/catch_up") {
+        ", catches up"
+    } else {
+        ""
+    };
+    match words(lease, "/schedule").as_str() {
+        "-" => "-".to_owned(),
+        schedule => format!("{schedule} ({}{catches_up})", words(lease, "/zone")),
+    }
 }
 
 fn state(lease: &Value) -> String {
@@ -109,7 +114,7 @@ fn state(lease: &Value) -> String {
 }
 
 /// Formats a time span without rounding.
-fn exact(ms: u64) -> String {
+pub(super) fn exact(ms: u64) -> String {
     match (ms % 60_000, ms % 1000) {
         (0, _) if ms > 0 => span(ms),
         (_, 0) => format!("{} s", ms / 1000),
@@ -117,7 +122,7 @@ fn exact(ms: u64) -> String {
     }
 }
 
-fn date(lease: &Value, path: &str) -> String {
+pub(super) fn date(lease: &Value, path: &str) -> String {
     at(lease, path).map_or_else(|| "-".to_owned(), |at| time(Timestamp(at)))
 }
 
@@ -165,13 +170,37 @@ fn holder(pass: &Value) -> String {
     }
 }
 
+/// Describes how a pass ended, in a few words; `-` if it is running.
+fn end(pass: &Value) -> String {
+    if is(pass, "/running") {
+        return "-".to_owned();
+    }
+    match (
+        at(pass, "/code"),
+        at(pass, "/signal"),
+        words(pass, "/exit").as_str(),
+    ) {
+        (Some(code), ..) => format!("exit {code}"),
+        (None, Some(signal), _) => format!("signal {signal}"),
+        (None, None, "failed") => "failed to start".to_owned(),
+        (None, None, "lost") => "lost".to_owned(),
+        (None, None, _) => "ended".to_owned(),
+    }
+}
+
+/// Describes how the last pass of a lease ended; `-` if none has ended yet, or while the next one is running, since only the latest pass
+/// is known.
+fn last_end(lease: &Value) -> String {
+    let pass = lease.pointer("/current").filter(|it| !it.is_null());
+    pass.map_or_else(|| "-".to_owned(), end)
+}
+
 fn ended(pass: &Value) -> String {
     let took = number(pass, "/ended_at").saturating_sub(number(pass, "/since_at"));
-    let how = match (at(pass, "/code"), at(pass, "/signal")) {
-        (Some(code), _) => format!("exit {code}"),
-        (None, Some(signal)) => format!("signal {signal}"),
-        (None, None) => "ended".to_owned(),
-    };
+    let how = end(pass);
+    if let Some(found) = pass.pointer("/failure").filter(|it| !it.is_null()) {
+        return format!("{how}: {}", failure(found));
+    }
     let part = if is(pass, "/whole") {
         ""
     } else {
@@ -245,6 +274,7 @@ pub(super) fn list(leases: &[Value]) -> String {
         ("PERIOD", Column::Number),
         ("PASSES", Column::Number),
         ("LAST RUN", Column::Words),
+        ("LAST", Column::Words),
         ("NEXT", Column::Words),
         ("SCHEDULE", Column::Words),
     ];
@@ -255,6 +285,7 @@ pub(super) fn list(leases: &[Value]) -> String {
             exact(number(lease, "/period_ms")),
             words(lease, "/begun"),
             date(lease, "/current/since_at"),
+            last_end(lease),
             next(lease),
             words(lease, "/schedule"),
         ]

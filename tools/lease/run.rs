@@ -8,11 +8,11 @@
 use crate::client::{Fields, fields, rest};
 use crate::lease::command::LeaseSelector;
 use crate::lease::request::{ClientOptions, WAIT_MAX};
-use crate::lease::set::log_file;
+use crate::lease::set::{log_file, period};
 use crate::process::attached::{self, Foreground, HandoverError, HeldParcel};
 use crate::process::{self, PARENT, detached, here, outcome, plain, variables};
 use crate::report::{Failure, tell};
-use crate::span::{SPAN, milliseconds};
+use crate::span::SPAN;
 use crate::text::words;
 use clap::Args;
 use serde_json::Value;
@@ -57,7 +57,7 @@ pub(super) struct Run {
     which: LeaseSelector,
 
     /// The minimum time from the start of this pass to the start of the next [default: that of the lease, or 60s]
-    #[arg(long, value_name = SPAN, value_parser = milliseconds)]
+    #[arg(long, value_name = SPAN, value_parser = period)]
     period: Option<u64>,
 
     /// Do not wait; print the answer to the request and exit

@@ -4,16 +4,20 @@ use crate::client::{Fields, fields};
 use crate::lease::command::LeaseSelector;
 use crate::lease::page;
 use crate::lease::request::ClientOptions;
-use crate::process::{here, plain, variables};
+use crate::lock::shown;
+use crate::process::{command, here, plain, variables};
 use crate::report::Failure;
 use crate::span::milliseconds;
+use crate::text::{number, words};
 use clap::{Args, ValueEnum};
+use serde_json::Value;
+use sexton::actors::lease::Settings;
 use std::ffi::OsString;
 
 /// Change a setting of a lease
 ///
 /// The setting applies to every request for a pass; a flag of `sexton lease run` overrides it. Creates the lease if it does not
-/// exist.
+/// exist. Prints the lease and the setting; `sexton lease show` prints all settings.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -73,6 +77,58 @@ enum SettingName {
     Logfile,
 }
 
+impl SettingName {
+    /// Describes this setting of a lease, in one line.
+    fn show(self, lease: &Value) -> String {
+        let is_on = |path| lease.pointer(path) == Some(&true.into());
+        let switch = |path| if is_on(path) { "on" } else { "off" }.to_owned();
+        let or_none = |value: String| match value.as_str() {
+            "" | "-" => NONE.to_owned(),
+            _ => value,
+        };
+        let name = self.to_possible_value().expect("every setting has a name");
+        let value = match self {
+            Self::Period => page::exact(number(lease, "/period_ms")),
+            Self::NoDelay => switch("/no_delay"),
+            Self::MaxRun => match number(lease, "/max_run_ms") {
+                0 => NONE.to_owned(),
+                span => page::exact(span),
+            },
+            Self::Disabled => switch("/disabled"),
+            Self::Command => or_none(command(lease)),
+            Self::Schedule => match or_none(page::schedule(lease)) {
+                none if none == NONE => none,
+                schedule => format!("{schedule}, due {}", page::date(lease, "/due_at")),
+            },
+            Self::CatchUp => switch("/catch_up"),
+            Self::Logfile => or_none(words(lease, "/logfile")),
+        };
+        format!("{} {value}", name.get_name())
+    }
+}
+
+/// Parses the period of a lease, and returns it in milliseconds.
+pub(super) fn period(text: &str) -> Result<u64, String> {
+    let ms = milliseconds(text)?;
+    if (1..=Settings::SPAN_MS_MAX).contains(&ms) {
+        Ok(ms)
+    } else {
+        Err(format!("a period is from 1ms to 366d, not {text:?}"))
+    }
+}
+
+/// Parses the time limit of a lease's passes, and returns it in milliseconds.
+fn max_run(text: &str) -> Result<u64, String> {
+    let ms = milliseconds(text)?;
+    if ms <= Settings::SPAN_MS_MAX {
+        Ok(ms)
+    } else {
+        Err(format!(
+            "the time limit of a pass is from 1ms to 366d, or 0 for none, not {text:?}"
+        ))
+    }
+}
+
 /// Makes the path of a log file absolute, since the coordinator has its own working directory. Fails if the path is not UTF-8.
 pub(super) fn log_file(path: &str) -> Result<String, Failure> {
     let whole = here()?.join(path).into_os_string().into_string();
@@ -86,8 +142,13 @@ impl Set {
     pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
         let mut asked = self.which.fields();
         asked.extend(self.setting()?);
+        let existed = options.exists(&self.which)?;
         let lease = options.act("set", asked, 0)?;
-        options.tell(&lease, page::whole)
+        options.tell(&lease, |lease| {
+            let (name, setting) = (shown(lease, "name"), self.what.show(lease));
+            let created = if existed { "" } else { " (new lease)" };
+            format!("{name}{created}: {setting}\n")
+        })
     }
 
     fn setting(&self) -> Result<Fields, Failure> {
@@ -105,8 +166,8 @@ impl Set {
             ));
         }
         match self.what {
-            SettingName::Period => Ok(fields([("period_ms", self.span()?.into())])),
-            SettingName::MaxRun => Ok(fields([("max_run_ms", self.span()?.into())])),
+            SettingName::Period => Ok(fields([("period_ms", self.span(period)?.into())])),
+            SettingName::MaxRun => Ok(fields([("max_run_ms", self.span(max_run)?.into())])),
             SettingName::NoDelay => Ok(fields([("no_delay", self.is_on()?.into())])),
             SettingName::Disabled => Ok(fields([("disabled", self.is_on()?.into())])),
             SettingName::Logfile if self.value == [NONE] => Ok(fields([("logfile", "".into())])),
@@ -151,8 +212,8 @@ impl Set {
         }
     }
 
-    fn span(&self) -> Result<u64, Failure> {
-        milliseconds(self.one()?).map_err(Failure::usage)
+    fn span(&self, parse: fn(&str) -> Result<u64, String>) -> Result<u64, Failure> {
+        parse(self.one()?).map_err(Failure::usage)
     }
 
     fn is_on(&self) -> Result<bool, Failure> {

@@ -94,7 +94,7 @@ pub(crate) fn ending(record: &Value) -> String {
 }
 
 /// Describes why a process could not be started.
-pub(super) fn failure(found: &Value) -> String {
+pub(crate) fn failure(found: &Value) -> String {
     words(found, "/words")
 }
 

@@ -221,10 +221,11 @@ impl Lease {
         }
     }
 
-    /// Returns the action that writes a line about an applied step to the log file; `None` if the pass has no log file, or if the step
-    /// neither begins nor ends a pass.
+    /// Returns the action that logs an applied step; `None` if the step neither begins nor ends a pass, or if there is nothing to log:
+    /// the pass has no log file, and did not fail.
     fn log_action(&self, step: &Step) -> Option<message::Action> {
         let current = self.current.as_ref()?;
+        let warns = matches!(step, Step::Ended { .. }) && self.failure().is_some() && !self.leaves;
         let what = if let Step::Ended { exit, .. } = step {
             let ran = current.end?.at.since(current.since).as_millis();
             let launched = match &current.holder {
@@ -237,18 +238,20 @@ impl Lease {
                 ran_ms: u64::try_from(ran).unwrap_or(u64::MAX),
                 exit: *exit,
                 launched,
+                warns,
             }
         } else if matches!(step, Step::Began { .. }) {
             LogEvent::Began
         } else {
             return None;
         };
-        Some(message::Action {
-            file: current.log.clone()?,
+        let action = message::Action {
+            file: current.log.clone(),
             lease: self.name.clone(),
             token: current.token,
             what,
-        })
+        };
+        (action.file.is_some() || warns).then_some(action)
     }
 
     fn change_current(&mut self, make: impl FnOnce(&mut Current)) {

@@ -87,7 +87,7 @@ fn of(
         Step::Stopping => of_pass(named("stopping"), current, entry.at),
         Step::Warned => of_pass(named("overrun"), current, entry.at),
         Step::Set(setting) => named("set").text("setting", setting.name()),
-        Step::Scheduled { at, .. } => named("scheduled").number("at", at.map_or(0, |it| it.0)),
+        Step::Scheduled { at, .. } => named("scheduled").number("due", at.map_or(0, |it| it.0)),
         Step::Forgotten => named("forgotten"),
         Step::Imported { .. } => named("set").text("setting", "lease"),
         Step::Made

@@ -167,6 +167,14 @@ pub struct End {
     pub whole: bool,
 }
 
+impl End {
+    /// Returns whether the pass failed: it did not exit with 0. A pass of whose end nothing is known, because it was imported or withdrawn
+    /// before anybody ran it, has not failed.
+    pub const fn is_failure(&self) -> bool {
+        !matches!(self.exit, None | Some(Exit::Code(0)))
+    }
+}
+
 /// The holder of a pass.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -285,6 +293,12 @@ impl Lease {
     /// Returns the latest pass if it is running.
     pub fn running(&self) -> Option<&Current> {
         self.current.as_ref().filter(|it| it.runs())
+    }
+
+    /// Returns how the latest pass failed; `None` if it is still running or did not fail, or if there has been no pass.
+    pub fn failure(&self) -> Option<End> {
+        let end = self.current.as_ref()?.end;
+        end.filter(End::is_failure)
     }
 
     /// Returns the command to run if a whole pass is owed and no request is next, with its period in milliseconds; `None` if there is no

@@ -54,6 +54,15 @@ impl LeaseMachine {
         Listing { leases, more }
     }
 
+    /// Returns the first `most` leases of `Query::Failed`.
+    pub(super) fn failed(&self, most: u32) -> Listing {
+        let mut all = self.state.failed();
+        let first = all.by_ref().take(most.min(LISTED_MAX) as usize);
+        let leases = first.filter_map(|slot| self.view_of(slot)).collect();
+        let more = all.next().is_some();
+        Listing { leases, more }
+    }
+
     /// Returns the sort key of an active lease: its state, then a time. `None` if the lease is not active.
     fn active_sort_key(&self, slot: Slot) -> Option<(u8, u64)> {
         let lease = self.state.leases.get(slot)?;

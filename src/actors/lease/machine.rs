@@ -199,13 +199,16 @@ impl Machine for LeaseMachine {
                 Reply::List(Box::new(listing))
             }
             Query::Active { most } => Reply::List(Box::new(self.active(*most))),
+            Query::Failed { most } => Reply::List(Box::new(self.failed(*most))),
             Query::Totals => Reply::Totals(self.state.totals()),
         }
     }
 
     fn cost(asked: Request<'_, Self>) -> usize {
         match asked {
-            Request::Query(Query::List { limit, .. }) => (*limit).min(LISTED_MAX) as usize,
+            Request::Query(Query::List { limit: most, .. } | Query::Failed { most }) => {
+                (*most).min(LISTED_MAX) as usize
+            }
             Request::Query(Query::Active { .. }) => ACTIVE_MAX / 8,
             Request::Query(_) | Request::Message(_) | Request::Watch(_) => 1,
         }

@@ -136,11 +136,12 @@ pub struct PassRequest {
     pub log: Option<String>,
 }
 
-/// An action that the port of the `LeaseActor` performs: it writes a line to a log file.
+/// An action that the port of the `LeaseActor` performs: it writes a line to the log file of a pass, and if the pass failed, a warning to
+/// the server's own log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
-    /// The path of the log file.
-    pub file: String,
+    /// The path of the log file; `None` if the pass has none.
+    pub file: Option<String>,
     /// The lease.
     pub lease: Name,
     /// The token of the pass.
@@ -163,6 +164,8 @@ pub enum LogEvent {
         /// The process that was launched for the pass, and the directory of its output files if that is not the default; `None` if no
         /// command was launched.
         launched: Option<(ProcessId, Option<Bytes>)>,
+        /// Whether to warn that the pass failed. Not set if the lease is deleted with the end of the pass, because a client stopped it.
+        warns: bool,
     },
 }
 
@@ -221,6 +224,13 @@ pub enum Query {
     /// end of the latest period; then those with a scheduled date, by date. At most 8192 leases are considered.
     Active {
         /// The maximum number of leases to return.
+        most: u32,
+    },
+    /// Leases whose latest pass has failed ([`End::is_failure`]), the latest failure first.
+    ///
+    /// [`End::is_failure`]: crate::actors::lease::End::is_failure
+    Failed {
+        /// The maximum number of leases to return. At most 1,000 are returned in any case.
         most: u32,
     },
     /// The number of running passes, and the number of leases with a waiting request.

@@ -67,6 +67,8 @@ struct Index {
     by_process: BTreeSet<(ProcessId, Slot)>,
     /// Active leases: those with a pass that is running, requested, owed or scheduled.
     active: BTreeSet<Slot>,
+    /// Leases whose latest pass failed, by the time of its end.
+    failed: BTreeSet<(Timestamp, Slot)>,
     totals: Totals,
 }
 
@@ -77,6 +79,7 @@ impl Index {
         if lease.is_active() {
             self.active.insert(slot);
         }
+        self.failed.extend(lease.failure().map(|it| (it.at, slot)));
         self.totals.running += u64::from(lease.running().is_some());
         self.totals.waiting += u64::from(lease.next.is_some());
     }
@@ -86,6 +89,9 @@ impl Index {
             self.by_process.remove(&(process, slot));
         }
         self.active.remove(&slot);
+        if let Some(end) = lease.failure() {
+            self.failed.remove(&(end.at, slot));
+        }
         self.totals.running -= u64::from(lease.running().is_some());
         self.totals.waiting -= u64::from(lease.next.is_some());
     }
@@ -119,6 +125,11 @@ impl State {
     /// Returns the active leases: those with a pass that is running, requested, owed or scheduled.
     pub(super) const fn active(&self) -> &BTreeSet<Slot> {
         &self.index.active
+    }
+
+    /// Returns the leases whose latest pass failed, the latest failure first.
+    pub(super) fn failed(&self) -> impl Iterator<Item = Slot> + '_ {
+        self.index.failed.iter().rev().map(|(_, slot)| *slot)
     }
 
     /// Returns the leases whose names satisfy the lower bound `after`, ordered by name.

@@ -236,7 +236,7 @@ impl Observable for SupervisorMachine {
     ) {
         let Outcome::Judged(verdict) = outcome;
         if *verdict == Verdict::Halt {
-            publish(EventBody::new("gave-up").number("actor", u64::from(panicked.actor.0)));
+            publish(EventBody::new("gave-up").number("panicked", u64::from(panicked.actor.0)));
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The port of the `LeaseActor`: writes a line to a log file when a pass (one run of a lease's command) begins, and another when it ends,
-//! like Fossil's backoffice.
+//! like Fossil's backoffice. A pass that failed is also reported in the server's own log, since nobody may be waiting for it.
 //!
 //! A separate thread writes the lines, so that a slow disk does not delay the node. Each is written once, after the journal entry of its
 //! event is durable: it is lost if the server is killed in between, or if the file cannot be written. A failed write is logged.
@@ -33,7 +33,7 @@ pub struct LeasePort {
 /// The thread that writes the lines. It is started for the first line.
 #[derive(Debug)]
 struct Writing {
-    lines: Sender<(Date, Action)>,
+    lines: Sender<(Date, PathBuf, Action)>,
     thread: JoinHandle<()>,
 }
 
@@ -58,13 +58,17 @@ impl LeasePort {
 
 impl Port<LeaseMachine> for LeasePort {
     fn perform(&mut self, action: effect::Action<Action>) {
+        warn(&action.what);
+        let Some(file) = action.what.file.as_ref().map(PathBuf::from) else {
+            return;
+        };
         if self.writing.is_none() {
             match self.start() {
                 Ok(writing) => self.writing = Some(writing),
                 Err(error) => tracing::error!("failed to start the thread for log files: {error}"),
             }
         }
-        let line = (date(), action.what);
+        let line = (date(), file, action.what);
         let writing = self.writing.as_ref();
         if writing.is_none_or(|it| it.lines.try_send(line).is_err()) {
             self.lost += 1;
@@ -89,12 +93,36 @@ fn date() -> Date {
     Date(SystemClock::starting_at(Timestamp(0)).wall().0)
 }
 
-fn write(asked: &Receiver<(Date, Action)>, data: Option<&Path>) {
-    for (at, action) in asked {
+/// Logs a warning if the action asks for one.
+fn warn(action: &Action) {
+    let LogEvent::Ended {
+        ran_ms,
+        exit,
+        launched,
+        warns: true,
+    } = &action.what
+    else {
+        return;
+    };
+    let lease = action.lease.to_text();
+    let process = launched.as_ref().map(|(process, _)| process.to_string());
+    let end = words(*exit);
+    tracing::warn!(
+        lease,
+        token = action.token.0,
+        process,
+        end,
+        ran_ms,
+        "a pass failed: `sexton lease show` shows it"
+    );
+}
+
+fn write(asked: &Receiver<(Date, PathBuf, Action)>, data: Option<&Path>) {
+    for (at, file, action) in asked {
         let line = line(at, &action, data);
-        if let Err(error) = append(Path::new(&action.file), &line) {
+        if let Err(error) = append(&file, &line) {
             tracing::warn!(
-                file = action.file,
+                file = %file.display(),
                 "failed to write a lease log file: {error}"
             );
         }
@@ -124,6 +152,7 @@ fn line(at: Date, action: &Action, data: Option<&Path>) -> String {
             ran_ms,
             exit,
             launched,
+            ..
         } => {
             let launched = launched.as_ref().zip(data);
             let counts = launched.and_then(|(launched, data)| counts(launched, data));
@@ -139,12 +168,7 @@ fn line(at: Date, action: &Action, data: Option<&Path>) -> String {
 }
 
 fn words(exit: Option<Exit>) -> String {
-    match exit {
-        Some(Exit::Code(code)) => format!("exit {code}"),
-        Some(Exit::Signal(signal)) => format!("signal {signal}"),
-        Some(Exit::Failed) => "failed to start".to_owned(),
-        Some(Exit::Lost) | None => "lost".to_owned(),
-    }
+    exit.unwrap_or(Exit::Lost).to_string()
 }
 
 #[cfg(test)]
@@ -174,10 +198,11 @@ mod tests {
             ran_ms: 1250,
             exit: Some(Exit::Code(3)),
             launched: Some((id, None)),
+            warns: false,
         };
         for what in [LogEvent::Began, ended] {
             let what = Action {
-                file: file.to_str().expect("the path is UTF-8").to_owned(),
+                file: Some(file.to_str().expect("the path is UTF-8").to_owned()),
                 lease: Name::new(b"send mails".to_vec()).expect("the name is short"),
                 token: Token(41),
                 what,

@@ -17,6 +17,8 @@ pub(super) struct Attempt<H> {
     pub(super) asked: bool,
     /// The launch request, kept until a keeper answers it, so that it can be sent to the next keeper if this one exits first.
     pub(super) launch: Option<Box<Launch>>,
+    /// The name of the lease whose pass the attempt is, if any. Only for the log: see [`lease_of`].
+    pub(super) lease: Option<String>,
     pub(super) identity: Option<Identity>,
     pub(super) launched: bool,
     pub(super) contained: bool,
@@ -38,6 +40,7 @@ impl<H> Attempt<H> {
             spec: None,
             asked: false,
             launch: None,
+            lease: None,
             identity: None,
             launched,
             contained: false,
@@ -74,7 +77,8 @@ impl<H> Attempt<H> {
                 tracing::warn!(service, program, process = %id, step, errno, error, about, "a service could not be launched");
             }
             None => {
-                tracing::info!(program, process = %id, step, errno, error, about, "a process could not be launched");
+                let lease = self.lease.as_deref();
+                tracing::info!(lease, program, process = %id, step, errno, error, about, "a process could not be launched");
             }
         }
     }
@@ -110,6 +114,14 @@ pub(super) enum Link {
     Greeted,
     /// The keeper has reported all its attempts.
     Up,
+}
+
+/// Returns the name of the lease that a spec was launched for, from the variable that the lease adds last to those of its command. A client
+/// that launches a process may set this variable too, so nothing but the text of a log line depends on it.
+pub(super) fn lease_of(spec: &Spec) -> Option<String> {
+    let mut env = spec.env.iter().rev();
+    let (_, value) = env.find(|(name, _)| name == "SEXTON_LEASE")?;
+    Some(text(value.as_bytes()))
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -7,7 +7,7 @@
 use crate::actors::process::{Action, Failure, Identity, Message, Reach, Spec};
 use crate::ids::{ProcessId, Seq};
 use crate::keeper::protocol::Request;
-use crate::ports::process::attempt::{Attempt, Link};
+use crate::ports::process::attempt::{Attempt, Link, lease_of};
 use crate::ports::process::clearing::Clearing;
 use crate::ports::process::world::{Lookup, Tree, World};
 use std::collections::{BTreeMap, BTreeSet};
@@ -165,6 +165,7 @@ impl<W: World> Follower<W> {
     /// Launches an attempt. If it may have been launched before a restart, the keeper must first report all its attempts.
     fn launch(&mut self, id: ProcessId, spec: Spec) {
         let mut attempt = Attempt::new(true, spec.run_dir.clone());
+        attempt.lease = lease_of(&spec);
         attempt.spec = Some(Box::new(spec));
         attempt.asked = !self.has_taken_census;
         self.attempts.insert(id, attempt);

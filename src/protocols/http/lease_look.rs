@@ -10,6 +10,7 @@ use crate::ids::{ProcessId, Token};
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{Limit, Listing, Written};
 use crate::protocols::http::problem::Problem;
+use crate::protocols::http::process_look::Failed;
 use crate::protocols::http::route::{Json, Large, Query, Route, RouteDocs};
 use crate::protocols::http::schema::LeaseName;
 use crate::refusal::Reason;
@@ -158,12 +159,13 @@ async fn records(
 }
 
 /// The current time, the offset that converts it to a date, and the PID of the coordinator, which is shown for a command that has no
-/// process yet.
+/// process yet; and whether the caller may see the details of processes.
 #[derive(Clone, Copy)]
 struct Viewpoint {
     now: Timestamp,
     offset: Offset,
     pid: u32,
+    sees_processes: bool,
 }
 
 impl Viewpoint {
@@ -171,7 +173,12 @@ impl Viewpoint {
         let now = call.node.now();
         let offset = call.node.offset();
         let pid = call.node.pid();
-        Self { now, offset, pid }
+        Self {
+            now,
+            offset,
+            pid,
+            sees_processes: call.may_run(),
+        }
     }
 
     fn date(self, at: Timestamp) -> Timestamp {
@@ -262,6 +269,11 @@ pub(crate) struct Pass {
     code: Option<u8>,
     /// The signal that ended the process; null if there is none.
     signal: Option<u8>,
+    /// How the pass ended if it has neither exit code nor signal: `failed`: the command could not be started; `lost`: it is not known how
+    /// it ended. Null otherwise.
+    exit: Option<&'static str>,
+    /// Why the command could not be started; null if it was started, if its record was removed, or if the caller may not see processes.
+    failure: Option<Failed>,
     /// Whether the pass ran to completion, or was stopped because it ran too long; null while it is running.
     whole: Option<bool>,
 }
@@ -357,6 +369,8 @@ impl Pass {
         let record = id.and_then(|id| records.get(&id));
         let pid = record.and_then(|it| it.identity).map(|it| it.pid.into());
         let exit = it.end.and_then(|end| end.exit);
+        let seen = record.filter(|_| here.sees_processes);
+        let failure = seen.and_then(|it| it.failure.clone());
         Self {
             token: it.token,
             place: it.place,
@@ -387,6 +401,12 @@ impl Pass {
                 Some(Exit::Signal(signal)) => Some(signal),
                 _ => None,
             },
+            exit: match exit {
+                Some(Exit::Failed) => Some("failed"),
+                Some(Exit::Lost) => Some("lost"),
+                Some(Exit::Code(_) | Exit::Signal(_)) | None => None,
+            },
+            failure: failure.map(Failed::from),
             whole: it.end.map(|end| end.whole),
         }
     }

@@ -473,7 +473,7 @@ impl Model {
                 let known = self.find(name);
                 known.map_or(Reply::Absent, |it| Reply::Lease(Box::new(it.view())))
             }
-            Query::List { .. } | Query::Active { .. } | Query::Totals => {
+            Query::List { .. } | Query::Active { .. } | Query::Failed { .. } | Query::Totals => {
                 unreachable!("simulated clients request neither lists nor totals")
             }
         }

@@ -1,6 +1,6 @@
 //! The leases view: the holder of each lease's pass, the next request, and the schedule; and the history of one lease.
 
-use crate::actors::lease::{Current, Holder, LeaseView, NextRequest};
+use crate::actors::lease::{Current, End, Holder, LeaseView, NextRequest};
 use crate::actors::lock::Name;
 use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
@@ -81,8 +81,7 @@ fn pass(current: Option<&Current>, here: PageClock) -> Markup {
                 None if current.stopping => (render::tag("stopping", "warn")),
                 None if current.warnings > 0 => (render::tag("overruns", "warn")),
                 None => (render::tag("running", "good")),
-                Some(end) if end.whole => { "done " (here.date(end.at)) },
-                Some(end) => { (render::tag("broken", "bad")) " " (here.date(end.at)) },
+                Some(end) => { (ended(end)) " " (here.date(end.at)) },
             }
         }
         td { (who(current)) }
@@ -91,6 +90,17 @@ fn pass(current: Option<&Current>, here: PageClock) -> Markup {
                 None => (here.since(current.since)),
                 Some(end) => (text::span(end.at.0.saturating_sub(current.since.0))),
             }
+        }
+    }
+}
+
+/// Renders how a pass ended.
+fn ended(end: End) -> Markup {
+    html! {
+        @match end.exit {
+            Some(exit) if end.is_failure() => (render::tag(&exit.to_string(), "bad")),
+            _ if end.whole => "done",
+            _ => (render::tag("broken", "bad")),
         }
     }
 }

@@ -23,6 +23,9 @@ const NOT_LAUNCHED: RangeInclusive<u8> = 125..=127;
 /// up to an hour before it retries the job and fails again.
 const RECENT_MS: u64 = 3_600_000;
 
+/// The maximum number of leases whose failed passes are listed one by one.
+const LEASES: u32 = 50;
+
 /// The severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
@@ -79,11 +82,11 @@ impl Others {
     }
 }
 
-/// Returns all problems, the worst first.
+/// Returns all problems, the worst first. `active` are the leases whose running passes are examined.
 pub(crate) async fn all(
     call: &Call,
     status: &NodeStatus,
-    leases: &[LeaseView],
+    active: &[LeaseView],
     Others { tasks, processes }: &Others,
 ) -> Result<Vec<Trouble>, Problem> {
     let here = PageClock::of(&call.node);
@@ -92,7 +95,7 @@ pub(crate) async fn all(
     all.extend(of_disk(status, here));
     all.extend(of_machine(status));
     all.extend(of_queues(status, call.node.queue_rules()));
-    all.extend(leases.iter().filter_map(|it| of_lease(it, here)));
+    all.extend(of_leases(call, active).await?);
     all.extend(of_tasks(tasks));
     if let Some(processes) = processes {
         all.extend(of_processes(processes));
@@ -304,6 +307,23 @@ fn of_processes(totals: &process::Totals) -> Option<Trouble> {
     })
 }
 
+/// Returns the problems of leases: the latest passes that failed, whether or not the lease is still active, and what is wrong with the active
+/// leases.
+async fn of_leases(call: &Call, active: &[LeaseView]) -> Result<Vec<Trouble>, Problem> {
+    let here = PageClock::of(&call.node);
+    let failed = call.node.leases().failed(LEASES).await?;
+    let others = active.iter().filter(|it| it.lease.failure().is_none());
+    let leases = failed.leases.iter().chain(others);
+    let mut all: Vec<Trouble> = leases.filter_map(|it| of_lease(it, here)).collect();
+    if failed.more {
+        all.push(Trouble::bad(
+            "Leases failed",
+            html! { "The last passes of further leases failed: see " code { "sexton lease list" } "." },
+        ));
+    }
+    Ok(all)
+}
+
 fn of_lease(view: &LeaseView, here: PageClock) -> Option<Trouble> {
     let lease = &view.lease;
     let link = Link::to("/page/lease").with("name", lease.name.as_bytes());
@@ -314,6 +334,18 @@ fn of_lease(view: &LeaseView, here: PageClock) -> Option<Trouble> {
         return Some(Trouble::warn(
             "Lease overruns",
             html! { "The pass of " (link) " has been running for " (since) ", longer than its period." },
+        ));
+    }
+    if let Some(end) = lease.failure() {
+        let shows = format!("sexton lease show {}", lease.name.to_text());
+        return Some(Trouble::bad(
+            "Lease failed",
+            html! {
+                "The last pass of " (link) " failed " (here.since(end.at)) " ago"
+                @if let Some(exit) = end.exit { " (" (exit.to_string()) ")" }
+                @if lease.broken > 1 { ", like the " (lease.broken - 1) " before it" }
+                ": see " code { (words(&shows)) } "."
+            },
         ));
     }
     (lease.broken > 0).then(|| {

@@ -1,8 +1,9 @@
 //! Tests the text and level of every kind of problem, with made-up statuses.
 
 use super::*;
+use crate::actors::binding::Exit;
 use crate::actors::dispatch::Pause;
-use crate::actors::lease::{Current, Holder, Lease};
+use crate::actors::lease::{self, Current, Holder, Lease};
 use crate::actors::process::{InstanceView, Last, Policy};
 use crate::actors::queue::{Counts, Totals};
 use crate::actors::supervisor::{self, Cause};
@@ -285,6 +286,22 @@ fn lease(broken: u32, current: Option<Current>) -> LeaseView {
     }
 }
 
+/// Returns a pass that began a minute ago.
+fn pass(end: Option<lease::End>, warnings: u32) -> Current {
+    Current {
+        token: Token(1),
+        place: Token(0),
+        holder: Holder::Nobody,
+        pid: 0,
+        since: Timestamp(40_000),
+        until: Timestamp(90_000),
+        end,
+        stopping: false,
+        warnings,
+        log: None,
+    }
+}
+
 fn service(status: Status, restarts: usize) -> ServiceView {
     let instance = InstanceView {
         number: 1,
@@ -326,18 +343,7 @@ fn tasks_processes_leases_and_services_say_what_does_not_go_on() {
         stuck: 1,
         ..process::Totals::default()
     };
-    let overruns = Current {
-        token: Token(1),
-        place: Token(0),
-        holder: Holder::Nobody,
-        pid: 0,
-        since: Timestamp(40_000),
-        until: Timestamp(90_000),
-        end: None,
-        stopping: false,
-        warnings: 1,
-        log: None,
-    };
+    let overruns = pass(None, 1);
     let lease = |broken, current| said(of_lease(&lease(broken, current), HERE));
     let service = |status, restarts| said(of_service(&service(status, restarts), HERE));
     for (found, expected) in [
@@ -380,6 +386,34 @@ fn tasks_processes_leases_and_services_say_what_does_not_go_on() {
     ] {
         assert_eq!(found, [expected]);
     }
+}
+
+/// A pass that runs on a schedule, or in the background, has nobody who sees its exit status.
+#[test]
+fn a_pass_that_failed_is_a_problem_until_another_does_not() {
+    let ended = |broken, exit, whole| {
+        let at = Timestamp(70_000);
+        let pass = pass(Some(lease::End { at, exit, whole }), 0);
+        said(of_lease(&lease(broken, Some(pass)), HERE))
+    };
+    for (found, expected) in [
+        (
+            ended(0, Some(Exit::Code(3)), true),
+            "bad Lease failed: The last pass of sync failed 30 s ago (exit 3): see sexton lease show sync.",
+        ),
+        (
+            ended(0, Some(Exit::Signal(15)), true),
+            "bad Lease failed: The last pass of sync failed 30 s ago (signal 15): see sexton lease show sync.",
+        ),
+        (
+            ended(3, Some(Exit::Failed), false),
+            "bad Lease failed: The last pass of sync failed 30 s ago (failed to start), like the 2 before it: see sexton lease show sync.",
+        ),
+    ] {
+        assert_eq!(found, [expected]);
+    }
+    assert!(ended(0, Some(Exit::Code(0)), true).is_empty());
+    assert!(ended(0, None, true).is_empty(), "an imported pass");
 }
 
 #[test]
