@@ -85,29 +85,23 @@ impl Answer {
 
     /// If the coordinator refused the request because an item does not exist, prefixes the detail of the refusal with the item's name,
     /// which is taken from `asked`, the fields of the request.
-    pub(crate) fn about(mut self, asked: &Value) -> Self {
+    pub(crate) fn about(self, asked: &Value) -> Self {
         if !self.is_refused_as(Reason::Absent) {
             return self;
         }
-        if let Ok(Value::Object(mut said)) = serde_json::from_str(&self.body)
-            && let Some(Value::String(detail)) = said.get("detail")
+        if let Ok(said) = self.json()
+            && let Some(detail) = said.pointer("/detail").and_then(Value::as_str)
             && let Some(name) = named(asked, detail)
         {
             let detail = format!("{name}: {detail}");
-            said.insert("detail".to_owned(), detail.into());
-            self.body = format!("{}\n", Value::Object(said));
+            return self.with_detail(detail);
         }
         self
     }
 
-    /// If this is a refusal for `reason` that is about a lock, replaces its detail. `detail` is given the key that the detail begins with.
-    pub(crate) fn detailed(mut self, reason: Reason, detail: impl FnOnce(&str) -> String) -> Self {
-        if self.is_refused_as(reason)
-            && let Ok(Value::Object(mut said)) = serde_json::from_str(&self.body)
-            && let Some(Value::String(before)) = said.get("detail")
-            && let Some((key, _)) = before.split_once(": ")
-        {
-            let detail = detail(key);
+    /// Replaces the detail of a refusal.
+    pub(crate) fn with_detail(mut self, detail: String) -> Self {
+        if let Ok(Value::Object(mut said)) = serde_json::from_str(&self.body) {
             said.insert("detail".to_owned(), detail.into());
             self.body = format!("{}\n", Value::Object(said));
         }

@@ -237,7 +237,7 @@ impl ClientOptions {
             Action::Renew { which, of } => {
                 let mut fields = lock(&which);
                 of.put(&mut fields)?;
-                let answer = of.named_in(self.post("renew", fields, 0)?);
+                let answer = of.named_in(self.post("renew", fields, 0)?, &which);
                 self.tell(&answer, |said| format!("renewed, {}\n", place(said)))
             }
             Action::Release { which, of, force } => {
@@ -246,7 +246,7 @@ impl ClientOptions {
                     self.post("force", fields, 0)?
                 } else {
                     of.put(&mut fields)?;
-                    of.named_in(self.post("release", fields, 0)?)
+                    of.named_in(self.post("release", fields, 0)?, &which)
                 };
                 self.tell(&answer, |_| "released\n".to_owned())
             }

@@ -56,14 +56,14 @@ impl EntrySelector {
     }
 
     /// If the answer is a refusal because the owner has no entry for the lock, makes it name the owner: another owner may hold the lock.
-    pub(super) fn named_in(&self, answer: Answer) -> Answer {
+    pub(super) fn named_in(&self, answer: Answer, which: &LockSelector) -> Answer {
         match (&self.owner, self.token) {
-            (Some(owner), None) => answer.detailed(Reason::Absent, |key| {
-                let owner = owner.to_text();
-                format!(
+            (Some(owner), None) if answer.is_refused_as(Reason::Absent) => {
+                let (key, owner) = (which.key.to_text(), owner.to_text());
+                answer.with_detail(format!(
                     "{key}: {owner} neither holds this lock nor waits for it: the entry was released, it expired, or it never existed"
-                )
-            }),
+                ))
+            }
             _ => answer,
         }
     }
