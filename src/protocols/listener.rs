@@ -57,11 +57,16 @@ impl Drop for Place {
     }
 }
 
-/// Returns an asynchronous listener on an open socket.
-pub(crate) fn listen_on(open: &std::net::TcpListener) -> io::Result<TcpListener> {
+/// Returns a non-blocking listener on an open socket.
+pub(crate) fn share(open: &std::net::TcpListener) -> io::Result<std::net::TcpListener> {
     let listener = open.try_clone()?;
     listener.set_nonblocking(true)?;
-    TcpListener::from_std(listener)
+    Ok(listener)
+}
+
+/// Returns an asynchronous listener on an open socket.
+pub(crate) fn listen_on(open: &std::net::TcpListener) -> io::Result<TcpListener> {
+    TcpListener::from_std(share(open)?)
 }
 
 /// Returns the next connection and the client's address. Skips connections that fail or would take a reserved descriptor.

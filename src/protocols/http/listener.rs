@@ -243,8 +243,7 @@ fn open_tcp(
     open: &std::net::TcpListener,
 ) -> Result<(SocketAddr, std::net::TcpListener), OpenError> {
     let opened = || {
-        let listener = open.try_clone()?;
-        listener.set_nonblocking(true)?;
+        let listener = listener::share(open)?;
         Ok((listener.local_addr()?, listener))
     };
     opened().map_err(|source| OpenError::Listen {
