@@ -15,8 +15,8 @@ use sexton::actors::queue::QueueName;
 /// The maximum number of items per request.
 const PAGE: u64 = 1000;
 
-/// The maximum number of characters that a list on a terminal shows of a job's progress, and of the last line of its error. `peek` shows the whole
-/// texts.
+/// The maximum number of characters that a list on a terminal shows of a job's progress, and of the last line of its error. `peek` shows the
+/// whole texts.
 const ERROR_SHOWN: usize = 60;
 
 /// Show how many jobs are ready, or list queues or jobs

@@ -80,8 +80,8 @@ impl Clearing {
     }
 
     /// Sends SIGKILL, if this clearing kills, and checks for survivors. Returns `Empty` if no process is alive and `is_certain` says that a
-    /// search misses none. Returns `Stuck` if, after [`STUCK_MS`], processes have survived a kill or may be alive, and their numbers differ from those in the last
-    /// report. Otherwise, returns `None`.
+    /// search misses none. Returns `Stuck` if, after [`STUCK_MS`], processes have survived a kill or may be alive, and their numbers differ
+    /// from those in the last report. Otherwise, returns `None`.
     pub(super) fn step<W: World>(
         &mut self,
         world: &mut W,

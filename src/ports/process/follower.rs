@@ -311,7 +311,7 @@ impl<W: World> Follower<W> {
 
     /// Performs the next step of clearing a tree.
     pub(super) fn clear_on(&mut self, id: ProcessId) {
-        let is_certain = self.hears_of_trees(id);
+        let is_certain = self.can_prove_empty(id);
         let Some(attempt) = self.attempts.get_mut(&id) else {
             return;
         };
@@ -340,7 +340,7 @@ impl<W: World> Follower<W> {
 
     /// Returns whether it can be certain now that the tree of a process is empty. Only the keeper knows the control groups, and the orphans
     /// that it has inherited: until it has introduced itself, a search may miss processes of the tree. Joins the keeper if there is one.
-    fn hears_of_trees(&mut self, id: ProcessId) -> bool {
+    fn can_prove_empty(&mut self, id: ProcessId) -> bool {
         let clearing = self.attempts.get(&id).and_then(|it| it.clearing.as_ref());
         let is_whole = clearing.is_some_and(Clearing::is_whole);
         if !is_whole || self.link == Link::Up || !self.world.has_keeper() {

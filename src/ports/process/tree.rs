@@ -35,8 +35,9 @@ struct Members {
 }
 
 impl Groups {
-    /// Returns the control group of a tree, if it exists below `base`; after a restart, it may not be known that the tree has one. A keeper that was started in a different group than its predecessor
-    /// cannot see the earlier groups, so a missing group does not prove that a tree is empty.
+    /// Returns the control group of a tree, if it exists below `base`; after a restart, it may not be known that the tree has one. A keeper
+    /// that was started in a different group than its predecessor cannot see the earlier groups, so a missing group does not prove that a
+    /// tree is empty.
     pub(super) fn group(&self, tree: &Tree) -> Option<PathBuf> {
         let group = self.base.as_ref()?.join(tree.id.to_string());
         group.is_dir().then_some(group)
