@@ -433,7 +433,10 @@ pub(crate) const UNSAFE: &[&str] = &[
 
 /// The maximum number of lines of a source file, and files that still exceed it.
 pub(crate) const LINES_MAX: usize = 600;
-pub(crate) const TOO_LONG: &[(&str, usize)] = &[];
+pub(crate) const TOO_LONG: &[(&str, usize)] = &[
+    ("src/protocols/http/lock.rs", 610),
+    ("src/protocols/http/queue_look.rs", 610),
+];
 
 /// Words without meaning, in names of files and types.
 pub(crate) const EMPTY_WORDS: &[&str] = &[
