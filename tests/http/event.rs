@@ -67,7 +67,7 @@ fn the_life_of_a_lock_is_told_in_order() {
     let taken = listener.receive(&["checkpoint"]).remove(0);
     assert_eq!(taken.data["actor"], "node");
     assert!(taken.data["upto"].as_u64() > token.as_u64());
-    opened.post("/v1/drain", &Value::Null).json();
+    opened.post_as_owner("/v1/drain", &Value::Null).json();
     let draining = listener.receive(&["draining"]).remove(0);
     assert_eq!(draining.data["actor"], "node");
     opened.stop();

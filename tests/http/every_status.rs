@@ -216,7 +216,8 @@ impl Nodes {
             _ => PendingRequest::well(path, method),
         };
         match (status, path) {
-            (200, "/v1/drain") => well.of(&self.draining),
+            (200, "/v1/drain") => process_status::at(&well, &self.draining.socket()),
+            (500, "/v1/drain") => process_status::at(&well, &self.panicking.socket()),
             (200, _) => well.of(&self.well),
             (400, _) => well.with("Host: localhost").of(&self.well),
             (401, _) => well.of(&self.guarded),

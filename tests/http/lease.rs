@@ -25,7 +25,7 @@ fn show(opened: &Opened, name: &str) -> Value {
 /// Opens a node with a lease `k` that has this period.
 fn with_period(ms: u64) -> Opened {
     let opened = Opened::configured(launches);
-    well(&opened.post("/v1/leases/set", &json!({"name": "k", "period_ms": ms})));
+    well(&opened.post_as_owner("/v1/leases/set", &json!({"name": "k", "period_ms": ms})));
     opened
 }
 
@@ -208,7 +208,7 @@ fn why_a_pass_could_not_be_started_is_for_those_who_may_see_processes() {
 fn leases_are_listed_by_name_and_by_pages() {
     let opened = Opened::new();
     for name in ["b", "a/2", "a/1", "a/3", "c"] {
-        well(&opened.post("/v1/leases/set", &json!({"name": name, "period_ms": 1000})));
+        well(&opened.post_as_owner("/v1/leases/set", &json!({"name": name, "period_ms": 1000})));
     }
     let mut names = Vec::new();
     let mut after = String::new();
@@ -224,10 +224,10 @@ fn leases_are_listed_by_name_and_by_pages() {
     }
     assert_eq!(names, ["a/1", "a/2", "a/3"]);
     opened
-        .post("/v1/leases/set", &json!({"name": "a"}))
+        .post_as_owner("/v1/leases/set", &json!({"name": "a"}))
         .because(400, "field");
     opened
-        .post("/v1/leases/set", &json!({"name": "", "period_ms": 1}))
+        .post_as_owner("/v1/leases/set", &json!({"name": "", "period_ms": 1}))
         .because(400, "field");
     opened
         .post(
@@ -242,5 +242,7 @@ fn leases_are_listed_by_name_and_by_pages() {
         )
         .because(403, "out-of-scope");
     let wrong = json!({"name": "a", "schedule": "* * *"});
-    opened.post("/v1/leases/set", &wrong).because(400, "field");
+    opened
+        .post_as_owner("/v1/leases/set", &wrong)
+        .because(400, "field");
 }

@@ -1,6 +1,6 @@
 //! Locks over HTTP: requests that acquire, renew, release, list, wait for and pass on locks.
 
-use crate::opened::{Answer, Opened, finish, run};
+use crate::opened::{Answer, Opened, finish, finish_over, run};
 use serde_json::{Value, json};
 use sexton::actors::lock::Message;
 use sexton::actors::lock::{LockMachine, Name};
@@ -358,7 +358,7 @@ fn a_list_is_filtered_and_paged() {
 fn a_drain_takes_no_new_locks_and_tells_when_none_is_left() {
     let opened = Opened::new();
     assert_eq!(acquire(&opened, "a", "one").status, 200);
-    let begun = opened.post("/v1/drain", &Value::Null).json();
+    let begun = opened.post_as_owner("/v1/drain", &Value::Null).json();
     assert_eq!(
         begun,
         json!({"draining": true, "locks": 1, "claims": 0, "passes": 0, "tasks": 0})
@@ -371,11 +371,11 @@ fn a_drain_takes_no_new_locks_and_tells_when_none_is_left() {
     );
     assert_eq!(opened.get("/v1/status", "").json()["draining"], true);
     assert_eq!(opened.get("/healthz", "").body, "draining\n");
-    let waiting = opened.begin("/v1/drain?wait=600", &Value::Null);
+    let mut waiting = opened.begin_as_owner("/v1/drain?wait=600", &Value::Null);
     opened
         .post("/v1/locks/release", &json!({"key": "a", "owner": "one"}))
         .json();
-    let drained = finish("/v1/drain?wait=600", waiting).json();
+    let drained = finish_over(&mut waiting).json();
     assert_eq!(
         drained,
         json!({"draining": true, "locks": 0, "claims": 0, "passes": 0, "tasks": 0})

@@ -64,7 +64,7 @@ fn a_field_that_is_wrong_is_named() {
         opened.get(target, "").because(400, "field");
     }
     opened
-        .post("/v1/drain?wait=x", &Value::Null)
+        .post_as_owner("/v1/drain?wait=x", &Value::Null)
         .because(400, "field");
     assert_eq!(
         opened.get("/v1/status", "").json()["draining"],
@@ -194,7 +194,7 @@ fn a_halted_node_refuses_all() {
         .because(503, "halted");
     opened.get("/v1/locks", "").because(503, "halted");
     opened
-        .post("/v1/drain", &Value::Null)
+        .post_as_owner("/v1/drain", &Value::Null)
         .because(503, "halted");
 }
 

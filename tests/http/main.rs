@@ -64,6 +64,8 @@ mod queue_result;
 mod queue_status;
 mod queue_unique;
 mod repetition;
+#[cfg(feature = "cli")]
+mod rights;
 mod route;
 mod socket;
 #[cfg(feature = "cli")]

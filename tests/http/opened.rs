@@ -185,6 +185,24 @@ impl Opened {
         self.post_with(path, "", fields)
     }
 
+    /// Sends a request over the socket, as the coordinator's own user.
+    pub(crate) fn post_as_owner(&self, path: &str, fields: &Value) -> Answer {
+        let answer = finish_over(&mut self.begin_as_owner(path, fields));
+        described::check("POST", path, &answer);
+        answer
+    }
+
+    /// Like [`Self::post_as_owner`], on a connection that stays open. [`finish_over`] receives the answer.
+    pub(crate) fn begin_as_owner(&self, path: &str, fields: &Value) -> UnixStream {
+        let body = fields.to_string();
+        let length = body.len();
+        let mut stream = UnixStream::connect(self.socket()).expect("it listens");
+        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        let request = format!("{head}Content-Length: {length}\r\n\r\n{body}");
+        stream.write_all(request.as_bytes()).expect("connected");
+        stream
+    }
+
     pub(crate) fn post_with(&self, path: &str, headers: &str, fields: &Value) -> Answer {
         let body = fields.to_string();
         let length = body.len();
@@ -257,6 +275,11 @@ pub(crate) fn finish(path: &str, mut stream: TcpStream) -> Answer {
     let answer = answers(&read_all(&mut stream)).pop().expect("an answer");
     described::check("POST", path, &answer);
     answer
+}
+
+/// Receives an answer over the socket.
+pub(crate) fn finish_over(stream: &mut UnixStream) -> Answer {
+    answers(&read_all(stream)).pop().expect("an answer")
 }
 
 /// Parses a series of answers to GET requests. Each is read up to its length.

@@ -47,7 +47,7 @@ fn processes_are_for_those_who_may_start_them() {
         assert_eq!(refused.status, 403);
         shows(
             &refused.body,
-            &["services and processes require a token with the scope run"],
+            &["requires a token with the scope run"],
         );
     }
     assert_eq!(plain.send("/page/process/stop", "id=0192f5e0").status, 403);

@@ -59,7 +59,9 @@ fn a_job_ends_also_where_nothing_is_claimed_any_more() {
     let ids = ["x", "y", "z"].map(|body| push(&opened, "q", body));
     let claims = [(); 2].map(|()| pop(&opened, "q"));
     assert_eq!(claims[1]["id"], ids[1], "it keeps the drain from its end");
-    opened.post("/v1/drain?what=queues", &Value::Null).json();
+    opened
+        .post_as_owner("/v1/drain?what=queues", &Value::Null)
+        .json();
     let said = exchange(&opened, &[&claims[0]], "");
     assert_eq!(said["refused"]["reason"], "draining");
     assert_eq!((&said["jobs"], &said["not_done"]), (&json!([]), &json!([])));

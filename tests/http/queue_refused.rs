@@ -244,13 +244,15 @@ fn a_drain_takes_no_new_jobs_and_lets_those_be_done_that_are_there() {
         let status = opened.get("/v1/status", "").json();
         (status["queues"]["waiting"] == 1).then_some(())
     });
-    let drains = opened.post("/v1/drain?what=queues", &Value::Null).json();
+    let drains = opened
+        .post_as_owner("/v1/drain?what=queues", &Value::Null)
+        .json();
     assert_eq!(
         drains,
         json!({"draining": true, "locks": 0, "claims": 1, "passes": 0, "tasks": 0})
     );
     opened
-        .post("/v1/drain?what=jobs", &Value::Null)
+        .post_as_owner("/v1/drain?what=jobs", &Value::Null)
         .problem(400);
     finish(POP, waiting).because(503, "draining");
     let fields = json!({"queue": "q", "body": "x"});

@@ -1,30 +1,18 @@
 //! Decides which clients' requests are accepted. Any web page can make a browser send requests to the coordinator, either by DNS rebinding
 //! (`Host` then contains a foreign name) or as cross-site requests (`Origin` then contains a foreign site). Both kinds are refused.
 //!
-//! This module also decides whether a client may start processes. Everything else that an accepted client may do is decided by the actors.
+//! This module also decides which scopes a client has. `route.rs` compares them with those that the route requires.
 
 use crate::clock::Date;
 use crate::handle::Requester;
 use crate::protocols::http::problem::Problem;
+use crate::protocols::http::scope::Scopes;
 use crate::protocols::http::token::Tokens;
 use crate::refusal::Reason;
 use actix_http::RequestHead;
 use actix_http::uri::Authority;
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use std::net::{IpAddr, Ipv4Addr};
-
-/// The permission that a route requires. Every token has all scopes except `Run`, which the token file must grant explicitly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    /// Read state.
-    Read,
-    /// Use locks, queues and leases.
-    Use,
-    /// Operate the coordinator.
-    Operate,
-    /// Start and signal processes and see their output. This is equivalent to having the rights of the coordinator's user.
-    Run,
-}
 
 /// The credentials that a path requires over TCP if tokens are configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,20 +66,8 @@ pub(crate) struct Rules<'a> {
     pub(crate) now: Date,
 }
 
-/// Whether a caller may use [`Scope::Run`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Running {
-    /// The caller is connected to the Unix socket as root or as the coordinator's own user, or it sent a token with the scope either over
-    /// TLS or over loopback.
-    Allowed,
-    /// The caller has a token with the scope, but sent it over a connection that others can read.
-    Exposed,
-    /// The caller does not have the scope.
-    Denied,
-}
-
-/// Checks whether a request is accepted, and returns whether its caller may start processes. The error is the refusal.
-pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result<Running, Problem> {
+/// Checks whether a request is accepted, and returns the scopes of its caller. The error is the refusal.
+pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result<Scopes, Problem> {
     // A browser may reach the Unix socket through a forwarded port, possibly under a foreign host name or from a page of another site.
     let local = match peer {
         Peer::Socket { .. } => Ipv4Addr::LOCALHOST.into(),
@@ -101,37 +77,22 @@ pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result
     check_origin(&head.headers, host)?;
     match peer {
         Peer::Socket { uid, .. } if is_trusted(uid, rustix::process::geteuid().as_raw()) => {
-            Ok(Running::Allowed)
+            Ok(Scopes::All)
         }
-        Peer::Socket { .. } if rules.lets_others_in => Ok(Running::Denied),
+        Peer::Socket { .. } if rules.lets_others_in => Ok(Scopes::Plain),
         Peer::Socket { .. } => Err(Problem::new(
             Reason::Foreign,
             "this socket serves only the coordinator's own user: use TCP with a token, or open the socket to a group with --socket-group",
         )),
         Peer::Tcp(local) => {
             let check = |tokens| check_token(head, host, (tokens, rules.now));
-            let runs = rules.tokens.map(check).transpose()?;
-            Ok(match runs {
-                Some(true) if rules.is_private || local.is_loopback() => Running::Allowed,
-                Some(true) => Running::Exposed,
-                Some(false) | None => Running::Denied,
+            let scopes = rules.tokens.map(check).transpose()?;
+            Ok(match scopes.unwrap_or(Scopes::Plain) {
+                Scopes::All if !rules.is_private && !local.is_loopback() => Scopes::Exposed,
+                scopes => scopes,
             })
         }
     }
-}
-
-/// Refuses a caller that may not start processes.
-pub(crate) fn check_run(running: Running) -> Result<(), Problem> {
-    let words = match running {
-        Running::Allowed => return Ok(()),
-        Running::Exposed => {
-            "from other machines, the scope run can be used only over TLS: start the coordinator with --tls-cert and --tls-key"
-        }
-        Running::Denied => {
-            "services and processes require a token with the scope run (a line of --token-file with \" run\" after the token), or a connection to the Unix socket as the coordinator's own user"
-        }
-    };
-    Err(Problem::new(Reason::OutOfScope, words))
 }
 
 /// Returns whether `uid` is the coordinator's own user, or root, which can become any user.
@@ -229,18 +190,18 @@ fn login<'a>(headers: &'a HeaderMap, host: &str) -> Option<&'a str> {
     pairs.find_map(|pair| pair.trim().strip_prefix(&name)?.strip_prefix('='))
 }
 
-/// Checks the token or login that the path requires, and returns whether it permits starting processes; `false` if the path requires none.
+/// Checks the token or login that the path requires, and returns its scopes; none if the path requires neither.
 fn check_token(
     head: &RequestHead,
     host: &str,
     (tokens, now): (&Tokens, Date),
-) -> Result<bool, Problem> {
+) -> Result<Scopes, Problem> {
     let refused = |detail| {
         Err(Problem::new(Reason::Unauthorized, detail).with(header::WWW_AUTHENTICATE, "Bearer"))
     };
     let headers = &head.headers;
     match Gate::of(head.uri.path()) {
-        Gate::Open => return Ok(false),
+        Gate::Open => return Ok(Scopes::None),
         Gate::Page if !headers.contains_key(header::AUTHORIZATION) => {
             let login = login(headers, host).and_then(|login| tokens.find_login(login, now));
             return login.map_or_else(|| refused("not logged in, or the login has expired"), Ok);
@@ -282,8 +243,9 @@ fn without_port(host: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Gate, Peer, Rules, Running, check, check_form, cookie_name, is_trusted};
+    use super::{Gate, Peer, Rules, check, check_form, cookie_name, is_trusted};
     use crate::clock::Date;
+    use crate::protocols::http::scope::Scopes;
     use crate::protocols::http::token::Tokens;
     use actix_http::RequestHead;
     use actix_web::ResponseError as _;
@@ -333,13 +295,13 @@ mod tests {
         };
         let (plain, runs) = ("Bearer 0123456789abcdef", "Bearer fedcba9876543210");
         for (local, is_private, expected) in [
-            ("127.0.0.1", false, Running::Allowed),
-            ("::1", false, Running::Allowed),
-            ("10.0.0.7", false, Running::Exposed),
-            ("10.0.0.7", true, Running::Allowed),
+            ("127.0.0.1", false, Scopes::All),
+            ("::1", false, Scopes::All),
+            ("10.0.0.7", false, Scopes::Exposed),
+            ("10.0.0.7", true, Scopes::All),
         ] {
             assert_eq!(running(local, runs, is_private), expected, "{local}");
-            assert_eq!(running(local, plain, is_private), Running::Denied);
+            assert_eq!(running(local, plain, is_private), Scopes::Plain);
         }
     }
 
@@ -526,7 +488,7 @@ mod tests {
             };
             let asked = head(&[("host", "localhost")]);
             let heard = check(&asked, stranger, &rules).ok();
-            assert_eq!(heard, lets_others_in.then_some(Running::Denied));
+            assert_eq!(heard, lets_others_in.then_some(Scopes::Plain));
             // A browser may reach the socket through a forwarded port.
             for (host, origin) in [
                 ("localhost:8080", "http://evil.example"),

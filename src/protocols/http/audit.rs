@@ -1,10 +1,10 @@
 //! Audits over HTTP: checks of whether the actors' states are consistent with each other and with the operating system.
 
 use crate::handle::{Audit, AuditError, Disagreement};
-use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Json, Route, RouteDocs};
+use crate::protocols::http::scope::Scope;
 use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,6 +13,7 @@ pub(crate) fn routes() -> Vec<Route> {
     let refusals = [Reason::Waits, Reason::Failed];
     let look = Route::get(
         "/v1/audit",
+        Scope::Read,
         look,
         RouteDocs {
             id: "audit",
@@ -34,7 +35,7 @@ pub(crate) fn routes() -> Vec<Route> {
         },
         &refusals,
     );
-    vec![look, fix.with_scope(Scope::Run)]
+    vec![look, fix]
 }
 
 /// The result of an audit.

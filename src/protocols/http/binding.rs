@@ -34,7 +34,7 @@ impl Bound {
     /// Returns the requested binding, or `None` if the request names no process. Besides what `checked` refuses, refuses a process
     /// that has ended, and `kill_before_grant` for a process that the coordinator did not launch.
     pub(crate) async fn binding(&self, call: &Call) -> Result<Option<Binding>, Problem> {
-        let Some((process, until)) = self.checked(call)? else {
+        let Some((process, until)) = self.checked()? else {
             return Ok(None);
         };
         let fence = self.kill_before_grant;
@@ -59,7 +59,7 @@ impl Bound {
     /// Without `kill_before_grant`, a process given by its full id is not looked up: if it has ended meanwhile, a right bound to it ends
     /// immediately.
     pub(crate) async fn binding_again(&self, call: &Call) -> Result<Option<Binding>, Problem> {
-        let named = self.checked(call)?;
+        let named = self.checked()?;
         let known = named.and_then(|(process, until)| Some((process.parse().ok()?, until)));
         match known.filter(|_| !self.kill_before_grant) {
             Some((process, until)) => Ok(Some(Binding {
@@ -72,15 +72,14 @@ impl Bound {
     }
 
     /// Returns the process that the request names, and how much of it must have ended before the right ends; `None` if the request names
-    /// no process. Refuses `kill_before_grant` unless a process tree is named, and a process if the caller may not start processes.
-    fn checked(&self, call: &Call) -> Result<Option<(&str, Until)>, Problem> {
+    /// no process. Refuses `kill_before_grant` unless a process tree is named. A route that accepts a process requires the scope `run` for it.
+    fn checked(&self) -> Result<Option<(&str, Until)>, Problem> {
         let Some(process) = &self.process else {
             if self.kill_before_grant {
                 return Err(Problem::field("kill_before_grant", "requires process"));
             }
             return Ok(None);
         };
-        call.check_run()?;
         let until = match self.release {
             Extent::Process => Until::Process,
             Extent::Tree => Until::Tree,

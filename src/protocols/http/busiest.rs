@@ -14,6 +14,7 @@ use crate::protocols::http::problem::Problem;
 use crate::protocols::http::queue_look::{Queue, queue_shown};
 use crate::protocols::http::route::{Large, Query, Route, RouteDocs};
 use crate::protocols::http::schema::{EntryNames, Number};
+use crate::protocols::http::scope::Scope;
 use crate::protocols::http::task_look::Task;
 use crate::refusal::Reason;
 use schemars::JsonSchema;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) fn routes() -> Vec<Route> {
     vec![Route::get(
         "/v1/busiest",
+        Scope::Read,
         busiest,
         RouteDocs {
             id: "busiest",

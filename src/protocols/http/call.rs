@@ -4,11 +4,12 @@
 
 use crate::handle::{Handle, Leases, Locks, Processes, Queues, Requester, Tasks};
 use crate::ids::RequestKey;
-use crate::protocols::http::access::{self, Peer, Running, Scope};
+use crate::protocols::http::access::{self, Peer};
 use crate::protocols::http::capacity::Capacity;
 use crate::protocols::http::idempotency::key_of;
 use crate::protocols::http::input;
 use crate::protocols::http::problem::Problem;
+use crate::protocols::http::scope::{Scope, Scopes};
 use crate::protocols::http::shared::Shared;
 use crate::protocols::listener::Place;
 use crate::refusal::Reason;
@@ -30,20 +31,20 @@ pub(crate) struct Caller {
     gone: Rc<Notify>,
     closing: watch::Receiver<bool>,
     peer: Peer,
-    running: Running,
+    scopes: Scopes,
 }
 
 impl Caller {
     pub(crate) const fn new(
         gone: Rc<Notify>,
         closing: watch::Receiver<bool>,
-        (peer, running): (Peer, Running),
+        (peer, scopes): (Peer, Scopes),
     ) -> Self {
         Self {
             gone,
             closing,
             peer,
-            running,
+            scopes,
         }
     }
 }
@@ -74,7 +75,7 @@ impl Drop for Rollback {
 pub(crate) struct Call {
     pub(crate) node: Data<Handle>,
     /// The idempotency key; `None` before [`Call::take_key`] or without the header.
-    pub(crate) key: Option<RequestKey>,
+    pub(crate) key: Cell<Option<RequestKey>>,
     /// The action to take if the answer is not delivered.
     pub(crate) rollback: Cell<Option<Rollback>>,
     pub(crate) shared: Data<Shared>,
@@ -128,23 +129,29 @@ impl Call {
         self.caller.peer
     }
 
-    /// Returns whether the caller may start processes.
+    /// Returns whether the caller may start processes, and see their output.
     pub(crate) fn may_run(&self) -> bool {
-        self.check_run().is_ok()
+        self.caller.scopes.has(Scope::Run)
+    }
+
+    /// Returns the caller's scopes, for `route.rs`, which checks them.
+    pub(super) fn scopes(&self) -> Scopes {
+        self.caller.scopes
     }
 
     /// Reads the idempotency key from the headers, if there is one. Messages sent to the actors from then on carry the key. Refuses an
     /// invalid key.
-    pub(crate) fn take_key(&mut self) -> Result<(), Problem> {
+    pub(crate) fn take_key(&self) -> Result<(), Problem> {
         let (headers, path) = (self.request.headers(), self.request.path());
-        self.key = key_of(headers, self.caller.peer, (path, &self.body))?;
+        self.key
+            .set(key_of(headers, self.caller.peer, (path, &self.body))?);
         Ok(())
     }
 
     /// Returns a handle to the locks that sends this request's idempotency key, if there is one.
     pub(crate) fn locks(&self) -> Locks {
         let locks = self.node.locks();
-        match self.key {
+        match self.key.get() {
             None => locks,
             Some(key) => locks.once(key),
         }
@@ -153,7 +160,7 @@ impl Call {
     /// Returns a handle to the queues that sends this request's idempotency key, if there is one.
     pub(crate) fn queues(&self) -> Queues {
         let queues = self.node.queues();
-        match self.key {
+        match self.key.get() {
             None => queues,
             Some(key) => queues.once(key),
         }
@@ -162,7 +169,7 @@ impl Call {
     /// Returns a handle to the processes that sends this request's idempotency key, if there is one.
     pub(crate) fn processes(&self) -> Processes {
         let processes = self.node.processes();
-        match self.key {
+        match self.key.get() {
             None => processes,
             Some(key) => processes.once(key),
         }
@@ -171,7 +178,7 @@ impl Call {
     /// Returns a handle to the tasks that sends this request's idempotency key, if there is one.
     pub(crate) fn tasks(&self) -> Tasks {
         let tasks = self.node.tasks();
-        match self.key {
+        match self.key.get() {
             None => tasks,
             Some(key) => tasks.once(key),
         }
@@ -180,15 +187,10 @@ impl Call {
     /// Returns a handle to the leases that sends this request's idempotency key, if there is one.
     pub(crate) fn leases(&self) -> Leases {
         let leases = self.node.leases();
-        match self.key {
+        match self.key.get() {
             None => leases,
             Some(key) => leases.once(key),
         }
-    }
-
-    /// Refuses a caller that may not start processes. For routes that require [`Scope::Run`] for some requests only.
-    pub(crate) fn check_run(&self) -> Result<(), Problem> {
-        access::check_run(self.caller.running)
     }
 
     /// Returns the process that sent the request, if the kernel reports it.
@@ -261,12 +263,9 @@ impl FromRequest for Call {
         Box::pin(async move {
             let mut none = Payload::None;
             let caller: ReqData<Caller> = ReqData::from_request(&request, &mut none).await?;
-            if request.app_data::<Scope>() == Some(&Scope::Run) {
-                access::check_run(caller.running)?;
-            }
             Ok(Self {
                 node: Data::from_request(&request, &mut none).await?,
-                key: None,
+                key: Cell::new(None),
                 rollback: Cell::new(None),
                 shared: Data::from_request(&request, &mut none).await?,
                 caller,

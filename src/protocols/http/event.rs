@@ -12,6 +12,7 @@ use crate::protocols::http::operate::stopped;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Query, Route, RouteDocs};
 use crate::protocols::http::schema::encode;
+use crate::protocols::http::scope::Scope;
 use crate::protocols::http::stream::{ALIVE, HEARTBEAT, Parts, Stream};
 use crate::protocols::listener::Place;
 use crate::refusal::Reason;
@@ -40,7 +41,7 @@ const COMPARED: usize = 512;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::get("/v1/events", events, RouteDocs {
+        Route::get("/v1/events", Scope::Read, events, RouteDocs {
             id: "events",
             summary: "Stream events",
             more: "Server-sent events: `id` is the position of an event: a sequence number, followed by a dot and an index unless the event is the first with this number; `event` is its kind; `data` is a JSON object with `position`, `at`, `actor`, `kind` and further fields. The stream ends when the coordinator stops or halts. A comment is sent every 15 s as a heartbeat. The last 65,536 events, and at most 64 MiB of them, are kept in memory, from the first subscription until ten minutes after the last one ends. A client that requests events no longer kept, or reads too slowly, first receives an event `lost`, whose data has the positions `after` and `upto`: the events after the first and up to the second are missing. A client that requests a future position receives an event `ahead`, whose `upto` is where the stream begins. The kinds and their fields are listed in docs/protocols/http.md, \"Events\".",

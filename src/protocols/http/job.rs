@@ -12,6 +12,7 @@ use crate::protocols::http::pop::{self, JobClaim};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Body, Json, Route, RouteDocs};
 use crate::protocols::http::schema::{List, Number, Span};
+use crate::protocols::http::scope::Scope;
 use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,7 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::post_once(
             PUSH,
+            Scope::Use,
             push,
             RouteDocs {
                 id: "push_job",
@@ -40,6 +42,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             PUSH_ALL,
+            Scope::Use,
             push_all,
             RouteDocs {
                 id: "push_jobs",
@@ -51,6 +54,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/register",
+            Scope::Use,
             register,
             RouteDocs {
                 id: "register_root_job",
@@ -62,6 +66,9 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/pop",
+            Scope::Use.or_run("`process` is set", |Body(it): &Body<pop::Pop>| {
+                it.process.is_some()
+            }),
             pop::pop,
             RouteDocs {
                 id: "pop_jobs",
@@ -73,6 +80,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/ack",
+            Scope::Use,
             ack,
             RouteDocs {
                 id: "ack_job",
@@ -84,6 +92,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/fail",
+            Scope::Use,
             fail,
             RouteDocs {
                 id: "fail_job",
@@ -95,6 +104,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/defer",
+            Scope::Use,
             defer,
             RouteDocs {
                 id: "defer_job",
@@ -106,6 +116,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/report",
+            Scope::Use,
             report,
             RouteDocs {
                 id: "report_job",
@@ -117,6 +128,9 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/touch",
+            Scope::Use.or_run("`process` is set", |Body(it): &Body<TouchJob>| {
+                it.process.is_some()
+            }),
             touch,
             RouteDocs {
                 id: "touch_job",
@@ -128,6 +142,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/release",
+            Scope::Use,
             release,
             RouteDocs {
                 id: "release_job",
@@ -139,6 +154,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/bury",
+            Scope::Use,
             bury,
             RouteDocs {
                 id: "bury_job",

@@ -2,13 +2,12 @@
 //! documented in `docs/protocols/http.md`, "Leases".
 //!
 //! A pass is one run of a lease's command, by the coordinator or by a client. The lease actor decides whose turn it is to run one.
-//! Requests that launch or store a command require the scope `run` (see `access.rs`).
+//! Whatever starts or stops a command, or stores one, requires the scope `run` (see `scope.rs`).
 
 use crate::actors::lease::{Claim, LeaseMachine, LeaseView, PassRequest, Turn};
 use crate::actors::lock::Name;
 use crate::handle::Requested;
 use crate::ids::Token;
-use crate::protocols::http::access::Scope;
 use crate::protocols::http::binding::{Bound, Extent};
 use crate::protocols::http::call::{Call, Rollback};
 use crate::protocols::http::lease_look::{self, Lease};
@@ -18,6 +17,7 @@ use crate::protocols::http::process::Launch;
 use crate::protocols::http::process_look::Process;
 use crate::protocols::http::route::{Body, Json, Route, RouteDocs, Routed};
 use crate::protocols::http::schema::Number;
+use crate::protocols::http::scope::Scope;
 use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,12 +34,11 @@ impl Routed for LeaseMachine {
 
 #[expect(clippy::too_many_lines, reason = "a table of routes")]
 fn routes() -> Vec<Route> {
-    use Reason::{
-        Absent, Disabled, DiskFull, Draining, Ended, Failed, Full, OutOfScope, Stale, Waits,
-    };
+    use Reason::{Absent, Disabled, DiskFull, Draining, Ended, Failed, Full, Stale, Waits};
     vec![
         Route::post_once(
             RUN,
+            Scope::Run,
             run,
             RouteDocs {
                 id: "run_lease",
@@ -48,10 +47,12 @@ fn routes() -> Vec<Route> {
                 answer: "The result of the request.",
             },
             &[Disabled, Draining, Full, Waits, DiskFull, Failed],
-        )
-        .with_scope(Scope::Run),
+        ),
         Route::post_once(
             "/v1/leases/claim",
+            Scope::Use.or_run("`process` is set", |Body(it): &Body<Claiming>| {
+                it.process.is_some()
+            }),
             claim,
             RouteDocs {
                 id: "claim_lease",
@@ -60,12 +61,14 @@ fn routes() -> Vec<Route> {
                 answer: "The result of the request.",
             },
             &[
-                Disabled, Draining, Full, Waits, DiskFull, Failed, Absent, Ended, OutOfScope,
+                Disabled, Draining, Full, Waits, DiskFull, Failed, Absent, Ended,
             ],
         ),
         Route::post(
             "/v1/leases/renew",
-            Scope::Use,
+            Scope::Use.or_run("`process` is set", |Body(it): &Body<Renew>| {
+                it.process.is_some()
+            }),
             renew,
             RouteDocs {
                 id: "renew_lease",
@@ -73,7 +76,7 @@ fn routes() -> Vec<Route> {
                 more: "The pass ends if its client has not renewed it within `ttl_ms`. With `process`, the pass depends on that process from now on instead.",
                 answer: "The lease.",
             },
-            &[Absent, Stale, DiskFull, Failed, Ended, OutOfScope],
+            &[Absent, Stale, DiskFull, Failed, Ended],
         ),
         Route::post(
             "/v1/leases/finish",
@@ -262,7 +265,7 @@ pub(crate) struct Claiming {
     /// The maximum time between two renewals of the pass, in milliseconds, if the pass is not bound to a process.
     #[serde(default)]
     ttl_ms: Span,
-    /// The process that the pass depends on, given by its id or at least the first eight digits of its id. Requires the scope `run`.
+    /// The process that the pass depends on, given by its id or at least the first eight digits of its id.
     process: Option<String>,
     /// How much of the process must have ended before the pass ends.
     #[serde(default)]
@@ -318,7 +321,7 @@ async fn claim(call: &Call, Body(asked): Body<Claiming>) -> Result<Json<Claimed>
         }
         Turn::Next | Turn::NotNeeded | Turn::Kept | Turn::NoDelay => None,
     };
-    if token.is_some() && call.key.is_none() {
+    if token.is_some() && call.key.get().is_none() {
         let (leases, name) = (call.node.leases(), asked.name.clone());
         let place = requested.place;
         call.rollback
@@ -344,7 +347,7 @@ pub(crate) struct Renew {
     name: Name,
     /// The token of the pass.
     token: Token,
-    /// The process that the pass depends on from now on; unchanged if left out. Requires the scope `run`.
+    /// The process that the pass depends on from now on; unchanged if left out.
     process: Option<String>,
     /// How much of the process must have ended before the pass ends.
     #[serde(default)]

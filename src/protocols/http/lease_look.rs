@@ -13,6 +13,7 @@ use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_look::Failed;
 use crate::protocols::http::route::{Json, Large, Query, Route, RouteDocs};
 use crate::protocols::http::schema::LeaseName;
+use crate::protocols::http::scope::Scope;
 use crate::refusal::Reason;
 use crate::text;
 use schemars::JsonSchema;
@@ -24,6 +25,7 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::get(
             "/v1/leases",
+            Scope::Read,
             list,
             RouteDocs {
                 id: "list_leases",
@@ -35,6 +37,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::get(
             "/v1/leases/lease",
+            Scope::Read,
             lease,
             RouteDocs {
                 id: "lease",
@@ -46,6 +49,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::get(
             "/v1/leases/check",
+            Scope::Read,
             check,
             RouteDocs {
                 id: "check_lease",

@@ -9,13 +9,13 @@ use crate::actors::lock::Name;
 use crate::actors::process::Tags;
 use crate::clock::Date;
 use crate::handle::{LeaseError, ProcessError};
-use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::lease_look::Lease;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process::Launch;
 use crate::protocols::http::route::{Body, Json, Route, RouteDocs};
 use crate::protocols::http::schema::Number;
+use crate::protocols::http::scope::Scope;
 use crate::refusal::Reason;
 use crate::schedule::Schedule;
 use schemars::JsonSchema;
@@ -32,23 +32,23 @@ pub(crate) const SET: &str = "/v1/leases/set";
 pub(crate) type Span = Number<u64, 1, { Settings::SPAN_MS_MAX }, { Settings::PERIOD_MS }>;
 
 pub(crate) fn routes() -> Vec<Route> {
-    use Reason::{Absent, DiskFull, Failed, Full, OutOfScope, Running, Waits};
+    use Reason::{Absent, DiskFull, Failed, Full, Running, Waits};
     vec![
         Route::post(
             SET,
-            Scope::Operate,
+            Scope::Run,
             set,
             RouteDocs {
                 id: "set_lease",
                 summary: "Change the settings of a lease",
-                more: "Creates the lease if it does not exist. Settings that are left out are unchanged. Setting a command or a log file requires the scope `run`.",
+                more: "Creates the lease if it does not exist. Settings that are left out are unchanged.",
                 answer: "The lease.",
             },
-            &[Full, DiskFull, Failed, OutOfScope],
+            &[Full, DiskFull, Failed],
         ),
         Route::post(
             "/v1/leases/import",
-            Scope::Operate,
+            Scope::Run,
             import,
             RouteDocs {
                 id: "import_lease",
@@ -57,19 +57,18 @@ pub(crate) fn routes() -> Vec<Route> {
                 answer: "The lease.",
             },
             &[Running, Full, DiskFull, Failed],
-        )
-        .with_scope(Scope::Run),
+        ),
         Route::post(
             "/v1/leases/reset",
-            Scope::Operate,
+            Scope::Operate.or_run("`force` is set", |Body(it): &Body<Reset>| it.force),
             reset,
             RouteDocs {
                 id: "reset_lease",
                 summary: "Delete a lease and its settings",
-                more: "Refused while a pass is running. With `force`, the pass is stopped first, and the answer is sent when its processes have exited or the wait times out. Stopping a process requires the scope `run`.",
+                more: "Refused while a pass is running. With `force`, the pass is stopped first, and the answer is sent when its processes have exited or the wait times out.",
                 answer: "Whether the lease has been deleted.",
             },
-            &[Absent, Running, Waits, Failed, OutOfScope],
+            &[Absent, Running, Waits, Failed],
         ),
     ]
 }
@@ -98,7 +97,6 @@ pub(crate) struct Set {
     /// the latest of them was at most a minute ago.
     catch_up: Option<bool>,
     /// The file on the coordinator's machine that gets a line when a pass begins and another when it ends; empty for none.
-    /// Requires the scope `run`.
     logfile: Option<String>,
     /// Whether to remove the command. Refused while the lease has a schedule; an empty `schedule` in the same request removes that first.
     #[serde(default)]
@@ -107,9 +105,6 @@ pub(crate) struct Set {
 
 async fn set(call: &Call, Body(asked): Body<Set>) -> Result<Json<Lease>, Problem> {
     let name = asked.name.clone();
-    if asked.launch.is_some() || asked.logfile.is_some() {
-        call.check_run()?;
-    }
     let leases = call.node.leases();
     let mut lease = None;
     for setting in asked.settings()? {
@@ -231,9 +226,6 @@ async fn reset(call: &Call, Body(asked): Body<Reset>) -> Result<Json<WasReset>, 
     let leases = call.node.leases();
     let lease = leases.get(&asked.name).await?;
     let running = lease.lease.running();
-    if asked.force && running.is_some_and(|it| it.holder.process().is_some()) {
-        call.check_run()?;
-    }
     let mut gone = leases.reset(&asked.name, asked.force).await?;
     if let (false, Some(pass)) = (gone, running) {
         let wait = Duration::from_secs(asked.wait.0);

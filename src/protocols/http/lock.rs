@@ -9,13 +9,13 @@ use crate::actors::lock::{
 use crate::clock::{Now, Timestamp};
 use crate::handle::{Entry, LockError, Terms};
 use crate::ids::Token;
-use crate::protocols::http::access::Scope;
 use crate::protocols::http::binding::{Bound, Extent};
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{self, After, Limit, Listing, Written};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Body, Json, Large, Query, Route, RouteDocs, Routed};
 use crate::protocols::http::schema::{EntryNames, Number};
+use crate::protocols::http::scope::Scope;
 use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,11 +30,12 @@ impl Routed for LockMachine {
 fn routes() -> Vec<Route> {
     use Reason::{
         Absent, DiskFull, Draining, Ended as HasEnded, Failed, Fencing, Full, Held, Large,
-        OutOfScope, Reserved, Stale, Waits,
+        Reserved, Stale, Waits,
     };
     vec![
         Route::get(
             "/v1/locks",
+            Scope::Read,
             list,
             RouteDocs {
                 id: "list_locks",
@@ -46,6 +47,7 @@ fn routes() -> Vec<Route> {
         ),
         Route::get(
             "/v1/locks/owner",
+            Scope::Read,
             owner,
             RouteDocs {
                 id: "lock_owner",
@@ -57,6 +59,7 @@ fn routes() -> Vec<Route> {
         ),
         Route::get(
             "/v1/locks/place",
+            Scope::Read,
             place,
             RouteDocs {
                 id: "lock_place",
@@ -68,6 +71,9 @@ fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/locks/acquire",
+            Scope::Use.or_run("`process` is set", |Body(it): &Body<Acquire>| {
+                it.process.is_some()
+            }),
             acquire,
             RouteDocs {
                 id: "acquire_lock",
@@ -77,11 +83,11 @@ fn routes() -> Vec<Route> {
             },
             &[
                 Held, Reserved, Draining, Full, Waits, DiskFull, Failed, Fencing, Absent, HasEnded,
-                OutOfScope,
             ],
         ),
         Route::post_once(
             "/v1/locks/renew",
+            Scope::Use,
             renew,
             RouteDocs {
                 id: "renew_lock",
@@ -93,6 +99,7 @@ fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/locks/release",
+            Scope::Use,
             release,
             RouteDocs {
                 id: "release_lock",
@@ -104,6 +111,7 @@ fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/locks/force",
+            Scope::Operate,
             force,
             RouteDocs {
                 id: "force_lock",
@@ -115,6 +123,7 @@ fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/locks/release-all",
+            Scope::Use,
             release_all,
             RouteDocs {
                 id: "release_all_locks",
@@ -157,7 +166,7 @@ pub(crate) struct Acquire {
     /// The priority among waiting owners; the highest goes first, unless the node is configured otherwise.
     #[serde(default)]
     priority: u8,
-    /// The process with which the lock ends, given by its id or at least the first eight digits of it. Requires the scope `run`.
+    /// The process with which the lock ends, given by its id or at least the first eight digits of it.
     process: Option<String>,
     /// Whether the lock ends once the process itself has ended, or only once its whole tree has.
     #[serde(default)]
@@ -251,7 +260,7 @@ async fn acquire(call: &Call, Body(wanted): Body<Acquire>) -> Result<Json<Grante
 fn own_name(call: &Call) -> Result<Name, Problem> {
     let chance =
         || Some(u128::from(getrandom::u64().ok()?) << 64 | u128::from(getrandom::u64().ok()?));
-    let number = call.key.map(|key| key.id).or_else(chance);
+    let number = call.key.get().map(|key| key.id).or_else(chance);
     let number = number
         .ok_or_else(|| Problem::new(Reason::Failed, "the system cannot provide random numbers"))?;
     Ok(Name::new(format!("{number:032x}").into_bytes()).expect("32 digits are a valid name"))

@@ -8,6 +8,7 @@
 //! | `listener.rs` | sockets, limits, the serving thread, opening and closing |
 //! | `session.rs` | one client: its requests and answers, with their bounds |
 //! | `access.rs` | which requests are accepted: `Host`, `Origin`, token, peer |
+//! | `scope.rs` | what a route requires, and what a caller has |
 //! | `tls.rs` | the certificate, its key, and the handshake |
 //! | `token.rs` | the bearer token and its file |
 //! | `socket.rs` | the Unix socket's file |
@@ -77,6 +78,7 @@ mod route;
 mod routes;
 mod schema;
 mod schemas;
+mod scope;
 mod service;
 mod session;
 mod shared;
@@ -92,6 +94,6 @@ mod token;
 pub use counters::Stats;
 pub(crate) use listener::Sockets;
 pub use listener::{Listener, OpenError};
-pub use routes::description;
+pub use routes::{RouteScope, description, scopes};
 pub use tls::TlsError;
 pub use token::TokenError;

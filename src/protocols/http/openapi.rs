@@ -2,10 +2,10 @@
 
 #![expect(clippy::indexing_slicing, reason = "indexes only objects created here")]
 
-use crate::protocols::http::access::Scope;
 use crate::protocols::http::problem::{self, Document};
 use crate::protocols::http::route::{Described, Route};
 use crate::protocols::http::schemas::{Content, Schemas, settle};
+use crate::protocols::http::scope::Scope;
 use crate::refusal::{Reason, Retry};
 use actix_web::http::Method;
 use serde_json::{Map, Value, json};
@@ -63,18 +63,12 @@ pub(super) fn describe(routes: &[Route]) -> Value {
 
 fn operation(route: &Route, described: &Described, schemas: &mut Schemas) -> Value {
     let Content { parameters, body } = (described.takes)(schemas);
-    let scope = match route.scope {
-        Scope::Read => "read",
-        Scope::Use => "use",
-        Scope::Operate => "operate",
-        Scope::Run => "run",
-    };
     let mut answer = (described.answers)(schemas);
     settle(&mut answer, false);
     let mut reasons: Vec<Reason> = ANY.to_vec();
     reasons.extend(&described.refusals);
     reasons.extend(body.as_ref().map(|_| Reason::NotJson));
-    if route.scope == Scope::Run {
+    if route.scope != Scope::Open {
         reasons.push(Reason::OutOfScope);
     }
     if described.refusals.contains(&Reason::Waits) {
@@ -99,11 +93,22 @@ fn operation(route: &Route, described: &Described, schemas: &mut Schemas) -> Val
     let mut operation = json!({
         "operationId": described.words.id,
         "summary": described.words.summary,
-        "security": [{}, { "token": [scope] }],
+        "security": [{}, { "token": [route.scope.name()] }],
         "responses": responses,
     });
-    if !described.words.more.is_empty() {
-        operation["description"] = described.words.more.into();
+    let description = match route.condition {
+        None => described.words.more.to_owned(),
+        Some(condition) => {
+            operation["x-run-if"] = condition.into();
+            let more = format!(
+                "{} Requires the scope `run` if {condition}.",
+                described.words.more
+            );
+            more.trim_start().to_owned()
+        }
+    };
+    if !description.is_empty() {
+        operation["description"] = description.into();
     }
     let parameters: Vec<Value> = described
         .headers

@@ -2,12 +2,12 @@
 
 use crate::actors::supervisor::SupervisorMachine;
 use crate::handle::{self, Handle, InProgress};
-use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::metric;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Json, Query, Route, RouteDocs, Routed};
 use crate::protocols::http::schema::Number;
+use crate::protocols::http::scope::Scope;
 use crate::refusal::Reason;
 use crate::spine::checkpoint::Taken;
 use crate::status::NodeStatus;
@@ -35,6 +35,7 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::get(
             "/healthz",
+            Scope::Read,
             health,
             RouteDocs {
                 id: "health",
@@ -47,6 +48,7 @@ pub(crate) fn routes() -> Vec<Route> {
         .with_content_type(TEXT),
         Route::get(
             "/metrics",
+            Scope::Read,
             metrics,
             RouteDocs {
                 id: "metrics",
@@ -59,6 +61,7 @@ pub(crate) fn routes() -> Vec<Route> {
         .with_content_type(metric::CONTENT_TYPE),
         Route::get(
             "/v1/openapi.json",
+            Scope::Read,
             describe,
             RouteDocs {
                 id: "describe",
@@ -70,6 +73,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::get(
             "/v1/status",
+            Scope::Read,
             status,
             RouteDocs {
                 id: "status",
@@ -105,7 +109,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post(
             "/v1/drain",
-            Scope::Operate,
+            Scope::Run,
             drain,
             RouteDocs {
                 id: "drain",

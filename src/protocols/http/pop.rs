@@ -38,7 +38,7 @@ pub(crate) struct Pop {
     #[serde(default)]
     claim_ms: Span,
     /// The process that the claims are bound to, given as the id of its record or a prefix of that id.
-    process: Option<String>,
+    pub(crate) process: Option<String>,
     /// How much of the process must have ended before the claims end.
     #[serde(default)]
     release: Extent,
@@ -268,7 +268,7 @@ async fn claims(
     }
     let wait = Duration::from_secs(wait);
     let held = source.held(call)?;
-    let claims = pop_within(queues, (&source, count), (wait, call.key.is_some()));
+    let claims = pop_within(queues, (&source, count), (wait, call.key.get().is_some()));
     let claims = call.wait(claims).await??;
     drop(held);
     Ok(claims)
@@ -312,7 +312,7 @@ fn answered(call: &Call, queues: Queues, claims: Vec<Claim>) -> Json<Claims> {
     let jobs = claims.iter().map(|claim| popped(claim, now)).collect();
     // A client with an idempotency key can repeat the request and get the same claims. Without a key, nobody would work on the jobs
     // until their claims end, so they are given back.
-    if call.key.is_none() {
+    if call.key.get().is_none() {
         call.rollback.set(Some(give_back(queues, claims)));
     }
     Json(Claims {

@@ -7,13 +7,13 @@ use crate::actors::process::{Launching, Parentage, ProcessMachine, Spec, Tags};
 use crate::bytes::Bytes;
 use crate::clock::Date;
 use crate::handle::{ProcessError, Processes, Stopping};
-use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_look::{self, Process, id, which};
 use crate::protocols::http::process_now;
 use crate::protocols::http::route::{Body, Json, Route, RouteDocs, Routed};
 use crate::protocols::http::schema::{List, Number};
+use crate::protocols::http::scope::Scope;
 use crate::protocols::http::service;
 use crate::refusal::Reason;
 use schemars::JsonSchema;
@@ -42,9 +42,10 @@ fn acting() -> Vec<Route> {
     use Reason::{
         Absent, DiskFull, Draining, Ended, Failed, Full, NoKeeper, NotStarted, Unsent, Waits,
     };
-    let all = vec![
+    vec![
         Route::post_once(
             LAUNCH,
+            Scope::Run,
             launch,
             RouteDocs {
                 id: "launch_process",
@@ -68,6 +69,7 @@ fn acting() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/processes/finish",
+            Scope::Run,
             finish,
             RouteDocs {
                 id: "finish_process",
@@ -79,6 +81,7 @@ fn acting() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/processes/stop",
+            Scope::Run,
             stop,
             RouteDocs {
                 id: "stop_process",
@@ -90,6 +93,7 @@ fn acting() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/processes/signal",
+            Scope::Run,
             signal,
             RouteDocs {
                 id: "signal_process",
@@ -135,10 +139,7 @@ fn acting() -> Vec<Route> {
             },
             &[NoKeeper],
         ),
-    ];
-    all.into_iter()
-        .map(|route| route.with_scope(Scope::Run))
-        .collect()
+    ]
 }
 
 /// A process to launch.

@@ -11,13 +11,13 @@ use crate::bytes::Bytes;
 use crate::clock::{Date, Timestamp};
 use crate::handle::{Usage, failure_words};
 use crate::ids::ProcessId;
-use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{Listing, Written};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_now::ProcessUsage;
 use crate::protocols::http::route::{Json, Large, Query, Route, RouteDocs};
 use crate::protocols::http::schema::Number;
+use crate::protocols::http::scope::Scope;
 use crate::refusal::Reason;
 use crate::text;
 use schemars::JsonSchema;
@@ -26,9 +26,10 @@ use std::collections::BTreeMap;
 
 pub(crate) fn routes() -> Vec<Route> {
     use Reason::{Absent, Failed};
-    let all = vec![
+    vec![
         Route::get(
             "/v1/processes",
+            Scope::Run,
             list,
             RouteDocs {
                 id: "list_processes",
@@ -40,6 +41,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::get(
             "/v1/processes/count",
+            Scope::Run,
             count,
             RouteDocs {
                 id: "count_processes",
@@ -51,6 +53,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::get(
             "/v1/processes/process",
+            Scope::Run,
             process,
             RouteDocs {
                 id: "process",
@@ -62,6 +65,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::get(
             "/v1/processes/ancestors",
+            Scope::Run,
             ancestors,
             RouteDocs {
                 id: "ancestors",
@@ -73,6 +77,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::get(
             "/v1/processes/descendants",
+            Scope::Run,
             descendants,
             RouteDocs {
                 id: "descendants",
@@ -82,10 +87,7 @@ pub(crate) fn routes() -> Vec<Route> {
             },
             &[Absent, Failed, Reason::Large],
         ),
-    ];
-    all.into_iter()
-        .map(|route| route.with_scope(Scope::Run))
-        .collect()
+    ]
 }
 
 /// Parses the id in a field; returns `None` if the field is missing or empty.

@@ -5,11 +5,11 @@
 
 use crate::handle::{ProcessError, Usage};
 use crate::ids::ProcessId;
-use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Body, Json, Route, RouteDocs};
 use crate::protocols::http::schema::List;
+use crate::protocols::http::scope::Scope;
 use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,10 +47,7 @@ pub(crate) fn routes() -> Vec<Route> {
         },
         &[Reason::Failed],
     );
-    let all = vec![route, reconcile];
-    all.into_iter()
-        .map(|route| route.with_scope(Scope::Run))
-        .collect()
+    vec![route, reconcile]
 }
 
 #[derive(Serialize, JsonSchema)]

@@ -8,6 +8,7 @@ use crate::protocols::http::job::Deleted;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Body, Json, Route, RouteDocs, Routed};
 use crate::protocols::http::schema::{Number, Span};
+use crate::protocols::http::scope::Scope;
 use crate::protocols::http::{job, queue_bulk, queue_look, result};
 use crate::refusal::Reason;
 use schemars::JsonSchema;
@@ -29,6 +30,7 @@ fn routes() -> Vec<Route> {
     vec![
         Route::post_once(
             "/v1/queues/delete",
+            Scope::Use,
             delete,
             RouteDocs {
                 id: "delete_job",
@@ -40,6 +42,7 @@ fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/kick",
+            Scope::Use,
             kick,
             RouteDocs {
                 id: "kick_jobs",
@@ -51,6 +54,7 @@ fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/kick-job",
+            Scope::Use,
             kick_job,
             RouteDocs {
                 id: "kick_job",
@@ -62,6 +66,7 @@ fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/cancel",
+            Scope::Use,
             cancel,
             RouteDocs {
                 id: "cancel_job",
@@ -73,6 +78,7 @@ fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/repush",
+            Scope::Use,
             repush,
             RouteDocs {
                 id: "repush_jobs",
@@ -84,6 +90,7 @@ fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/pause",
+            Scope::Use,
             pause,
             RouteDocs {
                 id: "pause_queue",
@@ -95,6 +102,7 @@ fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/flush",
+            Scope::Use,
             flush,
             RouteDocs {
                 id: "flush_queue",
@@ -234,7 +242,7 @@ async fn pause(
     let queues = call.queues();
     // The queue must exist, since pausing a mistyped name would create a queue. A request that ends a pause and has an idempotency key
     // is not checked: it may be a repetition, and the queue may have been removed since the original request.
-    if ms.0 > 0 || call.key.is_none() {
+    if ms.0 > 0 || call.key.get().is_none() {
         queues.queue(&queue).await?;
     }
     queues.pause(&queue, ms.0).await?;

@@ -2,12 +2,12 @@
 //! that other requests are served in between. The JSON fields are documented in `docs/protocols/http.md`, "Queues".
 
 use crate::actors::queue::{JobSelection, Phase, QueueName};
-use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{self, After};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Body, Json, Route, RouteDocs};
 use crate::protocols::http::schema::Number;
+use crate::protocols::http::scope::Scope;
 use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -16,6 +16,7 @@ use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_look;
 use crate::protocols::http::route::{Json, Large, Query, Route, RouteDocs};
 use crate::protocols::http::schema::JobText;
+use crate::protocols::http::scope::Scope;
 use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,7 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::get(
             "/v1/queues",
+            Scope::Read,
             list,
             RouteDocs {
                 id: "list_queues",
@@ -49,6 +51,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::get(
             "/v1/queues/queue",
+            Scope::Read,
             queue,
             RouteDocs {
                 id: "queue",
@@ -60,6 +63,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::get(
             "/v1/queues/jobs",
+            Scope::Read,
             jobs,
             RouteDocs {
                 id: "list_jobs",
@@ -71,6 +75,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::get(
             "/v1/queues/job",
+            Scope::Read,
             job,
             RouteDocs {
                 id: "job",
@@ -82,6 +87,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::get(
             "/v1/queues/next",
+            Scope::Read,
             next,
             RouteDocs {
                 id: "next_queue",
@@ -93,6 +99,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::get(
             "/v1/queues/config",
+            Scope::Read,
             config,
             RouteDocs {
                 id: "queue_config",

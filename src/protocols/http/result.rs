@@ -9,6 +9,7 @@ use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Body, Json, Query, Route, RouteDocs};
 use crate::protocols::http::schema::{Number, OutputText};
+use crate::protocols::http::scope::Scope;
 use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,7 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::post_once(
             "/v1/queues/keep-result",
+            Scope::Use,
             keep,
             RouteDocs {
                 id: "keep_job_result",
@@ -31,6 +33,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::get(
             "/v1/queues/result",
+            Scope::Read,
             result,
             RouteDocs {
                 id: "job_result",

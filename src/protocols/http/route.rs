@@ -1,10 +1,11 @@
-//! The definition of a route: its method and path, its input and output, its refusals, and its documentation. Both the server and the
-//! published `OpenAPI` description are built from the same definitions.
+//! The definition of a route: its method and path, the scopes that it requires, its input and output, its refusals, and its
+//! documentation. Both the server and the published `OpenAPI` description are built from the same definitions. A route cannot be created
+//! without a scope, and its function is not called before the scope was checked.
 
-use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::schemas::{Content, Schemas};
+use crate::protocols::http::scope::{Required, Scope};
 use crate::refusal::Reason;
 use actix_http::RequestHead;
 use actix_web::http::{Method, header};
@@ -38,7 +39,10 @@ pub(crate) struct RouteDocs {
 pub(crate) struct Route {
     pub(crate) path: &'static str,
     pub(crate) method: Method,
+    /// The scope that every request requires. The route enforces it.
     pub(crate) scope: Scope,
+    /// Which requests require [`Scope::Run`] in addition, in words; `None` if no others do.
+    pub(crate) condition: Option<&'static str>,
     /// The published description; `None` for pages, which are meant for browsers and may change.
     pub(crate) described: Option<Described>,
     pub(super) resource: Resource,
@@ -57,7 +61,7 @@ pub(crate) struct Described {
 }
 
 /// The input of a route.
-pub(crate) trait FromCall: Sized {
+pub(crate) trait FromCall: Sized + 'static {
     fn from_call(call: &Call) -> Result<Self, Problem>;
     fn describe(schemas: &mut Schemas) -> Content;
 }
@@ -76,7 +80,7 @@ impl FromCall for () {
 /// Input from the query string.
 pub(crate) struct Query<T>(pub(crate) T);
 
-impl<T: DeserializeOwned + JsonSchema> FromCall for Query<T> {
+impl<T: DeserializeOwned + JsonSchema + 'static> FromCall for Query<T> {
     fn from_call(call: &Call) -> Result<Self, Problem> {
         call.query().map(Self)
     }
@@ -89,7 +93,7 @@ impl<T: DeserializeOwned + JsonSchema> FromCall for Query<T> {
 /// Input from the body.
 pub(crate) struct Body<T>(pub(crate) T);
 
-impl<T: DeserializeOwned + JsonSchema> FromCall for Body<T> {
+impl<T: DeserializeOwned + JsonSchema + 'static> FromCall for Body<T> {
     fn from_call(call: &Call) -> Result<Self, Problem> {
         call.body().map(Self)
     }
@@ -155,50 +159,33 @@ impl Route {
     /// Creates a read-only route, for GET and HEAD.
     pub(crate) fn get<T: FromCall, G: IntoAnswer>(
         path: &'static str,
+        required: impl Into<Required<T>>,
         read: impl AsyncFn(&Call, T) -> Result<G, Problem> + Clone + 'static,
         words: RouteDocs,
         refusals: &[Reason],
     ) -> Self {
-        let answer = move |call: Call| {
-            let read = read.clone();
-            async move {
-                let taken = T::from_call(&call)?;
-                let given = read(&call, taken).await.and_then(G::into_answer);
-                given.map_err(|problem| call.problem(problem))
-            }
-        };
-        let resource = self::read(path, answer);
-        Self::of::<T, G>(
-            (path, Method::GET),
-            Scope::Read,
-            (words, refusals),
-            resource,
-        )
+        let answer = async move |call: &Call, input: T| read(call, input).await?.into_answer();
+        let route = Self::new((path, Method::GET), required.into(), answer, None);
+        route.described_as::<T, G>(words, refusals)
     }
 
     /// Creates a route that performs an action, for POST.
     pub(crate) fn post<T: FromCall, G: IntoAnswer>(
         path: &'static str,
-        scope: Scope,
+        required: impl Into<Required<T>>,
         act: impl AsyncFn(&Call, T) -> Result<G, Problem> + Clone + 'static,
         words: RouteDocs,
         refusals: &[Reason],
     ) -> Self {
-        let answer = move |call: Call| {
-            let act = act.clone();
-            async move {
-                let taken = T::from_call(&call)?;
-                let given = act(&call, taken).await.and_then(G::into_answer);
-                given.map_err(|problem| call.problem(problem))
-            }
-        };
-        let resource = posted(path, answer);
-        Self::of::<T, G>((path, Method::POST), scope, (words, refusals), resource)
+        let answer = async move |call: &Call, input: T| act(call, input).await?.into_answer();
+        let route = Self::new((path, Method::POST), required.into(), answer, None);
+        route.described_as::<T, G>(words, refusals)
     }
 
     /// Creates a route whose action must not take effect twice: it accepts an idempotency key.
     pub(crate) fn post_once<T, G>(
         path: &'static str,
+        required: impl Into<Required<T>>,
         act: impl AsyncFn(&Call, T) -> Result<Json<G>, Problem> + Clone + 'static,
         words: RouteDocs,
         refusals: &[Reason],
@@ -207,22 +194,16 @@ impl Route {
         T: FromCall,
         G: Serialize + JsonSchema,
     {
-        let answer = move |mut call: Call| {
-            let act = act.clone();
-            async move {
-                call.take_key()?;
-                let taken = T::from_call(&call)?;
-                let given = act(&call, taken).await.and_then(Json::into_answer);
-                let mut response = given.map_err(|problem| call.problem(problem))?;
-                if let Some(rollback) = call.rollback.take() {
-                    response.extensions_mut().insert(rollback);
-                }
-                Ok(response)
+        let answer = async move |call: &Call, input: T| {
+            call.take_key()?;
+            let mut response = act(call, input).await?.into_answer()?;
+            if let Some(rollback) = call.rollback.take() {
+                response.extensions_mut().insert(rollback);
             }
+            Ok(response)
         };
-        let resource = posted(path, answer);
-        let words = (words, refusals);
-        let route = Self::of::<T, Json<G>>((path, Method::POST), Scope::Use, words, resource);
+        let route = Self::new((path, Method::POST), required.into(), answer, None);
+        let route = route.described_as::<T, Json<G>>(words, refusals);
         route.describing(|described| {
             described.refusals.push(Reason::KeyReused);
             described.headers.push(idempotency_key());
@@ -234,26 +215,38 @@ impl Route {
         (path, method): (&'static str, Method),
         scope: Scope,
         show: impl AsyncFn(&Call) -> Result<HttpResponse, Problem> + Clone + 'static,
-        refused: fn(&Problem, &RequestHead) -> HttpResponse,
+        refused: ShownRefusal,
     ) -> Self {
         let is_form = method == Method::POST;
+        let answer = async move |call: &Call, (): ()| {
+            if is_form {
+                call.check_form()?;
+            }
+            show(call).await
+        };
+        Self::new((path, method), scope.into(), answer, Some(refused))
+    }
+
+    /// Creates a route. `act` gets its input only after the caller's scopes have been compared with those that the route requires.
+    fn new<T: FromCall>(
+        (path, method): (&'static str, Method),
+        required: Required<T>,
+        act: impl AsyncFn(&Call, T) -> Result<HttpResponse, Problem> + Clone + 'static,
+        refused: Option<ShownRefusal>,
+    ) -> Self {
+        let (scope, condition) = (required.scope, required.condition());
         let answer = move |call: Call| {
-            let show = show.clone();
+            let (act, required) = (act.clone(), required.clone());
             async move {
-                let shown = async {
-                    if is_form {
-                        call.check_form()?;
-                    }
-                    if scope == Scope::Run {
-                        call.check_run()?;
-                    }
-                    show(&call).await
-                };
-                let shown = shown.await.map_err(|problem| call.problem(problem));
-                Ok::<_, Problem>(shown.unwrap_or_else(|problem| refused(&problem, call.head())))
+                let answered = async { act(&call, admitted(&call, &required)?).await };
+                let answered = answered.await.map_err(|problem| call.problem(problem));
+                match (answered, refused) {
+                    (Err(problem), Some(refused)) => Ok(refused(&problem, call.head())),
+                    (answered, _) => answered,
+                }
             }
         };
-        let resource = if is_form {
+        let resource = if method == Method::POST {
             posted(path, answer)
         } else {
             read(path, answer)
@@ -262,43 +255,32 @@ impl Route {
             path,
             method,
             scope,
+            condition,
             described: None,
             resource,
         }
     }
 
-    fn of<T: FromCall, G: IntoAnswer>(
-        (path, method): (&'static str, Method),
-        scope: Scope,
-        (words, refusals): (RouteDocs, &[Reason]),
-        resource: Resource,
+    /// Publishes the description of the route.
+    fn described_as<T: FromCall, G: IntoAnswer>(
+        mut self,
+        words: RouteDocs,
+        refusals: &[Reason],
     ) -> Self {
-        Self {
-            path,
-            method,
-            scope,
-            described: Some(Described {
-                words,
-                refusals: refusals.to_vec(),
-                takes: T::describe,
-                answers: G::describe,
-                content_type: "application/json",
-                headers: Vec::new(),
-            }),
-            resource,
-        }
+        self.described = Some(Described {
+            words,
+            refusals: refusals.to_vec(),
+            takes: T::describe,
+            answers: G::describe,
+            content_type: "application/json",
+            headers: Vec::new(),
+        });
+        self
     }
 
     /// Changes the published description of the route, if it has one.
     fn describing(mut self, change: impl FnOnce(&mut Described)) -> Self {
         self.described.as_mut().map(change);
-        self
-    }
-
-    /// Sets the scope that the route requires.
-    pub(crate) fn with_scope(mut self, scope: Scope) -> Self {
-        self.scope = scope;
-        self.resource = self.resource.app_data(scope);
         self
     }
 
@@ -311,6 +293,17 @@ impl Route {
     pub(crate) fn with_header(self, parameter: Value) -> Self {
         self.describing(|described| described.headers.push(parameter))
     }
+}
+
+/// Converts a refusal to a page.
+type ShownRefusal = fn(&Problem, &RequestHead) -> HttpResponse;
+
+/// Parses the input of a request, if the caller has the scopes that the route requires for it. Every route gets its input here.
+fn admitted<T: FromCall>(call: &Call, required: &Required<T>) -> Result<T, Problem> {
+    call.scopes().check(required.scope)?;
+    let input = T::from_call(call)?;
+    required.check(call.scopes(), &input)?;
+    Ok(input)
 }
 
 /// Describes the idempotency key parameter.

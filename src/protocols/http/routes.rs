@@ -20,6 +20,35 @@ pub fn description() -> &'static Value {
     &DESCRIPTION
 }
 
+/// What a route requires.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteScope {
+    /// `GET` or `POST`.
+    pub method: String,
+    /// The path.
+    pub path: &'static str,
+    /// The scope that every request requires: `none`, `read`, `use`, `operate` or `run`.
+    pub scope: &'static str,
+    /// Which requests require the scope `run` in addition, in words; `None` if no others do.
+    pub run_if: Option<&'static str>,
+    /// Whether the route is described in `/v1/openapi.json`; if not, it is a part of the page.
+    pub is_described: bool,
+}
+
+/// Returns what each route requires, in the order of their paths.
+pub fn scopes() -> Vec<RouteScope> {
+    let of = |route: Route| RouteScope {
+        method: route.method.to_string(),
+        path: route.path,
+        scope: route.scope.name(),
+        run_if: route.condition,
+        is_described: route.described.is_some(),
+    };
+    let mut all: Vec<RouteScope> = table().into_iter().map(of).collect();
+    all.sort_by_key(|route| route.path);
+    all
+}
+
 /// Returns every route.
 fn table() -> Vec<Route> {
     let of_node: [fn() -> Vec<Route>; 5] = [

@@ -6,12 +6,12 @@
 use crate::actors::process::{Cause, Definition, InstanceView, Last, ServiceView};
 use crate::clock::{Date, Timestamp};
 use crate::handle::{ProcessError, Services};
-use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_look::{Failed, lost, signal};
 use crate::protocols::http::route::{Body, Json, Query, Route, RouteDocs};
 use crate::protocols::http::schema::Number;
+use crate::protocols::http::scope::Scope;
 use crate::refusal::Reason;
 use crate::text;
 use schemars::JsonSchema;
@@ -22,9 +22,10 @@ use tokio::time::timeout;
 pub(crate) fn routes() -> Vec<Route> {
     use Reason::{Absent, Waits};
     let failed = Reason::Failed;
-    let all = vec![
+    vec![
         Route::get(
             "/v1/services",
+            Scope::Run,
             list,
             RouteDocs {
                 id: "list_services",
@@ -36,6 +37,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::get(
             "/v1/services/service",
+            Scope::Run,
             service,
             RouteDocs {
                 id: "service",
@@ -81,10 +83,7 @@ pub(crate) fn routes() -> Vec<Route> {
             },
             &[Absent, Waits, failed],
         ),
-    ];
-    all.into_iter()
-        .map(|route| route.with_scope(Scope::Run))
-        .collect()
+    ]
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -3,10 +3,11 @@
 //! Everything is bounded: the size of heads and bodies, the time they take to arrive, and the time that an answer may go
 //! unread. A violation is answered with a problem document if possible, and ends the connection.
 
-use crate::protocols::http::access::{self, Gate, Peer, Rules, Running};
+use crate::protocols::http::access::{self, Gate, Peer, Rules};
 use crate::protocols::http::call::{Caller, Rollback};
 use crate::protocols::http::page::frame;
 use crate::protocols::http::problem::{self, Problem};
+use crate::protocols::http::scope::Scopes;
 use crate::protocols::http::shared::Shared;
 use crate::refusal::Reason;
 use crate::spine::budget::Reservation;
@@ -163,7 +164,7 @@ impl<IO: Stream> Session<IO> {
         app: &A,
         closing: &watch::Receiver<bool>,
     ) -> Result<(), End> {
-        let (request, running): (Request, Running) = timeout(REQUEST_TIMEOUT, self.request())
+        let (request, scopes): (Request, Scopes) = timeout(REQUEST_TIMEOUT, self.request())
             .await
             .map_err(|_| {
                 End::With(Problem::new(
@@ -173,7 +174,7 @@ impl<IO: Stream> Session<IO> {
             })??;
         let knows_chunks = request.version() > Version::HTTP_10;
         let gone = Rc::new(Notify::new());
-        let caller = Caller::new(Rc::clone(&gone), closing.clone(), (self.peer, running));
+        let caller = Caller::new(Rc::clone(&gone), closing.clone(), (self.peer, scopes));
         request.extensions_mut().insert(caller);
         let mut answering = pin!(app.call(request));
         let answer = tokio::select! {
@@ -218,9 +219,9 @@ impl<IO: Stream> Session<IO> {
         }
     }
 
-    /// Reads a request with its complete body. Returns the request, and whether its sender may start processes. The error says how the
+    /// Reads a request with its complete body. Returns the request, and the scopes of its sender. The error says how the
     /// connection ends if the request is not accepted.
-    async fn request(&mut self) -> Result<(Request, Running), End> {
+    async fn request(&mut self) -> Result<(Request, Scopes), End> {
         let mut request = match self.next(HEAD_BYTES_MAX).await? {
             Some(Message::Item(request)) => request,
             Some(Message::Chunk(_)) => unreachable!("a body is read with its request"),
@@ -239,18 +240,18 @@ impl<IO: Stream> Session<IO> {
             is_private: self.shared.is_private(),
             now: self.shared.date(),
         };
-        let running = access::check(request.head(), self.peer, &rules).map_err(|problem| {
+        let scopes = access::check(request.head(), self.peer, &rules).map_err(|problem| {
             match Gate::of(request.path()) {
                 Gate::Token | Gate::Open => End::With(problem),
                 Gate::Page => End::Shown(frame::refused(&problem, request.head())),
             }
         })?;
         match self.codec.message_type() {
-            MessageType::None => Ok((request, running)),
+            MessageType::None => Ok((request, scopes)),
             MessageType::Payload => {
                 let body = self.body(&request).await?;
                 *request.payload() = body.into();
-                Ok((request, running))
+                Ok((request, scopes))
             }
             MessageType::Stream => Err(End::With(Problem::new(
                 Reason::NotUpgraded,
@@ -455,6 +456,7 @@ mod tests {
     use crate::protocols::http::counters::Counters;
     use crate::protocols::http::queue_rates::QueueRates;
     use crate::protocols::http::rates::Rates;
+    use crate::protocols::http::scope::Scopes;
     use crate::protocols::http::shared::Shared;
     use crate::spine::budget::Budget;
     use actix_http::{Request, ServiceConfig};

@@ -8,12 +8,12 @@ use crate::actors::dispatch::{Act, DispatchMachine, NewTask, Pause, Priority, Te
 use crate::actors::lock::Name;
 use crate::clock::Date;
 use crate::handle::Fault;
-use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process::Launch;
 use crate::protocols::http::route::{Body, Json, Route, RouteDocs, Routed};
 use crate::protocols::http::schema::Number;
+use crate::protocols::http::scope::Scope;
 use crate::protocols::http::task_look::{self, Task};
 use crate::protocols::http::task_server::{self, Confirmation, TaskPause};
 use crate::protocols::http::task_transcript;
@@ -37,12 +37,11 @@ impl Routed for DispatchMachine {
 }
 
 fn routes() -> Vec<Route> {
-    use Reason::{
-        Absent, DiskFull, Draining, Ended, Failed, Full, NoFaults, OutOfScope, Running, Waits,
-    };
+    use Reason::{Absent, DiskFull, Draining, Ended, Failed, Full, NoFaults, Running, Waits};
     vec![
         Route::post_once(
             ADD,
+            Scope::Run,
             add,
             RouteDocs {
                 id: "add_task",
@@ -51,19 +50,18 @@ fn routes() -> Vec<Route> {
                 answer: "The task.",
             },
             &[Draining, Full, DiskFull, NoFaults, Failed],
-        )
-        .with_scope(Scope::Run),
+        ),
         Route::post(
             "/v1/tasks/act",
-            Scope::Operate,
+            Scope::Run,
             act,
             RouteDocs {
                 id: "act_on_task",
                 summary: "Mark a task as ready, or pause, resume, wake, terminate or restart it",
-                more: "Terminating a task with `now` stops the processes of its running attempt, and requires the scope `run`.",
+                more: "Terminating a task with `now` stops the processes of its running attempt.",
                 answer: "The task.",
             },
-            &[Absent, Ended, Running, Failed, OutOfScope],
+            &[Absent, Ended, Running, Failed],
         ),
         Route::post(
             "/v1/tasks/wait",
@@ -79,7 +77,7 @@ fn routes() -> Vec<Route> {
         ),
         Route::post(
             "/v1/tasks/pause",
-            Scope::Operate,
+            Scope::Run,
             pause,
             RouteDocs {
                 id: "pause_tasks",
@@ -305,9 +303,6 @@ async fn act(call: &Call, Body(asked): Body<Acting>) -> Result<Json<Task>, Probl
         TaskAct::Terminate => Act::Terminate { now: asked.now },
         TaskAct::Restart => Act::Restart,
     };
-    if asked.now {
-        call.check_run()?;
-    }
     let task = call.tasks().act(asked.id, act).await?;
     Ok(Json(Task::of(call, &task)))
 }

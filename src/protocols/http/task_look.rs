@@ -16,6 +16,7 @@ use crate::protocols::http::listing::{Limit, Listing, Written};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Json, Large, Query, Route, RouteDocs};
 use crate::protocols::http::schema::TaskNames;
+use crate::protocols::http::scope::Scope;
 use crate::refusal::Reason;
 use crate::text;
 use schemars::JsonSchema;
@@ -26,6 +27,7 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::get(
             "/v1/tasks",
+            Scope::Read,
             list,
             RouteDocs {
                 id: "list_tasks",
@@ -37,6 +39,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::get(
             "/v1/tasks/task",
+            Scope::Read,
             task,
             RouteDocs {
                 id: "task",

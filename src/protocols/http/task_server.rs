@@ -5,12 +5,12 @@ use crate::actors::dispatch::{
     GroupView, Host, Pause, Remote, Server as Kept, ServerChange, ServerView,
 };
 use crate::actors::lock::Name;
-use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::lease::turn_of;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Body, Json, Query, Route, RouteDocs};
 use crate::protocols::http::schema::{GroupName, Number, ServerName};
+use crate::protocols::http::scope::Scope;
 use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,7 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::get(
             "/v1/servers",
+            Scope::Read,
             list,
             RouteDocs {
                 id: "list_servers",
@@ -35,7 +36,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post(
             "/v1/servers/set",
-            Scope::Operate,
+            Scope::Run,
             set,
             RouteDocs {
                 id: "set_server",
@@ -83,7 +84,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post(
             "/v1/servers/refresh",
-            Scope::Operate,
+            Scope::Run,
             refresh,
             RouteDocs {
                 id: "refresh_servers",
@@ -95,6 +96,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::get(
             "/v1/tasks/groups",
+            Scope::Read,
             groups,
             RouteDocs {
                 id: "list_task_groups",
@@ -106,7 +108,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post(
             "/v1/tasks/limit",
-            Scope::Operate,
+            Scope::Run,
             limit,
             RouteDocs {
                 id: "limit_task_group",

@@ -13,6 +13,7 @@ use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_look::Stream;
 use crate::protocols::http::route::{Json, Query, Route, RouteDocs};
 use crate::protocols::http::schema::TaskNames;
+use crate::protocols::http::scope::Scope;
 use crate::protocols::http::task_look::{Finished, TaskQuery};
 use crate::refusal::Reason;
 use schemars::JsonSchema;
@@ -21,6 +22,7 @@ use serde::Serialize;
 pub(crate) fn routes() -> Vec<Route> {
     vec![Route::get(
         "/v1/tasks/transcript",
+        Scope::Read,
         transcript,
         RouteDocs {
             id: "task_transcript",

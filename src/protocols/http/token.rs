@@ -3,6 +3,7 @@
 
 use crate::clock::Date;
 use crate::protocols::file;
+use crate::protocols::http::scope::Scopes;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -18,8 +19,10 @@ const BYTES_MAX: usize = 4096;
 
 /// The maximum number of tokens in a file.
 const TOKENS_MAX: usize = 16;
-/// The suffix of a line whose token permits starting processes.
+/// The suffix of a line whose token has all scopes.
 const RUN: &[u8] = b" run";
+/// The suffix of a line whose token has only the scope `read`.
+const READ: &[u8] = b" read";
 
 /// The accepted tokens. Over TCP, every request must carry one of them or, if it is for a page, a login made from one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +31,7 @@ pub(crate) struct Tokens(Vec<Token>);
 #[derive(Clone, PartialEq, Eq)]
 struct Token {
     bytes: Box<[u8]>,
-    runs: bool,
+    scopes: Scopes,
 }
 
 /// Why a token file cannot be used. Each text is meant to follow "failed to", and contains the path of the file, never its content.
@@ -58,7 +61,7 @@ pub enum TokenError {
     },
     /// The content is not a list of valid tokens.
     #[error(
-        "use the token file {}: expected 1 to {TOKENS_MAX} lines, each a token of {BYTES_MIN} to {BYTES_MAX} visible ASCII characters, with ` run` after it if it may start processes; {found}",
+        "use the token file {}: expected 1 to {TOKENS_MAX} lines, each a token of {BYTES_MIN} to {BYTES_MAX} visible ASCII characters, with ` run` after it if it may start processes, or ` read` if it may change nothing; {found}",
         .file.display()
     )]
     Unusable {
@@ -78,7 +81,7 @@ impl Tokens {
             source,
         };
         // Enough for one line more than allowed, so that a file with too many lines is detected.
-        let most = (TOKENS_MAX + 1) * (BYTES_MAX + RUN.len() + 2);
+        let most = (TOKENS_MAX + 1) * (BYTES_MAX + READ.len() + 2);
         let (bytes, mode) = file::read(path, most as u64).map_err(unreadable)?;
         if mode & 0o077 != 0 {
             return Err(TokenError::Exposed { file, mode });
@@ -106,11 +109,11 @@ impl Tokens {
         Ok(Self(tokens))
     }
 
-    /// Returns whether the token `offered` permits starting processes, or `None` if it is not one of the tokens. Runs in constant time.
-    pub(crate) fn find(&self, offered: &[u8]) -> Option<bool> {
+    /// Returns the scopes of the token `offered`, or `None` if it is not one of the tokens. Runs in constant time.
+    pub(crate) fn find(&self, offered: &[u8]) -> Option<Scopes> {
         self.0.iter().fold(None, |found, token| {
             let is_it = std::hint::black_box(token.is(offered));
-            if is_it { Some(token.runs) } else { found }
+            if is_it { Some(token.scopes) } else { found }
         })
     }
 
@@ -122,8 +125,8 @@ impl Tokens {
         Some(format!("{}.{}", until.0, URL_SAFE_NO_PAD.encode(code)))
     }
 
-    /// Returns whether `login` permits starting processes, or `None` if it is not valid at `now`.
-    pub(crate) fn find_login(&self, login: &str, now: Date) -> Option<bool> {
+    /// Returns the scopes of `login`, or `None` if it is not valid at `now`.
+    pub(crate) fn find_login(&self, login: &str, now: Date) -> Option<Scopes> {
         let (until, code) = login.split_once('.')?;
         let until = Date(until.parse().ok()?);
         let code = URL_SAFE_NO_PAD.decode(code).ok()?;
@@ -132,24 +135,24 @@ impl Tokens {
             .0
             .iter()
             .find(|token| token.code(until).verify_slice(&code).is_ok());
-        token.filter(|_| now < until).map(|token| token.runs)
+        token.filter(|_| now < until).map(|token| token.scopes)
     }
 }
 
 impl Token {
     fn parse(line: &[u8]) -> Result<Self, String> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let (bytes, runs) = match line.strip_suffix(RUN) {
-            Some(bytes) => (bytes, true),
-            None => (line, false),
-        };
+        let with = |suffix, scopes| Some((line.strip_suffix(suffix)?, scopes));
+        let (bytes, scopes) = with(RUN, Scopes::All)
+            .or_else(|| with(READ, Scopes::Read))
+            .unwrap_or((line, Scopes::Plain));
         match bytes.len() {
             length if length > BYTES_MAX => Err("more characters".to_owned()),
             length if length < BYTES_MIN => Err(format!("{length} characters")),
             _ if !bytes.iter().all(u8::is_ascii_graphic) => Err("other characters".to_owned()),
             _ => Ok(Self {
                 bytes: bytes.into(),
-                runs,
+                scopes,
             }),
         }
     }
@@ -181,14 +184,18 @@ impl fmt::Debug for Token {
 mod tests {
     use super::Tokens;
     use crate::clock::Date;
+    use crate::protocols::http::scope::Scopes;
 
     const TOKEN: &[u8] = b"0123456789abcdef";
 
     #[test]
     fn only_a_whole_token_is_a_token() {
-        let tokens = Tokens::parse(b"0123456789abcdef\nanother-token-of-it run\n").unwrap();
-        assert_eq!(tokens.find(TOKEN), Some(false));
-        assert_eq!(tokens.find(b"another-token-of-it"), Some(true));
+        let tokens =
+            Tokens::parse(b"0123456789abcdef\nanother-token-of-it run\na-token-that-reads read")
+                .unwrap();
+        assert_eq!(tokens.find(TOKEN), Some(Scopes::Plain));
+        assert_eq!(tokens.find(b"another-token-of-it"), Some(Scopes::All));
+        assert_eq!(tokens.find(b"a-token-that-reads"), Some(Scopes::Read));
         for wrong in [
             &b"0123456789abcdeF"[..],
             b"0123456789abcde",
@@ -225,6 +232,7 @@ mod tests {
             b"0123456789abcdef use",
             b"0123456789abcdef  run",
             b"0123456789abcdef run run",
+            b"0123456789abcdef run read",
             b"0123456789abcdef\nmore\n",
             b"0123456789abcdef\n\n",
             b"0123456789abcdef\n0123456789abcdef run\n",
@@ -236,16 +244,21 @@ mod tests {
 
     #[test]
     fn a_login_stands_for_its_token_until_its_date() {
-        let tokens = Tokens::parse(b"0123456789abcdef\nanother-token-of-it run\n").unwrap();
+        let lines = b"0123456789abcdef\nanother-token-of-it run\na-token-that-reads read\n";
+        let tokens = Tokens::parse(lines).unwrap();
         let until = Date(1000);
         assert_eq!(tokens.login(b"0123456789abcdeF", until), None);
-        for (token, runs) in [(TOKEN, false), (b"another-token-of-it", true)] {
+        for (token, scopes) in [
+            (TOKEN, Scopes::Plain),
+            (b"another-token-of-it", Scopes::All),
+            (b"a-token-that-reads", Scopes::Read),
+        ] {
             let login = tokens.login(token, until).unwrap();
             assert!(
                 !login.contains("0123") && !login.contains("another"),
                 "{login}"
             );
-            assert_eq!(tokens.find_login(&login, Date(999)), Some(runs));
+            assert_eq!(tokens.find_login(&login, Date(999)), Some(scopes));
             assert_eq!(
                 tokens.find_login(&login, Date(1000)),
                 None,

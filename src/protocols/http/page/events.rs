@@ -1,7 +1,6 @@
 //! The events view: the last retained events, filtered by actor, kind and name.
 
 use crate::actors;
-use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::page::event_rows;
 use crate::protocols::http::page::frame::{Page, View};
@@ -9,6 +8,7 @@ use crate::protocols::http::page::render::PageClock;
 use crate::protocols::http::page::routing;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::Route;
+use crate::protocols::http::scope::Scope;
 use crate::spine::event::{Event, NODE};
 use maud::{Markup, html};
 use serde::Deserialize;

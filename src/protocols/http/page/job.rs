@@ -1,7 +1,6 @@
 //! The history of a job: its state, its body, and its events.
 
 use crate::actors::queue::{JobView, Phase};
-use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::page::event_rows;
 use crate::protocols::http::page::frame::{Page, View};
@@ -10,6 +9,7 @@ use crate::protocols::http::page::render::{self, Link, PageClock, count};
 use crate::protocols::http::page::routing;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::Route;
+use crate::protocols::http::scope::Scope;
 use crate::replay::FollowedItem;
 use crate::spine::event::{Event, Field};
 use crate::text;

@@ -1,7 +1,6 @@
 //! The jobs view: the jobs that match a filter, with their errors, and actions on all of them.
 
 use crate::actors::queue::{JobSelection, JobView, Phase, QueueName};
-use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{self, After};
 use crate::protocols::http::page::frame::{Page, View};
@@ -12,6 +11,7 @@ use crate::protocols::http::problem::Problem;
 use crate::protocols::http::queue_bulk::{BulkOperation, BulkSelection, each};
 use crate::protocols::http::queue_look::PHASES;
 use crate::protocols::http::route::Route;
+use crate::protocols::http::scope::Scope;
 use crate::text;
 use maud::{Markup, html};
 use serde::Deserialize;

@@ -2,12 +2,12 @@
 //! The signal does not include the events: a busy node has more than a page could show.
 
 use crate::handle::{Events, Handle};
-use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::operate::stopped;
 use crate::protocols::http::page::frame;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::Route;
+use crate::protocols::http::scope::Scope;
 use crate::protocols::http::stream::{ALIVE, HEARTBEAT, Parts, Stream};
 use crate::protocols::listener::Place;
 use crate::refusal::Reason;

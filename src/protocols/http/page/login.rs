@@ -1,10 +1,11 @@
 //! Logging in and out: a browser sends a token once, and stores a login in a cookie that no script can read.
 
-use crate::protocols::http::access::{Peer, Scope, cookie_name};
+use crate::protocols::http::access::{Peer, cookie_name};
 use crate::protocols::http::call::Call;
 use crate::protocols::http::page::frame::{self, see_other};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::Route;
+use crate::protocols::http::scope::Scope;
 use crate::refusal::Reason;
 use actix_web::HttpResponse;
 use actix_web::http::header::{self, HeaderValue};
@@ -18,8 +19,8 @@ const LASTS_S: u64 = 12 * 3600;
 pub(crate) fn routes() -> Vec<Route> {
     let refused = frame::refused;
     vec![
-        Route::page(("/page/login", Method::GET), Scope::Read, ask, refused),
-        Route::page(("/page/enter", Method::POST), Scope::Read, enter, refused),
+        Route::page(("/page/login", Method::GET), Scope::Open, ask, refused),
+        Route::page(("/page/enter", Method::POST), Scope::Open, enter, refused),
         Route::page(("/page/leave", Method::POST), Scope::Read, leave, refused),
     ]
 }

@@ -3,7 +3,6 @@
 use crate::actors::process::{InstanceView, Phase, RecordView, Selection, ServiceView, Status};
 use crate::handle::Usage;
 use crate::ids::ProcessId;
-use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::page::frame::{Page, View};
 use crate::protocols::http::page::render::{self, Link, PageClock};
@@ -12,6 +11,7 @@ use crate::protocols::http::page::walk::walk;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_look;
 use crate::protocols::http::route::Route;
+use crate::protocols::http::scope::Scope;
 use crate::text;
 use maud::{Markup, html};
 use serde::Deserialize;

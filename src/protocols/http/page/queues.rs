@@ -2,7 +2,6 @@
 
 use crate::actors::queue::{Phase, QueueName, QueueSelection, QueueView};
 use crate::ids::Slot;
-use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{self, After};
 use crate::protocols::http::page::frame::{Page, View};
@@ -14,6 +13,7 @@ use crate::protocols::http::page::walk::walk;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::queue_look::PHASES;
 use crate::protocols::http::route::Route;
+use crate::protocols::http::scope::Scope;
 use maud::{Markup, html};
 use serde::Deserialize;
 

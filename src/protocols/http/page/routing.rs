@@ -1,6 +1,5 @@
 //! Routes of the page: views, rendered in the common frame; the static files that views load; and forms, which act and then redirect.
 
-use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing;
 use crate::protocols::http::operate::stopped;
@@ -9,6 +8,7 @@ use crate::protocols::http::page::login;
 use crate::protocols::http::page::render::{Link, PageClock};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::Route;
+use crate::protocols::http::scope::Scope;
 use actix_web::http::header;
 use actix_web::http::{Method, StatusCode};
 
@@ -54,5 +54,5 @@ pub(crate) fn file(
         response.insert_header((header::CONTENT_TYPE, content_type));
         Ok(response.body(text))
     };
-    Route::page((path, Method::GET), Scope::Read, show, frame::refused)
+    Route::page((path, Method::GET), Scope::Open, show, frame::refused)
 }

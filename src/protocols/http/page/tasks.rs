@@ -6,7 +6,6 @@ use crate::actors::dispatch::{
 };
 use crate::actors::lock::Name;
 use crate::clock::Date;
-use crate::protocols::http::access::Scope;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::page::event_rows;
 use crate::protocols::http::page::frame::{Page, View};
@@ -16,6 +15,7 @@ use crate::protocols::http::page::walk::walk;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process_look::Stream;
 use crate::protocols::http::route::Route;
+use crate::protocols::http::scope::Scope;
 use crate::protocols::http::task_transcript::{self, Story};
 use crate::replay::FollowedItem;
 use crate::spine::event::{Event, Field};
@@ -39,7 +39,7 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![
         routing::view("/page/tasks", Scope::Read, list),
         routing::view("/page/task", Scope::Read, one),
-        routing::form("/page/task/act", Scope::Operate, act),
+        routing::form("/page/task/act", Scope::Run, act),
     ]
 }
 
@@ -259,7 +259,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
             (state_cell(&view, here))
             (facts(&view, here))
         }
-        (acts(&view))
+        @if call.may_run() { (acts(&view)) }
         section #attempts data-live {
             h2 { "Attempts" }
             @if transcript.stories.is_empty() { p.faint { "No attempts." } }
