@@ -6,12 +6,15 @@ use crate::actors::Rules;
 use crate::actors::process::Definition;
 pub use crate::address::{Address, Listeners, Network, Opened, parse_socket};
 use crate::clock::ManualClock;
+use crate::persist::disk::Disk;
 use crate::persist::journal::{Fsync, Sizes};
+use crate::persist::snapshots::Stores;
 pub use crate::ports::process::KeeperProgram;
 use crate::spine::checkpoint;
 use crate::spine::progress::Progress;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The default port of the LockServer listener.
@@ -69,6 +72,45 @@ pub struct Config {
     /// A function called after every checkpoint, even one that failed, on the snapshot thread. A checkpoint frees much memory, so the
     /// function can make the allocator return free memory to the operating system.
     pub after_checkpoint: Option<fn()>,
+    /// What tests put in place of the disk.
+    #[doc(hidden)]
+    pub planted: Planted,
+}
+
+/// Replacements for parts of a node, with which tests make them fail.
+#[doc(hidden)]
+#[derive(Clone, Default)]
+pub struct Planted {
+    /// Wraps the disk.
+    pub disk: Option<Wrapping<dyn Disk>>,
+    /// Wraps the stores of snapshots.
+    pub stores: Option<Wrapping<dyn Stores>>,
+    /// How long a step of a snapshot may take.
+    pub patience: Option<Duration>,
+}
+
+type Wrapping<T> = Arc<dyn Fn(Arc<T>) -> Arc<T> + Send + Sync>;
+
+impl Planted {
+    pub(crate) fn disk(&self, disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
+        match &self.disk {
+            Some(wrap) => wrap(disk),
+            None => disk,
+        }
+    }
+
+    pub(crate) fn stores(&self, stores: Arc<dyn Stores>) -> Arc<dyn Stores> {
+        match &self.stores {
+            Some(wrap) => wrap(stores),
+            None => stores,
+        }
+    }
+}
+
+impl std::fmt::Debug for Planted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Planted").finish_non_exhaustive()
+    }
 }
 
 impl Config {
@@ -100,6 +142,7 @@ impl Config {
             allow_fault_injection: false,
             progress: Progress::default(),
             after_checkpoint: None,
+            planted: Planted::default(),
         }
     }
 

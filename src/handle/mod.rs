@@ -62,7 +62,7 @@ use crate::spine::feed::Reader;
 use crate::spine::ledger::EntryCounts;
 use crate::spine::machine::Actor;
 use crate::spine::runtime::{Mailbox, Stopped};
-use crate::spine::shared::Halt;
+use crate::spine::shared::{Halt, Sentry};
 #[cfg(feature = "http")]
 use crate::status::JournalStatus;
 use crate::status::{
@@ -111,6 +111,12 @@ pub(crate) struct Facts {
     /// The listeners, in the order in which they were opened.
     pub(crate) listeners: Mutex<Vec<Box<dyn ListenerStatus>>>,
     pub(crate) system: System,
+    /// Halts the node when a thread ends that it depends on.
+    #[cfg_attr(
+        not(feature = "http"),
+        expect(dead_code, reason = "only the HTTP listener has a thread")
+    )]
+    pub(crate) sentry: Sentry,
     pub(crate) port: ProcessPortHandle,
     #[cfg(feature = "replay")]
     pub(crate) past: Readers,
@@ -123,6 +129,7 @@ pub(crate) enum Command {
     Drain(Drain, oneshot::Sender<()>),
     ConfirmClock(oneshot::Sender<bool>),
     Listen(Option<Position>, oneshot::Sender<Reader>),
+    Durable(oneshot::Sender<()>),
     Pause(Duration, oneshot::Sender<()>),
 }
 
@@ -186,6 +193,14 @@ impl Handle {
         let sent = self.facts.commands.send(Command::ConfirmClock(answer));
         sent.map_err(|_| Stopped)?;
         believed.await.map_err(|_| Stopped)
+    }
+
+    /// Resolves once everything that the node has accepted so far is durable. Never resolves if the node halts before that.
+    pub async fn until_durable(&self) -> Result<(), Stopped> {
+        let (answer, durable) = oneshot::channel();
+        let sent = self.facts.commands.send(Command::Durable(answer));
+        sent.map_err(|_| Stopped)?;
+        durable.await.map_err(|_| Stopped)
     }
 
     /// Takes a snapshot now, which makes the next startup faster and allows old journal segments to be removed.

@@ -20,7 +20,8 @@
 //! | `parallel.rs` | runs two functions at the same time, on two threads |
 //! | `directory.rs` | the addresses of actors, and the bound on open commands |
 //! | `budget.rs` | a byte budget shared by several holders |
-//! | `shared.rs` | what the actors of a node share; sends answers when they may be sent; halts the node |
+//! | `shared.rs` | what the actors of a node share; sends answers when they may be sent |
+//! | `halt.rs` | why a node halts; halts it when a thread or task ends that it depends on |
 //! | `supervision.rs` | the messages between the spine and the Supervisor; the restart policy |
 //! | `runtime/` | the only code that depends on actix |
 //! | `shelf.rs` | snapshots in memory, for tests |
@@ -34,6 +35,7 @@ pub mod effect;
 pub mod event;
 pub mod feed;
 pub mod guard;
+pub mod halt;
 pub mod host;
 pub mod items;
 pub mod ledger;

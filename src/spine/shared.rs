@@ -3,7 +3,6 @@
 //! Guarantees: an answer is sent only once the journal is as durable as configured up to its entry; after a halt, nothing is acknowledged.
 
 use crate::ids::{ActorId, Seq};
-use crate::persist::PersistError;
 use crate::persist::disk::Disk;
 use crate::persist::journal::Journal;
 use crate::persist::snapshots::Slots;
@@ -13,10 +12,10 @@ use crate::spine::directory::Directory;
 use crate::spine::effect::Tell;
 use crate::spine::event::EventBody;
 use crate::spine::feed::Feed;
+pub use crate::spine::halt::{Halt, Sentry};
 use crate::spine::ledger::{CheckpointThreshold, Ledger};
 use crate::spine::machine::Machine;
 use crate::spine::outbox::Outbox;
-use crate::spine::recovery::RecoveryError;
 use crate::spine::supervision::{CAUSE_BYTES_MAX, Panicked, SUPERVISOR, Verdict};
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
@@ -24,26 +23,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::{Mutex, MutexGuard, Notify, oneshot, watch};
-
-/// Why a node halted.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum Halt {
-    /// The journal cannot be written.
-    #[error("halted, nothing more is acknowledged: failed to {0}")]
-    Journal(Arc<PersistError>),
-    /// An actor panics too often.
-    #[error("halted, {} panics too often; the last time at sequence number {}: {}", .0.actor, .0.seq, .0.cause)]
-    Panics(Report),
-    /// An actor's state is spent, and there is no journal to rebuild it from.
-    #[error("halted, {} lost its state to a panic and keeps no journal: {}", .0.actor, .0.cause)]
-    Spent(Report),
-    /// An actor's state is spent, and rebuilding it failed.
-    #[error("halted, an actor could not be rebuilt after a panic: failed to {0}")]
-    Rebuild(Arc<RecoveryError>),
-    /// The core thread panicked or exited early, or a thread that rebuilds an actor panicked or could not be started.
-    #[error("halted, internal error: {0}")]
-    CoreThread(String),
-}
 
 /// What the actors of a node share. It is used only on the core thread.
 pub struct Spine {
@@ -70,7 +49,7 @@ pub struct Spine {
     /// The number of records appended up to the last delivery.
     gathered_to: Cell<u64>,
     durable: watch::Sender<Seq>,
-    halt: watch::Sender<Option<Halt>>,
+    sentry: Sentry,
     /// Whether a clean stop has been recorded.
     stopped: Cell<bool>,
 }
@@ -148,7 +127,7 @@ impl Spine {
             gathered: Cell::new(0),
             gathered_to: Cell::new(0),
             durable: watch::Sender::new(durable),
-            halt,
+            sentry: Sentry::new(halt),
             stopped: Cell::new(false),
         }
     }
@@ -347,6 +326,9 @@ impl Spine {
             self.halt(Halt::Journal(failure));
             return;
         }
+        if self.is_halted() {
+            return;
+        }
         let durable = journal.released();
         if durable > self.durable() {
             self.durable.send_replace(durable);
@@ -415,21 +397,28 @@ impl Spine {
         let _ = judge.send(verdict);
     }
 
+    /// Returns the sentry, which halts the node from any thread.
+    pub const fn sentry(&self) -> &Sentry {
+        &self.sentry
+    }
+
     /// Halts the node: nothing is acknowledged from now on. Only the first reason is kept.
     pub fn halt(&self, reason: Halt) {
-        let first = self.halt.send_if_modified(|halt| {
-            let first = halt.is_none();
-            if first {
-                *halt = Some(reason);
-            }
-            first
-        });
-        if first {
-            for outbox in self.outboxes.borrow().iter() {
-                outbox.discard();
-            }
-            self.feed.end();
+        self.sentry.halt(reason);
+        self.discard();
+    }
+
+    /// Discards what the halted node will not acknowledge, once it has halted for any reason, from any thread.
+    pub async fn discard_when_halted(&self) {
+        self.sentry.until_halted().await;
+        self.discard();
+    }
+
+    fn discard(&self) {
+        for outbox in self.outboxes.borrow().iter() {
+            outbox.discard();
         }
+        self.feed.end();
     }
 
     /// Records a clean stop, and returns the sequence number of the record. No other record may follow it, or the next startup would find
@@ -437,21 +426,19 @@ impl Spine {
     pub fn stop(&self) -> Seq {
         let stop = self.ledger.borrow_mut().stop();
         self.stopped.set(true);
+        self.sentry.stopping();
         self.write();
         stop.seq
     }
 
     /// Waits until the node halts.
     pub async fn until_halted(&self) {
-        let mut halt = self.halt.subscribe();
-        if halt.wait_for(Option::is_some).await.is_err() {
-            unreachable!("the spine holds the sender");
-        }
+        self.sentry.until_halted().await;
     }
 
     /// Returns whether the node has halted.
     pub fn is_halted(&self) -> bool {
-        self.halt.borrow().is_some()
+        self.sentry.is_halted()
     }
 
     /// Returns whether the node no longer carries out requests, because it has halted or stopped.

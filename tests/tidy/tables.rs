@@ -31,9 +31,14 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
         "src/ports/",
         &[
             "actors", "bytes", "clock", "ids", "keeper", "kernel", "ports", "schedule", "spine",
+            "thread",
         ],
     ),
-    ("src/persist/", &["clock", "decode", "ids", "persist"]),
+    ("src/thread.rs", &["spine::guard"]),
+    (
+        "src/persist/",
+        &["clock", "decode", "ids", "persist", "thread"],
+    ),
     // This file lists all actors.
     (
         "src/actors/mod.rs",
@@ -54,6 +59,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "lookup::pages",
             "persist",
             "spine",
+            "thread",
         ],
     ),
     (
@@ -62,7 +68,9 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     ),
     (
         "src/spine/runtime/",
-        &["block_on", "clock", "decode", "ids", "persist", "spine"],
+        &[
+            "block_on", "clock", "decode", "ids", "persist", "spine", "thread",
+        ],
     ),
     // Look-up structures depend only on slots, time and pages.
     ("src/lookup/mod.rs", &[]),

@@ -9,11 +9,11 @@ use crate::ids::Seq;
 use crate::persist::error::PersistError;
 use crate::persist::format::Batch;
 use crate::persist::journal::writer::{Room, Shortage, Writer};
+use crate::thread::{self, JoinHandle};
 use crossbeam_channel::{Receiver, Sender, select_biased, tick, unbounded};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How often the thread checks whether a full disk has space again.
@@ -113,10 +113,13 @@ impl Journal {
             counters: Counters::default(),
         });
         let theirs = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name("sexton-journal".to_owned())
-            .spawn(move || theirs.run(&handed_over))
-            .map_err(PersistError::io("start a thread to write to", "journal"))?;
+        let end = Arc::clone(&shared);
+        let thread = thread::start(
+            "sexton-journal",
+            move || theirs.run(&handed_over),
+            move |ended| end.thread_ended(ended),
+        )
+        .map_err(PersistError::io("start a thread to write to", "journal"))?;
         let journal = Self {
             shared: Arc::clone(&shared),
             batches: batches.clone(),
@@ -313,7 +316,7 @@ impl Shared {
         if batch.is_empty() {
             return false;
         }
-        if let Err(error) = writer.write(batch) {
+        if let Err(error) = guarded("write", || writer.write(batch)) {
             self.fail(error);
             return false;
         }
@@ -337,7 +340,7 @@ impl Shared {
 
     fn sync(&self, writer: &mut Writer) -> bool {
         let began = now();
-        let synced = writer.sync();
+        let synced = guarded("sync", || writer.sync());
         let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         self.counters.sync_us.store(took, Ordering::Relaxed);
@@ -366,6 +369,17 @@ impl Shared {
         }
     }
 
+    /// Fails the journal if its thread has ended although nobody asked it to: the core would wait for it for ever.
+    fn thread_ended(&self, ended: Result<(), String>) {
+        let cause = match ended {
+            Ok(()) if self.failed() || self.ended.load(Ordering::Acquire) => return,
+            Ok(()) => "its thread ended early".to_owned(),
+            Err(cause) => cause,
+        };
+        self.fail(panicked("write", cause));
+        drop(lock(&self.writer).take());
+    }
+
     fn fail(&self, error: PersistError) {
         tracing::error!(%error, "the journal failed; nothing more is acknowledged");
         *lock(&self.failure) = Some(Arc::new(error));
@@ -374,6 +388,22 @@ impl Shared {
 
     fn failed(&self) -> bool {
         lock(&self.failure).is_some()
+    }
+}
+
+/// Calls the writer, and turns a panic into an error. The writer may be called on the core thread, where a panic would end an actor or a task.
+fn guarded<T>(
+    action: &'static str,
+    call: impl FnOnce() -> Result<T, PersistError>,
+) -> Result<T, PersistError> {
+    thread::guard(call).unwrap_or_else(|cause| Err(panicked(action, cause)))
+}
+
+fn panicked(action: &'static str, cause: String) -> PersistError {
+    PersistError::Panicked {
+        action,
+        file: "the journal",
+        cause,
     }
 }
 

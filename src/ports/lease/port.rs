@@ -10,14 +10,15 @@ use crate::clock::{Clock as _, Date, SystemClock, Timestamp};
 use crate::ports::lease::counts::counts;
 use crate::schedule;
 use crate::spine::effect;
+use crate::spine::halt::Sentry;
 use crate::spine::port::Port;
+use crate::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rustix::fs::{FileType, Mode, OFlags};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::thread::{Builder, JoinHandle};
 
 /// The maximum number of lines waiting to be written. If the disk cannot keep up, further lines are dropped, and their number is logged.
 const LINES_MAX: usize = 10_000;
@@ -26,6 +27,7 @@ const LINES_MAX: usize = 10_000;
 #[derive(Debug)]
 pub struct LeasePort {
     data: Option<PathBuf>,
+    sentry: Sentry,
     writing: Option<Writing>,
     lost: u64,
 }
@@ -39,9 +41,10 @@ struct Writing {
 
 impl LeasePort {
     /// Creates a port. `data` is the data directory, which contains the output of passes; if it is `None`, no counts are logged.
-    pub const fn new(data: Option<PathBuf>) -> Self {
+    pub const fn new(data: Option<PathBuf>, sentry: Sentry) -> Self {
         Self {
             data,
+            sentry,
             writing: None,
             lost: 0,
         }
@@ -50,8 +53,11 @@ impl LeasePort {
     fn start(&self) -> io::Result<Writing> {
         let (lines, asked) = bounded(LINES_MAX);
         let data = self.data.clone();
-        let thread = Builder::new().name("lease-log".to_owned());
-        let thread = thread.spawn(move || write(&asked, data.as_deref()))?;
+        let thread = self.sentry.thread("lease-log", move || {
+            write(&asked, data.as_deref());
+            // The thread ends only when the port is dropped.
+            true
+        })?;
         Ok(Writing { lines, thread })
     }
 }
@@ -193,7 +199,7 @@ mod tests {
         let dir = run_dir(folder, id, None);
         std::fs::create_dir_all(&dir).expect("a directory can be created");
         std::fs::write(dir.join(STDOUT), output).expect("the file can be written");
-        let mut port = LeasePort::new(Some(folder.to_owned()));
+        let mut port = LeasePort::new(Some(folder.to_owned()), Sentry::default());
         let ended = LogEvent::Ended {
             ran_ms: 1250,
             exit: Some(Exit::Code(3)),

@@ -6,6 +6,8 @@ use crate::actors::process::Message;
 use crate::ids::ProcessId;
 use crate::ports::process::files;
 use crate::ports::process::rotation::{Rotated, rotate};
+use crate::spine::halt::Sentry;
+use crate::thread::JoinHandle;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use rustix::fs::{AtFlags, CWD, statat};
 use std::collections::BTreeMap;
@@ -13,7 +15,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The interval at which growing files are checked. A file may exceed its limit by the amount written between two checks.
@@ -46,6 +47,7 @@ pub(super) struct Bound {
 pub(super) struct Outputs {
     /// Moved to the thread when it starts.
     report: Option<Report>,
+    sentry: Sentry,
     thread: Option<Thread>,
 }
 
@@ -57,9 +59,10 @@ struct Thread {
 
 impl Outputs {
     /// Creates a handle. The thread is not started yet.
-    pub(super) const fn new(report: Report) -> Self {
+    pub(super) const fn new(report: Report, sentry: Sentry) -> Self {
         Self {
             report: Some(report),
+            sentry,
             thread: None,
         }
     }
@@ -83,7 +86,7 @@ impl Outputs {
 
     fn ask(&mut self, asked: Request) {
         if let Some(report) = self.report.take() {
-            match Thread::start(report) {
+            match Thread::start(report, &self.sentry) {
                 Ok(thread) => self.thread = Some(thread),
                 Err(error) => {
                     return tracing::error!("failed to start the thread for output files: {error}");
@@ -98,15 +101,16 @@ impl Outputs {
 }
 
 impl Thread {
-    fn start(report: Report) -> io::Result<Self> {
+    fn start(report: Report, sentry: &Sentry) -> io::Result<Self> {
         let (asks, asked) = unbounded();
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
-        let thread = std::thread::Builder::new().name("output".to_owned());
-        let thread = thread.spawn(move || {
+        let thread = sentry.thread("output", move || {
             let mut files = Files::new(report);
             let goes_on = || !over.load(Ordering::Relaxed);
             while goes_on() && files.step(&asked, &goes_on) {}
+            // The thread ends only when its handle is dropped.
+            true
         })?;
         Ok(Self {
             asks: Some(asks),

@@ -14,7 +14,9 @@ use crate::ports::process::usage::Usage;
 use crate::ports::process::world::{Tree, World as _};
 use crate::ports::process::{files, link};
 use crate::spine::effect;
+use crate::spine::halt::Sentry;
 use crate::spine::port::Port;
+use crate::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use std::io;
@@ -23,7 +25,6 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::JoinHandle;
 
 /// The epoll token of the eventfd that announces requests to the thread.
 const ASKED: u64 = 0;
@@ -66,6 +67,7 @@ struct Started {
 
 struct Shared {
     place: Place,
+    sentry: Sentry,
     /// Set when the [`ProcessPort`] is created. Until then, requests are refused.
     reporter: OnceLock<Box<Reporter>>,
     started: OnceLock<Started>,
@@ -81,10 +83,11 @@ struct Shared {
 pub struct ProcessPortHandle(Arc<Shared>);
 
 impl ProcessPortHandle {
-    /// Creates a handle for `place`. The thread starts with the first request.
-    pub fn new(place: Place) -> Self {
+    /// Creates a handle for `place`. The thread starts with the first request. If it ends while the node runs, `sentry` halts the node.
+    pub fn new(place: Place, sentry: Sentry) -> Self {
         Self(Arc::new(Shared {
             place,
+            sentry,
             reporter: OnceLock::new(),
             started: OnceLock::new(),
             counted: AtomicBool::new(false),
@@ -180,10 +183,10 @@ impl ProcessPortHandle {
         let waiting = self.0.waiting.lock();
         let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
         // Another caller may have started the thread in the meantime. After a failure, the next request tries again.
-        let outputs = || Outputs::new(reporter());
+        let outputs = || Outputs::new(reporter(), self.0.sentry.clone());
         let started = match self.0.started.get() {
             Some(started) => Ok(started),
-            None => start(self.0.place.clone(), reporter(), outputs())
+            None => start(&self.0, reporter(), outputs())
                 .map(|started| self.0.started.get_or_init(|| started)),
         };
         match started {
@@ -276,25 +279,25 @@ impl Drop for ProcessPort {
         started.ask(Request::End);
         let thread = started.thread.lock();
         if let Some(thread) = thread.unwrap_or_else(PoisonError::into_inner).take() {
-            // A panic of the thread was logged by the panic hook, and there is no one left to report it to.
+            // A panic of the thread has halted the node.
             drop(thread.join());
         }
     }
 }
 
 fn start(
-    place: Place,
+    shared: &Shared,
     report: Box<dyn FnMut(Message) + Send>,
     outputs: Outputs,
 ) -> io::Result<Started> {
     let (asks, asked) = unbounded();
-    let real = Real::new(place, report, outputs)?;
+    let real = Real::new(shared.place.clone(), report, outputs)?;
     let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let flags = epoll::EventFlags::IN;
     epoll::add(&real.epoll, &wake, epoll::EventData::new_u64(ASKED), flags)?;
     let woken = wake.try_clone()?;
-    let thread = std::thread::Builder::new().name("processes".to_owned());
-    let thread = thread.spawn(move || run(Follower::new(real), &asked, &woken))?;
+    let run = move || run(Follower::new(real), &asked, &woken);
+    let thread = shared.sentry.thread("processes", run)?;
     Ok(Started {
         asks,
         wake,
@@ -331,11 +334,12 @@ impl Past {
     }
 }
 
+/// Serves requests and events. Returns whether it was asked to end, rather than unable to wait for events.
 fn run<R: FnMut(Message)>(
     mut follower: Follower<Real<R>>,
     asked: &Receiver<Request>,
     wake: &OwnedFd,
-) {
+) -> bool {
     let mut buffer = [MaybeUninit::<epoll::Event>::uninit(); EVENTS];
     let mut past = Past::default();
     loop {
@@ -351,7 +355,7 @@ fn run<R: FnMut(Message)>(
                 tracing::error!(
                     "the thread that follows processes failed to wait for events: {error}"
                 );
-                return;
+                return false;
             }
         };
         for token in tokens {
@@ -361,7 +365,8 @@ fn run<R: FnMut(Message)>(
                     // Reset the eventfd so that it is not reported again.
                     let _ = rustix::io::read(wake, &mut count);
                     if !perform(&mut follower, asked, &mut past) {
-                        return follower.forget(&past.ids);
+                        follower.forget(&past.ids);
+                        return true;
                     }
                 }
                 KEEPER => receive(&mut follower),

@@ -193,7 +193,8 @@ impl Listener {
             os: text(system.version()),
             platform: text(system.machine()),
         });
-        runtime::spawn(serve(listener, config.clone(), queues, Arc::clone(&shared)));
+        let serving = serve(listener, config.clone(), queues, Arc::clone(&shared));
+        runtime::spawn("beanstalkd listener", serving);
         Ok(Self { shared, address })
     }
 
@@ -256,14 +257,14 @@ async fn serve(
         Listening::Tcp(listener) => loop {
             let (stream, peer) = listener::accept(&listener).await;
             if let Some(place) = admit(&config, &shared, Some(peer)) {
-                runtime::spawn(serve_connection(stream, session(), place));
+                runtime::spawn_brief(serve_connection(stream, session(), place));
             }
         },
         // The list of hosts does not apply: every user with access to the socket file may connect.
         Listening::Unix(listener) => loop {
             let (stream, _) = listener::accept_unix(&listener).await;
             if let Some(place) = admit(&config, &shared, None) {
-                runtime::spawn(serve_connection(stream, session(), place));
+                runtime::spawn_brief(serve_connection(stream, session(), place));
             }
         },
     }

@@ -152,13 +152,14 @@ impl Listener {
             closing: asked,
         };
         let (ready, opened) = oneshot::channel();
-        let thread = std::thread::Builder::new()
-            .name("sexton-http".to_owned())
-            .spawn(move || {
-                serving.run(ready);
-                drop(ended);
-            })
-            .map_err(OpenError::Thread)?;
+        let run = move || {
+            let closing = serving.closing.clone();
+            serving.run(ready);
+            drop(ended);
+            *closing.borrow()
+        };
+        let thread = node.facts.sentry.thread("sexton-http", run);
+        let thread = thread.map_err(OpenError::Thread)?;
         // The thread is not joined: it ends when the listener closes, and `closed` reports that.
         drop(thread);
         match opened.await {
