@@ -55,9 +55,10 @@ impl<M: Actor> Mailbox<M> {
             // The caller may no longer be waiting; the commands were carried out nevertheless.
             drop(answer.send(all));
         });
+        // Not `try_send`: actix would refuse more than a few messages, but the bound on open commands has been enforced already. If the
+        // actor has stopped, the answer's channel is dropped with the message.
         self.address
-            .try_send(shell::Deliver(Delivery::new(items, reply_to)))
-            .map_err(|_| Stopped)?;
+            .do_send(shell::Deliver(Delivery::new(items, reply_to)));
         answers.await.map_err(|_| Stopped)
     }
 
@@ -81,9 +82,10 @@ impl<M: Actor> Mailbox<M> {
             drop(permit);
             answer(all);
         });
+        // Not `try_send`: actix would refuse more than a few messages, but the bound on open commands has been enforced already. If the
+        // actor has stopped, the answer's channel is dropped with the message.
         self.address
-            .try_send(shell::Deliver(Delivery::new(items, reply_to)))
-            .map_err(|_| Stopped)?;
+            .do_send(shell::Deliver(Delivery::new(items, reply_to)));
         answers.answers().await.ok_or(Stopped)
     }
 
