@@ -67,12 +67,27 @@ fn a_command_in_the_foreground_ends_as_it_would_in_a_shell() {
     }
 }
 
+/// Returns the same command, run by a shell with this umask.
+pub(crate) fn under_umask(mask: &str, own: &Command) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask $0; exec \"$@\"", mask]);
+    command.arg(own.get_program()).args(own.get_args());
+    for (name, value) in own.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
 #[test]
 fn streams_environment_and_directory_are_those_of_the_shell() {
     let tree = Tree::start();
     let here = tempfile::tempdir().expect("a temporary directory");
     let script = "umask; pwd; printenv PLANTED; cat; echo beside >&2";
-    let mut command = tree.command(&["run", "--", "sh", "-c", script]);
+    let own = tree.command(&["run", "--", "sh", "-c", script]);
+    let mut command = under_umask("027", &own);
     command.current_dir(here.path()).env("PLANTED", "as it was");
     command
         .stdin(Stdio::piped())
@@ -88,7 +103,7 @@ fn streams_environment_and_directory_are_those_of_the_shell() {
     let done = done(child.wait_with_output().expect("the process ends"));
     writing.join().expect("no panic").expect("it was read");
     let mut lines = done.out.splitn(4, '\n');
-    assert!(lines.next().is_some_and(|umask| umask.starts_with('0')));
+    assert_eq!(lines.next(), Some("0027"));
     let directory = here.path().canonicalize().expect("the path exists");
     assert_eq!(lines.next(), directory.to_str());
     assert_eq!(lines.next(), Some("as it was"));

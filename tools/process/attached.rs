@@ -8,7 +8,7 @@ use crate::report::Failure;
 use crate::signals::Signals;
 use crate::text::words;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use rustix::process::{Resource, getrlimit, umask};
+use rustix::process::{Resource, getrlimit};
 use serde_json::Value;
 use sexton::bytes::Bytes;
 use sexton::keeper::framed;
@@ -291,7 +291,7 @@ fn hand_over(
     let ticket = drawn()?;
     let request = Request::Parcel {
         ticket,
-        parcel: Box::new(parcel(own)),
+        parcel: Box::new(parcel(own)?),
         stays,
     };
     let frame = framed(&request)?;
@@ -330,7 +330,7 @@ fn hand_over(
     }
 }
 
-fn parcel(own: &Own<'_>) -> Parcel {
+fn parcel(own: &Own<'_>) -> std::io::Result<Parcel> {
     let inherited = std::env::vars_os().filter(|(name, _)| {
         let is_own = own.env.iter().any(|(it, _)| name == it);
         !is_own && own.without.iter().all(|it| name != it)
@@ -343,9 +343,6 @@ fn parcel(own: &Own<'_>) -> Parcel {
     });
     let more = own.env.iter();
     let more = more.map(|(name, value)| Bytes::new(format!("{name}={value}").into_bytes()));
-    // The umask can only be read by setting it.
-    let mask = umask(rustix::fs::Mode::empty());
-    umask(mask);
     let limits = LIMITS.iter().map(|which| {
         let limit = getrlimit(*which);
         let of = |value: Option<u64>| value.unwrap_or(u64::MAX);
@@ -354,10 +351,46 @@ fn parcel(own: &Own<'_>) -> Parcel {
         let (soft, hard) = (of(limit.current), of(limit.maximum));
         (*which as u32, soft.min(most), hard.min(most))
     });
-    Parcel {
+    Ok(Parcel {
         env: env.chain(more).collect(),
-        umask: mask.as_raw_mode(),
+        umask: umask()?,
         limits: limits.collect(),
         memory_max: own.memory_max,
+    })
+}
+
+/// Returns the umask of this process. The call of that name returns it only by setting another one, which all threads would have until it
+/// is set back: a second thread would read that one, and a file created meanwhile would be open to all users.
+fn umask() -> std::io::Result<u32> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let mut lines = status.lines();
+    let mask =
+        lines.find_map(|line| u32::from_str_radix(line.strip_prefix("Umask:")?.trim(), 8).ok());
+    mask.ok_or_else(|| std::io::Error::other("/proc/self/status does not show the umask"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Own, parcel};
+    use std::thread;
+
+    #[test]
+    fn many_threads_read_one_umask() {
+        let read = || {
+            parcel(&Own::default())
+                .expect("the umask is readable")
+                .umask
+        };
+        let first = read();
+        assert_ne!(first, 0, "tests do not run with a umask of 0");
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        assert_eq!(read(), first);
+                    }
+                });
+            }
+        });
     }
 }
