@@ -16,9 +16,13 @@ use std::time::{Duration, Instant};
 /// How long the coordinator may take to answer a request that does not wait for anything.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The first and the longest pause between attempts to reach a coordinator that is down. The pause doubles after each attempt.
-const PAUSE_MIN: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// The pause after the first attempt to reach a coordinator that is down. The pause doubles after each further one.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+/// The longest pause before another attempt to reach a coordinator on this machine: until then, a right may wait for the client to which it
+/// was granted, and an attempt on a socket costs next to nothing.
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+/// The longest pause before another attempt to reach a coordinator over TCP.
+const PAUSE_MAX_FAR: Duration = Duration::from_secs(1);
 
 /// How long to keep repeating a request with an idempotency key while the coordinator is down. The coordinator remembers keys for longer
 /// than that.
@@ -63,7 +67,7 @@ pub(crate) fn send(
 ) -> Result<Answer, Failure> {
     let began = instant();
     let wait = Duration::from_secs(wait);
-    let mut pause = PAUSE_MIN;
+    let mut pauses = Pauses::of(target);
     let mut outage: Option<Outage> = None;
     loop {
         let left = wait.saturating_sub(began.elapsed());
@@ -80,7 +84,7 @@ pub(crate) fn send(
             Ok(answer) if wait.is_zero() || !answer.is_refused_as(Reason::Stopped) => {
                 return Ok(answer.about(&asked));
             }
-            Err(Trouble::CutOff(_)) | Ok(_) if !wait.is_zero() => {}
+            Err(Trouble::CutOff(_)) | Ok(_) if !wait.is_zero() => pauses.start_again(),
             Err(Trouble::Absent(_)) if outage.is_some() => {}
             answered => return answered.map_err(Failure::from),
         }
@@ -94,8 +98,40 @@ pub(crate) fn send(
                 Failure::unreachable(words).help("`sexton status` shows whether it is running")
             );
         }
-        rest(pause.min(left));
-        pause = (pause * 2).min(PAUSE_MAX);
+        rest(pauses.next().min(left));
+    }
+}
+
+/// The pauses between attempts to reach a coordinator that is down. Each is twice as long as the one before, up to a limit, until a
+/// connection stood: the coordinator was there, so it is probably soon back.
+struct Pauses {
+    next: Duration,
+    most: Duration,
+}
+
+impl Pauses {
+    fn of(target: &Target) -> Self {
+        let most = if target.is_socket() {
+            PAUSE_MAX
+        } else {
+            PAUSE_MAX_FAR
+        };
+        Self {
+            next: PAUSE_MIN,
+            most,
+        }
+    }
+
+    /// Returns how long to wait before the next attempt.
+    fn next(&mut self) -> Duration {
+        let next = self.next;
+        self.next = (next * 2).min(self.most);
+        next
+    }
+
+    /// Notes that a connection stood.
+    const fn start_again(&mut self) {
+        self.next = PAUSE_MIN;
     }
 }
 
@@ -146,14 +182,20 @@ pub(crate) fn send_once(
     let target = target.under(key);
     let asked = Value::Object(fields);
     let body = asked.to_string();
-    let (mut pause, mut was_there) = (PAUSE_MIN, false);
+    let (mut pauses, mut was_there) = (Pauses::of(&target), false);
     loop {
         let failure = match ask(&target, ("POST", path, &body), TIMEOUT) {
             Ok(answer) if !answer.is_refused_as(Reason::Stopped) => {
                 return Ok(answer.about(&asked));
             }
-            Ok(_) => None,
-            Err(Trouble::CutOff(failure)) => Some(failure),
+            Ok(_) => {
+                pauses.start_again();
+                None
+            }
+            Err(Trouble::CutOff(failure)) => {
+                pauses.start_again();
+                Some(failure)
+            }
             Err(Trouble::Absent(failure)) if was_there => Some(failure),
             Err(trouble) => return Err(trouble.into()),
         };
@@ -162,8 +204,7 @@ pub(crate) fn send_once(
             return Err(failure.unwrap_or_else(|| Failure::unreachable(words)));
         }
         was_there = true;
-        rest(pause);
-        pause = (pause * 2).min(PAUSE_MAX);
+        rest(pauses.next());
     }
 }
 
@@ -462,7 +503,19 @@ fn parse(answer: &[u8]) -> Option<Answer> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, parse};
+    use super::{Answer, Pauses, parse};
+    use std::time::Duration;
+
+    #[test]
+    fn the_pause_is_short_again_once_a_connection_stood() {
+        let ms = Duration::from_millis;
+        let (next, most) = (ms(20), ms(200));
+        let mut pauses = Pauses { next, most };
+        let mut first = || std::array::from_fn(|_| pauses.next());
+        assert_eq!(first(), [20, 40, 80, 160, 200, 200].map(ms));
+        pauses.start_again();
+        assert_eq!([pauses.next(), pauses.next()], [20, 40].map(ms));
+    }
 
     #[test]
     fn an_answer_is_taken_whole_or_not_at_all() {
