@@ -79,6 +79,8 @@ coverage! {
     passes_whole >= 200,
     passes_broken >= 300,
     passes_waited_for >= 500,
+    passes_started >= 100,
+    dates_missed >= 1,
     passes_relaunched >= 20,
     passes_stopped >= 50,
     passes_owed >= 50,

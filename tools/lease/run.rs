@@ -8,7 +8,7 @@
 use crate::client::{Fields, fields, rest};
 use crate::lease::command::LeaseSelector;
 use crate::lease::request::{ClientOptions, WAIT_MAX};
-use crate::lease::set::{log_file, period};
+use crate::lease::set::{log_file, max_run, period};
 use crate::process::attached::{self, Foreground, HandoverError, HeldParcel};
 use crate::process::{self, PARENT, detached, here, outcome, plain, variables};
 use crate::report::{Failure, tell};
@@ -42,6 +42,7 @@ Examples:
   sexton lease run sync --detach -- ./sync              without waiting: for a request handler
   sexton lease run sync --period 5m -- ./sync           the next pass begins no sooner than five minutes after this one
   sexton lease run sync --no-delay -- ./sync            now or not at all
+  sexton lease run sync --max-run 10m -- ./sync         stops the pass if it runs for more than ten minutes
   sexton lease run sync --if 'test -s queue' -- ./sync  only if there is anything to do
   sexton lease run nightly                              the command of `sexton lease set nightly command`
 
@@ -60,6 +61,10 @@ pub(super) struct Run {
     #[arg(long, value_name = SPAN, value_parser = period)]
     period: Option<u64>,
 
+    /// Stop the pass after this time (stop signal, 10 s of grace, SIGKILL), 0 for never [default: that of the lease, or never]
+    #[arg(long, value_name = SPAN, value_parser = max_run)]
+    max_run: Option<u64>,
+
     /// Do not wait; print the answer to the request and exit
     #[arg(long)]
     detach: bool,
@@ -69,7 +74,7 @@ pub(super) struct Run {
     no_delay: bool,
 
     /// Run the command immediately and without the lease, like `sexton run`
-    #[arg(long, conflicts_with_all = ["no_delay", "period", "logfile"])]
+    #[arg(long, conflicts_with_all = ["no_delay", "period", "max_run", "logfile"])]
     no_lease: bool,
 
     /// File to which a line is appended when the pass begins and when it ends [default: that of the lease]
@@ -178,6 +183,7 @@ impl Run {
             ("period_ms", self.period.into()),
             ("no_delay", self.no_delay.into()),
             ("logfile", log.into()),
+            ("max_run_ms", self.max_run.into()),
         ]));
         Ok(asked)
     }

@@ -118,7 +118,7 @@ pub(super) fn period(text: &str) -> Result<u64, String> {
 }
 
 /// Parses the time limit of a lease's passes, and returns it in milliseconds.
-fn max_run(text: &str) -> Result<u64, String> {
+pub(super) fn max_run(text: &str) -> Result<u64, String> {
     let ms = milliseconds(text)?;
     if ms <= Settings::SPAN_MS_MAX {
         Ok(ms)

@@ -30,7 +30,10 @@ mod tests;
 mod view;
 
 pub use fossil::FossilLease;
-pub use item::{Command, Current, End, Holder, Lease, NextRequest, Setting, Settings, Totals};
+pub use item::{
+    ClockReading, Command, Current, End, Extra, Holder, Lease, Missed, NextRequest, Progress,
+    Setting, Settings, Totals,
+};
 pub use machine::LeaseMachine;
 pub use message::{
     Action, Claim, Imported, LogEvent, Message, PassRequest, Query, Reply, Rules, Watch,

@@ -1,7 +1,7 @@
 //! Applies the outcome of each committed entry, and requests the resulting actions from the port. On `resume`, for example after a restart
 //! of the server, requests all actions again that are still needed.
 
-use crate::actors::binding::Watch;
+use crate::actors::binding::{self, ToHolder, Watch};
 use crate::actors::process::machine::ProcessMachine;
 use crate::actors::process::message::{Action, Launching, Message, Notice, Reach, Remains};
 use crate::actors::process::outcome::{Insertion, Outcome};
@@ -10,7 +10,7 @@ use crate::actors::process::record::{
 };
 use crate::actors::process::spec::{Expectation, Ready};
 use crate::clock::Timestamp;
-use crate::ids::{ProcessId, Seq, Slot};
+use crate::ids::{ActorId, ProcessId, Seq, Slot};
 use crate::spine::effect;
 use crate::spine::machine::{Effects, Stamp};
 use std::sync::Arc;
@@ -255,7 +255,12 @@ impl ProcessMachine {
         if self.record(slot).rare.stop.is_some() {
             self.request_stop(slot, effects);
         }
-        self.wake(self.record(slot).id, effects);
+        let record = self.record(slot);
+        if record.is_launched_for(ActorId::LEASE) {
+            let holder = binding::holder(ActorId::LEASE);
+            effects.tell(holder, &ToHolder::Started(record.id));
+        }
+        self.wake(record.id, effects);
     }
 
     fn commit_end(

@@ -5,7 +5,7 @@ use crate::actors::process::machine::ProcessMachine;
 use crate::actors::process::message::{End, LaunchAs};
 use crate::actors::process::outcome::Outcome;
 use crate::actors::process::record::Record;
-use crate::ids::Seq;
+use crate::ids::{ActorId, Seq};
 use crate::spine::machine::{Effects, Moment};
 
 impl Record {
@@ -18,6 +18,12 @@ impl Record {
             Some(End::Lost(_)) => Exit::Lost,
             None => Exit::Failed,
         }
+    }
+
+    /// Returns whether it was launched, and `actor` requested the launch or watches its tree.
+    pub(super) fn is_launched_for(&self, actor: ActorId) -> bool {
+        let is_watched = self.watchers.contains(&(actor, Until::Tree));
+        self.launched && (is_watched || self.awaited == Some(actor))
     }
 
     /// Returns the notification that the process is gone, or its whole tree if `until` is the tree.

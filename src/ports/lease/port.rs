@@ -1,5 +1,6 @@
 //! The port of the `LeaseActor`: writes a line to a log file when a pass (one run of a lease's command) begins, and another when it ends,
-//! like Fossil's backoffice. A pass that failed is also reported in the server's own log, since nobody may be waiting for it.
+//! like Fossil's backoffice. A pass that failed or overruns its period, and missed dates of a schedule, are also reported in the server's own
+//! log, since nobody may be waiting for them.
 //!
 //! A separate thread writes the lines, so that a slow disk does not delay the node. Each is written once, after the journal entry of its
 //! event is durable: it is lost if the server is killed in between, or if the file cannot be written. A failed write is logged.
@@ -101,26 +102,41 @@ fn date() -> Date {
 
 /// Logs a warning if the action asks for one.
 fn warn(action: &Action) {
-    let LogEvent::Ended {
-        ran_ms,
-        exit,
-        launched,
-        warns: true,
-    } = &action.what
-    else {
-        return;
-    };
-    let lease = action.lease.to_text();
-    let process = launched.as_ref().map(|(process, _)| process.to_string());
-    let end = words(*exit);
-    tracing::warn!(
-        lease,
-        token = action.token.0,
-        process,
-        end,
-        ran_ms,
-        "a pass failed: `sexton lease show` shows it"
-    );
+    let (lease, token) = (action.lease.to_text(), action.token.0);
+    match &action.what {
+        LogEvent::Ended {
+            ran_ms,
+            exit,
+            launched,
+            warns: true,
+        } => {
+            let process = launched.as_ref().map(|(process, _)| process.to_string());
+            let end = words(*exit);
+            tracing::warn!(
+                lease,
+                token,
+                process,
+                end,
+                ran_ms,
+                "a pass failed: `sexton lease show` shows it"
+            );
+        }
+        LogEvent::Overran { ran_ms, over_ms } => tracing::warn!(
+            lease,
+            token,
+            ran_ms,
+            over_ms,
+            "a pass runs longer than its period, so the next one waits: `sexton lease set {lease} max-run` limits it"
+        ),
+        LogEvent::Missed(missed) => tracing::warn!(
+            lease,
+            first = schedule::utc(missed.first),
+            noticed = schedule::utc(missed.noticed),
+            cause = missed.cause(),
+            "dates of the schedule were missed: `sexton lease run {lease}` makes up for them, `sexton lease set {lease} catch-up on` does so in future"
+        ),
+        LogEvent::Began | LogEvent::Ended { .. } => {}
+    }
 }
 
 fn write(asked: &Receiver<(Date, PathBuf, Action)>, data: Option<&Path>) {
@@ -166,6 +182,16 @@ fn line(at: Date, action: &Action, data: Option<&Path>) -> String {
                 write!(line, " {count} {name}").expect("writing to a string does not fail");
             }
             write!(line, " elapse-time {ran_ms} ms {}", words(*exit))
+        }
+        LogEvent::Overran { ran_ms, over_ms } => write!(
+            line,
+            " overran token {} elapse-time {ran_ms} ms, {over_ms} ms after its period",
+            action.token.0
+        ),
+        LogEvent::Missed(missed) => {
+            let (first, noticed) = (schedule::utc(missed.first), schedule::utc(missed.noticed));
+            let cause = missed.cause();
+            write!(line, " missed from {first} until {noticed} {cause}")
         }
     }
     .expect("writing to a string does not fail");

@@ -217,6 +217,12 @@ impl Model {
         if let (Message::Watch(watch), Ok((true, _))) = (message, &done) {
             tells.extend(self.gone_already(*watch));
         }
+        if let (Message::Started { id, .. }, Ok((true, _))) = (message, &done)
+            && let Some(it) = self.find(*id)
+            && it.launched_for(ActorId::LEASE)
+        {
+            tells.push((ActorId::LEASE, ToHolder::Started(*id)));
+        }
         if let (Message::LaunchAs(asked), Ok((_, reply))) = (message, &done) {
             let (by, process, until) = (asked.by, asked.id, Until::Tree);
             if matches!(reply, Reply::Refused(_)) {

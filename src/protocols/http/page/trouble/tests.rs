@@ -3,7 +3,7 @@
 use super::*;
 use crate::actors::binding::Exit;
 use crate::actors::dispatch::Pause;
-use crate::actors::lease::{self, Current, Holder, Lease};
+use crate::actors::lease::{self, Current, Holder, Lease, Progress};
 use crate::actors::process::{InstanceView, Last, Policy};
 use crate::actors::queue::{Counts, Totals};
 use crate::actors::supervisor::{self, Cause};
@@ -299,6 +299,7 @@ fn pass(end: Option<lease::End>, warnings: u32) -> Current {
         stopping: false,
         warnings,
         log: None,
+        progress: Progress::default(),
     }
 }
 
