@@ -37,6 +37,7 @@ mod output;
 mod packages;
 mod pid_files;
 mod pipes;
+mod process_search;
 mod processes;
 mod queue;
 mod queue_bound;

@@ -337,6 +337,7 @@ impl<'a> Matcher<'a> {
             parent,
             root,
             text: _,
+            pid,
             machine: host,
             label,
             newest_first: _,
@@ -353,6 +354,7 @@ impl<'a> Matcher<'a> {
             && (phases.is_empty() || phases.contains(&record.phase))
             && parent.is_none_or(|id| record.parent == Some(id) && !gone(&id))
             && root.is_none_or(|id| record.root == id)
+            && pid.is_none_or(|pid| record.identity.is_some_and(|it| it.pid == pid))
             && !record.is_on_other_machine(*host)
             && label.as_ref().is_none_or(has_label)
             && self
@@ -362,8 +364,8 @@ impl<'a> Matcher<'a> {
     }
 }
 
-/// Returns whether the type, URL, labels or arguments of a record contain this lower-case text, ignoring case. Arguments are searched in
-/// masked form, so that a secret cannot be found by guessing.
+/// Returns whether the type, URL, labels, arguments or recorded output of a record contain this lower-case text, ignoring case. Arguments
+/// are searched in masked form, so that a secret cannot be found by guessing.
 fn contains_text(record: &Record, text: &str) -> bool {
     let (spec, tags) = (&record.profile.spec, &record.profile.tags);
     let has = |it: &str| it.to_lowercase().contains(text);
@@ -376,6 +378,11 @@ fn contains_text(record: &Record, text: &str) -> bool {
             .iter()
             .any(|(name, value)| has(name) || has(value))
         || has(&words.collect::<Vec<_>>().join(" "))
+        || record.remains.as_ref().is_some_and(|remains| {
+            let streams = [&remains.stdout, &remains.stderr];
+            let parts = streams.into_iter().flat_map(|it| [it.head(), it.tail()]);
+            parts.map(String::from_utf8_lossy).any(|part| has(&part))
+        })
 }
 
 /// Returns the lowest and the highest id that begin with these digits; `None` if the text is not a valid prefix.

@@ -161,8 +161,11 @@ pub(crate) struct Filter {
     parent: Option<String>,
     /// Only processes in the tree with this root.
     root: Option<String>,
-    /// Only processes with this text in their arguments, URL, labels or type. Case is ignored.
+    /// Only processes with this text in their arguments, URL, labels or type, or in the beginning or end of their output that the record
+    /// has. Case is ignored.
     search: Option<String>,
+    /// Only processes that have or had this PID. Creates no record.
+    pid: Option<Number<u32, 1, { u32::MAX as u64 }>>,
     /// Only processes on one machine: `this` for the coordinator's machine, or the `machine` of a record. Processes that have not started
     /// match every machine.
     machine: Option<String>,
@@ -210,6 +213,7 @@ impl Filter {
             parent: id(self.parent.as_deref(), "parent")?,
             root: id(self.root.as_deref(), "root")?,
             text: self.search,
+            pid: self.pid.map(|pid| pid.0),
             machine: machine(call, self.machine.as_deref())?,
             label,
             newest_first: self.newest_first == Truth::True,

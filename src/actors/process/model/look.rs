@@ -139,13 +139,19 @@ fn is_selected(selection: &Selection, it: &RecordView) -> bool {
         let mut texts = labels.chain(&it.url).chain([&it.kind]).cloned();
         let line = words.collect::<Vec<_>>().join(" ");
         let text = text.to_lowercase();
-        line.to_lowercase().contains(&text) || texts.any(|it| it.to_lowercase().contains(&text))
+        let output = it.remains.iter().flat_map(|it| [&it.stdout, &it.stderr]);
+        let mut output = output.flat_map(|it| [it.head(), it.tail()]);
+        line.to_lowercase().contains(&text)
+            || texts.any(|it| it.to_lowercase().contains(&text))
+            || output.any(|it| String::from_utf8_lossy(it).to_lowercase().contains(&text))
     };
+    let has_pid = |pid: u32| it.identity.is_some_and(|its| its.pid == pid);
     !elsewhere
         && selection.kind.as_ref().is_none_or(|kind| it.kind == *kind)
         && (selection.phases.is_empty() || selection.phases.contains(&it.phase))
         && selection.parent.is_none_or(|id| it.parent == Some(id))
         && selection.root.is_none_or(|id| it.root == id)
+        && selection.pid.is_none_or(has_pid)
         && selection.label.as_ref().is_none_or(has_label)
         && selection.text.as_ref().is_none_or(says)
 }
