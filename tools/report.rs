@@ -215,6 +215,7 @@ impl From<PersistError> for Failure {
             PersistError::VersionTooNew { .. } => failure.help("use the sexton that wrote it, or a newer one"),
             PersistError::Held { .. } => failure.help("stop that coordinator, or use another --data directory"),
             PersistError::Io { .. } if error.is_disk_full() => failure.help("free space on the disk, and start again"),
+            PersistError::Panicked { .. } => failure.help(DEFECT),
             PersistError::Io { .. } | PersistError::Store { .. } => failure,
         }
     }

@@ -213,6 +213,7 @@ mod tests {
     use crate::ports::process::files::{STDOUT, run_dir};
     use crate::schedule;
     use crate::spine::effect;
+    use crate::spine::halt::Sentry;
     use crate::spine::port::Port as _;
     use std::path::Path;
 
