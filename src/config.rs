@@ -199,6 +199,21 @@ impl Config {
         check(flaw.is_none(), "tasks", flaw.unwrap_or_default());
     }
 
+    fn check_texts(&self, check: &mut impl FnMut(bool, &'static str, String)) {
+        let rules = &self.rules;
+        for bytes in [
+            rules.process.bytes_max,
+            rules.lease.bytes_max,
+            rules.dispatch.bytes_max,
+        ] {
+            check(
+                (1 << 20..=1 << 40).contains(&bytes),
+                "text-bytes",
+                format!("{bytes} is out of range: expected 1048576 to 1099511627776"),
+            );
+        }
+    }
+
     fn check_services(&self, check: &mut impl FnMut(bool, &'static str, String)) {
         let launches = self.data.is_some() && !matches!(self.keeper, KeeperProgram::None);
         check(
@@ -257,6 +272,7 @@ impl Config {
         }
         self.check_queues(&mut check);
         self.check_tasks(&mut check);
+        self.check_texts(&mut check);
         self.check_services(&mut check);
         if let Some(http) = &self.http {
             http.check(&mut check);

@@ -91,7 +91,10 @@ impl Reference for Leases {
 
     /// Returns rules with so few leases that the limit is reached.
     fn rules() -> Rules {
-        Rules { leases_max: 3 }
+        Rules {
+            leases_max: 3,
+            ..Rules::default()
+        }
     }
 
     fn apply(

@@ -6,7 +6,7 @@
 use crate::report::Failure;
 use crate::span::seconds;
 use clap::{Args, ValueEnum};
-use sexton::actors::{Rules, lock, queue};
+use sexton::actors::{Rules, dispatch, lease, lock, process, queue};
 use sexton::config::{
     Address, BeanstalkConfig, Config, HTTP_PORT, HttpConfig, KeeperProgram, LOCKSERVER_PORT,
     LockserverConfig, LongWidth, Network, parse_socket,
@@ -63,6 +63,10 @@ pub(crate) struct Settings {
     /// The maximum number of jobs in all queues together; more are refused
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     jobs: u32,
+
+    /// The maximum size of the commands and other texts of all processes, of all leases, and of all tasks, in bytes each; more are refused
+    #[arg(long, value_name = "BYTES", default_value_t = 512 << 20)]
+    text_bytes: u64,
 
     /// Address of the HTTP listener, or off; port 0 picks a free port
     #[arg(long, value_name = "ADDR", default_value_t = default_address(HTTP_PORT))]
@@ -368,6 +372,18 @@ impl Settings {
                     jobs_max: self.jobs,
                     body_bytes_max: self.job_bytes,
                     ..queue::Rules::default()
+                },
+                process: process::Rules {
+                    bytes_max: self.text_bytes,
+                    ..process::Rules::default()
+                },
+                lease: lease::Rules {
+                    bytes_max: self.text_bytes,
+                    ..lease::Rules::default()
+                },
+                dispatch: dispatch::Rules {
+                    bytes_max: self.text_bytes,
+                    ..dispatch::Rules::default()
                 },
                 ..Rules::default()
             },

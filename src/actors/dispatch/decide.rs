@@ -59,6 +59,7 @@ impl DispatchMachine {
         if self.state.tasks.len() >= self.rules.tasks_max as usize {
             return Err(Refused::Full);
         }
+        self.check_bytes(adding.bytes())?;
         let terms = adding.terms.unwrap_or(self.rules.terms);
         let spans = 1..=Terms::SPAN_MS_MAX;
         let of_terms = [terms.burst_ms, terms.fail_after_ms, terms.progress_ms];
@@ -78,6 +79,14 @@ impl DispatchMachine {
         let slot = self.state.tasks.next_free();
         steps.push(Step::Task(slot, TaskStep::Added { terms }));
         Ok(changed(steps))
+    }
+
+    /// Refuses texts of this size if they would exceed the limit for all tasks.
+    const fn check_bytes(&self, more: u64) -> Result<(), Refused> {
+        if self.state.index.bytes.saturating_add(more) > self.rules.bytes_max {
+            return Err(Refused::Full);
+        }
+        Ok(())
     }
 
     fn act(
@@ -156,6 +165,13 @@ impl DispatchMachine {
         match report {
             Report::Save(body) if body.as_bytes().len() > self.rules.saved_bytes_max as usize => {
                 return Err(Refused::TooLarge);
+            }
+            Report::Save(body) if attempt.updates => {
+                let before = task.saved.as_ref().map_or(0, |it| it.body.as_bytes().len());
+                let more = body.as_bytes().len().saturating_sub(before);
+                if more > 0 {
+                    self.check_bytes(more as u64)?;
+                }
             }
             Report::Save(_) if !attempt.updates => {
                 // Without the update lock the attempt cannot save what it has done, so there is no point in continuing. It is stopped,

@@ -235,6 +235,11 @@ impl Observable for DispatchMachine {
             ),
             gauge("complete", "tasks that are over", totals.complete),
             gauge("failed", "tasks that have failed", totals.failed),
+            gauge(
+                "bytes",
+                "size of all tasks in bytes",
+                self.state.index.bytes,
+            ),
             gauge("servers", "servers", servers),
         ]
     }

@@ -47,6 +47,9 @@ pub struct Rules {
     pub lost_after_ms: u64,
     /// The maximum number of tasks in progress in a group that has no limit of its own; if 0, no task of such a group is started.
     pub group_max: u32,
+    /// The maximum total size of the commands, names, messages and saved states of all tasks, in bytes; at this limit, tasks are refused, and
+    /// so is saved state that is larger than the one it replaces.
+    pub bytes_max: u64,
 }
 
 impl Rules {
@@ -97,6 +100,7 @@ impl Default for Rules {
             terms: Terms::default(),
             lost_after_ms: 120_000,
             group_max: Group::MAX,
+            bytes_max: 512 << 20,
         }
     }
 }
@@ -197,6 +201,16 @@ pub struct NewTask {
     pub not_ready: bool,
     /// Whether the task is paused when it is added.
     pub paused: bool,
+}
+
+impl NewTask {
+    /// Returns the size of its texts in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        let names = [&self.work, &self.group, &self.name];
+        let names: usize = names.iter().map(|it| it.as_bytes().len()).sum();
+        let cleanup = self.cleanup.as_ref().map_or(0, |it| it.bytes());
+        self.command.bytes() + cleanup + names as u64
+    }
 }
 
 /// A change to a task.

@@ -66,6 +66,8 @@ pub(super) struct Index {
     pub(super) in_progress: BTreeSet<Slot>,
     pub(super) ready: Ready,
     pub(super) threads: Threads,
+    /// The size of the texts of all tasks, in bytes.
+    pub(super) bytes: u64,
     totals: Totals,
 }
 
@@ -93,6 +95,7 @@ impl Index {
 
     fn add(&mut self, slot: Slot, task: &Task, servers: &DurableSlab<Server>) {
         self.count(task, true);
+        self.bytes += task.bytes();
         if let Some(attempt) = &task.attempt {
             self.by_process.insert(attempt.process, slot);
             if let Some(server) = servers.get(attempt.server) {
@@ -116,6 +119,7 @@ impl Index {
 
     fn remove(&mut self, slot: Slot, task: &Task, servers: &DurableSlab<Server>) {
         self.count(task, false);
+        self.bytes -= task.bytes();
         if let Some(attempt) = &task.attempt {
             self.by_process.remove(&attempt.process);
             if let Some(server) = servers.get(attempt.server) {

@@ -64,13 +64,25 @@ impl LeaseMachine {
         if self.state.leases.len() >= self.rules.leases_max as usize {
             return Err(Refused::Full);
         }
+        self.check_bytes(name.as_bytes().len() as u64)?;
         let slot = self.state.leases.next_free();
         Ok((slot, None, vec![(slot, Step::Made)]))
+    }
+
+    /// Refuses texts of this size if they would exceed the limit for all leases.
+    const fn check_bytes(&self, more: u64) -> Result<(), Refused> {
+        if self.state.bytes().saturating_add(more) > self.rules.bytes_max {
+            return Err(Refused::Full);
+        }
+        Ok(())
     }
 
     fn request(&self, moment: &Moment, requesting: &PassRequest) -> Result<Outcome, Refused> {
         let now = moment.now.at;
         check_request(requesting)?;
+        if let Some(command) = &requesting.command {
+            self.check_bytes(command.bytes())?;
+        }
         let (slot, lease, mut steps) = self.place_of(&requesting.name)?;
         let fresh = Lease::default();
         let lease = lease.unwrap_or(&fresh);
@@ -207,7 +219,10 @@ impl LeaseMachine {
                 }
                 steps.push((slot, Step::GaveUp));
             }
-            Setting::Command(Some(command)) => check_command(command)?,
+            Setting::Command(Some(command)) => {
+                check_command(command)?;
+                self.check_bytes(command.bytes())?;
+            }
             Setting::Command(None) if lease.schedule.is_some() => return Err(Refused::NoCommand),
             Setting::Schedule(Some(schedule)) => {
                 if lease.settings.command.is_none() {

@@ -350,6 +350,26 @@ impl Current {
 }
 
 impl Lease {
+    /// Returns the size of its texts in bytes: its name, commands and log files. A command that is kept in several places counts each time.
+    pub(super) fn bytes(&self) -> u64 {
+        let launched = self.current.as_ref().and_then(|it| match &it.holder {
+            Holder::Launched { command, .. } => Some(command),
+            Holder::Process(_) | Holder::Timed { .. } | Holder::Nobody => None,
+        });
+        let next = self.next.as_ref();
+        let commands = [
+            self.settings.command.as_ref(),
+            self.command.as_ref().map(|(command, _)| command),
+            next.and_then(|it| it.command.as_ref()),
+            launched,
+        ];
+        let commands = commands.into_iter().flatten().map(|it| it.bytes());
+        let next = next.and_then(|it| it.log.as_ref());
+        let logs = [self.settings.log.as_ref(), self.log.as_ref(), next];
+        let logs = logs.into_iter().flatten().map(String::len);
+        commands.sum::<u64>() + (self.name.as_bytes().len() + logs.sum::<usize>()) as u64
+    }
+
     /// The number of consecutive passes that are not whole after which owed passes are given up.
     pub const BROKEN_MAX: u32 = 25;
 

@@ -19,12 +19,15 @@ use serde::{Deserialize, Serialize};
 pub struct Rules {
     /// The maximum number of leases.
     pub leases_max: u32,
+    /// The maximum total size of the names, commands and schedules of all leases, in bytes; at this limit, new ones are refused.
+    pub bytes_max: u64,
 }
 
 impl Default for Rules {
     fn default() -> Self {
         Self {
             leases_max: 1_000_000,
+            bytes_max: 512 << 20,
         }
     }
 }

@@ -76,6 +76,8 @@ struct Index {
     active: BTreeSet<Slot>,
     /// Leases whose latest pass failed, by the time of its end.
     failed: BTreeSet<(Timestamp, Slot)>,
+    /// The size of the texts of all leases, in bytes.
+    bytes: u64,
     totals: Totals,
 }
 
@@ -87,6 +89,7 @@ impl Index {
             self.active.insert(slot);
         }
         self.failed.extend(lease.failure().map(|it| (it.at, slot)));
+        self.bytes += lease.bytes();
         self.totals.running += u64::from(lease.running().is_some());
         self.totals.waiting += u64::from(lease.next.is_some());
     }
@@ -99,6 +102,7 @@ impl Index {
         if let Some(end) = lease.failure() {
             self.failed.remove(&(end.at, slot));
         }
+        self.bytes -= lease.bytes();
         self.totals.running -= u64::from(lease.running().is_some());
         self.totals.waiting -= u64::from(lease.next.is_some());
     }
@@ -143,6 +147,11 @@ impl State {
     pub(super) fn after(&self, after: Bound<&Name>) -> impl Iterator<Item = (&Name, Slot)> {
         let range = self.by_name.range((after.cloned(), Bound::Unbounded));
         range.map(|(name, slot)| (name, *slot))
+    }
+
+    /// Returns the size of the texts of all leases, in bytes.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.index.bytes
     }
 
     pub(super) const fn totals(&self) -> Totals {

@@ -287,6 +287,11 @@ pub struct Launching {
 }
 
 impl Launching {
+    /// Returns the size of its texts in bytes.
+    pub fn bytes(&self) -> u64 {
+        (self.spec.bytes() + self.tags.bytes()) as u64
+    }
+
     /// Checks spec and tags.
     ///
     /// # Errors

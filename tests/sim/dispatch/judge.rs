@@ -129,6 +129,7 @@ impl Reference for Dispatches {
                 ..Terms::default()
             },
             group_max: 3,
+            ..Rules::default()
         }
     }
 

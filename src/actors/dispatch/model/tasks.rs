@@ -27,11 +27,30 @@ impl Model {
         (self.shown(slot), true)
     }
 
+    /// Returns the size of the texts of all tasks.
+    fn bytes(&self) -> u64 {
+        let of_task = |(_, task): &(Slot, Task)| {
+            let names = [&task.work, &task.group, &task.name];
+            let names: usize = names.iter().map(|it| it.as_bytes().len()).sum();
+            let saved = task.saved.as_ref().map_or(0, |it| it.body.as_bytes().len());
+            let commands = [Some(&task.command), task.cleanup.as_ref()];
+            let commands = commands.into_iter().flatten().map(|it| it.bytes());
+            (names + saved + task.words.len()) as u64 + commands.sum::<u64>()
+        };
+        self.state.tasks.iter().map(of_task).sum()
+    }
+
     pub(super) fn add(&mut self, asked: &NewTask, entry: Entry) -> ApplyResult {
         if entry.draining {
             return Err(Refused::Draining);
         }
         if self.state.tasks.len() >= self.rules.tasks_max as usize {
+            return Err(Refused::Full);
+        }
+        let cleanup = asked.cleanup.as_ref().map_or(0, |it| it.bytes());
+        let names = [&asked.work, &asked.group, &asked.name];
+        let names: usize = names.iter().map(|it| it.as_bytes().len()).sum();
+        if self.bytes() + asked.command.bytes() + cleanup + names as u64 > self.rules.bytes_max {
             return Err(Refused::Full);
         }
         let terms = asked.terms.unwrap_or(self.rules.terms);
