@@ -56,6 +56,7 @@ impl LeaseError {
                 Refused::Running => Reason::Running,
                 Refused::DiskFull => Reason::DiskFull,
                 Refused::KeyReused => Reason::KeyReused,
+                Refused::ReceiptsFull => Reason::Full,
             },
             Self::Failed(_) => Reason::Failed,
             Self::Stopped(_) => Reason::Stopped,

@@ -98,6 +98,7 @@ impl LockError {
             Self::Refused(Refused::Full) => Reason::Full,
             Self::Refused(Refused::DiskFull) => Reason::DiskFull,
             Self::Refused(Refused::KeyReused) => Reason::KeyReused,
+            Self::Refused(Refused::ReceiptsFull) => Reason::Full,
             Self::Failed(_) => Reason::Failed,
             Self::Stopped(_) => Reason::Stopped,
         }
@@ -114,6 +115,9 @@ const fn words(refused: Refused) -> &'static str {
         Refused::Full => "the limit on holders and waiters of locks is reached",
         Refused::DiskFull => "the disk is full",
         Refused::KeyReused => "the idempotency key was already used for a different request",
+        Refused::ReceiptsFull => {
+            "too many idempotency keys were used in the last ten minutes: repeat the request later, or without a key"
+        }
     }
 }
 

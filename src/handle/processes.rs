@@ -69,6 +69,7 @@ impl ProcessError {
             Self::Refused(Refused::Invalid(_)) | Self::Ambiguous(_) => Reason::Field,
             Self::Refused(Refused::DiskFull) => Reason::DiskFull,
             Self::Refused(Refused::KeyReused) => Reason::KeyReused,
+            Self::Refused(Refused::ReceiptsFull) => Reason::Full,
             Self::Unsent(_) => Reason::Unsent,
             Self::NoKeeper(_) => Reason::NoKeeper,
             Self::Failed(_) => Reason::Failed,
@@ -391,23 +392,24 @@ impl Processes {
     /// `keep` processes that ended last are kept, and so are records with live descendants. Returns the number of records removed.
     pub async fn prune(&self, before: Option<Date>, keep: u32) -> Result<u64, ProcessError> {
         let mut all = 0;
-        loop {
+        for nth in 0.. {
             let limit = PRUNED_AT_ONCE;
             let message = Message::Prune {
                 before,
                 keep,
                 limit,
             };
-            match self.send(message).await? {
+            match self.send_nth(message, nth).await? {
                 Reply::Pruned { count, more } => {
                     all += u64::from(count);
                     if !more {
-                        return Ok(all);
+                        break;
                     }
                 }
                 other => return Err(refusal(other)),
             }
         }
+        Ok(all)
     }
 
     /// Creates a record for a process on this machine, given its PID. `named` is the record that `SEXTON_PROCESS_ID` in the process's
@@ -465,7 +467,13 @@ impl Processes {
     }
 
     async fn send(&self, message: Message) -> Result<Reply, ProcessError> {
-        self.one(Item::once(message, self.key)).await
+        self.send_nth(message, 0).await
+    }
+
+    /// Sends message number `nth` of a request, counting from 0, under the request's key.
+    async fn send_nth(&self, message: Message, nth: u64) -> Result<Reply, ProcessError> {
+        let key = self.key.map(|key| key.nth(nth));
+        self.one(Item::once(message, key)).await
     }
 
     async fn query(&self, query: Query) -> Result<Reply, ProcessError> {

@@ -37,6 +37,7 @@ impl QueueError {
             Self::Refused(Refused::ReadOnly) => Reason::ReadOnly,
             Self::Refused(Refused::DiskFull) => Reason::DiskFull,
             Self::Refused(Refused::KeyReused) => Reason::KeyReused,
+            Self::Refused(Refused::ReceiptsFull) => Reason::Full,
             Self::Failed(_) => Reason::Failed,
             Self::Stopped(_) => Reason::Stopped,
         }
@@ -58,6 +59,9 @@ const fn words(refused: Refused) -> &'static str {
         Refused::ReadOnly => "the queue accepts no jobs",
         Refused::DiskFull => "the disk is full",
         Refused::KeyReused => "the idempotency key was already used for a different request",
+        Refused::ReceiptsFull => {
+            "too many idempotency keys were used in the last ten minutes: repeat the request later, or without a key"
+        }
     }
 }
 

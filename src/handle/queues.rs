@@ -224,7 +224,8 @@ impl Queues {
 
     /// Sends one message for each job, all in one call to the actor, and returns how many succeeded.
     async fn each(&self, ids: &[u64], what: impl Fn(u64) -> Message) -> Result<u32, QueueError> {
-        let items = ids.iter().map(|id| Item::Message(what(*id)));
+        let items = ids.iter().zip(0..);
+        let items = items.map(|(id, nth)| self.message(what(*id), nth));
         let mut count = 0;
         for answer in self.mailbox.call(items.collect()).await? {
             match answer? {

@@ -76,6 +76,7 @@ impl TaskError {
                 Refused::Locked => Reason::Held,
                 Refused::DiskFull => Reason::DiskFull,
                 Refused::KeyReused => Reason::KeyReused,
+                Refused::ReceiptsFull => Reason::Full,
             },
             Self::NoFaults => Reason::NoFaults,
             Self::Rules(_) => Reason::Field,
@@ -314,23 +315,24 @@ impl Tasks {
     /// kept. Returns the number of tasks removed.
     pub async fn prune(&self, before: Option<Date>, keep: u32) -> Result<u64, TaskError> {
         let mut all = 0;
-        loop {
+        for nth in 0.. {
             let limit = PRUNED_AT_ONCE;
             let prune = Message::Prune {
                 before,
                 keep,
                 limit,
             };
-            match self.send(prune).await? {
+            match self.send_nth(prune, nth).await? {
                 Reply::Pruned(count, more) => {
                     all += u64::from(count);
                     if !more {
-                        return Ok(all);
+                        break;
                     }
                 }
                 other => return Err(refusal(&other)),
             }
         }
+        Ok(all)
     }
 
     /// Handles a report that the command of an attempt makes about its burst. `process` is the process of the attempt. Returns how often
@@ -398,7 +400,13 @@ impl Tasks {
     }
 
     async fn send(&self, message: Message) -> Result<Reply, TaskError> {
-        self.one(Item::once(message, self.key)).await
+        self.send_nth(message, 0).await
+    }
+
+    /// Sends message number `nth` of a request, counting from 0, under the request's key.
+    async fn send_nth(&self, message: Message, nth: u64) -> Result<Reply, TaskError> {
+        let key = self.key.map(|key| key.nth(nth));
+        self.one(Item::once(message, key)).await
     }
 
     async fn query(&self, query: Query) -> Result<Reply, TaskError> {

@@ -361,6 +361,8 @@ pub enum Refusal {
     DiskFull,
     /// The idempotency key was already used for a different request.
     KeyReused,
+    /// The limit on idempotency keys is reached, in total or for the caller. Keys in use are kept for their time, so a new one is refused.
+    ReceiptsFull,
 }
 
 /// Lets a machine that refuses nothing else reply with a plain `Result`.

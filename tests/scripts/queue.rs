@@ -596,5 +596,6 @@ fn reason(refused: Refused) -> &'static str {
         Refused::ReadOnly => "read only",
         Refused::DiskFull => "disk full",
         Refused::KeyReused => "key reused",
+        Refused::ReceiptsFull => "receipts full",
     }
 }

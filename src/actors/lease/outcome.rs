@@ -194,6 +194,11 @@ pub enum Refused {
     /// The idempotency key was already used for a different request.
     #[error("the idempotency key was already used for a different request")]
     KeyReused,
+    /// The limit on idempotency keys is reached.
+    #[error(
+        "too many idempotency keys were used in the last ten minutes: repeat the request later, or without a key"
+    )]
+    ReceiptsFull,
 }
 
 impl From<Refusal> for Refused {
@@ -201,6 +206,7 @@ impl From<Refusal> for Refused {
         match refusal {
             Refusal::DiskFull => Self::DiskFull,
             Refusal::KeyReused => Self::KeyReused,
+            Refusal::ReceiptsFull => Self::ReceiptsFull,
         }
     }
 }

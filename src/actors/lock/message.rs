@@ -365,6 +365,8 @@ pub enum Refused {
     DiskFull,
     /// The idempotency key was already used for a different request.
     KeyReused,
+    /// The limit on idempotency keys is reached.
+    ReceiptsFull,
 }
 
 impl From<Refusal> for Reply {
@@ -378,6 +380,7 @@ impl From<Refusal> for Refused {
         match refusal {
             Refusal::DiskFull => Self::DiskFull,
             Refusal::KeyReused => Self::KeyReused,
+            Refusal::ReceiptsFull => Self::ReceiptsFull,
         }
     }
 }

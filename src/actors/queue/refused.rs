@@ -29,6 +29,8 @@ pub enum Refused {
     KeyReused,
     /// The configured maximum number of remembered deduplication keys is reached.
     KeysFull,
+    /// The limit on idempotency keys is reached.
+    ReceiptsFull,
 }
 
 impl From<Refusal> for Refused {
@@ -36,6 +38,7 @@ impl From<Refusal> for Refused {
         match refusal {
             Refusal::DiskFull => Self::DiskFull,
             Refusal::KeyReused => Self::KeyReused,
+            Refusal::ReceiptsFull => Self::ReceiptsFull,
         }
     }
 }

@@ -182,6 +182,7 @@ impl Coverage {
             Refused::Words => "refused words",
             Refused::DiskFull => "refused disk-full",
             Refused::KeyReused => "refused key-reused",
+            Refused::ReceiptsFull => "refused receipts-full",
         });
     }
 
