@@ -45,10 +45,7 @@ fn processes_are_for_those_who_may_start_them() {
     for path in ["/page/processes", "/page/process?id=0192f5e0"] {
         let refused = plain.load(path);
         assert_eq!(refused.status, 403);
-        shows(
-            &refused.body,
-            &["requires a token with the scope run"],
-        );
+        shows(&refused.body, &["requires a token with the scope run"]);
     }
     assert_eq!(plain.send("/page/process/stop", "id=0192f5e0").status, 403);
     assert!(!text(&plain.page("/")).contains("Processes running"));

@@ -6,7 +6,7 @@ use crate::handle::{Handle, Leases, Locks, Processes, Queues, Requester, Tasks};
 use crate::ids::RequestKey;
 use crate::protocols::http::access::{self, Peer};
 use crate::protocols::http::capacity::Capacity;
-use crate::protocols::http::idempotency::key_of;
+use crate::protocols::http::idempotency::{self, key_of};
 use crate::protocols::http::input;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::scope::{Scope, Scopes};
@@ -145,6 +145,16 @@ impl Call {
         let (headers, path) = (self.request.headers(), self.request.path());
         self.key
             .set(key_of(headers, self.caller.peer, (path, &self.body))?);
+        Ok(())
+    }
+
+    /// Refuses a request with an idempotency key. For routes that would carry it out again when it is repeated, although a client that sends a
+    /// key relies on the opposite.
+    pub(crate) fn refuse_key(&self) -> Result<(), Problem> {
+        if self.request.headers().contains_key(idempotency::HEADER) {
+            let words = "is not accepted here: a repetition would be carried out again, so send the request without a key";
+            return Err(Problem::field("Idempotency-Key", words));
+        }
         Ok(())
     }
 
