@@ -63,12 +63,14 @@ impl Files {
         self.writer.write(&mut ledger.take_batch())?;
         self.writer.sync()?;
         let (journal, thread) = Journal::start(self.writer, fsync)?;
+        let lock = Arc::new(self.lock);
+        journal.watch_directory(&lock);
         let files = SpineFiles {
             journal,
             disk: self.disk,
             slots: self.slots,
         };
-        Ok((files, CoreResources(thread, Arc::new(self.lock))))
+        Ok((files, CoreResources(thread, lock)))
     }
 }
 
@@ -157,6 +159,7 @@ impl Core {
         let rules = config.rules.clone();
         let actors = ports::start(past.hosts, rules, &spine, &admission, &port);
         handle_due_on_moves(&*clock, &actors);
+        checkpoints.take_overdue().await;
         let (taking, mended) = (Rc::clone(&checkpoints), !past.found.mended.is_empty());
         runtime::spawn("snapshots", async move {
             taking.run(asked, mended).await;

@@ -5,7 +5,7 @@ use crate::persist::error::PersistError;
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// The reason given when a symbolic link is refused.
@@ -211,8 +211,12 @@ impl RealDisk {
             "lock",
             format!("process {}\n", std::process::id()).as_bytes(),
         )?;
+        let found = std::fs::symlink_metadata(self.path("lock"));
+        let found = found.map_err(PersistError::io("look at", "lock"))?;
         Ok(DirLock {
             _directory: directory,
+            path: self.path("lock"),
+            file: (found.dev(), found.ino()),
         })
     }
 
@@ -229,7 +233,6 @@ impl RealDisk {
     /// Returns the PID of the process that holds the directory's lock, or 0 if its PID cannot be read; `None` if the lock is free. Never
     /// takes the lock, not even briefly, because a coordinator that starts at that moment would be refused.
     pub fn holder(&self) -> io::Result<Option<u32>> {
-        use std::os::unix::fs::MetadataExt as _;
         let root = std::fs::metadata(&self.root)?;
         let locks = std::fs::read_to_string("/proc/locks")?;
         let mut holders = flock_holders(&locks, root.ino());
@@ -283,7 +286,6 @@ fn flock_holders(locks: &str, inode: u64) -> impl Iterator<Item = u32> {
 
 /// Returns whether a process has the file with this device and inode open; `None` if its descriptors cannot be listed.
 fn has_open(process: u32, file: (u64, u64)) -> Option<bool> {
-    use std::os::unix::fs::MetadataExt as _;
     let mut descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).ok()?;
     Some(descriptors.any(|descriptor| {
         let opened = descriptor.and_then(|it| std::fs::metadata(it.path()));
@@ -296,6 +298,33 @@ fn has_open(process: u32, file: (u64, u64)) -> Option<bool> {
 pub struct DirLock {
     /// The open directory, which carries the lock. A lock on a file in it would be lost if the file were removed and created again.
     _directory: File,
+    /// The lock file, and its device and inode when the lock was taken.
+    path: PathBuf,
+    file: (u64, u64),
+}
+
+impl DirLock {
+    /// Checks that the directory is still where it was when it was locked, by its lock file. If it was removed, files that are written to it
+    /// are lost when they are closed.
+    ///
+    /// # Errors
+    /// Returns an error if the lock file is gone, or another file is in its place. An error of the operating system that does not show this
+    /// counts as success.
+    pub fn check(&self) -> Result<(), PersistError> {
+        use io::ErrorKind::{NotADirectory, NotFound};
+        let gone = match std::fs::symlink_metadata(&self.path) {
+            Ok(found) => (found.dev(), found.ino()) != self.file,
+            Err(error) => matches!(error.kind(), NotFound | NotADirectory),
+        };
+        if !gone {
+            return Ok(());
+        }
+        let words = "the data directory was removed, moved or replaced while it was in use";
+        let error = io::Error::other(words);
+        Err(PersistError::io("find", &self.path.to_string_lossy())(
+            error,
+        ))
+    }
 }
 
 impl Disk for RealDisk {

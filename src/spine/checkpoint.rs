@@ -21,6 +21,7 @@ use crate::persist::mark::Watermark;
 use crate::persist::snapshots::{
     BySlot, FOLDER, Manifest, Page, Seal, Sealed, SlotId, Slots, SnapshotThread,
 };
+pub use crate::spine::due::Rules;
 use crate::spine::event::EventBody;
 use crate::spine::ledger::{Appended, CheckpointThreshold, Ledger};
 use crate::spine::recovery::Past;
@@ -41,52 +42,6 @@ const STEP_MAX: Duration = Duration::from_mins(10);
 const LAST_STEP_MAX: Duration = Duration::from_secs(30);
 /// The pause after an interrupted checkpoint, unless another is requested.
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// The rules for when a checkpoint is due: when the journal that startup would have to replay is large compared with the snapshot that it
-/// would load. The cost of checkpoints is therefore proportional to the amount of journal written, however large the state is.
-#[derive(Clone, Copy, Debug)]
-pub struct Rules {
-    /// A checkpoint is due once this number of entries has been appended since the last one.
-    pub records: u64,
-    /// It is also due once this number of journal bytes has been appended since the last one.
-    pub bytes: u64,
-    /// In either case, it is not due before the journal bytes reach this percentage of the newest snapshot's content.
-    pub growth_percent: u32,
-}
-
-impl Default for Rules {
-    fn default() -> Self {
-        Self {
-            records: 200_000,
-            bytes: 64 << 20,
-            growth_percent: 100,
-        }
-    }
-}
-
-impl Rules {
-    /// Returns the totals of appended entries and bytes at which the next checkpoint is due. `covered` are the totals that the newest
-    /// snapshot covers, and `loaded` is its size in bytes.
-    fn threshold_after(&self, covered: Appended, loaded: u64) -> CheckpointThreshold {
-        let share = u128::from(loaded) * u128::from(self.growth_percent);
-        let share = u64::try_from(share.div_ceil(100)).unwrap_or(u64::MAX);
-        CheckpointThreshold {
-            records: covered.records.saturating_add(self.records),
-            bytes: covered.bytes.saturating_add(self.bytes),
-            bytes_min: covered.bytes.saturating_add(share),
-        }
-    }
-
-    /// Returns rules that make a checkpoint due after every `records` entries, or after the default number of bytes if that is reached
-    /// first, whatever the size of the state.
-    pub fn every(records: u64) -> Self {
-        Self {
-            records,
-            growth_percent: 0,
-            ..Self::default()
-        }
-    }
-}
 
 /// An actor whose pages can be requested. The actor answers a request between two of its messages; if the channel closes without an answer,
 /// the actor has stopped.
@@ -189,6 +144,10 @@ pub struct Checkpoints {
     covered: Cell<Appended>,
     /// The size of the pages in the newest snapshot, in bytes.
     loaded: Cell<u64>,
+    /// The number of entries since startup when each of the two newest checkpoints began, the older one first. While the disk is low on
+    /// space, a checkpoint is due until both slots include all entries: only then do they hold nothing that has been removed, and the journal
+    /// before them is not needed.
+    begun: Cell<[Option<u64>; 2]>,
     /// Called on the snapshot thread after each checkpoint.
     after_each: Arc<dyn Fn() + Send + Sync>,
     /// How long a step may take, instead of [`STEP_MAX`] and [`LAST_STEP_MAX`].
@@ -213,6 +172,7 @@ impl Checkpoints {
             shown,
             covered: Cell::default(),
             loaded: Cell::new(snapshot.map_or(0, |(_, seal)| seal.bytes)),
+            begun: Cell::default(),
             after_each: Arc::new(|| {}),
             patience: None,
             is_stopping: watch::Sender::new(false),
@@ -307,10 +267,27 @@ impl Checkpoints {
     async fn until_due(&self, wanted: bool, not_before: Instant) {
         sleep_until(not_before).await;
         if !wanted {
-            let threshold = self
-                .rules
-                .threshold_after(self.covered.get(), self.loaded.get());
-            self.spine.until_appended(threshold).await;
+            let begun = self.begun.get();
+            let frees = |ledger: &Ledger| {
+                begun.contains(&None) || begun != [Some(ledger.counts().all()); 2]
+            };
+            self.spine.until_appended(self.threshold(), frees).await;
+        }
+    }
+
+    fn threshold(&self) -> CheckpointThreshold {
+        self.rules
+            .threshold_after(self.covered.get(), self.loaded.get())
+    }
+
+    /// Takes a checkpoint if one is due already, because the previous run ended before it could take it. Otherwise the journal would grow
+    /// with each of many short runs.
+    pub async fn take_overdue(&self) {
+        let is_due = self.spine.ledger().appended().is(self.threshold());
+        if is_due {
+            tracing::info!("taking the snapshot that is overdue");
+            // A failure is logged and counted, and the next checkpoint is due at once.
+            drop(self.take().await);
         }
     }
 
@@ -372,7 +349,10 @@ impl Checkpoints {
         let sealed = self.shown.lock().slots;
         let slot = slot_to_write(sealed);
         let began = self.spine.ledger().now();
-        let appended = self.spine.ledger().appended();
+        let (appended, entries) = {
+            let ledger = self.spine.ledger();
+            (ledger.appended(), ledger.counts().all())
+        };
         let (opened, open) = oneshot::channel();
         let (ended, end) = oneshot::channel();
         let after_each = Arc::clone(&self.after_each);
@@ -410,6 +390,8 @@ impl Checkpoints {
         let Sealed { seal, trimmed } = taken?;
         let at = self.spine.ledger().now();
         self.covered.set(appended);
+        let [_, newer] = self.begun.get();
+        self.begun.set([newer, Some(entries)]);
         self.loaded.set(seal.bytes);
         Ok(Taken {
             slot: slot.to_string(),
@@ -552,34 +534,4 @@ fn failed(action: &'static str, folder: &str, cause: &str) -> CheckpointError {
         cause,
     };
     CheckpointError::Persist(Arc::new(error))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Rules;
-    use crate::spine::ledger::Appended;
-
-    #[test]
-    fn a_checkpoint_is_due_after_many_records_or_bytes_that_are_much_beside_the_snapshot() {
-        let rules = Rules {
-            records: 100,
-            bytes: 1_000,
-            growth_percent: 50,
-        };
-        let covered = Appended {
-            records: 10,
-            bytes: 200,
-        };
-        // Half of the 401 bytes loaded, rounded up, is 201.
-        let threshold = rules.threshold_after(covered, 401);
-        let due = |records, bytes| Appended { records, bytes }.is(threshold);
-        assert!(!due(10, 200), "nothing was appended since the checkpoint");
-        assert!(!due(109, 1_199), "one short of both thresholds");
-        assert!(due(110, 401) && due(20, 1_200));
-        assert!(
-            !due(110, 400),
-            "few bytes compared with the snapshot that startup loads"
-        );
-        assert!(rules.threshold_after(covered, u64::MAX).bytes_min > u64::MAX / 2);
-    }
 }

@@ -63,6 +63,14 @@ impl EntryCounts {
         count.map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
+    /// Returns the number of entries of all actors.
+    pub fn all(&self) -> u64 {
+        self.0
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed))
+            .sum()
+    }
+
     fn add(&self, actor: ActorId) {
         if let Some(count) = self.0.get(usize::from(actor.0)) {
             count.fetch_add(1, Ordering::Relaxed);

@@ -13,7 +13,7 @@
 //! | `recovery.rs` | recovers machines from snapshots and the journal; there is no other recovery path |
 //! | `record.rs` | decodes the content of records; the errors of recovery |
 //! | `progress.rs` | the progress of a recovery |
-//! | `checkpoint.rs` | when a snapshot is due; the steps of taking one |
+//! | `checkpoint.rs` `due.rs` | the steps of taking a snapshot; when one is due |
 //! | `pages.rs` | copies a machine for a checkpoint, slice by slice |
 //! | `receipts.rs` | what was done under each idempotency key, to answer repeated requests |
 //! | `loading.rs` | loads a snapshot into machines |
@@ -30,6 +30,7 @@ pub mod budget;
 pub mod checkpoint;
 pub mod delivery;
 pub mod directory;
+mod due;
 pub mod each;
 pub mod effect;
 pub mod event;

@@ -4,7 +4,7 @@
 
 use crate::ids::{ActorId, Seq};
 use crate::persist::disk::Disk;
-use crate::persist::journal::Journal;
+use crate::persist::journal::{Journal, Room};
 use crate::persist::snapshots::Slots;
 use crate::spine::checkpoint::Paged;
 use crate::spine::delivery::Report;
@@ -249,10 +249,19 @@ impl Spine {
         }
     }
 
-    /// Waits until the log appended so far (see [`Ledger::appended`]) reaches `threshold`. Only one caller may wait at a time.
-    pub async fn until_appended(&self, threshold: CheckpointThreshold) {
+    /// Waits until the log appended so far (see [`Ledger::appended`]) reaches `threshold`, or until `is_due` returns true, which is called
+    /// whenever something is written while the disk is low on space. Only one caller may wait at a time.
+    pub async fn until_appended(
+        &self,
+        threshold: CheckpointThreshold,
+        is_due: impl Fn(&Ledger) -> bool,
+    ) {
         self.threshold.set(Some(threshold));
-        while !self.ledger.borrow().appended().is(threshold) {
+        let is_over = || {
+            let ledger = self.ledger.borrow();
+            ledger.appended().is(threshold) || ledger.room() != Room::Ample && is_due(&ledger)
+        };
+        while !is_over() {
             self.appended.notified().await;
         }
         self.threshold.set(None);
@@ -274,11 +283,11 @@ impl Spine {
         if !ledger.is_dirty() {
             return;
         }
-        if self
+        let reached = self
             .threshold
             .get()
-            .is_some_and(|threshold| ledger.appended().is(threshold))
-        {
+            .is_some_and(|threshold| ledger.appended().is(threshold));
+        if reached || ledger.room() != Room::Ample {
             self.appended.notify_one();
         }
         let alone = self.gathered.replace(0) <= 1;
@@ -319,6 +328,8 @@ impl Spine {
             ledger.room() != before
         };
         if has_changed {
+            // A checkpoint may be due because the disk is low on space.
+            self.appended.notify_one();
             // Items that actors held back for lack of space are due now, although no time has passed.
             self.directory().handle_due();
         }

@@ -1,11 +1,12 @@
 //! Nodes whose disk or whose store of snapshots fails in every way: with an error, with a panic, or by not returning. Whatever happens, the
 //! failure has a name, requests are answered, and a stop ends.
 
-use crate::directory::{request, settings};
+use crate::directory::{self, request, settings};
 use crate::node::wait;
 use crate::patience::until;
+use sexton::actors::queue::{Body, Put, QueueName, Refused};
 use sexton::config::Planted;
-use sexton::node::{Entry, Handle, Terms};
+use sexton::node::{Entry, Handle, QueueError, Terms};
 use sexton::persist::PersistError;
 use sexton::persist::disk::{Disk, DiskFile};
 use sexton::persist::snapshots::{Store, Stores, Visit};
@@ -121,6 +122,9 @@ impl Disk for FailingDisk {
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         self.1.call("create")?;
+        if name.starts_with("journal/") {
+            self.1.call("create_segment")?;
+        }
         Ok(self.file(self.0.create(name)?))
     }
 
@@ -345,4 +349,99 @@ fn a_disk_that_panics_in_any_call_fails_a_request_or_halts_the_node_with_a_name(
         halted.contains(&"write_at") && halted.contains(&"sync"),
         "the journal's calls were reached: {halted:?}"
     );
+}
+
+#[test]
+fn a_node_that_is_low_on_space_frees_what_was_removed_by_itself() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let plant = Arc::new(Plant::default());
+    // Checkpoints are taken on request, or because of the shortage.
+    let node = Node::open(planted(files.path(), &plant, true)).expect("the directory opens");
+    let handle = node.handle();
+    let queues = handle.queues();
+    let queue: QueueName = "q".try_into().expect("a valid name");
+    plant.set(Some(("create_segment", Fault::Error)));
+    until("the disk is low on space", || {
+        let job = Put::new(queue.clone(), Body::new([b'x'; 500]));
+        match wait(queues.put(job)) {
+            Ok(_) => None,
+            Err(QueueError::Refused(Refused::DiskFull)) => Some(()),
+            Err(error) => panic!("the job is refused for another reason: {error}"),
+        }
+    });
+    let before = handle.snapshots().taken;
+    wait(queues.flush(&queue)).expect("a flush needs no space");
+    until("both snapshots are without the jobs", || {
+        (handle.snapshots().taken >= before + 2).then_some(())
+    });
+    let bytes = handle.snapshots().last.expect("one was taken").bytes;
+    assert!(bytes < 10_000, "the jobs are gone: {bytes} bytes");
+    plant.set(None);
+    until("the queue accepts jobs again", || {
+        let job = Put::new(queue.clone(), Body::new(*b"x"));
+        wait(queues.put(job)).ok()
+    });
+    node.stop().expect("the node stops");
+}
+
+#[test]
+fn a_checkpoint_that_a_short_run_did_not_finish_is_taken_by_the_next_start() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let plant = Arc::new(Plant::default());
+    let due = |mut config: Config| {
+        config.checkpoints.records = 100;
+        config.checkpoints.growth_percent = 0;
+        config
+    };
+    let node = Node::open(due(planted(files.path(), &plant, false))).expect("the directory opens");
+    plant.set(Some(("open", Fault::Error)));
+    request(&node.handle(), 0..200);
+    // The directory as a kill leaves it, before a checkpoint was taken.
+    let copied = tempfile::tempdir().expect("a temporary directory");
+    directory::copy(files.path(), copied.path());
+    plant.set(None);
+    node.stop().expect("the node stops");
+    let again = Node::open(due(settings(copied.path()))).expect("the directory opens");
+    assert_eq!(
+        again.handle().snapshots().taken,
+        1,
+        "before anything is served"
+    );
+    again.stop().expect("the node stops");
+}
+
+#[test]
+fn a_node_whose_directory_is_removed_halts() {
+    for moved in [false, true] {
+        let files = tempfile::tempdir().expect("a temporary directory");
+        let data = files.path().join("data");
+        let node = Node::open(settings(&data)).expect("the directory opens");
+        let handle = node.handle();
+        request(&handle, 0..10);
+        if moved {
+            std::fs::rename(&data, files.path().join("other")).expect("it can be moved");
+        } else {
+            std::fs::remove_dir_all(&data).expect("it can be removed");
+        }
+        let reason = until("the node halts", || handle.halt_reason());
+        assert!(
+            reason.contains("was removed, moved or replaced"),
+            "{reason}"
+        );
+        let entry = Entry::new("k", "o").expect("the names are short");
+        assert!(wait(handle.locks().acquire(&entry, Terms::default())).is_err());
+        drop(node);
+    }
+}
+
+#[test]
+fn what_the_code_around_an_actor_panics_at_halts_the_node() {
+    let node = Node::open(Config::in_memory()).expect("the node opens");
+    let handle = node.handle();
+    // The callback that receives the answer runs outside the guard around the machine.
+    let mailbox = &handle.actors().lock;
+    mailbox.cast_to(Box::new(|_| panic!("planted")));
+    let reason = until("the node halts", || handle.halt_reason());
+    assert!(reason.contains("lock"), "{reason}");
+    assert!(node.stop().is_err());
 }

@@ -595,7 +595,6 @@ fn reason(refused: Refused) -> &'static str {
         Refused::TooBig => "too big",
         Refused::ReadOnly => "read only",
         Refused::DiskFull => "disk full",
-        Refused::KeyReused => "key reused",
-        Refused::ReceiptsFull => "receipts full",
+        Refused::KeyReused | Refused::ReceiptsFull => "key reused",
     }
 }

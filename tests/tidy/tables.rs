@@ -303,6 +303,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "replay",
             "spine",
             "status",
+            "thread",
         ],
     ),
     (
@@ -346,6 +347,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "ports::process",
             "spine",
             "status",
+            "thread",
         ],
     ),
     // These two files open a node's listeners and report failures to open them. No other file outside the tools may do
@@ -369,6 +371,7 @@ const LISTENERS: &[&str] = &[
     "protocols::lockserver",
     "spine",
     "status",
+    "thread",
 ];
 
 const LOCK_RULES: &[&str] = &[

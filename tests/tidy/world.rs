@@ -97,13 +97,15 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
             "src/handle/system.rs",
             "src/handle/work.rs",
             "src/persist/snapshots/sled.rs",
+            // A test starts a thread.
+            "src/ports/process/link.rs",
             "src/spine/parallel.rs",
             "tools/",
         ],
     ),
     // Tasks are started by the runtime, which notices their end, except those of single connections and requests.
     ("actix::spawn", &["src/spine/runtime/start.rs"]),
-    ("tokio::spawn", &[]),
+    ("tokio::spawn", &["tools/"]),
     (
         "spawn_local",
         &[

@@ -6,18 +6,22 @@
 //! of unanswered commands is limited, and each adds at most one record.
 
 use crate::ids::Seq;
+use crate::persist::disk::DirLock;
 use crate::persist::error::PersistError;
 use crate::persist::format::Batch;
 use crate::persist::journal::writer::{Room, Shortage, Writer};
 use crate::thread::{self, JoinHandle};
 use crossbeam_channel::{Receiver, Sender, select_biased, tick, unbounded};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// How often the thread checks whether a full disk has space again.
 const LOOK: Duration = Duration::from_millis(250);
+
+/// How often the thread checks whether the directory has been removed.
+const CHECK: Duration = Duration::from_secs(1);
 
 /// If the last sync took longer than this, the core does not sync itself: on such a disk, two hand-overs between threads hardly matter, and
 /// all clients would have to wait while the core syncs.
@@ -65,6 +69,8 @@ struct Shared {
     /// The space left and the space needed. Updated only while the room is not [`Room::Ample`].
     shortage: Mutex<Shortage>,
     ended: AtomicBool,
+    /// The lock on the directory that the log is in.
+    lock: OnceLock<Weak<DirLock>>,
     failure: Mutex<Option<Arc<PersistError>>>,
     waker: atomic_waker::AtomicWaker,
     counters: Counters,
@@ -108,6 +114,7 @@ impl Journal {
             space: AtomicU64::new(space),
             shortage,
             ended: AtomicBool::new(false),
+            lock: OnceLock::new(),
             failure: Mutex::new(None),
             waker: atomic_waker::AtomicWaker::new(),
             counters: Counters::default(),
@@ -132,6 +139,12 @@ impl Journal {
                 thread,
             },
         ))
+    }
+
+    /// Fails the log when the directory that `lock` is on is removed, which is checked once a second.
+    pub fn watch_directory(&self, lock: &Arc<DirLock>) {
+        // A log is in one directory, so this is called once.
+        drop(self.shared.lock.set(Arc::downgrade(lock)));
     }
 
     /// Hands a batch to the thread.
@@ -250,6 +263,7 @@ impl Shared {
             .clamp(Duration::from_millis(1), LOOK);
         let looks = tick(look);
         let mut unsynced_for = Duration::ZERO;
+        let mut unchecked_for = Duration::ZERO;
         while !self.failed() {
             select_biased! {
                 recv(looks) -> _ => {
@@ -259,6 +273,14 @@ impl Shared {
                     };
                     writer.refill();
                     self.note_room(writer);
+                    unchecked_for += look;
+                    if unchecked_for >= CHECK {
+                        unchecked_for = Duration::ZERO;
+                        if let Err(error) = self.check_directory() {
+                            self.fail(error);
+                            break;
+                        }
+                    }
                     unsynced_for += look;
                     let owed = match self.fsync {
                         Fsync::Always => true,
@@ -287,6 +309,12 @@ impl Shared {
         if !self.failed() && writer.is_dirty() {
             self.sync(&mut writer);
         }
+    }
+
+    /// Checks that the directory of the log has not been removed.
+    fn check_directory(&self) -> Result<(), PersistError> {
+        let lock = self.lock.get().and_then(Weak::upgrade);
+        lock.map_or(Ok(()), |lock| lock.check())
     }
 
     /// Writes a batch together with all later batches that have been handed over by now.

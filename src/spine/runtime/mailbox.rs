@@ -96,6 +96,13 @@ impl<M: Actor> Mailbox<M> {
             .do_send(shell::Deliver(Delivery::new(items, reply_to)));
     }
 
+    /// Delivers nothing, and passes the answers to `reply_to`, for tests in which it panics.
+    #[doc(hidden)]
+    pub fn cast_to(&self, reply_to: ReplyTo<M::Reply>) {
+        let delivery = Delivery::new(Vec::new(), reply_to);
+        self.address.do_send(shell::Deliver(delivery));
+    }
+
     /// Waits for a condition, and returns the answer.
     pub async fn watch(&self, watch: M::Watch) -> Result<Answer<M::Reply>, Stopped> {
         self.begin_watch(watch).answer().await
