@@ -45,7 +45,7 @@ impl LeaseError {
             Self::Refused(refused) => match refused {
                 Refused::Disabled => Reason::Disabled,
                 Refused::Draining => Reason::Draining,
-                Refused::Full => Reason::Full,
+                Refused::Full | Refused::ReceiptsFull => Reason::Full,
                 Refused::NoName
                 | Refused::Span
                 | Refused::Command(_)
@@ -56,7 +56,6 @@ impl LeaseError {
                 Refused::Running => Reason::Running,
                 Refused::DiskFull => Reason::DiskFull,
                 Refused::KeyReused => Reason::KeyReused,
-                Refused::ReceiptsFull => Reason::Full,
             },
             Self::Failed(_) => Reason::Failed,
             Self::Stopped(_) => Reason::Stopped,

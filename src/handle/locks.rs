@@ -95,10 +95,9 @@ impl LockError {
             Self::Refused(Refused::Reserved) => Reason::Reserved,
             Self::Refused(Refused::StaleToken) => Reason::Stale,
             Self::Refused(Refused::Fencing) => Reason::Fencing,
-            Self::Refused(Refused::Full) => Reason::Full,
+            Self::Refused(Refused::Full | Refused::ReceiptsFull) => Reason::Full,
             Self::Refused(Refused::DiskFull) => Reason::DiskFull,
             Self::Refused(Refused::KeyReused) => Reason::KeyReused,
-            Self::Refused(Refused::ReceiptsFull) => Reason::Full,
             Self::Failed(_) => Reason::Failed,
             Self::Stopped(_) => Reason::Stopped,
         }

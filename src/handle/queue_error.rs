@@ -31,13 +31,16 @@ impl QueueError {
             Self::Refused(Refused::StaleToken) => Reason::Stale,
             Self::Refused(Refused::Fencing) => Reason::Fencing,
             Self::Refused(
-                Refused::Full | Refused::QueuesFull | Refused::RootsFull | Refused::KeysFull,
+                Refused::Full
+                | Refused::QueuesFull
+                | Refused::RootsFull
+                | Refused::KeysFull
+                | Refused::ReceiptsFull,
             ) => Reason::Full,
             Self::Refused(Refused::TooBig) => Reason::TooBig,
             Self::Refused(Refused::ReadOnly) => Reason::ReadOnly,
             Self::Refused(Refused::DiskFull) => Reason::DiskFull,
             Self::Refused(Refused::KeyReused) => Reason::KeyReused,
-            Self::Refused(Refused::ReceiptsFull) => Reason::Full,
             Self::Failed(_) => Reason::Failed,
             Self::Stopped(_) => Reason::Stopped,
         }

@@ -60,7 +60,10 @@ impl TaskError {
         match self {
             Self::Absent => Reason::Absent,
             Self::Refused(refused) => match refused {
-                Refused::Full | Refused::ServersFull | Refused::GroupsFull => Reason::Full,
+                Refused::Full
+                | Refused::ServersFull
+                | Refused::GroupsFull
+                | Refused::ReceiptsFull => Reason::Full,
                 Refused::Draining => Reason::Draining,
                 Refused::Command(_)
                 | Refused::Span
@@ -76,7 +79,6 @@ impl TaskError {
                 Refused::Locked => Reason::Held,
                 Refused::DiskFull => Reason::DiskFull,
                 Refused::KeyReused => Reason::KeyReused,
-                Refused::ReceiptsFull => Reason::Full,
             },
             Self::NoFaults => Reason::NoFaults,
             Self::Rules(_) => Reason::Field,

@@ -102,6 +102,10 @@ impl Core {
         }
     }
 
+    #[expect(
+        clippy::too_many_lines,
+        reason = "the parts of a node are created in one order"
+    )]
     async fn open(self, mut config: Config) -> Result<Open, NodeError> {
         let hosts = OpenListeners::prepare(&mut config)?;
         let began = SystemClock::starting_at(Timestamp(0)).now();
