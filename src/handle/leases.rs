@@ -56,6 +56,7 @@ impl LeaseError {
                 Refused::Running => Reason::Running,
                 Refused::DiskFull => Reason::DiskFull,
                 Refused::KeyReused => Reason::KeyReused,
+                Refused::Forbidden => Reason::OutOfScope,
             },
             Self::Failed(_) => Reason::Failed,
             Self::Stopped(_) => Reason::Stopped,

@@ -98,6 +98,7 @@ impl LockError {
             Self::Refused(Refused::Full | Refused::ReceiptsFull) => Reason::Full,
             Self::Refused(Refused::DiskFull) => Reason::DiskFull,
             Self::Refused(Refused::KeyReused) => Reason::KeyReused,
+            Self::Refused(Refused::Forbidden) => Reason::OutOfScope,
             Self::Failed(_) => Reason::Failed,
             Self::Stopped(_) => Reason::Stopped,
         }
@@ -117,6 +118,7 @@ const fn words(refused: Refused) -> &'static str {
         Refused::ReceiptsFull => {
             "too many idempotency keys were used in the last ten minutes: repeat the request later, or without a key"
         }
+        Refused::Forbidden => "the lock is bound to a process: this requires the scope run",
     }
 }
 

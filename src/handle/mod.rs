@@ -146,6 +146,15 @@ impl Handle {
         }
     }
 
+    /// Returns a handle for clients that may not start or end processes: the actors refuse what would do so.
+    #[cfg(feature = "http")]
+    pub(crate) fn limited(&self) -> Self {
+        Self {
+            actors: self.actors.limited(),
+            ..self.clone()
+        }
+    }
+
     /// Returns a handle to the locks.
     pub fn locks(&self) -> Locks {
         Locks::new(self.actors.lock.clone())

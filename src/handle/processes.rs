@@ -71,6 +71,7 @@ impl ProcessError {
             Self::Refused(Refused::Invalid(_)) | Self::Ambiguous(_) => Reason::Field,
             Self::Refused(Refused::DiskFull) => Reason::DiskFull,
             Self::Refused(Refused::KeyReused) => Reason::KeyReused,
+            Self::Refused(Refused::Forbidden) => Reason::OutOfScope,
             Self::Unsent(_) => Reason::Unsent,
             Self::NoKeeper(_) => Reason::NoKeeper,
             Self::Failed(_) => Reason::Failed,

@@ -41,6 +41,7 @@ impl QueueError {
             Self::Refused(Refused::ReadOnly) => Reason::ReadOnly,
             Self::Refused(Refused::DiskFull) => Reason::DiskFull,
             Self::Refused(Refused::KeyReused) => Reason::KeyReused,
+            Self::Refused(Refused::Forbidden) => Reason::OutOfScope,
             Self::Failed(_) => Reason::Failed,
             Self::Stopped(_) => Reason::Stopped,
         }
@@ -64,6 +65,9 @@ const fn words(refused: Refused) -> &'static str {
         Refused::KeyReused => "the idempotency key was already used for a different request",
         Refused::ReceiptsFull => {
             "too many idempotency keys were used in the last ten minutes: repeat the request later, or without a key"
+        }
+        Refused::Forbidden => {
+            "the job is claimed for a process that the coordinator knows: this requires the scope run"
         }
     }
 }

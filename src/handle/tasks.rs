@@ -79,6 +79,7 @@ impl TaskError {
                 Refused::Locked => Reason::Held,
                 Refused::DiskFull => Reason::DiskFull,
                 Refused::KeyReused => Reason::KeyReused,
+                Refused::Forbidden => Reason::OutOfScope,
             },
             Self::NoFaults => Reason::NoFaults,
             Self::Rules(_) => Reason::Field,

@@ -90,7 +90,7 @@ fn processes_are_run_over_tcp_with_a_token_of_the_scope_run() {
 #[test]
 fn every_command_asks_over_tcp_with_a_token() {
     let files = files();
-    let token = private(files.path(), "token", TOKEN);
+    let token = private(files.path(), "token", &format!("{TOKEN} run"));
     let data = files.path().join("data");
     let flags = ["--data", text(&data), "--token-file", text(&token)];
     let daemon = Daemon::serve(&[&flags[..], &["--http", "127.0.0.1:0"]].concat());
@@ -172,13 +172,16 @@ fn every_command_asks_over_tls() {
     let certificate = private(files.path(), "own.crt", &made.cert.pem());
     let key = private(files.path(), "own.key", &made.signing_key.serialize_pem());
     let other = private(files.path(), "other.crt", &other);
+    let token = private(files.path(), "token", &format!("{TOKEN} run"));
     let data = files.path().join("data");
     let flags = ["--data", text(&data), "--http", "127.0.0.1:0"];
+    let tokens = ["--token-file", text(&token)];
     let tls = ["--tls-cert", text(&certificate), "--tls-key", text(&key)];
-    let daemon = Daemon::serve(&[flags, tls].concat());
+    let daemon = Daemon::serve(&[&flags[..], &tls, &tokens].concat());
     let port = SocketAddr::port(&daemon.http());
     let url = format!("https://localhost:{port}");
-    asks_for_all(ask_by(&["--url", &url, "--ca-file", text(&certificate)]));
+    let own = ["--url", &url, "--ca-file", text(&certificate)];
+    asks_for_all(ask_by(&[&own[..], &tokens].concat()));
     let plain = format!("http://localhost:{port}");
     for (flags, words) in [
         (&["--url", &url, "--ca-file", text(&other)][..], "--ca-file"),

@@ -6,6 +6,8 @@ use crate::patience::until;
 use crate::tree::Tree;
 use sexton::handle::REFRESH;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::Stdio;
 use tempfile::tempdir;
 
@@ -179,15 +181,32 @@ fn an_inventory_has_room_for_thousands_of_other_machines() {
 fn a_server_announces_itself_by_url() {
     let files = tempdir().expect("the disk has space");
     let data = files.path().join("data");
-    let daemon = Daemon::serve(&["--data", text(&data), "--http", "127.0.0.1:0"]);
+    let tokens = files.path().join("tokens");
+    std::fs::write(
+        &tokens,
+        "correct-horse-that-runs run\ncorrect-horse-battery-staple\n",
+    )
+    .expect("a writable file");
+    let plain = files.path().join("plain");
+    std::fs::write(&plain, "correct-horse-battery-staple\n").expect("a writable file");
+    for file in [&tokens, &plain] {
+        let private = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(file, private).expect("our own file");
+    }
+    let flags = ["--data", text(&data), "--http", "127.0.0.1:0"];
+    let daemon = Daemon::serve(&[&flags[..], &["--token-file", text(&tokens)]].concat());
     let url = format!("http://{}", daemon.http());
-    let announce = || {
+    let announce_with = |token: &Path| {
         let mut announce = sexton();
         announce.args(["server", "announce", "--url", &url]);
+        announce.args(["--token-file", text(token)]);
         done(announce.output().expect("the command runs"))
     };
+    let announce = || announce_with(&tokens);
     let refused = announce();
     assert_eq!(refused.status, 1, "{refused:?}");
+    let refused = announce_with(&plain);
+    assert!(refused.err.contains("scope run"), "{refused:?}");
     let here = |words: &[&str]| {
         let mut asking = sexton();
         asking.env("SEXTON_DATA", &data).args(words);

@@ -99,7 +99,7 @@ fn pressed_with(token: &str, scripts: bool) {
         tab.click(stop.button);
         tab.shows(stop.words);
     } else {
-        tab.shows("services and processes require a token with the scope run");
+        tab.shows("requires a token with the scope run");
     }
     assert_eq!(served.owner("account:42").as_deref(), Some("worker-2"));
 }

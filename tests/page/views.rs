@@ -59,7 +59,7 @@ fn what_may_not_be_seen_is_not_shown() {
         tab.load(&furnished.served.url(&view.path));
         let is_of_processes = view.name.starts_with("process");
         tab.shows(if is_of_processes {
-            "services and processes require a token with the scope run"
+            "requires a token with the scope run"
         } else {
             "As of"
         });

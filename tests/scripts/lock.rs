@@ -285,6 +285,7 @@ fn reason(refused: Refused) -> &'static str {
         Refused::DiskFull => "disk full",
         Refused::KeyReused => "key reused",
         Refused::ReceiptsFull => "receipts full",
+        Refused::Forbidden => "forbidden",
     }
 }
 

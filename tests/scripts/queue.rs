@@ -1,9 +1,6 @@
 //! The script commands of the queue actor. [`message`] and [`question`] parse most of them.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "what is no work of time is shown as it is"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "all else is shown as is")]
 
 use crate::lock::binding;
 use crate::node::{Parsed, Vocabulary, milliseconds, moment, number, split};
@@ -596,5 +593,6 @@ fn reason(refused: Refused) -> &'static str {
         Refused::ReadOnly => "read only",
         Refused::DiskFull => "disk full",
         Refused::KeyReused | Refused::ReceiptsFull => "key reused",
+        Refused::Forbidden => "forbidden",
     }
 }

@@ -278,7 +278,9 @@ fn read_token(file: &Path) -> Result<String, Failure> {
     let text = read("token file", file)?;
     let text = String::from_utf8_lossy(&text);
     let line = text.lines().next().unwrap_or_default().trim_end();
-    let line = line.strip_suffix(" run").unwrap_or(line).to_owned();
+    let suffixes = [" run", " read"];
+    let bare = suffixes.into_iter().find_map(|it| line.strip_suffix(it));
+    let line = bare.unwrap_or(line).to_owned();
     let is_token = (1..=TOKEN_BYTES_MAX).contains(&line.len())
         && line.bytes().all(|byte| byte.is_ascii_graphic());
     if is_token {

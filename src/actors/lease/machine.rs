@@ -129,6 +129,10 @@ impl Machine for LeaseMachine {
         self.decision(moment, message)
     }
 
+    fn forbids(&self, message: &Message) -> bool {
+        self.is_forbidden(message)
+    }
+
     fn durability(&self, _message: &Message, outcome: &Outcome) -> Durability {
         match outcome {
             Outcome::Changed { .. } => Durability::Durable,

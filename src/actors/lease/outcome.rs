@@ -199,6 +199,11 @@ pub enum Refused {
         "too many idempotency keys were used in the last ten minutes: repeat the request later, or without a key"
     )]
     ReceiptsFull,
+    /// It would start or end a process, or change what a process depends on, which the sender may not do.
+    #[error(
+        "this would start or end a process, or change what one depends on: it requires the scope run"
+    )]
+    Forbidden,
 }
 
 impl From<Refusal> for Refused {
@@ -207,6 +212,7 @@ impl From<Refusal> for Refused {
             Refusal::DiskFull => Self::DiskFull,
             Refusal::KeyReused => Self::KeyReused,
             Refusal::ReceiptsFull => Self::ReceiptsFull,
+            Refusal::Forbidden => Self::Forbidden,
         }
     }
 }

@@ -367,6 +367,8 @@ pub enum Refused {
     KeyReused,
     /// The limit on idempotency keys is reached.
     ReceiptsFull,
+    /// It would start or end a process, or change what a process depends on, which the sender may not do.
+    Forbidden,
 }
 
 impl From<Refusal> for Reply {
@@ -381,6 +383,7 @@ impl From<Refusal> for Refused {
             Refusal::DiskFull => Self::DiskFull,
             Refusal::KeyReused => Self::KeyReused,
             Refusal::ReceiptsFull => Self::ReceiptsFull,
+            Refusal::Forbidden => Self::Forbidden,
         }
     }
 }

@@ -5,8 +5,9 @@
 use crate::actors::binding::{self, Binding, EndNotice, Exit, PROCESSES, ToProcesses};
 use crate::actors::queue::job::{Bound, Job};
 use crate::actors::queue::machine::QueueMachine;
-use crate::actors::queue::message::{Message, Outcome};
+use crate::actors::queue::message::{Message, Outcome, Pop};
 use crate::actors::queue::report::ErrorText;
+use crate::actors::queue::right::{Claimant, Right};
 use crate::clock::Timestamp;
 use crate::ids::Slot;
 use crate::spine::machine::{Effects, Machine as _, Stamp};
@@ -101,6 +102,55 @@ impl QueueMachine {
         let others = self.state.of_process(process).filter(|it| *it != slot);
         let mut others = others.filter_map(|other| self.bound_of(other));
         others.any(|other| other.binding.until == until)
+    }
+
+    /// Returns whether only those who may start and end processes may send a message: it makes, changes or ends a claim that is bound to a
+    /// process. The loss of such a claim ends the process, or lets others believe that it has ended.
+    pub(super) fn is_forbidden(&self, message: &Message) -> bool {
+        let is_bound = |id: u64| {
+            let found = self.state.find(id);
+            found.is_some_and(|(slot, _)| self.bound_of(slot).is_some())
+        };
+        match message {
+            Message::Pop(Pop { by, .. }) | Message::PopJob { by, .. } => {
+                matches!(by, Claimant::Process(_))
+            }
+            Message::Delete {
+                by: Right::Unclaimed,
+                ..
+            } => false,
+            Message::Delete { id, .. }
+            | Message::Release { id, .. }
+            | Message::Bury { id, .. }
+            | Message::Touch { id, .. }
+            | Message::Fail { id, .. }
+            | Message::Defer { id, .. }
+            | Message::Report { id, .. }
+            | Message::Cancel { id, .. } => is_bound(*id),
+            Message::Flush { queue } => {
+                let named = self.state.queue_named(queue).map(|(slot, _)| slot);
+                let mut claims = self.state.bound.iter();
+                claims.any(|(_, slot)| self.state.job(*slot).map(|job| job.queue) == named)
+            }
+            Message::Bind { .. }
+            | Message::Gone(_)
+            | Message::Expire { .. }
+            | Message::Unpause { .. }
+            | Message::Forget { .. }
+            | Message::DropResult { .. }
+            | Message::ForgetKey { .. }
+            | Message::Drain => true,
+            Message::Put(_)
+            | Message::Batch(_)
+            | Message::Spoil
+            | Message::Register(_)
+            | Message::Kick { .. }
+            | Message::Repush { .. }
+            | Message::KickJob { .. }
+            | Message::Pause { .. }
+            | Message::Depart { .. }
+            | Message::KeepResult(_) => false,
+        }
     }
 
     fn bound_of(&self, slot: Slot) -> Option<&Bound> {

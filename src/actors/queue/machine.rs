@@ -130,6 +130,10 @@ impl Machine for QueueMachine {
         self.decision(moment, message)
     }
 
+    fn forbids(&self, message: &Message) -> bool {
+        self.is_forbidden(message)
+    }
+
     /// Changes that the end of the server process would undo anyway are `Transient`: changes to jobs kept only in memory and,
     /// for other jobs, claims by connections, unless the number of tries is limited. So are changes that can be lost
     /// without harm, such as progress reports.

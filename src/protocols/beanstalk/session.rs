@@ -103,6 +103,8 @@ struct Reserving {
 impl BeanstalkSession {
     pub(crate) fn new(queues: Mailbox<QueueMachine>, shared: Arc<Shared>) -> Self {
         shared.counters.connected();
+        // The protocol has neither tokens nor users: whoever can connect is trusted with nothing that a process depends on.
+        let queues = queues.limited();
         let client = Client::new(Worker(queues.ticket().0));
         Self {
             decoder: Decoder::new(shared.job_bytes_max),

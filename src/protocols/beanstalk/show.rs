@@ -96,7 +96,9 @@ pub(crate) fn plain(asked: &Request, told: &ActorReply) -> Reply<'static> {
         (Request::PauseFound { .. }, ActorReply::Done) => Reply::Paused,
         (Request::Kick(_), ActorReply::Count(count)) => Reply::Kicked((*count).into()),
         (Request::Flush(_), ActorReply::Count(count)) => Reply::Flushed((*count).into()),
-        (_, ActorReply::Absent | ActorReply::Refused(Refused::StaleToken)) => Reply::NotFound,
+        (_, ActorReply::Absent | ActorReply::Refused(Refused::StaleToken | Refused::Forbidden)) => {
+            Reply::NotFound
+        }
         (asked, told) => unreachable!("{told:?} is not an answer to {asked:?}"),
     }
 }

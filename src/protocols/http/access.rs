@@ -74,7 +74,12 @@ pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result
         Peer::Tcp(local) => local,
     };
     let host = check_host(head, local, rules.names)?;
-    check_origin(&head.headers, host)?;
+    let schemes = match peer {
+        Peer::Socket { .. } => &["http", "https"][..],
+        Peer::Tcp(_) if rules.is_private => &["https"],
+        Peer::Tcp(_) => &["http"],
+    };
+    check_origin(&head.headers, (schemes, host))?;
     match peer {
         Peer::Socket { uid, .. } if is_trusted(uid, rustix::process::geteuid().as_raw()) => {
             Ok(Scopes::All)
@@ -136,13 +141,15 @@ fn check_host<'a>(
     }
 }
 
-/// Refuses a request whose `Origin` header names another host or port than `host`, that is, a request from a page that this coordinator
-/// did not serve. Only browsers send this header, so a request without it is accepted.
-fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Problem> {
+/// Refuses a request whose `Origin` header names another scheme, host or port than this coordinator's, that is, a request from a page that
+/// this coordinator did not serve. On the Unix socket, which a browser may reach through a proxy with TLS, both schemes are ours. Only
+/// browsers send this header, so a request without it is accepted.
+fn check_origin(headers: &HeaderMap, (schemes, host): (&[&str], &str)) -> Result<(), Problem> {
     let ours = |origin: &HeaderValue| {
         let origin = origin.to_str().ok()?;
-        let (_, authority) = origin.split_once("://")?;
-        authority.eq_ignore_ascii_case(host).then_some(())
+        let (scheme, authority) = origin.split_once("://")?;
+        let is_ours = schemes.iter().any(|it| it.eq_ignore_ascii_case(scheme));
+        (is_ours && authority.eq_ignore_ascii_case(host)).then_some(())
     };
     if headers
         .get_all(header::ORIGIN)
@@ -156,13 +163,14 @@ fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Problem> {
     ))
 }
 
-/// Refuses a form that was not sent from a page of this coordinator. This also applies to the Unix socket, which a browser
+/// Refuses a form that was not sent from a page of this coordinator; [`check`] has compared its `Origin`, if it has one. This also applies to the Unix socket, which a browser
 /// may reach through a forwarded port. Browsers state where a form comes from in `Origin` or `Sec-Fetch-Site`; a form with neither is
 /// refused.
 pub(crate) fn check_form(headers: &HeaderMap) -> Result<(), Problem> {
     let is_ours = match single(headers, &header::ORIGIN) {
         Some(_) => {
-            single(headers, &header::HOST).is_some_and(|host| check_origin(headers, host).is_ok())
+            let is_ours = |host| check_origin(headers, (&["http", "https"], host)).is_ok();
+            single(headers, &header::HOST).is_some_and(is_ours)
         }
         None => {
             let site = HeaderName::from_static("sec-fetch-site");
@@ -360,6 +368,7 @@ mod tests {
             "http://evil.example",
             "http://localhost",
             "http://localhost:3000",
+            "https://localhost:11380",
             "localhost:11380",
         ] {
             assert_eq!(from(origin), 403, "{origin}");

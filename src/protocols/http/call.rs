@@ -73,7 +73,8 @@ impl Drop for Rollback {
 
 /// A request, with everything needed to answer it.
 pub(crate) struct Call {
-    pub(crate) node: Data<Handle>,
+    /// The node. For a caller without the scope `run`, the actors refuse what would start or end a process.
+    pub(crate) node: Handle,
     /// The idempotency key; `None` before [`Call::take_key`] or without the header.
     pub(crate) key: Cell<Option<RequestKey>>,
     /// The action to take if the answer is not delivered.
@@ -273,8 +274,14 @@ impl FromRequest for Call {
         Box::pin(async move {
             let mut none = Payload::None;
             let caller: ReqData<Caller> = ReqData::from_request(&request, &mut none).await?;
+            let node: Data<Handle> = Data::from_request(&request, &mut none).await?;
+            let node = if caller.scopes.has(Scope::Run) {
+                node.as_ref().clone()
+            } else {
+                node.limited()
+            };
             Ok(Self {
-                node: Data::from_request(&request, &mut none).await?,
+                node,
                 key: Cell::new(None),
                 rollback: Cell::new(None),
                 shared: Data::from_request(&request, &mut none).await?,

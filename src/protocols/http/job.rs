@@ -66,9 +66,10 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/pop",
-            Scope::Use.or_run("`process` is set", |Body(it): &Body<pop::Pop>| {
-                it.process.is_some()
-            }),
+            Scope::Use.or_run(
+                "`process` is set, or a claim in `done` is bound to a process",
+                |Body(it): &Body<pop::Pop>| it.process.is_some(),
+            ),
             pop::pop,
             RouteDocs {
                 id: "pop_jobs",
@@ -80,7 +81,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/ack",
-            Scope::Use,
+            Scope::Use.or_run_by_state("the claim is bound to a process"),
             ack,
             RouteDocs {
                 id: "ack_job",
@@ -92,7 +93,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/fail",
-            Scope::Use,
+            Scope::Use.or_run_by_state("the claim is bound to a process"),
             fail,
             RouteDocs {
                 id: "fail_job",
@@ -104,7 +105,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/defer",
-            Scope::Use,
+            Scope::Use.or_run_by_state("the claim is bound to a process"),
             defer,
             RouteDocs {
                 id: "defer_job",
@@ -116,7 +117,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/report",
-            Scope::Use,
+            Scope::Use.or_run_by_state("the claim is bound to a process"),
             report,
             RouteDocs {
                 id: "report_job",
@@ -128,9 +129,10 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/touch",
-            Scope::Use.or_run("`process` is set", |Body(it): &Body<TouchJob>| {
-                it.process.is_some()
-            }),
+            Scope::Use.or_run(
+                "`process` is set, or the claim is bound to a process",
+                |Body(it): &Body<TouchJob>| it.process.is_some(),
+            ),
             touch,
             RouteDocs {
                 id: "touch_job",
@@ -142,7 +144,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/release",
-            Scope::Use,
+            Scope::Use.or_run_by_state("the claim is bound to a process"),
             release,
             RouteDocs {
                 id: "release_job",
@@ -154,7 +156,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/bury",
-            Scope::Use,
+            Scope::Use.or_run_by_state("the claim is bound to a process"),
             bury,
             RouteDocs {
                 id: "bury_job",

@@ -66,9 +66,10 @@ fn routes() -> Vec<Route> {
         ),
         Route::post(
             "/v1/leases/renew",
-            Scope::Use.or_run("`process` is set", |Body(it): &Body<Renew>| {
-                it.process.is_some()
-            }),
+            Scope::Use.or_run(
+                "`process` is set, or the pass is bound to a process",
+                |Body(it): &Body<Renew>| it.process.is_some(),
+            ),
             renew,
             RouteDocs {
                 id: "renew_lease",
@@ -80,7 +81,7 @@ fn routes() -> Vec<Route> {
         ),
         Route::post(
             "/v1/leases/finish",
-            Scope::Use,
+            Scope::Use.or_run_by_state("the pass is bound to a process"),
             finish,
             RouteDocs {
                 id: "finish_lease",

@@ -66,7 +66,7 @@ fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/cancel",
-            Scope::Use,
+            Scope::Use.or_run_by_state("the job's claim is bound to a process"),
             cancel,
             RouteDocs {
                 id: "cancel_job",
@@ -102,7 +102,7 @@ fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/flush",
-            Scope::Use,
+            Scope::Use.or_run_by_state("the claim of one of the jobs is bound to a process"),
             flush,
             RouteDocs {
                 id: "flush_queue",

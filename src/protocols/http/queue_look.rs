@@ -1,11 +1,9 @@
 //! Queues over HTTP, read-only: which queues and jobs exist, their state, and the configuration. The JSON fields are
 //! documented in `docs/protocols/http.md`, "Queues".
-//!
 //! A long answer is assembled from several queries to the actor, so that other requests are served in between.
 
 use crate::actors::queue::{
-    Counts, JobSelection, JobView, Phase, Progress, QueueName, QueueSelection, QueueView, Rules,
-    TypeRules,
+    Counts, JobSelection, JobView, Phase, QueueName, QueueSelection, QueueView, Rules, TypeRules,
 };
 use crate::clock::Timestamp;
 use crate::ids::Token;
@@ -568,10 +566,7 @@ fn job_shown(view: &JobView, now: Timestamp) -> Job {
         cancelled,
         progress,
     } = view.clone();
-    let Progress {
-        percent,
-        text: report,
-    } = progress.unwrap_or_default();
+    let progress = progress.unwrap_or_default();
     Job {
         id,
         queue,
@@ -598,7 +593,7 @@ fn job_shown(view: &JobView, now: Timestamp) -> Job {
         kill_before_grant: bound.is_some_and(|it| it.fence),
         fencing,
         cancelled,
-        percent,
-        report: report.map(Into::into),
+        percent: progress.percent,
+        report: progress.text.map(Into::into),
     }
 }

@@ -230,7 +230,7 @@ impl Route {
     /// Creates a route for a page, or for a form sent from one. Refusals are shown as pages, too.
     pub(crate) fn page(
         (path, method): (&'static str, Method),
-        scope: Scope,
+        required: impl Into<Required<()>>,
         show: impl AsyncFn(&Call) -> Result<HttpResponse, Problem> + Clone + 'static,
         refused: ShownRefusal,
     ) -> Self {
@@ -242,7 +242,7 @@ impl Route {
             show(call).await
         };
         let place: (_, _, KeyRule) = (path, method, ignore_key);
-        Self::new(place, scope.into(), answer, Some(refused))
+        Self::new(place, required.into(), answer, Some(refused))
     }
 
     /// Creates a route. `act` gets its input only after the caller's scopes have been compared with those that the route requires.

@@ -456,7 +456,6 @@ mod tests {
     use crate::protocols::http::counters::Counters;
     use crate::protocols::http::queue_rates::QueueRates;
     use crate::protocols::http::rates::Rates;
-    use crate::protocols::http::scope::Scopes;
     use crate::protocols::http::shared::Shared;
     use crate::spine::budget::Budget;
     use actix_http::{Request, ServiceConfig};

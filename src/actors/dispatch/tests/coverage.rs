@@ -183,6 +183,7 @@ impl Coverage {
             Refused::DiskFull => "refused disk-full",
             Refused::KeyReused => "refused key-reused",
             Refused::ReceiptsFull => "refused receipts-full",
+            Refused::Forbidden => "refused forbidden",
         });
     }
 

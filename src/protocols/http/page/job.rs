@@ -23,7 +23,11 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![
         routing::view("/page/job", Scope::Read, one),
         routing::form("/page/job/retry", Scope::Use, retry),
-        routing::form("/page/job/cancel", Scope::Use, cancel),
+        routing::form(
+            "/page/job/cancel",
+            Scope::Use.or_run_by_state("the job's claim is bound to a process"),
+            cancel,
+        ),
         routing::form("/page/job/discard", Scope::Use, discard),
     ]
 }
