@@ -107,6 +107,7 @@ reasons! {
     NotUpgraded  "not-upgraded"   501 Unreachable Changed "the request is CONNECT, or requests an upgrade to another protocol"
     // Access control.
     Unauthorized "unauthorized"   401 Unreachable Changed "on TCP, the token is missing or wrong"
+    Throttled    "throttled"      429 Unreachable Later   "too many wrong tokens were sent in the last minute"
     Foreign      "foreign"        403 Unreachable Changed "the request comes from a page of another origin or, on the Unix socket, from another user"
     OutOfScope   "out-of-scope"   403 Unreachable Changed "processes and commands may be used only over the Unix socket by the coordinator's own user, or with a token of the scope run"
     Misdirected  "misdirected"    421 Unreachable Changed "the Host header does not name this coordinator"

@@ -253,6 +253,12 @@ impl Nodes {
                 assert_eq!(first.status, 200, "{first:?}");
                 well.with(&key).spaced().of(&self.well)
             }
+            (429, _) => {
+                let guess = well.with("Authorization: Bearer wrong-horse-battery-staple");
+                let mut answers = (0..1000).map(|_| guess.of(&self.guarded));
+                let refused = answers.find(|it| it.status == 429);
+                refused.expect("wrong tokens are bounded")
+            }
             (431, _) => well
                 .with(&format!("X: {}", "x".repeat(20_000)))
                 .of(&self.well),

@@ -5,6 +5,7 @@
 
 use crate::clock::Date;
 use crate::handle::Requester;
+use crate::protocols::http::guesses::Guesses;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::scope::Scopes;
 use crate::protocols::http::token::Tokens;
@@ -40,8 +41,13 @@ impl Gate {
 /// The sender of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Peer {
-    /// A TCP client, with the local address that it connected to.
-    Tcp(IpAddr),
+    /// A TCP client.
+    Tcp {
+        /// The local address that it connected to.
+        local: IpAddr,
+        /// Its own address.
+        remote: IpAddr,
+    },
     /// A process on this machine that connected to the Unix socket.
     Socket {
         /// The process's user.
@@ -60,6 +66,8 @@ pub(crate) struct Rules<'a> {
     pub(crate) lets_others_in: bool,
     /// The tokens; if `None`, no token is required.
     pub(crate) tokens: Option<&'a Tokens>,
+    /// The recent wrong tokens.
+    pub(crate) guesses: &'a Guesses,
     /// Whether TCP connections use TLS.
     pub(crate) is_private: bool,
     /// The current date, for the expiry of logins.
@@ -71,13 +79,13 @@ pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result
     // A browser may reach the Unix socket through a forwarded port, possibly under a foreign host name or from a page of another site.
     let local = match peer {
         Peer::Socket { .. } => Ipv4Addr::LOCALHOST.into(),
-        Peer::Tcp(local) => local,
+        Peer::Tcp { local, .. } => local,
     };
     let host = check_host(head, local, rules.names)?;
     let schemes = match peer {
         Peer::Socket { .. } => &["http", "https"][..],
-        Peer::Tcp(_) if rules.is_private => &["https"],
-        Peer::Tcp(_) => &["http"],
+        Peer::Tcp { .. } if rules.is_private => &["https"],
+        Peer::Tcp { .. } => &["http"],
     };
     check_origin(&head.headers, (schemes, host))?;
     match peer {
@@ -89,8 +97,8 @@ pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result
             Reason::Foreign,
             "this socket serves only the coordinator's own user: use TCP with a token, or open the socket to a group with --socket-group",
         )),
-        Peer::Tcp(local) => {
-            let check = |tokens| check_token(head, host, (tokens, rules.now));
+        Peer::Tcp { local, remote } => {
+            let check = |tokens| check_token(head, host, (tokens, remote), rules);
             let scopes = rules.tokens.map(check).transpose()?;
             Ok(match scopes.unwrap_or(Scopes::Plain) {
                 Scopes::All if !rules.is_private && !local.is_loopback() => Scopes::Exposed,
@@ -202,7 +210,8 @@ fn login<'a>(headers: &'a HeaderMap, host: &str) -> Option<&'a str> {
 fn check_token(
     head: &RequestHead,
     host: &str,
-    (tokens, now): (&Tokens, Date),
+    (tokens, remote): (&Tokens, IpAddr),
+    rules: &Rules<'_>,
 ) -> Result<Scopes, Problem> {
     let refused = |detail| {
         Err(Problem::new(Reason::Unauthorized, detail).with(header::WWW_AUTHENTICATE, "Bearer"))
@@ -211,7 +220,7 @@ fn check_token(
     match Gate::of(head.uri.path()) {
         Gate::Open => return Ok(Scopes::None),
         Gate::Page if !headers.contains_key(header::AUTHORIZATION) => {
-            let login = login(headers, host).and_then(|login| tokens.find_login(login, now));
+            let login = login(headers, host).and_then(|login| tokens.find_login(login, rules.now));
             return login.map_or_else(|| refused("not logged in, or the login has expired"), Ok);
         }
         Gate::Page | Gate::Token => {}
@@ -222,7 +231,8 @@ fn check_token(
     };
     match credentials.as_bytes().split_at_checked(7) {
         Some((scheme, offered)) if scheme.eq_ignore_ascii_case(b"bearer ") => {
-            let found = tokens.find(offered);
+            let from = (remote, rules.now);
+            let found = rules.guesses.compare(from, || tokens.find(offered))?;
             found.map_or_else(|| refused("the token is unknown"), Ok)
         }
         Some(_) | None => refused("expected a bearer token"),
@@ -253,11 +263,21 @@ fn without_port(host: &str) -> &str {
 mod tests {
     use super::{Gate, Peer, Rules, check, check_form, cookie_name, is_trusted};
     use crate::clock::Date;
+    use crate::protocols::http::guesses::Guesses;
     use crate::protocols::http::scope::Scopes;
     use crate::protocols::http::token::Tokens;
     use actix_http::RequestHead;
     use actix_web::ResponseError as _;
     use actix_web::http::header::{HeaderName, HeaderValue};
+
+    /// Returns a client that connected to this address, from the same address.
+    fn tcp(local: &str) -> Peer {
+        let local = local.parse().unwrap();
+        Peer::Tcp {
+            local,
+            remote: local,
+        }
+    }
 
     fn head(headers: &[(&'static str, &'static str)]) -> RequestHead {
         let mut head = RequestHead::default();
@@ -278,10 +298,11 @@ mod tests {
             names: &names,
             lets_others_in: false,
             tokens,
+            guesses: &Guesses::default(),
             is_private: false,
             now: Date(0),
         };
-        let peer = Peer::Tcp(local.parse().unwrap());
+        let peer = tcp(local);
         check(&head(headers), peer, &rules)
             .map_or_else(|problem| problem.status_code().as_u16(), |_| 200)
     }
@@ -295,10 +316,11 @@ mod tests {
                 names: &["ledger.example".to_owned()],
                 lets_others_in: false,
                 tokens: Some(&tokens),
+                guesses: &Guesses::default(),
                 is_private,
                 now: Date(0),
             };
-            let peer = Peer::Tcp(local.parse().unwrap());
+            let peer = tcp(local);
             check(&head(&headers), peer, &rules).unwrap()
         };
         let (plain, runs) = ("Bearer 0123456789abcdef", "Bearer fedcba9876543210");
@@ -417,10 +439,11 @@ mod tests {
                 names: &[],
                 lets_others_in: false,
                 tokens: Some(&tokens),
+                guesses: &Guesses::default(),
                 is_private: false,
                 now: Date(0),
             };
-            let peer = Peer::Tcp("127.0.0.1".parse().unwrap());
+            let peer = tcp("127.0.0.1");
             check(&head, peer, &rules).is_ok()
         };
         let ours = format!("a=b; sexton-80={login}; c=d");
@@ -492,6 +515,7 @@ mod tests {
                 names: &[],
                 lets_others_in,
                 tokens: None,
+                guesses: &Guesses::default(),
                 is_private: true,
                 now: Date(0),
             };

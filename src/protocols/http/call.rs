@@ -208,7 +208,7 @@ impl Call {
     pub(crate) fn requester(&self) -> Option<Requester> {
         match self.caller.peer {
             Peer::Socket { process, .. } => process,
-            Peer::Tcp(_) => None,
+            Peer::Tcp { .. } => None,
         }
     }
 

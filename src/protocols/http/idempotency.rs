@@ -54,7 +54,7 @@ fn caller(peer: Peer) -> u32 {
 fn id_of(peer: Peer, key: &str) -> u128 {
     let mut hash = Sha1::new();
     match peer {
-        Peer::Tcp(_) => hash.update([0]),
+        Peer::Tcp { .. } => hash.update([0]),
         Peer::Socket { uid, .. } => {
             hash.update([1]);
             hash.update(uid.to_le_bytes());
@@ -83,7 +83,10 @@ mod tests {
         assert_eq!(id_of(ann, "k"), id_of(ann, "k"));
         assert_ne!(id_of(ann, "k"), id_of(bob, "k"));
         assert_ne!(id_of(ann, "k"), id_of(ann, "l"));
-        let tcp = |host| Peer::Tcp([127, 0, 0, host].into());
+        let tcp = |host| Peer::Tcp {
+            local: [127, 0, 0, host].into(),
+            remote: [127, 0, 0, host].into(),
+        };
         assert_eq!(id_of(tcp(1), "k"), id_of(tcp(2), "k"));
         assert_ne!(id_of(tcp(1), "k"), id_of(ann, "k"));
     }

@@ -6,6 +6,7 @@ use crate::handle::{Handle, ListenerStatus, Requester};
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::capacity::Capacity;
 use crate::protocols::http::counters::{Counters, Stats};
+use crate::protocols::http::guesses::Guesses;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::queue_rates::QueueRates;
 use crate::protocols::http::rates::Rates;
@@ -133,6 +134,7 @@ impl Listener {
                 inventory: task_server::INVENTORY,
                 description: routes::description(),
                 clock: Arc::clone(&node.facts.clock),
+                guesses: Guesses::default(),
                 rates: Rates::default(),
                 queue_rates: QueueRates::default(),
             }),
@@ -417,11 +419,12 @@ impl<A: App> ConnectionServer<A> {
     async fn serve_tcp(&self, listener: Option<TcpListener>) {
         let Some(listener) = listener else { return };
         let accept = async || loop {
-            let (stream, _) = listener::accept(&listener).await;
+            let (stream, remote) = listener::accept(&listener).await;
             // These calls fail if the connection was closed meanwhile. It is then dropped.
             let bounded = sockopt::set_socket_send_buffer_size(&stream, SEND_BYTES);
             if let (Ok(local), Ok(())) = (stream.local_addr(), bounded) {
-                return (stream, Peer::Tcp(local.ip().to_canonical()));
+                let (local, remote) = (local.ip().to_canonical(), remote.to_canonical());
+                return (stream, Peer::Tcp { local, remote });
             }
         };
         if self.shared.identity().is_none() {

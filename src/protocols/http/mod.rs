@@ -11,6 +11,7 @@
 //! | `scope.rs` | what a route requires, and what a caller has |
 //! | `tls.rs` | the certificate, its key, and the handshake |
 //! | `token.rs` | the bearer token and its file |
+//! | `guesses.rs` | the bounds on wrong tokens |
 //! | `socket.rs` | the Unix socket's file |
 //! | `route.rs` | the definition of a route |
 //! | `routes.rs` | the table of routes |
@@ -49,6 +50,7 @@ mod call;
 mod capacity;
 mod counters;
 mod event;
+mod guesses;
 mod idempotency;
 mod input;
 mod job;
