@@ -261,6 +261,8 @@ pub enum Report {
     },
     /// The result of the attempt on another machine, from the local process that waits for it.
     Far(RemoteEnd),
+    /// The machine was reached, from the local process of an attempt on another machine.
+    Reached,
 }
 
 /// A change to a server.

@@ -272,6 +272,10 @@ impl Lease {
                 warns: failed,
             }
         } else if let Step::Warned = step {
+            // Of several warnings that are due at once, after a suspension for example, only the last is logged.
+            if current.warns_at() <= now {
+                return None;
+            }
             LogEvent::Overran {
                 ran_ms: span(current.since),
                 over_ms: span(current.until),

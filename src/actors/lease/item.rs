@@ -343,7 +343,7 @@ impl Current {
 
     /// Returns the time of the next warning that the pass overruns its period: 30 s after the end of the period, then 60 s, 120 s and so
     /// on, each counted from the end of the period.
-    fn warns_at(&self) -> Timestamp {
+    pub(super) fn warns_at(&self) -> Timestamp {
         let doubled = 30_000_u64.saturating_mul(1 << self.warnings.min(40));
         self.until.plus_ms(doubled)
     }

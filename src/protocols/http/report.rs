@@ -110,6 +110,10 @@ enum ReportKind {
     Ended { exit: RemoteExit },
     /// The machine that the attempt runs on cannot be reached.
     Unreachable {},
+    /// The machine that the attempt was to run on could not be reached, so nothing ran.
+    NotReached {},
+    /// The machine that the attempt is to run on was reached.
+    Reached {},
 }
 
 /// How an attempt ended on another machine.
@@ -181,6 +185,8 @@ async fn take(tasks: &Tasks, request: Request) -> Value {
         },
         ReportKind::Ended { exit } => Report::Far(RemoteEnd::Ended(exit.into())),
         ReportKind::Unreachable {} => Report::Far(RemoteEnd::Unreachable),
+        ReportKind::NotReached {} => Report::Far(RemoteEnd::NotReached),
+        ReportKind::Reached {} => Report::Reached,
     };
     match tasks.report(process, body, request.nth).await {
         Ok(revision) => json!({ "ok": true, "revision": revision }),
