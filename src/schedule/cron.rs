@@ -230,7 +230,23 @@ fn parsed(expression: &str) -> Option<Cron> {
         .year(Year::Disallowed)
         .dom_and_dow(needs_both_days(expression))
         .build();
-    parser.parse(expression).ok()
+    parser.parse(&spelled_out(expression)).ok()
+}
+
+/// Replaces each `*` in a list by the range that it stands for, since croner accepts `*` only alone.
+fn spelled_out(expression: &str) -> String {
+    let field = |(text, all): (&str, &str)| {
+        if !text.contains(',') {
+            return text.to_owned();
+        }
+        let items = text
+            .split(',')
+            .map(|item| if item == "*" { all } else { item });
+        items.collect::<Vec<_>>().join(",")
+    };
+    let fields = expression.split_ascii_whitespace();
+    let fields = fields.zip(["0-59", "0-23", "1-31", "1-12", "0-6"]);
+    fields.map(field).collect::<Vec<_>>().join(" ")
 }
 
 /// Parses the fields, after checking each field separately so that an error can name it.

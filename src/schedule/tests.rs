@@ -264,15 +264,16 @@ fn the_text_form_says_all_and_is_what_is_stored() {
 
 /// A second implementation of the rules of crontab(5) for one field: which of the values from `low` to `high` it lists.
 fn listed(field: &str, low: i8, high: i8) -> Vec<i8> {
+    let number = |text: &str| -> i8 { text.parse().expect("a generated field has numbers") };
     let mut values = Vec::new();
     for item in field.split(',') {
         let (range, step) = item.split_once('/').unwrap_or((item, "1"));
         let (from, to) = match range.split_once('-') {
-            Some((from, to)) => (from.parse().unwrap(), to.parse().unwrap()),
+            Some((from, to)) => (number(from), number(to)),
             None if range == "*" => (low, high),
-            None => (range.parse().unwrap(), range.parse().unwrap()),
+            None => (number(range), number(range)),
         };
-        values.extend((from..=to).step_by(step.parse().unwrap()));
+        values.extend((from..=to).step_by(step.parse().expect("a step is a number")));
     }
     values
 }

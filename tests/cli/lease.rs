@@ -438,24 +438,6 @@ fn a_pass_that_runs_too_long_is_stopped() {
 }
 
 #[test]
-fn a_flag_limits_one_pass_and_beats_the_setting() {
-    let passes = Passes::start();
-    passes.tree.well(&["lease", "set", "k", "max-run", "1h"]);
-    let first = ended(passes.ask(&["--max-run", "200ms"], "first"));
-    assert_eq!(first.status, 128 + 15, "{first:?}");
-    let lease = passes.show();
-    assert_eq!(lease["current"]["max_run_ms"], 200, "{lease}");
-    assert_eq!(lease["max_run_ms"], 3_600_000, "{lease}");
-    let words = ["lease", "run", "k", "--max-run", "367d", "--", "true"];
-    let refused = passes.tree.run(&words);
-    assert_eq!(refused.status, 2, "{refused:?}");
-    assert!(
-        refused.err.contains("the time limit of a pass"),
-        "{refused:?}"
-    );
-}
-
-#[test]
 fn a_lease_of_fossil_is_read_and_printed() {
     let tree = Tree::start();
     let import = |text: &str| {

@@ -455,6 +455,8 @@ impl World {
     fn settle(&mut self) {
         for lease in 0..2 {
             self.act(&Act::Set(lease, Setting::Schedule(None)));
+            // Below, a launch takes longer than the time limit of some leases.
+            self.act(&Act::Set(lease, Setting::MaxRun(0)));
         }
         for _ in 0..40 {
             self.deliver(true);
