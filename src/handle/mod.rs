@@ -35,7 +35,7 @@ pub(crate) use self::past::Readers;
 pub use self::past::{Answered, Past, PastError};
 pub use self::pop::Exchanged;
 pub use self::processes::{
-    ProcessError, Processes, Reconciled, Requester, Stopping, Usage, words as failure_words,
+    Left, ProcessError, Processes, Reconciled, Requester, Stopping, Usage, words as failure_words,
 };
 pub use self::queue_error::QueueError;
 pub use self::queues::{Added, Queues};

@@ -15,8 +15,8 @@ use crate::actors::process::{
 use crate::bytes::Bytes;
 use crate::clock::Date;
 use crate::ids::{ActorId, ProcessId, RequestKey, Seq};
+pub use crate::ports::process::{Left, Requester, Usage};
 use crate::ports::process::{ProcessPortHandle, Tree, requester};
-pub use crate::ports::process::{Requester, Usage};
 use crate::refusal::Reason;
 use crate::spine::delivery::{Failed, Item};
 use crate::spine::runtime::{Mailbox, Stopped};
@@ -277,6 +277,25 @@ impl Processes {
         Ok(all)
     }
 
+    /// Returns what is left of the trees of these processes, in the same order, at most [`Left::MOST`] processes each. Only records whose own
+    /// process has ended are searched for; the others have an empty list.
+    pub async fn left(&self, records: &[RecordView]) -> Result<Vec<Vec<Left>>, ProcessError> {
+        let ended = |it: &RecordView| tree(it).filter(|_| it.end.is_some());
+        let trees: Vec<Option<Tree>> = records.iter().map(ended).collect();
+        let wanted: Vec<Tree> = trees.iter().flatten().copied().collect();
+        if wanted.is_empty() {
+            return Ok(vec![Vec::new(); records.len()]);
+        }
+        let (answer, found) = oneshot::channel();
+        // The caller may no longer be waiting.
+        self.port.left(wanted, |left| drop(answer.send(left)));
+        let mut found = found.await.map_err(|_| Stopped)?.into_iter();
+        let each = trees
+            .iter()
+            .map(|it| it.and_then(|_| found.next()).unwrap_or_default());
+        Ok(each.collect())
+    }
+
     /// Checks whether each process recorded as alive still exists, and returns how many were checked and which no longer exist. The record
     /// of a process that no longer exists is updated once it is known how the process ended: see [`Processes::ended`].
     pub async fn reconcile(&self) -> Result<Reconciled, ProcessError> {
@@ -432,6 +451,12 @@ impl Processes {
         self.register(registering).await
     }
 
+    /// Returns when the process that has this PID now was started; `None` if no process has it.
+    pub fn start_of(&self, pid: u32) -> Option<Date> {
+        let described = requester::describe(pid.into(), Tags::default(), None)?;
+        Some(described.started)
+    }
+
     /// Returns the directory of a process's files; `None` if this node did not launch the process.
     pub fn run_dir(&self, record: &RecordView) -> Option<PathBuf> {
         let own = record.run_dir.as_ref();
@@ -501,6 +526,7 @@ fn tree(record: &RecordView) -> Option<Tree> {
         leader: record.identity.filter(|_| lives)?,
         contained: record.contained,
         launched: record.launched,
+        kept: false,
     })
 }
 

@@ -78,6 +78,7 @@ mod task_transcript;
 mod terminal;
 mod top;
 mod tree;
+mod trees;
 mod unkillable;
 mod upgrade;
 mod work;

@@ -40,7 +40,7 @@ fn run_dir(tree: &Tree, id: &str) -> PathBuf {
 
 fn ended(tree: &Tree, id: &str) {
     until("it has ended", || {
-        (tree.record(id)["status"] == "exited").then_some(())
+        (!tree.record(id)["ended_at"].is_null()).then_some(())
     });
 }
 

@@ -4,7 +4,7 @@ use crate::client::{self, Answer, Target, Where};
 use crate::events::{self, EventFilter};
 use crate::lock::answer::{HELD_ON, refused, success, table};
 use crate::lock::named::{EntrySelector, LockSelector, OwnerSelector, name, own_name, put, shown};
-use crate::lock::run;
+use crate::lock::{left, run};
 use crate::numbers::between;
 use crate::report::{Failure, print};
 use crate::span::{SPAN, seconds};
@@ -345,6 +345,7 @@ impl ClientOptions {
             (shown(entry, "key"), shown(entry, "index"), place)
         });
         print(&table(&entries))?;
+        print(&left::lines(&self.target, &entries))?;
         if next.is_null() {
             return Ok(());
         }

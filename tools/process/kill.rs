@@ -182,7 +182,8 @@ impl WaitFor {
             let now = SystemClock::starting_at(Timestamp(0)).wall().0;
             options.tell(&record, |record| page::whole(record, now))?;
         }
-        if has_ended(&record) {
+        // The process may have left others alive, which nobody stops.
+        if has_ended(&record) || page::has_end(&record) && !page::is_stopped(&record) {
             return outcome(&record, &page::command(&record));
         }
         Err(

@@ -26,7 +26,7 @@ mod service_page;
 
 pub(crate) use kill::{Kill, WaitFor, signal};
 pub(crate) use logs::Logs;
-pub(crate) use page::{command, ending, failure, shown_command, standing, trees};
+pub(crate) use page::{command, ending, failure, left, shown_command, standing, trees};
 pub(crate) use ps::Ps;
 pub(crate) use register::Register;
 pub(crate) use request::{ClientOptions, WaitExtent, has_ended};

@@ -54,17 +54,41 @@ pub(crate) fn standing(record: &Value) -> String {
         Some("stopping") if number(record, "/unkillable") > 0 => "stopping, unkillable".to_owned(),
         Some("stopping") if number(record, "/unknown") > 0 => "stopping, unknown".to_owned(),
         // The command has ended, but its status stays `stopping` until nothing that it started is alive.
-        Some("stopping") if has_end(record) => format!("{}, children live", ending(record)),
+        Some("stopping") if has_end(record) => {
+            let named = left(record);
+            let more = named.len().saturating_sub(1);
+            let named = named.first().map(|first| format!(": {first}"));
+            let named = named.unwrap_or_default();
+            let more = Some(more).filter(|more| *more > 0);
+            let more = more.map_or_else(String::new, |more| format!(", and {more} more"));
+            format!("{}, children live{named}{more}", ending(record))
+        }
         Some(status) => status.to_owned(),
         None => "-".to_owned(),
     }
 }
 
+/// Returns PID and command of each of the processes that are alive although the process itself has ended.
+pub(crate) fn left(record: &Value) -> Vec<String> {
+    let all = record.pointer("/left").and_then(Value::as_array);
+    let each = all.into_iter().flatten().map(|it| {
+        let (pid, command) = (number(it, "/pid"), plain(&words(it, "/command")));
+        let command: String = command.chars().take(LETTERS).collect();
+        format!("{pid} {command}")
+    });
+    each.collect()
+}
+
 /// Returns whether the process itself has ended.
-fn has_end(record: &Value) -> bool {
+pub(super) fn has_end(record: &Value) -> bool {
     let ends = ["/code", "/signal", "/lost"];
     ends.iter()
         .any(|it| record.pointer(it).is_some_and(|end| !end.is_null()))
+}
+
+/// Returns whether the process was stopped, or is being stopped.
+pub(super) fn is_stopped(record: &Value) -> bool {
+    text(record, "/stopped_by").is_some()
 }
 
 /// Describes how a process ended.
@@ -81,6 +105,9 @@ pub(crate) fn ending(record: &Value) -> String {
         let why = match lost {
             "rebooted" => "the machine was rebooted",
             "keeper-gone" => "its keeper was killed",
+            "another-machine" => {
+                "it ran on another machine, from which the data directory was moved"
+            }
             "not-ours" => "it was not a child of the keeper, and did not report its exit",
             _ => "no keeper knows it",
         };

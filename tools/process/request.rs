@@ -153,8 +153,9 @@ impl ClientOptions {
             let answer = client::send(&self.target, "/v1/processes/wait", asked, now)?;
             let record = success(&answer, Some(id))?;
             left = left.map(|left| left - now);
-            let leader_ended = record.pointer("/ended_at").is_some_and(|it| !it.is_null());
-            if has_ended(&record) || leader && leader_ended || left == Some(0) {
+            let is_set = |path: &str| record.pointer(path).is_some_and(|it| !it.is_null());
+            let leader_ended = is_set("/ended_at") && (leader || !is_set("/stopped_by"));
+            if has_ended(&record) || leader_ended || left == Some(0) {
                 return Ok(record);
             }
         }

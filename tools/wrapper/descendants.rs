@@ -39,13 +39,12 @@ pub(super) fn signal_own(with: Signal) -> io::Result<()> {
 /// alive.
 pub(super) fn kill_left(attempt: &str) -> io::Result<usize> {
     let living = proc::living()?;
-    let wanted = format!("{NAME}={attempt}");
+    let own = rustix::process::geteuid().as_raw();
     let is_named = |pid: &u32| {
-        // If the environment cannot be read, the process has exited or belongs to another user, so it is not part of the attempt.
-        let environment = proc::environ(*pid).ok().flatten().unwrap_or_default();
-        environment
-            .iter()
-            .any(|it| it.as_bytes() == wanted.as_bytes())
+        // If the environment cannot be read, the process has exited or belongs to another user, so it is not part of the attempt. Root can
+        // read those of all users, who can put any name into them: a process of another user is not part of the attempt either.
+        let named = proc::variable(*pid, NAME).ok().flatten();
+        named.is_some_and(|it| it.value.as_bytes() == attempt.as_bytes() && it.is_of(own))
     };
     let mut pids: BTreeSet<u32> = living.keys().copied().filter(is_named).collect();
     proc::add_descendants(&mut pids, &living);

@@ -424,6 +424,7 @@ impl ProcessMachine {
                 launched: record.launched,
                 contained: record.contained,
                 run_dir: record.profile.spec.run_dir.clone(),
+                user: record.profile.spec.user.clone(),
                 expects: expectation(record),
             },
         };

@@ -2,7 +2,7 @@
 
 use crate::actors::binding::Watch;
 use crate::actors::process::machine::ProcessMachine;
-use crate::actors::process::message::{End, Lost, Message, Notice};
+use crate::actors::process::message::{End, Message, Notice, Remains};
 use crate::actors::process::outcome::{Outcome, Refused};
 use crate::actors::process::record::{Announced, Cause, Phase, Record, Stop, Stuck};
 use crate::actors::process::spec::{Flaw, Spec};
@@ -237,7 +237,8 @@ impl ProcessMachine {
                     slot,
                     end: *end,
                     at: (*at).min(now.date()),
-                    tree: !left.empty && self.awaits_tree(record, *end),
+                    tree: !left.empty
+                        && (self.awaits_tree(record, *end) || is_left_alive((record, *end), left)),
                 }
             }
             Message::Empty { .. } if is_emptied(record) => Outcome::Emptied { slot },
@@ -287,7 +288,7 @@ impl ProcessMachine {
         let stopped =
             record.phase == Phase::Stopping && record.rare.stop.is_some_and(|stop| stop.tree);
         let watched = record.launched && self.state.is_tree_watched(record);
-        (stopped || watched) && !record.empty && end != End::Lost(Lost::Rebooted)
+        (stopped || watched) && !record.empty && !end.ends_tree()
     }
 
     /// Decides the outcome of a notice from a process, or of a missing watchdog notice.
@@ -400,6 +401,12 @@ fn merged(before: Stop, asked: Stop, epoch: Timestamp) -> Option<Stop> {
         stop.signal = asked.signal;
     }
     Some(stop)
+}
+
+/// Returns whether a record whose process ends like this waits for its tree because the process left some of it alive: until that has ended,
+/// it can be stopped, and is listed. After a reboot, nothing is left.
+fn is_left_alive((record, end): (&Record, End), left: &Remains) -> bool {
+    record.launched && left.alive > 0 && !record.empty && !end.ends_tree()
 }
 
 /// Returns whether the record waits for a report that its tree is empty, and has not received one yet.

@@ -65,7 +65,8 @@ impl ProcessMachine {
         };
         let is_so = match watch {
             Watch::Start(_) => record.phase != Phase::Queued,
-            Watch::End(_) => !record.is_live() && !self.stops_below(record),
+            Watch::End(_) if record.is_live() => self.left_alone(record),
+            Watch::End(_) => !self.stops_below(record),
             Watch::Leader(_) => record.is_gone(Until::Process),
             Watch::Services(_) => return None,
             Watch::Signal(_, asked) => {
@@ -78,6 +79,12 @@ impl ProcessMachine {
             }
         };
         is_so.then(|| Reply::Record(Box::new(self.view_of(record))))
+    }
+
+    /// Returns whether the process has ended, and nobody stops or waits for the processes that it left.
+    fn left_alone(&self, record: &Record) -> bool {
+        let is_stopped = record.rare.stop.is_some();
+        record.end.is_some() && !is_stopped && !self.state.is_tree_watched(record)
     }
 
     /// Returns whether the process was stopped with its tree and a process whose record is a descendant of its record is still being

@@ -427,6 +427,11 @@ impl End {
             Self::Lost(_) => None,
         }
     }
+
+    /// Returns whether nothing that the process started can be alive here, because it belongs to another boot or machine.
+    pub const fn ends_tree(self) -> bool {
+        matches!(self, Self::Lost(Lost::Rebooted | Lost::AnotherMachine))
+    }
 }
 
 /// Why it is not known how a process ended.
@@ -441,6 +446,8 @@ pub enum Lost {
     NotOurs,
     /// It was launched, but no keeper has a record of it.
     Unknown,
+    /// It ran on another machine, from which the data directory was moved.
+    AnotherMachine,
 }
 
 impl Lost {
@@ -451,6 +458,7 @@ impl Lost {
             Self::KeeperGone => "keeper-gone",
             Self::NotOurs => "not-ours",
             Self::Unknown => "unknown",
+            Self::AnotherMachine => "another-machine",
         }
     }
 }
@@ -531,6 +539,8 @@ pub enum Action {
         contained: bool,
         /// The directory of its files, if not `DATA/run/ID`.
         run_dir: Option<Bytes>,
+        /// The user to run as, by name or number, if not the server's.
+        user: Option<String>,
         /// What to watch for while it is running, according to its spec; `None` if there is nothing to watch for.
         expects: Option<Box<Expectation>>,
     },

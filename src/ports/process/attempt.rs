@@ -22,6 +22,8 @@ pub(super) struct Attempt<H> {
     pub(super) identity: Option<Identity>,
     pub(super) launched: bool,
     pub(super) contained: bool,
+    /// See [`Tree::kept`].
+    pub(super) kept: bool,
     pub(super) run_dir: Option<Bytes>,
     /// The process's descriptor. Without a descriptor, the process is looked up by its identity.
     pub(super) handle: Option<H>,
@@ -44,6 +46,7 @@ impl<H> Attempt<H> {
             identity: None,
             launched,
             contained: false,
+            kept: false,
             run_dir,
             handle: None,
             next_look: None,
@@ -101,6 +104,7 @@ impl<H> Attempt<H> {
             leader: self.identity?,
             contained: self.contained,
             launched: self.launched,
+            kept: self.kept,
         })
     }
 }

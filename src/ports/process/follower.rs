@@ -98,11 +98,15 @@ impl<W: World> Follower<W> {
                 launched,
                 contained,
                 run_dir,
+                user,
                 expects,
             } => {
                 self.named_attempts.insert(id);
                 if self.is_elsewhere(&identity) {
                     return;
+                }
+                if let Some(user) = user {
+                    self.world.note_user(id, &user);
                 }
                 if let Some(expectation) = expects {
                     let run_dir = run_dir.as_ref();
@@ -145,9 +149,11 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Returns whether the process is on another machine. Such a process cannot be inspected from here, so it is left alone.
-    fn is_elsewhere(&self, identity: &Identity) -> bool {
-        identity.machine != self.world.machine_and_boot().0
+    /// Returns whether the process is of this boot, but of a machine with another id: the id has changed, in another container for example.
+    /// Such a process may be alive without being visible from here, so it is left alone.
+    pub(super) fn is_elsewhere(&self, identity: &Identity) -> bool {
+        let (machine, boot) = self.world.machine_and_boot();
+        identity.machine != machine && identity.boot == boot
     }
 
     /// Sends the reports about an attempt again, in order. Returns whether the attempt is known.
@@ -276,6 +282,7 @@ impl<W: World> Follower<W> {
                 leader: *identity,
                 contained: attempt.is_some_and(|it| it.contained),
                 launched: attempt.is_some_and(|it| it.launched),
+                kept: attempt.is_some_and(|it| it.kept),
             };
             return self.world.signal_tree(&tree, signal);
         }
@@ -343,12 +350,17 @@ impl<W: World> Follower<W> {
     fn can_prove_empty(&mut self, id: ProcessId) -> bool {
         let clearing = self.attempts.get(&id).and_then(|it| it.clearing.as_ref());
         let is_whole = clearing.is_some_and(Clearing::is_whole);
-        if !is_whole || self.link == Link::Up || !self.world.has_keeper() {
+        if !is_whole || self.knows_all() {
             return true;
         }
         // If this fails, `joined` schedules the next try.
         drop(self.joined());
         !self.may_report_ends()
+    }
+
+    /// Returns whether a keeper has introduced itself, or there is none.
+    pub(super) fn knows_all(&mut self) -> bool {
+        self.link == Link::Up || !self.world.has_keeper()
     }
 
     /// Handles a notification, requested with `World::watch_tree`, that a tree may have become empty.

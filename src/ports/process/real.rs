@@ -1,6 +1,5 @@
 //! The production implementation of the `World` trait: its operations act on the actual kernel, keeper and files.
 
-use crate::actors::dispatch::Task;
 use crate::actors::process::{
     Expectation, Failure, Holder, Identity, Leak, Message, Remains, Spec, Step,
 };
@@ -17,18 +16,18 @@ use crate::ports::process::emptying::Emptying;
 use crate::ports::process::environment;
 use crate::ports::process::faults::{Fault, Faults};
 use crate::ports::process::files::{self, run_dir};
-use crate::ports::process::link::{self, KeeperProgram, Link};
+use crate::ports::process::link::{self, Link};
 use crate::ports::process::namespaces::EndedNamespaces;
 use crate::ports::process::notices::Notices;
-use crate::ports::process::observed::Observed;
 use crate::ports::process::output::{Bound, Outputs};
 use crate::ports::process::pid_files::PidFiles;
-use crate::ports::process::reporting::{self, Reporting};
-use crate::ports::process::tree::Groups;
+use crate::ports::process::place::Place;
+use crate::ports::process::sweep::Sweep;
+use crate::ports::process::tree::{Groups, Known, Left};
 use crate::ports::process::usage::{self, Usage};
 use crate::ports::process::world::{Lookup, Survivors, Tree, World};
 use rustix::event::epoll;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -49,53 +48,6 @@ const STARTS_WITHIN_MS: u64 = 10_000;
 /// The minimum interval between two searches for the processes that still have the output of an ended process open, in milliseconds.
 const SEARCHES_MS: u64 = 100;
 
-/// The environment of the port: directories, programs and options.
-#[derive(Clone, Debug)]
-pub struct Place {
-    /// The data directory. Without one, no process is launched.
-    pub data: Option<PathBuf>,
-    /// The program to run as the keeper.
-    pub keeper: KeeperProgram,
-    /// Whether this process inherits orphans and must reap them.
-    pub is_init: bool,
-    /// The observations that the status of the node reports.
-    pub observed: Observed,
-    /// The socket and key for the reports of processes that work on tasks; `None` without a data directory.
-    pub reporting: Option<Reporting>,
-    /// The faults that tasks have requested; `None` if the configuration does not allow tasks to request faults.
-    pub faults: Option<Faults>,
-}
-
-impl Place {
-    /// Returns whether a keeper may be running, started by this coordinator or an earlier one.
-    pub(super) fn may_have_keeper(&self) -> bool {
-        let socket = self
-            .data
-            .as_ref()
-            .map(|data| data.join(crate::keeper::SOCKET));
-        socket.is_some_and(|socket| socket.exists())
-    }
-
-    /// Returns the environment variables with which a process reports on a task; none if its spec does not request them.
-    fn reports(&self, id: ProcessId, spec: &Spec) -> Vec<(&'static str, Vec<u8>)> {
-        let reports = spec.secrets.iter().any(|name| name == Task::SECRET);
-        let Some(reporting) = self.reporting.as_ref().filter(|_| reports) else {
-            return Vec::new();
-        };
-        let socket = files::bytes_of(reporting.socket()).as_bytes().to_vec();
-        vec![
-            (Task::SECRET, reporting.secret(id).into_bytes()),
-            (reporting::ADDRESS, socket),
-        ]
-    }
-
-    fn data(&self) -> Result<&Path, Failure> {
-        let data = self.data.as_deref();
-        data.filter(|_| self.keeper != KeeperProgram::None)
-            .ok_or_else(link::none)
-    }
-}
-
 /// The production implementation of [`World`], which acts on the actual kernel, keeper and files.
 pub(super) struct Real<R> {
     place: Place,
@@ -114,6 +66,9 @@ pub(super) struct Real<R> {
     tokens: BTreeMap<ProcessId, u64>,
     watched: BTreeMap<u64, ProcessId>,
     leaders: BTreeMap<ProcessId, u32>,
+    /// The users that attempts were launched as, if not the coordinator's.
+    users: BTreeMap<ProcessId, u32>,
+    sweep: Sweep,
     /// When to check again for children that have ended, by [`World::clock`]; `None` if no check is needed.
     pub(super) reaps_at: Option<u64>,
     ended: EndedNamespaces,
@@ -150,6 +105,8 @@ impl<R: FnMut(Message)> Real<R> {
             tokens: BTreeMap::new(),
             watched: BTreeMap::new(),
             leaders: BTreeMap::new(),
+            users: BTreeMap::new(),
+            sweep: Sweep::default(),
             reaps_at: None,
             ended,
             notices,
@@ -175,6 +132,18 @@ impl<R: FnMut(Message)> Real<R> {
     /// `None` if neither can be read.
     pub(super) fn usage(&self, tree: &Tree) -> Option<Usage> {
         usage::read(&tree.leader, self.groups.group(tree).as_deref())
+    }
+
+    /// Returns the number of passes over all processes since the last event.
+    #[cfg(test)]
+    pub(super) const fn passes(&self) -> usize {
+        self.sweep.passes()
+    }
+
+    /// Returns the live processes of a tree, for display.
+    pub(super) fn left(&mut self, tree: &Tree) -> Vec<Left> {
+        let (groups, mut known) = self.known(tree);
+        groups.left(tree, &mut known)
     }
 
     /// Publishes the number of followed processes for which it is unknown whether they are alive.
@@ -315,8 +284,20 @@ impl<R: FnMut(Message)> Real<R> {
         &self.groups
     }
 
-    fn leaders(&self) -> BTreeSet<u32> {
-        self.leaders.values().copied().collect()
+    /// Notes that events have been received: what an earlier pass over all processes found may be out of date.
+    pub(super) fn look_anew(&mut self) {
+        self.sweep.clear();
+    }
+
+    /// Returns the location of the control groups, and what else is known for a search for this tree.
+    fn known(&mut self, tree: &Tree) -> (&Groups, Known<'_>) {
+        let others = self.leaders.iter().filter(|(id, _)| **id != tree.id);
+        let known = Known {
+            leaders: others.map(|(_, pid)| *pid).collect(),
+            user: self.users.get(&tree.id).copied(),
+            sweep: &mut self.sweep,
+        };
+        (&self.groups, known)
     }
 
     fn bound(&mut self, id: ProcessId, dir: &Path, (bytes_max, kept): (u64, u8)) {
@@ -424,7 +405,8 @@ impl<R: FnMut(Message)> World for Real<R> {
     }
 
     fn survivors(&mut self, tree: &Tree) -> Survivors {
-        let left = self.groups.survivors(tree, &self.leaders());
+        let (groups, mut known) = self.known(tree);
+        let left = groups.survivors(tree, &mut known);
         if left.is_empty() {
             self.emptying.forget(tree.id);
         }
@@ -440,7 +422,8 @@ impl<R: FnMut(Message)> World for Real<R> {
     }
 
     fn signal_tree(&mut self, tree: &Tree, signal: u8) -> Result<(), i32> {
-        let sent = self.groups.signal(tree, signal, &self.leaders());
+        let (groups, mut known) = self.known(tree);
+        let sent = groups.signal(tree, signal, &mut known);
         sent.map_err(|error| error.raw_os_error().unwrap_or(0))
     }
 
@@ -484,6 +467,9 @@ impl<R: FnMut(Message)> World for Real<R> {
         files::prepare(&dir, spec)?;
         let account = account::of(spec)?;
         let mut own = self.notices.launch(id, spec, &dir)?;
+        if let Some(account) = &account {
+            self.users.insert(id, account.ids.0);
+        }
         let (user, of_user) = account.map_or((None, Vec::new()), |it| (Some(it.ids), it.env));
         own.extend(of_user);
         own.extend(self.place.reports(id, spec));
@@ -510,6 +496,15 @@ impl<R: FnMut(Message)> World for Real<R> {
             self.kill_keeper();
         }
         Ok(launch)
+    }
+
+    fn note_user(&mut self, id: ProcessId, user: &str) {
+        match account::user(user) {
+            Ok(user) => drop(self.users.insert(id, user)),
+            Err(failure) => {
+                tracing::warn!(process = %id, user, ?failure, "the user that a process was launched as is not known any more");
+            }
+        }
     }
 
     fn expect(&mut self, id: ProcessId, own: Option<&Bytes>, expectation: &Expectation) {
@@ -543,15 +538,20 @@ impl<R: FnMut(Message)> World for Real<R> {
         let Some(dir) = self.run_dir(tree.id, own).filter(|_| tree.launched) else {
             return Remains::default();
         };
-        // Without a control group, counting the survivors would require a search through all processes.
-        let left = tree.contained.then(|| self.survivors(tree));
+        let is_of_boot = (tree.leader.machine, tree.leader.boot) == self.machine_and_boot();
+        let left = if is_of_boot {
+            self.survivors(tree)
+        } else {
+            Survivors::default()
+        };
         let paths = [files::STDOUT, files::STDERR].map(|name| dir.join(name));
         let [(stdout, holds_one), (stderr, holds_other)] =
             paths.each_ref().map(|path| files::output(path));
-        let leak = (holds_one || holds_other).then(|| Box::new(self.leak(tree.id, &paths)));
+        let is_held = is_of_boot && (holds_one || holds_other);
+        let leak = is_held.then(|| Box::new(self.leak(tree.id, &paths)));
         Remains {
-            alive: left.map_or(0, |left| left.alive),
-            empty: left.is_some_and(Survivors::is_empty),
+            alive: left.alive,
+            empty: left.is_empty(),
             stdout,
             stderr,
             leak,
@@ -572,6 +572,7 @@ impl<R: FnMut(Message)> World for Real<R> {
             self.watched.remove(&token);
         }
         self.leaders.remove(&tree.id);
+        self.users.remove(&tree.id);
         self.emptying.forget(tree.id);
         self.notices.forget(tree.id);
         self.outputs.release(tree.id);

@@ -18,6 +18,7 @@ impl<W: World> Follower<W> {
             Report::Welcome { .. } => {
                 self.held.clear();
                 self.strangers.clear();
+                self.keep_none();
             }
             Report::Told => {
                 self.link = Link::Up;
@@ -63,6 +64,13 @@ impl<W: World> Follower<W> {
                 tracing::warn!("the keeper refused a request: {reason}");
             }
             Report::Taken { .. } => {}
+        }
+    }
+
+    /// Notes that the keeper that launched the attempts may have been replaced by another one.
+    fn keep_none(&mut self) {
+        for attempt in self.attempts.values_mut() {
+            attempt.kept = false;
         }
     }
 
@@ -122,6 +130,7 @@ impl<W: World> Follower<W> {
         };
         (attempt.spec, attempt.launch) = (None, None);
         attempt.contained = started.contained;
+        attempt.kept |= is_child && lives;
         if attempt.identity.replace(identity).is_none() {
             if lives {
                 self.world
@@ -164,6 +173,7 @@ impl<W: World> Follower<W> {
     pub fn keeper_gone(&mut self) {
         self.link = Link::Down;
         self.held.clear();
+        self.keep_none();
         if self.attempts.values().all(|it| it.ended.is_some()) {
             return;
         }

@@ -8,8 +8,10 @@ use crate::ports::process::follower::Follower;
 use crate::ports::process::notices::{LINES, NOTICES, NOTICES_APART};
 use crate::ports::process::observed::Observed;
 use crate::ports::process::output::Outputs;
-use crate::ports::process::real::{KEEPER, Place, Real};
+use crate::ports::process::place::Place;
+use crate::ports::process::real::{KEEPER, Real};
 use crate::ports::process::reporting::Reporting;
+use crate::ports::process::tree::Left;
 use crate::ports::process::usage::Usage;
 use crate::ports::process::world::{Tree, World as _};
 use crate::ports::process::{files, link};
@@ -40,6 +42,9 @@ const FORGET_AT_ONCE: usize = 256;
 /// Receives the answer to [`Request::Strangers`]: processes, each with its PID.
 type StrangersReceiver = Box<dyn FnOnce(Vec<(ProcessId, u32)>) + Send>;
 
+/// Receives the answer to [`Request::Left`].
+type LeftReceiver = Box<dyn FnOnce(Vec<Vec<Left>>) + Send>;
+
 /// A request to the thread.
 enum Request {
     Perform(Seq, Box<Action>),
@@ -50,6 +55,7 @@ enum Request {
         Box<dyn FnOnce(Vec<bool>) + Send>,
     ),
     Usage(Vec<Tree>, Box<dyn FnOnce(Vec<Option<Usage>>) + Send>),
+    Left(Vec<Tree>, LeftReceiver),
     Strangers(StrangersReceiver),
     Reap,
     End,
@@ -108,6 +114,16 @@ impl ProcessPortHandle {
         answer: impl FnOnce(Vec<Option<Usage>>) + Send + 'static,
     ) {
         let asked = Request::Usage(trees, Box::new(answer));
+        match self.0.started.get() {
+            Some(started) => started.ask(asked),
+            None => asked.refuse(link::none(), &mut |_| {}),
+        }
+    }
+
+    /// Lists the live processes of these trees, in order, at most [`Left::MOST`] for each. The answer is empty if no process was ever
+    /// followed.
+    pub fn left(&self, trees: Vec<Tree>, answer: impl FnOnce(Vec<Vec<Left>>) + Send + 'static) {
+        let asked = Request::Left(trees, Box::new(answer));
         match self.0.started.get() {
             Some(started) => started.ask(asked),
             None => asked.refuse(link::none(), &mut |_| {}),
@@ -235,6 +251,7 @@ impl Request {
             Self::Join(answer) => answer(Err(failure)),
             Self::Reconcile(_, answer) => answer(Vec::new()),
             Self::Usage(_, answer) => answer(Vec::new()),
+            Self::Left(_, answer) => answer(Vec::new()),
             Self::Strangers(answer) => answer(Vec::new()),
             Self::Reap | Self::End => {}
         }
@@ -358,6 +375,7 @@ fn run<R: FnMut(Message)>(
                 return false;
             }
         };
+        follower.world().look_anew();
         for token in tokens {
             match token {
                 ASKED => {
@@ -418,6 +436,10 @@ fn perform<R: FnMut(Message)>(
             Request::Usage(trees, answer) => {
                 let world = follower.world();
                 answer(trees.iter().map(|tree| world.usage(tree)).collect());
+            }
+            Request::Left(trees, answer) => {
+                let world = follower.world();
+                answer(trees.iter().map(|tree| world.left(tree)).collect());
             }
             Request::Strangers(answer) => answer(follower.strangers()),
             Request::Reap => follower.reap(),

@@ -46,6 +46,9 @@ pub struct Tree {
     pub contained: bool,
     /// Whether the tree was launched by the keeper.
     pub launched: bool,
+    /// Whether the keeper that launched it has been joined ever since. Everything that descends from the leader then descends from the
+    /// keeper, which inherits orphans.
+    pub kept: bool,
 }
 
 /// Access to kernel, keeper and files. No method blocks for long.
@@ -86,6 +89,8 @@ pub trait World {
 
     /// Prepares the files and the environment of a launch.
     fn prepare(&mut self, id: ProcessId, spec: &Spec) -> Result<Launch, Failure>;
+    /// Notes the user, by name or number, that a process was launched as. Called for a process that an earlier coordinator launched.
+    fn note_user(&mut self, _id: ProcessId, _user: &str) {}
     /// Starts to expect notices from a launched process, unless notices are already expected from it.
     fn expect(&mut self, _id: ProcessId, _run_dir: Option<&Bytes>, _expectation: &Expectation) {}
     /// Starts reading the output of a hook in the background.

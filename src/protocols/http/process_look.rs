@@ -9,12 +9,12 @@ use crate::actors::process::{
 };
 use crate::bytes::Bytes;
 use crate::clock::{Date, Timestamp};
-use crate::handle::{Usage, failure_words};
+use crate::handle::{Left, Usage, failure_words};
 use crate::ids::ProcessId;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{Listing, Written};
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::process_now::ProcessUsage;
+use crate::protocols::http::process_now::{ProcessUsage, Remaining};
 use crate::protocols::http::route::{Json, Large, Query, Route, RouteDocs};
 use crate::protocols::http::schema::Number;
 use crate::protocols::http::scope::Scope;
@@ -113,10 +113,14 @@ pub(crate) struct One {
 
 async fn process(call: &Call, Query(asked): Query<One>) -> Result<Json<Process>, Problem> {
     let id = which(call, &asked.id).await?;
-    Ok(Json(Process::of(
-        call,
-        call.node.processes().get(id).await?,
-    )))
+    let processes = call.node.processes();
+    let record = processes.get(id).await?;
+    let left = processes.left(std::slice::from_ref(&record)).await?;
+    let left = left.into_iter().next().unwrap_or_default();
+    Ok(Json(Process {
+        left: Remaining::of_each(left),
+        ..Process::of(call, record)
+    }))
 }
 
 async fn ancestors(call: &Call, Query(asked): Query<One>) -> Result<Large<Records>, Problem> {
@@ -259,10 +263,13 @@ impl Records {
                 usage = call.node.processes().usage(&records).await?;
             }
             usage.resize(records.len(), None);
+            let left = call.node.processes().left(&records).await?;
+            let usage = usage.into_iter().zip(left);
             Ok((records.into_iter().zip(usage).collect(), next))
         };
-        let show = |(record, usage): &(RecordView, Option<Usage>)| Process {
+        let show = |(record, (usage, left)): &(RecordView, (Option<Usage>, Vec<Left>))| Process {
             usage: usage.map(ProcessUsage::from),
+            left: Remaining::of_each(left.clone()),
             ..Process::of(call, record.clone())
         };
         let listing = Listing::gather(call, from, page, show).await?;
@@ -345,7 +352,8 @@ pub(crate) struct Process {
     /// The signal that ended the process; null if no signal did.
     signal: Option<u8>,
     core_dumped: bool,
-    /// Why the exit status is unknown: `rebooted`, `keeper-gone`, `not-ours` or `unknown`; null if it is known.
+    /// Why the exit status is unknown: `rebooted`, `keeper-gone`, `not-ours`, `another-machine` or `unknown`; null if it is
+    /// known.
     lost: Option<&'static str>,
     /// Why the process could not be started; null unless an attempt to start it failed.
     failure: Option<Failed>,
@@ -373,6 +381,10 @@ pub(crate) struct Process {
     /// The processes that still had the output of this process open after it had ended, which is a leak: at most 8 of them. Null if there
     /// were none; empty if there were some, but they could not be identified.
     output_held_by: Option<Vec<Holder>>,
+    /// The processes of its tree that are alive although the process itself has ended: at most 16 of them. Only in lists, and where a single
+    /// record is read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left: Vec<Remaining>,
     /// The parsed output of a hook; null until it has been read, or if the process is not a hook.
     hook: Option<Hook>,
     /// Current resource usage; only if requested, and only for a running process.
@@ -538,6 +550,7 @@ impl Process {
             stderr: remains.map(|it| (&it.stderr).into()),
             hook: record.found.map(|it| Hook::of(*it)),
             output_held_by: remains.and_then(|it| it.leak.as_deref()).map(held),
+            left: Vec::new(),
             usage: None,
         }
     }

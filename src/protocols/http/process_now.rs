@@ -3,7 +3,7 @@
 //!
 //! Usage and existence are read from the kernel on request.
 
-use crate::handle::{ProcessError, Usage};
+use crate::handle::{Left, ProcessError, Usage};
 use crate::ids::ProcessId;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
@@ -150,4 +150,21 @@ async fn usage(call: &Call, Body(asked): Body<UsageQuery>) -> Result<Json<OfEach
     });
     let usage = usage.collect();
     Ok(Json(OfEach { usage }))
+}
+
+/// A process that is alive after the one that it descends from has ended.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Remaining {
+    /// Its PID when it was found.
+    pid: u32,
+    /// Its command line, with secrets masked.
+    command: String,
+}
+
+impl Remaining {
+    pub(super) fn of_each(left: Vec<Left>) -> Vec<Self> {
+        let each = left.into_iter();
+        each.map(|Left { pid, command }| Self { pid, command })
+            .collect()
+    }
 }

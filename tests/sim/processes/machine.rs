@@ -1,7 +1,8 @@
 //! The kernel below the port, and the faults that its wiring may have.
 
 use super::hooks;
-use super::kernel::{Handle, Kernel, Key};
+use super::kernel::world::Handle;
+use super::kernel::{Kernel, Key};
 use crate::setting::Plant;
 use sexton::actors::process::{
     Action, End, Failure, Identity, Lost, Message, Notice, Remains, Spec,
@@ -51,6 +52,10 @@ impl Machine {
     pub(super) fn means(&mut self, id: ProcessId, identity: &Identity) {
         self.meant.insert((identity.boot, identity.inode));
         self.trees.insert(id);
+        // A process of a tree that registered itself leads a tree of its own, which is part of the other.
+        let mut its = self.kernel.processes.values();
+        let its = its.find(|it| it.inode == identity.inode && self.kernel.boot == identity.boot);
+        self.trees.extend(its.and_then(|it| it.tree));
     }
 
     /// Records the time of the first request to kill an attempt or to wait for it.

@@ -80,6 +80,35 @@ fn a_tree_that_is_thought_empty_without_its_leader_is_caught() {
 }
 
 #[test]
+fn a_process_that_is_thought_ended_with_its_main_thread_is_caught() {
+    let promises = [Promise::TreeEmpty, Promise::GoneTrue, Promise::StuckTrue];
+    caught(Plant::ThreadsUnseen, &promises, 300);
+}
+
+#[test]
+fn a_group_that_is_taken_for_the_whole_tree_is_caught() {
+    let promises = [Promise::TreeEmpty, Promise::GoneTrue, Promise::StuckTrue];
+    caught(Plant::GroupIsAll, &promises, 300);
+}
+
+#[test]
+fn a_process_of_another_user_that_is_taken_at_its_word_is_caught() {
+    let promises = [
+        Promise::NoStranger,
+        Promise::Reconciled,
+        Promise::StuckTrue,
+        Promise::KeptUp,
+    ];
+    caught(Plant::AnyoneNames, &promises, 400);
+}
+
+#[test]
+fn a_foreign_id_that_counts_more_than_the_group_is_caught() {
+    let promises = [Promise::NoStranger, Promise::Reconciled, Promise::StuckTrue];
+    caught(Plant::GroupsIgnored, &promises, 400);
+}
+
+#[test]
 fn a_process_that_is_thought_gone_as_it_cannot_be_looked_at_is_caught() {
     caught(Plant::UnknownIsGone, &[Promise::EndTrue], 400);
 }
