@@ -406,7 +406,9 @@ fn merged(before: Stop, asked: Stop, epoch: Timestamp) -> Option<Stop> {
 /// Returns whether a record whose process ends like this waits for its tree because the process left some of it alive: until that has ended,
 /// it can be stopped, and is listed. After a reboot, nothing is left.
 fn is_left_alive((record, end): (&Record, End), left: &Remains) -> bool {
-    record.launched && left.alive > 0 && !record.empty && !end.ends_tree()
+    // Without the report of the start, the tree could not be identified.
+    let is_known = record.launched && record.identity.is_some();
+    is_known && left.alive > 0 && !record.empty && !end.ends_tree()
 }
 
 /// Returns whether the record waits for a report that its tree is empty, and has not received one yet.

@@ -198,7 +198,12 @@ fn a_service_that_runs_twice_is_caught() {
 
 #[test]
 fn a_service_that_is_launched_beside_what_was_only_told_to_end_is_caught() {
-    let promises = [Promise::EndTrue, Promise::OneEach, Promise::TreeEmpty];
+    let promises = [
+        Promise::EndTrue,
+        Promise::OneEach,
+        Promise::TreeEmpty,
+        Promise::GoneTrue,
+    ];
     caught(Plant::StopTakenForEnd, &promises, 60);
 }
 

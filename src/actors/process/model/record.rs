@@ -383,7 +383,7 @@ impl Modelled {
         let stop = stop.filter(|_| self.view.phase == Phase::Stopping);
         let stop = stop.filter(|stop| stop.tree);
         let left = self.view.remains.as_ref();
-        let is_left = left.is_some_and(|left| left.alive > 0);
+        let is_left = self.view.identity.is_some() && left.is_some_and(|left| left.alive > 0);
         let awaited = stop.is_some() || self.view.launched && (self.tree_watched || is_left);
         if !awaited || self.empty || end.ends_tree() {
             return self.leave(entry, actions);
