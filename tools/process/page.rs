@@ -2,7 +2,7 @@
 
 use crate::report::shows_whole;
 use crate::table::{Column, table};
-use crate::text::{bytes, grouped, number, plain, span, time, words};
+use crate::text::{bytes, excerpt, grouped, number, plain, span, time, words};
 use serde_json::Value;
 use sexton::clock::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -237,8 +237,12 @@ fn hook(record: &Value) -> Vec<(&'static str, String)> {
     let warnings = hook.pointer("/warnings").and_then(Value::as_array);
     let warnings = warnings.map(Vec::as_slice).unwrap_or_default();
     lines.extend(warnings.iter().map(|it| {
-        let (place, wrong) = (number(it, "/line"), words(it, "/words"));
-        ("warning", format!("line {place} of its output: {wrong}"))
+        let wrong = words(it, "/words");
+        let shown = match number(it, "/line") {
+            0 => wrong,
+            place => format!("line {place} of its output: {wrong}"),
+        };
+        ("warning", shown)
     }));
     let more = number(hook, "/broken").saturating_sub(warnings.len() as u64);
     if more > 0 {
@@ -333,14 +337,16 @@ pub(super) fn whole(record: &Value, now: u64) -> String {
     for name in ["stdout", "stderr"] {
         let stream = record.pointer(&format!("/{name}"));
         if let Some(stream) = stream.filter(|stream| number(stream, "/bytes") > 0) {
-            line(
-                name,
-                &format!(
-                    "{}: {}",
-                    bytes(number(stream, "/bytes")),
-                    words(stream, "/head").trim_end()
-                ),
-            );
+            let size = bytes(number(stream, "/bytes"));
+            let shown = excerpt(stream);
+            if let [only] = shown.as_slice() {
+                line(name, &format!("{size}: {only}"));
+                continue;
+            }
+            line(name, &format!("{size}:"));
+            for printed in shown {
+                line("", &printed);
+            }
         }
     }
     page

@@ -75,12 +75,25 @@ pub(super) fn failure(step: Step, error: &io::Error, about: &Path) -> Failure {
 }
 
 /// Opens an output file for reading from its beginning.
+///
+/// # Errors
+/// Returns an error if it cannot be opened, or is not a regular file.
 #[cfg(any(feature = "http", feature = "replay"))]
 pub(super) fn reader(path: &Path) -> io::Result<impl io::BufRead> {
-    let mut options = OpenOptions::new();
-    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or(0);
-    let file = options.read(true).custom_flags(flags).open(path)?;
-    Ok(io::BufReader::with_capacity(64 << 10, file))
+    Ok(io::BufReader::with_capacity(64 << 10, regular(path)?))
+}
+
+/// Opens a regular file for reading, never through a link and without blocking: a process may have put anything in the place of a file.
+///
+/// # Errors
+/// Returns an error if it cannot be opened, or is not a regular file.
+pub(crate) fn regular(path: &Path) -> io::Result<File> {
+    let file = open_as_it_is(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    let kind = io::ErrorKind::InvalidInput;
+    Err(io::Error::new(kind, "not a regular file"))
 }
 
 /// Describes the missing interpreter of an existing program: the one that its first line names, or the loader of a binary. Returns `None`
@@ -127,7 +140,7 @@ fn holds(path: &Path, content: &[u8]) -> bool {
 }
 
 /// Removes a file, if it exists, and creates it again with this content, never writing through a link.
-fn replace(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
+pub(super) fn replace(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
@@ -224,21 +237,19 @@ fn open_as_it_is(path: &Path) -> io::Result<File> {
 }
 
 fn read_output(path: &Path) -> io::Result<(Output, bool)> {
-    let mut file = open_as_it_is(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Ok((Output::default(), false));
-    }
-    let bytes = metadata.size();
-    let shown = Output::SHOWN_BYTES as u64;
-    let head = if bytes > 0 {
-        read_some(&mut file, shown)?
-    } else {
-        Vec::new()
+    let mut file = regular(path)?;
+    let bytes = file.metadata()?.size();
+    let (all, tail) = (Output::SHOWN_BYTES as u64, Output::TAIL_BYTES as u64);
+    // A short output is shown as a whole. Of a long one, the end shows how the process ended, so most of what is shown is from there.
+    let is_long = bytes > all;
+    let head = match bytes {
+        0 => Vec::new(),
+        _ if is_long => read_some(&mut file, all - tail)?,
+        _ => read_some(&mut file, all)?,
     };
-    let tail = if bytes > shown {
-        file.seek(SeekFrom::Start(shown.max(bytes - shown)))?;
-        read_some(&mut file, shown)?
+    let tail = if is_long {
+        file.seek(SeekFrom::Start(bytes - tail))?;
+        read_some(&mut file, tail)?
     } else {
         Vec::new()
     };
@@ -396,18 +407,21 @@ mod tests {
         let path = dir.path().join("stdout.log");
         assert_eq!(output(&path), (Output::default(), false));
         let mut content = vec![b'a'; 1000];
-        content.extend_from_slice(&[b'z'; Output::SHOWN_BYTES]);
+        content.extend_from_slice(&[b'z'; Output::TAIL_BYTES]);
         std::fs::write(&path, &content).expect("the file can be written");
         let (shown, _) = output(&path);
-        assert_eq!(shown.bytes, 1000 + Output::SHOWN_BYTES as u64);
-        assert_eq!(shown.head(), [b'a'; Output::SHOWN_BYTES]);
-        assert_eq!(shown.tail(), [b'z'; Output::SHOWN_BYTES]);
-        // If a file is only slightly longer than its head, no byte is shown twice.
-        std::fs::write(&path, &content[1000 - 1..]).expect("the file can be written");
+        assert_eq!(shown.bytes, 1000 + Output::TAIL_BYTES as u64);
+        assert_eq!(
+            shown.head(),
+            [b'a'; Output::SHOWN_BYTES - Output::TAIL_BYTES]
+        );
+        assert_eq!(shown.tail(), [b'z'; Output::TAIL_BYTES]);
+        // An output that is not longer than what is shown is shown as a whole.
+        std::fs::write(&path, &content[..Output::SHOWN_BYTES]).expect("the file can be written");
         let (shown, _) = output(&path);
         assert_eq!(
             (shown.head().len(), shown.tail().len()),
-            (Output::SHOWN_BYTES, 1)
+            (Output::SHOWN_BYTES, 0)
         );
     }
 

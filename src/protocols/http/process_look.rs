@@ -481,9 +481,9 @@ pub(crate) struct Failed {
 pub(crate) struct Stream {
     /// The number of bytes written.
     pub(crate) bytes: u64,
-    /// The first 112 bytes; invalid UTF-8 is replaced by U+FFFD.
+    /// The whole output if it has at most 224 bytes, otherwise its first 64 bytes; invalid UTF-8 is replaced by U+FFFD.
     pub(crate) head: String,
-    /// The last bytes that are not part of `head`, at most 112; empty if `head` is the whole output.
+    /// The last 160 bytes; empty if `head` is the whole output.
     pub(crate) tail: String,
 }
 
