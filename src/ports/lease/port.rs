@@ -157,9 +157,13 @@ fn append(path: &Path, line: &str) -> io::Result<()> {
     // A pipe without a reader, or a terminal, must not block the thread.
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
     let mut file = File::from(rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?);
-    let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
-    if kind != FileType::RegularFile {
+    let found = rustix::fs::fstat(&file)?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
         return Err(io::Error::other("not a regular file"));
+    }
+    // Another user who may write to its directory may have made it a second name of one of our files.
+    if found.st_nlink != 1 {
+        return Err(io::Error::other("it has more than one name (hard link)"));
     }
     file.write_all(line.as_bytes())
 }
@@ -290,5 +294,23 @@ mod tests {
         assert!(append(Path::new("/dev/null"), "x\n").is_err());
         assert!(append(Path::new("/"), "x\n").is_err());
         assert_eq!(schedule::utc(date()).len(), 19);
+        let dir = tempfile::tempdir().expect("a directory can be created");
+        let (other, log) = (dir.path().join("other"), dir.path().join("log"));
+        std::fs::write(&other, "important").expect("the file can be written");
+        std::fs::hard_link(&other, &log).expect("the file can be linked");
+        assert!(append(&log, "x\n").is_err());
+        let kept = std::fs::read_to_string(&other).expect("the file exists");
+        assert_eq!(kept, "important");
+    }
+
+    #[test]
+    fn a_pipe_in_place_of_the_output_does_not_block() {
+        let folder = tempfile::tempdir().expect("a directory can be created");
+        let dir = run_dir(folder.path(), ProcessId(7), None);
+        std::fs::create_dir_all(&dir).expect("a directory can be created");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, dir.join(STDOUT), mode).expect("a pipe");
+        let launched = (ProcessId(7), None);
+        assert!(super::counts(&launched, folder.path()).is_none());
     }
 }

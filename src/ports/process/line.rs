@@ -2,6 +2,7 @@
 //! line is awaited.
 
 use crate::ids::ProcessId;
+use crate::keeper::check_output;
 use crate::ports::process::files;
 use rustix::event::epoll;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
@@ -59,15 +60,14 @@ impl Line {
         let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
         let mode = Mode::RUSR | Mode::WUSR;
         let output = rustix::fs::open(dir.join(files::STDOUT), flags, mode)?;
+        check_output(&output)?;
         let length = if appends {
             rustix::fs::fstat(&output)?.st_size
         } else {
             rustix::fs::ftruncate(&output, 0)?;
             0
         };
-        let begin = rustix::fs::open(dir.join(BEGIN), flags | OFlags::TRUNC, mode)?;
-        rustix::io::write(&begin, length.to_string().as_bytes())?;
-        Ok(())
+        files::replace(&dir.join(BEGIN), 0o600, length.to_string().as_bytes())
     }
 
     /// Returns the state for awaiting a line that contains this text in the output file in `dir`.
