@@ -216,13 +216,18 @@ pub struct Child {
     pub ended: Option<Date>,
     /// Its number among the processes that the hook reports, from 1.
     pub nth: u32,
+    /// Whether its dates are recorded as reported, and its refusal is counted. `false` in entries of earlier versions, which limited its end
+    /// to the lifetime of the hook.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub exact: bool,
 }
 
 /// A summary of the output of a hook. Here, a record is a line of the output: a JSON object with a `type`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HookOutput {
-    /// The number of processes that the hook reported, in records of type `Process`, up to [`HookOutput::CHILDREN_MAX`].
+    /// The number of processes that the hook reported, in records of type `Process`, up to [`HookOutput::CHILDREN_MAX`] and
+    /// [`HookOutput::CHILDREN_BYTES_MAX`]. In a record: the number of those that have records.
     pub children: u32,
     /// The number of records of other types.
     pub records: u32,
@@ -252,6 +257,8 @@ impl HookOutput {
     pub const KEPT_MAX: usize = 64;
     /// The maximum number of processes per hook for which records are created.
     pub const CHILDREN_MAX: u32 = 1000;
+    /// The maximum total size of the processes per hook for which records are created, in bytes.
+    pub const CHILDREN_BYTES_MAX: usize = 1 << 20;
     /// The maximum number of warnings.
     pub const WARNINGS_MAX: usize = 16;
     /// The maximum length of a warning, in bytes.

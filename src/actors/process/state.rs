@@ -258,7 +258,7 @@ impl State {
         let Some(record) = self.records.get(slot) else {
             return;
         };
-        let removal = record.ended_at().plus_ms(self.rules.retention_ms);
+        let removal = record.retained_from().plus_ms(self.rules.retention_ms);
         if record.is_removable() && removal <= now.date() {
             self.index.quarantined.insert(slot);
         }

@@ -7,7 +7,7 @@
 //! | `link.rs` | the connection to the keeper, and starting a keeper |
 //! | `files.rs` `environment.rs` | the files and the environment of a process |
 //! | `pid_files.rs` | the PID files of running processes |
-//! | `output.rs` `rotation.rs` | a thread that rotates long output files and reads the output of hooks; the rotation itself |
+//! | `output.rs` `growth.rs` `rotation.rs` | a thread that limits the size of output files and reads the output of hooks; how files grow; the rotation itself |
 //! | `hook.rs` `moment.rs` | records in the output of hooks |
 //! | `observed.rs` | observations of the kernel and of the followed processes, for the status |
 //! | `account.rs` | users and groups by name |
@@ -32,6 +32,7 @@ mod environment;
 mod faults;
 pub(crate) mod files;
 mod follower;
+mod growth;
 #[cfg(any(feature = "http", feature = "replay"))]
 mod hook;
 mod line;

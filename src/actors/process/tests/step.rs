@@ -144,6 +144,7 @@ fn any_child() -> impl Strategy<Value = Child> {
     let end = prop::sample::select(vec![None, Some(End::Code(2))]);
     let dates = (prop::option::of(any_date()), prop::option::of(any_date()));
     (nth, 0u32..9, argv, end, dates).prop_map(|(nth, line, argv, end, (started, ended))| Child {
+        exact: line % 2 == 0,
         line,
         argv: argv
             .split(' ')
