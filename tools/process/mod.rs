@@ -8,10 +8,11 @@
 //! | `kill.rs` | signalling and stopping processes, and waiting until they have exited |
 //! | `pid_file.rs` `pid_file_command.rs` | listing and signalling processes by PID files of other programs, without a coordinator |
 //! | `register.rs` | a record for a process that is already running |
-//! | `logs.rs` | the output of a process |
+//! | `logs.rs` `follow.rs` | the output of a process; reading it while it is rotated |
 //! | `service.rs` `service_page.rs` | services; formatting them |
 
 pub(crate) mod attached;
+mod follow;
 mod kill;
 mod logs;
 mod page;
