@@ -226,6 +226,12 @@ fn whoever_keeps_the_output_open_is_named() {
         .and_then(rustix::process::Pid::from_raw);
     let pid = pid.expect("a PID");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("a permitted signal");
+    // The coordinator, which limits the size of the output, is not named.
+    let words = ["run", "--detach", "--output-max", "64KiB"];
+    let id = tree.well(&[&words[..], &["--", "sh", "-c", "echo; sleep 0.3"]].concat());
+    ended(&tree, id.trim_end());
+    let record = tree.record(id.trim_end());
+    assert!(record["output_held_by"].is_null(), "{record}");
     // A process that has closed its output is not named.
     let closed = tree.data.join("closed");
     let id = tree.detach(&format!(

@@ -308,24 +308,28 @@ impl<R: FnMut(Message)> Real<R> {
     }
 
     /// Searches for the processes that still have the output of an ended process open, and logs them. Without a search, which is skipped if
-    /// the last one was less than [`SEARCHES_MS`] ago, no holders are returned.
-    fn leak(&mut self, id: ProcessId, paths: &[PathBuf; 2]) -> Leak {
+    /// the last one was less than [`SEARCHES_MS`] ago, no holders are returned. Returns `None` if only this process has it open, in order to
+    /// limit its size.
+    fn leak(&mut self, id: ProcessId, paths: &[PathBuf; 2]) -> Option<Box<Leak>> {
         let now = self.clock();
         let mut holders = Vec::new();
         if now >= self.searches_at {
             self.searches_at = now + SEARCHES_MS;
-            let found = proc::holders(paths, Leak::HOLDERS_MAX).unwrap_or_default();
-            holders = found
-                .into_iter()
-                .map(|(pid, name)| Holder { pid, name })
-                .collect();
+            let mut found = proc::holders(paths, Leak::HOLDERS_MAX + 1).unwrap_or_default();
+            let count = found.len();
+            found.retain(|(pid, _)| *pid != std::process::id());
+            if count > 0 && found.is_empty() {
+                return None;
+            }
+            let others = found.into_iter().take(Leak::HOLDERS_MAX);
+            holders = others.map(|(pid, name)| Holder { pid, name }).collect();
         }
         let open_in: Vec<String> = holders
             .iter()
             .map(|it| format!("{} (pid {})", it.name, it.pid))
             .collect();
         tracing::warn!(process = %id, open_in = open_in.join(", "), "the output is still open after the process ended");
-        Leak { holders }
+        Some(Box::new(Leak { holders }))
     }
 
     /// Returns the directory of a launched process; `None` without a data directory.
@@ -548,8 +552,8 @@ impl<R: FnMut(Message)> World for Real<R> {
         let paths = [files::STDOUT, files::STDERR].map(|name| dir.join(name));
         let [(stdout, holds_one), (stderr, holds_other)] =
             paths.each_ref().map(|path| files::output(path));
-        let is_held = is_of_boot && (holds_one || holds_other);
-        let leak = is_held.then(|| Box::new(self.leak(tree.id, &paths)));
+        let is_open = is_of_boot && (holds_one || holds_other);
+        let leak = is_open.then(|| self.leak(tree.id, &paths)).flatten();
         Remains {
             alive: left.alive,
             empty: left.is_empty(),

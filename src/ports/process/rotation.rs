@@ -15,7 +15,7 @@ use flate2::{Compression, GzBuilder};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use std::io::{self, Write as _};
 use std::ops::Range;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -33,6 +33,7 @@ const POSITION_BYTES: usize = 22;
 #[derive(Debug)]
 pub(super) struct Log {
     path: PathBuf,
+    /// Open for reading only, since a file that is open for writing when its process has ended is reported as a leak.
     file: OwnedFd,
     /// Locked while the beginning of the file is removed.
     removal: Mutex<()>,
@@ -66,7 +67,7 @@ impl Log {
     /// # Errors
     /// Returns an error if it does not exist, or is not a regular file with a single name.
     pub(super) fn open(path: PathBuf) -> io::Result<Self> {
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = rustix::fs::open(&path, flags, Mode::empty())?;
         check_output(&file)?;
         Ok(Self {
@@ -75,6 +76,17 @@ impl Log {
             removal: Mutex::default(),
             is_abandoned: AtomicBool::new(false),
         })
+    }
+
+    /// Opens the same file for writing, even if it was renamed or removed.
+    fn writable(&self, flags: OFlags) -> io::Result<OwnedFd> {
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let flags = flags | OFlags::WRONLY | OFlags::CLOEXEC;
+        Ok(rustix::fs::open(path, flags, Mode::empty())?)
+    }
+
+    fn truncate(&self) -> io::Result<()> {
+        Ok(rustix::fs::ftruncate(self.writable(OFlags::empty())?, 0)?)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -128,22 +140,17 @@ impl Log {
         let bytes = self.length()?;
         if !self.has_its_name() {
             // Nobody can read it, so there is nothing to note.
-            rustix::fs::ftruncate(&self.file, 0)?;
+            self.truncate()?;
             return Ok(bytes);
         }
         let begin = self.position();
-        self.move_to(begin + bytes, &mut || {
-            Ok(rustix::fs::ftruncate(&self.file, 0)?)
-        })?;
+        self.move_to(begin + bytes, &mut || self.truncate())?;
         let note = format!(
             "\n[sexton: {bytes} bytes of output were discarded: they were written faster than the file could be rotated]\n"
         );
         // The writer appends, too, so the note must be appended by the kernel.
-        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let own = rustix::fs::open(&self.path, flags | OFlags::NONBLOCK, Mode::empty());
-        if let Ok(own) = own {
-            rustix::io::write(&own, note.as_bytes())?;
-        }
+        let own = self.writable(OFlags::APPEND)?;
+        rustix::io::write(&own, note.as_bytes())?;
         Ok(bytes)
     }
 
@@ -209,7 +216,8 @@ impl Rotation<'_> {
         self.check()?;
         let flags = FallocateFlags::COLLAPSE_RANGE;
         self.log.move_to(begin + bytes, &mut || {
-            Ok(rustix::fs::fallocate(&self.log.file, flags, 0, bytes)?)
+            let file = self.log.writable(OFlags::empty())?;
+            Ok(rustix::fs::fallocate(&file, flags, 0, bytes)?)
         })?;
         let is_cut = false;
         Ok(Rotated { bytes, is_cut })
@@ -233,9 +241,8 @@ impl Rotation<'_> {
             }
             bytes = length;
         }
-        self.log.move_to(begin + bytes, &mut || {
-            Ok(rustix::fs::ftruncate(&self.log.file, 0)?)
-        })?;
+        self.log
+            .move_to(begin + bytes, &mut || self.log.truncate())?;
         let is_cut = true;
         Ok(Rotated { bytes, is_cut })
     }
