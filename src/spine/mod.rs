@@ -12,6 +12,7 @@
 //! | `event.rs` `feed.rs` | events as plain data; the newest events, for subscribers |
 //! | `recovery.rs` | recovers machines from snapshots and the journal; there is no other recovery path |
 //! | `record.rs` | decodes the content of records; the errors of recovery |
+//! | `matching.rs` | whether a snapshot and a log belong together |
 //! | `progress.rs` | the progress of a recovery |
 //! | `checkpoint.rs` `due.rs` | the steps of taking a snapshot; when one is due |
 //! | `pages.rs` | copies a machine for a checkpoint, slice by slice |
@@ -42,6 +43,7 @@ pub mod items;
 pub mod ledger;
 pub mod loading;
 pub mod machine;
+mod matching;
 pub mod outbox;
 pub mod pages;
 pub mod parallel;
