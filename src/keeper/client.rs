@@ -10,7 +10,7 @@ use crate::keeper::protocol::{Report, Request};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 use std::collections::VecDeque;
-use std::io::{self, IoSliceMut};
+use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -309,12 +309,6 @@ impl AsFd for Client {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
-}
-
-/// Returns whether the peer runs as our own user or as root.
-pub(crate) fn is_allowed(socket: &OwnedFd) -> io::Result<bool> {
-    let peer = rustix::net::sockopt::socket_peercred(socket)?;
-    Ok(peer.uid.is_root() || peer.uid == rustix::process::geteuid())
 }
 
 #[cfg(test)]

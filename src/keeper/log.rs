@@ -75,8 +75,12 @@ pub(crate) fn read(data: &Path, boot: u128) -> Result<Contents, LogError> {
         path: data.join(NAME),
         source,
     };
-    let file = match File::open(&path) {
-        Ok(file) => file,
+    // A pipe would block, and a link could point anywhere.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = rustix::fs::open(&path, flags, Mode::empty()).map_err(io::Error::from);
+    let file = match opened.map(File::from) {
+        Ok(file) if file.metadata().map_err(wrong)?.is_file() => file,
+        Ok(_) => return Err(wrong(io::Error::other("it is not a file"))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Contents::default()),
         Err(error) => return Err(wrong(error)),
     };

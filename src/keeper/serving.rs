@@ -1,11 +1,12 @@
 //! Client connections of a keeper: accepting them, answering requests, closing them.
 
-use crate::keeper::client::{Client, Feed, Role, is_allowed};
+use crate::keeper::client::{Client, Feed, Role};
 use crate::keeper::core::{Keeper, now};
 use crate::keeper::parcels::{STAYS, until};
 use crate::keeper::poll::Source;
 use crate::keeper::protocol::{PARCEL_SECONDS, Report, Request, VERSION};
 use crate::kernel::host;
+use crate::kernel::socket::Peers;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use std::os::unix::ffi::OsStrExt as _;
@@ -40,10 +41,9 @@ impl Keeper {
                     return;
                 }
             };
-            // Peers without permission get no answer.
-            if !is_allowed(&socket).unwrap_or(false) {
+            let Some((socket, _)) = Peers::Own.admit(socket) else {
                 continue;
-            }
+            };
             let mut client = Client::new(socket, now());
             if self.clients.len() >= CLIENTS_MAX {
                 client.refuse(format!(
@@ -198,8 +198,9 @@ impl Keeper {
             Request::Forget { attempts } => self.forget(&attempts),
             Request::Upgrade { program } => {
                 let program = Path::new(std::ffi::OsStr::from_bytes(program.as_bytes()));
-                let reason = self.upgrade(program);
-                client.report(&Report::Refused { reason });
+                if let Some(reason) = self.upgrade(program) {
+                    client.report(&Report::Refused { reason });
+                }
             }
             Request::Ask { attempt } => {
                 if let Some(feed) = client.feed() {

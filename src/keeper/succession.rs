@@ -3,6 +3,7 @@
 use crate::keeper::core::{Keeper, now};
 use crate::keeper::parcels::{Waiting, until};
 use crate::keeper::upgrade::{self, Carried, CarriedParcel};
+use crate::kernel::proc;
 use crate::kernel::spawn::{Outcome, inherited};
 use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -32,11 +33,17 @@ impl Keeper {
     }
 
     /// Executes `program` in place of the one that is running. Returns only on failure, with the reason.
-    pub(super) fn upgrade(&mut self, program: &Path) -> String {
+    pub(super) fn upgrade(&mut self, program: &Path) -> Option<String> {
+        // The coordinator may not be able to find this out: see `signals::hide`.
+        if proc::executes(std::process::id(), program).unwrap_or(false) {
+            return None;
+        }
         if self.log.is_incomplete()
             && let Err(error) = self.log.compact(self.attempts.records())
         {
-            return format!("the log is incomplete and cannot be rewritten: {error}");
+            return Some(format!(
+                "the log is incomplete and cannot be rewritten: {error}"
+            ));
         }
         let carried = Carried {
             parcels: self.parcels.iter().map(carried).collect(),
@@ -56,7 +63,7 @@ impl Keeper {
         ];
         let files = (self.files.lock.as_fd(), self.files.listener.as_fd());
         let error = upgrade::become_program(program, arguments, files, (&carried, &open));
-        format!("failed to execute {}: {error}", program.display())
+        Some(format!("failed to execute {}: {error}", program.display()))
     }
 }
 

@@ -8,6 +8,7 @@
 //! | `pidfd.rs` | a descriptor of a process: its signals, end and exit status |
 //! | `identity.rs` | from a PID to an identity, and from an identity back to a process |
 //! | `peer.rs` | the process that connected to a Unix socket |
+//! | `socket.rs` | the user at the other end of a Unix socket; connecting within a time limit |
 //! | `lease.rs` | whether a file is open for writing |
 //! | `proc.rs` | processes as `/proc` shows them |
 //! | `cgroup.rs` | control groups, version 2 |
@@ -34,5 +35,6 @@ mod pidfs;
 pub mod plan;
 pub mod proc;
 pub mod signals;
+pub mod socket;
 pub mod spawn;
 pub mod wait;

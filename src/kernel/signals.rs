@@ -140,6 +140,14 @@ pub fn name_process(name: &std::ffi::CStr) {
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
 }
 
+/// Keeps other processes of the same user from reading the memory, the environment and the descriptors of this process, which contain the
+/// secrets of all commands, and from tracing it. It then leaves no core dump. A program that it executes, or that a child of it executes,
+/// is not affected.
+pub fn hide() {
+    // SAFETY: the call takes only integers.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
+}
+
 /// Makes this process the parent of orphaned descendants.
 ///
 /// # Errors

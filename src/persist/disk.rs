@@ -12,6 +12,26 @@ use std::path::{Path, PathBuf};
 const LINK: &str =
     "it is a symbolic link, and links are not followed here: replace it with its target";
 
+/// The files, folders and sockets in a data directory that only the coordinator's own user or root may own.
+const OWNED: &[&str] = &[
+    "journal",
+    "keeper.lock",
+    "keeper.log",
+    "keeper.sock",
+    "lock",
+    "notify",
+    "notify.sock",
+    "report.key",
+    "report.sock",
+    "run",
+    "services",
+    "sexton.sock",
+    "snapshots",
+];
+
+/// Those that must be regular files: opening a pipe could block.
+const FILES: &[&str] = &["keeper.lock", "keeper.log", "lock", "report.key"];
+
 /// The number of bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
 
@@ -172,11 +192,59 @@ impl RealDisk {
         Ok(None)
     }
 
+    /// Checks that the directory, and every file in it that a coordinator uses, belongs to the user of this process or to root. Another
+    /// user could replace the files, read what is written to them, or listen on the sockets, to which environments are sent.
+    ///
+    /// # Errors
+    /// Returns an error that names the file and its owner.
+    fn check_owners(&self, directory: &File) -> Result<(), PersistError> {
+        use std::os::unix::fs::MetadataExt as _;
+        let own = rustix::process::geteuid().as_raw();
+        let refuse = |path: &Path, words: String| {
+            Err(PersistError::io("use", &path.to_string_lossy())(
+                io::Error::other(words),
+            ))
+        };
+        let foreign = |owner: u32| owner != own && owner != 0;
+        let of_root = directory
+            .metadata()
+            .map_err(PersistError::io("look at", &self.root.to_string_lossy()))?;
+        if foreign(of_root.uid()) {
+            let (owner, path) = (of_root.uid(), self.root.display());
+            let words = format!(
+                "it belongs to user {owner}, who can read and replace everything in it, but this process runs as user {own}: choose another directory, or `chown {own} {path}`"
+            );
+            return refuse(&self.root, words);
+        }
+        for name in OWNED {
+            let path = self.path(name);
+            let found = match std::fs::symlink_metadata(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                found => found.map_err(PersistError::io("look at", &path.to_string_lossy()))?,
+            };
+            if foreign(found.uid()) {
+                let owner = found.uid();
+                let words = format!(
+                    "it belongs to user {owner}, but this process runs as user {own}: find out who put it there, then remove it or choose another directory"
+                );
+                return refuse(&path, words);
+            }
+            if FILES.contains(name) && !found.is_file() {
+                return refuse(
+                    &path,
+                    "it is not a file: find out who put it there, then remove it".to_owned(),
+                );
+            }
+        }
+        Ok(())
+    }
+
     /// Locks the directory until the returned lock is dropped or the process exits. Creates the directory if it does not exist, runs
     /// [`check`](Self::check) on it, and writes the id of this process to the lock file.
     ///
     /// # Errors
-    /// Returns [`PersistError::Held`] if another coordinator has the lock, or an error if the directory cannot be used.
+    /// Returns [`PersistError::Held`] if another coordinator has the lock, or an error if the directory cannot be used, for example because
+    /// it or a file in it belongs to another user.
     pub fn lock(&self) -> Result<DirLock, PersistError> {
         let shown = self.root.to_string_lossy().into_owned();
         let made = self.create_folder("").map_err(|error| {
@@ -206,6 +274,7 @@ impl RealDisk {
                 });
             }
         }
+        self.check_owners(&directory)?;
         self.check()?;
         self.replace(
             "lock",

@@ -8,6 +8,7 @@
 
 use crate::daemon::text;
 use crate::left_out::left_out;
+use crate::may_look::may_look;
 use crate::patience::until;
 use crate::services::Application;
 use crate::tree::Tree;
@@ -169,6 +170,9 @@ impl Drop for DescriptorLimit {
 #[test]
 fn without_descriptors_a_launch_fails_and_the_next_does_not() {
     const TOO_MANY: i64 = 24;
+    if !may_look("the descriptors of the server and of the keeper") {
+        return;
+    }
     let tree = Tree::start();
     assert_eq!(tree.run(&["run", "--", "true"]).status, 0);
     let keeper = tree.keeper().expect("a keeper is running");
@@ -201,6 +205,25 @@ fn without_descriptors_a_launch_fails_and_the_next_does_not() {
     assert!(done.err.contains("Too many open files"), "{done:?}");
     assert_eq!(tree.run(&["run", "--", "true"]).status, 0);
     assert_eq!(tree.keeper(), Some(keeper));
+}
+
+/// Once too many keepers have exited, the start of the next one is only postponed: commands wait for it, and none is lost.
+#[test]
+fn commands_wait_for_a_keeper_whose_start_is_postponed() {
+    let tree = Tree::start();
+    tree.well(&["run", "--", "true"]);
+    for turn in 0..9 {
+        let name = turn.to_string();
+        let words = [
+            &["run", "--", "true"][..],
+            &["lock", "run", &name, "--", "true"],
+            &["lease", "run", &name, "--", "true"],
+            &["run", "--detach", "--", "true"],
+        ];
+        tree.kill_keeper();
+        let done = tree.run(words[turn % words.len()]);
+        assert_eq!(done.status, 0, "{turn}: {done:?}");
+    }
 }
 
 /// Returns the descriptors of a process, each with its target.

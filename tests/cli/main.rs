@@ -68,6 +68,7 @@ mod site;
 mod site_blocks;
 mod status;
 mod story;
+mod strangers;
 mod task;
 mod task_commands;
 mod task_config;
@@ -111,6 +112,8 @@ mod left_out;
 #[path = "../support/lockserver.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod lockserver;
+#[path = "../support/may_look.rs"]
+mod may_look;
 #[path = "../support/node.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod node;

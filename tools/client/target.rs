@@ -7,10 +7,11 @@ use crate::client::connection::{Connection, Idle};
 use crate::report::Failure;
 use crate::settings::data_directory;
 use clap::Args;
+use sexton::actors::process::masked_url;
+use sexton::kernel::socket;
 use std::ffi::OsString;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs as _};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +26,7 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// The maximum length of a token, in bytes; the coordinator has the same limit.
 const TOKEN_BYTES_MAX: usize = 4096;
 
-/// How long connecting to one address over TCP may take.
+/// How long connecting to one address may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Files in which systems keep the certificates that they trust; the first one that exists is used.
@@ -189,12 +190,33 @@ impl Target {
         connection.wait_at_most(patience)?;
         Ok(connection)
     }
+
+    /// Fails if the coordinator runs as another user than this process, and not as root. Called before anything is handed over that the
+    /// user of this process may want to keep from others: its environment and streams. A directory that anyone can create might be
+    /// another user's. A coordinator that cannot be reached is not an error here: the request that follows will fail.
+    pub(crate) fn check_user(&self) -> Result<(), Failure> {
+        let Ok(connection) = self.connect(CONNECT_TIMEOUT) else {
+            return Ok(());
+        };
+        let user = connection.user();
+        self.idle.keep(connection, CONNECT_TIMEOUT);
+        let Some(user) = user.filter(|user| !socket::is_own(*user)) else {
+            return Ok(());
+        };
+        let shown = self.shown();
+        let words = format!(
+            "the coordinator on {shown} runs as user {user}, so the environment and the streams of this process are not handed over to it"
+        );
+        Err(Failure::unreachable(words).help(
+            "run the command as that user, or use a coordinator of your own: --data DIR; with --detach, nothing but the command is sent",
+        ))
+    }
 }
 
 impl Way {
     fn connect(&self) -> io::Result<Box<dyn Connection>> {
         let (place, tls) = match self {
-            Self::Socket(path) => return Ok(Box::new(UnixStream::connect(path)?)),
+            Self::Socket(path) => return Ok(Box::new(socket::connect(path, CONNECT_TIMEOUT)?)),
             Self::Tcp { place, tls } => (place, tls),
         };
         let stream = place.connect()?;
@@ -269,7 +291,7 @@ impl Place {
 }
 
 fn wrong(url: &str) -> Failure {
-    Failure::usage(format!("the URL {url:?} is invalid"))
+    Failure::usage(format!("the URL {:?} is invalid", masked_url(url)))
         .help("expected http://HOST:PORT, https://HOST:PORT or unix:PATH, with nothing after it")
 }
 

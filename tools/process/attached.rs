@@ -13,12 +13,14 @@ use serde_json::Value;
 use sexton::bytes::Bytes;
 use sexton::keeper::framed;
 use sexton::keeper::protocol::{Parcel, Report, Request};
+use sexton::kernel::socket;
 use std::fmt::Display;
 use std::io::{ErrorKind, IoSlice, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -213,6 +215,7 @@ pub(crate) fn launch(
     own: &Own<'_>,
 ) -> Result<Value, Failure> {
     let began = client::instant();
+    options.target.check_user()?;
     loop {
         match HeldParcel::with(options, streams, own, false) {
             Ok(handed) => return handed.launch(options, asked),
@@ -236,6 +239,7 @@ fn handed_over(
     stays: bool,
 ) -> Result<(u128, UnixStream), HandoverError> {
     let mut left = LOOKS;
+    options.target.check_user()?;
     loop {
         let keeper = options.act("keeper", Fields::new())?;
         let socket = keeper.pointer("/socket").and_then(Value::as_str);
@@ -245,7 +249,7 @@ fn handed_over(
                 left -= 1;
                 client::rest(LOOK);
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 let seconds = TIMEOUT.as_secs();
                 return Err(
                     failed(&format!("the keeper did not answer within {seconds} s")).into(),
@@ -281,10 +285,10 @@ pub(crate) fn drawn() -> std::io::Result<u128> {
     Ok(u128::from_le_bytes(chance))
 }
 
-/// Sends a parcel to the keeper at `socket`. Returns the ticket by which a launch names the parcel, and the connection. If the
+/// Sends a parcel to the keeper at `path`, which must belong to our own user or to root. Returns the ticket by which a launch names the parcel, and the connection. If the
 /// connection is closed before the launch, the keeper drops the parcel.
 fn hand_over(
-    socket: &str,
+    path: &str,
     (streams, own): (&[BorrowedFd<'_>; 3], &Own<'_>),
     stays: bool,
 ) -> std::io::Result<(u128, UnixStream)> {
@@ -295,7 +299,7 @@ fn hand_over(
         stays,
     };
     let frame = framed(&request)?;
-    let mut stream = UnixStream::connect(socket)?;
+    let mut stream = socket::connect_to_own(Path::new(path), TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];

@@ -19,7 +19,7 @@ const HELPS: &[(Reason, &str)] = &[
     ),
     (
         Reason::NoKeeper,
-        "processes need a coordinator with a data directory: `sexton serve` without --memory",
+        "the coordinator's log says why; processes need a coordinator with a data directory, that is, without --memory",
     ),
 ];
 

@@ -21,7 +21,7 @@ use sexton::config::{Config, LockserverConfig};
 use sexton::node::{Drain, Handle, Node};
 use sexton::spine::progress::Step;
 use std::convert::Infallible;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 /// The number of descriptors reserved for purposes other than client connections.
@@ -63,6 +63,7 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        sexton::kernel::signals::hide();
         let listeners = sockets::take()?;
         let Effective {
             settings,
@@ -258,12 +259,6 @@ fn say_who_may_change(data: &Path) {
     if mode & 0o022 != 0 {
         tracing::warn!(
             "{data} has mode {mode:04o}, so other users can replace its files: `chmod 700 {data}` makes it private"
-        );
-    }
-    let (owner, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
-    if owner != own && owner != 0 {
-        tracing::warn!(
-            "{data} belongs to user {owner}, who can replace its files, but this process runs as user {own}: `chown {own} {data}` changes its owner"
         );
     }
 }

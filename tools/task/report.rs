@@ -9,8 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use sexton::actors::dispatch::Task;
+use sexton::kernel::socket;
 use std::io::{ErrorKind, Read as _};
-use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 /// The environment variable that holds the path of the coordinator's socket for reports.
@@ -87,7 +88,8 @@ pub(super) fn saved() -> Result<(), Failure> {
 fn ask_again(address: &str, request: &str) -> std::io::Result<String> {
     let began = crate::client::instant();
     loop {
-        let answered = UnixStream::connect(address).and_then(|stream| exchange(stream, request));
+        let answered = socket::connect_to_own(Path::new(address), ABSENT)
+            .and_then(|stream| exchange(stream, request));
         let is_cut_off = match &answered {
             Ok(answer) => answer.is_empty(),
             Err(error) => matches!(

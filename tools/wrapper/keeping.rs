@@ -14,6 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use rustix::process::{Pid, Signal, WaitOptions, setsid};
 use sexton::actors::dispatch::Task;
+use sexton::kernel::socket;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -183,7 +184,7 @@ fn secret() -> io::Result<String> {
 
 fn accept(listener: UnixListener, events: Sender<Event>) {
     pipe::begin("control", move || {
-        for stream in listener.incoming().flatten() {
+        for stream in socket::incoming(&listener) {
             if events.send(Event::Connected(stream)).is_err() {
                 return;
             }

@@ -16,9 +16,9 @@ use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use serde_json::{Value, json};
 use sexton::actors::dispatch::Task;
+use sexton::kernel::socket;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -389,7 +389,8 @@ fn request_line(report: &Value, nth: Option<u64>) -> Option<String> {
     let request = json!({ "secret": secret, "report": report, "nth": nth });
     let request = format!("{request}\n");
     loop {
-        let asked = UnixStream::connect(&address).and_then(|stream| exchange(stream, &request));
+        let asked = socket::connect_to_own(Path::new(&address), ABSENT)
+            .and_then(|stream| exchange(stream, &request));
         match asked {
             Ok(answer) if !answer.is_empty() => return Some(answer),
             // A coordinator that cannot be reached may be restarted, unless its directory was removed.

@@ -3,7 +3,7 @@
 use crate::actors::process::{Failure, Output, Spec, Step};
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
-use crate::kernel::lease;
+use crate::kernel::{lease, socket};
 use rustix::fs::OFlags;
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -65,12 +65,17 @@ pub(crate) fn remove_dir(dir: &Path) {
     }
 }
 
-/// Builds the failure of a step that concerns a path.
+/// Builds the failure of a step that concerns a path. An error that is not one of the kernel's is added as text.
 pub(super) fn failure(step: Step, error: &io::Error, about: &Path) -> Failure {
+    let path = about.display();
+    let about = match error.raw_os_error() {
+        Some(_) => path.to_string(),
+        None => format!("{path}: {error}"),
+    };
     Failure {
         step,
         errno: error.raw_os_error().unwrap_or(0),
-        about: Some(about.display().to_string()),
+        about: Some(about),
     }
 }
 
@@ -201,18 +206,27 @@ fn quote(word: &[u8], script: &mut Vec<u8>) {
     script.push(b'\'');
 }
 
-/// Returns the stored key from which the secrets of processes are derived. If no valid key is stored, stores and returns `fresh`.
+/// Returns the stored key from which the secrets of processes are derived. If no valid key is stored, stores and returns `fresh`. A key
+/// that another user may have written or read is not valid.
 ///
 /// # Errors
 /// Returns an error if the key can be neither read nor written.
 pub(crate) fn report_key(data: &Path, fresh: [u8; 32]) -> io::Result<[u8; 32]> {
     let path = data.join(super::reporting::KEY_FILE);
-    match std::fs::read(&path) {
-        Ok(found) => {
-            if let Ok(key) = found.try_into() {
-                return Ok(key);
-            }
+    let read = || -> io::Result<Option<[u8; 32]>> {
+        let mut file = open_as_it_is(&path)?;
+        let metadata = file.metadata()?;
+        let is_private = socket::is_own(metadata.uid()) && metadata.mode() & 0o077 == 0;
+        if !metadata.is_file() || !is_private || metadata.nlink() > 1 {
+            return Ok(None);
         }
+        // One byte more than a key has, so that a longer file is not taken for one.
+        let key: Option<[u8; 32]> = read_some(&mut file, 33)?.try_into().ok();
+        Ok(key)
+    };
+    match read() {
+        Ok(Some(key)) => return Ok(key),
+        Ok(None) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }

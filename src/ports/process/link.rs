@@ -3,7 +3,7 @@
 use crate::actors::process::{Failure, Step};
 use crate::keeper::protocol::{FRAME_BYTES_MAX, Report, Request, VERSION};
 use crate::keeper::{self, framed};
-use crate::kernel::proc;
+use crate::kernel::{proc, socket};
 use crate::ports::process::files;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -50,9 +50,12 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Connects to the keeper of this data directory and greets it. Returns `None` if no keeper is listening.
+    /// Connects to the keeper of this data directory and greets it. Returns `None` if no keeper is listening. Does not wait for a keeper
+    /// whose queue of connections is full. Returns an error if the process that listens belongs to another user: it would be sent the
+    /// environments of all processes.
     pub(super) fn connect(data: &Path) -> io::Result<Option<Self>> {
-        let stream = match UnixStream::connect(data.join(keeper::SOCKET)) {
+        let path = data.join(keeper::SOCKET);
+        let stream = match socket::connect_to_own(&path, Duration::ZERO) {
             Ok(stream) => stream,
             Err(error) => {
                 let absent = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
@@ -172,8 +175,12 @@ pub(super) fn successor(program: &KeeperProgram, keeper: u32) -> Option<PathBuf>
     // If the keeper is in another PID namespace, its PID may belong to an unrelated process here.
     let words = proc::cmdline(keeper).ok()??;
     let is_keeper = words.get(1).is_some_and(|it| it.as_bytes() == b"keeper");
-    let is_older = is_keeper && proc::executes(keeper, &path).is_ok_and(|same| !same);
-    is_older.then_some(path)
+    // Only root can find out what a keeper executes. Otherwise the keeper is asked, and does nothing if it executes that program already.
+    let is_older = match proc::executes(keeper, &path) {
+        Ok(same) => !same,
+        Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+    };
+    (is_keeper && is_older).then_some(path)
 }
 
 /// Starts a keeper and waits until it is listening.
@@ -243,7 +250,7 @@ pub(super) fn none() -> Failure {
     Failure {
         step: Step::Keeper,
         errno: 0,
-        about: Some("this coordinator has no keeper".to_owned()),
+        about: Some("this coordinator has none: it runs without a data directory (--memory), or its program does not provide one".to_owned()),
     }
 }
 

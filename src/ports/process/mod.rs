@@ -4,14 +4,15 @@
 //! |---|---|
 //! | `world.rs` | the operations that the port needs from kernel, keeper and files |
 //! | `real.rs` `place.rs` `thread.rs` | the real world, its environment, and the thread that waits for its events |
-//! | `link.rs` | the connection to the keeper, and starting a keeper |
+//! | `link.rs` `starts.rs` | the connection to the keeper, and starting a keeper; how often one may be started |
 //! | `files.rs` `environment.rs` | the files and the environment of a process |
 //! | `pid_files.rs` | the PID files of running processes |
 //! | `output.rs` `growth.rs` `rotation.rs` | a thread that limits the size of output files and reads the output of hooks; how files grow; the rotation itself |
 //! | `hook.rs` `moment.rs` | records in the output of hooks |
 //! | `observed.rs` | observations of the kernel and of the followed processes, for the status |
 //! | `account.rs` | users and groups by name |
-//! | `notices.rs` `line.rs` `sender.rs` | notices that processes send about themselves, and the senders from which they are accepted |
+//! | `notices.rs` `line.rs` | notices that processes send about themselves |
+//! | `inbox.rs` `sender.rs` | the sockets for notices, and which process a notice is from |
 //! | `requester.rs` | the process that makes a request, and its ancestors |
 //! | `reporting.rs` | the socket and the secrets with which processes report on tasks |
 //! | `faults.rs` | faults injected on request |
@@ -35,6 +36,7 @@ mod follower;
 mod growth;
 #[cfg(any(feature = "http", feature = "replay"))]
 mod hook;
+mod inbox;
 mod line;
 mod link;
 pub mod members;
@@ -55,6 +57,7 @@ pub(crate) mod requester;
 mod rotation;
 mod sender;
 mod sweep;
+mod starts;
 mod thread;
 mod tree;
 mod usage;

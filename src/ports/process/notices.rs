@@ -1,28 +1,27 @@
 //! Notices that processes send about themselves: that they are ready (by a line of output or by the `sd_notify` protocol), their status,
 //! and that they are still alive.
 //!
-//! `sender.rs` decides from which senders notices are accepted.
+//! `inbox.rs` has the sockets; `sender.rs` determines which process a notice is from.
 
 use crate::actors::process::{Expectation, Failure, Message, Notice, Ready, Spec, Step};
-use crate::bytes::Bytes;
 use crate::ids::ProcessId;
 use crate::kernel::credentials::{Datagram, Receiver};
 use crate::ports::process::files;
+use crate::ports::process::inbox::Inboxes;
 use crate::ports::process::line::{Line, Lines};
+use crate::ports::process::reporting::Reporting;
 use rustix::event::epoll;
 use rustix::net::SocketAddrUnix;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// The name of the socket for notices in the data directory.
-const SOCKET: &str = "notify.sock";
+/// The name, in the data directory, of the socket that all processes launched by earlier versions share.
+const SHARED: &str = "notify.sock";
 
-/// The epoll token of the socket for notices.
+/// The epoll token of that socket.
 pub(super) const NOTICES: u64 = 2;
-/// The epoll token of the abstract socket for notices.
-pub(super) const NOTICES_APART: u64 = 3;
 /// The epoll token of notifications that output files have grown.
 pub(super) const LINES: u64 = 4;
 
@@ -54,41 +53,39 @@ struct StatusText {
 /// The notices expected from all processes.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
-    data: Option<PathBuf>,
-    by_path: Option<Receiver>,
-    /// The abstract socket, for users that have no access to the data directory.
-    abstract_socket: Option<Receiver>,
+    inboxes: Inboxes,
+    shared: Option<Receiver>,
     lines: Lines,
     expected: BTreeMap<ProcessId, Expected>,
 }
 
 impl Notices {
-    /// Opens the sockets of a data directory and registers them with `epoll`.
-    pub(super) fn open(data: Option<&Path>, epoll: &OwnedFd) -> Self {
-        let mut notices = Self {
-            data: data.map(Path::to_owned),
+    /// Prepares for notices of the processes of a data directory. Its sockets are registered with `epoll`.
+    pub(super) fn open(data: Option<&Path>, reporting: Option<Reporting>, epoll: &OwnedFd) -> Self {
+        let shared = data.and_then(|data| {
+            let receiver = shared(data).and_then(|it| waited(it, epoll, NOTICES));
+            receiver
+                .inspect_err(|error| {
+                    tracing::warn!(%error, "failed to open the socket for notices from processes of earlier versions");
+                })
+                .ok()
+        });
+        Self {
+            inboxes: Inboxes::new(data, reporting, epoll),
+            shared,
             lines: Lines::open(epoll, LINES),
             ..Self::default()
-        };
-        if let Some(data) = data {
-            let failed = |error: &io::Error| {
-                tracing::warn!("failed to open a socket for notices from processes: {error}");
-            };
-            let receiver = by_path(data).and_then(|it| waited(it, epoll, NOTICES));
-            notices.by_path = receiver.inspect_err(failed).ok();
-            let receiver = abstract_socket(data).and_then(|it| waited(it, epoll, NOTICES_APART));
-            notices.abstract_socket = receiver.inspect_err(failed).ok();
         }
-        notices
     }
 
-    /// Prepares for the notices of a process that is about to be launched. Returns the environment variables that the process needs to send
-    /// them.
+    /// Prepares for the notices of a process that is about to be launched, as this user and group if they are not our own. Returns the
+    /// environment variables that the process needs to send them.
     pub(super) fn launch(
         &mut self,
         id: ProcessId,
         spec: &Spec,
         dir: &Path,
+        user: Option<(u32, u32)>,
     ) -> Result<Vec<(&'static str, Vec<u8>)>, Failure> {
         let Some(expectation) = spec.expectation(false) else {
             return Ok(Vec::new());
@@ -101,14 +98,12 @@ impl Notices {
         self.expect(id, &expectation, dir);
         let mut own = Vec::new();
         if expectation.ready == Ready::Notify {
-            let address = self.address(spec.user.is_some() || spec.group.is_some());
-            let address = address.ok_or_else(|| Failure {
+            let address = self.inboxes.create(id, user).map_err(|error| Failure {
                 step: Step::Environment,
-                errno: 0,
-                about: Some(
-                    "there is no socket on which the process could report that it is ready"
-                        .to_owned(),
-                ),
+                errno: error.raw_os_error().unwrap_or(0),
+                about: Some(format!(
+                    "there is no socket on which the process could report that it is ready: {error}"
+                )),
             })?;
             own.push(("NOTIFY_SOCKET", address));
         }
@@ -130,6 +125,9 @@ impl Notices {
             watchdog_ms,
             output: _,
         } = expectation;
+        if *ready == Ready::Notify {
+            self.inboxes.reopen(id);
+        }
         if let (Ready::Line(text), false) = (ready, is_ready) {
             self.lines.follow(id, Line::of(dir, text));
         }
@@ -156,21 +154,29 @@ impl Notices {
     pub(super) fn forget(&mut self, id: ProcessId) {
         self.expected.remove(&id);
         self.lines.forget(id);
+        self.inboxes.remove(id);
     }
 
-    /// Returns whether notices by the `sd_notify` protocol are accepted from a process.
-    pub(super) fn accepts_from(&self, id: ProcessId) -> bool {
+    /// Returns whether notices of a process are accepted on the socket that processes share: it has none of its own.
+    pub(super) fn accepts_shared(&self, id: ProcessId) -> bool {
         let expected = self.expected.get(&id);
-        expected.is_some_and(|it| it.ready == Ready::Notify)
+        expected.is_some_and(|it| it.ready == Ready::Notify) && !self.inboxes.has(id)
     }
 
-    /// Receives the next datagram from the socket with this token, if one has arrived.
-    pub(super) fn receive(&self, token: u64, buffer: &mut [u8]) -> Option<Datagram> {
-        let receiver = match token {
-            NOTICES => self.by_path.as_ref(),
-            _ => self.abstract_socket.as_ref(),
+    /// Receives the next datagram from the socket with this token, if one has arrived, and the process that the socket belongs to. `None` for
+    /// the process means that the socket is shared.
+    pub(super) fn receive(
+        &self,
+        token: u64,
+        buffer: &mut [u8],
+    ) -> Option<(Option<ProcessId>, Datagram)> {
+        let received = if token == NOTICES {
+            let received = self.shared.as_ref()?.receive(buffer);
+            received.map(|it| it.map(|datagram| (None, datagram)))
+        } else {
+            let received = self.inboxes.receive(token, buffer);
+            received.map(|it| it.map(|(id, datagram)| (Some(id), datagram)))
         };
-        let received = receiver?.receive(buffer);
         received.unwrap_or_else(|error| {
             tracing::warn!("failed to read notices from processes: {error}");
             None
@@ -249,28 +255,6 @@ impl Notices {
         }
         messages
     }
-
-    /// Returns the address to which a process sends notices. `is_another` is whether the process runs as another user or group, which may
-    /// have no access to the data directory. Returns `None` if there is no socket.
-    fn address(&self, is_another: bool) -> Option<Vec<u8>> {
-        let data = self.data.as_ref()?;
-        let path = || {
-            let path = data.join(SOCKET);
-            self.by_path.as_ref().map(|_| files::bytes_of(&path))
-        };
-        let abstract_socket = || {
-            let name = format!("@{}", name(data));
-            self.abstract_socket
-                .as_ref()
-                .map(|_| Bytes::new(name.into_bytes()))
-        };
-        let address = if is_another {
-            abstract_socket().or_else(path)
-        } else {
-            path().or_else(abstract_socket)
-        };
-        address.map(|address| address.as_bytes().to_vec())
-    }
 }
 
 impl StatusText {
@@ -302,24 +286,14 @@ fn shortened(words: &str) -> String {
     words.get(..end).unwrap_or_default().to_owned()
 }
 
-/// Returns the name of the abstract socket.
-fn name(data: &Path) -> String {
-    let digest = xxhash_rust::xxh3::xxh3_64(data.as_os_str().as_encoded_bytes());
-    format!("sexton-{digest:016x}/notify")
-}
-
-fn by_path(data: &Path) -> io::Result<Receiver> {
-    let path = data.join(SOCKET);
+fn shared(data: &Path) -> io::Result<Receiver> {
+    let path = data.join(SHARED);
     let address = SocketAddrUnix::new(&path)?;
     match rustix::fs::unlink(&path) {
         Ok(()) | Err(rustix::io::Errno::NOENT) => {}
         Err(error) => return Err(error.into()),
     }
     Receiver::bind(&address)
-}
-
-fn abstract_socket(data: &Path) -> io::Result<Receiver> {
-    Receiver::bind(&SocketAddrUnix::new_abstract_name(name(data).as_bytes())?)
 }
 
 fn waited(receiver: Receiver, epoll: &OwnedFd, token: u64) -> io::Result<Receiver> {

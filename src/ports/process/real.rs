@@ -23,12 +23,13 @@ use crate::ports::process::notices::Notices;
 use crate::ports::process::output::Outputs;
 use crate::ports::process::pid_files::PidFiles;
 use crate::ports::process::place::Place;
+use crate::ports::process::starts::Starts;
 use crate::ports::process::sweep::Sweep;
 use crate::ports::process::tree::{Groups, Known, Left};
 use crate::ports::process::usage::{self, Usage};
 use crate::ports::process::world::{Lookup, Survivors, Tree, World};
 use rustix::event::epoll;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -39,12 +40,6 @@ pub(super) const KEEPER: u64 = 1;
 
 /// The first epoll token for processes.
 const PROCESSES: u64 = 16;
-
-/// The maximum number of keepers started within [`STARTS_WITHIN_MS`], so that a keeper that exits at once is not restarted in a tight loop.
-const STARTS_MAX: usize = 5;
-
-/// The period to which [`STARTS_MAX`] applies, in milliseconds.
-const STARTS_WITHIN_MS: u64 = 10_000;
 
 /// The minimum interval between two searches for the processes that still have the output of an ended process open, in milliseconds.
 const SEARCHES_MS: u64 = 100;
@@ -57,7 +52,7 @@ pub(super) struct Real<R> {
     link: Option<Link>,
     /// Keepers that this process started, to be reaped when they have ended.
     keepers: Vec<Child>,
-    starts: VecDeque<u64>,
+    starts: Starts,
     /// Whether a keeper that runs another program may still be asked to execute ours. Only one such request is sent, so that an
     /// upgrade without effect is not repeated for ever.
     may_upgrade: bool,
@@ -90,7 +85,7 @@ impl<R: FnMut(Message)> Real<R> {
         let ended = ended.map(|data| EndedNamespaces::before(data, place.is_init));
         let ended = ended.unwrap_or_default();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let notices = Notices::open(place.data.as_deref(), &epoll);
+        let notices = Notices::open(place.data.as_deref(), place.reporting.clone(), &epoll);
         let pid_files = PidFiles::open(place.data.as_deref());
         Ok(Self {
             place,
@@ -98,7 +93,7 @@ impl<R: FnMut(Message)> Real<R> {
             epoll,
             link: None,
             keepers: Vec::new(),
-            starts: VecDeque::new(),
+            starts: Starts::default(),
             may_upgrade: true,
             groups: Groups::default(),
             emptying: Emptying::default(),
@@ -243,37 +238,16 @@ impl<R: FnMut(Message)> Real<R> {
             .retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     }
 
-    fn may_start(&mut self) -> Result<(), Failure> {
-        let now = self.clock();
-        while self
-            .starts
-            .front()
-            .is_some_and(|at| now > at + STARTS_WITHIN_MS)
-        {
-            self.starts.pop_front();
-        }
-        if self.starts.len() >= STARTS_MAX {
-            return Err(Failure {
-                step: Step::Keeper,
-                errno: 0,
-                about: Some(format!(
-                    "{STARTS_MAX} keepers have exited within {} seconds",
-                    STARTS_WITHIN_MS / 1000
-                )),
-            });
-        }
-        self.starts.push_back(now);
-        Ok(())
-    }
-
     fn connected(&mut self) -> Result<Link, Failure> {
         let data = self.place.data()?.to_owned();
         let there = Link::connect(&data);
-        let there = there.map_err(|error| files::failure(Step::Keeper, &error, &data))?;
+        let socket = data.join(crate::keeper::SOCKET);
+        let there = there.map_err(|error| files::failure(Step::Keeper, &error, &socket))?;
         if let Some(link) = there {
+            self.starts.joined();
             return Ok(link);
         }
-        self.may_start()?;
+        self.starts.begin(self.clock())?;
         self.reap_keepers();
         let (link, child) = link::start(&self.place.keeper, &data)?;
         self.keepers.push(child);
@@ -452,6 +426,15 @@ impl<R: FnMut(Message)> World for Real<R> {
         Ok(())
     }
 
+    fn paused_until(&self) -> Option<u64> {
+        self.starts.paused_until()
+    }
+
+    fn leave(&mut self) -> bool {
+        self.link = None;
+        true
+    }
+
     fn ask(&mut self, request: Request) {
         if let Some(link) = &mut self.link
             && let Err(error) = link.ask(&request)
@@ -471,7 +454,8 @@ impl<R: FnMut(Message)> World for Real<R> {
         let dir = run_dir(&data, id, spec.run_dir.as_ref());
         files::prepare(&dir, spec)?;
         let account = account::of(spec)?;
-        let mut own = self.notices.launch(id, spec, &dir)?;
+        let user = account.as_ref().map(|it| (it.ids.0, it.ids.1));
+        let mut own = self.notices.launch(id, spec, &dir, user)?;
         if let Some(account) = &account {
             self.users.insert(id, account.ids.0);
         }

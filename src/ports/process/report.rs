@@ -14,6 +14,7 @@ const NO_SUCH_FILE: i32 = 2;
 impl<W: World> Follower<W> {
     /// Handles a report from the keeper.
     pub fn receive(&mut self, report: Report) {
+        self.hear();
         match report {
             Report::Welcome { .. } => {
                 self.held.clear();
@@ -21,7 +22,7 @@ impl<W: World> Follower<W> {
                 self.keep_none();
             }
             Report::Told => {
-                self.link = Link::Up;
+                (self.link, self.answers_by) = (Link::Up, None);
                 self.take_census();
                 let pending = self.attempts.iter().filter(|(_, it)| it.is_pending());
                 let pending: Vec<ProcessId> = pending.map(|(id, _)| *id).collect();
@@ -171,7 +172,7 @@ impl<W: World> Follower<W> {
     /// Handles the loss of the keeper: joins or starts another one, unless all attempts have ended. Until it answers, running processes are
     /// followed through their own descriptors.
     pub fn keeper_gone(&mut self) {
-        self.link = Link::Down;
+        (self.link, self.answers_by) = (Link::Down, None);
         self.held.clear();
         self.keep_none();
         if self.attempts.values().all(|it| it.ended.is_some()) {
@@ -179,7 +180,7 @@ impl<W: World> Follower<W> {
         }
         // Requests that this keeper did not answer are sent to the next one, after it has reported all its attempts.
         if let Err(failure) = self.joined() {
-            self.fail_unasked(&failure);
+            self.fail_unless_paused(&failure);
             let followed: Vec<ProcessId> = self.unanswered().collect();
             for id in followed {
                 self.look(id);

@@ -5,7 +5,8 @@ use crate::bytes::Bytes;
 use crate::ids::{ProcessId, Seq};
 use crate::ports::process::faults::Faults;
 use crate::ports::process::follower::Follower;
-use crate::ports::process::notices::{LINES, NOTICES, NOTICES_APART};
+use crate::ports::process::inbox::INBOXES;
+use crate::ports::process::notices::{LINES, NOTICES};
 use crate::ports::process::observed::Observed;
 use crate::ports::process::output::Outputs;
 use crate::ports::process::place::Place;
@@ -44,11 +45,16 @@ type StrangersReceiver = Box<dyn FnOnce(Vec<(ProcessId, u32)>) + Send>;
 
 /// Receives the answer to [`Request::Left`].
 type LeftReceiver = Box<dyn FnOnce(Vec<Vec<Left>>) + Send>;
+/// Receives the answer to [`Request::Join`].
+type JoinReceiver = Box<dyn FnOnce(Result<(), Failure>) + Send>;
+
+/// The clients that wait for a keeper.
+type Joins = Vec<JoinReceiver>;
 
 /// A request to the thread.
 enum Request {
     Perform(Seq, Box<Action>),
-    Join(Box<dyn FnOnce(Result<(), Failure>) + Send>),
+    Join(JoinReceiver),
     /// Trees, each with the directory of its files.
     Reconcile(
         Vec<(Tree, Option<Bytes>)>,
@@ -359,9 +365,14 @@ fn run<R: FnMut(Message)>(
 ) -> bool {
     let mut buffer = [MaybeUninit::<epoll::Event>::uninit(); EVENTS];
     let mut past = Past::default();
+    let mut joins: Joins = Vec::new();
     loop {
         let now = follower.world().clock();
-        let deadlines = [follower.next(), past.deadline()];
+        let joinable = follower
+            .world()
+            .paused_until()
+            .filter(|_| !joins.is_empty());
+        let deadlines = [follower.next(), past.deadline(), joinable];
         let due = deadlines.into_iter().flatten().min();
         let due = due.map(|at| timespec(at.saturating_sub(now)));
         let tokens: Vec<u64> = match epoll::wait(&follower.world().epoll, &mut buffer, due.as_ref())
@@ -382,13 +393,13 @@ fn run<R: FnMut(Message)>(
                     let mut count = [0; 8];
                     // Reset the eventfd so that it is not reported again.
                     let _ = rustix::io::read(wake, &mut count);
-                    if !perform(&mut follower, asked, &mut past) {
+                    if !perform(&mut follower, asked, (&mut past, &mut joins)) {
                         follower.forget(&past.ids);
                         return true;
                     }
                 }
                 KEEPER => receive(&mut follower),
-                NOTICES | NOTICES_APART => follower.notified(token),
+                NOTICES | INBOXES.. => follower.notified(token),
                 LINES => follower.output_grew(),
                 token => {
                     if let Some(id) = follower.world().watched(token) {
@@ -400,6 +411,7 @@ fn run<R: FnMut(Message)>(
             }
         }
         follower.handle_due();
+        answer_joins(&mut follower, &mut joins);
         past.forget(&mut follower);
         follower.reap_again();
         follower.report_due();
@@ -415,7 +427,7 @@ fn run<R: FnMut(Message)>(
 fn perform<R: FnMut(Message)>(
     follower: &mut Follower<Real<R>>,
     asked: &Receiver<Request>,
-    past: &mut Past,
+    (past, joins): (&mut Past, &mut Joins),
 ) -> bool {
     while let Ok(asked) = asked.try_recv() {
         match asked {
@@ -426,7 +438,7 @@ fn perform<R: FnMut(Message)>(
                     follower.perform(seq, *action);
                 }
             }
-            Request::Join(answer) => answer(follower.join()),
+            Request::Join(answer) => joins.push(answer),
             Request::Reconcile(trees, answer) => {
                 let gone = trees
                     .iter()
@@ -447,6 +459,22 @@ fn perform<R: FnMut(Message)>(
         }
     }
     true
+}
+
+/// Joins a keeper for the clients that wait for one, and answers them. While the start of a keeper is only postponed, they keep waiting: a
+/// client that was refused would lose its request.
+fn answer_joins<R: FnMut(Message)>(follower: &mut Follower<Real<R>>, joins: &mut Joins) {
+    if joins.is_empty() {
+        return;
+    }
+    let now = follower.world().clock();
+    if follower.world().paused_until().is_some_and(|at| at > now) {
+        return;
+    }
+    let joined = follower.join();
+    if joined.is_ok() || follower.world().paused_until().is_none() {
+        joins.drain(..).for_each(|answer| answer(joined.clone()));
+    }
 }
 
 fn receive<R: FnMut(Message)>(follower: &mut Follower<Real<R>>) {

@@ -84,6 +84,15 @@ pub trait World {
     fn has_keeper(&mut self) -> bool;
     /// Joins the running keeper, or starts one: connects to it and sends `Hello`.
     fn join(&mut self) -> Result<(), Failure>;
+    /// Returns when [`join`](Self::join) may start a keeper again, by [`clock`](Self::clock), if it failed only because too many keepers
+    /// have exited lately.
+    fn paused_until(&self) -> Option<u64> {
+        None
+    }
+    /// Closes the connection to a keeper that does not answer. Returns `false` if there is no such thing here.
+    fn leave(&mut self) -> bool {
+        false
+    }
     /// Sends a request to the keeper. Does nothing without a keeper: the follower sends the request again to the next one.
     fn ask(&mut self, request: Request);
 

@@ -4,6 +4,7 @@ use crate::actors::queue::{QueueMachine, QueueName, Totals, Watch};
 use crate::clock::{Clock, Timestamp};
 use crate::config::{Address, BeanstalkConfig, Opened};
 use crate::handle::{Drains, ListenerStatus};
+use crate::kernel::socket::Peers;
 use crate::protocols::beanstalk::VERSION;
 use crate::protocols::beanstalk::command::Counted;
 use crate::protocols::beanstalk::reply::Reply;
@@ -262,7 +263,7 @@ async fn serve(
         },
         // The list of hosts does not apply: every user with access to the socket file may connect.
         Listening::Unix(listener) => loop {
-            let (stream, _) = listener::accept_unix(&listener).await;
+            let (stream, _) = listener::accept_unix(&listener, Peers::OfFile).await;
             if let Some(place) = admit(&config, &shared, None) {
                 runtime::spawn_brief(serve_connection(stream, session(), place));
             }

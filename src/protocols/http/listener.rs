@@ -3,6 +3,7 @@
 
 use crate::config::{HttpConfig, Listeners};
 use crate::handle::{Handle, ListenerStatus, Requester};
+use crate::kernel::socket::Peers;
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::capacity::Capacity;
 use crate::protocols::http::counters::{Counters, Stats};
@@ -445,12 +446,13 @@ impl<A: App> ConnectionServer<A> {
     async fn serve_unix(&self, listener: Option<UnixListener>) {
         let Some(listener) = listener else { return };
         let accept = async || {
-            let (stream, from) = listener::accept_unix(&listener).await;
+            // A user whom the mode of the file admits, but the settings do not, gets a refusal: see `admit`.
+            let (stream, uid) = listener::accept_unix(&listener, Peers::OfFile).await;
             // If the kernel supports it, the process is identified by an inode, so that it is not confused with a later
             // process with the same PID.
-            let pid = from.pid().and_then(|pid| u32::try_from(pid).ok());
+            let pid = stream.peer_cred().ok().and_then(|from| from.pid());
+            let pid = pid.and_then(|pid| u32::try_from(pid).ok());
             let process = pid.and_then(|pid| Requester::of(&stream, pid));
-            let uid = from.uid();
             (stream, Peer::Socket { uid, process })
         };
         self.serve(
@@ -503,7 +505,11 @@ impl<A: App> ConnectionServer<A> {
             let stream = stream.await?;
             Some(Session::new(stream, peer, config, shared))
         };
-        if let Some(place) = places.take() {
+        // A stranger takes none of the places that are for clients.
+        let is_stranger =
+            matches!(peer, Peer::Socket { uid, .. } if !self.shared.peers().admits(uid));
+        let place = if is_stranger { None } else { places.take() };
+        if let Some(place) = place {
             self.shared.counters.accepted();
             let (app, closing) = (Rc::clone(&self.app), self.closing.clone());
             sessions.spawn_local(async move {
@@ -514,12 +520,16 @@ impl<A: App> ConnectionServer<A> {
             });
             return;
         }
-        self.shared.counters.rejected_busy();
-        let most = self.shared.connections_max;
+        let problem = if is_stranger {
+            Problem::new(Reason::Foreign, socket::FOREIGN)
+        } else {
+            self.shared.counters.rejected_busy();
+            let most = self.shared.connections_max;
+            let words = format!("{most} connections are open, which is the limit");
+            Problem::new(Reason::Crowded, words)
+        };
         if let Some(place) = refusals.take() {
             sessions.spawn_local(async move {
-                let words = format!("{most} connections are open, which is the limit");
-                let problem = Problem::new(Reason::Crowded, words);
                 if let Some(session) = session.await {
                     session.reject(&problem).await;
                 }

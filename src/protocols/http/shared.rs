@@ -2,6 +2,7 @@
 
 use crate::clock::{Clock, Date, Offset};
 use crate::config::{INVENTORY_BYTES_MAX, REQUEST_BYTES_MAX};
+use crate::kernel::socket::Peers;
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::capacity::Capacity;
 use crate::protocols::http::counters::Counters;
@@ -45,6 +46,15 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Returns the users that the Unix socket serves.
+    pub(super) const fn peers(&self) -> Peers {
+        if self.lets_others_in {
+            Peers::OfFile
+        } else {
+            Peers::Own
+        }
+    }
+
     /// Returns the maximum body size of requests to this path, in bytes.
     pub(crate) fn body_bytes_max(&self, path: &str) -> usize {
         if self.long.contains(&path) {
