@@ -8,6 +8,7 @@
 //! | `kill.rs` | signalling and stopping processes, and waiting until they have exited |
 //! | `pid_file.rs` `pid_file_command.rs` | listing and signalling processes by PID files of other programs, without a coordinator |
 //! | `register.rs` | a record for a process that is already running |
+//! | `pinned.rs` | files that other users cannot redirect |
 //! | `logs.rs` `follow.rs` | the output of a process; reading it while it is rotated |
 //! | `service.rs` `service_page.rs` | services; formatting them |
 
@@ -18,6 +19,7 @@ mod logs;
 mod page;
 mod pid_file;
 mod pid_file_command;
+mod pinned;
 mod ps;
 mod register;
 mod request;
