@@ -304,7 +304,13 @@ fn a_secret_file_of_another_user_is_refused() {
     std::fs::write(&token, "0123456789abcdef run\n").expect("a writable file");
     std::fs::set_permissions(&token, Permissions::from_mode(0o600)).expect("our own file");
     chown(&token, Some(STRANGER), None).expect("root may do this");
-    let flags = ["--memory", "--token-file", text(&token)];
+    let flags = [
+        "--memory",
+        "--http",
+        "127.0.0.1:0",
+        "--token-file",
+        text(&token),
+    ];
     let refused = done(daemon::serve(&flags).output().expect("the program runs"));
     assert_eq!(refused.status, 3, "{refused:?}");
     let words = format!("belongs to user {STRANGER}");
