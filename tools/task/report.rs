@@ -82,8 +82,14 @@ pub(super) fn saved() -> Result<(), Failure> {
     }
 }
 
-/// Sends a request, and repeats it for up to [`ABSENT`] while the coordinator cannot be reached or closes the connection without an answer.
-/// In the latter case, the coordinator may have received the report, but repeating a report is harmless: saving twice stores the same
+/// Returns whether the report was not taken because there are too many at the moment.
+fn is_busy(answer: &str) -> bool {
+    let said: Value = serde_json::from_str(answer).unwrap_or_default();
+    said.pointer("/reason") == Some(&"busy".into())
+}
+
+/// Sends a request, and repeats it for up to [`ABSENT`] while the coordinator cannot be reached, has no room for it, or closes the connection
+/// without an answer. In the last case, the coordinator may have received the report, but repeating a report is harmless: saving twice stores the same
 /// state, and increases the revision by two instead of one.
 fn ask_again(address: &str, request: &str) -> std::io::Result<String> {
     let began = crate::client::instant();
@@ -91,10 +97,11 @@ fn ask_again(address: &str, request: &str) -> std::io::Result<String> {
         let answered = socket::connect_to_own(Path::new(address), ABSENT)
             .and_then(|stream| exchange(stream, request));
         let is_cut_off = match &answered {
-            Ok(answer) => answer.is_empty(),
+            Ok(answer) => answer.is_empty() || is_busy(answer),
             Err(error) => matches!(
                 error.kind(),
                 ErrorKind::NotFound
+                    | ErrorKind::TimedOut
                     | ErrorKind::ConnectionRefused
                     | ErrorKind::ConnectionReset
                     | ErrorKind::BrokenPipe
