@@ -15,6 +15,9 @@ use std::path::Path;
 /// The maximum number of symbolic links in a path, as in the kernel.
 const LINKS_MAX: u32 = 40;
 
+/// The mode bit with which only the owner of a file can replace it, in a directory to which all may write.
+const STICKY: u32 = 0o1000;
+
 /// The directory of a file.
 pub(super) struct Directory(OwnedFd);
 
@@ -56,7 +59,6 @@ impl Directory {
                 | FileType::Unknown => return Err(io::ErrorKind::NotADirectory.into()),
             }
         }
-        const STICKY: u32 = 0o1000;
         let mode = fstat(&at)?.st_mode;
         if mode & 0o002 != 0 && mode & STICKY == 0 {
             return Err(io::Error::other(
