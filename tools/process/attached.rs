@@ -252,7 +252,7 @@ fn handed_over(
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 let seconds = TIMEOUT.as_secs();
                 return Err(
-                    failed(&format!("the keeper did not answer within {seconds} s")).into(),
+                    failed(&format!("the keeper did not answer within {seconds} s: its process is stopped or overloaded")).into(),
                 );
             }
             Err(error) if error.kind() == ErrorKind::QuotaExceeded => {
