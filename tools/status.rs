@@ -105,13 +105,14 @@ fn leases(target: &Target) -> String {
 const LEASES_MAX: u32 = 20;
 
 /// The phases of jobs, in the order in which they are printed.
-const PHASES: [&str; 6] = [
+const PHASES: [&str; 7] = [
     "ready",
     "delayed",
     "claimed",
     "retrying",
     "buried",
     "abandoned",
+    "quarantined",
 ];
 
 /// Formats the status for a terminal.

@@ -86,6 +86,7 @@ mod work;
 mod work_any;
 mod work_bounds;
 mod work_kept;
+mod work_killed;
 mod work_lines;
 mod work_progress;
 mod work_report;

@@ -261,7 +261,11 @@ fn conditional(path: &str, bound: &Bound) -> Vec<String> {
         "/v1/leases/renew" => vec![json!({"name": "k", "token": 1, "process": ABSENT}), pass],
         "/v1/leases/reset" => vec![json!({"name": "none", "force": true})],
         "/v1/queues/pop" => vec![json!({"queues": ["q"], "process": ABSENT})],
-        "/v1/queues/touch" => vec![json!({"id": 1, "token": 1, "process": ABSENT}), claim],
+        "/v1/queues/touch" => vec![
+            json!({"id": 1, "token": 1, "process": ABSENT}),
+            json!({"id": 1, "token": 1, "command": ABSENT}),
+            claim,
+        ],
         _ => panic!("{path} has a condition, but no request that meets it"),
     };
     requests.iter().map(Value::to_string).collect()

@@ -117,6 +117,8 @@ coverage! {
     // A campaign reaches about 580 now that part of the steps goes to tasks.
     departures >= 500,
     claims_ended_with_process >= 100,
+    claims_attached >= 20,
+    jobs_quarantined >= 20,
     claims_fenced >= 10,
     claims_throttled >= 300,
     jobs_deferred >= 100,

@@ -181,7 +181,18 @@ impl Pushed {
             }
             format!("{id}\n")
         };
-        options.tell(&answer, page).map(drop)
+        let said = options.tell(&answer, page)?;
+        let phase = words(&said, "/phase");
+        if ["buried", "abandoned", "quarantined"].contains(&phase.as_str()) {
+            // The job counts as added, but nobody will work on it.
+            let id = number(&said, "/id");
+            let words =
+                format!("nothing was added, and job {id}, which has the same key, is {phase}");
+            return Err(Failure::found(words).help(format!(
+                "`sexton queue kick --id {id}` tries it again; `sexton queue delete {id}` deletes it, after which another one can be added"
+            )));
+        }
+        Ok(())
     }
 }
 

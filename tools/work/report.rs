@@ -7,7 +7,7 @@ use crate::client::{Fields, Target, fields, instant};
 use crate::process::attached::drawn;
 use crate::report::Failure;
 use crate::span::DELAY_MS_MAX;
-use crate::work::claim::{Claim, Jobs, chance};
+use crate::work::claim::{COMPLETES, Claim, Jobs, chance};
 use crate::work::tally::Verdict;
 use serde::Deserialize;
 use serde_json::json;
@@ -77,6 +77,8 @@ struct Live {
     touched: Instant,
     /// The verdict that the command has reported, if any.
     verdict: Option<Verdict>,
+    /// The request that names the command to the coordinator, once the command is known.
+    attached: Option<Fields>,
     /// When progress was last sent to the coordinator; `None` if it has not been sent yet.
     reported_at: Option<Instant>,
     /// Progress that has not been sent to the coordinator yet.
@@ -140,6 +142,7 @@ impl Reports {
             token: claim.token,
             touched: instant(),
             verdict: None,
+            attached: None,
             reported_at: None,
             unreported: None,
             undelivered: None,
@@ -169,6 +172,17 @@ impl Reports {
     /// Returns when an attempt began or last reported anything; `None` if it has ended.
     pub(super) fn touched(&self, secret: &str) -> Option<Instant> {
         self.live().get(secret).map(|live| live.touched)
+    }
+
+    /// Notes the request that names the command of an attempt to the coordinator. Returns whether the command has reported a verdict already,
+    /// so that its exit status is not the result of the job.
+    pub(super) fn attach(&self, secret: &str, attached: Fields) -> bool {
+        let mut live = self.live();
+        let Some(attempt) = live.get_mut(secret) else {
+            return false;
+        };
+        attempt.attached = Some(attached);
+        attempt.verdict.is_some()
     }
 
     pub(super) fn address(&self) -> &str {
@@ -291,7 +305,21 @@ impl Reports {
             }
         };
         let claim = (attempt.id, attempt.token);
+        let has_verdict = attempt.verdict.is_some();
+        let is_progress = asked.as_ref().is_some_and(|(what, _)| *what == "report");
+        // Like a touch, progress restarts the time limit of the claim, if it has one.
+        let is_needed =
+            |attached: &Fields| asked.is_none() || is_progress && attached.contains_key("claim_ms");
+        let attached = attempt.attached.clone().filter(is_needed);
         drop(live);
+        if let Some(mut attached) = attached {
+            if has_verdict {
+                // If this process is killed, the exit status of the command is not the result of the job.
+                attached.remove(COMPLETES);
+            }
+            // An error does not matter: the verdict is reported when the command has ended.
+            drop(Jobs::tell(&self.target, claim, "touch", attached));
+        }
         let told = asked.map_or(Ok(()), |(what, more)| {
             Jobs::tell(&self.target, claim, what, more)
         });

@@ -49,6 +49,7 @@ impl State {
                 queue.buried.insert(buried_key(phase, (buried, id, slot)));
             }
             Phase::Retrying => drop(queue.retrying.insert((id, slot))),
+            Phase::Quarantined => drop(queue.quarantined.insert((id, slot))),
         }
         self.index_twin(slot, dedup, true);
         self.count(slot, true);
@@ -88,6 +89,7 @@ impl State {
                 queue.buried.remove(&buried_key(phase, (buried, id, slot)));
             }
             Phase::Retrying => drop(queue.retrying.remove(&(id, slot))),
+            Phase::Quarantined => drop(queue.quarantined.remove(&(id, slot))),
         }
         self.index_twin(slot, dedup, false);
     }

@@ -105,6 +105,14 @@ impl State {
             retrying.map(|(slot, job)| (job.id, *slot)).collect(),
             "retrying jobs are ordered by age"
         );
+        let aside = jobs
+            .iter()
+            .filter(|(_, job)| job.phase == Phase::Quarantined);
+        assert_eq!(
+            queue.quarantined,
+            aside.map(|(slot, job)| (job.id, *slot)).collect(),
+            "quarantined jobs are ordered by age"
+        );
         let is_aside = |job: &Job| matches!(job.phase, Phase::Buried | Phase::Abandoned);
         let by = |job: &Job| {
             let buried = Some(job.story().buried).filter(|_| job.phase == Phase::Buried);
@@ -178,7 +186,8 @@ impl State {
         for (slot, job) in self.jobs.iter() {
             let ends = job.ends(self.head.epoch);
             let endless = job.phase == Phase::Claimed && job.story().is_endless();
-            let timed = !matches!(job.phase, Phase::Ready | Phase::Buried) && !endless;
+            let stays = matches!(job.phase, Phase::Ready | Phase::Buried | Phase::Quarantined);
+            let timed = !stays && !endless;
             assert_eq!(ends.is_some(), timed);
             let (story, deadline) = (job.story(), job.claimed_until(self.head.epoch));
             if job.phase != Phase::Claimed {

@@ -3,7 +3,8 @@
 //! Jobs are modelled on MediaWiki's `JobQueue`, and the operations on them on beanstalkd's protocol. Deciding (`decide.rs`)
 //! changes nothing, and committing (`commit.rs`) decides nothing.
 
-use crate::actors::queue::message::{Message, Outcome, Placed, Pop};
+use crate::actors::queue::message::{Message, Pop};
+use crate::actors::queue::outcome::{Outcome, Placed};
 use crate::actors::queue::pages::Page;
 use crate::actors::queue::refused::Refused;
 use crate::actors::queue::reply::{Query, Reply, View, Watch};
@@ -12,7 +13,7 @@ use crate::actors::queue::rules::Rules;
 use crate::actors::queue::state::State;
 use crate::actors::queue::waiting::Waiting;
 use crate::clock::{Offset, Timestamp};
-use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket};
+use crate::ids::{ActorId, Digest, PageId, ProcessId, Seq, Slot, Ticket};
 use crate::lookup::pages::Pages;
 use crate::spine::event::EventBody;
 use crate::spine::machine::{
@@ -93,6 +94,22 @@ impl QueueMachine {
 }
 
 impl QueueMachine {
+    /// Answers the requests that wait for a job on behalf of a process, then `ticket`, with which that was requested. Their connections are
+    /// answered in this order, too, and nothing is claimed for them later.
+    fn withdraw(&mut self, process: ProcessId, ticket: Ticket, effects: &mut Effects<Self>) {
+        for waiting in self.waiting.of_process(process) {
+            self.waiting.forget(&mut self.state, waiting);
+            let nothing = Reply::Nothing {
+                waits: false,
+                soonest: None,
+            };
+            effects.wake(waiting, nothing);
+        }
+        effects.wake(ticket, Reply::Done);
+    }
+}
+
+impl QueueMachine {
     /// Answers the requests that were waiting for jobs that are now over.
     fn wake_of_over(&mut self, effects: &mut Effects<Self>) {
         for id in std::mem::take(&mut self.state.over) {
@@ -151,10 +168,14 @@ impl Machine for QueueMachine {
                 let registers = matches!(message, Message::Put(put) if put.registers().is_some());
                 job.passing && !registers && job.unique_until.is_none()
             }
+            Outcome::ClaimsEnded { ends, .. } => ends.iter().all(|(slot, _)| passes(*slot)),
             Outcome::Claimed { slot, .. } | Outcome::Touched { slot, .. } => {
                 passes(*slot) || self.ends_with_connection(*slot, message)
             }
-            Outcome::Deleted { slot }
+            Outcome::Deleted { key: Some(_), .. } => false,
+            Outcome::Deleted { slot, key: None }
+            | Outcome::Attached { slot, .. }
+            | Outcome::Quarantined { slot }
             | Outcome::Released { slot, .. }
             | Outcome::Buried { slot }
             | Outcome::Fenced { slot }
@@ -164,7 +185,7 @@ impl Machine for QueueMachine {
             | Outcome::Abandoned { slot }
             | Outcome::Cancelled { slot, .. }
             | Outcome::ResultKept { slot, .. }
-            | Outcome::Pruned { slot } => passes(*slot),
+            | Outcome::Pruned { slot, .. } => passes(*slot),
             Outcome::Departed {
                 back, abandoned, ..
             } => {
@@ -244,10 +265,15 @@ impl Machine for QueueMachine {
                     duplicate: job.map(|job| job.phase),
                 }
             }
-            Outcome::Remembered { id } => Reply::Remembered { id: *id },
+            Outcome::Remembered { id } => Reply::Remembered {
+                id: *id,
+                phase: self.state.find(*id).map(|(_, job)| job.phase),
+            },
             Outcome::Claimed { slot, .. } => self.claim_reply(*slot),
-            Outcome::Kicked { count, .. } | Outcome::Flushed { count } => Reply::Count(*count),
+            Outcome::Kicked { count, .. } | Outcome::Flushed { count, .. } => Reply::Count(*count),
             Outcome::Touched { .. }
+            | Outcome::Attached { .. }
+            | Outcome::ClaimsEnded { .. }
             | Outcome::Reported { .. }
             | Outcome::Fenced { .. }
             | Outcome::Deferred { .. }
@@ -269,7 +295,7 @@ impl Machine for QueueMachine {
             | Outcome::ResultDropped { .. }
             | Outcome::KeyForgotten { .. }
             | Outcome::Cancelled { .. } => Reply::Done,
-            Outcome::Abandoned { .. } => Reply::Abandoned,
+            Outcome::Abandoned { .. } | Outcome::Quarantined { .. } => Reply::Abandoned,
             Outcome::Absent => self.absent(message),
             Outcome::Refused(refused) => Reply::Refused(*refused),
         }
@@ -307,6 +333,7 @@ impl Machine for QueueMachine {
             | Message::Touch { .. }
             | Message::Report { .. }
             | Message::Bind { .. }
+            | Message::Attach { .. }
             | Message::Kick { .. }
             | Message::Repush { .. }
             | Message::KickJob { .. }
@@ -335,6 +362,9 @@ impl Machine for QueueMachine {
     }
 
     fn watch(&mut self, ticket: Ticket, watch: &Watch, effects: &mut Effects<Self>) {
+        if let Watch::Withdraw(process) = watch {
+            self.withdraw(*process, ticket, effects);
+        }
         self.waiting.watch(&mut self.state, ticket, watch);
         self.wake_if_unclaimed(effects);
         self.wake_of_over(effects);
@@ -474,6 +504,7 @@ impl Observable for QueueMachine {
         "buried",
         "cancelled",
         "claimed",
+        "crashed",
         "deferred",
         "deleted",
         "done",
@@ -486,6 +517,7 @@ impl Observable for QueueMachine {
         "paused",
         "progress",
         "pruned",
+        "quarantined",
         "ready",
         "released",
         "resumed",
@@ -518,6 +550,11 @@ impl Observable for QueueMachine {
                 "abandoned",
                 "jobs that were abandoned after their last try or cancelled",
                 jobs.abandoned.into(),
+            ),
+            gauge(
+                "quarantined",
+                "jobs that were set aside after too many crashes",
+                jobs.quarantined.into(),
             ),
             gauge(
                 "bytes",

@@ -30,6 +30,8 @@ pub(super) struct Queue {
     pub(super) buried: BTreeSet<(Seq, u64, Slot)>,
     /// Failed or deferred jobs that wait to be tried again, the oldest first.
     pub(super) retrying: BTreeSet<(u64, Slot)>,
+    /// Quarantined jobs, the oldest first.
+    pub(super) quarantined: BTreeSet<(u64, Slot)>,
     /// Claimed jobs.
     pub(super) held: ClaimedList,
     pub(super) counts: Counts,
@@ -89,6 +91,7 @@ impl Queue {
             delayed: BTreeSet::new(),
             buried: BTreeSet::new(),
             retrying: BTreeSet::new(),
+            quarantined: BTreeSet::new(),
             held: ClaimedList::default(),
             counts: Counts::default(),
             is_paused: false,
@@ -145,7 +148,8 @@ impl Queue {
     pub(super) fn slots(&self, jobs: &Slab<Job>) -> Vec<Slot> {
         let delayed = self.delayed.iter().map(|(_, _, slot)| *slot);
         let buried = self.buried.iter().map(|(_, _, slot)| *slot);
-        let retrying = self.retrying.iter().map(|(_, slot)| *slot);
+        let retrying = self.retrying.iter().chain(&self.quarantined);
+        let retrying = retrying.map(|(_, slot)| *slot);
         let listed = delayed.chain(buried).chain(retrying);
         let linked = self.ready.iter(jobs).chain(self.held.iter(jobs));
         let mut slots: Vec<Slot> = listed.chain(linked).collect();

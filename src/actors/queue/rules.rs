@@ -136,6 +136,12 @@ pub struct TypeRules {
     pub in_any: bool,
     /// In a tenant's turn, types with a lower rank come first.
     pub rank: u32,
+    /// Number of crashes in a row after which a job is quarantined; 0 for no limit. A crash is the end of the process that a claim is bound
+    /// to, or one that the worker reports. For claims of the beanstalk protocol, see `tube_crash_tries`.
+    pub crash_tries: u32,
+    /// Number of times in a row that the connection of its claim may close before a job is quarantined; 0 for no limit, as in beanstalkd,
+    /// where the job is ready again immediately.
+    pub tube_crash_tries: u32,
 }
 
 impl TypeRules {
@@ -245,6 +251,8 @@ impl Default for TypeRules {
             dedup_ignore: Vec::new(),
             in_any: true,
             rank: Self::RANK,
+            crash_tries: 3,
+            tube_crash_tries: 0,
         }
     }
 }

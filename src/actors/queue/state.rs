@@ -13,8 +13,9 @@
 
 use crate::actors::queue::by_id::ById;
 use crate::actors::queue::job::{Job, Story};
-use crate::actors::queue::message::{DedupKey, NewJob, Put, Root};
+use crate::actors::queue::message::{DedupKey, Put, Root};
 use crate::actors::queue::name::QueueName;
+use crate::actors::queue::outcome::NewJob;
 use crate::actors::queue::pages::{self, Head};
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::queue::{Numbered, Pause, Queue};
@@ -508,8 +509,8 @@ impl State {
         });
     }
 
-    /// Records that a job is over (removed or abandoned), if a client is waiting for that.
-    fn note_finished(&mut self, id: u64) {
+    /// Records that a job is over (removed, abandoned or quarantined), if a client is waiting for that.
+    pub(super) fn note_finished(&mut self, id: u64) {
         if self.awaited.remove(&id) {
             self.over.push(id);
         }

@@ -54,6 +54,7 @@ mod guesses;
 mod idempotency;
 mod input;
 mod job;
+mod job_shown;
 mod lease;
 mod lease_look;
 mod lease_set;

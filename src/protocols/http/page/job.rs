@@ -95,7 +95,7 @@ const fn ends(phase: Phase) -> &'static str {
     match phase {
         Phase::Delayed | Phase::Retrying => "Ready",
         Phase::Claimed => "Claim ends",
-        Phase::Ready | Phase::Buried | Phase::Abandoned => "Pruned",
+        Phase::Ready | Phase::Buried | Phase::Abandoned | Phase::Quarantined => "Pruned",
     }
 }
 
@@ -107,7 +107,7 @@ fn acts(job: &JobView) -> Markup {
             @match job.phase {
                 Phase::Claimed => form.act method="post" action="/page/job/cancel" { (id) button.danger { "Cancel" } },
                 Phase::Ready => (discards(&id)),
-                Phase::Delayed | Phase::Retrying | Phase::Buried | Phase::Abandoned => {
+                Phase::Delayed | Phase::Retrying | Phase::Buried | Phase::Abandoned | Phase::Quarantined => {
                     form.act method="post" action="/page/job/retry" { (id) button { "Retry" } }
                     (discards(&id))
                 }

@@ -233,6 +233,13 @@ fn queues_say_what_fails_and_what_fills_up() {
         ),
         (
             phase(Counts {
+                quarantined: 2,
+                ..none()
+            }),
+            "bad Jobs crashed: 2 jobs crashed too often; they wait until they are retried or discarded.",
+        ),
+        (
+            phase(Counts {
                 buried: 2,
                 ..none()
             }),
