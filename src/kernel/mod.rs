@@ -12,6 +12,7 @@
 //! | `lease.rs` | whether a file is open for writing |
 //! | `proc.rs` | processes as `/proc` shows them |
 //! | `cgroup.rs` | control groups, version 2 |
+//! | `descriptors.rs` | the soft limit on open descriptors |
 //! | `memory.rs` | a memory limit for a whole control group |
 //! | `plan.rs` | what a new process runs, and as which user |
 //! | `spawn.rs` | a new process that waits for permission before it executes its program |
@@ -25,6 +26,7 @@
 pub mod cgroup;
 mod child;
 pub mod credentials;
+pub mod descriptors;
 pub mod host;
 pub mod identity;
 pub mod lease;

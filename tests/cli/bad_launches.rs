@@ -65,15 +65,21 @@ fn what_cannot_be_executed_says_why() {
     file(&at("plain"), "#!/bin/sh\n", 0o644);
     file(&at("interpreted"), "#!/no/such/interpreter -x\n", 0o755);
     file(&at("garbage"), "neither a program nor a script\n", 0o755);
+    file(&at("windows"), "#!/bin/sh\r\ntrue\r\n", 0o755);
     let [plain, interpreted, garbage] = ["plain", "interpreted", "garbage"].map(at);
+    let windows = at("windows");
     let lacks = "the interpreter /no/such/interpreter -x does not exist";
     let absent = "No such file or directory";
-    let cases: [Case<'_>; 5] = [
+    let lines = "its lines end with CR LF";
+    let no_line = "it is neither a program for this machine nor a script whose first line names its interpreter";
+    let cases: [Case<'_>; 7] = [
         (&["--", "/no/such/program"], 127, "exec", 2, absent),
         (&["--", "no-such-program"], 127, "exec", 2, absent),
         (&["--", text(&plain)], 126, "exec", 13, "Permission denied"),
         (&["--", text(&interpreted)], 127, "exec", 2, lacks),
         (&["--", text(&garbage)], 126, "exec", 8, "Exec format error"),
+        (&["--", text(&garbage)], 126, "exec", 8, no_line),
+        (&["--", text(&windows)], 127, "exec", 2, lines),
     ];
     for case in cases {
         check(&tree, case);

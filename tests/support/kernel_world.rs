@@ -82,13 +82,15 @@ impl World for Kernel {
             .map_or(ExitStatus::Unavailable, ExitStatus::Known)
     }
 
-    fn signal(&mut self, handle: &Handle, signal: u8, _group: bool) -> Result<(), i32> {
+    fn signal(&mut self, handle: &Handle, signals: &[u8], _group: bool) -> Result<(), i32> {
         let mut processes = self.processes.iter();
         let Some((pid, _)) = processes.find(|(_, it)| it.inode == handle.0) else {
             return Err(3);
         };
         let pid = *pid;
-        self.take(pid, signal);
+        for signal in signals {
+            self.take(pid, *signal);
+        }
         Ok(())
     }
 
@@ -104,9 +106,11 @@ impl World for Kernel {
         }
     }
 
-    fn signal_tree(&mut self, tree: &Tree, signal: u8) -> Result<(), i32> {
+    fn signal_tree(&mut self, tree: &Tree, signals: &[u8]) -> Result<(), i32> {
         for (pid, _) in self.members(tree).alive {
-            self.take(pid, signal);
+            for signal in signals {
+                self.take(pid, *signal);
+            }
         }
         Ok(())
     }

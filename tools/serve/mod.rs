@@ -16,8 +16,9 @@ use crate::settings::{Effective, LogFormat, ParsedFlags};
 use crate::sockets;
 use crate::text;
 use clap::Args;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, getrlimit};
 use sexton::config::{Config, LockserverConfig};
+use sexton::kernel::descriptors;
 use sexton::node::{Drain, Handle, Node};
 use sexton::spine::progress::Step;
 use std::convert::Infallible;
@@ -210,12 +211,7 @@ fn shown(address: Option<&impl ToString>) -> String {
 
 /// Raises the soft limit on open descriptors to the hard limit, and returns the soft limit in force. A failure is only logged.
 pub(crate) fn raise_descriptor_limit() -> u64 {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+    if let Err(error) = descriptors::raise() {
         tracing::warn!(%error, "failed to raise the descriptor limit");
     }
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)

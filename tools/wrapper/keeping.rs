@@ -358,8 +358,8 @@ impl Keeping {
         }
         self.stopping = Some(now());
         words.clone_into(&mut self.words);
-        // Processes that do not get this signal are killed after the grace period.
-        drop(descendants::signal_own(Signal::TERM));
+        // A suspended process handles SIGTERM only once it continues. Processes that do not get it are killed after the grace period.
+        drop(descendants::signal_own(&[Signal::TERM, Signal::CONT]));
         true
     }
 
@@ -382,7 +382,7 @@ impl Keeping {
             && !self.empty
         {
             // If this fails, the next check repeats it.
-            drop(descendants::signal_own(Signal::KILL));
+            drop(descendants::signal_own(&[Signal::KILL]));
         }
         if self.empty && self.end.is_none() {
             self.end_with(End {

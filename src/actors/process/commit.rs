@@ -466,6 +466,7 @@ impl ProcessMachine {
                 identity,
                 signal,
                 reach,
+                stops: true,
             }
         };
         if !has_ended || tree {
@@ -489,6 +490,7 @@ impl ProcessMachine {
             identity,
             signal,
             reach,
+            stops: false,
         };
         act(effects, slot, sending.asked, what);
     }

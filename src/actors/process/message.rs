@@ -561,6 +561,8 @@ pub enum Action {
         signal: u8,
         /// The recipients.
         reach: Reach,
+        /// Whether the signal is the beginning of a stop. It is then followed by SIGCONT, since a suspended process handles no signal.
+        stops: bool,
     },
     /// Send SIGKILL repeatedly, until the process or its whole tree has ended. Answered by `Stuck` if that takes more than two seconds, and
     /// by `Empty` once the whole tree has ended. The end of the process itself is reported by `Ended`.

@@ -101,13 +101,31 @@ pub(crate) fn regular(path: &Path) -> io::Result<File> {
     Err(io::Error::new(kind, "not a regular file"))
 }
 
+/// Explains why the kernel did not execute the program at `path`, if the error `errno` alone would mislead: the program exists, but its
+/// interpreter does not, or it is a script without the line that names an interpreter. The path may be unknown.
+pub(super) fn not_executed(path: Option<&PathBuf>, errno: i32) -> Option<String> {
+    const NO_SUCH_FILE: i32 = 2;
+    const NO_FORMAT: i32 = 8;
+    match errno {
+        NO_SUCH_FILE => missing_interpreter(path?),
+        NO_FORMAT => Some(
+            "it is neither a program for this machine nor a script whose first line names its interpreter, as `#!/bin/sh` does"
+                .to_owned(),
+        ),
+        _ => None,
+    }
+}
+
 /// Describes the missing interpreter of an existing program: the one that its first line names, or the loader of a binary. Returns `None`
 /// if the program cannot be read.
-pub(super) fn interpreter(path: &Path) -> Option<String> {
+fn missing_interpreter(path: &Path) -> Option<String> {
     let mut begin = Vec::new();
     let file = File::open(path).ok()?;
     file.take(256).read_to_end(&mut begin).ok()?;
     let first = begin.split(|byte| *byte == b'\n').next()?;
+    if first.starts_with(b"#!") && first.ends_with(b"\r") {
+        return Some("its lines end with CR LF, so the name of its interpreter ends with a CR; `sed -i 's/\\r$//' FILE` converts it".to_owned());
+    }
     let name = first.strip_prefix(b"#!").map(String::from_utf8_lossy);
     let name = name.as_deref().map_or("of the program", str::trim);
     Some(format!("the interpreter {name} does not exist"))
@@ -277,10 +295,15 @@ fn read_some(file: &mut File, most: u64) -> io::Result<Vec<u8>> {
     Ok(some)
 }
 
-/// Reads an environment file of `NAME=VALUE` lines. Blank lines and lines starting with `#` are ignored, as is everything after
-/// [`ENV_FILE_MAX`] bytes. An `export` before a name and a pair of quotes around a value are removed.
+/// Reads an environment file of `NAME=VALUE` lines. Blank lines and lines starting with `#` are ignored. An `export` before a name and a
+/// pair of quotes around a value are removed. A line that a shell would read differently is refused rather than guessed at.
 pub(super) fn variables(path: &Path) -> Result<Vec<(String, Vec<u8>)>, Failure> {
     let wrong = |error: &io::Error| failure(Step::Environment, error, path);
+    let refused = |words: String| Failure {
+        step: Step::Environment,
+        errno: 0,
+        about: Some(words),
+    };
     // Without `NONBLOCK`, opening a pipe that has no writer would block this launch, and all others, forever.
     let opened = OpenOptions::new()
         .read(true)
@@ -289,48 +312,71 @@ pub(super) fn variables(path: &Path) -> Result<Vec<(String, Vec<u8>)>, Failure> 
     let mut file = opened.map_err(|error| wrong(&error))?;
     let found = file.metadata().map_err(|error| wrong(&error))?;
     if !found.is_file() {
-        return Err(Failure {
-            step: Step::Environment,
-            errno: 0,
-            about: Some(format!("{}: not a regular file", path.display())),
-        });
+        return Err(refused(format!("{}: not a regular file", path.display())));
     }
-    let content = read_some(&mut file, ENV_FILE_MAX).map_err(|error| wrong(&error))?;
+    let content = read_some(&mut file, ENV_FILE_MAX + 1).map_err(|error| wrong(&error))?;
+    if content.len() as u64 > ENV_FILE_MAX {
+        let path = path.display();
+        return Err(refused(format!(
+            "{path}: it has more than {ENV_FILE_MAX} bytes"
+        )));
+    }
     let mut variables = Vec::new();
     for (place, line) in content.split(|byte| *byte == b'\n').enumerate() {
         let line = line.trim_ascii();
         if line.is_empty() || line.starts_with(b"#") {
             continue;
         }
-        let line = line.strip_prefix(b"export ").unwrap_or(line);
-        let Some((name, value)) = split(line) else {
-            return Err(Failure {
-                step: Step::Environment,
-                errno: 0,
-                about: Some(format!(
-                    "{}, line {}: expected NAME=VALUE",
-                    path.display(),
-                    place + 1
-                )),
-            });
-        };
-        variables.push((name, value));
+        let variable = split(line).map_err(|words| {
+            let (path, line) = (path.display(), place + 1);
+            refused(format!("{path}, line {line}: {words}"))
+        })?;
+        variables.push(variable);
     }
     Ok(variables)
 }
 
-fn split(line: &[u8]) -> Option<(String, Vec<u8>)> {
-    let place = line.iter().position(|byte| *byte == b'=')?;
-    let (name, value) = line.split_at(place);
-    let name = std::str::from_utf8(name)
-        .ok()
-        .filter(|name| !name.is_empty())?;
-    let value = value.get(1..).unwrap_or_default();
-    let inner = match value {
-        [b'"', inner @ .., b'"'] | [b'\'', inner @ .., b'\''] => inner,
-        bare => bare,
+/// Splits a line of an environment file, without blanks around it, into name and value; or describes what is wrong with it.
+fn split(line: &[u8]) -> Result<(String, Vec<u8>), &'static str> {
+    let line = match line.strip_prefix(b"export") {
+        Some(rest) if rest.first().is_some_and(u8::is_ascii_whitespace) => rest.trim_ascii_start(),
+        Some(_) | None => line,
     };
-    Some((name.to_owned(), inner.to_vec()))
+    let place = line.iter().position(|byte| *byte == b'=');
+    let (name, value) = line.split_at(place.ok_or("expected NAME=VALUE")?);
+    let value = value.get(1..).unwrap_or_default();
+    let is_blank = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_whitespace);
+    if is_blank(name.last()) || is_blank(value.first()) {
+        return Err("remove the blanks around `=`, or quote a value that begins with a blank");
+    }
+    let name = std::str::from_utf8(name).map_err(|_| "the name is not UTF-8")?;
+    let is_strange =
+        |it: char| it.is_whitespace() || it.is_control() || "\"'`$\\#\u{feff}".contains(it);
+    if name.is_empty() || name.contains(is_strange) {
+        return Err(
+            "expected NAME=VALUE, with a name without blanks, quotes and control characters",
+        );
+    }
+    Ok((name.to_owned(), unquoted(value)?.to_vec()))
+}
+
+/// Removes the quotes around a value.
+fn unquoted(value: &[u8]) -> Result<&[u8], &'static str> {
+    match value {
+        [quote @ (b'"' | b'\''), rest @ ..] => match rest.split_last() {
+            Some((last, inner)) if last == quote && !inner.contains(quote) => Ok(inner),
+            Some(_) | None => Err(
+                "the value begins with a quote, so it must end with the same quote, with none in between and nothing after it",
+            ),
+        },
+        bare if bare
+            .windows(2)
+            .any(|two| matches!(two, [b' ' | b'\t', b'#'])) =>
+        {
+            Err("put the remark on a line of its own, or quote the value if the # belongs to it")
+        }
+        bare => Ok(bare),
+    }
 }
 
 #[cfg(test)]
@@ -445,22 +491,49 @@ mod tests {
         let path = dir.path().join("env");
         std::fs::write(
             &path,
-            "# what it needs\n\nexport A=1\nB=\"two words\"\nC=a=b\n",
+            "# what it needs\n\nexport A=1\nB=\"two words\"\nC=a=b\r\nexport \t D=it's#1\nE=' # '\nF=\n",
         )
         .expect("the file can be written");
         let read = variables(&path).expect("the file is valid");
-        let expected = [("A", "1"), ("B", "two words"), ("C", "a=b")];
+        let expected = [
+            ("A", "1"),
+            ("B", "two words"),
+            ("C", "a=b"),
+            ("D", "it's#1"),
+            ("E", " # "),
+            ("F", ""),
+        ];
         let expected = expected.map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec()));
         assert_eq!(read, expected);
-        std::fs::write(&path, "A=1\nnothing\n").expect("the file can be written");
-        let wrong = variables(&path).expect_err("the second line is invalid");
-        assert_eq!(wrong.step, Step::Environment);
-        assert!(
-            wrong
-                .about
-                .expect("the failure names the line")
-                .ends_with("line 2: expected NAME=VALUE")
-        );
+        for (line, words) in [
+            ("nothing", "expected NAME=VALUE"),
+            ("=x", "expected NAME=VALUE, with"),
+            ("V = x", "remove the blanks around `=`"),
+            ("V= x", "remove the blanks around `=`"),
+            ("export V =x", "remove the blanks around `=`"),
+            ("export A B=x", "expected NAME=VALUE, with"),
+            ("'V'=x", "expected NAME=VALUE, with"),
+            ("\u{feff}V=x", "expected NAME=VALUE, with"),
+            ("V=\"x\" # remark", "begins with a quote"),
+            ("V='x", "begins with a quote"),
+            ("V='", "begins with a quote"),
+            ("V=\"a \\\" b\"", "begins with a quote"),
+            ("V=x # remark", "put the remark on a line of its own"),
+        ] {
+            std::fs::write(&path, format!("A=1\n{line}\n")).expect("the file can be written");
+            let wrong = variables(&path).expect_err(line);
+            assert_eq!(wrong.step, Step::Environment);
+            let about = wrong.about.expect("the failure names the line");
+            assert!(
+                about.contains(&format!("env, line 2: {words}")),
+                "{line}: {about}"
+            );
+        }
+        let long = format!("A={}\n", "x".repeat(1 << 20));
+        std::fs::write(&path, long).expect("the file can be written");
+        let wrong = variables(&path).expect_err("the file is too long");
+        let about = wrong.about.unwrap_or_default();
+        assert!(about.ends_with("it has more than 1048576 bytes"), "{about}");
     }
 
     #[test]

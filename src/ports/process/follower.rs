@@ -29,6 +29,8 @@ const REJOIN_MS_MAX: u64 = 10_000;
 /// How long a keeper may take to report its attempts after it was greeted, in milliseconds. One that is stopped accepts connections, but
 /// does not answer.
 const ANSWER_MS: u64 = 10_000;
+/// `SIGCONT`, which follows the first signal of a stop.
+const CONTINUE: u8 = 18;
 
 /// Performs the actions of the `ProcessActor` on a world.
 pub struct Follower<W: World> {
@@ -129,9 +131,12 @@ impl<W: World> Follower<W> {
                 identity,
                 signal,
                 reach,
+                stops,
             } => {
                 self.named_attempts.insert(id);
-                let errno = self.signal(id, &identity, signal, reach).err();
+                let signals = [signal, CONTINUE];
+                let signals = signals.get(..=usize::from(stops)).unwrap_or_default();
+                let errno = self.signal(id, &identity, signals, reach).err();
                 self.world.report(Message::Signalled { id, asked, errno });
             }
             Action::Kill { id, identity, tree } => {
@@ -321,7 +326,7 @@ impl<W: World> Follower<W> {
         &mut self,
         id: ProcessId,
         identity: &Identity,
-        signal: u8,
+        signals: &[u8],
         reach: Reach,
     ) -> Result<(), i32> {
         const NO_SUCH_PROCESS: i32 = 3;
@@ -338,14 +343,14 @@ impl<W: World> Follower<W> {
                 launched: attempt.is_some_and(|it| it.launched),
                 kept: attempt.is_some_and(|it| it.kept),
             };
-            return self.world.signal_tree(&tree, signal);
+            return self.world.signal_tree(&tree, signals);
         }
         let group = reach == Reach::Group;
         if let Some(handle) = attempt.and_then(|it| it.handle.as_ref()) {
-            return self.world.signal(handle, signal, group);
+            return self.world.signal(handle, signals, group);
         }
         match self.world.find(identity) {
-            Lookup::Alive(handle) => self.world.signal(&handle, signal, group),
+            Lookup::Alive(handle) => self.world.signal(&handle, signals, group),
             Lookup::Gone(_) => Err(NO_SUCH_PROCESS),
             Lookup::Unknown => Err(AGAIN),
         }

@@ -3,11 +3,12 @@
 use crate::actors::process::{Failure, Step};
 use crate::keeper::protocol::{FRAME_BYTES_MAX, Report, Request, VERSION};
 use crate::keeper::{self, framed};
-use crate::kernel::{proc, socket};
+use crate::kernel::{descriptors, proc, socket};
 use crate::ports::process::files;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
+use rustix::process::Pid;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -201,6 +202,12 @@ pub(super) fn start(program: &KeeperProgram, data: &Path) -> Result<(Link, Child
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| failed(&error))?;
+    // The commands that the keeper launches inherit its limits. It launches none before we have connected.
+    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+        && let Err(error) = descriptors::restore(pid)
+    {
+        tracing::warn!(%error, "failed to restore the descriptor limit for the keeper");
+    }
     let mut waited = Duration::ZERO;
     loop {
         match Link::connect(data) {

@@ -369,18 +369,28 @@ impl<R: FnMut(Message)> World for Real<R> {
         handle.exit_status().unwrap_or(ExitStatus::Unavailable)
     }
 
-    fn signal(&mut self, handle: &Pidfd, signal: u8, group: bool) -> Result<(), i32> {
+    fn signal(&mut self, handle: &Pidfd, signals: &[u8], group: bool) -> Result<(), i32> {
         const NO_SUCH_PROCESS: i32 = 3;
-        let sent = if group {
-            handle.signal_group(signal)
-        } else {
-            handle.signal(signal)
+        let send = |signal: u8| {
+            if group {
+                handle.signal_group(signal)
+            } else {
+                handle.signal(signal)
+            }
         };
-        match sent {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(NO_SUCH_PROCESS),
-            Err(error) => Err(error.raw_os_error().unwrap_or(0)),
+        let Some((first, rest)) = signals.split_first() else {
+            return Ok(());
+        };
+        match send(*first) {
+            Ok(true) => {}
+            Ok(false) => return Err(NO_SUCH_PROCESS),
+            Err(error) => return Err(error.raw_os_error().unwrap_or(0)),
         }
+        for signal in rest {
+            // The first signal may have ended the process.
+            drop(send(*signal));
+        }
+        Ok(())
     }
 
     fn survivors(&mut self, tree: &Tree) -> Survivors {
@@ -400,9 +410,9 @@ impl<R: FnMut(Message)> World for Real<R> {
         }
     }
 
-    fn signal_tree(&mut self, tree: &Tree, signal: u8) -> Result<(), i32> {
+    fn signal_tree(&mut self, tree: &Tree, signals: &[u8]) -> Result<(), i32> {
         let (groups, mut known) = self.known(tree);
-        let sent = groups.signal(tree, signal, &mut known);
+        let sent = groups.signal(tree, signals, &mut known);
         sent.map_err(|error| error.raw_os_error().unwrap_or(0))
     }
 
@@ -570,12 +580,12 @@ impl<R: FnMut(Message)> World for Real<R> {
         }
     }
 
-    fn missing_interpreter(&mut self, launch: &Launch) -> Option<String> {
-        let program = files::path_of(launch.argv.first()?);
-        // A program without a `/` in its name is not checked: the search in `PATH` skips programs that cannot be executed.
-        let has_place = program.components().count() > 1;
-        let path = files::path_of(&launch.dir).join(program);
-        has_place.then(|| files::interpreter(&path)).flatten()
+    fn not_executed(&mut self, launch: &Launch, errno: i32) -> Option<String> {
+        let program = launch.argv.first()?;
+        // A program without a `/` in its name is not read: only the keeper knows the `PATH` in which it was found.
+        let has_place = program.as_bytes().contains(&b'/');
+        let path = files::path_of(&launch.dir).join(files::path_of(program));
+        files::not_executed(has_place.then_some(&path), errno)
     }
 
     fn report(&mut self, message: Message) {

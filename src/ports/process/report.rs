@@ -8,9 +8,6 @@ use crate::ports::process::attempt::{Link, about, end_of, step_of};
 use crate::ports::process::follower::Follower;
 use crate::ports::process::world::{Lookup, World};
 
-/// The errno `ENOENT`: a file does not exist.
-const NO_SUCH_FILE: i32 = 2;
-
 impl<W: World> Follower<W> {
     /// Handles a report from the keeper.
     pub fn receive(&mut self, report: Report) {
@@ -51,10 +48,9 @@ impl<W: World> Follower<W> {
                 let step = step_of(step);
                 let launch = self.attempts.get(&attempt);
                 let launch = launch.and_then(|it| it.launch.as_deref());
-                let is_absent = step == Step::Exec && errno == NO_SUCH_FILE;
-                let lacks = launch.filter(|_| is_absent);
-                let lacks = lacks.and_then(|launch| self.world.missing_interpreter(launch));
-                let about = about(step, launch).or(lacks);
+                let executed = launch.filter(|_| step == Step::Exec);
+                let why = executed.and_then(|launch| self.world.not_executed(launch, errno));
+                let about = about(step, launch).or(why);
                 self.fail(attempt, Failure { step, errno, about });
             }
             Report::Absent { attempt } => {

@@ -225,6 +225,7 @@ fn after_another_boot_all_is_lost_and_no_stranger_is_touched() {
             identity,
             signal: 15,
             reach,
+            stops: true,
         };
         follower.perform(Seq(6), signal);
     }

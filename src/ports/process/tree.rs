@@ -146,18 +146,23 @@ impl Groups {
         Ok(false)
     }
 
-    /// Sends a signal to each process of a tree, through that process's own descriptor. SIGKILL is sent to a control group as a whole, and
+    /// Sends signals to each process of a tree, through that process's own descriptor. SIGKILL is sent to a control group as a whole, and
     /// then to the processes outside it.
-    pub(super) fn signal(&self, tree: &Tree, signal: u8, known: &mut Known<'_>) -> io::Result<()> {
+    pub(super) fn signal(
+        &self,
+        tree: &Tree,
+        signals: &[u8],
+        known: &mut Known<'_>,
+    ) -> io::Result<()> {
         const KILL: u8 = 9;
         let group = self.group(tree);
-        if let Some(group) = group.as_ref().filter(|_| signal == KILL) {
+        if let Some(group) = group.as_ref().filter(|_| signals == [KILL]) {
             cgroup::kill(group)?;
         }
         // One that may not be signalled does not keep the others from it.
         let mut sent = Ok(());
         for its in self.search(tree, known)?.alive {
-            sent = sent.and(send(its, (&tree.leader, group.as_deref()), signal));
+            sent = sent.and(send(its, (&tree.leader, group.as_deref()), signals));
         }
         sent
     }
@@ -195,7 +200,7 @@ impl Groups {
 fn send(
     (pid, ticks): (u32, Option<u64>),
     (leader, group): (&Identity, Option<&Path>),
-    signal: u8,
+    signals: &[u8],
 ) -> io::Result<()> {
     let Some(pidfd) = Pidfd::open(pid)? else {
         return Ok(());
@@ -208,7 +213,9 @@ fn send(
     let is_it = is_it && (pid != leader.pid || is_process(pid, leader)?);
     // If the process still holds its PID, what was just read belongs to this process.
     if is_it && pidfd.is_held()? {
-        pidfd.signal(signal)?;
+        for signal in signals {
+            pidfd.signal(*signal)?;
+        }
     }
     Ok(())
 }

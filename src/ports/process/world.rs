@@ -69,16 +69,16 @@ pub trait World {
     fn watch(&mut self, id: ProcessId, handle: &Self::Handle);
     /// Returns how the process ended, as far as this process can learn it from the kernel, or that it is still alive.
     fn status(&mut self, handle: &Self::Handle) -> ExitStatus;
-    /// Sends a signal to the process or, if `group` is set, to its process group; returns the errno on failure.
-    fn signal(&mut self, handle: &Self::Handle, signal: u8, group: bool) -> Result<(), i32>;
+    /// Sends signals, in this order, to the process or, if `group` is set, to its process group; returns the errno on failure.
+    fn signal(&mut self, handle: &Self::Handle, signals: &[u8], group: bool) -> Result<(), i32>;
 
     /// Counts the live processes of a tree.
     fn survivors(&mut self, tree: &Tree) -> Survivors;
     /// Arranges for `Follower::emptied` to be called when a tree may have become empty, if the kernel supports that. This lasts until the
     /// tree is empty or cleared.
     fn watch_tree(&mut self, _tree: &Tree) {}
-    /// Sends a signal to all processes of a tree; returns the errno on failure.
-    fn signal_tree(&mut self, tree: &Tree, signal: u8) -> Result<(), i32>;
+    /// Sends signals, in this order, to each process of a tree; returns the errno on failure.
+    fn signal_tree(&mut self, tree: &Tree, signals: &[u8]) -> Result<(), i32>;
 
     /// Returns whether a keeper may be running, even if it has not been joined.
     fn has_keeper(&mut self) -> bool;
@@ -114,9 +114,8 @@ pub trait World {
     /// contain the PID file of the next process of the same service.
     fn clear(&mut self, tree: &Tree, run_dir: Option<&Bytes>);
 
-    /// Describes the missing interpreter of a program that exists although the kernel reports it as missing; `None` if the program itself
-    /// is missing.
-    fn missing_interpreter(&mut self, _launch: &Launch) -> Option<String> {
+    /// Explains the error `errno` of the kernel when it was to execute the program of a launch; `None` if the error says enough.
+    fn not_executed(&mut self, _launch: &Launch, _errno: i32) -> Option<String> {
         None
     }
     /// Sends a message to the actor.

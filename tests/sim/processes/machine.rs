@@ -123,8 +123,8 @@ impl World for Machine {
         self.kernel.status(handle)
     }
 
-    fn signal(&mut self, handle: &Handle, signal: u8, group: bool) -> Result<(), i32> {
-        self.kernel.signal(handle, signal, group)
+    fn signal(&mut self, handle: &Handle, signals: &[u8], group: bool) -> Result<(), i32> {
+        self.kernel.signal(handle, signals, group)
     }
 
     fn survivors(&mut self, tree: &Tree) -> Survivors {
@@ -139,9 +139,9 @@ impl World for Machine {
         self.kernel.watch_tree(tree);
     }
 
-    fn signal_tree(&mut self, tree: &Tree, signal: u8) -> Result<(), i32> {
+    fn signal_tree(&mut self, tree: &Tree, signals: &[u8]) -> Result<(), i32> {
         if self.is(Plant::StopTakenForEnd) && self.places.contains_key(&tree.id) {
-            let (end, dumped) = (signal, false);
+            let (end, dumped) = (signals.first().copied().unwrap_or(0), false);
             let left = Remains {
                 empty: true,
                 ..Remains::default()
@@ -156,7 +156,7 @@ impl World for Machine {
                 left: Box::new(left),
             });
         }
-        self.kernel.signal_tree(tree, signal)
+        self.kernel.signal_tree(tree, signals)
     }
 
     fn has_keeper(&mut self) -> bool {

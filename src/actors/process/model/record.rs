@@ -105,6 +105,7 @@ impl Modelled {
                 identity,
                 signal: stop.signal,
                 reach,
+                stops: true,
             }
         };
         let has_ended = self.view.end.is_some();
@@ -124,6 +125,7 @@ impl Modelled {
             identity,
             signal,
             reach,
+            stops: false,
         };
         actions.push((self.slot.0.into(), asked, what));
     }
