@@ -14,6 +14,9 @@ pub enum QueueError {
     /// The operation was refused, for this reason.
     #[error("{}", words(*.0))]
     Refused(Refused),
+    /// The job was refused because the configuration of its type makes the queue read-only, for this reason.
+    #[error("the queue accepts no jobs: {0}")]
+    ReadOnly(String),
     /// The actor panicked while it handled the request. The request was not applied, and the actor continues.
     #[error(transparent)]
     Failed(#[from] Failed),
@@ -38,7 +41,7 @@ impl QueueError {
                 | Refused::ReceiptsFull,
             ) => Reason::Full,
             Self::Refused(Refused::TooBig) => Reason::TooBig,
-            Self::Refused(Refused::ReadOnly) => Reason::ReadOnly,
+            Self::ReadOnly(_) | Self::Refused(Refused::ReadOnly) => Reason::ReadOnly,
             Self::Refused(Refused::DiskFull) => Reason::DiskFull,
             Self::Refused(Refused::KeyReused) => Reason::KeyReused,
             Self::Refused(Refused::Forbidden) => Reason::OutOfScope,
@@ -74,9 +77,9 @@ const fn words(refused: Refused) -> &'static str {
 
 /// Converts a reply of an unexpected kind to an error.
 pub(super) fn refusal(reply: &Reply) -> QueueError {
-    if let Reply::Refused(refused) = reply {
-        QueueError::Refused(*refused)
-    } else {
-        QueueError::Absent
+    match reply {
+        Reply::Refused(refused) => QueueError::Refused(*refused),
+        Reply::ReadOnly(reason) => QueueError::ReadOnly(reason.clone()),
+        _ => QueueError::Absent,
     }
 }

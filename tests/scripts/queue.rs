@@ -482,6 +482,7 @@ fn told(reply: &Reply) -> String {
         Reply::Count(count) => count.to_string(),
         Reply::Absent => "absent".to_owned(),
         Reply::Refused(refused) => format!("refused: {}", reason(*refused)),
+        Reply::ReadOnly(why) => format!("refused: read only: {why}"),
         Reply::Found(id, body) => format!("{id} {}", text(body)),
         Reply::Job(job) => job_in_words(job),
         Reply::Queue(queue) => queue_in_words(queue),

@@ -120,8 +120,8 @@ pub(super) struct QueueStatistics {
 
 /// Name a queue, chosen at random, from which a job can be claimed
 ///
-/// Prints the queue's name as other commands take it; if no queue is ready, prints nothing and exits with 1. Paused and read-only
-/// queues are never ready.
+/// Prints the queue's name as other commands take it; if no queue is ready, prints nothing and exits with 1. Paused queues are never
+/// ready.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -160,10 +160,13 @@ enum Form {
 fn kind(text: &str) -> Result<String, String> {
     match QueueName::new(text.as_bytes()) {
         Some(_) => Ok(text.to_owned()),
-        None => Err(
-            "a type is 1 to 200 letters, digits and -+/;.$_(), and does not begin with -"
+        None => Err(match text.split_once(':') {
+            Some((tenant, kind)) => {
+                format!("the tenant is a flag of its own: --tenant {tenant} {kind}")
+            }
+            None => "a type is 1 to 200 letters, digits and -+/;.$_(), and does not begin with -"
                 .to_owned(),
-        ),
+        }),
     }
 }
 

@@ -129,12 +129,11 @@ impl State {
         }
     }
 
-    /// Updates whether a queue is in the indexes of queues with claimable jobs: in `offered`, unless the queue is read-only,
-    /// and in `wanted`, if clients wait for it. Also notes what changes for the turns of tenants.
+    /// Updates whether a queue is in the indexes of queues with claimable jobs: in `offered`, and in `wanted` if clients wait for it. Also notes what changes for the turns of tenants.
     pub(super) fn update_offer(&mut self, slot: Slot) {
         let queue = &mut self.queues[slot];
         let can = queue.is_poppable();
-        match (can && !queue.is_read_only, queue.place) {
+        match (can, queue.place) {
             (true, None) => {
                 queue.place = Some(
                     u32::try_from(self.offered.len()).expect("the number of queues is limited"),

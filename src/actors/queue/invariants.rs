@@ -230,7 +230,7 @@ impl State {
 
     /// Asserts that the indexes of offered queues, and of queues that clients wait for, are correct.
     fn assert_offers(&self) {
-        let offered = |queue: &Queue| queue.is_poppable() && !queue.is_read_only;
+        let offered = |queue: &Queue| queue.is_poppable();
         let mut wanted = BTreeSet::new();
         for (slot, queue) in self.queues.iter() {
             let place = queue

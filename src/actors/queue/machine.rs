@@ -3,7 +3,7 @@
 //! Jobs are modelled on MediaWiki's `JobQueue`, and the operations on them on beanstalkd's protocol. Deciding (`decide.rs`)
 //! changes nothing, and committing (`commit.rs`) decides nothing.
 
-use crate::actors::queue::message::{Message, Pop};
+use crate::actors::queue::message::{Message, Pop, Put};
 use crate::actors::queue::outcome::{Outcome, Placed};
 use crate::actors::queue::pages::Page;
 use crate::actors::queue::refused::Refused;
@@ -39,6 +39,28 @@ pub struct QueueMachine {
 }
 
 impl QueueMachine {
+    /// Returns why the queue of the first job that may not be added is read-only. The reason is not part of the outcome: it is that of the
+    /// rules in force when the request is answered.
+    fn read_only_reason(&self, message: &Message) -> String {
+        let puts: &[Put] = if let Message::Put(put) = message {
+            std::slice::from_ref(put)
+        } else if let Message::Batch(puts) = message {
+            puts
+        } else {
+            &[]
+        };
+        let mut reasons = puts
+            .iter()
+            .filter_map(|put| self.state.rules.of(&put.queue).read_only.clone());
+        reasons.next().unwrap_or_default()
+    }
+
+    /// Returns the number of jobs that are kept in memory only, and that the next start of a server therefore removes.
+    pub fn memory_jobs(&self) -> u64 {
+        let jobs = self.state.jobs.iter();
+        jobs.filter(|(_, job)| job.passing).count() as u64
+    }
+
     fn item_of(&mut self, now: Now) -> Option<u64> {
         self.state.open(now.at);
         let state = &mut self.state;
@@ -297,6 +319,7 @@ impl Machine for QueueMachine {
             | Outcome::Cancelled { .. } => Reply::Done,
             Outcome::Abandoned { .. } | Outcome::Quarantined { .. } => Reply::Abandoned,
             Outcome::Absent => self.absent(message),
+            Outcome::Refused(Refused::ReadOnly) => Reply::ReadOnly(self.read_only_reason(message)),
             Outcome::Refused(refused) => Reply::Refused(*refused),
         }
     }

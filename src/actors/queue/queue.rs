@@ -21,7 +21,6 @@ use std::collections::BTreeSet;
 pub(super) struct Queue {
     pub(super) name: QueueName,
     pub(super) order: Order,
-    pub(super) is_read_only: bool,
     /// Its number, while it has jobs or is paused; otherwise `None`.
     pub(super) number: Option<Slot>,
     pub(super) ready: Ready,
@@ -85,7 +84,6 @@ impl Queue {
         Self {
             name,
             order: rules.order,
-            is_read_only: rules.read_only.is_some(),
             number: None,
             ready: Ready::default(),
             delayed: BTreeSet::new(),
@@ -110,7 +108,6 @@ impl Queue {
 
     /// Applies new rules from now on. The claiming order changes only if no job is ready, because ready jobs are sorted by it.
     pub(super) fn set_rules(&mut self, rules: &TypeRules) {
-        self.is_read_only = rules.read_only.is_some();
         self.throttle.set_rules(rules);
         if self.counts.ready == 0 {
             self.order = rules.order;

@@ -103,7 +103,7 @@ pub struct QueueSelection {
     pub most: u32,
 }
 
-/// A random choice among the queues that have claimable jobs and are not read-only.
+/// A random choice among the queues that have claimable jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The random number that determines the choice.
@@ -180,6 +180,8 @@ pub enum Reply {
     Absent,
     /// The message was refused.
     Refused(Refused),
+    /// Jobs were refused because the rules of their type make the queue read-only, for this reason.
+    ReadOnly(String),
     /// A job id and the job's body.
     Found(u64, Body),
     /// A view of a job.

@@ -107,7 +107,8 @@ pub struct TypeRules {
     pub class: Class,
     /// The order in which jobs are claimed.
     pub order: Order,
-    /// Length of a claim in milliseconds, unless the claim or the job specifies one; 0 for no limit.
+    /// Length of a claim in milliseconds, unless the claim or the job specifies one. If 0, a job is claimed once, and is removed `prune_ms`
+    /// after its claim unless it has ended by then.
     pub claim_ttl_ms: u64,
     /// Number of tries after which a job is abandoned; 0 for no limit. For jobs added by the beanstalk protocol, see `tube_max_tries`.
     pub max_tries: u32,

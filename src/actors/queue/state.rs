@@ -66,7 +66,7 @@ pub(super) struct State {
     pub(super) awaited: BTreeSet<u64>,
     /// Ids of awaited jobs that are over; the requests that wait for them will be answered after the commit. Volatile.
     pub(super) over: Vec<u64>,
-    /// Queues that are offered to clients that name no queue: they have claimable jobs and are not read-only.
+    /// Queues that are offered to clients that name no queue: they have claimable jobs.
     pub(super) offered: Vec<Slot>,
     /// Queues that have claimable jobs and waiting clients.
     pub(super) wanted: BTreeSet<Slot>,

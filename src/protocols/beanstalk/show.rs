@@ -82,7 +82,7 @@ pub(crate) fn plain(asked: &Request, told: &ActorReply) -> Reply<'static> {
         },
         (Request::Put(_), ActorReply::Remembered { id, .. }) => Reply::Inserted(*id),
         (Request::Spoiled, _) => Reply::ExpectedCrlf,
-        (_, ActorReply::Refused(Refused::Draining | Refused::ReadOnly)) => Reply::Draining,
+        (_, ActorReply::Refused(Refused::Draining) | ActorReply::ReadOnly(_)) => Reply::Draining,
         (_, ActorReply::Refused(Refused::TooBig)) => Reply::JobTooBig,
         (_, ActorReply::Refused(Refused::Full | Refused::QueuesFull | Refused::DiskFull)) => {
             Reply::OutOfMemory

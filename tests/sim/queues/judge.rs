@@ -286,6 +286,7 @@ impl Reference for Queues {
             Reply::Nothing { .. }
             | Reply::Absent
             | Reply::Refused(_)
+            | Reply::ReadOnly(_)
             | Reply::Found(..)
             | Reply::Job(_)
             | Reply::Queue(_)
