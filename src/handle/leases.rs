@@ -15,6 +15,7 @@ use crate::actors::lease::{
     Setting, Totals, Turn, Watch,
 };
 use crate::actors::lock::Name;
+use crate::handle::unexpected::unexpected;
 use crate::ids::{RequestKey, Token};
 use crate::refusal::Reason;
 use crate::spine::delivery::{Failed, Item};
@@ -378,10 +379,11 @@ fn view(reply: Reply) -> Result<LeaseView, LeaseError> {
 }
 
 /// Converts a reply of an unexpected kind to an error.
-const fn refusal(reply: &Reply) -> LeaseError {
+fn refusal(reply: &Reply) -> LeaseError {
     match reply {
         Reply::Refused(refused) => LeaseError::Refused(*refused),
-        _ => LeaseError::Absent,
+        Reply::Absent => LeaseError::Absent,
+        other => unexpected(other).into(),
     }
 }
 

@@ -20,6 +20,7 @@ mod results;
 mod services;
 mod system;
 mod tasks;
+mod unexpected;
 #[cfg(feature = "jobs")]
 mod work;
 

@@ -14,6 +14,7 @@ use crate::actors::process::{
 };
 use crate::bytes::Bytes;
 use crate::clock::Date;
+use crate::handle::unexpected::unexpected;
 use crate::ids::{ActorId, ProcessId, RequestKey, Seq};
 pub use crate::ports::process::{Left, Requester, Usage};
 use crate::ports::process::{ProcessPortHandle, Tree, requester};
@@ -562,6 +563,6 @@ fn refusal(reply: Reply) -> ProcessError {
         | Reply::Count { .. }
         | Reply::Ids { .. }
         | Reply::Totals(_)
-        | Reply::Services(_) => ProcessError::Refused(Refused::Unknown),
+        | Reply::Services(_) => unexpected(&reply).into(),
     }
 }

@@ -6,10 +6,11 @@
 )]
 
 use crate::actors::process::{
-    Definition, Message, ProcessMachine, Query, Refused, Reply, ServiceMessage, ServiceView, Watch,
+    Definition, Message, ProcessMachine, Query, Reply, ServiceMessage, ServiceView, Watch,
 };
 use crate::bytes::Bytes;
 use crate::handle::processes::ProcessError;
+use crate::handle::unexpected::unexpected;
 use crate::ids::ProcessId;
 use crate::ports::process::ProcessPortHandle;
 use crate::spine::delivery::Item;
@@ -96,8 +97,8 @@ impl Services {
 
 /// Converts a reply of an unexpected kind to an error.
 fn refusal(reply: &Reply) -> ProcessError {
-    ProcessError::Refused(match reply {
-        Reply::Refused(refused) => *refused,
-        _ => Refused::NoService,
-    })
+    match reply {
+        Reply::Refused(refused) => ProcessError::Refused(*refused),
+        other => unexpected(other).into(),
+    }
 }

@@ -17,6 +17,7 @@ use crate::actors::dispatch::{
 use crate::actors::lock::Name;
 use crate::bytes::Bytes;
 use crate::clock::Date;
+use crate::handle::unexpected::unexpected;
 use crate::ids::{ProcessId, RequestKey};
 use crate::persist::journal::{Journal, Shortage};
 pub use crate::ports::process::Fault;
@@ -422,7 +423,7 @@ impl Tasks {
     }
 }
 
-const fn done(reply: &Reply) -> Result<(), TaskError> {
+fn done(reply: &Reply) -> Result<(), TaskError> {
     match reply {
         Reply::Done => Ok(()),
         other => Err(refusal(other)),
@@ -430,9 +431,10 @@ const fn done(reply: &Reply) -> Result<(), TaskError> {
 }
 
 /// Converts a reply of an unexpected kind to an error.
-const fn refusal(reply: &Reply) -> TaskError {
+fn refusal(reply: &Reply) -> TaskError {
     match reply {
         Reply::Refused(refused) => TaskError::Refused(*refused),
-        _ => TaskError::Absent,
+        Reply::Absent => TaskError::Absent,
+        other => unexpected(other).into(),
     }
 }
