@@ -170,7 +170,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
             "src/protocols/http/lock.rs",
             "tools/recover/carry.rs",
             "tools/lock/named.rs",
-            "tools/process/attached.rs",
+            "tools/client/ask.rs",
         ],
     ),
     ("rand", &[]),

@@ -128,14 +128,14 @@ impl Run {
         match launch {
             Some(launch) if !self.detach => self.foreground(options, &processes, launch),
             None => {
-                let body = options.act("run", self.asked(None)?, 0);
+                let body = options.act("run", self.asked(None)?);
                 self.answered(
                     options,
                     &body.map_err(|failure| self.without_command(failure))?,
                 )
             }
             launch @ Some(_) => {
-                let body = options.act("run", self.asked(launch)?, 0)?;
+                let body = options.act("run", self.asked(launch)?)?;
                 self.answered(options, &body)
             }
         }
@@ -244,7 +244,7 @@ impl Run {
             Err(HandoverError::Refused(reason)) => Err(reason),
             Err(other) => return Err(other.into()),
         };
-        let body = options.act("run", self.asked(Some(launch))?, 0)?;
+        let body = options.act("run", self.asked(Some(launch))?)?;
         if self.report_refusal(&body) {
             return Ok(());
         }
@@ -366,7 +366,7 @@ impl Turn {
             let begun = lease.pointer("/begun").and_then(Value::as_u64);
             let mut asked = self.which.clone();
             asked.extend(fields([("begun", begun.map(|it| it + 1).into())]));
-            lease = self.options.act("wait", asked, WAIT_MAX)?;
+            lease = self.options.wait(asked, WAIT_MAX)?;
         }
         let id = lease.pointer("/current/process").and_then(Value::as_str);
         let id = id.filter(|_| is_its(&lease, "/current/place"));

@@ -143,7 +143,7 @@ impl Set {
         let mut asked = self.which.fields();
         asked.extend(self.setting()?);
         let existed = options.exists(&self.which)?;
-        let lease = options.act("set", asked, 0)?;
+        let lease = options.act("set", asked)?;
         options.tell(&lease, |lease| {
             let (name, setting) = (shown(lease, "name"), self.what.show(lease));
             let created = if existed { "" } else { " (new lease)" };

@@ -378,7 +378,11 @@ impl ClientOptions {
     }
 
     fn post(&self, what: &str, fields: Map<String, Value>, wait: u64) -> Result<Answer, Failure> {
-        client::send(&self.target, &format!("/v1/locks/{what}"), fields, wait)
+        let path = format!("/v1/locks/{what}");
+        if wait == 0 {
+            return client::change(&self.target, &path, fields);
+        }
+        client::send(&self.target, &path, fields, wait)
     }
 
     fn get(&self, what: &str, fields: &Map<String, Value>) -> Result<Answer, Failure> {

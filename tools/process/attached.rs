@@ -2,6 +2,7 @@
 //! over as one parcel to the keeper (the process that launches commands for the coordinator) and are stored nowhere. Signals to this
 //! process are forwarded to the command.
 
+pub(crate) use crate::client::drawn;
 use crate::client::{self, Fields};
 use crate::process::request::{ClientOptions, WaitExtent, has_ended};
 use crate::report::Failure;
@@ -241,9 +242,8 @@ fn handed_over(
     let mut left = LOOKS;
     options.target.check_user()?;
     loop {
-        let keeper = options.act("keeper", Fields::new())?;
-        let socket = keeper.pointer("/socket").and_then(Value::as_str);
-        match hand_over(socket.unwrap_or_default(), given, stays) {
+        let socket = options.keeper()?;
+        match hand_over(&socket, given, stays) {
             Ok(handed) => return Ok(handed),
             Err(error) if left > 0 && is_of_a_dead_keeper(error.kind()) => {
                 left -= 1;
@@ -278,14 +278,8 @@ const fn is_of_a_dead_keeper(kind: ErrorKind) -> bool {
     )
 }
 
-/// Returns an unguessable random number.
-pub(crate) fn drawn() -> std::io::Result<u128> {
-    let mut chance = [0; 16];
-    getrandom::fill(&mut chance).map_err(std::io::Error::other)?;
-    Ok(u128::from_le_bytes(chance))
-}
-
-/// Sends a parcel to the keeper at `path`, which must belong to our own user or to root. Returns the ticket by which a launch names the parcel, and the connection. If the
+/// Sends a parcel to the keeper at `path`, which must belong to our own user or to root. Returns the ticket by which a launch names the
+/// parcel, and the connection. If the
 /// connection is closed before the launch, the keeper drops the parcel.
 fn hand_over(
     path: &str,

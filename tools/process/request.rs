@@ -2,6 +2,7 @@
 
 use crate::client::{self, Answer, Fields, Target, Where, fields};
 use crate::report::{Failure, print_answer};
+use crate::text::words;
 use rustix::process::Pid;
 use serde_json::Value;
 use sexton::refusal::Reason;
@@ -68,14 +69,18 @@ impl ClientOptions {
         Ok(Self { target, json })
     }
 
-    /// Posts a request about processes and returns the body of the answer. Fails if the request is refused.
+    /// Posts a request about processes that changes something, once even if it has to be repeated, and returns the body of the answer. Fails
+    /// if the request is refused.
     pub(crate) fn act(&self, what: &str, fields: Fields) -> Result<Value, Failure> {
         let path = format!("/v1/processes/{what}");
         let id = fields.get("id").and_then(Value::as_str).map(str::to_owned);
-        success(
-            &client::send(&self.target, &path, fields, 0)?,
-            id.as_deref(),
-        )
+        success(&client::change(&self.target, &path, fields)?, id.as_deref())
+    }
+
+    /// Returns the path of the keeper's socket.
+    pub(super) fn keeper(&self) -> Result<String, Failure> {
+        let answer = client::send(&self.target, "/v1/processes/keeper", Fields::new(), 0)?;
+        Ok(words(&answer.success(HELPS)?, "/socket"))
     }
 
     /// Posts a request with an idempotency key, so that it is carried out only once, even if a restart of the coordinator makes it
@@ -95,10 +100,16 @@ impl ClientOptions {
         self.act("signal", asked)
     }
 
-    /// Posts a request about services and returns the body of the answer. The coordinator may take `wait` seconds to answer.
+    /// Posts a request about services and returns the body of the answer. The coordinator may take `wait` seconds to answer. A request that
+    /// does not wait is carried out once even if it has to be repeated.
     pub(crate) fn serve(&self, what: &str, fields: Fields, wait: u64) -> Result<Value, Failure> {
         let path = format!("/v1/services/{what}");
-        client::send(&self.target, &path, fields, wait)?.success(SERVICE_HELPS)
+        let answer = if wait == 0 {
+            client::change(&self.target, &path, fields)
+        } else {
+            client::send(&self.target, &path, fields, wait)
+        };
+        answer?.success(SERVICE_HELPS)
     }
 
     /// Returns the coordinator's status. Fails if the coordinator is not on this machine.
