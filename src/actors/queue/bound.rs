@@ -319,6 +319,7 @@ impl QueueMachine {
                 claims.any(|(_, slot)| self.state.job(*slot).map(|job| job.queue) == named)
             }
             Message::Bind { .. }
+            | Message::Attach { .. }
             | Message::Gone(_)
             | Message::Expire { .. }
             | Message::Unpause { .. }

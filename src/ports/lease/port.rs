@@ -219,7 +219,6 @@ mod tests {
     use crate::spine::effect;
     use crate::spine::halt::Sentry;
     use crate::spine::port::Port as _;
-    use crate::spine::shared::Sentry;
     use std::path::Path;
 
     /// Whether counts are read, which requires a JSON parser.

@@ -43,7 +43,7 @@ pub(crate) fn key_of(
 /// Returns the number of a caller, each of which has a share of the keys: 0 for all TCP clients, and one for each user on the Unix socket.
 fn caller(peer: Peer) -> u32 {
     match peer {
-        Peer::Tcp(_) => 0,
+        Peer::Tcp { .. } => 0,
         // No user has the highest id, which stands for an unknown one.
         Peer::Socket { uid, .. } => uid.saturating_add(1),
     }

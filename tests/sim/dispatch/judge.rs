@@ -282,6 +282,8 @@ impl Reference for Dispatches {
                 | Step::ServerThreads(..)
                 | Step::ServerReached(..)
                 | Step::ServerEnabled(..)
+                | Step::ServerFailed(..)
+                | Step::ServerAnswered(_)
                 | Step::GroupSet { .. }
                 | Step::Paused(_)
                 | Step::Rests => {}
