@@ -16,9 +16,10 @@ pub fn mask(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(mask),
         Value::Object(members) => {
             for (name, member) in members {
-                match member {
-                    Value::Array(words) if name == ARGV => mask_arguments(words),
-                    member => mask(member),
+                if let (ARGV, Value::Array(words)) = (name.as_str(), &mut *member) {
+                    mask_arguments(words);
+                } else {
+                    mask(member);
                 }
             }
         }

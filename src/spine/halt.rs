@@ -133,8 +133,7 @@ mod tests {
         }
         let thread = sentry.thread("planted", end).expect("a new thread");
         thread.join().expect("the panic was caught");
-        let reason = halted.borrow().as_ref().map(ToString::to_string);
-        reason
+        halted.borrow().as_ref().map(ToString::to_string)
     }
 
     #[test]

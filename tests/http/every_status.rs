@@ -10,6 +10,9 @@ use std::io::Write as _;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
+/// The one path about queues that only those who may run commands can use.
+const WITHDRAW: &str = "/v1/queues/withdraw";
+
 /// A request that was not sent yet.
 #[derive(Clone)]
 pub(crate) struct PendingRequest {
@@ -216,6 +219,8 @@ impl Nodes {
             _ => PendingRequest::well(path, method),
         };
         match (status, path) {
+            (200, WITHDRAW) => process_status::at(&well, &self.well.socket()),
+            (500, WITHDRAW) => process_status::at(&well, &self.panicking.socket()),
             (200, "/v1/drain") => process_status::at(&well, &self.draining.socket()),
             (500, "/v1/drain") => process_status::at(&well, &self.panicking.socket()),
             (200, _) => well.of(&self.well),
@@ -249,9 +254,13 @@ impl Nodes {
             }
             (422, _) => {
                 let key = format!("Idempotency-Key: {path}");
-                let first = well.clone().with(&key).of(&self.well);
+                let send = |asking: PendingRequest| match path {
+                    WITHDRAW => process_status::at(&asking, &self.well.socket()),
+                    _ => asking.of(&self.well),
+                };
+                let first = send(well.clone().with(&key));
                 assert_eq!(first.status, 200, "{first:?}");
-                well.with(&key).spaced().of(&self.well)
+                send(well.with(&key).spaced())
             }
             (429, _) => {
                 let guess = well.with("Authorization: Bearer wrong-horse-battery-staple");

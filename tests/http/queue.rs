@@ -229,7 +229,10 @@ fn one_and_the_same_job_is_added_once() {
     let fields = json!({"queue": "q", "body": "x", "dedup": "a key of any length, longer than twenty bytes"});
     let first = opened.post(PUSH, &fields).json();
     let again = opened.post(PUSH, &fields).json();
-    assert_eq!(again, json!({"id": first["id"], "new": false}));
+    assert_eq!(
+        again,
+        json!({"id": first["id"], "new": false, "phase": "ready"})
+    );
     pop(&opened, "q");
     let beside = opened.post(PUSH, &fields).json();
     assert_eq!(beside["new"], true, "a claimed job is no duplicate");

@@ -207,10 +207,6 @@ pub struct Progress {
 }
 
 impl Progress {
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "serde passes a reference"
-    )]
     fn is_empty(&self) -> bool {
         *self == Self::default()
     }

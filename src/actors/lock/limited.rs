@@ -71,9 +71,12 @@ impl LockMachine {
     }
 
     /// Asserts that the entries that [`Self::kept`] returned before the message was committed are as they were.
-    pub(super) fn assert_kept(&self, before: Option<Vec<String>>, message: &Message) {
-        let after = before.as_ref().and_then(|_| self.kept(message));
+    pub(super) fn assert_kept(&self, before: Option<&Vec<String>>, message: &Message) {
+        let after = before.and_then(|_| self.kept(message));
         let words = "limited authority suffices, so no entry of a process changes";
-        assert!(after.is_none() || before == after, "{words}: {message:?}");
+        assert!(
+            after.is_none() || before == after.as_ref(),
+            "{words}: {message:?}"
+        );
     }
 }

@@ -107,7 +107,7 @@ impl Pair {
         let kept = self.machine.kept(&message);
         let mut effects = Effects::<LockMachine>::default();
         self.machine.commit(stamp, &message, &outcome, &mut effects);
-        self.machine.assert_kept(kept, &message);
+        self.machine.assert_kept(kept.as_ref(), &message);
         self.note_wakes(&mut effects);
         let reply = self.machine.reply(self.seq, &message, &outcome);
         self.log.push(Logged::Entry(stamp, message, outcome));

@@ -114,8 +114,12 @@ impl QueueMachine {
                 slot,
                 until: retry.map_or(until, |ms| at.plus_ms(ms)),
             },
-            _ if job.retries => Outcome::Abandoned { slot },
-            _ => Outcome::Deleted { slot, key: None },
+            ClaimEnd::Returned | ClaimEnd::HandedOver | ClaimEnd::Done if job.retries => {
+                Outcome::Abandoned { slot }
+            }
+            ClaimEnd::Returned | ClaimEnd::HandedOver | ClaimEnd::Done => {
+                Outcome::Deleted { slot, key: None }
+            }
         }
     }
 
@@ -292,6 +296,10 @@ impl QueueMachine {
 
     /// Returns whether only those who may start and end processes may send a message: it makes, changes or ends a claim that is bound to a
     /// process. The loss of such a claim ends the process, or lets others believe that it has ended.
+    #[expect(
+        clippy::match_same_arms,
+        reason = "the first arm is an exception to the second"
+    )]
     pub(super) fn is_forbidden(&self, message: &Message) -> bool {
         let is_bound = |id: u64| {
             let found = self.state.find(id);

@@ -16,6 +16,7 @@ use crate::spine::machine::Effects;
 use crate::spine::machine::Stamp;
 
 impl QueueMachine {
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind")]
     pub(super) fn apply(
         &mut self,
         entry: Stamp,

@@ -20,6 +20,7 @@ type Emit<'a> = &'a mut dyn FnMut(EventBody);
 
 impl QueueMachine {
     /// Calls `emit` for each event that this outcome causes, in order.
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind")]
     pub(super) fn emit(&self, seq: Seq, (message, outcome): (&Message, &Outcome), emit: Emit<'_>) {
         match (outcome, message) {
             (Outcome::Put { job, .. }, Message::Put(put)) => emit(added(put, job)),
@@ -53,10 +54,8 @@ impl QueueMachine {
                 emit(ready_at(told, *until));
             }),
             (Outcome::Failed { slot, until }, _) => self.about("failed", *slot, |_, told| {
-                let kind = match message {
-                    Message::Fail { crashed: true, .. } => "crashed",
-                    _ => "failed",
-                };
+                let is_crash = matches!(message, Message::Fail { crashed: true, .. });
+                let kind = if is_crash { "crashed" } else { "failed" };
                 emit(EventBody { kind, ..told }.number("ready_at", until.0));
             }),
             (Outcome::Deferred { slot, until }, _) => self.about("deferred", *slot, |_, told| {
@@ -134,9 +133,10 @@ impl QueueMachine {
                 ClaimEnd::Quarantined => "quarantined",
             };
             let told = caused(message, EventBody { kind, ..told });
-            emit(match end {
-                ClaimEnd::Retried { until, .. } => told.number("ready_at", until.0),
-                _ => told,
+            emit(if let ClaimEnd::Retried { until, .. } = end {
+                told.number("ready_at", until.0)
+            } else {
+                told
             });
         });
     }

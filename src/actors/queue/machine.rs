@@ -194,7 +194,6 @@ impl Machine for QueueMachine {
             Outcome::Claimed { slot, .. } | Outcome::Touched { slot, .. } => {
                 passes(*slot) || self.ends_with_connection(*slot, message)
             }
-            Outcome::Deleted { key: Some(_), .. } => false,
             Outcome::Deleted { slot, key: None }
             | Outcome::Attached { slot, .. }
             | Outcome::Quarantined { slot }
@@ -224,6 +223,7 @@ impl Machine for QueueMachine {
             | Outcome::KeyForgotten { .. }
             | Outcome::Forgotten { .. } => true,
             Outcome::Batch { .. }
+            | Outcome::Deleted { key: Some(_), .. }
             | Outcome::Registered { .. }
             | Outcome::Kicked { .. }
             | Outcome::Paused { .. }

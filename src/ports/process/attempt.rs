@@ -9,6 +9,10 @@ use crate::ports::process::world::Tree;
 use std::io;
 
 /// A process that the port launches or follows.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts about one attempt"
+)]
 pub(super) struct Attempt<H> {
     /// The spec to launch, kept until a keeper has reported all its attempts, since the attempt may have been launched before a restart of
     /// the coordinator.

@@ -234,7 +234,7 @@ pub(crate) fn report_key(data: &Path, fresh: [u8; 32]) -> io::Result<[u8; 32]> {
     let read = || -> io::Result<Option<[u8; 32]>> {
         let mut file = open_as_it_is(&path)?;
         let metadata = file.metadata()?;
-        let is_private = socket::is_own(metadata.uid()) && metadata.mode() & 0o077 == 0;
+        let is_private = socket::is_own(metadata.uid()) && metadata.mode().trailing_zeros() >= 6;
         if !metadata.is_file() || !is_private || metadata.nlink() > 1 {
             return Ok(None);
         }
@@ -514,10 +514,10 @@ mod tests {
             ("export A B=x", "expected NAME=VALUE, with"),
             ("'V'=x", "expected NAME=VALUE, with"),
             ("\u{feff}V=x", "expected NAME=VALUE, with"),
-            ("V=\"x\" # remark", "begins with a quote"),
-            ("V='x", "begins with a quote"),
-            ("V='", "begins with a quote"),
-            ("V=\"a \\\" b\"", "begins with a quote"),
+            ("V=\"x\" # remark", "the value begins with a quote"),
+            ("V='x", "the value begins with a quote"),
+            ("V='", "the value begins with a quote"),
+            ("V=\"a \\\" b\"", "the value begins with a quote"),
             ("V=x # remark", "put the remark on a line of its own"),
         ] {
             std::fs::write(&path, format!("A=1\n{line}\n")).expect("the file can be written");

@@ -253,7 +253,7 @@ async fn serve(
     // This watch keeps the default tube in existence even if it has no jobs and no clients.
     let default = QueueName::new(DEFAULT_TUBE).expect("the default tube has a valid name");
     let _standing = queues.begin_watch(Watch::KeepQueue(default));
-    let session = || BeanstalkSession::new(queues.clone(), Arc::clone(&shared));
+    let session = || BeanstalkSession::new(&queues, Arc::clone(&shared));
     match listener {
         Listening::Tcp(listener) => loop {
             let (stream, peer) = listener::accept(&listener).await;

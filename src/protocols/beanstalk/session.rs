@@ -101,7 +101,7 @@ struct Reserving {
 }
 
 impl BeanstalkSession {
-    pub(crate) fn new(queues: Mailbox<QueueMachine>, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(queues: &Mailbox<QueueMachine>, shared: Arc<Shared>) -> Self {
         shared.counters.connected();
         // The protocol has neither tokens nor users: whoever can connect is trusted with nothing that a process depends on.
         let queues = queues.limited();

@@ -100,9 +100,12 @@ pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result
         Peer::Tcp { local, remote } => {
             let check = |tokens| check_token(head, host, (tokens, remote), rules);
             let scopes = rules.tokens.map(check).transpose()?;
-            Ok(match scopes.unwrap_or(Scopes::Plain) {
-                Scopes::All if !rules.is_private && !local.is_loopback() => Scopes::Exposed,
-                scopes => scopes,
+            let scopes = scopes.unwrap_or(Scopes::Plain);
+            let is_exposed = !rules.is_private && !local.is_loopback();
+            Ok(if scopes == Scopes::All && is_exposed {
+                Scopes::Exposed
+            } else {
+                scopes
             })
         }
     }

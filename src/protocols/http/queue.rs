@@ -189,6 +189,7 @@ pub(crate) struct Cancel {
 }
 
 #[derive(Serialize, JsonSchema)]
+#[expect(clippy::struct_field_names, reason = "the names of the JSON fields")]
 pub(crate) struct Cancelled {
     /// The number of jobs cancelled. If the claim of a job is bound to a process, the job is abandoned only once the claim has ended.
     cancelled: u32,

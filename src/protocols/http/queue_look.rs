@@ -32,6 +32,7 @@ pub(crate) const PHASES: [(&str, Phase); 7] = [
 /// The maximum number of types in a request for the next queue.
 const TYPES_MAX: usize = 1000;
 
+#[expect(clippy::too_many_lines, reason = "a table of routes")]
 pub(crate) fn routes() -> Vec<Route> {
     use Reason::{Absent, Failed, Large};
     vec![

@@ -55,12 +55,15 @@ impl Scope {
     }
 }
 
+/// A condition on the input of a route: in words, and as a function.
+type Condition<T> = (&'static str, fn(&T) -> bool);
+
 /// The scopes that a route requires, depending on its input `T`.
 pub(crate) struct Required<T> {
     /// The scope that every request requires.
     pub(crate) scope: Scope,
     /// Which requests require [`Scope::Run`]: in words, and as a function of the input.
-    run: Option<(&'static str, fn(&T) -> bool)>,
+    run: Option<Condition<T>>,
 }
 
 impl<T> Required<T> {

@@ -125,7 +125,7 @@ async fn serve(
         match admit(&shared, peer) {
             Some(place) => {
                 let session =
-                    LockserverSession::new(locks.clone(), Arc::clone(&shared), peer, config.long);
+                    LockserverSession::new(&locks, Arc::clone(&shared), peer, config.long);
                 runtime::spawn_brief(greet(stream, session, config.idle, place));
             }
             None => refuse(stream, &shared),

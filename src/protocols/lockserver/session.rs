@@ -35,7 +35,7 @@ pub(crate) struct LockserverSession {
 
 impl LockserverSession {
     pub(crate) fn new(
-        locks: Mailbox<LockMachine>,
+        locks: &Mailbox<LockMachine>,
         shared: Arc<Shared>,
         peer: IpAddr,
         long: LongWidth,

@@ -371,6 +371,7 @@ impl Model {
     }
 
     /// Ends an attempt: its locks are released, and the verdict is applied to the task.
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind")]
     fn end(&mut self, slot: Slot, exit: Option<Exit>, entry: Entry) {
         self.tell_yield_of(slot, &["wip-pool-lock-execute", "wip-pool-lock-update"]);
         let today = entry.now.date();

@@ -205,6 +205,7 @@ impl Model {
         found.map(|(slot, task)| (*slot, task))
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind")]
     pub(super) fn report(
         &mut self,
         process: ProcessId,

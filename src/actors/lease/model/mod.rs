@@ -51,7 +51,8 @@ impl Model {
         dates.sort_unstable();
         let ends = dates.first().into_iter().chain(dates.last());
         let steps = |of: Option<i64>| of.is_none_or(|of| (of - now.offset.0).abs() >= 60_000);
-        for (_, place) in ends.filter(|(of, _)| steps(*of)) {
+        let mut stepped = ends.filter(|(of, _)| steps(*of));
+        if let Some((_, place)) = stepped.next() {
             return Some(Item::Date(*place));
         }
         let mut all = Vec::new();

@@ -307,7 +307,9 @@ impl World {
                     .by_ref()
                     .filter(|(_, it)| !it.started && it.end.is_none());
                 let id = waiting.map(|(id, _)| *id).nth(*nth);
-                id.into_iter().for_each(|id| self.start(id, *heard));
+                if let Some(id) = id {
+                    self.start(id, *heard);
+                }
             }
             Act::End { nth, exit } => self.end(*nth, *exit),
             Act::Prune => self.prune(),

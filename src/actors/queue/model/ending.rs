@@ -85,6 +85,7 @@ impl Model {
     }
 
     /// Applies a message from the claimant of a job.
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind")]
     pub(super) fn end(
         &mut self,
         message: &Message,
