@@ -1,6 +1,7 @@
 //! Commands that add jobs: single ones, batches, and jobs of root jobs.
 
 use crate::coordinator::{CommandOutput, Coordinator, done};
+use serde_json::json;
 use std::io::Write as _;
 use std::process::Stdio;
 
@@ -117,9 +118,8 @@ fn a_body_of_any_bytes_is_taken_up_to_the_longest_and_refused_by_its_length_abov
 #[test]
 fn a_batch_of_any_length_is_added_in_order_and_an_error_says_what_was() {
     let coordinator = Coordinator::start(&["queue"]);
-    let lines: String = (0..2500)
-        .map(|number| format!("{{\"body\": \"{number}\"}}\n"))
-        .collect();
+    let lines = (0..2500).map(|number| json!({"body": number.to_string()}).to_string() + "\n");
+    let lines: String = lines.collect();
     let words = ["push", "q", "--batch", "-"];
     let refused = fed(&coordinator, &[&words[..], &["--atomic"]].concat(), &lines);
     assert_eq!((refused.status, refused.out.as_str()), (2, ""));

@@ -23,13 +23,17 @@ impl Proxy {
         let listener = UnixListener::bind(&path).expect("a new socket");
         let loses = Arc::new(AtomicBool::new(false));
         let (behind, losing) = (tree.data.join("sexton.sock"), Arc::clone(&loses));
-        std::thread::spawn(move || {
+        let accept = move || {
             for stream in listener.incoming() {
                 let (stream, behind) = (stream.expect("a connection"), behind.clone());
                 let losing = Arc::clone(&losing);
-                std::thread::spawn(move || pass_on(&stream, &behind, &losing));
+                let passing = std::thread::Builder::new();
+                let started = passing.spawn(move || pass_on(&stream, &behind, &losing));
+                drop(started.expect("a new thread"));
             }
-        });
+        };
+        let started = std::thread::Builder::new().spawn(accept);
+        drop(started.expect("a new thread"));
         Self { path, loses }
     }
 

@@ -215,12 +215,10 @@ fn a_directory_of_another_user_is_not_used() {
         "lock",
     ] {
         let path = data.join(name);
-        if name.ends_with(".sock") {
-            drop(UnixListener::bind(&path).expect("a socket"));
-        } else if name == "journal" {
-            std::fs::create_dir(&path).expect("a new directory");
-        } else {
-            std::fs::write(&path, [7; 32]).expect("a writable file");
+        match name {
+            "journal" => std::fs::create_dir(&path).expect("a new directory"),
+            "report.key" | "lock" => std::fs::write(&path, [7; 32]).expect("a writable file"),
+            _ => drop(UnixListener::bind(&path).expect("a socket")),
         }
         chown(&path, Some(STRANGER), None).expect("root may do this");
         let refused = refusal(&data);

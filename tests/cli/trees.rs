@@ -1,11 +1,6 @@
 //! Which processes belong to a tree: those whose main thread has ended, that moved to another control group or were left by
 //! an ended process do; those of other users that carry its id do not.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
-
 use crate::daemon::text;
 use crate::left_out::left_out;
 use crate::patience::until;

@@ -221,7 +221,7 @@ fn a_job_that_kills_its_worker_is_quarantined() {
     }
     let view = job(&tree, &id);
     assert_eq!(
-        (&view["crashes"], &view["error"] != &Value::Null),
+        (&view["crashes"], view["error"] != Value::Null),
         (&json!(3), true),
         "{view}"
     );

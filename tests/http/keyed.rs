@@ -1,10 +1,5 @@
 //! Every POST request honours an idempotency key or refuses it; none ignores it. `docs/protocols/http.md` lists those that honour it.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete description fails the test"
-)]
-
 use crate::opened::Opened;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

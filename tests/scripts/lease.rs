@@ -171,6 +171,7 @@ impl Words {
         process.ok_or_else(|| format!("nothing was launched for `{lease}`"))
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each command")]
     fn message(&self, places: &[&str], options: &Options<'_>) -> Parsed<Option<Message>> {
         let period = options.get("period").map(|span| milliseconds(span));
         let period_ms = period.transpose()?;

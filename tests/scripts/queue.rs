@@ -44,6 +44,7 @@ impl Vocabulary for Words {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each setting")]
     fn rule(rules: &mut Rules, words: &[&str]) -> Parsed<()> {
         const KNOWN: &[&str] = &[
             "order",
@@ -183,6 +184,7 @@ impl Vocabulary for Words {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one arm for each command")]
 fn message(words: &[&str]) -> Parsed<Option<Message>> {
     const KNOWN: &[&str] = &[
         "prio",

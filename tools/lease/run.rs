@@ -62,8 +62,8 @@ pub(super) struct Run {
     period: Option<u64>,
 
     /// Stop the pass after this time (stop signal, 10 s of grace, SIGKILL), 0 for never [default: that of the lease, or never]
-    #[arg(long, value_name = SPAN, value_parser = max_run)]
-    max_run: Option<u64>,
+    #[arg(long = "max-run", id = "max_run", value_name = SPAN, value_parser = max_run)]
+    limit: Option<u64>,
 
     /// Do not wait; print the answer to the request and exit
     #[arg(long)]
@@ -183,7 +183,7 @@ impl Run {
             ("period_ms", self.period.into()),
             ("no_delay", self.no_delay.into()),
             ("logfile", log.into()),
-            ("max_run_ms", self.max_run.into()),
+            ("max_run_ms", self.limit.into()),
         ]));
         Ok(asked)
     }

@@ -363,30 +363,7 @@ impl Settings {
             is_init: std::process::id() == 1,
             data,
             fsync: self.fsync,
-            rules: Rules {
-                lock: lock::Rules {
-                    high_first: self.lockserver_priority == First::High,
-                    entries_max: self.lock_entries,
-                },
-                queue: queue::Rules {
-                    jobs_max: self.jobs,
-                    body_bytes_max: self.job_bytes,
-                    ..queue::Rules::default()
-                },
-                process: process::Rules {
-                    bytes_max: self.text_bytes,
-                    ..process::Rules::default()
-                },
-                lease: lease::Rules {
-                    bytes_max: self.text_bytes,
-                    ..lease::Rules::default()
-                },
-                dispatch: dispatch::Rules {
-                    bytes_max: self.text_bytes,
-                    ..dispatch::Rules::default()
-                },
-                ..Rules::default()
-            },
+            rules: self.rules(),
             lockserver,
             beanstalk,
             http: (http.is_some() || socket.is_some()).then(|| HttpConfig {
@@ -409,6 +386,34 @@ impl Settings {
             }),
             ..Config::in_memory()
         })
+    }
+
+    /// Returns the limits and orders of the actors.
+    fn rules(&self) -> Rules {
+        Rules {
+            lock: lock::Rules {
+                high_first: self.lockserver_priority == First::High,
+                entries_max: self.lock_entries,
+            },
+            queue: queue::Rules {
+                jobs_max: self.jobs,
+                body_bytes_max: self.job_bytes,
+                ..queue::Rules::default()
+            },
+            process: process::Rules {
+                bytes_max: self.text_bytes,
+                ..process::Rules::default()
+            },
+            lease: lease::Rules {
+                bytes_max: self.text_bytes,
+                ..lease::Rules::default()
+            },
+            dispatch: dispatch::Rules {
+                bytes_max: self.text_bytes,
+                ..dispatch::Rules::default()
+            },
+            ..Rules::default()
+        }
     }
 }
 

@@ -404,7 +404,8 @@ impl Keeping {
     fn end_with(&mut self, mut end: End) {
         if let Err(error) = self.place.set_end(&end) {
             let separator = if end.words.is_empty() { "" } else { "; " };
-            end.words += &format!("{separator}its result could not be stored there: {error}");
+            let told = format!("{separator}its result could not be stored there: {error}");
+            end.words.push_str(&told);
             self.stores_at = Some(now() + STORE_MS);
         }
         (self.end, self.ended_at) = (Some(end), now());

@@ -110,7 +110,7 @@ fn open(
     );
     let releasing = Rc::clone(&spine);
     runtime::spawn("release of answers", async move {
-        releasing.release_forever().await
+        releasing.release_forever().await;
     });
     let (mut left, mut right) = (host(left, start), host(right, start));
     if plant == "undrained" {

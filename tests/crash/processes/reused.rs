@@ -33,7 +33,6 @@ impl Stranger {
         let birth = SpawnOptions {
             group: None,
             pid: i32::try_from(pid).ok(),
-            ..SpawnOptions::default()
         };
         let spawned = until("the PID is free", || {
             match spawn(&plan, [null.as_fd(); 3], birth) {
@@ -148,13 +147,11 @@ fn no_signal_reaches_a_stranger_that_has_the_pid() {
         let pid = records[number]["pid"].as_u64().expect("it was started");
         u32::try_from(pid).expect("a small number")
     };
-    for number in records.keys() {
+    let taken = |number| {
         until("it is gone", || (!is_taken(pid(number))).then_some(()));
-    }
-    let strangers: Vec<Stranger> = records
-        .keys()
-        .map(|number| Stranger::with(pid(number)))
-        .collect();
+        Stranger::with(pid(number))
+    };
+    let strangers: Vec<Stranger> = records.keys().map(taken).collect();
 
     let daemon = host.start();
     for (number, record) in &records {
@@ -181,17 +178,17 @@ fn no_signal_reaches_a_stranger_that_has_the_pid() {
             Recorded::Lost(_) => {}
             // Its short grace period ended before the crash.
             Recorded::Ended(Last::Signal(9)) if *number < EACH && number % 4 == 0 => {}
-            other => panic!("{other:?}: {record}"),
+            other @ (Recorded::Alive | Recorded::Ended(_) | Recorded::Failed(_)) => {
+                panic!("{other:?}: {record}")
+            }
         }
     }
     until("the rights of all have ended", || {
         (held(&host) == 0).then_some(())
     });
-    for stranger in &strangers {
-        assert!(
-            !stranger.0.has_ended().expect("it can be polled"),
-            "a stranger was killed"
-        );
+    for Stranger(pidfd) in &strangers {
+        let has_ended = pidfd.has_ended().expect("it can be polled");
+        assert!(!has_ended, "a stranger was killed");
     }
     daemon.kill();
 }

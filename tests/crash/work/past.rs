@@ -82,7 +82,7 @@ impl Past {
         let placed = record.pointer("/outcome/batch/placed");
         let placed = placed.and_then(Value::as_array).into_iter().flatten();
         for id in placed.filter_map(|placed| number(placed, "/new/id")) {
-            let free = (0..).find(|slot| !self.slots.contains_key(slot));
+            let free = (0..=u64::MAX).find(|slot| !self.slots.contains_key(slot));
             self.slots.extend(free.map(|slot| (slot, id)));
             self.open.insert(id);
         }
@@ -154,6 +154,9 @@ fn what_is_lost_or_late_or_done_without_an_end_is_found() {
     const READY: &str = r#"{"at":16,"actor":"queue","message":{},"outcome":{"ready":{"slot":0}}}"#;
     const START: &str = r#"{"at":100,"actor":"node","mark":{"start":{}}}"#;
     const DONE: &str = r#"{"at":17,"actor":"queue","message":{"delete":{"id":7,"by":{"token":3}}},"outcome":{"deleted":{"slot":0}}}"#;
+    const CLAIMED: &str =
+        r#"{"at":2,"seq":3,"actor":"queue","message":{},"outcome":{"claimed":{"slot":0}}}"#;
+    const GONE: &str = r#"{"at":17,"actor":"queue","message":{},"outcome":{"claims_ended":{"ends":[[0,"done"]]}}}"#;
     let noted = |text: &str| {
         let mut noted = NotesReader::of(std::path::Path::new(""));
         noted.take(text);
@@ -166,9 +169,6 @@ fn what_is_lost_or_late_or_done_without_an_end_is_found() {
     };
     let none = Vec::<String>::new();
     assert_eq!(wrong(&[ADDED, FAILED, READY, DONE], "end 7 2 3 9\n"), none);
-    const CLAIMED: &str =
-        r#"{"at":2,"seq":3,"actor":"queue","message":{},"outcome":{"claimed":{"slot":0}}}"#;
-    const GONE: &str = r#"{"at":17,"actor":"queue","message":{},"outcome":{"claims_ended":{"ends":[[0,"done"]]}}}"#;
     assert_eq!(wrong(&[ADDED, CLAIMED, GONE], "end 7 2 3 9\n"), none);
     assert_eq!(wrong(&[ADDED, CLAIMED, GONE], "end 7 2 4 9\n").len(), 1);
     // Violations: lost; left unfinished, and so lost, too; completed under another claim; done twice; not ready when due.
