@@ -232,6 +232,14 @@ impl Nodes {
         }
     }
 
+    /// Sends a request to the node where all is well, as a caller who may make it.
+    fn send(&self, path: &str, asking: &PendingRequest) -> Answer {
+        match path {
+            WITHDRAW => process_status::at(asking, &self.well.socket()),
+            _ => asking.of(&self.well),
+        }
+    }
+
     /// Provokes a refusal that depends on what the node holds, or on what it was asked before.
     fn provoke_by_state(
         &self,
@@ -248,13 +256,9 @@ impl Nodes {
             409 => conflict(path, &well).of(&self.well),
             422 => {
                 let key = format!("Idempotency-Key: {path}");
-                let send = |asking: PendingRequest| match path {
-                    WITHDRAW => process_status::at(&asking, &self.well.socket()),
-                    _ => asking.of(&self.well),
-                };
-                let first = send(well.clone().with(&key));
+                let first = self.send(path, &well.clone().with(&key));
                 assert_eq!(first.status, 200, "{first:?}");
-                send(well.with(&key).spaced())
+                self.send(path, &well.with(&key).spaced())
             }
             _ => {
                 let guess = well.with("Authorization: Bearer wrong-horse-battery-staple");
@@ -297,7 +301,7 @@ impl Nodes {
                 let large = PendingRequest { body, ..well };
                 large.with("Content-Length: 100000000").of(&self.well)
             }
-            (415, _) => well.with("Content-Type: text/plain").of(&self.well),
+            (415, _) => self.send(path, &well.with("Content-Type: text/plain")),
             (421, _) => {
                 let host = "evil.example";
                 PendingRequest { host, ..well }.of(&self.well)

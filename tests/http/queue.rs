@@ -50,13 +50,7 @@ pub(crate) fn job(opened: &Opened, id: &Value) -> Value {
 fn counts(opened: &Opened, queue: &str) -> Value {
     let told = opened.get(&format!("/v1/queues/queue?queue={queue}"), "");
     let told = told.json();
-    json!([
-        told["ready"],
-        told["delayed"],
-        told["claimed"],
-        told["buried"],
-        told["abandoned"]
-    ])
+    json!(["ready", "delayed", "claimed", "buried", "abandoned"].map(|phase| &told[phase]))
 }
 
 /// Begins a request that waits for a job. Returns once it is in line.
