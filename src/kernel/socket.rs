@@ -4,6 +4,7 @@
 //! takes no slot, thread or buffer. Every client connects with [`connect`] or [`connect_to_own`]: connecting without a limit would wait
 //! for ever for a process that was stopped, once its queue of connections is full.
 
+use crate::kernel::peer;
 use rustix::event::{Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -61,14 +62,13 @@ pub fn is_own(user: u32) -> bool {
 /// # Errors
 /// Returns the error of `getsockopt`.
 pub fn user(socket: impl AsFd) -> io::Result<u32> {
-    let peer = rustix::net::sockopt::socket_peercred(socket)?;
-    Ok(peer.uid.as_raw())
+    Ok(peer::credentials(socket)?.0)
 }
 
-/// Returns the PID of the process that connected or began to listen, as [`user`] does. It may have been reused since.
+/// Returns the PID of the process that connected or began to listen, as [`user`] does; `None` if it is outside our PID namespace. It may
+/// have been reused since.
 pub fn process(socket: impl AsFd) -> Option<u32> {
-    let peer = rustix::net::sockopt::socket_peercred(socket).ok()?;
-    u32::try_from(peer.pid.as_raw_nonzero().get()).ok()
+    peer::credentials(socket).ok()?.1
 }
 
 /// Yields the connections to a listener of our own user, without an end. Those of other users are closed.

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 /// The reason given when a symbolic link is refused.
 const LINK: &str =
     "it is a symbolic link, and links are not followed here: replace it with its target";
+const NOT_A_FILE: &str = "it is not a file: find out who put it there, then remove it";
 
 /// The files, folders and sockets in a data directory that only the coordinator's own user or root may own.
 const OWNED: &[&str] = &[
@@ -154,7 +155,7 @@ impl RealDisk {
                 return wrong(name, "it is not a directory");
             }
             if !is_folder && !found.is_file() {
-                return wrong(name, "it is not a file");
+                return wrong(name, NOT_A_FILE);
             }
             let link = if is_folder {
                 self.link_in(name)
@@ -230,10 +231,8 @@ impl RealDisk {
                 return refuse(&path, words);
             }
             if FILES.contains(name) && !found.is_file() {
-                return refuse(
-                    &path,
-                    "it is not a file: find out who put it there, then remove it".to_owned(),
-                );
+                let words = if found.is_symlink() { LINK } else { NOT_A_FILE };
+                return refuse(&path, words.to_owned());
             }
         }
         Ok(())

@@ -432,6 +432,7 @@ fn tables_say_what_holds_for_the_jobs_of_a_type() {
     let default = serde_json::json!({
         "class": "durable", "order": "priority", "claim_ttl_ms": 90_000, "max_tries": 3, "retries": true,
         "dedup": false, "prune_ms": 604_800_000, "throttle": 0.0, "read_only_reason": null, "tube_max_tries": 3, "dedup_ignore": [], "in_any": true, "rank": 100,
+        "crash_tries": 3, "tube_crash_tries": 0,
         "backoff": {"first_ms": 5000, "factor": 2, "max_ms": 3_600_000, "jitter": 0.1},
     });
     assert_eq!(of("default"), default);
@@ -462,7 +463,7 @@ fn tables_say_what_holds_for_the_jobs_of_a_type() {
     ];
     assert_eq!(of("mails"), with(&mails));
     let (_, said, _) = output(&mut config(&["--config", text(&path)]));
-    let line = "mails    durable  fifo      90s        3          no       yes    1m     0.5/s     5s x2 to 2m, +-0.125  it moves          3               -             yes     100\n";
+    let line = "mails    durable  fifo      90s        3          no       yes    1m     0.5/s     5s x2 to 2m, +-0.125  it moves          3               -             yes     100   3            -\n";
     assert!(said.ends_with(line), "{said}");
 }
 

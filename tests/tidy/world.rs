@@ -130,7 +130,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
     ),
     // Connecting has a time limit, and accepting checks the user at the other end.
     ("UnixStream::connect", &["src/kernel/socket.rs"]),
-    ("socket_peercred", &["src/kernel/socket.rs"]),
+    ("SO_PEERCRED", &["src/kernel/peer.rs"]),
     (
         "UnixStream",
         &[

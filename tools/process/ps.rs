@@ -149,8 +149,10 @@ impl Ps {
                 return options.tell(&record, |record| page::whole(record, now));
             }
             let own = words(&record, "/id");
-            let (mut records, _) = all(&options, "/ancestors", query.clone(), u64::MAX)?;
-            records.reverse();
+            let mut body = options.look("/ancestors", &query)?;
+            let above = body.pointer_mut("/processes").map(Value::take);
+            let above = above.as_ref().and_then(Value::as_array);
+            let mut records: Vec<Value> = above.into_iter().flatten().rev().cloned().collect();
             records.push(record);
             records.extend(all(&options, "/descendants", query, u64::MAX)?.0);
             return show(&options, &records, &|records| {

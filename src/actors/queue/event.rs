@@ -141,13 +141,19 @@ impl QueueMachine {
         });
     }
 
-    /// Calls `emit` if this outcome touches a claim, or names the process that works on it; does nothing for other outcomes. Neither is published as an event:
-    /// it appears only in the history of a job.
-    pub(super) fn emit_touched(&self, outcome: &Outcome, emit: Emit<'_>) {
-        if let Outcome::Touched { slot, until } | Outcome::Attached { slot, until } = outcome {
-            self.about("touched", *slot, |_, told| {
+    /// Calls `emit` if this outcome touches a claim, or names the process that works on it; does nothing for other outcomes. Neither is
+    /// published as an event: it appears only in the history of a job.
+    pub(super) fn emit_kept(&self, (message, outcome): (&Message, &Outcome), emit: Emit<'_>) {
+        match (outcome, message) {
+            (Outcome::Touched { slot, until }, _) => self.about("touched", *slot, |_, told| {
                 emit(told.number("until", until.0));
-            });
+            }),
+            (Outcome::Attached { slot, .. }, Message::Attach { command, .. }) => {
+                self.about("attached", *slot, |_, told| {
+                    emit(told.text("process", command.process.to_string()));
+                });
+            }
+            _ => {}
         }
     }
 

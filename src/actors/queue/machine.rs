@@ -604,7 +604,7 @@ impl Observable for QueueMachine {
         outcome: &Outcome,
         publish: &mut dyn FnMut(EventBody),
     ) {
-        self.emit_touched(outcome, publish);
+        self.emit_kept((message, outcome), publish);
         self.emit(entry.seq, (message, outcome), publish);
     }
 
