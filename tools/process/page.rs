@@ -80,15 +80,10 @@ pub(crate) fn left(record: &Value) -> Vec<String> {
 }
 
 /// Returns whether the process itself has ended.
-pub(super) fn has_end(record: &Value) -> bool {
+fn has_end(record: &Value) -> bool {
     let ends = ["/code", "/signal", "/lost"];
     ends.iter()
         .any(|it| record.pointer(it).is_some_and(|end| !end.is_null()))
-}
-
-/// Returns whether the process was stopped, or is being stopped.
-pub(super) fn is_stopped(record: &Value) -> bool {
-    text(record, "/stopped_by").is_some()
 }
 
 /// Describes how a process ended.

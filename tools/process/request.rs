@@ -164,9 +164,7 @@ impl ClientOptions {
             let answer = client::send(&self.target, "/v1/processes/wait", asked, now)?;
             let record = success(&answer, Some(id))?;
             left = left.map(|left| left - now);
-            let is_set = |path: &str| record.pointer(path).is_some_and(|it| !it.is_null());
-            let leader_ended = is_set("/ended_at") && (leader || !is_set("/stopped_by"));
-            if has_ended(&record) || leader_ended || left == Some(0) {
+            if is_over(&record) || left == Some(0) {
                 return Ok(record);
             }
         }
@@ -194,6 +192,11 @@ fn success(answer: &Answer, id: Option<&str>) -> Result<Value, Failure> {
 /// Returns whether a record is of a process that has ended.
 pub(crate) fn has_ended(record: &Value) -> bool {
     record.pointer("/status").and_then(Value::as_str) == Some("exited")
+}
+
+/// Returns whether what was waited for has happened, according to the answer to a wait.
+pub(super) fn is_over(record: &Value) -> bool {
+    record.pointer("/timed_out") == Some(&Value::Bool(false))
 }
 
 /// Parses the values of a flag that may be repeated, each as `NAME=VALUE`.

@@ -83,8 +83,9 @@ impl ProcessMachine {
 
     /// Returns whether the process has ended, and nobody stops or waits for the processes that it left.
     fn left_alone(&self, record: &Record) -> bool {
-        let is_stopped = record.rare.stop.is_some();
-        record.end.is_some() && !is_stopped && !self.state.is_tree_watched(record)
+        record.end.is_some()
+            && !record.is_stopped_with_tree()
+            && !self.state.is_tree_watched(record)
     }
 
     /// Returns whether the process was stopped with its tree and a process whose record is a descendant of its record is still being

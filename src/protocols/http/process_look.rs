@@ -385,6 +385,9 @@ pub(crate) struct Process {
     /// record is read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left: Vec<Remaining>,
+    /// Whether the time to wait passed before what was waited for. Only in the answer to a wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timed_out: Option<bool>,
     /// The parsed output of a hook; null until it has been read, or if the process is not a hook.
     hook: Option<Hook>,
     /// Current resource usage; only if requested, and only for a running process.
@@ -551,8 +554,15 @@ impl Process {
             hook: record.found.map(|it| Hook::of(*it)),
             output_held_by: remains.and_then(|it| it.leak.as_deref()).map(held),
             left: Vec::new(),
+            timed_out: None,
             usage: None,
         }
+    }
+
+    /// The answer to a wait, with whether what was waited for has happened.
+    pub(super) fn waited(self, is_over: bool) -> Self {
+        let timed_out = Some(!is_over);
+        Self { timed_out, ..self }
     }
 }
 

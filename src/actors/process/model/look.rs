@@ -101,7 +101,7 @@ impl Model {
                     .filter_map(|id| self.find(id));
                 let stops_below =
                     below.any(|below| below.view.phase != Phase::Exited && is_stopped(below));
-                let is_left = it.view.end.is_some() && it.view.stop.is_none() && !it.tree_watched;
+                let is_left = it.view.end.is_some() && !is_stopped(it) && !it.tree_watched;
                 let is_over = it.view.phase == Phase::Exited && !(is_stopped(it) && stops_below);
                 is_left || is_over
             }
