@@ -172,7 +172,7 @@ pub enum Outcome {
         /// The slot of that job.
         slot: Slot,
     },
-    /// A job is cancelled, see [`Message::Cancel`].
+    /// A job is cancelled, see [`Message::Cancel`](super::Message::Cancel).
     Cancelled {
         /// The slot of the job.
         slot: Slot,

@@ -142,6 +142,10 @@ use crate::ports::process::hook::read;
 
 /// Reports that the output cannot be read: there is no JSON parser in this build.
 #[cfg(not(any(feature = "http", feature = "replay")))]
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "reading may fail where there is a parser"
+)]
 fn read(
     id: ProcessId,
     _: &Path,
