@@ -6,6 +6,7 @@
 use crate::ids::ProcessId;
 use crate::keeper::attempts::Attempts;
 use crate::keeper::frame::{self, Front};
+use crate::keeper::protocol::Inheritance;
 use crate::keeper::protocol::{Report, Request};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
@@ -23,9 +24,9 @@ const OUTPUT_MAX: usize = 64 << 10;
 const ANSWERS_MAX: usize = 1024;
 /// The maximum number of waiting changes; beyond that, all attempts are reported instead.
 const CHANGES_MAX: usize = 4096;
-/// The maximum number of received descriptors that wait on a connection: the three of a parcel (see `parcels.rs`), and one more so that an
+/// The maximum number of received descriptors that wait on a connection: those of a parcel (see `parcels.rs`), and one more so that an
 /// excess is noticed.
-const FDS_MAX: usize = 4;
+const FDS_MAX: usize = 3 + Inheritance::DESCRIPTORS_MAX + 1;
 
 /// The role of the peer of a connection.
 #[derive(Debug)]

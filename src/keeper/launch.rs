@@ -3,7 +3,9 @@
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
 use crate::keeper::parcels::Waiting;
+use crate::keeper::protocol::Inheritance;
 use crate::keeper::protocol::{Launch, Parcel, Started, step};
+use crate::kernel::inheritance::Priorities;
 use crate::kernel::plan::{Plan, Step, User};
 use crate::kernel::spawn::{SpawnOptions, Spawned, spawn};
 use crate::kernel::{cgroup, host, identity, memory, proc};
@@ -11,7 +13,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -22,6 +24,8 @@ pub(crate) type Failed = (u8, i32);
 pub(crate) struct Ready {
     plan: Plan,
     streams: [OwnedFd; 3],
+    /// Further descriptors, each with its number.
+    further: Vec<(OwnedFd, RawFd)>,
     memory_max: Option<u64>,
 }
 
@@ -40,8 +44,11 @@ pub(crate) const fn step_of(failed: Step) -> u8 {
 pub(crate) fn prepare(launch: &Launch, parcel: Option<Waiting>) -> Result<Ready, Failed> {
     let (umask, parcel, streams) = match parcel {
         Some(waiting) => {
-            let parcel = waiting.parcel;
-            (Some(parcel.umask), parcel, Some(waiting.streams))
+            let (parcel, inheritance) = (waiting.parcel, waiting.inheritance);
+            let numbers = inheritance.descriptors.iter().copied();
+            let further: Vec<(OwnedFd, RawFd)> = waiting.further.into_iter().zip(numbers).collect();
+            let streams = (waiting.streams, further, inheritance);
+            (Some(parcel.umask), parcel, Some(streams))
         }
         None => (None, Parcel::default(), None),
     };
@@ -49,19 +56,29 @@ pub(crate) fn prepare(launch: &Launch, parcel: Option<Waiting>) -> Result<Ready,
     limits.extend_from_slice(&launch.limits);
     let env = environment(parcel.env, &launch.env);
     let plan = Plan::new(&launch.argv, &env, &launch.dir).map_err(at(step::EXEC))?;
-    let streams = match streams {
+    let (streams, further, inheritance) = match streams {
         Some(streams) => streams,
-        None => open_streams(launch).map_err(at(step::OUTPUT))?,
+        None => {
+            let opened = open_streams(launch).map_err(at(step::OUTPUT))?;
+            (opened, Vec::new(), Inheritance::default())
+        }
     };
     let user = launch.user.clone().map(|(user, group, groups)| User {
         user,
         group,
         groups,
     });
+    let priorities = Priorities {
+        nice: inheritance.nice,
+        io_priority: inheritance.io_priority,
+        cpus: inheritance.cpus,
+    };
     let plan = plan.umask(umask).limits(&limits);
+    let plan = plan.priorities(priorities).terminal(inheritance.terminal);
     Ok(Ready {
         plan: plan.user(user.filter(|user| !is_our_own(user))),
         streams,
+        further,
         memory_max: parcel.memory_max,
     })
 }
@@ -83,6 +100,7 @@ pub(crate) fn start(
     let birth = SpawnOptions {
         group: group.as_ref().map(|group| group.as_fd()),
         pid: None,
+        further: &ready.further,
     };
     let streams = ready.streams.each_ref().map(|stream| stream.as_fd());
     let spawned = spawn(&ready.plan, streams, birth);

@@ -4,7 +4,8 @@ use crate::keeper::client::{Client, Feed, Role};
 use crate::keeper::core::{Keeper, now};
 use crate::keeper::parcels::{STAYS, until};
 use crate::keeper::poll::Source;
-use crate::keeper::protocol::{PARCEL_SECONDS, Report, Request, VERSION};
+use crate::keeper::protocol::Inheritance;
+use crate::keeper::protocol::{PARCEL_SECONDS, Parcel, Report, Request, VERSION};
 use crate::kernel::host;
 use crate::kernel::socket::Peers;
 use rustix::io::Errno;
@@ -168,18 +169,17 @@ impl Keeper {
                 parcel,
                 stays,
             } => {
-                if self.coordinator == Some(number) {
-                    return client.refuse("a coordinator cannot hand over parcels");
-                }
-                let fds = client.take_fds();
-                let until = if stays { STAYS } else { until(now()) };
-                match self.parcels.put((ticket, *parcel), fds, bytes, until) {
-                    Ok(()) => {
-                        client.report(&Report::Taken { ticket });
-                        client.role = Role::ParcelOwner { ticket, stays };
-                    }
-                    Err(words) => client.refuse(words),
-                }
+                let given = (ticket, *parcel, Inheritance::default());
+                self.take_parcel(number, client, given, (stays, bytes));
+            }
+            Request::Inheritance {
+                ticket,
+                parcel,
+                stays,
+                inheritance,
+            } => {
+                let given = (ticket, *parcel, *inheritance);
+                self.take_parcel(number, client, given, (stays, bytes));
             }
             _ if self.coordinator != Some(number) => {
                 client.refuse("a coordinator must send `Hello` first");
@@ -207,6 +207,27 @@ impl Keeper {
                     feed.answer(attempt);
                 }
             }
+        }
+    }
+
+    fn take_parcel(
+        &mut self,
+        number: u32,
+        client: &mut Client,
+        given: (u128, Parcel, Inheritance),
+        (stays, bytes): (bool, usize),
+    ) {
+        if self.coordinator == Some(number) {
+            return client.refuse("a coordinator cannot hand over parcels");
+        }
+        let (ticket, fds) = (given.0, client.take_fds());
+        let until = if stays { STAYS } else { until(now()) };
+        match self.parcels.put(given, fds, bytes, until) {
+            Ok(()) => {
+                client.report(&Report::Taken { ticket });
+                client.role = Role::ParcelOwner { ticket, stays };
+            }
+            Err(words) => client.refuse(words),
         }
     }
 

@@ -14,11 +14,17 @@ impl Keeper {
     pub(crate) fn unpack(&mut self, carried: Carried) {
         for parcel in carried.parcels {
             let [input, output, errors] = parcel.streams.map(inherited);
-            if let (Ok(input), Ok(output), Ok(errors)) = (input, output, errors) {
+            let further = parcel.further.into_iter().map(inherited);
+            let further = further.collect::<Result<Vec<_>, _>>();
+            if let (Ok(input), Ok(output), Ok(errors), Ok(further)) =
+                (input, output, errors, further)
+            {
                 self.parcels.push(Waiting {
                     ticket: parcel.ticket,
                     parcel: parcel.parcel,
                     streams: [input, output, errors],
+                    inheritance: parcel.inheritance,
+                    further,
                     bytes: parcel.bytes,
                     until: parcel.until,
                 });
@@ -53,7 +59,10 @@ impl Keeper {
                 .map(|(pid, outcome)| (*pid, outcome.as_fd().as_raw_fd()))
                 .collect(),
         };
-        let streams = self.parcels.iter().flat_map(|waiting| &waiting.streams);
+        let streams = self
+            .parcels
+            .iter()
+            .flat_map(|waiting| waiting.streams.iter().chain(&waiting.further));
         let mut open: Vec<BorrowedFd<'_>> = streams.map(OwnedFd::as_fd).collect();
         open.extend(self.starting.values().map(Outcome::as_fd));
         let arguments = vec![
@@ -73,6 +82,8 @@ fn carried(waiting: &Waiting) -> CarriedParcel {
         parcel: waiting.parcel.clone(),
         streams: waiting.streams.each_ref().map(AsRawFd::as_raw_fd),
         bytes: waiting.bytes,
+        inheritance: waiting.inheritance.clone(),
+        further: waiting.further.iter().map(AsRawFd::as_raw_fd).collect(),
         // The upgrade closes the client's connection, so a parcel that was to wait until then waits for one more minute at most.
         until: waiting.until.min(until(now())),
     }

@@ -17,6 +17,7 @@
 //! | `plan.rs` | what a new process runs, and as which user |
 //! | `spawn.rs` | a new process that waits for permission before it executes its program |
 //! | `child.rs` | what the new process does before it executes its program |
+//! | `inheritance.rs` | what a command takes over from its caller |
 //! | `credentials.rs` | datagrams with the credentials of their sender |
 //! | `signals.rs` | signals read from a descriptor, and attributes of this process |
 //! | `wait.rs` | children that have ended |
@@ -29,6 +30,7 @@ pub mod credentials;
 pub mod descriptors;
 pub mod host;
 pub mod identity;
+pub mod inheritance;
 pub mod lease;
 pub mod memory;
 pub mod peer;

@@ -15,6 +15,7 @@ mod drain;
 mod events;
 mod failed_starts;
 mod far;
+mod foreground;
 mod guide;
 mod help;
 mod hooks;

@@ -597,35 +597,3 @@ fn what_does_not_exist_is_named_and_an_id_is_explained() {
         assert!(done.err.contains(help), "{help}: {done:?}");
     }
 }
-
-#[test]
-fn a_suspended_process_handles_a_stop_without_waiting_for_the_end_of_its_grace() {
-    let tree = Tree::start();
-    let script = "trap 'exit 7' TERM; echo up; while :; do sleep 0.05; done";
-    for flags in [&[][..], &["--tree"]] {
-        let words = ["run", "--grace", "1h", "--detach", "--", "sh", "-c", script];
-        let id = tree.well(&words);
-        let id = id.trim_end();
-        let pid = until("it is ready", || {
-            let logs = tree.run(&["logs", id]);
-            let pid = tree.record(id)["pid"].as_i64();
-            pid.filter(|_| logs.out.contains("up"))
-        });
-        let pid = Pid::from_raw(i32::try_from(pid).expect("a PID")).expect("a PID");
-        kill_process(pid, Signal::STOP).expect("a live process");
-        tree.well(&[&["kill", id, "--wait"][..], flags].concat());
-        assert_eq!(tree.record(id)["code"], 7);
-    }
-}
-
-#[test]
-fn a_command_has_the_descriptor_limit_with_which_the_server_was_started() {
-    let mut starter = Command::new("sh");
-    starter.args(["-c", "ulimit -S -n 777 && exec \"$@\"", "sh"]);
-    let tree = Tree::started_by(starter, "");
-    let id = tree.detach("ulimit -n; ulimit -H -n");
-    assert_eq!(tree.run(&["wait", &id]).status, 0);
-    let hard = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
-    let hard = hard.map_or_else(|| "unlimited".to_owned(), |it| it.to_string());
-    assert_eq!(tree.well(&["logs", &id]), format!("777\n{hard}\n"));
-}

@@ -175,7 +175,10 @@ impl World for Kernel {
                 };
                 self.events.push_back(Event::Heard(said));
             }
-            Request::Hello { .. } | Request::Parcel { .. } | Request::Upgrade { .. } => {}
+            Request::Hello { .. }
+            | Request::Parcel { .. }
+            | Request::Inheritance { .. }
+            | Request::Upgrade { .. } => {}
         }
     }
 

@@ -433,6 +433,7 @@ pub(crate) const CIRCLES: &[(&[&str], &str)] = &[
 pub(crate) const UNSAFE: &[&str] = &[
     "src/kernel/child.rs",
     "src/kernel/credentials.rs",
+    "src/kernel/inheritance.rs",
     "src/kernel/lease.rs",
     "src/kernel/peer.rs",
     "src/kernel/pidfd.rs",

@@ -30,8 +30,8 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// for its turn. If another request is already next, this exits with 0 immediately, since the pass of that request has yet to
 /// begin and will do the work. So it is safe to request a pass whenever there may be work.
 ///
-/// In the foreground, the command uses this terminal's streams and receives its signals, and `sexton lease run` exits with the
-/// command's exit status. Ctrl-C during the wait cancels the request; if other requests were turned away because of it, the pass
+/// In the foreground, the command runs as with `sexton run`, on a terminal of its own if standard input and output are terminals,
+/// and `sexton lease run` exits with the command's exit status. Ctrl-C during the wait cancels the request; if other requests were turned away because of it, the pass
 /// still runs, in the background. The coordinator launches the command: if this process is killed by SIGKILL, a running pass
 /// continues, and a waiting one runs in the background when its turn comes. A pass that is killed is run again when its period is
 /// over, unless it was requested with --no-delay.
@@ -235,7 +235,7 @@ impl Run {
     ) -> Result<(), Failure> {
         // Catch signals before the request is made: from here on, a signal either withdraws the request or is sent to its command.
         let mut foreground = Foreground::listen()?;
-        let handed = match HeldParcel::over(processes, true) {
+        let handed = match HeldParcel::over(processes, &foreground, true) {
             Ok(handed) => {
                 launch.insert("parcel".to_owned(), handed.ticket().into());
                 Ok(handed)

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `request.rs` | requests and answers |
 //! | `run.rs` `attached.rs` | launching commands, and running them in the foreground: streams, signals, exit status |
+//! | `inheritance.rs` | the descriptors and priorities of this process, which a command in the foreground takes over |
+//! | `terminal.rs` | a pseudo-terminal between the caller's terminal and a command |
 //! | `ps.rs` `page.rs` | listing processes; formatting them |
 //! | `kill.rs` | signalling and stopping processes, and waiting until they have exited |
 //! | `pid_file.rs` `pid_file_command.rs` | listing and signalling processes by PID files of other programs, without a coordinator |
@@ -14,6 +16,7 @@
 
 pub(crate) mod attached;
 mod follow;
+mod inheritance;
 mod kill;
 mod logs;
 mod page;
@@ -26,6 +29,7 @@ mod request;
 mod run;
 mod service;
 mod service_page;
+mod terminal;
 
 pub(crate) use kill::{Kill, WaitFor, signal};
 pub(crate) use logs::Logs;

@@ -6,6 +6,7 @@ use crate::text::words;
 use rustix::process::Pid;
 use serde_json::Value;
 use sexton::refusal::Reason;
+use std::time::Duration;
 
 /// The advice for refused requests about processes, by reason.
 const HELPS: &[(Reason, &str)] = &[
@@ -98,6 +99,18 @@ impl ClientOptions {
             ("group", true.into()),
         ]);
         self.act("signal", asked)
+    }
+
+    /// Sends a signal to the whole process group of a process, and waits for at most `patience`. An error is ignored: the process may have
+    /// ended, as its record will show.
+    pub(super) fn send_soon(&self, id: &str, signal: i32, patience: Duration) {
+        let asked = fields([
+            ("id", id.into()),
+            ("signal", signal.into()),
+            ("group", true.into()),
+        ]);
+        let path = "/v1/processes/signal";
+        drop(client::send_within(&self.target, path, asked, patience));
     }
 
     /// Posts a request about services and returns the body of the answer. The coordinator may take `wait` seconds to answer. A request that

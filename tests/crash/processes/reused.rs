@@ -33,6 +33,7 @@ impl Stranger {
         let birth = SpawnOptions {
             group: None,
             pid: i32::try_from(pid).ok(),
+            further: &[],
         };
         let spawned = until("the PID is free", || {
             match spawn(&plan, [null.as_fd(); 3], birth) {
