@@ -256,6 +256,12 @@ impl Config {
             "checkpoint-every",
             format!("{records} entries is out of range: expected 1 to 1099511627776"),
         );
+        let history = self.checkpoints.history_bytes_max;
+        check(
+            history <= 1 << 50,
+            "journal-kept-max",
+            format!("{history} bytes is out of range: expected at most 1125899906842624"),
+        );
         let entries = self.rules.lock.entries_max;
         check(
             (1..=1 << 28).contains(&entries),

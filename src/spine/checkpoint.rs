@@ -17,7 +17,9 @@
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq};
 use crate::persist::PersistError;
+use crate::persist::journal::Room;
 use crate::persist::mark::Watermark;
+use crate::persist::retention::{self, History, Kept};
 use crate::persist::snapshots::{
     BySlot, FOLDER, Manifest, Page, Seal, Sealed, SlotId, Slots, SnapshotThread,
 };
@@ -115,6 +117,8 @@ pub struct SnapshotStatus {
     pub last_failure: Option<String>,
     /// The last sequence number in each slot; `None` for a slot without a seal.
     pub slots: BySlot<Option<Seq>>,
+    /// What is kept of the journal although no snapshot needs it, so that tools can show what happened.
+    pub history: History,
 }
 
 /// The status of snapshots, shared with its readers.
@@ -165,6 +169,11 @@ impl Checkpoints {
     pub fn new(spine: Rc<Spine>, rules: Rules, past: &Past) -> Self {
         let shown = SharedStatus::default();
         shown.lock().slots = past.sealed;
+        if let Some(disk) = spine.disk() {
+            // It is only shown, and determined anew at the next checkpoint.
+            let history = retention::history(disk.as_ref(), needed_after(past.sealed));
+            shown.lock().history = history.unwrap_or_default();
+        }
         let snapshot = past.snapshot.as_ref();
         Self {
             spine,
@@ -269,7 +278,9 @@ impl Checkpoints {
         if !wanted {
             let begun = self.begun.get();
             let frees = |ledger: &Ledger| {
-                begun.contains(&None) || begun != [Some(ledger.counts().all()); 2]
+                begun.contains(&None)
+                    || begun != [Some(ledger.counts().all()); 2]
+                    || self.shown.lock().history.bytes > 0
             };
             self.spine.until_appended(self.threshold(), frees).await;
         }
@@ -387,7 +398,12 @@ impl Checkpoints {
         self.shown.lock().slots[slot] = begun.map(|seal| seal.manifest.begun);
         // A panic of the thread is the cause of whatever else went wrong.
         seal?;
-        let Sealed { seal, trimmed } = taken?;
+        let Sealed {
+            seal,
+            trimmed,
+            history,
+        } = taken?;
+        self.shown.lock().history = history;
         let at = self.spine.ledger().now();
         self.covered.set(appended);
         let [_, newer] = self.begun.get();
@@ -450,6 +466,18 @@ impl Checkpoints {
         }
     }
 
+    /// Returns how much of the journal is kept as history. On a disk that is low on space, it is nothing.
+    fn kept(&self) -> Kept {
+        let mut ledger = self.spine.ledger();
+        if ledger.room() != Room::Ample {
+            return Kept::default();
+        }
+        Kept {
+            since: Timestamp(ledger.now().0.saturating_sub(self.rules.history_ms)),
+            bytes_max: self.rules.history_bytes_max,
+        }
+    }
+
     /// Performs every step from opening the slot to sealing it. Dropping the future abandons the slot.
     async fn steps(
         &self,
@@ -485,7 +513,8 @@ impl Checkpoints {
         self.spine.write();
         self.spine.until_durable(mark).await;
         let (seal, sealed) = oneshot::channel();
-        thread.seal(mark, older, Box::new(|done| drop(seal.send(done))));
+        let kept = self.kept();
+        thread.seal(mark, older, kept, Box::new(|done| drop(seal.send(done))));
         self.answer(sealed, slot).await
     }
 }
@@ -505,6 +534,12 @@ pub fn slot_to_write(sealed: BySlot<Option<Seq>>) -> SlotId {
     } else {
         SlotId::A
     }
+}
+
+/// Returns the last entry that both slots include. `sealed` holds the last sequence number in each.
+fn needed_after(sealed: BySlot<Option<Seq>>) -> Seq {
+    let upto = |slot| sealed[slot].unwrap_or_default();
+    upto(SlotId::A).min(upto(SlotId::B))
 }
 
 /// Returns the manifest of a checkpoint that begins now, without the states of the actors.

@@ -12,6 +12,10 @@ pub struct Rules {
     pub bytes: u64,
     /// In either case, it is not due before the journal bytes reach this percentage of the newest snapshot's content.
     pub growth_percent: u32,
+    /// How long the journal is kept after both snapshots cover it, in milliseconds of node time: for tools that show what happened.
+    pub history_ms: u64,
+    /// The maximum size of what is kept for that, in bytes. If 0, nothing is kept; nor is it while the disk is low on space.
+    pub history_bytes_max: u64,
 }
 
 impl Default for Rules {
@@ -20,6 +24,8 @@ impl Default for Rules {
             records: 200_000,
             bytes: 64 << 20,
             growth_percent: 100,
+            history_ms: 24 * 3_600_000,
+            history_bytes_max: 256 << 20,
         }
     }
 }
@@ -59,6 +65,7 @@ mod tests {
             records: 100,
             bytes: 1_000,
             growth_percent: 50,
+            ..Rules::default()
         };
         let covered = Appended {
             records: 10,

@@ -4,7 +4,8 @@
 //! The code here does not distinguish these sources.
 
 use crate::report::Failure;
-use crate::span::seconds;
+use crate::size;
+use crate::span::{milliseconds, seconds};
 use clap::{Args, ValueEnum};
 use sexton::actors::{Rules, dispatch, lease, lock, process, queue};
 use sexton::config::{
@@ -124,6 +125,15 @@ pub(crate) struct Settings {
     /// 200000 or 64 MiB of changes, but not before they are as large as the last snapshot]
     #[arg(long, value_name = "N")]
     checkpoint_every: Option<u64>,
+
+    /// How long the journal is kept after a snapshot has made it unnecessary, so that `sexton replay` and `sexton inspect` show what
+    /// happened
+    #[arg(long, value_name = "SPAN", value_parser = milliseconds, default_value = "1d")]
+    journal_kept: u64,
+
+    /// The maximum size of what --journal-kept keeps; 0 keeps nothing
+    #[arg(long, value_name = "SIZE", value_parser = size::bytes, default_value = "256MiB")]
+    journal_kept_max: u64,
 
     /// What to do with services at a clean stop of the coordinator: stop ends them, leave keeps them running
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = OnStop::Stop)]
@@ -352,9 +362,13 @@ impl Settings {
             job_bytes_max: self.job_bytes,
         });
         Ok(Config {
-            checkpoints: self
-                .checkpoint_every
-                .map_or_else(checkpoint::Rules::default, checkpoint::Rules::every),
+            checkpoints: checkpoint::Rules {
+                history_ms: self.journal_kept,
+                history_bytes_max: self.journal_kept_max,
+                ..self
+                    .checkpoint_every
+                    .map_or_else(checkpoint::Rules::default, checkpoint::Rules::every)
+            },
             keeper: if data.is_some() {
                 KeeperProgram::Own
             } else {

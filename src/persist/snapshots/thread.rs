@@ -7,6 +7,7 @@
 use crate::ids::Seq;
 use crate::persist::disk::Disk;
 use crate::persist::error::PersistError;
+use crate::persist::retention::Kept;
 use crate::persist::snapshots::{Manifest, Page, Seal, Sealed, SlotId, Slots, Writing};
 use crate::thread;
 use crossbeam_channel::{Sender, unbounded};
@@ -24,6 +25,7 @@ enum Order {
     Seal {
         mark: Seq,
         older: Seq,
+        kept: Kept,
         done: Completion<Sealed>,
     },
 }
@@ -81,10 +83,15 @@ impl SnapshotThread {
         self.order(Order::Close(manifest, done));
     }
 
-    /// Seals the slot, and removes the journal segments that neither this slot nor the other one needs. `older` is the last entry that the
-    /// other slot covers. `mark` must be durable in the journal.
-    pub fn seal(&self, mark: Seq, older: Seq, done: Completion<Sealed>) {
-        self.order(Order::Seal { mark, older, done });
+    /// Seals the slot, and removes the journal segments that neither this slot nor the other one needs, except for those `kept`. `older` is
+    /// the last entry that the other slot covers. `mark` must be durable in the journal.
+    pub fn seal(&self, mark: Seq, older: Seq, kept: Kept, done: Completion<Sealed>) {
+        self.order(Order::Seal {
+            mark,
+            older,
+            kept,
+            done,
+        });
     }
 
     fn order(&self, order: Order) {
@@ -98,8 +105,13 @@ fn carry_out(writing: &mut Writing, order: Order) -> bool {
     match order {
         Order::Put(pages, done) => complete(done, writing.put(&pages)),
         Order::Close(manifest, done) => complete(done, writing.close(&manifest)),
-        Order::Seal { mark, older, done } => {
-            done(writing.seal(mark, older));
+        Order::Seal {
+            mark,
+            older,
+            kept,
+            done,
+        } => {
+            done(writing.seal(mark, older, kept));
             false
         }
     }
