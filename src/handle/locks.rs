@@ -8,6 +8,7 @@ use crate::actors::lock::{
     Contended, EntryView, LinePosition, LockMachine, Message, Name, Query, Ranking, Refused, Reply,
     Selection, Tie, Watch,
 };
+use crate::handle::unexpected::unexpected;
 use crate::ids::{RequestKey, Slot, Token};
 use crate::refusal::Reason;
 use crate::spine::delivery::{Answer, Failed, Item};
@@ -322,12 +323,14 @@ impl Locks {
         let owner = owner.clone();
         let release = Message::ReleaseAll { owner };
         let reply = self.one(self.message(release)).await?;
-        match (&reply, refusal(&reply)) {
-            (Reply::Ended(ended), _) => Ok(*ended),
-            // Entries that are being fenced end later, with their process trees.
-            (_, LockError::Absent | LockError::Refused(Refused::Fencing)) => Ok(0),
-            (_, refused) => Err(refused),
+        if let Reply::Ended(ended) = reply {
+            return Ok(ended);
         }
+        // Entries that are being fenced end later, with their process trees.
+        if matches!(reply, Reply::Absent | Reply::Refused(Refused::Fencing)) {
+            return Ok(0);
+        }
+        Err(refusal(&reply))
     }
 
     /// Returns the owner that holds a lock, if there is one.
@@ -417,19 +420,19 @@ impl Locks {
 }
 
 /// Converts a reply of an unexpected kind to an error.
-const fn refusal(reply: &Reply) -> LockError {
+fn refusal(reply: &Reply) -> LockError {
     match reply {
         Reply::Refused(refused) => LockError::Refused(*refused),
+        Reply::Absent => LockError::Absent,
         Reply::LinePosition(_)
         | Reply::Ended(_)
-        | Reply::Absent
         | Reply::Draining
         | Reply::Owner(_)
         | Reply::List(_)
         | Reply::Page { .. }
         | Reply::Counts { .. }
         | Reply::Contended { .. }
-        | Reply::Due => LockError::Absent,
+        | Reply::Due => unexpected(reply).into(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The errors of queue and job operations, for users and for programs.
 
 use crate::actors::queue::{Refused, Reply};
+use crate::handle::unexpected::unexpected;
 use crate::refusal::Reason;
 use crate::spine::delivery::Failed;
 use crate::spine::runtime::Stopped;
@@ -84,6 +85,7 @@ pub(super) fn refusal(reply: &Reply) -> QueueError {
     match reply {
         Reply::Refused(refused) => QueueError::Refused(*refused),
         Reply::ReadOnly(reason) => QueueError::ReadOnly(reason.clone()),
-        _ => QueueError::Absent,
+        Reply::Absent => QueueError::Absent,
+        other => unexpected(other).into(),
     }
 }

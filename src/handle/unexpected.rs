@@ -15,12 +15,17 @@ pub(super) fn unexpected(reply: &impl Debug) -> Failed {
 
 #[cfg(test)]
 mod tests {
+    use crate::actors::queue;
     use crate::handle::ProcessError;
+    use crate::handle::queue_error::{QueueError, refusal};
     use crate::refusal::Reason;
 
     #[test]
     fn an_unexpected_reply_is_not_the_absence_of_anything() {
         let error = ProcessError::from(super::unexpected(&"a reply"));
         assert_eq!(error.reason(), Reason::Failed);
+        let error = refusal(&queue::Reply::Count(1));
+        assert_eq!(error.reason(), Reason::Failed);
+        assert_eq!(refusal(&queue::Reply::Absent), QueueError::Absent);
     }
 }
