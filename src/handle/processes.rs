@@ -65,6 +65,7 @@ impl ProcessError {
             Self::Refused(Refused::Ended) => Reason::Ended,
             Self::Refused(Refused::Queued) => Reason::NotStarted,
             Self::Refused(Refused::Launched) => Reason::Launched,
+            Self::Refused(Refused::Server) => Reason::Server,
             Self::Refused(
                 Refused::Full | Refused::TooDeep | Refused::Busy | Refused::ReceiptsFull,
             ) => Reason::Full,

@@ -72,6 +72,7 @@ mod site_blocks;
 mod status;
 mod story;
 mod strangers;
+mod supervisor;
 mod task;
 mod task_commands;
 mod task_config;

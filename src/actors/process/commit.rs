@@ -3,7 +3,9 @@
 
 use crate::actors::binding::{self, ToHolder, Watch};
 use crate::actors::process::machine::ProcessMachine;
-use crate::actors::process::message::{Action, Launching, Message, Notice, Reach, Remains};
+use crate::actors::process::message::{
+    Action, Launching, Message, Notice, Reach, Registering, Remains,
+};
 use crate::actors::process::outcome::{Insertion, Outcome};
 use crate::actors::process::record::{
     Announced, Phase, Profile, RareFields, Record, Sending, Sent, Stop, Stuck,
@@ -40,6 +42,17 @@ impl ProcessMachine {
                     it.started = Some(registering.started);
                 });
                 self.request_attempt(insertion.slot, effects);
+            }
+            (Outcome::Serving(insertion), Message::Serve(registering)) => {
+                self.state.set_server(entry.seq, insertion.id);
+                let profile = registering.profile(&insertion.kind);
+                self.add(entry.seq, insertion, profile, |it| serve(it, registering));
+            }
+            (Outcome::Renewed { slot, .. }, Message::Serve(registering)) => {
+                let kind = self.record(*slot).profile.tags.kind.clone();
+                let profile = registering.profile(&kind);
+                self.state
+                    .renew(entry.seq, *slot, profile, |it| serve(it, registering));
             }
             (Outcome::Stopping { slot, stop }, _) => {
                 self.commit_stop(entry.seq, (*slot, *stop), effects);
@@ -389,6 +402,9 @@ impl ProcessMachine {
             let Some((slot, record)) = self.state.find(*id) else {
                 continue;
             };
+            if self.state.is_server(record.id) {
+                continue;
+            }
             self.request_attempt(slot, effects);
             for sending in &record.rare.signals {
                 self.request_signal(slot, *sending, effects);
@@ -494,6 +510,13 @@ impl ProcessMachine {
         };
         act(effects, slot, sending.asked, what);
     }
+}
+
+/// Lets a record stand for the process of the server.
+fn serve(record: &mut Record, registering: &Registering) {
+    record.phase = Phase::Running;
+    record.identity = Some(registering.identity);
+    record.started = Some(registering.started);
 }
 
 /// Stores a notice from a process.

@@ -16,8 +16,11 @@ const PRUNED_MAX: u32 = 1024;
 impl ProcessMachine {
     pub(super) fn decision(&self, moment: &Moment, message: &Message) -> Outcome {
         let decided = match message {
-            Message::Launch(launching) => self.launching(moment, launching, None),
+            Message::Launch(launching) => {
+                self.launching(moment, (launching, &launching.parentage), None)
+            }
             Message::Register(registering) => self.registering(moment, registering),
+            Message::Serve(registering) => self.serving(moment, registering),
             Message::Finish { id, code, error } => {
                 let too_long = error.as_ref().map_or(0, String::len) > Message::ERROR_BYTES_MAX;
                 self.finish(moment, *id, (*code, too_long))
@@ -65,6 +68,9 @@ impl ProcessMachine {
         if record.launched {
             return Err(Refused::Launched);
         }
+        if self.state.is_server(id) {
+            return Err(Refused::Server);
+        }
         if record.end.is_some() {
             return Err(Refused::Ended);
         }
@@ -91,6 +97,9 @@ impl ProcessMachine {
             unreachable!("only stop requests are decided here");
         };
         let (slot, record) = self.live(id)?;
+        if self.state.is_server(id) || tree && self.state.contains_server(id) {
+            return Err(Refused::Server);
+        }
         let spec = &record.profile.spec;
         let signal = signal.unwrap_or(spec.first_signal());
         if !(1..=Spec::SIGNAL_MAX).contains(&signal) {
@@ -152,6 +161,10 @@ impl ProcessMachine {
     /// Decides to stop the launched processes of a tree, because the right bound to it has ended. Registered processes are not stopped. A
     /// process that is already being stopped keeps a single stop: the two are merged, with [`Cause::Fence`] as the cause.
     fn fence(&self, moment: &Moment, id: ProcessId) -> Outcome {
+        // The end of a right of the server itself does not stop its services.
+        if self.state.is_server(id) {
+            return Outcome::Unchanged;
+        }
         let below = self.state.below(id).into_iter();
         let launched = below.filter(|(_, it)| it.launched && it.is_live());
         let stop = |(slot, record): (Slot, &Record)| {
@@ -178,6 +191,9 @@ impl ProcessMachine {
 
     fn signal(&self, id: ProcessId, signal: u8) -> Result<Outcome, Refused> {
         let (slot, record) = self.live(id)?;
+        if self.state.is_server(id) {
+            return Err(Refused::Server);
+        }
         if !(1..=Spec::SIGNAL_MAX).contains(&signal) {
             return Err(Refused::Invalid(Flaw::Signal));
         }
@@ -211,7 +227,10 @@ impl ProcessMachine {
     fn reported(&self, moment: &Moment, message: &Message) -> Outcome {
         let id = message.id();
         let found = id.and_then(|id| self.state.find(id));
-        let Some((slot, record)) = found.filter(|(_, record)| record.is_live()) else {
+        // The server's own record is not followed: a late report is about an earlier process that it stood for.
+        let found =
+            found.filter(|(_, record)| record.is_live() && !self.state.is_server(record.id));
+        let Some((slot, record)) = found else {
             return Outcome::Unchanged;
         };
         let now = moment.now;
@@ -261,6 +280,7 @@ impl ProcessMachine {
             | Message::Empty { .. }
             | Message::Launch(_)
             | Message::Register(_)
+            | Message::Serve(_)
             | Message::Finish { .. }
             | Message::Stop { .. }
             | Message::Signal { .. }

@@ -55,6 +55,17 @@ impl ProcessMachine {
                 let pid = registering.identity.pid;
                 publish(added("registered", insertion).number("pid", pid));
             }
+            (Outcome::Serving(insertion), Message::Serve(registering)) => {
+                self.publish_gone(&insertion.evicted, publish);
+                let pid = registering.identity.pid;
+                publish(added("registered", insertion).number("pid", pid));
+            }
+            (Outcome::Renewed { slot, .. }, Message::Serve(registering)) => {
+                self.of("registered", *slot, publish, |it, record| {
+                    let it = it.number("number", record.number);
+                    it.number("pid", registering.identity.pid)
+                });
+            }
             (Outcome::Started { slot, .. }, Message::Started { identity, .. }) => {
                 self.of("started", *slot, publish, |it, _| {
                     it.number("pid", identity.pid)
@@ -125,12 +136,14 @@ impl ProcessMachine {
             }
             Outcome::Launched(insertion)
             | Outcome::Registered(insertion)
+            | Outcome::Serving(insertion)
             | Outcome::Child(insertion) => &insertion.evicted,
             Outcome::Pruned { slots, .. } => slots,
             Outcome::Stopping { slot, .. } | Outcome::Killing { slot } => {
                 std::slice::from_ref(slot)
             }
             Outcome::Known { .. }
+            | Outcome::Renewed { .. }
             | Outcome::Started { .. }
             | Outcome::Failed { .. }
             | Outcome::Ended { .. }

@@ -41,9 +41,11 @@ impl ProcessMachine {
     pub(super) fn launching_as(&self, moment: &Moment, asked: &LaunchAs) -> Outcome {
         match self.state.find(asked.id) {
             Some(_) => Outcome::Taken,
-            None => self
-                .launching(moment, &asked.launching, Some(asked.id))
-                .unwrap_or_else(Outcome::Declined),
+            None => {
+                let launching = (&asked.launching, &self.below_server(&asked.launching));
+                self.launching(moment, launching, Some(asked.id))
+                    .unwrap_or_else(Outcome::Declined)
+            }
         }
     }
 

@@ -32,6 +32,10 @@ impl ProcessMachine {
             Query::One(id) => self.shown(self.state.find(*id)),
             Query::Prefix(text) => self.with_prefix(text),
             Query::Process(identity) => self.shown(self.state.find_live(identity)),
+            Query::Server => {
+                let server = self.state.head.server;
+                self.shown(server.and_then(|id| self.state.find(id)))
+            }
             Query::Spec(id) => self
                 .state
                 .find(*id)
@@ -43,7 +47,7 @@ impl ProcessMachine {
             Query::Ancestors(id) => match self.state.find(*id) {
                 None => Reply::Refused(Refused::Unknown),
                 Some((_, record)) => {
-                    let above = self.state.above(record.parent);
+                    let above = self.state.ancestors(record.parent);
                     Reply::Page {
                         records: above.map(|(_, record)| self.view_of(record)).collect(),
                         next: None,
@@ -268,7 +272,7 @@ impl ProcessMachine {
             let mut is_below = top.root == of;
             looked_at += 1;
             if !is_below && record.depth > top.depth {
-                let up = self.state.above(record.parent);
+                let up = self.state.ancestors(record.parent);
                 for (_, above) in up.take_while(|(_, it)| it.depth >= top.depth) {
                     is_below = above.id == of;
                     looked_at += 1;

@@ -20,6 +20,9 @@ pub enum Message {
     Launch(Box<Launching>),
     /// From a client: create a record for this running process. If it already has a live record, that record is returned instead.
     Register(Box<Registering>),
+    /// From the handle: create the record of the server itself, or let the existing one stand for this process, which has taken the place of
+    /// an earlier one.
+    Serve(Box<Registering>),
     /// From a client: a registered process has ended.
     Finish {
         /// The id of its record.
@@ -167,6 +170,7 @@ impl Message {
             Self::LaunchAs(asked) => Some(asked.id),
             Self::Launch(_)
             | Self::Register(_)
+            | Self::Serve(_)
             | Self::Prune { .. }
             | Self::Service(_)
             | Self::Lapse { .. } => None,

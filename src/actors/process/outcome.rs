@@ -18,6 +18,15 @@ pub enum Outcome {
     Launched(Box<Insertion>),
     /// A record was created for a process that is already running.
     Registered(Box<Insertion>),
+    /// A record was created for the server itself.
+    Serving(Box<Insertion>),
+    /// The record of the server stands for another process from now on.
+    Renewed {
+        /// The slot of the record.
+        slot: Slot,
+        /// Its id.
+        id: ProcessId,
+    },
     /// The process to register already has a record: nothing changes.
     Known {
         /// The id of its record.
@@ -161,6 +170,11 @@ pub enum Refused {
     /// Sexton launched the process and observes its exit, so a client must not report the exit.
     #[error("the process was launched by sexton, so its exit must not be reported")]
     Launched,
+    /// The record is that of the server itself, or of a tree that contains the server.
+    #[error(
+        "this is the server itself, or a tree that contains it: to stop the services, use `sexton service stop`; to stop the server, send SIGTERM to its process, or use the program that started it"
+    )]
+    Server,
     /// The limit on live processes, or on the number or the total size of records, is reached.
     #[error("the limit on processes is reached")]
     Full,

@@ -22,6 +22,8 @@ pub enum Query {
     Prefix(String),
     /// The live record of this process. Answered with [`Reply::Record`], or refused as [`Refused::Unknown`].
     Process(Identity),
+    /// The record of the server itself. Answered with [`Reply::Record`], or refused as [`Refused::Unknown`] if it has none.
+    Server,
     /// The full spec of the process with this record id. Answered with [`Reply::Spec`], or refused as [`Refused::Unknown`].
     Spec(ProcessId),
     /// The records that match, ordered by id: ascending, or descending with [`Selection::newest_first`]. Answered with [`Reply::Page`].

@@ -52,6 +52,7 @@ impl Model {
         };
         match query {
             Query::One(id) => one(self.view(*id)),
+            Query::Server => one(None),
             Query::Process(identity) => {
                 one(self.live(identity).map(|it| Box::new(it.view.clone())))
             }

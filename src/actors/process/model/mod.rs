@@ -393,6 +393,7 @@ impl Model {
                 Ok((true, Reply::Launched(record)))
             }
             Message::Register(registering) => self.register(registering, entry),
+            Message::Serve(_) => unreachable!("the model has no record of the server"),
             Message::Prune {
                 before,
                 keep,

@@ -157,7 +157,7 @@ impl ProcessMachine {
 
     fn launched(&self, moment: &Moment, service: &Service, nth: usize) -> Option<Box<Insertion>> {
         let launching = service.launching(nth);
-        match self.launching(moment, &launching, None) {
+        match self.launching(moment, (&launching, &self.below_server(&launching)), None) {
             Ok(Outcome::Launched(insertion)) => Some(insertion),
             Ok(other) => unreachable!("a launch creates a record, and does not lead to {other:?}"),
             Err(_) => None,
