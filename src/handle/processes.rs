@@ -298,6 +298,20 @@ impl Processes {
         Ok(each.collect())
     }
 
+    /// Returns the processes that the operating system shows below a live process, at most [`Left::MOST`]; none for a record whose process
+    /// does not run.
+    pub async fn below(&self, record: &RecordView) -> Result<Vec<Left>, ProcessError> {
+        let Some(tree) = tree(record).filter(|_| record.end.is_none()) else {
+            return Ok(Vec::new());
+        };
+        let (answer, found) = oneshot::channel();
+        // The caller may no longer be waiting.
+        self.port.left(vec![tree], |below| drop(answer.send(below)));
+        let mut below = found.await.map_err(|_| Stopped)?.pop().unwrap_or_default();
+        below.retain(|it| it.pid != tree.leader.pid);
+        Ok(below)
+    }
+
     /// Checks whether each process recorded as alive still exists, and returns how many were checked and which no longer exist. The record
     /// of a process that no longer exists is updated once it is known how the process ended: see [`Processes::ended`].
     pub async fn reconcile(&self) -> Result<Reconciled, ProcessError> {

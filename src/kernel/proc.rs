@@ -36,6 +36,8 @@ pub struct Stat {
     pub start_ticks: u64,
     /// User and system processor time in clock ticks.
     pub cpu_ticks: u64,
+    /// Virtual memory in bytes.
+    pub virtual_bytes: u64,
     /// Resident memory in pages.
     pub memory_pages: u64,
     /// The exit status in the format of `wait`; 0 while the process is alive, or if this user may not read the status.
@@ -84,6 +86,7 @@ impl Stat {
             session: pid(6).unwrap_or(0),
             start_ticks: long(22)?,
             cpu_ticks: long(14)?.saturating_add(long(15)?),
+            virtual_bytes: long(23)?,
             memory_pages: long(24)?,
             exit_code: pid(52).unwrap_or(0),
         })
@@ -149,6 +152,12 @@ pub fn children(pid: u32) -> io::Result<Option<Vec<u32>>> {
         pids.filter_map(|pid| pid.parse().ok()).collect()
     };
     Ok(text.map(pids))
+}
+
+/// Returns how long ago a process started, given its [`Stat::start_ticks`], in milliseconds.
+pub fn age_ms(start_ticks: u64) -> u64 {
+    let age = now_ticks().saturating_sub(start_ticks);
+    age.saturating_mul(1000) / ticks_per_second()
 }
 
 /// Returns the time since boot in clock ticks, on the clock of [`Stat::start_ticks`].

@@ -1,6 +1,7 @@
 //! `sexton ps`: which processes it finds by a text of their output, by PID, and in the tree of one of them.
 
 use crate::coordinator::done;
+use crate::patience::until;
 use crate::tree::Tree;
 use serde_json::Value;
 
@@ -51,5 +52,36 @@ fn processes_are_found_by_their_output_and_by_pid() {
         tree.well(&["ps", "--all", "--count"]),
         count,
         "no record was made"
+    );
+}
+
+#[test]
+fn one_process_is_shown_with_its_usage_and_the_processes_below_it() {
+    let tree = Tree::start();
+    let id = tree.detach("sleep 1000.5 & sleep 1000.25 & wait");
+    let (record, page) = until("both children run", || {
+        let record: Value = serde_json::from_str(&tree.well(&["ps", &id, "--json"])).expect("JSON");
+        let children = record["children"].as_array().map_or(0, Vec::len);
+        (children == 2).then(|| (record, tree.well(&["ps", &id])))
+    });
+    let usage = &record["usage"];
+    let number = |name: &str| usage[name].as_f64().expect("a number");
+    assert!(
+        number("virtual_bytes") > 0.0 && number("memory_bytes") > 0.0,
+        "{usage}"
+    );
+    assert!(number("cpu_percent") >= 0.0, "{usage}");
+    for words in [
+        "sleep 1000.5",
+        "sleep 1000.25",
+        " virtual",
+        "% since its start",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    let children = record["children"].as_array().expect("a list");
+    assert!(
+        children.iter().all(|it| it["pid"] != record["pid"]),
+        "{record}"
     );
 }

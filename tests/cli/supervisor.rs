@@ -6,7 +6,7 @@ use crate::services::{Application, kill};
 use serde_json::Value;
 use std::process::Stdio;
 
-const WEB: &str = "[services.web]\ncommand = [\"sleep\", \"1000\"]\nbackoff = \"0\"\n";
+const WEB: &str = "[services.web]\ncommand = [\"sleep\", \"1000\"]\n";
 
 fn run(application: &Application, words: &[&str]) -> CommandOutput {
     let mut command = command(&application.data(), words);
@@ -48,11 +48,11 @@ fn the_server_keeps_one_record_above_its_services_over_every_restart() {
     let mut application = Application::start(WEB);
     let first = line(&application);
     let kinds: Vec<&str> = first.iter().map(|(kind, ..)| kind.as_str()).collect();
-    assert_eq!(kinds, ["cli", "supervisord", "binary"]);
+    assert_eq!(kinds, ["cli", "supervisord", "service"]);
     let [starter, server, web] = first.as_slice() else {
         panic!("{first:?}");
     };
-    assert_eq!(starter.2, std::process::id().into());
+    assert_eq!(starter.2, u64::from(std::process::id()));
     assert_eq!(server.2, pid(&application));
     application.kill();
     application.serve();

@@ -475,6 +475,7 @@ impl Process {
             session: 0,
             start_ticks: self.ticks,
             cpu_ticks: 0,
+            virtual_bytes: 0,
             memory_pages: 0,
             exit_code: 0,
         }

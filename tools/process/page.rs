@@ -276,6 +276,28 @@ fn memory(record: &Value) -> Vec<(&'static str, String)> {
     had.into_iter().chain(limit).collect()
 }
 
+/// Describes what a running process uses, and the processes below it that the operating system shows.
+fn used(record: &Value) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    if let Some(cpu) = at(record, "/usage/cpu_ms") {
+        let percent = record.pointer("/usage/cpu_percent").and_then(Value::as_f64);
+        let percent = percent.unwrap_or_default();
+        let cpu = format!("{}, {percent} % since its start", span(cpu));
+        let size = bytes(number(record, "/usage/memory_bytes"));
+        let size = match at(record, "/usage/virtual_bytes") {
+            Some(virtually) => format!("{size}, {} virtual", bytes(virtually)),
+            None => size,
+        };
+        lines.extend([("cpu", cpu), ("memory", size)]);
+    }
+    let children = record.pointer("/children").and_then(Value::as_array);
+    for child in children.into_iter().flatten() {
+        let pid = number(child, "/pid");
+        lines.push(("child", format!("{pid} {}", words(child, "/command"))));
+    }
+    lines
+}
+
 /// Formats all details of a process.
 pub(super) fn whole(record: &Value, now: u64) -> String {
     let mut page = String::new();
@@ -314,7 +336,7 @@ pub(super) fn whole(record: &Value, now: u64) -> String {
     if let Some(cpu) = at(record, "/cpu_ms") {
         line("cpu", &span(cpu));
     }
-    for (name, text) in memory(record) {
+    for (name, text) in used(record).into_iter().chain(memory(record)) {
         line(name, &text);
     }
     if number(record, "/alive") > 0 {

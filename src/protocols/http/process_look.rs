@@ -115,10 +115,15 @@ async fn process(call: &Call, Query(asked): Query<One>) -> Result<Json<Process>,
     let id = which(call, &asked.id).await?;
     let processes = call.node.processes();
     let record = processes.get(id).await?;
-    let left = processes.left(std::slice::from_ref(&record)).await?;
+    let only = std::slice::from_ref(&record);
+    let left = processes.left(only).await?;
     let left = left.into_iter().next().unwrap_or_default();
+    let usage = processes.usage(only).await?.into_iter().next().flatten();
+    let below = processes.below(&record).await?;
     Ok(Json(Process {
         left: Remaining::of_each(left),
+        children: Remaining::of_each(below),
+        usage: usage.map(ProcessUsage::from),
         ..Process::of(call, record)
     }))
 }
@@ -228,7 +233,7 @@ impl Filter {
 }
 
 /// Parses the machine of a filter; returns `None` if the filter names none.
-fn machine(call: &Call, text: Option<&str>) -> Result<Option<u128>, Problem> {
+pub(crate) fn machine(call: &Call, text: Option<&str>) -> Result<Option<u128>, Problem> {
     match text {
         None | Some("") => Ok(None),
         Some("this") => Ok(Some(call.node.processes().machine())),
@@ -388,9 +393,13 @@ pub(crate) struct Process {
     /// Whether the time to wait passed before what was waited for. Only in the answer to a wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     timed_out: Option<bool>,
+    /// The processes that the operating system shows below it while it runs: at most 16 of them, at any depth, whether or not they have
+    /// records. Only where a single record is read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    children: Vec<Remaining>,
     /// The parsed output of a hook; null until it has been read, or if the process is not a hook.
     hook: Option<Hook>,
-    /// Current resource usage; only if requested, and only for a running process.
+    /// Current resource usage; in lists only if requested, and only for a running process.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<ProcessUsage>,
 }
@@ -555,6 +564,7 @@ impl Process {
             output_held_by: remains.and_then(|it| it.leak.as_deref()).map(held),
             left: Vec::new(),
             timed_out: None,
+            children: Vec::new(),
             usage: None,
         }
     }
