@@ -172,7 +172,7 @@ pub enum Refused {
     Launched,
     /// The record is that of the server itself, or of a tree that contains the server.
     #[error(
-        "this is the server itself, or a tree that contains it: to stop the services, use `sexton service stop`; to stop the server, send SIGTERM to its process, or use the program that started it"
+        "this is the server itself, or a tree that contains it: stop services with sexton service stop, and the server with SIGTERM"
     )]
     Server,
     /// The limit on live processes, or on the number or the total size of records, is reached.

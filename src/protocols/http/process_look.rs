@@ -393,8 +393,7 @@ pub(crate) struct Process {
     /// Whether the time to wait passed before what was waited for. Only in the answer to a wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     timed_out: Option<bool>,
-    /// The processes that the operating system shows below it while it runs: at most 16 of them, at any depth, whether or not they have
-    /// records. Only where a single record is read.
+    /// While it runs: at most 16 of the processes that the kernel shows below it. Only where a single record is read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     children: Vec<Remaining>,
     /// The parsed output of a hook; null until it has been read, or if the process is not a hook.
