@@ -17,9 +17,6 @@ use crate::spine::delivery::Item;
 use crate::spine::runtime::{Mailbox, Stopped};
 use std::path::PathBuf;
 
-/// The variable in which a process finds the id of its record.
-const PARENT: &str = "SEXTON_PROCESS_ID";
-
 /// The type of the server's own record.
 const SUPERVISOR: &str = "supervisord";
 
@@ -58,7 +55,7 @@ impl Services {
         if !known && !is_needed {
             return Ok(());
         }
-        let named = std::env::var(PARENT).ok().and_then(|it| it.parse().ok());
+        let named = requester::own_record();
         let tags = |kind: &str| Tags {
             kind: kind.to_owned(),
             ..Tags::default()

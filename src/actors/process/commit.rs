@@ -43,16 +43,8 @@ impl ProcessMachine {
                 });
                 self.request_attempt(insertion.slot, effects);
             }
-            (Outcome::Serving(insertion), Message::Serve(registering)) => {
-                self.state.set_server(entry.seq, insertion.id);
-                let profile = registering.profile(&insertion.kind);
-                self.add(entry.seq, insertion, profile, |it| serve(it, registering));
-            }
-            (Outcome::Renewed { slot, .. }, Message::Serve(registering)) => {
-                let kind = self.record(*slot).profile.tags.kind.clone();
-                let profile = registering.profile(&kind);
-                self.state
-                    .renew(entry.seq, *slot, profile, |it| serve(it, registering));
+            (_, Message::Serve(registering)) => {
+                self.commit_server(entry.seq, (registering, outcome));
             }
             (Outcome::Stopping { slot, stop }, _) => {
                 self.commit_stop(entry.seq, (*slot, *stop), effects);
@@ -200,6 +192,26 @@ impl ProcessMachine {
         let profile = launching.profile(&insertion.kind);
         self.add(entry, insertion, profile, |it| it.launched = true);
         self.request_attempt(insertion.slot, effects);
+    }
+
+    /// Lets the record of the server, which may be new, stand for the process that `registering` describes.
+    fn commit_server(&mut self, entry: Seq, (registering, outcome): (&Registering, &Outcome)) {
+        let make = |record: &mut Record| {
+            record.phase = Phase::Running;
+            record.identity = Some(registering.identity);
+            record.started = Some(registering.started);
+        };
+        if let Outcome::Serving(insertion) = outcome {
+            self.state.set_server(entry, insertion.id);
+            let profile = registering.profile(&insertion.kind);
+            self.add(entry, insertion, profile, make);
+        } else if let Outcome::Renewed { slot, .. } = outcome {
+            let kind = self.record(*slot).profile.tags.kind.clone();
+            let profile = registering.profile(&kind);
+            self.state.renew(entry, *slot, profile, make);
+        } else {
+            unreachable!("{outcome:?} cannot result from {registering:?}")
+        }
     }
 
     fn commit_watch(&mut self, entry: Seq, (slot, watch): (Slot, Watch)) {
@@ -510,13 +522,6 @@ impl ProcessMachine {
         };
         act(effects, slot, sending.asked, what);
     }
-}
-
-/// Lets a record stand for the process of the server.
-fn serve(record: &mut Record, registering: &Registering) {
-    record.phase = Phase::Running;
-    record.identity = Some(registering.identity);
-    record.started = Some(registering.started);
 }
 
 /// Stores a notice from a process.

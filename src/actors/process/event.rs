@@ -50,21 +50,14 @@ impl ProcessMachine {
                 publish(added("launched", insertion));
             }
             (Outcome::Child(insertion), _) => self.publish_gone(&insertion.evicted, publish),
-            (Outcome::Registered(insertion), Message::Register(registering)) => {
-                self.publish_gone(&insertion.evicted, publish);
-                let pid = registering.identity.pid;
-                publish(added("registered", insertion).number("pid", pid));
-            }
-            (Outcome::Serving(insertion), Message::Serve(registering)) => {
+            (Outcome::Registered(insertion), Message::Register(registering))
+            | (Outcome::Serving(insertion), Message::Serve(registering)) => {
                 self.publish_gone(&insertion.evicted, publish);
                 let pid = registering.identity.pid;
                 publish(added("registered", insertion).number("pid", pid));
             }
             (Outcome::Renewed { slot, .. }, Message::Serve(registering)) => {
-                self.of("registered", *slot, publish, |it, record| {
-                    let it = it.number("number", record.number);
-                    it.number("pid", registering.identity.pid)
-                });
+                self.publish_renewal(*slot, registering.identity.pid, publish);
             }
             (Outcome::Started { slot, .. }, Message::Started { identity, .. }) => {
                 self.of("started", *slot, publish, |it, _| {
@@ -170,6 +163,12 @@ impl ProcessMachine {
             })
         };
         slots.iter().filter_map(about).collect()
+    }
+
+    fn publish_renewal(&self, slot: Slot, pid: u32, publish: Publish<'_>) {
+        self.of("registered", slot, publish, |it, record| {
+            it.number("number", record.number).number("pid", pid)
+        });
     }
 
     fn publish_kill(&self, slot: Slot, publish: Publish<'_>) {

@@ -54,8 +54,9 @@ fn own(process: &Identity) -> Option<Stat> {
 impl Usage {
     /// Returns the processor time used since the start, as a share of that time: 100 is one processor, all the time.
     pub fn cpu_percent(&self) -> f64 {
-        let share = |used: u64, of: u64| used as f64 / of.max(1) as f64;
-        (share(self.cpu_ms, self.age_ms) * 1000.0).round() / 10.0
+        let age_ms = self.age_ms.max(1);
+        let tenths = (self.cpu_ms.saturating_mul(1000).saturating_add(age_ms / 2)) / age_ms;
+        f64::from(u32::try_from(tenths).unwrap_or(u32::MAX)) / 10.0
     }
 }
 

@@ -1,5 +1,10 @@
 //! The record of the server, below which its services stand.
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "a test matches only the cases it needs"
+)]
+
 use super::bench::{Bench, after, defined};
 use crate::actors::binding::{Until, Watch};
 use crate::actors::process::{
