@@ -64,7 +64,7 @@ fn routes() -> Vec<Route> {
                 Disabled, Draining, Full, Waits, DiskFull, Failed, Absent, Ended,
             ],
         ),
-        Route::post(
+        Route::post_once(
             "/v1/leases/renew",
             Scope::Use.or_run(
                 "`process` is set, or the pass is bound to a process",
