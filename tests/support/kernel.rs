@@ -130,8 +130,8 @@ pub(crate) struct Kernel {
     pub(crate) truth: BTreeMap<Key, u32>,
     /// Attempts that were running when their keeper ended. Their processes have no parent that waits for them.
     pub(crate) orphaned: BTreeSet<ProcessId>,
-    /// Signals that were sent: the process, the tree if it was sent to a tree, and the number.
-    pub(crate) signalled: Vec<(Key, Option<ProcessId>, u8)>,
+    /// Signals that were sent: the process, the trees to which it belongs in truth and by its own word, and the number.
+    pub(crate) signalled: Vec<(Key, [Option<ProcessId>; 2], u8)>,
     /// Whether no descriptors are left.
     pub(crate) exhausted: bool,
     /// Whether the kernel reports how a process ended only to its parent.
@@ -363,7 +363,11 @@ impl Kernel {
             return;
         };
         let key = (self.boot, process.inode);
-        self.signalled.push((key, process.tree, signal));
+        let is_grouped = process.tree.is_some_and(|it| self.grouped.contains(&it));
+        // A process of our own user may name another tree, and its word counts unless its control group says otherwise.
+        let counts = process.user == OWN && (process.moved || !is_grouped);
+        let named = process.named.filter(|_| counts);
+        self.signalled.push((key, [process.tree, named], signal));
         let ends = match signal {
             9 => !process.unkillable,
             15 => !process.ignores_term && !process.unkillable,

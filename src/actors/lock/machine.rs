@@ -315,19 +315,19 @@ impl Machine for LockMachine {
                     Durability::Durable
                 }
             }
-            Outcome::Granted { .. }
-            | Outcome::Queued { .. }
-            | Outcome::Renewed { .. }
-            | Outcome::Ended { .. }
-            | Outcome::Fenced { .. }
-            | Outcome::Draining => Durability::Durable,
             // The last part has the answer, which a repeated request gets again.
             Outcome::EndedPart { gone, part } if gone.is_empty() => match part.next {
                 Some(_) => Durability::Transient,
                 None if part.ended == 0 => Durability::Nothing,
                 None => Durability::Durable,
             },
-            Outcome::EndedPart { .. } => Durability::Durable,
+            Outcome::Granted { .. }
+            | Outcome::Queued { .. }
+            | Outcome::Renewed { .. }
+            | Outcome::Ended { .. }
+            | Outcome::EndedPart { .. }
+            | Outcome::Fenced { .. }
+            | Outcome::Draining => Durability::Durable,
             Outcome::Absent | Outcome::Refused(_) => Durability::Nothing,
         }
     }

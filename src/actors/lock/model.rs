@@ -181,18 +181,12 @@ impl Model {
                 owner,
                 token,
             } => {
-                let lock = index.as_ref().map(|index| (key.clone(), index.clone()));
-                let owner = lock.map_or(owner.clone(), |lock| {
-                    self.resolve_owner(&lock, owner, *token)
-                });
-                let meant = |it: &ModelEntry| {
-                    it.owner == owner
-                        && it.lock.0 == *key
-                        && index.as_ref().is_none_or(|index| it.lock.1 == *index)
+                let Some(index) = index else {
+                    return self.end_all((owner, Some(key)), *token, seq, at);
                 };
-                if index.is_none() {
-                    return self.end_all((&owner, Some(key)), *token, seq, at);
-                }
+                let lock = (key.clone(), index.clone());
+                let owner = self.resolve_owner(&lock, owner, *token);
+                let meant = |it: &ModelEntry| it.owner == owner && it.lock == lock;
                 self.end(meant, *token, seq, at)
             }
             Message::Leave { key, index, token } => {
@@ -205,23 +199,23 @@ impl Model {
                 self.end_part(of, more.token, more.part, (seq, at))
             }
             Message::Force { key, index } => self.force((key, index), seq, at),
-            Message::Gone(gone) => {
-                let ends = self.entries.iter().filter(|it| it.ends_with(*gone));
-                let until = |it: &ModelEntry| it.tie.binding().map(|it| it.until);
-                let mut ends: Vec<_> = ends.map(|it| (it.owns(), until(it), it.slot)).collect();
-                ends.sort_unstable();
-                ends.truncate(self.part);
-                self.take(|it| ends.iter().any(|(.., slot)| *slot == it.slot), seq, at)
-            }
-            Message::Drain if self.draining => Reply::Absent,
-            Message::Drain => {
-                self.draining = true;
-                Reply::Draining
-            }
+            Message::Gone(gone) => self.end_bound(*gone, (seq, at)),
+            Message::Drain if std::mem::replace(&mut self.draining, true) => Reply::Absent,
+            Message::Drain => Reply::Draining,
             Message::Hold(hold) => self.hold(hold, seq, at),
             Message::Yield(hold) => self.give_up(hold, seq, at),
             Message::Expire { .. } => unreachable!("timeouts are handled by `tick`"),
         }
+    }
+
+    /// Ends a part of the entries that end with a process.
+    fn end_bound(&mut self, gone: EndNotice, (seq, at): (Seq, Timestamp)) -> Reply {
+        let ends = self.entries.iter().filter(|it| it.ends_with(gone));
+        let until = |it: &ModelEntry| it.tie.binding().map(|it| it.until);
+        let mut ends: Vec<_> = ends.map(|it| (it.owns(), until(it), it.slot)).collect();
+        ends.sort_unstable();
+        ends.truncate(self.part);
+        self.take(|it| ends.iter().any(|(.., slot)| *slot == it.slot), seq, at)
     }
 
     fn force(&mut self, (key, index): (&Name, &Name), seq: Seq, at: Timestamp) -> Reply {
@@ -468,7 +462,8 @@ impl Model {
                 Reply::Ended(part.ended)
             }
             Reply::Absent if part.fencing => Reply::Refused(Refused::Fencing),
-            reply => reply,
+            reply @ Reply::Refused(_) => reply,
+            _ => Reply::Absent,
         }
     }
 

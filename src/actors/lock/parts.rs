@@ -54,7 +54,13 @@ impl LockMachine {
                 let gone = Vec::new();
                 Outcome::EndedPart { gone, part }
             }
-            other => other,
+            other @ (Outcome::Granted { .. }
+            | Outcome::Queued { .. }
+            | Outcome::Renewed { .. }
+            | Outcome::EndedPart { .. }
+            | Outcome::Fenced { .. }
+            | Outcome::Draining
+            | Outcome::Refused(_)) => other,
         }
     }
 

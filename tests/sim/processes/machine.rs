@@ -80,10 +80,11 @@ impl Machine {
     }
 
     /// Returns a signal that reached a process for which none was requested, or `None`.
-    pub(super) fn take_stray(&mut self) -> Option<(Key, Option<ProcessId>, u8)> {
+    pub(super) fn take_stray(&mut self) -> Option<(Key, [Option<ProcessId>; 2], u8)> {
         let sent = std::mem::take(&mut self.kernel.signalled);
-        let mut stray = sent.into_iter().filter(|(key, tree, _)| {
-            !self.meant.contains(key) && tree.is_none_or(|id| !self.trees.contains(&id))
+        let mut stray = sent.into_iter().filter(|(key, trees, _)| {
+            let mut trees = trees.iter().flatten();
+            !self.meant.contains(key) && !trees.any(|id| self.trees.contains(id))
         });
         stray.next()
     }

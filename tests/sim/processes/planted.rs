@@ -111,7 +111,7 @@ fn a_foreign_id_that_counts_more_than_the_group_is_caught() {
 
 #[test]
 fn a_process_that_is_thought_gone_as_it_cannot_be_looked_at_is_caught() {
-    let others = [Promise::NoStranger];
+    let others = [Promise::NoStranger, Promise::StuckTrue];
     caught_as(Plant::UnknownIsGone, Promise::EndTrue, &others, 400);
 }
 
