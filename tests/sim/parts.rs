@@ -10,17 +10,20 @@ use sexton::persist::mark::Marked;
 use sexton::spine::delivery::{Delivery, Flow, Item};
 use sexton::spine::host::Host;
 use sexton::spine::ledger::Ledger;
-use sexton::spine::machine::Actor;
+use sexton::spine::machine::{Actor, Machine};
 use sexton::spine::recovery::Replica;
 use std::sync::{Arc, Mutex};
 
 const PART: u32 = 8;
 
+/// The answers that were given, each with the name of its delivery.
+type Answered<M> = Arc<Mutex<Vec<(&'static str, <M as Machine>::Reply)>>>;
+
 /// A host, and the answers that it has given, each with the name of its delivery.
 struct Served<M: Actor> {
     host: Host<M>,
     ledger: Ledger,
-    answered: Arc<Mutex<Vec<(&'static str, M::Reply)>>>,
+    answered: Answered<M>,
 }
 
 impl<M: Actor> Served<M> {

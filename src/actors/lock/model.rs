@@ -456,14 +456,17 @@ impl Model {
             .filter(|it| key.is_none_or(|key| it.lock.0 == *key))
             .map(|it| it.slot)
             .collect();
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "a refusal is passed on, whatever it is"
+        )]
         match self.end(|it| meant.contains(&it.slot), token, seq, at) {
             Reply::Ended(count) => Reply::Ended(part.ended + count),
             Reply::Absent | Reply::Refused(Refused::Fencing) if part.ended > 0 || !is_last => {
                 Reply::Ended(part.ended)
             }
             Reply::Absent if part.fencing => Reply::Refused(Refused::Fencing),
-            reply @ Reply::Refused(_) => reply,
-            _ => Reply::Absent,
+            reply => reply,
         }
     }
 
