@@ -8,8 +8,8 @@ use crate::keeper::protocol::{Launch, Parcel, Started, step};
 use crate::kernel::inheritance::Priorities;
 use crate::kernel::plan::{Plan, Step, User};
 use crate::kernel::spawn::{SpawnOptions, Spawned, spawn};
-use crate::kernel::{cgroup, host, identity, memory, proc};
-use rustix::fs::{FileType, Mode, OFlags};
+use crate::kernel::{cgroup, file, host, identity, memory, proc};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::io;
@@ -173,32 +173,14 @@ fn open_streams(launch: &Launch) -> io::Result<[OwnedFd; 3]> {
 fn open_output(path: &Bytes, appends: bool) -> io::Result<OwnedFd> {
     let path = Path::new(std::ffi::OsStr::from_bytes(path.as_bytes()));
     // Even an emptied file is opened for appending, because its beginning may be removed later while the process writes to it.
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
-    // Opening a pipe that has no reader must fail rather than block.
-    let flags = flags | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::NONBLOCK;
-    let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
-    check_output(&file)?;
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+    // Another user who may write to its directory could read what the process writes, make us write to a file of ours, or stop us.
+    let file = OwnedFd::from(file::own(path, flags, Mode::RUSR | Mode::WUSR)?);
     if !appends {
         rustix::fs::ftruncate(&file, 0)?;
     }
     rustix::io::ioctl_fionbio(&file, false)?;
     Ok(file)
-}
-
-/// Checks that an output file is a regular file without another name. Another user who may write to its directory may have put a pipe in its
-/// place, which could stop whoever writes to it, or made it a second name of one of our user's files.
-///
-/// # Errors
-/// Returns `EINVAL` if it is not a regular file, and `EMLINK` if it has another name (a hard link).
-pub(crate) fn check_output(file: &OwnedFd) -> io::Result<()> {
-    let found = rustix::fs::fstat(file)?;
-    if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
-        return Err(Errno::INVAL.into());
-    }
-    if found.st_nlink > 1 {
-        return Err(Errno::MLINK.into());
-    }
-    Ok(())
 }
 
 /// Returns whether `user` is the one we already run as. Such a request is valid even without the privileges to change users.
@@ -214,7 +196,7 @@ fn is_our_own(user: &User) -> bool {
 }
 
 fn at(step: u8) -> impl Fn(io::Error) -> Failed {
-    move |error| (step, error.raw_os_error().unwrap_or(0))
+    move |error| (step, file::errno(&error))
 }
 
 #[cfg(test)]

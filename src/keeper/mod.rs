@@ -50,7 +50,6 @@ mod upgrade;
 
 pub use frame::framed;
 #[cfg(target_os = "linux")]
-pub(crate) use launch::check_output;
 pub use run::SOCKET;
 #[cfg(target_os = "linux")]
 pub use run::{KeeperError, arguments, run, run_if_asked};

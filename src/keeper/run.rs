@@ -9,7 +9,7 @@ use crate::kernel::pidfd::Pidfd;
 use crate::kernel::signals::{self, Signals};
 use crate::kernel::spawn::{close_inherited, is_single_threaded};
 use crate::kernel::wait;
-use crate::kernel::{cgroup, host, memory, proc, socket};
+use crate::kernel::{cgroup, file, host, memory, proc, socket};
 use rustix::event::{Timespec, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
@@ -218,10 +218,10 @@ fn is_ours(started: &Started) -> bool {
 }
 
 fn lock(data: &Path) -> Result<OwnedFd, KeeperError> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let opened = rustix::fs::open(data.join(LOCK), flags, Mode::RUSR | Mode::WUSR);
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW;
+    let opened = file::regular(&data.join(LOCK), flags);
     let what = || failed(format!("lock {LOCK}"));
-    let file = opened.map_err(|error| what()(error.into()))?;
+    let file = OwnedFd::from(opened.map_err(what())?);
     let mut looks = 0;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {

@@ -9,6 +9,7 @@
 //! | `identity.rs` | from a PID to an identity, and from an identity back to a process |
 //! | `peer.rs` | the process that connected to a Unix socket |
 //! | `socket.rs` | the user at the other end of a Unix socket; connecting within a time limit |
+//! | `file.rs` | opening files at paths where somebody else may have put something else |
 //! | `lease.rs` | whether a file is open for writing |
 //! | `proc.rs` | processes as `/proc` shows them |
 //! | `cgroup.rs` | control groups, version 2 |
@@ -28,6 +29,7 @@ pub mod cgroup;
 mod child;
 pub mod credentials;
 pub mod descriptors;
+pub mod file;
 pub mod host;
 pub mod identity;
 pub mod inheritance;

@@ -1,14 +1,15 @@
 //! Reads files named in the configuration or on the command line: settings, host lists, tokens, certificates. Each is read in one
 //! go, up to a limit. Only regular files are read, so a pipe cannot block the caller.
 
+use crate::kernel::file;
 use rustix::fs::OFlags;
-use std::fs::{Metadata, OpenOptions};
+use std::fs::Metadata;
 use std::io::{self, Read as _};
 #[cfg(feature = "http")]
 use std::io::{Seek as _, SeekFrom};
 #[cfg(feature = "http")]
 use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 /// Reads at most `bytes_max` bytes of a file, and returns them with the file's mode. Returns an error unless it is a regular file.
@@ -37,16 +38,8 @@ fn read_with(
     bytes_max: u64,
     check: impl FnOnce(&Metadata) -> io::Result<()>,
 ) -> io::Result<(Vec<u8>, u32)> {
-    // Without this flag, opening a pipe that has no writer would block until there is one.
-    let at_once = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(at_once)
-        .open(path)?;
+    let file = file::regular(path, OFlags::RDONLY)?;
     let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
     check(&metadata)?;
     let mut bytes = Vec::new();
     file.take(bytes_max).read_to_end(&mut bytes)?;
@@ -56,15 +49,8 @@ fn read_with(
 /// Reads the last `bytes_max` bytes of a file, and returns them with the file's size. Returns an error unless it is a regular file.
 #[cfg(feature = "http")]
 pub(crate) fn tail(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u64)> {
-    let at_once = OFlags::NONBLOCK.bits().cast_signed();
-    let mut file = OpenOptions::new()
-        .read(true)
-        .custom_flags(at_once)
-        .open(path)?;
+    let mut file = file::regular(path, OFlags::RDONLY)?;
     let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
     file.seek(SeekFrom::Start(metadata.len().saturating_sub(bytes_max)))?;
     let mut bytes = Vec::new();
     file.take(bytes_max).read_to_end(&mut bytes)?;

@@ -254,6 +254,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     (
         "src/protocols/",
         &[
+            "kernel::file",
             "kernel::socket",
             "spine::budget",
             "spine::delivery",
@@ -275,6 +276,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     (
         "src/protocols/http/",
         &[
+            "kernel::file",
             "kernel::socket",
             "actors",
             "address",

@@ -5,9 +5,10 @@ use crate::client;
 use crate::report::{Failure, tell};
 use flate2::bufread::MultiGzDecoder;
 use rustix::fs::OFlags;
-use std::fs::{File, OpenOptions};
+use sexton::kernel::file;
+use std::fs::File;
 use std::io::{self, BufReader, Read as _};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +17,9 @@ const CHUNK: usize = 64 << 10;
 
 /// The maximum number of rotated files of an output.
 const ROTATED_MAX: u32 = 100;
+
+/// The highest position that is believed.
+const POSITION_MAX: u64 = 1 << 62;
 
 /// The pause before the position is read again while the file's beginning is being removed.
 const REMOVAL: Duration = Duration::from_millis(10);
@@ -145,7 +149,7 @@ impl Follower {
         }
         let text = text.trim_end();
         let digits = text.trim_end_matches('?');
-        (digits.parse().unwrap_or(0), digits.len() == text.len())
+        (position(digits).unwrap_or(0), digits.len() == text.len())
     }
 
     /// Passes on output that is no longer in the file, from the rotated files. Stops after one of them.
@@ -211,7 +215,7 @@ impl Rotated {
         rotated.read();
         let header = rotated.content.header()?;
         let begin = std::str::from_utf8(header.comment()?).ok()?;
-        rotated.begin = begin.parse().ok()?;
+        rotated.begin = position(begin)?;
         Some(rotated)
     }
 
@@ -224,15 +228,15 @@ impl Rotated {
     }
 }
 
-/// Opens a regular file, without waiting if it is a pipe.
+/// Opens a regular file. A user who may write to its directory may have put anything in its place.
 fn open(path: &Path) -> io::Result<File> {
-    let at_once = OFlags::NONBLOCK.bits().cast_signed();
-    let mut options = OpenOptions::new();
-    let file = options.read(true).custom_flags(at_once).open(path)?;
-    if file.metadata()?.is_file() {
-        return Ok(file);
-    }
-    Err(io::Error::other("not a regular file"))
+    file::regular(path, OFlags::RDONLY | OFlags::NOFOLLOW)
+}
+
+/// Reads a position. `None` if it is not one, or so high that it could not be added to a length: the process may have written anything.
+fn position(digits: &str) -> Option<u64> {
+    let position = digits.parse().ok();
+    position.filter(|it| *it <= POSITION_MAX)
 }
 
 fn beside(path: &Path, end: &str) -> PathBuf {

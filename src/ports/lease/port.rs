@@ -8,6 +8,7 @@
 use crate::actors::binding::Exit;
 use crate::actors::lease::{Action, LeaseMachine, LogEvent};
 use crate::clock::{Clock as _, Date, SystemClock, Timestamp};
+use crate::kernel::file;
 use crate::ports::lease::counts::counts;
 use crate::schedule;
 use crate::spine::effect;
@@ -15,9 +16,8 @@ use crate::spine::halt::Sentry;
 use crate::spine::port::Port;
 use crate::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender, bounded};
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -153,18 +153,9 @@ fn write(asked: &Receiver<(Date, PathBuf, Action)>, data: Option<&Path>) {
 
 /// Appends a line. The file is opened for each line, so it is created again if it was moved away.
 fn append(path: &Path, line: &str) -> io::Result<()> {
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
-    // A pipe without a reader, or a terminal, must not block the thread.
-    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let mut file = File::from(rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?);
-    let found = rustix::fs::fstat(&file)?;
-    if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
-        return Err(io::Error::other("not a regular file"));
-    }
-    // Another user who may write to its directory may have made it a second name of one of our files.
-    if found.st_nlink != 1 {
-        return Err(io::Error::other("it has more than one name (hard link)"));
-    }
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+    // Another user who may write to its directory may have made it a link to one of our files, or a pipe, which would stop the thread.
+    let mut file = file::own(path, flags, Mode::from_raw_mode(0o644))?;
     file.write_all(line.as_bytes())
 }
 
@@ -299,6 +290,10 @@ mod tests {
         std::fs::write(&other, "important").expect("the file can be written");
         std::fs::hard_link(&other, &log).expect("the file can be linked");
         assert!(append(&log, "x\n").is_err());
+        std::fs::remove_file(&log).expect("it exists");
+        std::os::unix::fs::symlink(&other, &log).expect("the file can be linked");
+        let refused = append(&log, "x\n").expect_err("it is a link").to_string();
+        assert_eq!(refused, "it is a symbolic link");
         let kept = std::fs::read_to_string(&other).expect("the file exists");
         assert_eq!(kept, "important");
     }

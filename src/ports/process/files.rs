@@ -3,8 +3,8 @@
 use crate::actors::process::{Failure, Output, Spec, Step};
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
-use crate::kernel::{lease, socket};
-use rustix::fs::OFlags;
+use crate::kernel::{file, lease};
+use rustix::fs::{Mode, OFlags};
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -85,20 +85,15 @@ pub(super) fn failure(step: Step, error: &io::Error, about: &Path) -> Failure {
 /// Returns an error if it cannot be opened, or is not a regular file.
 #[cfg(any(feature = "http", feature = "replay"))]
 pub(super) fn reader(path: &Path) -> io::Result<impl io::BufRead> {
-    Ok(io::BufReader::with_capacity(64 << 10, regular(path)?))
+    Ok(io::BufReader::with_capacity(64 << 10, opened(path)?))
 }
 
-/// Opens a regular file for reading, never through a link and without blocking: a process may have put anything in the place of a file.
+/// Opens a file of ours for reading: another user who may write to its directory may have put anything in its place.
 ///
 /// # Errors
-/// Returns an error if it cannot be opened, or is not a regular file.
-pub(crate) fn regular(path: &Path) -> io::Result<File> {
-    let file = open_as_it_is(path)?;
-    if file.metadata()?.is_file() {
-        return Ok(file);
-    }
-    let kind = io::ErrorKind::InvalidInput;
-    Err(io::Error::new(kind, "not a regular file"))
+/// Returns an error if it cannot be opened, or [`file::Unfit`].
+pub(crate) fn opened(path: &Path) -> io::Result<File> {
+    file::own(path, OFlags::RDONLY, Mode::empty())
 }
 
 /// Explains why the kernel did not execute the program at `path`, if the error `errno` alone would mislead: the program exists, but its
@@ -120,7 +115,8 @@ pub(super) fn not_executed(path: Option<&PathBuf>, errno: i32) -> Option<String>
 /// if the program cannot be read.
 fn missing_interpreter(path: &Path) -> Option<String> {
     let mut begin = Vec::new();
-    let file = File::open(path).ok()?;
+    // The user as whom the program was to run may have put anything there.
+    let file = file::regular(path, OFlags::RDONLY).ok()?;
     file.take(256).read_to_end(&mut begin).ok()?;
     let first = begin.split(|byte| *byte == b'\n').next()?;
     if first.starts_with(b"#!") && first.ends_with(b"\r") {
@@ -150,9 +146,9 @@ pub(super) fn prepare(dir: &Path, spec: &Spec) -> Result<(), Failure> {
     written.map_err(|error| failure(Step::Files, &error, &path))
 }
 
-/// Returns whether a file has this content and is not a symbolic link; `false` if it cannot be read.
+/// Returns whether a file of ours has this content; `false` if it cannot be read.
 fn holds(path: &Path, content: &[u8]) -> bool {
-    let read = open_as_it_is(path).and_then(|mut file| {
+    let read = opened(path).and_then(|mut file| {
         let length = u64::try_from(content.len()).unwrap_or(u64::MAX);
         if file.metadata()?.size() != length {
             return Ok(false);
@@ -232,10 +228,11 @@ fn quote(word: &[u8], script: &mut Vec<u8>) {
 pub(crate) fn report_key(data: &Path, fresh: [u8; 32]) -> io::Result<[u8; 32]> {
     let path = data.join(super::reporting::KEY_FILE);
     let read = || -> io::Result<Option<[u8; 32]>> {
-        let mut file = open_as_it_is(&path)?;
-        let metadata = file.metadata()?;
-        let is_private = socket::is_own(metadata.uid()) && metadata.mode().trailing_zeros() >= 6;
-        if !metadata.is_file() || !is_private || metadata.nlink() > 1 {
+        let mut file = match opened(&path) {
+            Err(error) if file::unfit(&error).is_some() => return Ok(None),
+            other => other?,
+        };
+        if file.metadata()?.mode().trailing_zeros() < 6 {
             return Ok(None);
         }
         // One byte more than a key has, so that a longer file is not taken for one.
@@ -258,18 +255,8 @@ pub(super) fn output(path: &Path) -> (Output, bool) {
     read_output(path).unwrap_or_default()
 }
 
-/// Opens a file for reading, never through a link and without blocking.
-fn open_as_it_is(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    let no_follow = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits());
-    options
-        .read(true)
-        .custom_flags(no_follow.unwrap_or(0))
-        .open(path)
-}
-
 fn read_output(path: &Path) -> io::Result<(Output, bool)> {
-    let mut file = regular(path)?;
+    let mut file = opened(path)?;
     let bytes = file.metadata()?.size();
     let (all, tail) = (Output::SHOWN_BYTES as u64, Output::TAIL_BYTES as u64);
     // A short output is shown as a whole. Of a long one, the end shows how the process ended, so most of what is shown is from there.
@@ -296,24 +283,17 @@ fn read_some(file: &mut File, most: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Reads an environment file of `NAME=VALUE` lines. Blank lines and lines starting with `#` are ignored. An `export` before a name and a
-/// pair of quotes around a value are removed. A line that a shell would read differently is refused rather than guessed at.
-pub(super) fn variables(path: &Path) -> Result<Vec<(String, Vec<u8>)>, Failure> {
+/// pair of quotes around a value are removed. A line that a shell would read differently is refused rather than guessed at. `user` is the user
+/// that will have the variables ([`file::of_user`]).
+pub(super) fn variables(path: &Path, user: u32) -> Result<Vec<(String, Vec<u8>)>, Failure> {
     let wrong = |error: &io::Error| failure(Step::Environment, error, path);
     let refused = |words: String| Failure {
         step: Step::Environment,
         errno: 0,
         about: Some(words),
     };
-    // Without `NONBLOCK`, opening a pipe that has no writer would block this launch, and all others, forever.
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
-        .open(path);
+    let opened = file::of_user(path, user);
     let mut file = opened.map_err(|error| wrong(&error))?;
-    let found = file.metadata().map_err(|error| wrong(&error))?;
-    if !found.is_file() {
-        return Err(refused(format!("{}: not a regular file", path.display())));
-    }
     let content = read_some(&mut file, ENV_FILE_MAX + 1).map_err(|error| wrong(&error))?;
     if content.len() as u64 > ENV_FILE_MAX {
         let path = path.display();
@@ -386,6 +366,9 @@ mod tests {
     use crate::bytes::Bytes;
     use std::os::unix::fs::MetadataExt as _;
 
+    /// Any user of ours.
+    const OWN: u32 = 0;
+
     fn quoted(word: &[u8]) -> String {
         let mut script = Vec::new();
         quote(word, &mut script);
@@ -403,11 +386,28 @@ mod tests {
             files.path(),
             std::path::Path::new("/dev/zero"),
         ] {
-            let failure = variables(path).expect_err("the path is not a regular file");
+            let failure = variables(path, OWN).expect_err("the path is not a regular file");
             assert_eq!(failure.step, Step::Environment);
             let about = failure.about.unwrap_or_default();
             assert!(about.ends_with("not a regular file"), "{about}");
         }
+    }
+
+    /// A user may have put anything in the place of the program that is launched as that user.
+    #[test]
+    fn a_pipe_in_place_of_a_program_is_not_waited_for() {
+        let files = tempfile::tempdir().expect("a directory can be created");
+        let (pipe, link) = (files.path().join("pipe"), files.path().join("link"));
+        let mode = rustix::fs::Mode::from_raw_mode(0o700);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).expect("the file can be created");
+        std::os::unix::fs::symlink(&pipe, &link).expect("the file can be linked");
+        for path in [pipe, link, "/dev/zero".into()] {
+            assert_eq!(super::not_executed(Some(&path), 2), None, "{path:?}");
+        }
+        let script = files.path().join("script");
+        std::fs::write(&script, "#!/no/such -x\n").expect("the file can be written");
+        let why = super::not_executed(Some(&script), 2).expect("it is read");
+        assert!(why.contains("/no/such"), "{why}");
     }
 
     #[test]
@@ -494,7 +494,7 @@ mod tests {
             "# what it needs\n\nexport A=1\nB=\"two words\"\nC=a=b\r\nexport \t D=it's#1\nE=' # '\nF=\n",
         )
         .expect("the file can be written");
-        let read = variables(&path).expect("the file is valid");
+        let read = variables(&path, OWN).expect("the file is valid");
         let expected = [
             ("A", "1"),
             ("B", "two words"),
@@ -521,7 +521,7 @@ mod tests {
             ("V=x # remark", "put the remark on a line of its own"),
         ] {
             std::fs::write(&path, format!("A=1\n{line}\n")).expect("the file can be written");
-            let wrong = variables(&path).expect_err(line);
+            let wrong = variables(&path, OWN).expect_err(line);
             assert_eq!(wrong.step, Step::Environment);
             let about = wrong.about.expect("the failure names the line");
             assert!(
@@ -531,7 +531,7 @@ mod tests {
         }
         let long = format!("A={}\n", "x".repeat(1 << 20));
         std::fs::write(&path, long).expect("the file can be written");
-        let wrong = variables(&path).expect_err("the file is too long");
+        let wrong = variables(&path, OWN).expect_err("the file is too long");
         let about = wrong.about.unwrap_or_default();
         assert!(about.ends_with("it has more than 1048576 bytes"), "{about}");
     }

@@ -8,6 +8,7 @@
 
 use crate::ids::ProcessId;
 use crate::kernel::credentials::{Datagram, Receiver};
+use crate::kernel::file;
 use crate::ports::process::reporting::Reporting;
 use rustix::event::epoll;
 use rustix::fs::{FileType, Gid, Mode, OFlags, Uid};
@@ -259,8 +260,7 @@ fn write(path: &Path, user: u32) -> io::Result<()> {
 
 /// Reads the id of a user from a file.
 fn read(path: &Path) -> io::Result<u32> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::empty())?;
+    let file = file::own(path, OFlags::RDONLY, Mode::empty())?;
     let mut text = [0; 16];
     let length = rustix::io::read(&file, &mut text)?;
     let text = text

@@ -1,9 +1,10 @@
 //! The PID files of running processes. Files of ended processes are reused for new ones. For minutes after an inode has been freed, ext4
 //! examines it again whenever another inode is allocated, so removing a file for each process would make launches slower and slower.
 
+use crate::kernel::file;
 use crate::ports::process::files::RUN;
 use rustix::fs::OFlags;
-use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::fs::{DirBuilder, Metadata, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -82,9 +83,7 @@ fn spare(run: &Path, number: usize) -> PathBuf {
 
 /// Replaces the content of a file. Returns an error unless [`is_own`] holds.
 fn rewrite(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or(0);
-    let mut file: File = options.write(true).custom_flags(flags).open(path)?;
+    let mut file = file::regular(path, OFlags::WRONLY | OFlags::NOFOLLOW)?;
     let metadata = file.metadata()?;
     if !is_own(&metadata) {
         return Err(io::ErrorKind::InvalidData.into());

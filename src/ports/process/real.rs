@@ -466,6 +466,7 @@ impl<R: FnMut(Message)> World for Real<R> {
         let account = account::of(spec)?;
         let user = account.as_ref().map(|it| (it.ids.0, it.ids.1));
         let mut own = self.notices.launch(id, spec, &dir, user)?;
+        let reader = user.map_or_else(|| rustix::process::geteuid().as_raw(), |(user, _)| user);
         if let Some(account) = &account {
             self.users.insert(id, account.ids.0);
         }
@@ -476,7 +477,7 @@ impl<R: FnMut(Message)> World for Real<R> {
         let mut launch = Launch {
             argv: spec.argv.clone(),
             dir: spec.dir.clone(),
-            env: environment::of(id, spec, (&data, own))?,
+            env: environment::of(id, spec, (&data, own), reader)?,
             parcel: spec.parcel,
             output: spec
                 .parcel

@@ -8,8 +8,7 @@
 //! The position of a file's first byte in the whole output is stored beside it (`stdout.log.at`), and that of a rotated file in its gzip
 //! header, so that a reader can follow the output over rotations (decision 56).
 
-use crate::keeper::check_output;
-use crate::ports::process::files;
+use crate::kernel::file;
 use flate2::write::GzEncoder;
 use flate2::{Compression, GzBuilder};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
@@ -28,6 +27,10 @@ const LOOKS: u32 = 8;
 
 /// The length of the file with a position: 20 digits, a mark and a line break.
 const POSITION_BYTES: usize = 22;
+
+/// The highest position of a file's first byte that is believed, so that it can be added to the length of any file. No output gets there; a
+/// process that runs as our user may have written anything.
+const POSITION_MAX: u64 = 1 << 62;
 
 /// An output file whose size is limited.
 #[derive(Debug)]
@@ -65,14 +68,12 @@ impl Log {
     /// Opens an output file.
     ///
     /// # Errors
-    /// Returns an error if it does not exist, or is not a regular file with a single name.
+    /// Returns an error if it does not exist, or is not a regular file of our user with a single name.
     pub(super) fn open(path: PathBuf) -> io::Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = rustix::fs::open(&path, flags, Mode::empty())?;
-        check_output(&file)?;
+        let file = file::own(&path, OFlags::RDONLY, Mode::empty())?;
         Ok(Self {
             path,
-            file,
+            file: file.into(),
             removal: Mutex::default(),
             is_abandoned: AtomicBool::new(false),
         })
@@ -158,16 +159,21 @@ impl Log {
         self.removal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the position of the first byte of the file in the whole output; 0 if none is stored.
+    /// Returns the position of the first byte of the file in the whole output; 0 if none that is possible is stored.
     fn position(&self) -> u64 {
-        let read = files::regular(&beside(&self.path, ".at")).and_then(|file| {
-            let mut text = String::new();
-            io::Read::read_to_string(&mut io::Read::take(file, POSITION_BYTES as u64), &mut text)?;
-            Ok(text)
-        });
+        let read =
+            file::own(&beside(&self.path, ".at"), OFlags::RDONLY, Mode::empty()).and_then(|file| {
+                let mut text = String::new();
+                io::Read::read_to_string(
+                    &mut io::Read::take(file, POSITION_BYTES as u64),
+                    &mut text,
+                )?;
+                Ok(text)
+            });
         let text = read.unwrap_or_default();
         let digits = text.trim_end().trim_end_matches('?');
-        digits.parse().unwrap_or(0)
+        let position = digits.parse().ok();
+        position.filter(|it| *it <= POSITION_MAX).unwrap_or(0)
     }
 
     /// Stores a new position, and removes the part of the file before it. Meanwhile, the stored position is marked as uncertain, so that a
@@ -178,12 +184,8 @@ impl Log {
         removes: &mut dyn FnMut() -> io::Result<()>,
     ) -> io::Result<()> {
         let path = beside(&self.path, ".at");
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let mode = Mode::RUSR | Mode::WUSR;
-        let stored = rustix::fs::open(&path, flags | OFlags::NONBLOCK, mode);
-        let stored = stored
-            .map_err(io::Error::from)
-            .and_then(|file| check_output(&file).map(|()| file));
+        let flags = OFlags::WRONLY | OFlags::CREATE;
+        let stored = file::own(&path, flags, Mode::RUSR | Mode::WUSR);
         let store = |mark: char| {
             // Without a stored position, only readers that follow the output are misled.
             if let Ok(file) = &stored {
@@ -440,6 +442,36 @@ mod tests {
             .expect("the file can be written");
         assert_eq!(std::fs::metadata(&path).expect("the file exists").len(), 10);
         assert!(whole(&path, 5) == lines(0..3001));
+    }
+
+    /// A process that runs as our user may write to this file, too.
+    #[test]
+    fn a_position_that_no_output_has_is_not_believed() {
+        let dir = tempfile::tempdir().expect("a directory can be created");
+        let (path, at) = (
+            dir.path().join("stdout.log"),
+            dir.path().join("stdout.log.at"),
+        );
+        for planted in [
+            u64::MAX.to_string(),
+            (u64::MAX - 1).to_string(),
+            "-1".to_owned(),
+        ] {
+            std::fs::write(&path, lines(0..10_000)).expect("the file can be written");
+            std::fs::write(&at, &planted).expect("the file can be written");
+            let log = Log::open(path.clone()).expect("the file exists");
+            let rotated = log.rotate(1, &|| true).expect("the file can be rotated");
+            assert_eq!(log.position(), rotated.bytes, "{planted}");
+            std::fs::write(&at, &planted).expect("the file can be written");
+            let left = log.discard().expect("the file can be truncated");
+            assert_eq!(log.position(), left, "{planted}");
+        }
+        // The highest position that is believed can be added to the length of any file.
+        let highest = super::POSITION_MAX;
+        std::fs::write(&at, highest.to_string()).expect("the file can be written");
+        let log = Log::open(path).expect("the file exists");
+        let bytes = log.discard().expect("the file can be truncated");
+        assert!(bytes > 0 && highest.checked_add(i64::MAX.unsigned_abs()).is_some());
     }
 
     #[test]
