@@ -287,6 +287,10 @@ impl Growing {
             self.quiet.saturating_add(1)
         };
         self.length = length;
+        let unused = log.reserved().unwrap_or(0).saturating_sub(length);
+        if unused > self.bound.outgrown() {
+            self.give_back(&log, unused);
+        }
         let has_its_name = log.has_its_name();
         if !has_its_name {
             self.note_missing();
@@ -355,6 +359,22 @@ impl Growing {
                 self.is_logged = true;
             }
             Ok(_) => {}
+            Err(error) => self.log_error(&error),
+        }
+    }
+
+    /// Gives back the space that a process has reserved beyond its output, which no limit on the size of the file includes.
+    fn give_back(&mut self, log: &Log, bytes: u64) {
+        match log.give_back() {
+            Ok(()) if !self.is_logged => {
+                tracing::warn!(
+                    bytes,
+                    "a process reserved disk space for {} beyond its limit, and the space was freed",
+                    self.path.display()
+                );
+                self.is_logged = true;
+            }
+            Ok(()) => {}
             Err(error) => self.log_error(&error),
         }
     }
@@ -466,6 +486,36 @@ mod tests {
         }
         let noted = std::fs::read_to_string(&path).expect("the file can be read");
         assert!(noted.contains("bytes of output were discarded"), "{noted}");
+    }
+
+    #[test]
+    fn space_that_is_reserved_beyond_the_output_is_freed() {
+        use rustix::fs::{FallocateFlags, fallocate};
+        use std::os::unix::fs::MetadataExt as _;
+        let dir = tempfile::tempdir().expect("a directory can be created");
+        let path = dir.path().join("stdout.log");
+        let mut writer = writer(&path);
+        writer
+            .write_all(b"output")
+            .expect("the file can be written");
+        let taken = || std::fs::metadata(&path).expect("the file exists").blocks() * 512;
+        let most = BOUND.outgrown();
+        let reserved = |bytes: u64| {
+            fallocate(&writer, FallocateFlags::KEEP_SIZE, 0, bytes).is_ok() && taken() >= bytes
+        };
+        if !reserved(most + (1 << 20)) {
+            // The file system cannot reserve space, so no process can.
+            return;
+        }
+        let mut growth = growth(dir.path());
+        // While its process runs, and also if that has ended.
+        growth.look();
+        assert!(taken() <= most, "{}", taken());
+        assert!(reserved(most + (1 << 20)));
+        growth.release(ProcessId(7));
+        until(&mut growth, &Growth::is_empty);
+        assert!(taken() <= most, "{}", taken());
+        assert!(std::fs::read(&path).expect("the file exists") == b"output");
     }
 
     #[test]

@@ -99,6 +99,20 @@ impl Log {
         Ok(u64::try_from(stat.st_size).unwrap_or(0))
     }
 
+    /// Returns the number of bytes that the file takes on the disk, which a process can raise without writing.
+    pub(super) fn reserved(&self) -> io::Result<u64> {
+        let stat = rustix::fs::fstat(&self.file)?;
+        Ok(u64::try_from(stat.st_blocks)
+            .unwrap_or(0)
+            .saturating_mul(512))
+    }
+
+    /// Gives back what the file takes on the disk beyond its content. Output written at this moment may be lost.
+    pub(super) fn give_back(&self) -> io::Result<()> {
+        let file = self.writable(OFlags::empty())?;
+        Ok(rustix::fs::ftruncate(file, self.length()?)?)
+    }
+
     /// Returns whether the file still has its name. If it was removed or renamed, the process that has it open still writes to it.
     pub(super) fn has_its_name(&self) -> bool {
         let own = rustix::fs::fstat(&self.file);
