@@ -194,7 +194,11 @@ impl BeanstalkSession {
             Request::Quit => return NextStep::Close,
             Request::Http => {
                 let so_far = self.shared.counters.http.fetch_add(1, Ordering::Relaxed) + 1;
-                listener::refused(&"a connection", so_far, "it carries an HTTP request");
+                listener::refused(
+                    &"a connection",
+                    so_far,
+                    "it carries an HTTP request or a TLS handshake",
+                );
                 return NextStep::Close;
             }
             other => unreachable!("{other:?} must go to the actor"),
