@@ -346,3 +346,89 @@ fn server_and_keeper_hide_from_their_own_user() {
     assert!(reads(command), "its own user can read it");
     assert!(!reads(keeper) && !reads(coordinator));
 }
+
+/// The user of a service may put a link to any file in place of one of their own that the service names.
+#[test]
+fn a_service_is_not_given_a_file_of_ours_to_which_its_user_made_a_link() {
+    if !can_be_another("a service of another user") {
+        return;
+    }
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let files = files.path().canonicalize().expect("it exists");
+    std::fs::set_permissions(&files, Permissions::from_mode(0o755)).expect("our own directory");
+    let home = files.join("home");
+    std::fs::create_dir(&home).expect("a new directory");
+    chown(&home, Some(STRANGER), Some(STRANGER)).expect("root may do this");
+    let (secret, named) = (files.join("secret"), home.join("env"));
+    std::fs::write(&secret, "PASSWORD=ours\n").expect("a writable file");
+    std::fs::set_permissions(&secret, Permissions::from_mode(0o600)).expect("our own file");
+    let application = Tree::configured(&format!(
+        "[services.app]\ncommand = [\"sh\", \"-c\", \"echo got $PASSWORD; exec sleep 1000\"]\n\
+         dir = \"/\"\nuser = \"{STRANGER}\"\nenv_file = \"{}\"\nbackoff = {{ first = \"20ms\", max = \"20ms\" }}\n\
+         intensity = false\n",
+        text(&named)
+    ));
+    let output = application.data.join("services/app/stdout.log");
+    let printed = || std::fs::read_to_string(&output).unwrap_or_default();
+    let failure = || {
+        let shown = application.run(&["service", "status", "app", "--json"]);
+        (shown.out + &shown.err).contains("a symbolic link or `..` leads to it")
+    };
+    std::os::unix::fs::symlink(&secret, &named).expect("a link");
+    until("the launch fails", || failure().then_some(()));
+    assert_eq!(printed(), "");
+    // A file of their own, and one of ours that is named itself, are read.
+    std::fs::remove_file(&named).expect("it exists");
+    std::fs::write(&named, "PASSWORD=theirs\n").expect("a writable file");
+    chown(&named, Some(STRANGER), None).expect("root may do this");
+    until("it runs", || printed().contains("got theirs").then_some(()));
+    chown(&named, Some(0), None).expect("root may do this");
+    std::fs::write(&named, "PASSWORD=named\n").expect("a writable file");
+    application.well(&["service", "restart", "app"]);
+    until("it runs", || printed().contains("got named").then_some(()));
+    application.well(&["service", "stop", "app"]);
+}
+
+/// A directory that a launch names may belong to another user, who has put files there before.
+#[test]
+fn output_is_not_written_to_a_file_of_another_user() {
+    if !can_be_another("an output file of another user") {
+        return;
+    }
+    let tree = Tree::start();
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let dir = files.path().join("run");
+    std::fs::create_dir(&dir).expect("a new directory");
+    chown(&dir, Some(STRANGER), Some(STRANGER)).expect("root may do this");
+    for name in ["stdout.log", "stderr.log"] {
+        let planted = dir.join(name);
+        std::fs::write(&planted, "").expect("a writable file");
+        std::fs::set_permissions(&planted, Permissions::from_mode(0o666)).expect("our own file");
+        chown(&planted, Some(STRANGER), None).expect("root may do this");
+        let words = ["run", "--detach", "--run-dir", text(&dir), "--"];
+        let refused = tree.run(&[&words[..], &["echo", "secret"]].concat());
+        assert_eq!(refused.status, 125, "{name}: {refused:?}");
+        assert_eq!(std::fs::read(&planted).expect("it exists"), b"");
+        std::fs::remove_file(&planted).expect("it exists");
+    }
+    // Without them, the files are ours, and nobody else can read them.
+    let dir_text = text(&dir);
+    let words = [
+        "run",
+        "--detach",
+        "--run-dir",
+        dir_text,
+        "--",
+        "echo",
+        "secret",
+    ];
+    let id = tree.well(&words).trim().to_owned();
+    assert_eq!(tree.run(&["wait", &id]).status, 0);
+    let made = std::fs::metadata(dir.join("stdout.log")).expect("it exists");
+    assert_eq!(made.permissions().mode() & 0o777, 0o600);
+    // What takes the place of the output later is not shown as its output.
+    std::fs::remove_file(dir.join("stdout.log")).expect("it exists");
+    std::fs::write(dir.join("stdout.log"), "forged").expect("a writable file");
+    chown(dir.join("stdout.log"), Some(STRANGER), None).expect("root may do this");
+    assert!(!tree.record(&id).to_string().contains("forged"));
+}
