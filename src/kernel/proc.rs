@@ -210,11 +210,23 @@ pub fn zombie_status(pid: u32) -> io::Result<Option<u32>> {
     Ok(stat.map(|stat| stat.exit_code))
 }
 
-/// Returns the PIDs and names of at most `most` processes that have one of these files open, in no particular order.
+/// The maximum number of descriptors that one search for holders looks at. Another user may have millions.
+const DESCRIPTORS_MAX: usize = 1 << 16;
+
+/// Returns the PIDs and names of at most `most` processes that have one of these files open, in no particular order. On a machine with more
+/// than [`DESCRIPTORS_MAX`] open descriptors, some may be missing.
 ///
 /// # Errors
 /// Returns an error if `/proc` cannot be read.
 pub fn holders(paths: &[PathBuf], most: usize) -> io::Result<Vec<(u32, String)>> {
+    holders_among(paths, most, DESCRIPTORS_MAX)
+}
+
+fn holders_among(
+    paths: &[PathBuf],
+    most: usize,
+    mut descriptors: usize,
+) -> io::Result<Vec<(u32, String)>> {
     let real = paths.iter().filter_map(|path| fs::canonicalize(path).ok());
     let real: Vec<PathBuf> = real.collect();
     let mut found = Vec::new();
@@ -223,7 +235,12 @@ pub fn holders(paths: &[PathBuf], most: usize) -> io::Result<Vec<(u32, String)>>
         let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else {
             continue;
         };
-        let mut links = fds.flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
+        let next = fds.flatten().take_while(|_| {
+            let is_left = descriptors > 0;
+            descriptors = descriptors.saturating_sub(1);
+            is_left
+        });
+        let mut links = next.filter_map(|fd| fs::read_link(fd.path()).ok());
         if links.any(|link| real.contains(&link)) {
             let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
             let name = String::from_utf8_lossy(&name).trim_end().to_owned();
@@ -417,7 +434,20 @@ fn positive(found: libc::c_long, usual: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Stat, cmdline, cwd, environ, is_secure, pids, split, stat, users_in, variable};
+    use super::{
+        Stat, cmdline, cwd, environ, holders_among, is_secure, pids, split, stat, users_in,
+        variable,
+    };
+
+    #[test]
+    fn a_search_for_who_has_a_file_open_has_an_end() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let paths = [file.path().to_owned()];
+        let found = |descriptors| holders_among(&paths, 9, descriptors).expect("/proc can be read");
+        let own = std::process::id();
+        assert!(found(usize::MAX).iter().any(|(pid, _)| *pid == own));
+        assert_eq!(found(0), []);
+    }
 
     #[test]
     fn names_with_brackets_and_blanks_are_passed_over() {

@@ -432,3 +432,19 @@ fn output_is_not_written_to_a_file_of_another_user() {
     chown(dir.join("stdout.log"), Some(STRANGER), None).expect("root may do this");
     assert!(!tree.record(&id).to_string().contains("forged"));
 }
+
+/// Nobody can tell a port of ours from one of theirs, as long as we do not listen on it.
+#[test]
+fn a_port_that_somebody_else_has_taken_keeps_the_coordinator_from_starting() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("it listens").to_string();
+    for listener in ["--lockserver", "--beanstalk", "--http"] {
+        let data = files.path().join(listener);
+        let flags = ["--data", text(&data), listener, &address];
+        let output = daemon::serve(&flags).output();
+        let refused = done(output.expect("the program runs"));
+        assert_eq!(refused.status, 3, "{refused:?}");
+        assert!(refused.err.contains(&address), "{refused:?}");
+    }
+}

@@ -90,6 +90,20 @@ mod tests {
     use crate::ids::ProcessId;
     use std::path::Path;
 
+    /// Whoever the process runs as: what only some processes may know belongs into their environment files.
+    #[test]
+    fn the_environment_of_the_coordinator_is_passed_on() {
+        let of_ours = std::env::vars().find(|(name, _)| name == "PATH");
+        let (name, value) = of_ours.expect("it is set");
+        for user in [0, 65_534] {
+            let spec = Spec::default();
+            let made = of(ProcessId(5), &spec, (Path::new("/data"), Vec::new()), user);
+            let all = made.expect("nothing is missing");
+            let expected = format!("{name}={value}");
+            assert!(all.iter().any(|it| it.as_bytes() == expected.as_bytes()));
+        }
+    }
+
     #[test]
     fn each_source_is_above_the_one_before_and_a_secret_must_be_in_one() {
         let dir = tempfile::tempdir().expect("a directory can be created");

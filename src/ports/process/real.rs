@@ -282,14 +282,15 @@ impl<R: FnMut(Message)> Real<R> {
     }
 
     /// Searches for the processes that still have the output of an ended process open, and logs them. Without a search, which is skipped if
-    /// the last one was less than [`SEARCHES_MS`] ago, no holders are returned. Returns `None` if only this process has it open, in order to
+    /// the last one was less than [`SEARCHES_MS`] ago, or if searches would take more than a tenth of the time, no holders are returned. Returns `None` if only this process has it open, in order to
     /// limit its size.
     fn leak(&mut self, id: ProcessId, paths: &[PathBuf; 2]) -> Option<Box<Leak>> {
         let now = self.clock();
         let mut holders = Vec::new();
         if now >= self.searches_at {
-            self.searches_at = now + SEARCHES_MS;
             let mut found = proc::holders(paths, Leak::HOLDERS_MAX + 1).unwrap_or_default();
+            let took = self.clock().saturating_sub(now);
+            self.searches_at = now + SEARCHES_MS.max(10 * took);
             let count = found.len();
             found.retain(|(pid, _)| *pid != std::process::id());
             if count > 0 && found.is_empty() {
