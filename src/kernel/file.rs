@@ -134,7 +134,12 @@ fn examined(file: &impl AsFd) -> io::Result<Stat> {
     match FileType::from_raw_mode(found.st_mode) {
         FileType::RegularFile => Ok(found),
         FileType::Symlink => Err(Unfit::Symbolic.into()),
-        _ => Err(Unfit::Irregular.into()),
+        FileType::Directory
+        | FileType::Fifo
+        | FileType::Socket
+        | FileType::CharacterDevice
+        | FileType::BlockDevice
+        | FileType::Unknown => Err(Unfit::Irregular.into()),
     }
 }
 
