@@ -31,7 +31,7 @@ pub enum Unfit {
     Unrelated(u32),
     /// It was reached through a link that the user for whom it is read may have made.
     #[error(
-        "a symbolic link or `..` leads to it, but it is not a file of the user of the process, who may have made the link: name the file itself"
+        "a symbolic link or .. leads to it, but it is not a file of the user of the process, who may have made the link: name the file itself"
     )]
     Led,
 }
@@ -117,7 +117,7 @@ fn open(path: &Path, flags: OFlags, mode: Mode) -> io::Result<(File, Stat)> {
     let follow = flags & OFlags::NOFOLLOW;
     if flags.contains(OFlags::CREATE) {
         let opened = rustix::fs::open(path, all, mode);
-        let file = opened.map_err(|error| symbolic(error, follow))?;
+        let file = opened.map_err(|error| refusal(error, follow))?;
         let found = examined(&file)?;
         return Ok((file.into(), found));
     }
@@ -131,19 +131,18 @@ fn open(path: &Path, flags: OFlags, mode: Mode) -> io::Result<(File, Stat)> {
 /// Returns what the kernel says of a file, which must be a regular one.
 fn examined(file: &impl AsFd) -> io::Result<Stat> {
     let found = rustix::fs::fstat(file)?;
-    match FileType::from_raw_mode(found.st_mode) {
-        FileType::RegularFile => Ok(found),
-        FileType::Symlink => Err(Unfit::Symbolic.into()),
-        FileType::Directory
-        | FileType::Fifo
-        | FileType::Socket
-        | FileType::CharacterDevice
-        | FileType::BlockDevice
-        | FileType::Unknown => Err(Unfit::Irregular.into()),
+    let kind = FileType::from_raw_mode(found.st_mode);
+    if kind == FileType::RegularFile {
+        Ok(found)
+    } else if kind == FileType::Symlink {
+        Err(Unfit::Symbolic.into())
+    } else {
+        Err(Unfit::Irregular.into())
     }
 }
 
-fn symbolic(error: Errno, follow: OFlags) -> io::Error {
+/// Converts the kernel's refusal to open, for writing, what is no regular file.
+fn refusal(error: Errno, follow: OFlags) -> io::Error {
     match error {
         Errno::LOOP if !follow.is_empty() => Unfit::Symbolic.into(),
         // A directory that is opened for writing, or a pipe without a reader.

@@ -372,7 +372,7 @@ fn a_service_is_not_given_a_file_of_ours_to_which_its_user_made_a_link() {
     let printed = || std::fs::read_to_string(&output).unwrap_or_default();
     let failure = || {
         let shown = application.run(&["service", "status", "app", "--json"]);
-        (shown.out + &shown.err).contains("a symbolic link or `..` leads to it")
+        (shown.out + &shown.err).contains("a symbolic link or .. leads to it")
     };
     std::os::unix::fs::symlink(&secret, &named).expect("a link");
     until("the launch fails", || failure().then_some(()));
