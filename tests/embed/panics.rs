@@ -69,7 +69,6 @@ fn plant(handle: &Handle, at: Stage) -> Arc<Mutex<Option<Instant>>> {
                     Message::Renew { .. }
                     | Message::Release { .. }
                     | Message::ReleaseAll { .. }
-                    | Message::EndMore(_)
                     | Message::Force { .. }
                     | Message::Leave { .. }
                     | Message::Gone(_)

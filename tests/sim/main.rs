@@ -35,7 +35,6 @@ mod leases;
 mod locks;
 mod log;
 mod node;
-mod parts;
 mod planted;
 mod planted_claims;
 mod planted_effects;

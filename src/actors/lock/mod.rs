@@ -4,7 +4,6 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `name.rs` | the names of locks and owners |
 //! | `message.rs` | messages, outcomes, queries and replies |
 //! | `entry.rs` | an entry: one owner of a lock or one contender for it |
 //! | `state.rs` | entries and their indexes; adding, removing and promoting an entry |
@@ -13,14 +12,10 @@
 //! | `pages.rs` `load.rs` | pages of durable state; rebuilding the indexes from them |
 //! | `machine.rs` | the rules: which client gets a lock, when, and for how long |
 //! | `limited.rs` | what a client that may neither start nor end processes may not do |
-//! | `rank.rs` | the contenders of one priority, in order |
-//! | `part.rs` `parts.rs` | requests that end all entries of an owner, in parts |
-//! | `bound.rs` | entries that end with a process |
 //! | `hold.rs` | locks that other actors hold for their own use |
 //! | `look.rs` `observable.rs` `contended.rs` | listings; the view, gauges and events; the most contended locks |
-//! | `invariants.rs` `model.rs` `steps.rs` `tests.rs` | invariant checks; tests that compare the machine with a simple model |
+//! | `invariants.rs` `model.rs` `tests.rs` | invariant checks; tests that compare the machine with a simple model |
 
-mod bound;
 mod contended;
 mod entry;
 mod event;
@@ -32,12 +27,8 @@ mod load;
 mod look;
 mod machine;
 mod message;
-mod name;
 mod observable;
 mod pages;
-mod part;
-mod parts;
-mod rank;
 mod state;
 mod waiting;
 mod waking;
@@ -49,7 +40,6 @@ pub use message::{
     Ranking, Refused, Removal, Reply, Rules, Selection, Tie, ToHolder, View, Watch,
 };
 pub use pages::Page;
-pub use part::{EndMore, Part};
 
 /// The actor that owns every lock.
 ///
@@ -63,7 +53,5 @@ pub type LockActor = crate::spine::Host<LockMachine>;
 
 #[cfg(test)]
 mod model;
-#[cfg(test)]
-mod steps;
 #[cfg(test)]
 mod tests;
