@@ -383,7 +383,8 @@ impl Kernel {
             return;
         };
         let key = (self.boot, process.inode);
-        let is_grouped = process.tree.is_some_and(|it| self.grouped.contains(&it));
+        let is_grouped = |it: ProcessId| self.grouped.contains(&it) && self.followed.contains(&it);
+        let is_grouped = process.tree.is_some_and(is_grouped);
         // A process of our own user may name another tree, and its word counts unless its control group says otherwise.
         let counts = process.user == OWN && (process.moved || !is_grouped);
         let named = process.named.filter(|_| counts);

@@ -126,15 +126,14 @@ impl Wanted<'_> {
     /// not count.
     fn is_named(&self, pid: u32, is_below_keeper: bool, details: &impl Details) -> Option<bool> {
         let (named, is_trusted) = details.named(pid)?;
-        if is_below_keeper {
-            if named != self.tree.id {
-                return details.is_followed(named).then_some(false);
-            }
-            // Its control group, if it is in that of another tree, says more than its environment.
-            return Some(self.group_of(pid, details).is_none_or(|it| it == named));
+        if named != self.tree.id && is_below_keeper {
+            return details.is_followed(named).then_some(false);
         }
+        // Its control group, if it is in that of another tree, says more than its environment.
+        let is_elsewhere = || self.group_of(pid, details).is_some_and(|it| it != named);
+        let is_named = named == self.tree.id && !is_elsewhere();
         let is_kept = self.tree.kept && self.keeper != 0;
-        (is_trusted && !is_kept).then_some(named == self.tree.id)
+        (is_below_keeper || is_trusted && !is_kept).then_some(is_named)
     }
 
     fn is_below_keeper(&self, pid: u32, living: &BTreeMap<u32, Stat>) -> bool {
@@ -357,5 +356,8 @@ mod tests {
             groups: [(40, OTHER)].into(),
         };
         assert_eq!(found(&all, &known, true), (Vec::new(), 0));
+        // The keeper has ended.
+        let orphan = [(40, 1, 200)];
+        assert_eq!(found(&orphan, &known, false), (Vec::new(), 0));
     }
 }
