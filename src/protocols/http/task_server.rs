@@ -49,7 +49,7 @@ pub(crate) fn routes() -> Vec<Route> {
             },
             &[Absent, Full, DiskFull, Failed],
         ),
-        Route::post_once(
+        Route::post(
             "/v1/servers/reach",
             Scope::Run,
             reach,
@@ -61,7 +61,7 @@ pub(crate) fn routes() -> Vec<Route> {
             },
             &[Full, DiskFull, Failed],
         ),
-        Route::post_once(
+        Route::post(
             "/v1/servers/remove",
             Scope::Run,
             remove,
@@ -358,7 +358,7 @@ async fn reach(call: &Call, Body(asked): Body<Reaching>) -> Result<Json<Confirma
         threads: asked.threads.0,
         remote: asked.ssh.into(),
     };
-    call.tasks().server(asked.server, change).await?;
+    call.node.tasks().server(asked.server, change).await?;
     Ok(Confirmation::done())
 }
 
@@ -371,7 +371,7 @@ pub(crate) struct Removing {
 }
 
 async fn remove(call: &Call, Body(asked): Body<Removing>) -> Result<Json<Confirmation>, Problem> {
-    let tasks = call.tasks();
+    let tasks = call.node.tasks();
     tasks.server(asked.server, ServerChange::Removed).await?;
     Ok(Confirmation::done())
 }
@@ -494,7 +494,7 @@ pub(crate) struct Limiting {
 }
 
 async fn limit(call: &Call, Body(asked): Body<Limiting>) -> Result<Json<Confirmation>, Problem> {
-    let tasks = call.tasks();
+    let tasks = call.node.tasks();
     tasks.limit(asked.group, asked.max).await?;
     Ok(Confirmation::done())
 }
