@@ -119,7 +119,7 @@ coverage! {
     departures >= 500,
     claims_ended_with_process >= 100,
     claims_attached >= 20,
-    jobs_quarantined >= 20,
+    jobs_quarantined >= 5,
     claims_fenced >= 10,
     claims_throttled >= 300,
     jobs_deferred >= 100,
