@@ -214,7 +214,7 @@ pub fn zombie_status(pid: u32) -> io::Result<Option<u32>> {
 const DESCRIPTORS_MAX: usize = 1 << 16;
 
 /// Returns the PIDs and names of at most `most` processes that have one of these files open, in no particular order. On a machine with more
-/// than [`DESCRIPTORS_MAX`] open descriptors, some may be missing.
+/// than 65,536 open descriptors, some may be missing.
 ///
 /// # Errors
 /// Returns an error if `/proc` cannot be read.

@@ -79,6 +79,7 @@ pub(crate) fn well(path: &str, method: &str, socket: &Path) -> (PendingRequest, 
     let asking = PendingRequest::as_described(path, method);
     let mine = json!({"pid": std::process::id()});
     // The process of this test is the server, which has a record already.
+    #[expect(clippy::zombie_processes, reason = "it ends by itself, after the test")]
     let registered = || {
         let mut other = Command::new("sleep");
         let other = other.arg("60").spawn().expect("the command starts");

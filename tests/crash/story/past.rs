@@ -208,6 +208,10 @@ impl Past {
         self.launched = self.unseen.len();
         for (id, record) in records {
             self.unseen.remove(id);
+            // The records of the server and of who started it stay.
+            if ["supervisord", "cli"].contains(&word(record, "/kind").as_str()) {
+                continue;
+            }
             // A process that could not be started has a failure in place of an end.
             let mut ends = ["/end", "/failure"].iter();
             let end = ends.find_map(|it| record.pointer(it).filter(|end| !end.is_null()));
