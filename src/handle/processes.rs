@@ -204,6 +204,10 @@ impl Processes {
             Reply::Sent(Some(Sent {
                 errno: Some(errno), ..
             })) => Err(ProcessError::Unsent(errno)),
+            // Nothing is known of it if the process had ended before it could be sent.
+            Reply::Sent(None) if self.get(id).await?.end.is_some() => {
+                Err(ProcessError::Refused(Refused::Ended))
+            }
             Reply::Sent(_) => Ok(()),
             other => Err(refusal(other)),
         }
