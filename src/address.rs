@@ -1,9 +1,11 @@
 //! Where a coordinator listens: addresses, networks allowed to connect, and listeners that are open already.
 
+use crate::kernel::socket;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The maximum number of connections that may wait to be accepted.
 pub(crate) const BACKLOG: u32 = 4096;
@@ -145,11 +147,15 @@ pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
         let words = "the path is taken by a file that is not a socket";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, words));
     }
-    match std::os::unix::net::UnixStream::connect(path) {
+    match socket::connect(path, Duration::ZERO) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             Ok(rustix::fs::unlink(path)?)
         }
         Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
+        // Some process listens, but does not accept connections at the moment.
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+            Err(io::ErrorKind::AddrInUse.into())
+        }
         Err(error) => Err(error),
     }
 }

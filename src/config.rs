@@ -6,12 +6,15 @@ use crate::actors::Rules;
 use crate::actors::process::Definition;
 pub use crate::address::{Address, Listeners, Network, Opened, parse_socket};
 use crate::clock::ManualClock;
+use crate::persist::disk::Disk;
 use crate::persist::journal::{Fsync, Sizes};
+use crate::persist::snapshots::Stores;
 pub use crate::ports::process::KeeperProgram;
 use crate::spine::checkpoint;
 use crate::spine::progress::Progress;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The default port of the LockServer listener.
@@ -69,6 +72,45 @@ pub struct Config {
     /// A function called after every checkpoint, even one that failed, on the snapshot thread. A checkpoint frees much memory, so the
     /// function can make the allocator return free memory to the operating system.
     pub after_checkpoint: Option<fn()>,
+    /// What tests put in place of the disk.
+    #[doc(hidden)]
+    pub planted: Planted,
+}
+
+/// Replacements for parts of a node, with which tests make them fail.
+#[doc(hidden)]
+#[derive(Clone, Default)]
+pub struct Planted {
+    /// Wraps the disk.
+    pub disk: Option<Wrapping<dyn Disk>>,
+    /// Wraps the stores of snapshots.
+    pub stores: Option<Wrapping<dyn Stores>>,
+    /// How long a step of a snapshot may take.
+    pub patience: Option<Duration>,
+}
+
+type Wrapping<T> = Arc<dyn Fn(Arc<T>) -> Arc<T> + Send + Sync>;
+
+impl Planted {
+    pub(crate) fn disk(&self, disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
+        match &self.disk {
+            Some(wrap) => wrap(disk),
+            None => disk,
+        }
+    }
+
+    pub(crate) fn stores(&self, stores: Arc<dyn Stores>) -> Arc<dyn Stores> {
+        match &self.stores {
+            Some(wrap) => wrap(stores),
+            None => stores,
+        }
+    }
+}
+
+impl std::fmt::Debug for Planted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Planted").finish_non_exhaustive()
+    }
 }
 
 impl Config {
@@ -100,6 +142,7 @@ impl Config {
             allow_fault_injection: false,
             progress: Progress::default(),
             after_checkpoint: None,
+            planted: Planted::default(),
         }
     }
 
@@ -156,6 +199,21 @@ impl Config {
         check(flaw.is_none(), "tasks", flaw.unwrap_or_default());
     }
 
+    fn check_texts(&self, check: &mut impl FnMut(bool, &'static str, String)) {
+        let rules = &self.rules;
+        for bytes in [
+            rules.process.bytes_max,
+            rules.lease.bytes_max,
+            rules.dispatch.bytes_max,
+        ] {
+            check(
+                (1 << 20..=1 << 40).contains(&bytes),
+                "text-bytes",
+                format!("{bytes} is out of range: expected 1048576 to 1099511627776"),
+            );
+        }
+    }
+
     fn check_services(&self, check: &mut impl FnMut(bool, &'static str, String)) {
         let launches = self.data.is_some() && !matches!(self.keeper, KeeperProgram::None);
         check(
@@ -198,6 +256,12 @@ impl Config {
             "checkpoint-every",
             format!("{records} entries is out of range: expected 1 to 1099511627776"),
         );
+        let history = self.checkpoints.history_bytes_max;
+        check(
+            history <= 1 << 50,
+            "journal-kept-max",
+            format!("{history} bytes is out of range: expected at most 1125899906842624"),
+        );
         let entries = self.rules.lock.entries_max;
         check(
             (1..=1 << 28).contains(&entries),
@@ -214,6 +278,7 @@ impl Config {
         }
         self.check_queues(&mut check);
         self.check_tasks(&mut check);
+        self.check_texts(&mut check);
         self.check_services(&mut check);
         if let Some(http) = &self.http {
             http.check(&mut check);

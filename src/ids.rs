@@ -304,11 +304,15 @@ impl<'de> Deserialize<'de> for Chance {
 pub struct RequestKey {
     /// A single digest of three things: the client, the key that it chose, and the position of this message in the request.
     pub id: u128,
-    /// A digest of the request's content. If the same key arrives with a different digest, it was reused for a different request.
+    /// The number of the caller, in the upper 32 bits, and a digest of the request's content in the others. If the same key arrives with a
+    /// different digest, it was reused for a different request.
     pub fingerprint: u128,
 }
 
 impl RequestKey {
+    /// The part of a fingerprint that is a digest.
+    const DIGEST: u128 = u128::MAX >> 32;
+
     /// Returns the key of message number `message` of a request, counting from 0. Ids are effectively random, so they do not collide
     /// with those of other requests.
     #[must_use]
@@ -317,6 +321,26 @@ impl RequestKey {
             id: self.id.wrapping_add(message as u128),
             ..self
         }
+    }
+
+    /// Returns this key as one of the caller with this number. It is stored in the upper 32 bits of the fingerprint.
+    #[must_use]
+    pub const fn of_caller(self, caller: u32) -> Self {
+        let digest = self.fingerprint & Self::DIGEST;
+        Self {
+            fingerprint: (caller as u128) << 96 | digest,
+            ..self
+        }
+    }
+
+    /// Returns the number of the caller. Keys that an older version of the program stored have random ones.
+    pub const fn caller(self) -> u32 {
+        (self.fingerprint >> 96) as u32
+    }
+
+    /// Returns whether both keys were used for requests with the same content.
+    pub const fn has_content_of(self, other: Self) -> bool {
+        (self.fingerprint ^ other.fingerprint) & Self::DIGEST == 0
     }
 
     /// Returns the id, then the fingerprint, both little-endian.

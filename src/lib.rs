@@ -156,6 +156,7 @@ pub mod spine;
 pub mod status;
 #[doc(hidden)]
 pub mod text;
+mod thread;
 
 /// Compiles the README's Rust examples.
 #[cfg(doctest)]

@@ -84,6 +84,7 @@ reasons! {
     Ended        "ended"          409 No          Final   "the process has ended, or the task is over"
     NotStarted   "not-started"    409 No          Later   "the process has not started yet"
     Launched     "launched"       409 No          Changed "the coordinator launched the process and observes its exit itself, so the exit cannot be reported"
+    Server       "server"         409 No          Changed "the process is the coordinator itself, or its tree contains the coordinator, which is not stopped in this way"
     Unsent       "unsent"         409 No          Changed "the signal could not be sent"
     NoFaults     "no-faults"      403 No          Changed "the coordinator's configuration does not allow faults to be injected"
     NoKeeper     "no-keeper"      503 Unreachable Changed "no keeper is running, so nothing can be launched"
@@ -107,6 +108,7 @@ reasons! {
     NotUpgraded  "not-upgraded"   501 Unreachable Changed "the request is CONNECT, or requests an upgrade to another protocol"
     // Access control.
     Unauthorized "unauthorized"   401 Unreachable Changed "on TCP, the token is missing or wrong"
+    Throttled    "throttled"      429 Unreachable Later   "too many wrong tokens were sent in the last minute"
     Foreign      "foreign"        403 Unreachable Changed "the request comes from a page of another origin or, on the Unix socket, from another user"
     OutOfScope   "out-of-scope"   403 Unreachable Changed "processes and commands may be used only over the Unix socket by the coordinator's own user, or with a token of the scope run"
     Misdirected  "misdirected"    421 Unreachable Changed "the Host header does not name this coordinator"

@@ -221,7 +221,9 @@ fn may_pass(error: &PersistError) -> bool {
         | PersistError::Missing { .. }
         | PersistError::Gone { .. }
         | PersistError::Short { .. } => true,
-        PersistError::VersionTooNew { .. } | PersistError::Held { .. } => false,
+        PersistError::VersionTooNew { .. }
+        | PersistError::Held { .. }
+        | PersistError::Panicked { .. } => false,
     }
 }
 

@@ -8,9 +8,9 @@ use crate::span::{SPAN, delay};
 use crate::work::{ADDRESS, SECRET, TIMEOUT};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use sexton::kernel::socket;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::UnixStream;
 
 /// Report on the job that this command works on, from within `sexton work`.
 #[derive(Args)]
@@ -103,10 +103,8 @@ impl Job {
 
 fn ask(address: &str, request: &str) -> std::io::Result<String> {
     let name = address.strip_prefix('@').unwrap_or(address);
-    exchange(
-        UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?,
-        request,
-    )
+    let stream = socket::connect_to_own_name(name.as_bytes(), TIMEOUT)?;
+    exchange(stream, request)
 }
 
 /// Sends one line and returns the line received in answer, which is empty if the connection is closed without one.

@@ -109,6 +109,8 @@ enum Command {
 
 fn main() -> std::process::ExitCode {
     allocator::configure();
+    #[cfg(target_os = "linux")]
+    sexton::kernel::signals::obey_sent_faults();
     if let Some(words) = beanstalkd::invoked_as_beanstalkd() {
         return report::end(beanstalkd::run(words));
     }

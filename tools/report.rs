@@ -215,6 +215,7 @@ impl From<PersistError> for Failure {
             PersistError::VersionTooNew { .. } => failure.help("use the sexton that wrote it, or a newer one"),
             PersistError::Held { .. } => failure.help("stop that coordinator, or use another --data directory"),
             PersistError::Io { .. } if error.is_disk_full() => failure.help("free space on the disk, and start again"),
+            PersistError::Panicked { .. } => failure.help(DEFECT),
             PersistError::Io { .. } | PersistError::Store { .. } => failure,
         }
     }
@@ -225,6 +226,9 @@ impl From<RecoveryError> for Failure {
         match error {
             RecoveryError::Persist(error) => error.into(),
             RecoveryError::Lost { .. } => Self::unreachable(format!("failed to {error}")).help(DAMAGED),
+            RecoveryError::OtherLog { .. } => Self::unreachable(format!("failed to {error}")).help(
+                "put back the journal or the snapshots that belong together, from one backup; if the journal is the right one and complete, move the snapshots away",
+            ),
             RecoveryError::UnknownActor { .. } | RecoveryError::Undecodable { .. } => {
                 Self::unreachable(format!("failed to {error}")).help(
                     "use the sexton that wrote it, or a newer one; `sexton recover DATA --dry-run` shows what is lost without that entry",

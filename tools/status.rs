@@ -9,6 +9,7 @@ use crate::text::{self, bytes, grouped, number, span, words};
 use clap::Args;
 use serde_json::Value;
 use sexton::actors::process::Status as ServiceStatus;
+use sexton::clock::Timestamp;
 use std::fmt::Write as _;
 
 /// Show the state of a running coordinator.
@@ -105,13 +106,14 @@ fn leases(target: &Target) -> String {
 const LEASES_MAX: u32 = 20;
 
 /// The phases of jobs, in the order in which they are printed.
-const PHASES: [&str; 6] = [
+const PHASES: [&str; 7] = [
     "ready",
     "delayed",
     "claimed",
     "retrying",
     "buried",
     "abandoned",
+    "quarantined",
 ];
 
 /// Formats the status for a terminal.
@@ -317,6 +319,16 @@ fn snapshots(status: &Value) -> String {
         let took = at("last/ms");
         parts.push(format!(
             "the last checkpoint took {took} ms, {size} on disk"
+        ));
+    }
+    if let Some(since) = status
+        .pointer("/snapshots/history/since")
+        .and_then(Value::as_u64)
+    {
+        let history = bytes(number(status, "/snapshots/history/bytes"));
+        let since = text::time(Timestamp(since));
+        parts.push(format!(
+            "the journal begins at {since}, with {history} that only show what happened"
         ));
     }
     if at("last_failure") != "-" {

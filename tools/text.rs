@@ -69,6 +69,28 @@ pub(crate) fn brief(ms: u64) -> String {
     }
 }
 
+/// Returns the part of a process's output that its record has, line by line: its beginning and, if it is longer, its end, with a line in
+/// between that says how much is left out.
+pub(crate) fn excerpt(stream: &Value) -> Vec<String> {
+    let part = |name| {
+        let text = stream.pointer(name).and_then(Value::as_str);
+        text.unwrap_or_default()
+    };
+    let (head, tail) = (part("/head"), part("/tail"));
+    let mut shown: Vec<String> = head.lines().map(plain).collect();
+    if tail.is_empty() {
+        return shown;
+    }
+    let left_out = number(stream, "/bytes").saturating_sub((head.len() + tail.len()) as u64);
+    if left_out == 0 {
+        let whole = [head, tail].concat();
+        return whole.lines().map(plain).collect();
+    }
+    shown.push(format!("[... {} left out ...]", bytes(left_out)));
+    shown.extend(tail.lines().map(plain));
+    shown
+}
+
 /// Returns the last line of a text that is not blank, trimmed and with control characters replaced by spaces, or an empty string if there
 /// is none. Programs usually report the cause of an error in that line, for example after a traceback.
 pub(crate) fn last_line(text: &str) -> String {
@@ -87,7 +109,7 @@ pub(crate) fn time(at: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{brief, last_line, lines, plain, time, words};
+    use super::{brief, excerpt, last_line, lines, plain, time, words};
     use serde_json::json;
     use sexton::clock::Timestamp;
 
@@ -119,6 +141,19 @@ mod tests {
         assert_eq!(last_line(traceback), "KeyError: 'a'");
         assert_eq!(last_line("a\n  \u{1b}b"), "b");
         assert_eq!(last_line("\n"), "");
+    }
+
+    #[test]
+    fn what_an_excerpt_leaves_out_is_said_and_its_end_is_there() {
+        let stream = |bytes: u64, head: &str, tail: &str| {
+            excerpt(&json!({ "bytes": bytes, "head": head, "tail": tail }))
+        };
+        assert_eq!(stream(8, "one\ntwo\n", ""), ["one", "two"]);
+        assert_eq!(stream(6, "one", "two"), ["onetwo"]);
+        let shown = stream(5000, "Traceback\n  File", "last)\nValueError: x\n");
+        assert_eq!(shown[..2], ["Traceback", "  File"]);
+        assert!(shown[2].contains("left out"), "{shown:?}");
+        assert_eq!(shown[3..], ["last)", "ValueError: x"]);
     }
 
     #[test]

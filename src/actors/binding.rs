@@ -119,6 +119,9 @@ pub enum ToHolder {
     Gone(EndNotice),
     /// The launch was accepted, and the process has a record.
     Launched(ProcessId),
+    /// The process has started. Sent at most once, and only to the `LeaseActor`, which counts the period of a pass from then; if it is lost
+    /// in a crash, the period is counted from the end of the pass.
+    Started(ProcessId),
 }
 
 /// The address for [`ToProcesses`] messages.

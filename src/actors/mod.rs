@@ -103,6 +103,14 @@ impl Clone for Actors<MailboxOf> {
     }
 }
 
+#[cfg(feature = "http")]
+impl Actors<MailboxOf> {
+    /// Returns the addresses of the same actors, for senders of limited authority.
+    pub(crate) fn limited(&self) -> Self {
+        each!(list: mailbox in &self => mailbox.limited())
+    }
+}
+
 impl fmt::Debug for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rules = each!(rules in &self => rules as &dyn fmt::Debug);

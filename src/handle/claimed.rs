@@ -1,6 +1,7 @@
 //! Operations on a claimed job by the holder of its claim token: ack, release, bury, touch, fail, defer and report.
 
-use crate::actors::queue::{ErrorText, JobView, Message, Progress, Right};
+use crate::actors::queue::{Command, ErrorText, JobView, Message, Progress, Right};
+use crate::handle::job_wait::interruption;
 use crate::handle::queue_error::QueueError;
 use crate::handle::queues::Queues;
 use crate::ids::Token;
@@ -69,8 +70,47 @@ impl Queues {
             by,
             retry_after_ms,
             error,
+            crashed: false,
         };
         self.change(id, fail).await
+    }
+
+    /// Reports that the work on a claimed job ended with a crash. The job is tried again after the backoff of its type, which grows with
+    /// each crash; after [`crash_tries`](crate::actors::queue::TypeRules::crash_tries) crashes in a row it is quarantined. Returns the job's
+    /// state afterwards, as [`Queues::fail`] does.
+    pub async fn crash(
+        &self,
+        id: u64,
+        token: Token,
+        (retry_after_ms, error): (Option<u64>, Option<ErrorText>),
+    ) -> Result<Option<JobView>, QueueError> {
+        let by = Right::Token(token);
+        let crash = Message::Fail {
+            id,
+            by,
+            retry_after_ms,
+            error,
+            crashed: true,
+        };
+        self.change(id, crash).await
+    }
+
+    /// Names the process that works on a claimed job on behalf of the process that its claim is bound to. When that one is gone, the claim
+    /// lasts as long as the tree of `command`. If `claim_ms` is not 0, that tree is stopped, and the job has failed, unless the claim is
+    /// touched at least that often. Returns the job's state afterwards, as [`Queues::release`] does.
+    pub async fn attach(
+        &self,
+        id: u64,
+        token: Token,
+        (command, claim_ms): (Command, u64),
+    ) -> Result<Option<JobView>, QueueError> {
+        let attach = Message::Attach {
+            id,
+            by: Right::Token(token),
+            command,
+            ttr_ms: claim_ms,
+        };
+        self.change(id, attach).await
     }
 
     /// Reports that a claimed job cannot be tried now. It is unavailable for `retry_after_ms` milliseconds or, if that is `None`, for a
@@ -88,8 +128,20 @@ impl Queues {
             by,
             error,
             retry_after_ms,
+            interrupted: false,
         };
         self.change(id, defer).await
+    }
+
+    /// Gives a claimed job back because its worker was interrupted: it is ready again immediately, however old it is, and the claim does
+    /// not count as a try. If the job has been cancelled, it is abandoned. Returns the job's state afterwards, as [`Queues::release`] does.
+    pub async fn interrupt(
+        &self,
+        id: u64,
+        token: Token,
+        error: Option<ErrorText>,
+    ) -> Result<Option<JobView>, QueueError> {
+        self.change(id, interruption(id, token, error)).await
     }
 
     /// Records the progress of a claimed job, to be shown with the job. Returns the job's state afterwards, as [`Queues::release`] does.

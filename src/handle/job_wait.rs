@@ -5,7 +5,7 @@
     reason = "a reply of any other kind is an error"
 )]
 
-use crate::actors::queue::{Claim, Message, QueueMachine, Refused, Reply, Right};
+use crate::actors::queue::{Claim, ErrorText, Message, QueueMachine, Refused, Reply, Right};
 use crate::handle::Drains;
 use crate::handle::queue_error::{QueueError, refusal};
 use crate::ids::Token;
@@ -13,15 +13,20 @@ use crate::spine::delivery::Item;
 use crate::spine::runtime::{Mailbox, Waiting};
 use tokio::sync::watch;
 
-/// Gives a claimed job back to its queue, ready immediately, without waiting for the answer.
+/// Gives a claimed job back to its queue, ready immediately and untried, without waiting for the answer.
 pub(super) fn give_back(mailbox: &Mailbox<QueueMachine>, id: u64, token: Token) {
-    let release = Message::Release {
+    mailbox.cast(vec![Item::Message(interruption(id, token, None))]);
+}
+
+/// Returns the message that gives a claimed job back untried.
+pub(super) const fn interruption(id: u64, token: Token, error: Option<ErrorText>) -> Message {
+    Message::Defer {
         id,
         by: Right::Token(token),
-        priority: None,
-        delay_ms: 0,
-    };
-    mailbox.cast(vec![Item::Message(release)]);
+        error,
+        retry_after_ms: Some(0),
+        interrupted: true,
+    }
 }
 
 /// A wait for a job. Dropping it ends the wait; a job claimed for it in the meantime is given back.
@@ -31,9 +36,9 @@ pub struct JobWait {
 }
 
 impl JobWait {
-    /// Resolves with a claim once a job is available, or with [`Refused::Draining`] once the node gives out no more claims. The future may
-    /// be dropped and the method called again.
-    pub async fn claim(&mut self) -> Result<Claim, QueueError> {
+    /// Resolves with a claim once a job is available, with `None` if the wait was ended by [`Queues::withdraw`](crate::handle::Queues), or
+    /// with [`Refused::Draining`] once the node gives out no more claims. The future may be dropped and the method called again.
+    pub async fn claim(&mut self) -> Result<Option<Claim>, QueueError> {
         let answer = tokio::select! {
             biased;
             answer = self.wait.answer() => answer??,
@@ -46,7 +51,8 @@ impl JobWait {
             }
         };
         match answer {
-            Reply::Claim(claim) => Ok(*claim),
+            Reply::Claim(claim) => Ok(Some(*claim)),
+            Reply::Nothing { .. } => Ok(None),
             other => Err(refusal(&other)),
         }
     }
@@ -57,6 +63,7 @@ impl JobWait {
             None => Ok(None),
             Some(answer) => match answer? {
                 Reply::Claim(claim) => Ok(Some(*claim)),
+                Reply::Nothing { .. } => Ok(None),
                 other => Err(refusal(&other)),
             },
         }

@@ -15,6 +15,7 @@ use crate::actors::lease::{
     Setting, Totals, Turn, Watch,
 };
 use crate::actors::lock::Name;
+use crate::handle::unexpected::unexpected;
 use crate::ids::{RequestKey, Token};
 use crate::refusal::Reason;
 use crate::spine::delivery::{Failed, Item};
@@ -45,7 +46,7 @@ impl LeaseError {
             Self::Refused(refused) => match refused {
                 Refused::Disabled => Reason::Disabled,
                 Refused::Draining => Reason::Draining,
-                Refused::Full => Reason::Full,
+                Refused::Full | Refused::ReceiptsFull => Reason::Full,
                 Refused::NoName
                 | Refused::Span
                 | Refused::Command(_)
@@ -56,6 +57,7 @@ impl LeaseError {
                 Refused::Running => Reason::Running,
                 Refused::DiskFull => Reason::DiskFull,
                 Refused::KeyReused => Reason::KeyReused,
+                Refused::Forbidden => Reason::OutOfScope,
             },
             Self::Failed(_) => Reason::Failed,
             Self::Stopped(_) => Reason::Stopped,
@@ -377,10 +379,11 @@ fn view(reply: Reply) -> Result<LeaseView, LeaseError> {
 }
 
 /// Converts a reply of an unexpected kind to an error.
-const fn refusal(reply: &Reply) -> LeaseError {
+fn refusal(reply: &Reply) -> LeaseError {
     match reply {
         Reply::Refused(refused) => LeaseError::Refused(*refused),
-        _ => LeaseError::Absent,
+        Reply::Absent => LeaseError::Absent,
+        other => unexpected(other).into(),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::actors::lock::{
     Contended, EntryView, LinePosition, LockMachine, Message, Name, Query, Ranking, Refused, Reply,
     Selection, Tie, Watch,
 };
+use crate::handle::unexpected::unexpected;
 use crate::ids::{RequestKey, Slot, Token};
 use crate::refusal::Reason;
 use crate::spine::delivery::{Answer, Failed, Item};
@@ -95,9 +96,10 @@ impl LockError {
             Self::Refused(Refused::Reserved) => Reason::Reserved,
             Self::Refused(Refused::StaleToken) => Reason::Stale,
             Self::Refused(Refused::Fencing) => Reason::Fencing,
-            Self::Refused(Refused::Full) => Reason::Full,
+            Self::Refused(Refused::Full | Refused::ReceiptsFull) => Reason::Full,
             Self::Refused(Refused::DiskFull) => Reason::DiskFull,
             Self::Refused(Refused::KeyReused) => Reason::KeyReused,
+            Self::Refused(Refused::Forbidden) => Reason::OutOfScope,
             Self::Failed(_) => Reason::Failed,
             Self::Stopped(_) => Reason::Stopped,
         }
@@ -114,6 +116,10 @@ const fn words(refused: Refused) -> &'static str {
         Refused::Full => "the limit on holders and waiters of locks is reached",
         Refused::DiskFull => "the disk is full",
         Refused::KeyReused => "the idempotency key was already used for a different request",
+        Refused::ReceiptsFull => {
+            "too many idempotency keys were used in the last ten minutes: repeat the request later, or without a key"
+        }
+        Refused::Forbidden => "the lock is bound to a process: this requires the scope run",
     }
 }
 
@@ -317,12 +323,14 @@ impl Locks {
         let owner = owner.clone();
         let release = Message::ReleaseAll { owner };
         let reply = self.one(self.message(release)).await?;
-        match (&reply, refusal(&reply)) {
-            (Reply::Ended(ended), _) => Ok(*ended),
-            // Entries that are being fenced end later, with their process trees.
-            (_, LockError::Absent | LockError::Refused(Refused::Fencing)) => Ok(0),
-            (_, refused) => Err(refused),
+        if let Reply::Ended(ended) = reply {
+            return Ok(ended);
         }
+        // Entries that are being fenced end later, with their process trees.
+        if matches!(reply, Reply::Absent | Reply::Refused(Refused::Fencing)) {
+            return Ok(0);
+        }
+        Err(refusal(&reply))
     }
 
     /// Returns the owner that holds a lock, if there is one.
@@ -412,19 +420,19 @@ impl Locks {
 }
 
 /// Converts a reply of an unexpected kind to an error.
-const fn refusal(reply: &Reply) -> LockError {
+fn refusal(reply: &Reply) -> LockError {
     match reply {
         Reply::Refused(refused) => LockError::Refused(*refused),
+        Reply::Absent => LockError::Absent,
         Reply::LinePosition(_)
         | Reply::Ended(_)
-        | Reply::Absent
         | Reply::Draining
         | Reply::Owner(_)
         | Reply::List(_)
         | Reply::Page { .. }
         | Reply::Counts { .. }
         | Reply::Contended { .. }
-        | Reply::Due => LockError::Absent,
+        | Reply::Due => unexpected(reply).into(),
     }
 }
 

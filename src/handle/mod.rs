@@ -20,6 +20,7 @@ mod results;
 mod services;
 mod system;
 mod tasks;
+mod unexpected;
 #[cfg(feature = "jobs")]
 mod work;
 
@@ -35,7 +36,7 @@ pub(crate) use self::past::Readers;
 pub use self::past::{Answered, Past, PastError};
 pub use self::pop::Exchanged;
 pub use self::processes::{
-    ProcessError, Processes, Reconciled, Requester, Stopping, Usage, words as failure_words,
+    Left, ProcessError, Processes, Reconciled, Requester, Stopping, Usage, words as failure_words,
 };
 pub use self::queue_error::QueueError;
 pub use self::queues::{Added, Queues};
@@ -62,7 +63,7 @@ use crate::spine::feed::Reader;
 use crate::spine::ledger::EntryCounts;
 use crate::spine::machine::Actor;
 use crate::spine::runtime::{Mailbox, Stopped};
-use crate::spine::shared::Halt;
+use crate::spine::shared::{Halt, Sentry};
 #[cfg(feature = "http")]
 use crate::status::JournalStatus;
 use crate::status::{
@@ -111,6 +112,12 @@ pub(crate) struct Facts {
     /// The listeners, in the order in which they were opened.
     pub(crate) listeners: Mutex<Vec<Box<dyn ListenerStatus>>>,
     pub(crate) system: System,
+    /// Halts the node when a thread ends that it depends on.
+    #[cfg_attr(
+        not(feature = "http"),
+        expect(dead_code, reason = "only the HTTP listener has a thread")
+    )]
+    pub(crate) sentry: Sentry,
     pub(crate) port: ProcessPortHandle,
     #[cfg(feature = "replay")]
     pub(crate) past: Readers,
@@ -123,6 +130,7 @@ pub(crate) enum Command {
     Drain(Drain, oneshot::Sender<()>),
     ConfirmClock(oneshot::Sender<bool>),
     Listen(Option<Position>, oneshot::Sender<Reader>),
+    Durable(oneshot::Sender<()>),
     Pause(Duration, oneshot::Sender<()>),
 }
 
@@ -136,6 +144,15 @@ impl Handle {
             actors,
             facts: Arc::new(facts),
             halt,
+        }
+    }
+
+    /// Returns a handle for clients that may not start or end processes: the actors refuse what would do so.
+    #[cfg(feature = "http")]
+    pub(crate) fn limited(&self) -> Self {
+        Self {
+            actors: self.actors.limited(),
+            ..self.clone()
         }
     }
 
@@ -186,6 +203,14 @@ impl Handle {
         let sent = self.facts.commands.send(Command::ConfirmClock(answer));
         sent.map_err(|_| Stopped)?;
         believed.await.map_err(|_| Stopped)
+    }
+
+    /// Resolves once everything that the node has accepted so far is durable. Never resolves if the node halts before that.
+    pub async fn until_durable(&self) -> Result<(), Stopped> {
+        let (answer, durable) = oneshot::channel();
+        let sent = self.facts.commands.send(Command::Durable(answer));
+        sent.map_err(|_| Stopped)?;
+        durable.await.map_err(|_| Stopped)
     }
 
     /// Takes a snapshot now, which makes the next startup faster and allows old journal segments to be removed.

@@ -16,6 +16,7 @@ use crate::refusal::Reason;
 use crate::replay::{Bounds, FollowedItem, History, ReplayError, StateAt, Timeline, TimelineError};
 use crate::spine::guard::guard;
 use crate::spine::recovery::RecoveryError;
+use crate::thread;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -115,6 +116,14 @@ enum Question {
 }
 
 impl Question {
+    /// Answers with an error.
+    fn refuse(self, error: PastError) {
+        match self {
+            Self::State(_, answer) => drop(answer.send(Err(error))),
+            Self::History(_, answer) => drop(answer.send(Err(error))),
+        }
+    }
+
     /// Returns whether the caller no longer waits.
     fn is_closed(&self) -> bool {
         match self {
@@ -158,10 +167,12 @@ impl Past {
         facts.past.ask(question(answer), facts)?;
         tokio::select! {
             biased;
-            answer = answered => {
-                let answer = answer.map_err(|_| PastError::Stopped)?;
-                answer.map(Answered::Ready)
-            }
+            answer = answered => match answer {
+                Ok(answer) => answer.map(Answered::Ready),
+                Err(_) if facts.commands.is_closed() => Err(PastError::Stopped),
+                // The thread drops a request whose answer panicked, and logs the cause.
+                Err(_) => Err(PastError::Unreadable("the reading panicked".to_owned())),
+            },
             paused = self.handle.pause(TIMEOUT) => {
                 paused.map_err(|_| PastError::Stopped)?;
                 let reached = Seq(facts.past.0.reached.load(Ordering::Relaxed));
@@ -198,6 +209,15 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Answers the waiting requests after the thread has panicked. The next request starts another.
+    fn fail(&self, cause: &str) {
+        let mut waiting = self.waiting();
+        waiting.is_read = false;
+        for question in waiting.questions.drain(..) {
+            question.refuse(PastError::Unreadable(cause.to_owned()));
+        }
+    }
+
     /// Waits for the next request. Returns `None` if the thread should exit, after [`IDLE`] without requests or when all handles were
     /// dropped.
     fn next(&self) -> Option<Question> {
@@ -225,8 +245,16 @@ impl Readers {
             return Ok(());
         }
         let reader = Reader::new(Arc::clone(&self.0), facts)?;
-        let thread = std::thread::Builder::new().name("sexton-past".to_owned());
-        let started = thread.spawn(move || reader.read());
+        let shared = Arc::clone(&self.0);
+        let started = thread::start(
+            "sexton-past",
+            move || reader.read(),
+            move |ended| {
+                if let Err(cause) = ended {
+                    shared.fail(&cause);
+                }
+            },
+        );
         started
             .map_err(|error| PastError::Unreadable(format!("could not start a thread: {error}")))?;
         waiting.is_read = true;

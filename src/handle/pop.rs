@@ -13,7 +13,7 @@ use crate::actors::queue::{
 use crate::handle::job_wait::{JobWait, give_back};
 use crate::handle::queue_error::{QueueError, refusal};
 use crate::handle::queues::Queues;
-use crate::ids::Token;
+use crate::ids::{ProcessId, Token};
 use crate::spine::delivery::Answer;
 use std::sync::Arc;
 
@@ -138,9 +138,26 @@ impl Queues {
 
     /// Claims a job as [`Queues::pop`] does, waiting until there is one.
     pub async fn pop_waiting(&self, queues: &[QueueName]) -> Result<Claim, QueueError> {
-        match self.pop(queues).await? {
-            Some(claim) => Ok(claim),
-            None => self.wait_for_job(queues).claim().await,
+        loop {
+            if let Some(claim) = self.pop(queues).await? {
+                return Ok(claim);
+            }
+            if let Some(claim) = self.wait_for_job(queues).claim().await? {
+                return Ok(claim);
+            }
+        }
+    }
+
+    /// Ends all waits for a job whose claim would be bound to this process: each ends without a job. When this returns, no wait that
+    /// began before is given a job any more; one that was given a job before has been answered with it.
+    ///
+    /// # Errors
+    /// Returns an error if the node has stopped.
+    pub async fn withdraw(&self, process: ProcessId) -> Result<(), QueueError> {
+        let mut withdrawn = self.mailbox.begin_watch(Watch::Withdraw(process));
+        match withdrawn.answer().await?? {
+            Reply::Done => Ok(()),
+            other => Err(refusal(&other)),
         }
     }
 

@@ -14,9 +14,10 @@ use crate::actors::process::{
 };
 use crate::bytes::Bytes;
 use crate::clock::Date;
+use crate::handle::unexpected::unexpected;
 use crate::ids::{ActorId, ProcessId, RequestKey, Seq};
+pub use crate::ports::process::{Left, Requester, Usage};
 use crate::ports::process::{ProcessPortHandle, Tree, requester};
-pub use crate::ports::process::{Requester, Usage};
 use crate::refusal::Reason;
 use crate::spine::delivery::{Failed, Item};
 use crate::spine::runtime::{Mailbox, Stopped};
@@ -64,11 +65,15 @@ impl ProcessError {
             Self::Refused(Refused::Ended) => Reason::Ended,
             Self::Refused(Refused::Queued) => Reason::NotStarted,
             Self::Refused(Refused::Launched) => Reason::Launched,
-            Self::Refused(Refused::Full | Refused::TooDeep | Refused::Busy) => Reason::Full,
+            Self::Refused(Refused::Server) => Reason::Server,
+            Self::Refused(
+                Refused::Full | Refused::TooDeep | Refused::Busy | Refused::ReceiptsFull,
+            ) => Reason::Full,
             Self::Refused(Refused::Draining) => Reason::Draining,
             Self::Refused(Refused::Invalid(_)) | Self::Ambiguous(_) => Reason::Field,
             Self::Refused(Refused::DiskFull) => Reason::DiskFull,
             Self::Refused(Refused::KeyReused) => Reason::KeyReused,
+            Self::Refused(Refused::Forbidden) => Reason::OutOfScope,
             Self::Unsent(_) => Reason::Unsent,
             Self::NoKeeper(_) => Reason::NoKeeper,
             Self::Failed(_) => Reason::Failed,
@@ -199,6 +204,10 @@ impl Processes {
             Reply::Sent(Some(Sent {
                 errno: Some(errno), ..
             })) => Err(ProcessError::Unsent(errno)),
+            // Nothing is known of it if the process had ended before it could be sent.
+            Reply::Sent(None) if self.get(id).await?.end.is_some() => {
+                Err(ProcessError::Refused(Refused::Ended))
+            }
             Reply::Sent(_) => Ok(()),
             other => Err(refusal(other)),
         }
@@ -272,6 +281,39 @@ impl Processes {
             );
         }
         Ok(all)
+    }
+
+    /// Returns what is left of the trees of these processes, in the same order, at most [`Left::MOST`] processes each. Only records whose own
+    /// process has ended are searched for; the others have an empty list.
+    pub async fn left(&self, records: &[RecordView]) -> Result<Vec<Vec<Left>>, ProcessError> {
+        let ended = |it: &RecordView| tree(it).filter(|_| it.end.is_some());
+        let trees: Vec<Option<Tree>> = records.iter().map(ended).collect();
+        let wanted: Vec<Tree> = trees.iter().flatten().copied().collect();
+        if wanted.is_empty() {
+            return Ok(vec![Vec::new(); records.len()]);
+        }
+        let (answer, found) = oneshot::channel();
+        // The caller may no longer be waiting.
+        self.port.left(wanted, |left| drop(answer.send(left)));
+        let mut found = found.await.map_err(|_| Stopped)?.into_iter();
+        let each = trees
+            .iter()
+            .map(|it| it.and_then(|_| found.next()).unwrap_or_default());
+        Ok(each.collect())
+    }
+
+    /// Returns the processes that the operating system shows below a live process, at most [`Left::MOST`]; none for a record whose process
+    /// does not run.
+    pub async fn below(&self, record: &RecordView) -> Result<Vec<Left>, ProcessError> {
+        let Some(tree) = tree(record).filter(|_| record.end.is_none()) else {
+            return Ok(Vec::new());
+        };
+        let (answer, found) = oneshot::channel();
+        // The caller may no longer be waiting.
+        self.port.left(vec![tree], |below| drop(answer.send(below)));
+        let mut below = found.await.map_err(|_| Stopped)?.pop().unwrap_or_default();
+        below.retain(|it| it.pid != tree.leader.pid);
+        Ok(below)
     }
 
     /// Checks whether each process recorded as alive still exists, and returns how many were checked and which no longer exist. The record
@@ -391,23 +433,24 @@ impl Processes {
     /// `keep` processes that ended last are kept, and so are records with live descendants. Returns the number of records removed.
     pub async fn prune(&self, before: Option<Date>, keep: u32) -> Result<u64, ProcessError> {
         let mut all = 0;
-        loop {
+        for nth in 0.. {
             let limit = PRUNED_AT_ONCE;
             let message = Message::Prune {
                 before,
                 keep,
                 limit,
             };
-            match self.send(message).await? {
+            match self.send_nth(message, nth).await? {
                 Reply::Pruned { count, more } => {
                     all += u64::from(count);
                     if !more {
-                        return Ok(all);
+                        break;
                     }
                 }
                 other => return Err(refusal(other)),
             }
         }
+        Ok(all)
     }
 
     /// Creates a record for a process on this machine, given its PID. `named` is the record that `SEXTON_PROCESS_ID` in the process's
@@ -426,6 +469,12 @@ impl Processes {
         let described = requester::describe(process.into(), tags, named);
         let registering = described.ok_or(ProcessError::Refused(Refused::Unknown))?;
         self.register(registering).await
+    }
+
+    /// Returns when the process that has this PID now was started; `None` if no process has it.
+    pub fn start_of(&self, pid: u32) -> Option<Date> {
+        let described = requester::describe(pid.into(), Tags::default(), None)?;
+        Some(described.started)
     }
 
     /// Returns the directory of a process's files; `None` if this node did not launch the process.
@@ -465,7 +514,13 @@ impl Processes {
     }
 
     async fn send(&self, message: Message) -> Result<Reply, ProcessError> {
-        self.one(Item::once(message, self.key)).await
+        self.send_nth(message, 0).await
+    }
+
+    /// Sends message number `nth` of a request, counting from 0, under the request's key.
+    async fn send_nth(&self, message: Message, nth: u64) -> Result<Reply, ProcessError> {
+        let key = self.key.map(|key| key.nth(nth));
+        self.one(Item::once(message, key)).await
     }
 
     async fn query(&self, query: Query) -> Result<Reply, ProcessError> {
@@ -491,6 +546,7 @@ fn tree(record: &RecordView) -> Option<Tree> {
         leader: record.identity.filter(|_| lives)?,
         contained: record.contained,
         launched: record.launched,
+        kept: false,
     })
 }
 
@@ -526,6 +582,6 @@ fn refusal(reply: Reply) -> ProcessError {
         | Reply::Count { .. }
         | Reply::Ids { .. }
         | Reply::Totals(_)
-        | Reply::Services(_) => ProcessError::Refused(Refused::Unknown),
+        | Reply::Services(_) => unexpected(&reply).into(),
     }
 }

@@ -1,6 +1,7 @@
 //! The errors of queue and job operations, for users and for programs.
 
 use crate::actors::queue::{Refused, Reply};
+use crate::handle::unexpected::unexpected;
 use crate::refusal::Reason;
 use crate::spine::delivery::Failed;
 use crate::spine::runtime::Stopped;
@@ -14,6 +15,9 @@ pub enum QueueError {
     /// The operation was refused, for this reason.
     #[error("{}", words(*.0))]
     Refused(Refused),
+    /// The job was refused because the configuration of its type makes the queue read-only, for this reason.
+    #[error("the queue accepts no jobs: {0}")]
+    ReadOnly(String),
     /// The actor panicked while it handled the request. The request was not applied, and the actor continues.
     #[error(transparent)]
     Failed(#[from] Failed),
@@ -31,12 +35,17 @@ impl QueueError {
             Self::Refused(Refused::StaleToken) => Reason::Stale,
             Self::Refused(Refused::Fencing) => Reason::Fencing,
             Self::Refused(
-                Refused::Full | Refused::QueuesFull | Refused::RootsFull | Refused::KeysFull,
+                Refused::Full
+                | Refused::QueuesFull
+                | Refused::RootsFull
+                | Refused::KeysFull
+                | Refused::ReceiptsFull,
             ) => Reason::Full,
             Self::Refused(Refused::TooBig) => Reason::TooBig,
-            Self::Refused(Refused::ReadOnly) => Reason::ReadOnly,
+            Self::ReadOnly(_) | Self::Refused(Refused::ReadOnly) => Reason::ReadOnly,
             Self::Refused(Refused::DiskFull) => Reason::DiskFull,
             Self::Refused(Refused::KeyReused) => Reason::KeyReused,
+            Self::Refused(Refused::Forbidden) => Reason::OutOfScope,
             Self::Failed(_) => Reason::Failed,
             Self::Stopped(_) => Reason::Stopped,
         }
@@ -58,14 +67,25 @@ const fn words(refused: Refused) -> &'static str {
         Refused::ReadOnly => "the queue accepts no jobs",
         Refused::DiskFull => "the disk is full",
         Refused::KeyReused => "the idempotency key was already used for a different request",
+        Refused::ReceiptsFull => {
+            "too many idempotency keys were used in the last ten minutes: repeat the request later, or without a key"
+        }
+        Refused::Forbidden => {
+            "the job is claimed for a process that the coordinator knows: this requires the scope run"
+        }
     }
 }
 
 /// Converts a reply of an unexpected kind to an error.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "every other reply is unexpected"
+)]
 pub(super) fn refusal(reply: &Reply) -> QueueError {
-    if let Reply::Refused(refused) = reply {
-        QueueError::Refused(*refused)
-    } else {
-        QueueError::Absent
+    match reply {
+        Reply::Refused(refused) => QueueError::Refused(*refused),
+        Reply::ReadOnly(reason) => QueueError::ReadOnly(reason.clone()),
+        Reply::Absent => QueueError::Absent,
+        other => unexpected(other).into(),
     }
 }

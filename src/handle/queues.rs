@@ -10,8 +10,8 @@
 
 use crate::actors::binding::Binding;
 use crate::actors::queue::{
-    Body, Choice, Counts, ErrorText, JobSelection, JobView, Message, Put, Query, QueueMachine,
-    QueueName, QueueSelection, QueueView, Reply, Right, Root, Totals,
+    Body, Choice, Counts, ErrorText, JobSelection, JobView, Message, Phase, Put, Query,
+    QueueMachine, QueueName, QueueSelection, QueueView, Reply, Right, Root, Totals,
 };
 use crate::handle::Drains;
 use crate::handle::queue_error::{QueueError, refusal};
@@ -47,6 +47,8 @@ pub struct Added {
     /// Whether the job was added; `false` if the queue has an unclaimed job with the same deduplication key, or the key of an earlier job
     /// is still remembered.
     pub new: bool,
+    /// The phase of the earlier job, if this one was not added; `None` if that job is done or removed. Also `None` for a job of a batch.
+    pub phase: Option<Phase>,
 }
 
 impl Queues {
@@ -125,8 +127,13 @@ impl Queues {
             Reply::Put { id, duplicate } => Ok(Added {
                 id,
                 new: duplicate.is_none(),
+                phase: duplicate,
             }),
-            Reply::Remembered { id } => Ok(Added { id, new: false }),
+            Reply::Remembered { id, phase } => Ok(Added {
+                id,
+                new: false,
+                phase,
+            }),
             other => Err(refusal(&other)),
         }
     }
@@ -136,7 +143,9 @@ impl Queues {
     pub async fn put_all(&self, jobs: Vec<Put>) -> Result<Vec<Added>, QueueError> {
         match self.one(self.message(Message::Batch(jobs), 0)).await? {
             Reply::Batch(added) => {
-                let added = added.into_iter().map(|(id, new)| Added { id, new });
+                let phase = None;
+                let added = added.into_iter();
+                let added = added.map(|(id, new)| Added { id, new, phase });
                 Ok(added.collect())
             }
             other => Err(refusal(&other)),
@@ -224,7 +233,8 @@ impl Queues {
 
     /// Sends one message for each job, all in one call to the actor, and returns how many succeeded.
     async fn each(&self, ids: &[u64], what: impl Fn(u64) -> Message) -> Result<u32, QueueError> {
-        let items = ids.iter().map(|id| Item::Message(what(*id)));
+        let items = ids.iter().zip(0..);
+        let items = items.map(|(id, nth)| self.message(what(*id), nth));
         let mut count = 0;
         for answer in self.mailbox.call(items.collect()).await? {
             match answer? {

@@ -1,7 +1,7 @@
 //! Results of jobs: workers store them, and others look them up afterwards.
 
 use crate::actors::queue::{
-    JobEnd, JobResult, JobView, KeepResult, Message, Phase, Query, Reply, Right, Watch,
+    JobEnd, JobResult, JobView, KeepResult, Message, Query, Reply, Right, Watch,
 };
 use crate::handle::queue_error::{QueueError, refusal};
 use crate::handle::queues::Queues;
@@ -16,7 +16,7 @@ pub enum Ending {
     Open(Box<JobView>),
     /// The job is over, and its worker stored a result.
     Known(Box<JobResult>),
-    /// The job is abandoned, and no result was stored.
+    /// The job is abandoned or quarantined, and no result was stored.
     Abandoned(Box<JobView>),
 }
 
@@ -47,11 +47,11 @@ impl Queues {
         match (job.ok_or(Stopped)??, kept.ok_or(Stopped)??) {
             // The stored result may be that of an earlier try, in which case the numbers of tries differ.
             (Reply::Job(job), Reply::Result(kept))
-                if job.phase == Phase::Abandoned && job.attempts == kept.attempts =>
+                if job.phase.is_over() && job.attempts == kept.attempts =>
             {
                 Ok(Ending::Known(kept))
             }
-            (Reply::Job(job), _) if job.phase == Phase::Abandoned => Ok(Ending::Abandoned(job)),
+            (Reply::Job(job), _) if job.phase.is_over() => Ok(Ending::Abandoned(job)),
             (Reply::Job(job), _) => Ok(Ending::Open(job)),
             (Reply::Absent, Reply::Result(kept)) => Ok(Ending::Known(kept)),
             (other, _) => Err(refusal(&other)),

@@ -6,15 +6,22 @@
 )]
 
 use crate::actors::process::{
-    Definition, Message, ProcessMachine, Query, Refused, Reply, ServiceMessage, ServiceView, Watch,
+    Definition, Message, ProcessMachine, Query, Reply, ServiceMessage, ServiceView, Tags, Watch,
 };
 use crate::bytes::Bytes;
 use crate::handle::processes::ProcessError;
+use crate::handle::unexpected::unexpected;
 use crate::ids::ProcessId;
-use crate::ports::process::ProcessPortHandle;
+use crate::ports::process::{ProcessPortHandle, Requester, requester};
 use crate::spine::delivery::Item;
 use crate::spine::runtime::{Mailbox, Stopped};
 use std::path::PathBuf;
+
+/// The type of the server's own record.
+const SUPERVISOR: &str = "supervisord";
+
+/// The type of the record of the process that started the server.
+const STARTER: &str = "cli";
 
 /// A handle to the services of a node, usable from any thread. A name of `None` means all services.
 #[derive(Clone)]
@@ -30,8 +37,53 @@ impl Services {
 
     /// Replaces the node's set of services: starts new ones, restarts those with a changed definition, and stops and removes those that
     /// `definitions` does not contain. Unchanged services keep running. Resolves when the request is durable, before it is carried out.
+    ///
+    /// The record of this process, of type `supervisord`, becomes the parent of what services launch; it is made with the first services,
+    /// and stands for whichever process the node runs in. So is a record of the process that started this one, as the parent of that.
     pub async fn configure(&self, definitions: Vec<Definition>) -> Result<(), ProcessError> {
+        if let Err(error) = self.serve(!definitions.is_empty()).await {
+            tracing::warn!("the services stand below no record of the server: {error}");
+        }
         self.send(ServiceMessage::Configure(definitions)).await
+    }
+
+    /// Lets the record of the server stand for this process. If there is none, makes one if `is_needed`, and one of the process that started
+    /// this one, unless the kernel hides it.
+    async fn serve(&self, is_needed: bool) -> Result<(), ProcessError> {
+        let exists = |reply: &Reply| matches!(reply, Reply::Record(_));
+        let known = exists(&self.one(Item::Query(Query::Server)).await?);
+        if !known && !is_needed {
+            return Ok(());
+        }
+        let named = requester::own_record();
+        let tags = |kind: &str| Tags {
+            kind: kind.to_owned(),
+            ..Tags::default()
+        };
+        let own = Requester::from(std::process::id());
+        let Some(own) = requester::describe(own, tags(SUPERVISOR), named) else {
+            return Ok(());
+        };
+        let above = named.map(Query::One);
+        let is_below = match above {
+            Some(query) => exists(&self.one(Item::Query(query)).await?),
+            None => false,
+        };
+        let starter = own.parentage.line.first().filter(|_| !known && !is_below);
+        let starter = starter.map(|it| Requester::from(it.pid));
+        let starter = starter.and_then(|it| requester::describe(it, tags(STARTER), None));
+        if let Some(starter) = starter {
+            let message = Message::Register(Box::new(starter));
+            self.registered(message).await?;
+        }
+        self.registered(Message::Serve(Box::new(own))).await
+    }
+
+    async fn registered(&self, message: Message) -> Result<(), ProcessError> {
+        match self.one(Item::Message(message)).await? {
+            Reply::Registered { .. } => Ok(()),
+            other => Err(refusal(&other)),
+        }
     }
 
     /// Starts services, including those that are no longer restarted because they failed too often. Resolves when the request is durable;
@@ -96,8 +148,8 @@ impl Services {
 
 /// Converts a reply of an unexpected kind to an error.
 fn refusal(reply: &Reply) -> ProcessError {
-    ProcessError::Refused(match reply {
-        Reply::Refused(refused) => *refused,
-        _ => Refused::NoService,
-    })
+    match reply {
+        Reply::Refused(refused) => ProcessError::Refused(*refused),
+        other => unexpected(other).into(),
+    }
 }

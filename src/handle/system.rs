@@ -6,6 +6,7 @@
 
 use crate::spine::guard::guard;
 use crate::status::{HostStatus, ProcessStatus};
+use crate::thread;
 use rustix::process::{Resource, getrlimit};
 use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,8 +46,9 @@ impl System {
         };
         if is_first {
             let system = self.clone();
-            let thread = std::thread::Builder::new().name("sexton-system".to_owned());
-            let started = thread.spawn(move || system.answer(&guard(read).unwrap_or_default()));
+            let started = thread::start("sexton-system", read, move |read| {
+                system.answer(&read.unwrap_or_default());
+            });
             if started.is_err() {
                 self.answer(&Reading::default());
             }

@@ -17,6 +17,7 @@ use crate::actors::dispatch::{
 use crate::actors::lock::Name;
 use crate::bytes::Bytes;
 use crate::clock::Date;
+use crate::handle::unexpected::unexpected;
 use crate::ids::{ProcessId, RequestKey};
 use crate::persist::journal::{Journal, Shortage};
 pub use crate::ports::process::Fault;
@@ -60,7 +61,10 @@ impl TaskError {
         match self {
             Self::Absent => Reason::Absent,
             Self::Refused(refused) => match refused {
-                Refused::Full | Refused::ServersFull | Refused::GroupsFull => Reason::Full,
+                Refused::Full
+                | Refused::ServersFull
+                | Refused::GroupsFull
+                | Refused::ReceiptsFull => Reason::Full,
                 Refused::Draining => Reason::Draining,
                 Refused::Command(_)
                 | Refused::Span
@@ -76,6 +80,7 @@ impl TaskError {
                 Refused::Locked => Reason::Held,
                 Refused::DiskFull => Reason::DiskFull,
                 Refused::KeyReused => Reason::KeyReused,
+                Refused::Forbidden => Reason::OutOfScope,
             },
             Self::NoFaults => Reason::NoFaults,
             Self::Rules(_) => Reason::Field,
@@ -314,23 +319,24 @@ impl Tasks {
     /// kept. Returns the number of tasks removed.
     pub async fn prune(&self, before: Option<Date>, keep: u32) -> Result<u64, TaskError> {
         let mut all = 0;
-        loop {
+        for nth in 0.. {
             let limit = PRUNED_AT_ONCE;
             let prune = Message::Prune {
                 before,
                 keep,
                 limit,
             };
-            match self.send(prune).await? {
+            match self.send_nth(prune, nth).await? {
                 Reply::Pruned(count, more) => {
                     all += u64::from(count);
                     if !more {
-                        return Ok(all);
+                        break;
                     }
                 }
                 other => return Err(refusal(&other)),
             }
         }
+        Ok(all)
     }
 
     /// Handles a report that the command of an attempt makes about its burst. `process` is the process of the attempt. Returns how often
@@ -398,7 +404,13 @@ impl Tasks {
     }
 
     async fn send(&self, message: Message) -> Result<Reply, TaskError> {
-        self.one(Item::once(message, self.key)).await
+        self.send_nth(message, 0).await
+    }
+
+    /// Sends message number `nth` of a request, counting from 0, under the request's key.
+    async fn send_nth(&self, message: Message, nth: u64) -> Result<Reply, TaskError> {
+        let key = self.key.map(|key| key.nth(nth));
+        self.one(Item::once(message, key)).await
     }
 
     async fn query(&self, query: Query) -> Result<Reply, TaskError> {
@@ -411,7 +423,7 @@ impl Tasks {
     }
 }
 
-const fn done(reply: &Reply) -> Result<(), TaskError> {
+fn done(reply: &Reply) -> Result<(), TaskError> {
     match reply {
         Reply::Done => Ok(()),
         other => Err(refusal(other)),
@@ -419,9 +431,10 @@ const fn done(reply: &Reply) -> Result<(), TaskError> {
 }
 
 /// Converts a reply of an unexpected kind to an error.
-const fn refusal(reply: &Reply) -> TaskError {
+fn refusal(reply: &Reply) -> TaskError {
     match reply {
         Reply::Refused(refused) => TaskError::Refused(*refused),
-        _ => TaskError::Absent,
+        Reply::Absent => TaskError::Absent,
+        other => unexpected(other).into(),
     }
 }

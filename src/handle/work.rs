@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::interval;
 
 /// The delay before a worker requests a job again after the node refused to give out jobs, for example because its disk is full.
@@ -54,7 +54,8 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     const TYPE: &'static str;
 
     /// Does the work. Runs on the worker's thread, in that thread's tokio runtime, and may run more than once for one job. Returning `Ok`
-    /// completes the job. The future is dropped midway if the claim is lost, for example because the job was deleted or its queue flushed.
+    /// completes the job. It may block its thread: the claim is renewed on another one. The future is dropped at its next `await` if the
+    /// claim is lost, because the job was deleted or cancelled, or its queue flushed, and for no other reason.
     ///
     /// # Errors
     /// Returns a [`JobError`] if the job failed or is to be retried later. A panic counts as a failure.
@@ -231,6 +232,7 @@ impl Handle {
         let (stop, stopping) = watch::channel(false);
         let (living, alive) = mpsc::channel(1);
         let workers = Workers { stop, alive };
+        let (beats, heart) = heart(J::TYPE)?;
         for nth in 0..threads {
             let worker = Worker {
                 handle: self.clone(),
@@ -238,6 +240,8 @@ impl Handle {
                 queue: queue.clone(),
                 stopping: stopping.clone(),
                 living: living.clone(),
+                heart: heart.clone(),
+                beats: beats.clone(),
             };
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -249,6 +253,19 @@ impl Handle {
     }
 }
 
+/// Starts the thread on which the claims of all workers are renewed, so that a job that blocks its own thread keeps its claim. Returns the
+/// sender that keeps the thread running, and its runtime.
+fn heart(kind: &str) -> std::io::Result<(mpsc::Sender<Infallible>, tokio::runtime::Handle)> {
+    let (beats, mut beating) = mpsc::channel(1);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()?;
+    let handle = runtime.handle().clone();
+    let thread = std::thread::Builder::new().name(format!("{kind} claims"));
+    thread.spawn(move || runtime.block_on(async { while beating.recv().await.is_some() {} }))?;
+    Ok((beats, handle))
+}
+
 /// A single worker.
 struct Worker {
     handle: Handle,
@@ -257,6 +274,13 @@ struct Worker {
     stopping: watch::Receiver<bool>,
     #[expect(dead_code, reason = "dropping it shows that the worker has exited")]
     living: mpsc::Sender<Infallible>,
+    /// The runtime on which claims are renewed.
+    heart: tokio::runtime::Handle,
+    #[expect(
+        dead_code,
+        reason = "keeps the thread running on which claims are renewed"
+    )]
+    beats: mpsc::Sender<Infallible>,
 }
 
 impl Worker {
@@ -270,14 +294,15 @@ impl Worker {
                 _ = self.stopping.wait_for(|stops| *stops) => {
                     // A job claimed in the meantime is given back untried.
                     if let Ok(Some(claim)) = waiting.withdraw().await {
-                        self.queues.give_back(claim.id, claim.token);
+                        drop(self.queues.interrupt(claim.id, claim.token, None).await);
                     }
                     return;
                 }
                 claimed = waiting.claim() => claimed,
             };
             match claimed {
-                Ok(claim) => self.attempt::<J>(claim).await,
+                Ok(Some(claim)) => self.attempt::<J>(claim).await,
+                Ok(None) => {}
                 Err(QueueError::Stopped(_) | QueueError::Refused(Refused::Draining)) => return,
                 Err(_) => self.pause().await,
             }
@@ -343,28 +368,40 @@ impl Worker {
                 Poll::Ready(Err(JobError::failed(format!("it panicked: {words}"))))
             })
         });
-        tokio::select! {
+        let (lost, is_lost) = oneshot::channel();
+        let heartbeat = claim.ends().map(|ends| {
+            let span = ends.0.saturating_sub(self.handle.now().0);
+            let third = Duration::from_millis((span / 3).max(1));
+            let (queues, id, token) = (self.queues.clone(), claim.id, claim.token);
+            self.heart.spawn(async move {
+                keep(&queues, (id, token), third).await;
+                // The job may have ended meanwhile.
+                let _ = lost.send(());
+            })
+        });
+        let done = tokio::select! {
+            biased;
             done = caught => Some(done),
-            () = self.keep(claim) => None,
-        }
-    }
-
-    /// Touches a claim each time a third of its time limit has passed, so that it does not time out. Returns when the claim is lost; never
-    /// returns if the claim has no time limit.
-    async fn keep(&self, claim: &Claim) {
-        let Some(ends) = claim.ends() else {
-            return std::future::pending().await;
+            Ok(()) = is_lost => None,
         };
-        let span = ends.0.saturating_sub(self.handle.now().0);
-        let third = Duration::from_millis((span / 3).max(1));
-        let mut ticks = interval(third);
-        // The first tick completes immediately.
+        if let Some(heartbeat) = heartbeat {
+            heartbeat.abort();
+        }
+        done
+    }
+}
+
+/// Touches a claim each time a third of its time limit has passed, so that it does not time out. Returns when the claim is lost: the job
+/// is gone, or the token is stale. Any other error, such as a full disk, passes, or ends the node; meanwhile the job goes on.
+async fn keep(queues: &Queues, (id, token): (u64, Token), third: Duration) {
+    let mut ticks = interval(third);
+    // The first tick completes immediately.
+    ticks.tick().await;
+    loop {
         ticks.tick().await;
-        loop {
-            ticks.tick().await;
-            if self.queues.touch(claim.id, claim.token).await.is_err() {
-                return;
-            }
+        let told = queues.touch(id, token).await;
+        if let Err(QueueError::Absent | QueueError::Refused(Refused::StaleToken)) = told {
+            return;
         }
     }
 }

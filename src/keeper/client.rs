@@ -6,11 +6,12 @@
 use crate::ids::ProcessId;
 use crate::keeper::attempts::Attempts;
 use crate::keeper::frame::{self, Front};
+use crate::keeper::protocol::Inheritance;
 use crate::keeper::protocol::{Report, Request};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 use std::collections::VecDeque;
-use std::io::{self, IoSliceMut};
+use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -23,9 +24,9 @@ const OUTPUT_MAX: usize = 64 << 10;
 const ANSWERS_MAX: usize = 1024;
 /// The maximum number of waiting changes; beyond that, all attempts are reported instead.
 const CHANGES_MAX: usize = 4096;
-/// The maximum number of received descriptors that wait on a connection: the three of a parcel (see `parcels.rs`), and one more so that an
+/// The maximum number of received descriptors that wait on a connection: those of a parcel (see `parcels.rs`), and one more so that an
 /// excess is noticed.
-const FDS_MAX: usize = 4;
+const FDS_MAX: usize = 3 + Inheritance::DESCRIPTORS_MAX + 1;
 
 /// The role of the peer of a connection.
 #[derive(Debug)]
@@ -309,12 +310,6 @@ impl AsFd for Client {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
-}
-
-/// Returns whether the peer runs as our own user or as root.
-pub(crate) fn is_allowed(socket: &OwnedFd) -> io::Result<bool> {
-    let peer = rustix::net::sockopt::socket_peercred(socket)?;
-    Ok(peer.uid.is_root() || peer.uid == rustix::process::geteuid())
 }
 
 #[cfg(test)]

@@ -3,14 +3,17 @@
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
 use crate::keeper::parcels::Waiting;
+use crate::keeper::protocol::Inheritance;
 use crate::keeper::protocol::{Launch, Parcel, Started, step};
+use crate::kernel::inheritance::Priorities;
 use crate::kernel::plan::{Plan, Step, User};
 use crate::kernel::spawn::{SpawnOptions, Spawned, spawn};
-use crate::kernel::{cgroup, host, identity, memory, proc};
+use crate::kernel::{cgroup, file, host, identity, memory, proc};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -21,6 +24,8 @@ pub(crate) type Failed = (u8, i32);
 pub(crate) struct Ready {
     plan: Plan,
     streams: [OwnedFd; 3],
+    /// Further descriptors, each with its number.
+    further: Vec<(OwnedFd, RawFd)>,
     memory_max: Option<u64>,
 }
 
@@ -39,8 +44,11 @@ pub(crate) const fn step_of(failed: Step) -> u8 {
 pub(crate) fn prepare(launch: &Launch, parcel: Option<Waiting>) -> Result<Ready, Failed> {
     let (umask, parcel, streams) = match parcel {
         Some(waiting) => {
-            let parcel = waiting.parcel;
-            (Some(parcel.umask), parcel, Some(waiting.streams))
+            let (parcel, inheritance) = (waiting.parcel, waiting.inheritance);
+            let numbers = inheritance.descriptors.iter().copied();
+            let further: Vec<(OwnedFd, RawFd)> = waiting.further.into_iter().zip(numbers).collect();
+            let streams = (waiting.streams, further, inheritance);
+            (Some(parcel.umask), parcel, Some(streams))
         }
         None => (None, Parcel::default(), None),
     };
@@ -48,19 +56,29 @@ pub(crate) fn prepare(launch: &Launch, parcel: Option<Waiting>) -> Result<Ready,
     limits.extend_from_slice(&launch.limits);
     let env = environment(parcel.env, &launch.env);
     let plan = Plan::new(&launch.argv, &env, &launch.dir).map_err(at(step::EXEC))?;
-    let streams = match streams {
+    let (streams, further, inheritance) = match streams {
         Some(streams) => streams,
-        None => open_streams(launch).map_err(at(step::OUTPUT))?,
+        None => {
+            let opened = open_streams(launch).map_err(at(step::OUTPUT))?;
+            (opened, Vec::new(), Inheritance::default())
+        }
     };
     let user = launch.user.clone().map(|(user, group, groups)| User {
         user,
         group,
         groups,
     });
+    let priorities = Priorities {
+        nice: inheritance.nice,
+        io_priority: inheritance.io_priority,
+        cpus: inheritance.cpus,
+    };
     let plan = plan.umask(umask).limits(&limits);
+    let plan = plan.priorities(priorities).terminal(inheritance.terminal);
     Ok(Ready {
         plan: plan.user(user.filter(|user| !is_our_own(user))),
         streams,
+        further,
         memory_max: parcel.memory_max,
     })
 }
@@ -82,6 +100,7 @@ pub(crate) fn start(
     let birth = SpawnOptions {
         group: group.as_ref().map(|group| group.as_fd()),
         pid: None,
+        further: &ready.further,
     };
     let streams = ready.streams.each_ref().map(|stream| stream.as_fd());
     let spawned = spawn(&ready.plan, streams, birth);
@@ -100,7 +119,7 @@ pub(crate) fn start(
 
 /// Describes the new process. The process is still waiting, so everything read here is certain to be about it.
 fn describe(attempt: ProcessId, spawned: &Spawned, now: u64) -> io::Result<Started> {
-    let gone = || io::Error::from_raw_os_error(rustix::io::Errno::SRCH.raw_os_error());
+    let gone = || io::Error::from_raw_os_error(Errno::SRCH.raw_os_error());
     let (inode, ticks) = match &spawned.pidfd {
         Some(pidfd) => {
             let identity = identity::describe(spawned.pid, pidfd)?.ok_or_else(gone)?;
@@ -153,16 +172,13 @@ fn open_streams(launch: &Launch) -> io::Result<[OwnedFd; 3]> {
 
 fn open_output(path: &Bytes, appends: bool) -> io::Result<OwnedFd> {
     let path = Path::new(std::ffi::OsStr::from_bytes(path.as_bytes()));
-    // Even an emptied file is opened for appending, because a rotation may later remove its beginning while the process writes to it.
-    let how = if appends {
-        OFlags::APPEND
-    } else {
-        OFlags::APPEND | OFlags::TRUNC
-    };
-    // Opening a pipe that has no reader must fail rather than block.
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let flags = flags | OFlags::NOCTTY | OFlags::NONBLOCK | how;
-    let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
+    // Even an emptied file is opened for appending, because its beginning may be removed later while the process writes to it.
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+    // Another user who may write to its directory could read what the process writes, make us write to a file of ours, or stop us.
+    let file = OwnedFd::from(file::own(path, flags, Mode::RUSR | Mode::WUSR)?);
+    if !appends {
+        rustix::fs::ftruncate(&file, 0)?;
+    }
     rustix::io::ioctl_fionbio(&file, false)?;
     Ok(file)
 }
@@ -180,7 +196,7 @@ fn is_our_own(user: &User) -> bool {
 }
 
 fn at(step: u8) -> impl Fn(io::Error) -> Failed {
-    move |error| (step, error.raw_os_error().unwrap_or(0))
+    move |error| (step, file::errno(&error))
 }
 
 #[cfg(test)]

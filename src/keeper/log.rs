@@ -5,7 +5,8 @@
 //! disk makes launches fail but not the recording of ends.
 
 use crate::keeper::record::{self, LENGTH, Record};
-use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
+use crate::kernel::file;
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::{self, Read, Write as _};
@@ -75,7 +76,7 @@ pub(crate) fn read(data: &Path, boot: u128) -> Result<Contents, LogError> {
         path: data.join(NAME),
         source,
     };
-    let file = match File::open(&path) {
+    let file = match file::regular(&path, OFlags::RDONLY | OFlags::NOFOLLOW) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Contents::default()),
         Err(error) => return Err(wrong(error)),
@@ -148,20 +149,16 @@ impl Log {
     /// Continues an existing log of this boot, which has `records` slots, damaged ones included.
     pub(crate) fn resume(data: &Path, boot: u128, records: u32) -> Result<Self, LogError> {
         let path = data.join(NAME);
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        match rustix::fs::open(&path, flags, Mode::empty()) {
+        match file::regular(&path, OFlags::WRONLY | OFlags::NOFOLLOW) {
             Ok(file) => Ok(Self {
-                file: File::from(file),
+                file,
                 data: data.to_owned(),
                 boot,
                 records,
                 room: 0,
                 is_incomplete: false,
             }),
-            Err(error) => Err(LogError::Io {
-                path,
-                source: error.into(),
-            }),
+            Err(source) => Err(LogError::Io { path, source }),
         }
     }
 
@@ -277,9 +274,8 @@ fn write_next(
     boot: u128,
     records: impl Iterator<Item = Record>,
 ) -> io::Result<(File, u32, u64)> {
-    let flags =
-        OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
+    let file = file::regular(path, flags)?;
     let mut out = io::BufWriter::new(&file);
     let mut count = 0;
     out.write_all(&record::header(boot))?;

@@ -1,6 +1,7 @@
 //! Parcels: environment, umask, limits and streams that a client hands over for a launch. A parcel is kept in memory only, until a launch
 //! names its ticket, the connection of its client closes, or a minute has passed. A client can request that its parcel has no time limit.
 
+use crate::keeper::protocol::Inheritance;
 use crate::keeper::protocol::{PARCEL_SECONDS, PARCELS_MAX, PARCELS_STAYING_MAX, Parcel};
 use std::os::fd::OwnedFd;
 
@@ -12,11 +13,18 @@ pub(crate) struct Waiting {
     pub(crate) ticket: u128,
     pub(crate) parcel: Parcel,
     pub(crate) streams: [OwnedFd; 3],
+    /// What the command takes over beyond the parcel.
+    pub(crate) inheritance: Inheritance,
+    /// The further descriptors, whose numbers the inheritance has.
+    pub(crate) further: Vec<OwnedFd>,
     /// Its encoded size in bytes.
     pub(crate) bytes: usize,
     /// When it expires, in milliseconds since boot; [`STAYS`] if it stays until its connection closes.
     pub(crate) until: u64,
 }
+
+/// The maximum number of descriptors of waiting parcels in addition to their streams.
+const FURTHER_MAX: usize = 256;
 
 /// The expiry of a parcel that stays until its connection closes.
 pub(crate) const STAYS: u64 = u64::MAX;
@@ -34,14 +42,28 @@ impl Parcels {
     /// Adds a parcel, or returns the reason why it is refused.
     pub(crate) fn put(
         &mut self,
-        (ticket, parcel): (u128, Parcel),
-        fds: Vec<OwnedFd>,
+        (ticket, parcel, inheritance): (u128, Parcel, Inheritance),
+        mut fds: Vec<OwnedFd>,
         bytes: usize,
         until: u64,
     ) -> Result<(), String> {
-        let count = fds.len();
-        let streams = <[OwnedFd; 3]>::try_from(fds)
-            .map_err(|_| format!("a parcel needs three descriptors, not {count}"))?;
+        if !inheritance.is_valid() {
+            return Err(
+                "the numbers of descriptors or the set of processors are not within their limits"
+                    .to_owned(),
+            );
+        }
+        let (count, further) = (fds.len(), inheritance.descriptors.len());
+        if count != 3 + further {
+            let needed = if further == 0 {
+                "three descriptors".to_owned()
+            } else {
+                format!("three descriptors and {further} further ones")
+            };
+            return Err(format!("a parcel needs {needed}, not {count}"));
+        }
+        let further = fds.split_off(3);
+        let streams = <[OwnedFd; 3]>::try_from(fds).expect("three are left");
         if self.0.iter().any(|waiting| waiting.ticket == ticket) {
             return Err("a parcel with this ticket already exists".to_owned());
         }
@@ -62,10 +84,18 @@ impl Parcels {
                 "waiting parcels may have at most {BYTES_MAX} bytes in total"
             ));
         }
+        let waiting = self.0.iter().map(|waiting| waiting.further.len());
+        if waiting.sum::<usize>() + further.len() > FURTHER_MAX {
+            return Err(format!(
+                "waiting parcels may have at most {FURTHER_MAX} descriptors in addition to their streams"
+            ));
+        }
         self.push(Waiting {
             ticket,
             parcel,
             streams,
+            inheritance,
+            further,
             bytes,
             until,
         });
@@ -102,6 +132,7 @@ impl Parcels {
 #[cfg(test)]
 mod tests {
     use super::{BYTES_MAX, Parcels, STAYS, until};
+    use crate::keeper::protocol::Inheritance;
     use crate::keeper::protocol::{PARCEL_SECONDS, PARCELS_MAX, PARCELS_STAYING_MAX, Parcel};
     use std::fs::File;
     use std::os::fd::OwnedFd;
@@ -115,7 +146,7 @@ mod tests {
     fn parcels_are_bounded_and_wait_a_minute() {
         let mut parcels = Parcels::default();
         let mut put = |ticket, fds, bytes| {
-            let parcel = (ticket, Parcel::default());
+            let parcel = (ticket, Parcel::default(), Inheritance::default());
             parcels.put(parcel, streams(fds), bytes, until(0))
         };
         put(0, 2, 1).expect_err("a stream is missing");
@@ -135,10 +166,42 @@ mod tests {
     }
 
     #[test]
+    fn further_descriptors_are_numbered_and_bounded() {
+        let mut parcels = Parcels::default();
+        let mut put = |ticket, descriptors: Vec<i32>, fds| {
+            let inheritance = Inheritance {
+                descriptors,
+                ..Inheritance::default()
+            };
+            parcels.put(
+                (ticket, Parcel::default(), inheritance),
+                streams(fds),
+                1,
+                60_000,
+            )
+        };
+        for (numbers, fds) in [
+            (vec![2], 4),
+            (vec![3, 3], 5),
+            (vec![Inheritance::DESCRIPTOR_MAX + 1], 4),
+            ((3..65).collect(), 65),
+            (vec![3, 5], 4),
+            (vec![], 4),
+        ] {
+            put(0, numbers.clone(), fds).expect_err(&format!("{numbers:?}, {fds}"));
+        }
+        for ticket in 0..4 {
+            put(ticket, (3..64).collect(), 64).expect("there is room");
+        }
+        put(5, (3..16).collect(), 16).expect_err("there are too many in all");
+        put(5, vec![63], 4).expect("there is room");
+    }
+
+    #[test]
     fn those_that_stay_leave_room_for_others() {
         let mut parcels = Parcels::default();
         let mut put = |ticket: usize, until| {
-            let parcel = (ticket as u128, Parcel::default());
+            let parcel = (ticket as u128, Parcel::default(), Inheritance::default());
             parcels.put(parcel, streams(3), 1, until)
         };
         for ticket in 0..PARCELS_STAYING_MAX {

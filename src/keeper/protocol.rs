@@ -72,6 +72,17 @@ pub enum Request {
         /// The attempt.
         attempt: ProcessId,
     },
+    /// Like `Parcel`, with what the command takes over beyond it. The further descriptors follow the three streams.
+    Inheritance {
+        /// The ticket by which a launch refers to the parcel.
+        ticket: u128,
+        /// The parcel.
+        parcel: Box<Parcel>,
+        /// Whether the parcel waits while this connection is open, rather than for a minute.
+        stays: bool,
+        /// What the command takes over beyond the parcel.
+        inheritance: Box<Inheritance>,
+    },
 }
 
 /// Returns whether a flag is off. Such a flag is left out of the frame, so that an older peer can read a request that does not use it.
@@ -95,6 +106,42 @@ pub struct Parcel {
     /// The memory limit of the process's whole control group in bytes, applied if the group can be limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_max: Option<u64>,
+}
+
+/// What a command takes over from its caller in addition to the parcel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inheritance {
+    /// The numbers of the further descriptors.
+    pub descriptors: Vec<i32>,
+    /// The nice value, if it is to be set. A value that needs a privilege is ignored.
+    pub nice: Option<i32>,
+    /// The priority of input and output, as `ioprio_get` returns it, if it is to be set.
+    pub io_priority: Option<i32>,
+    /// The processors that may be used, as a set of bits, lowest first; empty for all.
+    pub cpus: Vec<u8>,
+    /// Whether the command becomes the leader of a session whose controlling terminal is its standard input.
+    pub terminal: bool,
+}
+
+impl Inheritance {
+    /// The maximum number of further descriptors.
+    pub const DESCRIPTORS_MAX: usize = 61;
+    /// The highest number of a further descriptor.
+    pub const DESCRIPTOR_MAX: i32 = 767;
+    /// The maximum size of the set of processors, in bytes.
+    pub const CPUS_BYTES_MAX: usize = 1024;
+
+    /// Returns whether all numbers are within their limits, and no descriptor is named twice.
+    pub fn is_valid(&self) -> bool {
+        let mut numbers = self.descriptors.clone();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let fits = |number: &i32| (3..=Self::DESCRIPTOR_MAX).contains(number);
+        numbers.len() == self.descriptors.len()
+            && numbers.len() <= Self::DESCRIPTORS_MAX
+            && numbers.iter().all(fits)
+            && self.cpus.len() <= Self::CPUS_BYTES_MAX
+    }
 }
 
 /// What to launch.

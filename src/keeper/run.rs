@@ -9,7 +9,7 @@ use crate::kernel::pidfd::Pidfd;
 use crate::kernel::signals::{self, Signals};
 use crate::kernel::spawn::{close_inherited, is_single_threaded};
 use crate::kernel::wait;
-use crate::kernel::{cgroup, host, memory, proc};
+use crate::kernel::{cgroup, file, host, memory, proc, socket};
 use rustix::event::{Timespec, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
@@ -19,9 +19,9 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// The name of the keeper's socket in the data directory.
 pub const SOCKET: &str = "keeper.sock";
@@ -128,6 +128,7 @@ pub fn run(data: &Path, resumption: Option<Resumption>) -> Result<(), KeeperErro
     signals::ignore(signals::PIPE);
     signals::allow_huge_pages();
     signals::name_process(NAME);
+    signals::hide();
     signals::adopt_orphans().map_err(failed("become the parent of orphans"))?;
     let mut keeper = match resumption {
         None => begin(&data, signals)?,
@@ -217,10 +218,10 @@ fn is_ours(started: &Started) -> bool {
 }
 
 fn lock(data: &Path) -> Result<OwnedFd, KeeperError> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let opened = rustix::fs::open(data.join(LOCK), flags, Mode::RUSR | Mode::WUSR);
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW;
+    let opened = file::regular(&data.join(LOCK), flags);
     let what = || failed(format!("lock {LOCK}"));
-    let file = opened.map_err(|error| what()(error.into()))?;
+    let file = OwnedFd::from(opened.map_err(what())?);
     let mut looks = 0;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -246,7 +247,11 @@ fn lock(data: &Path) -> Result<OwnedFd, KeeperError> {
 
 /// Returns whether a keeper accepts connections on this socket.
 fn listens(path: &Path) -> bool {
-    UnixStream::connect(path).is_ok()
+    // A keeper that is stopped may have a full queue of connections, but it does listen.
+    match socket::connect(path, Duration::ZERO) {
+        Ok(_) => true,
+        Err(error) => error.kind() == io::ErrorKind::TimedOut,
+    }
 }
 
 /// Listens on the socket, after removing a socket left by a dead keeper, which is safe because we hold the lock. The umask excludes other

@@ -1,11 +1,13 @@
 //! Client connections of a keeper: accepting them, answering requests, closing them.
 
-use crate::keeper::client::{Client, Feed, Role, is_allowed};
+use crate::keeper::client::{Client, Feed, Role};
 use crate::keeper::core::{Keeper, now};
 use crate::keeper::parcels::{STAYS, until};
 use crate::keeper::poll::Source;
-use crate::keeper::protocol::{PARCEL_SECONDS, Report, Request, VERSION};
+use crate::keeper::protocol::Inheritance;
+use crate::keeper::protocol::{PARCEL_SECONDS, Parcel, Report, Request, VERSION};
 use crate::kernel::host;
+use crate::kernel::socket::Peers;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use std::os::unix::ffi::OsStrExt as _;
@@ -40,10 +42,9 @@ impl Keeper {
                     return;
                 }
             };
-            // Peers without permission get no answer.
-            if !is_allowed(&socket).unwrap_or(false) {
+            let Some((socket, _)) = Peers::Own.admit(socket) else {
                 continue;
-            }
+            };
             let mut client = Client::new(socket, now());
             if self.clients.len() >= CLIENTS_MAX {
                 client.refuse(format!(
@@ -168,18 +169,17 @@ impl Keeper {
                 parcel,
                 stays,
             } => {
-                if self.coordinator == Some(number) {
-                    return client.refuse("a coordinator cannot hand over parcels");
-                }
-                let fds = client.take_fds();
-                let until = if stays { STAYS } else { until(now()) };
-                match self.parcels.put((ticket, *parcel), fds, bytes, until) {
-                    Ok(()) => {
-                        client.report(&Report::Taken { ticket });
-                        client.role = Role::ParcelOwner { ticket, stays };
-                    }
-                    Err(words) => client.refuse(words),
-                }
+                let given = (ticket, *parcel, Inheritance::default());
+                self.take_parcel(number, client, given, (stays, bytes));
+            }
+            Request::Inheritance {
+                ticket,
+                parcel,
+                stays,
+                inheritance,
+            } => {
+                let given = (ticket, *parcel, *inheritance);
+                self.take_parcel(number, client, given, (stays, bytes));
             }
             _ if self.coordinator != Some(number) => {
                 client.refuse("a coordinator must send `Hello` first");
@@ -198,14 +198,36 @@ impl Keeper {
             Request::Forget { attempts } => self.forget(&attempts),
             Request::Upgrade { program } => {
                 let program = Path::new(std::ffi::OsStr::from_bytes(program.as_bytes()));
-                let reason = self.upgrade(program);
-                client.report(&Report::Refused { reason });
+                if let Some(reason) = self.upgrade(program) {
+                    client.report(&Report::Refused { reason });
+                }
             }
             Request::Ask { attempt } => {
                 if let Some(feed) = client.feed() {
                     feed.answer(attempt);
                 }
             }
+        }
+    }
+
+    fn take_parcel(
+        &mut self,
+        number: u32,
+        client: &mut Client,
+        given: (u128, Parcel, Inheritance),
+        (stays, bytes): (bool, usize),
+    ) {
+        if self.coordinator == Some(number) {
+            return client.refuse("a coordinator cannot hand over parcels");
+        }
+        let (ticket, fds) = (given.0, client.take_fds());
+        let until = if stays { STAYS } else { until(now()) };
+        match self.parcels.put(given, fds, bytes, until) {
+            Ok(()) => {
+                client.report(&Report::Taken { ticket });
+                client.role = Role::ParcelOwner { ticket, stays };
+            }
+            Err(words) => client.refuse(words),
         }
     }
 

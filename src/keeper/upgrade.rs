@@ -4,6 +4,7 @@
 //! it needs stay open.
 
 use crate::decode;
+use crate::keeper::protocol::Inheritance;
 use crate::keeper::protocol::Parcel;
 use crate::kernel::spawn::{inherit, replace};
 use rustix::fs::MemfdFlags;
@@ -64,6 +65,10 @@ pub(crate) struct CarriedParcel {
     pub(crate) streams: [RawFd; 3],
     pub(crate) bytes: usize,
     pub(crate) until: u64,
+    #[serde(default)]
+    pub(crate) inheritance: Inheritance,
+    #[serde(default)]
+    pub(crate) further: Vec<RawFd>,
 }
 
 impl Carried {
@@ -116,7 +121,7 @@ pub(crate) fn become_program(
 
 #[cfg(test)]
 mod tests {
-    use super::{Carried, CarriedParcel, Resumption};
+    use super::{Carried, CarriedParcel, Inheritance, Resumption};
 
     #[test]
     fn numbers_of_descriptors_are_three() {
@@ -140,6 +145,8 @@ mod tests {
             streams: [7, 8, 9],
             bytes: 10,
             until: 11,
+            inheritance: Inheritance::default(),
+            further: vec![10],
         };
         let carried = Carried {
             parcels: vec![parcel],

@@ -6,17 +6,12 @@
     reason = "between clone and exec, only system calls are allowed"
 )]
 
+use crate::kernel::inheritance::IO_OF_PROCESS;
 use crate::kernel::plan::{Plan, Step};
 use std::ffi::{CString, c_char, c_int};
 use std::os::fd::RawFd;
 use std::ptr;
 
-/// The child's descriptor of the pipe on which it waits for permission to continue.
-const GATE: RawFd = 3;
-/// The child's descriptor of the pipe on which it reports a failure.
-const OUTCOME: RawFd = 4;
-/// The first descriptor above those the child keeps.
-const REST: RawFd = 5;
 /// The exit code of a child that could not execute its program.
 const NEVER_RAN: c_int = 127;
 /// The highest signal number.
@@ -50,9 +45,15 @@ pub(in crate::kernel) fn pointers(strings: &[CString]) -> Vec<*const c_char> {
 pub(in crate::kernel) struct PreparedPlan<'a> {
     pub(in crate::kernel) plan: &'a Plan,
     pub(in crate::kernel) strings: &'a Strings,
-    /// The three streams, the pipe on which to wait and the pipe for failures, in the order of their final numbers 0 to 4. All current
-    /// numbers are above 4, so that moving one descriptor does not overwrite another.
-    pub(in crate::kernel) fds: [RawFd; 5],
+    /// The descriptors of the program, each with its final number. All current numbers are above all final ones, so that moving one
+    /// descriptor does not overwrite another.
+    pub(in crate::kernel) moves: &'a [(RawFd, RawFd)],
+    /// The final numbers, [`Self::gate`] and [`Self::outcome`], in ascending order. All other descriptors are closed.
+    pub(in crate::kernel) kept: &'a [RawFd],
+    /// The pipe on which to wait for permission to continue. Like `outcome`, it closes on `exec`.
+    pub(in crate::kernel) gate: RawFd,
+    /// The pipe on which to report a failure.
+    pub(in crate::kernel) outcome: RawFd,
 }
 
 impl PreparedPlan<'_> {
@@ -65,7 +66,7 @@ impl PreparedPlan<'_> {
         // SAFETY: the first call reads five bytes of a live array; the second ends this process without running exit handlers that its
         // parent registered.
         unsafe {
-            libc::write(OUTCOME, words.as_ptr().cast(), words.len());
+            libc::write(self.outcome, words.as_ptr().cast(), words.len());
             libc::_exit(NEVER_RAN)
         }
     }
@@ -75,9 +76,8 @@ impl PreparedPlan<'_> {
         if let Err(errno) = self.place_descriptors() {
             return (Step::Streams, errno);
         }
-        // SAFETY: the call takes only integers.
-        unsafe { libc::setpgid(0, 0) };
-        wait_for_leave();
+        self.lead();
+        wait_for_leave(self.gate);
         forget_signals();
         if let Some(umask) = self.plan.umask {
             // SAFETY: the call takes only integers.
@@ -86,6 +86,7 @@ impl PreparedPlan<'_> {
         if let Err(errno) = self.set_limits() {
             return (Step::Limits, errno);
         }
+        self.take_priorities();
         if let Err(errno) = self.become_user() {
             return (Step::User, errno);
         }
@@ -101,24 +102,51 @@ impl PreparedPlan<'_> {
     /// Moves the streams and pipes to their final numbers and closes all other descriptors, in particular those of the keeper's lock file
     /// and sockets. Returns the error number if a descriptor cannot be moved.
     fn place_descriptors(&self) -> Result<(), c_int> {
-        for (fd, place) in self.fds.into_iter().zip(0..) {
+        for (fd, place) in self.moves {
             // SAFETY: the call takes only integers.
-            if unsafe { libc::dup2(fd, place) } < 0 {
+            if unsafe { libc::dup2(*fd, *place) } < 0 {
                 return Err(errno());
             }
         }
-        // SAFETY: the calls take only integers; every descriptor that is closed is a copy that this process no longer uses.
+        let mut first = 0;
+        for kept in self.kept {
+            close_all(first, kept - 1);
+            first = kept + 1;
+        }
+        close_all(first, RawFd::MAX);
+        Ok(())
+    }
+
+    /// Makes this process the leader of its process group or, if it gets a terminal, of a session with that controlling terminal. That the
+    /// terminal cannot be had is not an error: the program then has it as a stream.
+    fn lead(&self) {
+        // SAFETY: the calls take only integers.
         unsafe {
-            if libc::syscall(libc::SYS_close_range, REST, libc::c_uint::MAX, 0) != 0 {
-                for fd in REST..4096 {
-                    libc::close(fd);
-                }
-            }
-            for fd in [GATE, OUTCOME] {
-                libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
+            if self.plan.terminal {
+                libc::setsid();
+                libc::ioctl(0, libc::TIOCSCTTY, 0);
+            } else {
+                libc::setpgid(0, 0);
             }
         }
-        Ok(())
+    }
+
+    /// Takes over the caller's priorities and processors, as far as this process is permitted to.
+    fn take_priorities(&self) {
+        let priorities = &self.plan.priorities;
+        // SAFETY: the calls take only integers, and a live array with its length.
+        unsafe {
+            if let Some(nice) = priorities.nice {
+                libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, 0, nice);
+            }
+            if let Some(priority) = priorities.io_priority {
+                libc::syscall(libc::SYS_ioprio_set, IO_OF_PROCESS, 0, priority);
+            }
+            if !priorities.cpus.is_empty() {
+                let (length, cpus) = (priorities.cpus.len(), priorities.cpus.as_ptr());
+                libc::syscall(libc::SYS_sched_setaffinity, 0, length, cpus);
+            }
+        }
     }
 
     fn set_limits(&self) -> Result<(), c_int> {
@@ -173,13 +201,28 @@ impl PreparedPlan<'_> {
     }
 }
 
-/// Waits for one byte on the pipe [`GATE`]. If the pipe is closed instead, the parent has exited or abandoned this process, which therefore
+/// Closes the descriptors from `first` to `last`, which are copies that this process does not use.
+fn close_all(first: RawFd, last: RawFd) {
+    if first > last {
+        return;
+    }
+    // SAFETY: the calls take only integers.
+    unsafe {
+        if libc::syscall(libc::SYS_close_range, first, last, 0) != 0 {
+            for fd in first..=last.min(4096) {
+                libc::close(fd);
+            }
+        }
+    }
+}
+
+/// Waits for one byte on the pipe `gate`. If the pipe is closed instead, the parent has exited or abandoned this process, which therefore
 /// kills itself.
-fn wait_for_leave() {
+fn wait_for_leave(gate: RawFd) {
     let mut byte = 0_u8;
     loop {
         // SAFETY: the call reads at most one byte into a live variable.
-        let count = unsafe { libc::read(GATE, ptr::from_mut(&mut byte).cast(), 1) };
+        let count = unsafe { libc::read(gate, ptr::from_mut(&mut byte).cast(), 1) };
         if count == 1 {
             return;
         }

@@ -8,13 +8,17 @@
 //! | `pidfd.rs` | a descriptor of a process: its signals, end and exit status |
 //! | `identity.rs` | from a PID to an identity, and from an identity back to a process |
 //! | `peer.rs` | the process that connected to a Unix socket |
+//! | `socket.rs` | the user at the other end of a Unix socket; connecting within a time limit |
+//! | `file.rs` | opening files at paths where somebody else may have put something else |
 //! | `lease.rs` | whether a file is open for writing |
 //! | `proc.rs` | processes as `/proc` shows them |
 //! | `cgroup.rs` | control groups, version 2 |
+//! | `descriptors.rs` | the soft limit on open descriptors |
 //! | `memory.rs` | a memory limit for a whole control group |
 //! | `plan.rs` | what a new process runs, and as which user |
 //! | `spawn.rs` | a new process that waits for permission before it executes its program |
 //! | `child.rs` | what the new process does before it executes its program |
+//! | `inheritance.rs` | what a command takes over from its caller |
 //! | `credentials.rs` | datagrams with the credentials of their sender |
 //! | `signals.rs` | signals read from a descriptor, and attributes of this process |
 //! | `wait.rs` | children that have ended |
@@ -24,8 +28,11 @@
 pub mod cgroup;
 mod child;
 pub mod credentials;
+pub mod descriptors;
+pub mod file;
 pub mod host;
 pub mod identity;
+pub mod inheritance;
 pub mod lease;
 pub mod memory;
 pub mod peer;
@@ -34,5 +41,6 @@ mod pidfs;
 pub mod plan;
 pub mod proc;
 pub mod signals;
+pub mod socket;
 pub mod spawn;
 pub mod wait;

@@ -1,12 +1,16 @@
-//! Identifies the process at the other end of a Unix socket by more than its PID, which may have been reused by the time it is read.
+//! Who is at the other end of a Unix socket: its user, and its process, which is identified by more than its PID, because that may have been
+//! reused by the time it is read.
 
-#![expect(unsafe_code, reason = "there is no safe call for `SO_PEERPIDFD`")]
+#![expect(
+    unsafe_code,
+    reason = "there is no safe call for `SO_PEERPIDFD`, nor for `SO_PEERCRED` of a process outside our PID namespace"
+)]
 
 use crate::kernel::host;
 use crate::kernel::pidfd::Pidfd;
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
 /// `SO_PEERPIDFD` of `asm-generic/socket.h` (Linux 6.5).
 const SO_PEERPIDFD: libc::c_int = 77;
@@ -36,26 +40,48 @@ pub fn of(socket: impl AsFd) -> Peer {
     }
 }
 
+/// Returns the user and the PID of the process at the other end: of an accepted connection, the one that connected; of a connection of
+/// ours, the one that began to listen. The PID is `None` if the process is outside this process's PID namespace; such a PID reads as 0,
+/// which the type of rustix cannot hold.
+///
+/// # Errors
+/// Returns the error of `getsockopt`.
+pub fn credentials(socket: impl AsFd) -> io::Result<(u32, Option<u32>)> {
+    let unknown = libc::ucred {
+        pid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
+    };
+    let found = option(socket.as_fd(), libc::SO_PEERCRED, unknown)?;
+    let pid = u32::try_from(found.pid).ok().filter(|pid| *pid > 0);
+    Ok((found.uid, pid))
+}
+
 fn descriptor(socket: impl AsFd) -> io::Result<Pidfd> {
-    let mut fd: libc::c_int = -1;
-    let mut length =
-        libc::socklen_t::try_from(size_of::<libc::c_int>()).expect("the size of an integer fits");
-    let (socket, place) = (socket.as_fd().as_raw_fd(), (&raw mut fd).cast());
-    // SAFETY: `place` points at a live integer, and `length` is its size.
+    let fd: libc::c_int = option(socket.as_fd(), SO_PEERPIDFD, -1)?;
+    // SAFETY: the kernel has just returned this descriptor, so it is open and nothing else owns it.
+    Ok(Pidfd::from_fd(unsafe { OwnedFd::from_raw_fd(fd) }))
+}
+
+/// Reads an option of the level `SOL_SOCKET` into `value`. `T` must be the type that the kernel writes
+/// for it, and any content of it valid.
+fn option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int, mut value: T) -> io::Result<T> {
+    let mut length = libc::socklen_t::try_from(size_of::<T>()).expect("the size of an option fits");
+    let place = (&raw mut value).cast();
+    // SAFETY: `place` points at a live value, and `length` is its size.
     let asked = unsafe {
         libc::getsockopt(
-            socket,
+            socket.as_raw_fd(),
             libc::SOL_SOCKET,
-            SO_PEERPIDFD,
+            name,
             place,
             &raw mut length,
         )
     };
-    if asked != 0 {
-        return Err(io::Error::last_os_error());
+    match asked {
+        0 => Ok(value),
+        _ => Err(io::Error::last_os_error()),
     }
-    // SAFETY: the kernel has just returned this descriptor, so it is open and nothing else owns it.
-    Ok(Pidfd::from_fd(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The program and user of a new process, and the steps at which starting it can fail.
 
 use crate::bytes::Bytes;
+use crate::kernel::inheritance::Priorities;
 use std::ffi::CString;
 use std::io;
 
@@ -17,6 +18,8 @@ pub struct Plan {
     pub(in crate::kernel) umask: Option<u32>,
     pub(in crate::kernel) limits: Vec<(u32, u64, u64)>,
     pub(in crate::kernel) user: Option<User>,
+    pub(in crate::kernel) priorities: Priorities,
+    pub(in crate::kernel) terminal: bool,
 }
 
 /// The user and groups that the child runs as.
@@ -82,6 +85,8 @@ impl Plan {
             umask: None,
             limits: Vec::new(),
             user: None,
+            priorities: Priorities::default(),
+            terminal: false,
         })
     }
 
@@ -96,6 +101,20 @@ impl Plan {
     #[must_use]
     pub fn limits(mut self, limits: &[(u32, u64, u64)]) -> Self {
         self.limits.extend_from_slice(limits);
+        self
+    }
+
+    /// Sets the priorities.
+    #[must_use]
+    pub fn priorities(mut self, priorities: Priorities) -> Self {
+        self.priorities = priorities;
+        self
+    }
+
+    /// Sets whether the child becomes the leader of a session whose controlling terminal is its standard input.
+    #[must_use]
+    pub fn terminal(mut self, terminal: bool) -> Self {
+        self.terminal = terminal;
         self
     }
 

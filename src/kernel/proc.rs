@@ -6,6 +6,7 @@
 )]
 
 use crate::bytes::Bytes;
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read as _};
@@ -21,8 +22,10 @@ const STAT_BYTES_MAX: usize = 2048;
 /// The fields of `/proc/PID/stat` that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// The state: `R`, `S`, `D`, `T`, `Z` and so on.
+    /// The state of the main thread: `R`, `S`, `D`, `T`, `Z` and so on.
     pub state: u8,
+    /// The number of threads that have not ended, plus the main thread, which counts until the process is reaped.
+    pub threads: u32,
     /// The PID of its parent.
     pub parent: u32,
     /// The id of its process group.
@@ -33,6 +36,8 @@ pub struct Stat {
     pub start_ticks: u64,
     /// User and system processor time in clock ticks.
     pub cpu_ticks: u64,
+    /// Virtual memory in bytes.
+    pub virtual_bytes: u64,
     /// Resident memory in pages.
     pub memory_pages: u64,
     /// The exit status in the format of `wait`; 0 while the process is alive, or if this user may not read the status.
@@ -40,8 +45,13 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Returns whether the process has ended but has not been reaped.
+    /// Returns whether the process has ended but has not been reaped. A process lives while any of its threads does: if only its main thread
+    /// has ended, by `pthread_exit`, its state is that of a zombie as well.
     pub const fn is_zombie(&self) -> bool {
+        self.has_no_main_thread() && self.threads <= 1
+    }
+
+    const fn has_no_main_thread(&self) -> bool {
         matches!(self.state, b'Z' | b'X')
     }
 
@@ -56,8 +66,8 @@ impl Stat {
     }
 
     /// Parses the contents of `/proc/PID/stat`. The program's name is in parentheses and may itself contain parentheses and blanks, so it
-    /// ends at the last closing parenthesis. Returns `None` if a field is missing or invalid; but `group`, `session` and `exit_code` are 0
-    /// in this case.
+    /// ends at the last closing parenthesis. Returns `None` if a field is missing or invalid; but `group`, `session`, `threads` and
+    /// `exit_code` are 0 in this case.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let end = text.iter().rposition(|byte| *byte == b')')?;
         let rest = std::str::from_utf8(text.get(end + 1..)?).ok()?;
@@ -70,11 +80,13 @@ impl Stat {
         let pid = |number| field(number)?.parse::<u32>().ok();
         Some(Self {
             state,
+            threads: pid(20).unwrap_or(0),
             parent: pid(4)?,
             group: pid(5).unwrap_or(0),
             session: pid(6).unwrap_or(0),
             start_ticks: long(22)?,
             cpu_ticks: long(14)?.saturating_add(long(15)?),
+            virtual_bytes: long(23)?,
             memory_pages: long(24)?,
             exit_code: pid(52).unwrap_or(0),
         })
@@ -94,7 +106,7 @@ pub fn pids() -> io::Result<Vec<u32>> {
     Ok(pids)
 }
 
-/// Returns all visible processes that have not ended.
+/// Returns all visible processes that have not ended, that is, of which at least one thread is alive.
 ///
 /// # Errors
 /// Returns an error if `/proc` cannot be read.
@@ -124,6 +136,35 @@ pub fn add_descendants(members: &mut BTreeSet<u32>, living: &BTreeMap<u32, Stat>
         }
         members.extend(more);
     }
+}
+
+/// Returns the PIDs of the children of a process, including those that have ended and have not been reaped; `None` if the process does not
+/// exist or the kernel has no such list. Only the children that its main thread created or inherited are listed.
+///
+/// # Errors
+/// Returns an error if the list cannot be read.
+pub fn children(pid: u32) -> io::Result<Option<Vec<u32>>> {
+    let text = gone_is_none(fs::read_to_string(format!(
+        "/proc/{pid}/task/{pid}/children"
+    )))?;
+    let pids = |text: String| {
+        let pids = text.split_ascii_whitespace();
+        pids.filter_map(|pid| pid.parse().ok()).collect()
+    };
+    Ok(text.map(pids))
+}
+
+/// Returns how long ago a process started, given its [`Stat::start_ticks`], in milliseconds.
+pub fn age_ms(start_ticks: u64) -> u64 {
+    let age = now_ticks().saturating_sub(start_ticks);
+    age.saturating_mul(1000) / ticks_per_second()
+}
+
+/// Returns the time since boot in clock ticks, on the clock of [`Stat::start_ticks`].
+pub fn now_ticks() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    let part = now.tv_nsec.unsigned_abs() / (1_000_000_000 / ticks_per_second());
+    now.tv_sec.unsigned_abs() * ticks_per_second() + part
 }
 
 /// Returns the number of processes and threads that the machine has created since boot.
@@ -169,11 +210,23 @@ pub fn zombie_status(pid: u32) -> io::Result<Option<u32>> {
     Ok(stat.map(|stat| stat.exit_code))
 }
 
-/// Returns the PIDs and names of at most `most` processes that have one of these files open, in no particular order.
+/// The maximum number of descriptors that one search for holders looks at. Another user may have millions.
+const DESCRIPTORS_MAX: usize = 1 << 16;
+
+/// Returns the PIDs and names of at most `most` processes that have one of these files open, in no particular order. On a machine with more
+/// than 65,536 open descriptors, some may be missing.
 ///
 /// # Errors
 /// Returns an error if `/proc` cannot be read.
 pub fn holders(paths: &[PathBuf], most: usize) -> io::Result<Vec<(u32, String)>> {
+    holders_among(paths, most, DESCRIPTORS_MAX)
+}
+
+fn holders_among(
+    paths: &[PathBuf],
+    most: usize,
+    mut descriptors: usize,
+) -> io::Result<Vec<(u32, String)>> {
     let real = paths.iter().filter_map(|path| fs::canonicalize(path).ok());
     let real: Vec<PathBuf> = real.collect();
     let mut found = Vec::new();
@@ -182,7 +235,12 @@ pub fn holders(paths: &[PathBuf], most: usize) -> io::Result<Vec<(u32, String)>>
         let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else {
             continue;
         };
-        let mut links = fds.flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
+        let next = fds.flatten().take_while(|_| {
+            let is_left = descriptors > 0;
+            descriptors = descriptors.saturating_sub(1);
+            is_left
+        });
+        let mut links = next.filter_map(|fd| fs::read_link(fd.path()).ok());
         if links.any(|link| real.contains(&link)) {
             let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
             let name = String::from_utf8_lossy(&name).trim_end().to_owned();
@@ -229,8 +287,76 @@ pub fn user(pid: u32) -> io::Result<Option<u32>> {
 /// # Errors
 /// Returns an error if the environment may not be read.
 pub fn environ(pid: u32) -> io::Result<Option<Vec<Bytes>>> {
-    let bytes = gone_is_none(fs::read(format!("/proc/{pid}/environ")))?;
-    Ok(bytes.map(|bytes| split(&bytes)))
+    Ok(read(pid, "environ")?.map(|bytes| split(&bytes)))
+}
+
+/// A variable in the environment of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Its value.
+    pub value: Bytes,
+    /// The real, effective and saved user id of the process.
+    pub users: [u32; 3],
+}
+
+impl Variable {
+    /// Returns whether the process runs as this user alone.
+    pub fn is_of(&self, user: u32) -> bool {
+        self.users == [user; 3]
+    }
+}
+
+/// Returns a variable in the initial environment of a process; `None` if the process does not exist, has no such variable, or may not be
+/// inspected. A program that gained rights when it was executed (set-user-ID) counts as having none: its environment was chosen by
+/// another user than the one it runs as.
+///
+/// # Errors
+/// Returns an error if the users of the process cannot be read.
+pub fn variable(pid: u32, name: &str) -> io::Result<Option<Variable>> {
+    const AUXV: &str = "auxv";
+    let environment = environ(pid).ok().flatten().unwrap_or_default();
+    let value = environment.iter().find_map(|it| {
+        let rest = it.as_bytes().strip_prefix(name.as_bytes())?;
+        rest.strip_prefix(b"=").map(Bytes::new)
+    });
+    let Some(value) = value else {
+        return Ok(None);
+    };
+    let vector = read(pid, AUXV).ok().flatten();
+    if vector.is_none_or(|vector| is_secure(&vector)) {
+        return Ok(None);
+    }
+    let status = gone_is_none(fs::read_to_string(format!("/proc/{pid}/status")))?;
+    let users = status.as_deref().and_then(users_in);
+    Ok(users.map(|users| Variable { value, users }))
+}
+
+/// Returns the real, effective and saved user id in the text of `/proc/PID/status`.
+fn users_in(status: &str) -> Option<[u32; 3]> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    let mut ids = line.split_ascii_whitespace().map(|id| id.parse().ok());
+    Some([ids.next()??, ids.next()??, ids.next()??])
+}
+
+/// Returns whether an auxiliary vector says that the program gained rights when it was executed. The words of a 32-bit program have 4 bytes.
+fn is_secure(vector: &[u8]) -> bool {
+    const AT_SECURE: u64 = 23;
+    let words = |bytes: usize| -> Vec<u64> {
+        let word = |chunk: &[u8]| {
+            let mut word = [0; 8];
+            for (to, from) in word.iter_mut().zip(chunk) {
+                *to = *from;
+            }
+            u64::from_ne_bytes(word)
+        };
+        vector.chunks_exact(bytes).map(word).collect()
+    };
+    let mut all = words(8);
+    if all.first().is_some_and(|kind| *kind > u64::from(u32::MAX)) {
+        all = words(4);
+    }
+    let mut pairs = all.chunks_exact(2);
+    pairs.any(|pair| matches!(pair, [AT_SECURE, value] if *value != 0))
 }
 
 /// Returns the program and arguments of a process: an empty list for zombies and kernel threads, `None` if the process does not exist.
@@ -238,8 +364,7 @@ pub fn environ(pid: u32) -> io::Result<Option<Vec<Bytes>>> {
 /// # Errors
 /// Returns an error if the command line may not be read.
 pub fn cmdline(pid: u32) -> io::Result<Option<Vec<Bytes>>> {
-    let bytes = gone_is_none(fs::read(format!("/proc/{pid}/cmdline")))?;
-    Ok(bytes.map(|bytes| split(&bytes)))
+    Ok(read(pid, "cmdline")?.map(|bytes| split(&bytes)))
 }
 
 /// Returns the working directory of a process; `None` if the process does not exist or is a zombie.
@@ -249,6 +374,23 @@ pub fn cmdline(pid: u32) -> io::Result<Option<Vec<Bytes>>> {
 pub fn cwd(pid: u32) -> io::Result<Option<Bytes>> {
     let path: Option<PathBuf> = gone_is_none(fs::read_link(format!("/proc/{pid}/cwd")))?;
     Ok(path.map(|path| Bytes::new(path.into_os_string().into_vec())))
+}
+
+/// Reads a file in `/proc/PID` that shows the memory of a process. A main thread that has ended has none, so if the process lives on in
+/// other threads, it is read through one of these.
+fn read(pid: u32, name: &str) -> io::Result<Option<Vec<u8>>> {
+    let bytes = gone_is_none(fs::read(format!("/proc/{pid}/{name}")))?;
+    if bytes.as_ref().is_some_and(|bytes| !bytes.is_empty()) {
+        return Ok(bytes);
+    }
+    let lives_on = stat(pid)?.is_some_and(|it| it.has_no_main_thread() && !it.is_zombie());
+    if lives_on && let Some(threads) = gone_is_none(fs::read_dir(format!("/proc/{pid}/task")))? {
+        let mut texts = threads
+            .flatten()
+            .filter_map(|thread| fs::read(thread.path().join(name)).ok());
+        return Ok(texts.find(|text| !text.is_empty()).or(bytes));
+    }
+    Ok(bytes)
 }
 
 /// Splits NUL-terminated strings; the last one may lack its NUL.
@@ -292,7 +434,20 @@ fn positive(found: libc::c_long, usual: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Stat, cmdline, cwd, environ, pids, split, stat};
+    use super::{
+        Stat, cmdline, cwd, environ, holders_among, is_secure, pids, split, stat, users_in,
+        variable,
+    };
+
+    #[test]
+    fn a_search_for_who_has_a_file_open_has_an_end() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let paths = [file.path().to_owned()];
+        let found = |descriptors| holders_among(&paths, 9, descriptors).expect("/proc can be read");
+        let own = std::process::id();
+        assert!(found(usize::MAX).iter().any(|(pid, _)| *pid == own));
+        assert_eq!(found(0), []);
+    }
 
     #[test]
     fn names_with_brackets_and_blanks_are_passed_over() {
@@ -312,6 +467,59 @@ mod tests {
         for broken in ["", "42", "42 (sh", "42 (sh)", "42 (sh) S 1 2"] {
             assert_eq!(Stat::parse(broken.as_bytes()), None, "{broken}");
         }
+    }
+
+    #[test]
+    fn a_process_lives_while_any_of_its_threads_does() {
+        for (threads, is_zombie) in [(0, true), (1, true), (2, false), (9, false)] {
+            let zeroes = "0 ".repeat(15);
+            let text = format!("42 (sh) Z 7 {zeroes}{threads} 0 1234 0 0\n");
+            let stat = Stat::parse(text.as_bytes()).expect("the format is as documented");
+            assert_eq!(stat.threads, threads);
+            assert_eq!(stat.is_zombie(), is_zombie, "{threads} threads");
+        }
+    }
+
+    #[test]
+    fn a_variable_comes_with_the_users_of_its_process() {
+        let name = "SEXTON_TEST_OF_VARIABLES";
+        let mut child = std::process::Command::new("sleep");
+        let mut child = child.arg("1000").env(name, "a=b").spawn().expect("it runs");
+        let found = loop {
+            // Until the program is executed, the child has our environment.
+            if let Some(found) = variable(child.id(), name).expect("it is readable") {
+                break found;
+            }
+            std::thread::yield_now();
+        };
+        let own = rustix::process::getuid().as_raw();
+        assert!(found.is_of(own) && !found.is_of(own + 1));
+        assert_eq!(found.value.as_bytes(), b"a=b");
+        assert_eq!(
+            variable(child.id(), "SEXTON").expect("it is readable"),
+            None
+        );
+        child.kill().expect("it is our child");
+        child.wait().expect("it is our child");
+        let status = "Name:\tsu\nUid:\t1000\t0\t0\t0\nGid:\t1\t1\t1\t1\n";
+        assert_eq!(users_in(status), Some([1000, 0, 0]));
+        assert_eq!(users_in("Uid:\t1\n"), None);
+    }
+
+    #[test]
+    fn a_program_that_gained_rights_is_recognised() {
+        let vector = |words: &[u64], bytes: usize| -> Vec<u8> {
+            let each = words.iter().map(|word| word.to_ne_bytes());
+            each.flat_map(|word| word.into_iter().take(bytes)).collect()
+        };
+        for bytes in [4, 8] {
+            assert!(is_secure(&vector(&[33, 1, 23, 1, 0, 0], bytes)), "{bytes}");
+            assert!(
+                !is_secure(&vector(&[33, 23, 23, 0, 0, 0], bytes)),
+                "{bytes}"
+            );
+        }
+        assert!(!is_secure(&[]));
     }
 
     #[test]

@@ -5,11 +5,12 @@
     reason = "there are no safe calls for signalfd and signal dispositions"
 )]
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// `SIGCHLD`: a child has ended.
 pub const CHILD: u32 = 17;
@@ -81,6 +82,50 @@ pub fn ignore(signal: u32) {
     unsafe { libc::signal(number(signal), libc::SIG_IGN) };
 }
 
+/// The handlers of the standard library for `SIGSEGV` and `SIGBUS`.
+static HANDLERS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Makes `SIGSEGV` and `SIGBUS` end this process when another process sends them. The standard library's handlers, which report an
+/// overflow of the stack, take such a signal for a fault that will occur again, and so swallow the first one. They still get every fault.
+pub fn obey_sent_faults() {
+    for (signal, handler) in [libc::SIGSEGV, libc::SIGBUS].into_iter().zip(&HANDLERS) {
+        // SAFETY: the actions are initialized before they are used, and `on_fault` is a handler of the kind that the flags announce.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            let read = libc::sigaction(signal, ptr::null(), &raw mut action);
+            let is_handled = ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction);
+            if read == 0 && is_handled && action.sa_flags & libc::SA_SIGINFO != 0 {
+                handler.store(action.sa_sigaction, Ordering::Relaxed);
+                action.sa_sigaction = on_fault as *const () as usize;
+                libc::sigaction(signal, &raw const action, ptr::null_mut());
+            }
+        }
+    }
+}
+
+/// Ends the process if the signal was sent by a process, and otherwise calls the standard library's handler.
+extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel passes valid arguments, the calls are safe in a handler, and the address is that of the handler that was replaced.
+    unsafe {
+        if (*info).si_code <= 0 {
+            // The signal is blocked here. It is delivered again, and ends the process, when the handler returns.
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+            return;
+        }
+        let [of_segments, of_buses] = &HANDLERS;
+        let handler = if signal == libc::SIGSEGV {
+            of_segments
+        } else {
+            of_buses
+        };
+        let handler = handler.load(Ordering::Relaxed);
+        let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
+            std::mem::transmute(handler);
+        handler(signal, info, context);
+    }
+}
+
 /// Restores the system's setting for transparent huge pages. If our parent disabled them for itself, we have inherited that, and our
 /// children would inherit it too.
 pub fn allow_huge_pages() {
@@ -93,6 +138,14 @@ pub fn allow_huge_pages() {
 pub fn name_process(name: &std::ffi::CStr) {
     // SAFETY: the kernel reads at most 16 bytes, up to the terminating zero.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
+}
+
+/// Keeps other processes of the same user from reading the memory, the environment and the descriptors of this process, which contain the
+/// secrets of all commands, and from tracing it. It then leaves no core dump. A program that it executes, or that a child of it executes,
+/// is not affected.
+pub fn hide() {
+    // SAFETY: the call takes only integers.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
 }
 
 /// Makes this process the parent of orphaned descendants.

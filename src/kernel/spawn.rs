@@ -10,12 +10,13 @@ use rustix::io::Errno;
 use std::ffi::{CStr, CString, OsString};
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 use std::mem::size_of;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 use std::ptr;
 
-/// The child's descriptors are first duplicated to this number or above. The child then moves them to their final numbers, which are lower.
+/// The child's descriptors are first duplicated to this number or above, or above the highest of their final numbers if that is higher. The
+/// child then moves them to their final numbers.
 const FIRST_OF_OURS: RawFd = 16;
 
 /// The settings of a new process in addition to its plan.
@@ -25,6 +26,8 @@ pub struct SpawnOptions<'a> {
     pub group: Option<BorrowedFd<'a>>,
     /// The PID to use, which requires a capability. For tests of PID reuse.
     pub pid: Option<i32>,
+    /// Further descriptors that the process gets, each with its number, which is above 2.
+    pub further: &'a [(OwnedFd, RawFd)],
 }
 
 /// A process that waits for permission to run. If this value is dropped or our own process exits, the waiting process exits without having
@@ -99,19 +102,36 @@ pub fn spawn(
     let (outcome, outcome_end) = io::pipe()?;
     rustix::io::ioctl_fionbio(&outcome, true)?;
     let [input, output, errors] = streams;
-    let away = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, FIRST_OF_OURS);
-    let fds = [
-        away(input)?,
-        away(output)?,
-        away(errors)?,
-        away(gate_end.as_fd())?,
-        away(outcome_end.as_fd())?,
-    ];
+    let streams = [(input, 0), (output, 1), (errors, 2)];
+    let further = birth
+        .further
+        .iter()
+        .map(|(fd, number)| (fd.as_fd(), *number));
+    let placed: Vec<(BorrowedFd<'_>, RawFd)> = streams.into_iter().chain(further).collect();
+    let highest = placed.iter().map(|(_, number)| *number).max();
+    let first = highest.map_or(FIRST_OF_OURS, |it| FIRST_OF_OURS.max(it + 1));
+    let away = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, first);
+    let fds: Vec<(OwnedFd, RawFd)> = placed
+        .into_iter()
+        .map(|(fd, number)| Ok((away(fd)?, number)))
+        .collect::<Result<_, Errno>>()?;
+    let (gate_end, outcome_end) = (away(gate_end.as_fd())?, away(outcome_end.as_fd())?);
+    let moves: Vec<(RawFd, RawFd)> = fds
+        .iter()
+        .map(|(fd, number)| (fd.as_raw_fd(), *number))
+        .collect();
+    let (gate_fd, outcome_fd) = (gate_end.as_raw_fd(), outcome_end.as_raw_fd());
+    let numbers = moves.iter().map(|(_, number)| *number);
+    let mut kept: Vec<RawFd> = numbers.chain([gate_fd, outcome_fd]).collect();
+    kept.sort_unstable();
     let strings = child::Strings::of(plan);
     let life = child::PreparedPlan {
         plan,
         strings: &strings,
-        fds: fds.each_ref().map(AsRawFd::as_raw_fd),
+        moves: &moves,
+        kept: &kept,
+        gate: gate_fd,
+        outcome: outcome_fd,
     };
     let made = match clone(birth, birth.group) {
         // If the process cannot be created in the group, it is created outside the group.

@@ -24,13 +24,13 @@ use crate::spine::ledger::Ledger;
 use crate::spine::progress::Watched;
 use crate::spine::recovery::{self, Recovering, Scope};
 use crate::spine::runtime;
-use crate::spine::shared::{Halt, Spine, SpineFiles};
+use crate::spine::shared::{Halt, Sentry, Spine, SpineFiles};
 use crate::status::Recovered;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 /// The maximum time a stopping node waits until subscribers can receive the last event, which requires that the journal is synced.
@@ -63,17 +63,19 @@ impl Files {
         self.writer.write(&mut ledger.take_batch())?;
         self.writer.sync()?;
         let (journal, thread) = Journal::start(self.writer, fsync)?;
+        let lock = Arc::new(self.lock);
+        journal.watch_directory(&lock);
         let files = SpineFiles {
             journal,
             disk: self.disk,
             slots: self.slots,
         };
-        Ok((files, CoreResources(thread, self.lock)))
+        Ok((files, CoreResources(thread, lock)))
     }
 }
 
 /// The resources held until the core thread exits, in the order in which they are released: the journal thread, then the directory lock.
-struct CoreResources(JournalThread, DirLock);
+struct CoreResources(JournalThread, Arc<DirLock>);
 
 /// What recovery returns: the actors, which are not started yet, the result of the recovery, and the files, which stay open for writing.
 struct Past {
@@ -100,6 +102,10 @@ impl Core {
         }
     }
 
+    #[expect(
+        clippy::too_many_lines,
+        reason = "the parts of a node are created in one order"
+    )]
     async fn open(self, mut config: Config) -> Result<Open, NodeError> {
         let hosts = OpenListeners::prepare(&mut config)?;
         let began = SystemClock::starting_at(Timestamp(0)).now();
@@ -115,6 +121,9 @@ impl Core {
             .files
             .map(|files| files.start(&mut ledger, config.fsync));
         let (journal, files) = started.transpose()?.unzip();
+        let lock = files
+            .as_ref()
+            .map(|CoreResources(_, lock)| Arc::clone(lock));
         for began in each!(host in &mut past.hosts => host.start(start)) {
             began.map_err(NodeError::Start)?;
         }
@@ -122,9 +131,10 @@ impl Core {
             Admission::new(config.open_commands_max).with_request_bytes(config.request_bytes_max());
         let log = journal.as_ref().map(|files| files.journal.clone());
         let spine = Rc::new(Spine::new(ledger, journal, self.halt));
-        let checkpoints = checkpoints(&spine, &config, &past.found);
+        runtime::watch_tasks(spine.sentry());
+        let checkpoints = checkpoints(&spine, &config, &past.found, lock);
         let (asks, asked) = mpsc::unbounded_channel();
-        let port = open_port(&config)?;
+        let port = open_port(&config, spine.sentry())?;
         let entries = Arc::clone(spine.ledger().counts());
         let facts = Facts {
             data: config.data.clone(),
@@ -144,6 +154,7 @@ impl Core {
             snapshots: checkpoints.shown(),
             listeners: Mutex::default(),
             system: System::default(),
+            sentry: spine.sentry().clone(),
             port: port.clone(),
             #[cfg(feature = "replay")]
             past: Readers::default(),
@@ -152,8 +163,11 @@ impl Core {
         let rules = config.rules.clone();
         let actors = ports::start(past.hosts, rules, &spine, &admission, &port);
         handle_due_on_moves(&*clock, &actors);
+        checkpoints.take_overdue().await;
         let (taking, mended) = (Rc::clone(&checkpoints), !past.found.mended.is_empty());
-        runtime::spawn(async move { taking.run(asked, mended).await });
+        runtime::spawn("snapshots", async move {
+            taking.run(asked, mended).await;
+        });
         let handle = Handle::new(actors, facts, self.halted);
         finish_startup(&handle, &config, &port).await;
         match OpenListeners::open(&config, sockets, &handle).await {
@@ -194,9 +208,23 @@ fn clock(config: &Config, last_at: Timestamp) -> Arc<dyn Clock> {
 }
 
 /// Creates the node's [`Checkpoints`], with the rules and the hook from the configuration.
-fn checkpoints(spine: &Rc<Spine>, config: &Config, found: &recovery::Past) -> Rc<Checkpoints> {
+fn checkpoints(
+    spine: &Rc<Spine>,
+    config: &Config,
+    found: &recovery::Past,
+    lock: Option<Arc<DirLock>>,
+) -> Rc<Checkpoints> {
     let checkpoints = Checkpoints::new(Rc::clone(spine), config.checkpoints, found);
-    Rc::new(checkpoints.and_then(config.after_checkpoint))
+    let after_each = config.after_checkpoint;
+    // A snapshot thread keeps the directory locked until it ends, even if the node has given up waiting for it.
+    let until_ended = move || {
+        let _locked = &lock;
+        if let Some(after_each) = after_each {
+            after_each();
+        }
+    };
+    let patience = config.planted.patience;
+    Rc::new(checkpoints.and_then(until_ended).with_patience(patience))
 }
 
 /// Makes every actor handle its due items whenever the clock is moved manually.
@@ -207,21 +235,22 @@ fn handle_due_on_moves(clock: &dyn Clock, actors: &Actors<MailboxOf>) {
 }
 
 /// Creates the handle through which processes are launched and observed.
-fn open_port(config: &Config) -> Result<ProcessPortHandle, NodeError> {
+fn open_port(config: &Config, sentry: &Sentry) -> Result<ProcessPortHandle, NodeError> {
     let data = config.data.clone();
     let data = data.map(|data| std::path::absolute(&data).unwrap_or(data));
     let reporting = match &data {
         Some(data) => reporting(data, chance()?),
         None => None,
     };
-    Ok(ProcessPortHandle::new(Place {
+    let place = Place {
         data,
         keeper: config.keeper.clone(),
         is_init: config.is_init,
         observed: Observed::default(),
         reporting,
         faults: config.allow_fault_injection.then(Faults::default),
-    }))
+    };
+    Ok(ProcessPortHandle::new(place, sentry.clone()))
 }
 
 /// Returns the key and the socket for the reports of task processes. If no key is stored yet, stores `fresh` as the key. Returns `None` if
@@ -240,10 +269,18 @@ fn reporting(data: &Path, fresh: [u8; 32]) -> Option<Reporting> {
 /// watch the wall clock.
 fn spawn_background_tasks(spine: &Rc<Spine>) {
     let writing = Rc::clone(spine);
-    runtime::spawn(async move { writing.write_forever().await });
+    runtime::spawn("journal writer", async move {
+        writing.write_forever().await;
+    });
     let releasing = Rc::clone(spine);
-    runtime::spawn(async move { releasing.release_forever().await });
-    runtime::spawn(runtime::watch_wall_clock(Rc::clone(spine)));
+    if spine.journal().is_some() {
+        runtime::spawn("release of answers", async move {
+            releasing.release_forever().await;
+        });
+    }
+    runtime::spawn("wall clock", runtime::watch_wall_clock(Rc::clone(spine)));
+    let halted = Rc::clone(spine);
+    runtime::spawn_brief(async move { halted.discard_when_halted().await });
 }
 
 /// Summarizes a recovery for the status.
@@ -279,14 +316,15 @@ fn recover(config: &Config) -> Result<Past, NodeError> {
     };
     let real = RealDisk::new(data);
     let lock = real.lock()?;
-    let disk: Arc<dyn Disk> = Arc::new(real);
+    let disk = config.planted.disk(Arc::new(real));
     let watched = |replica| Watched::new(replica, config.progress.clone());
     let mut watched = each!(replica in &mut replicas => watched(replica as &mut dyn Recovering));
     let mut recovering: Vec<&mut dyn Recovering> = Vec::new();
     for replica in &mut watched {
         recovering.push(replica);
     }
-    let slots = Slots::new(Arc::clone(&disk), Arc::new(SledStores::new(data)));
+    let stores = config.planted.stores(Arc::new(SledStores::new(data)));
+    let slots = Slots::new(Arc::clone(&disk), stores);
     let found = recovery::recover(
         disk.as_ref(),
         Some(&slots),
@@ -351,7 +389,11 @@ impl Open {
                     let last = spine.ledger().last();
                     drop(answer.send(spine.feed().listen(last, after)));
                 }
-                Some(Command::Pause(span, answer)) => runtime::spawn(async move {
+                Some(Command::Durable(answer)) => {
+                    let spine = Rc::clone(&spine);
+                    runtime::spawn_brief(answer_when_durable(spine, answer));
+                }
+                Some(Command::Pause(span, answer)) => runtime::spawn_brief(async move {
                     // `clippy.toml` reserves `sleep` for the runtime, so a pause is a timeout around a future that never resolves.
                     let _ = timeout(span, std::future::pending::<()>()).await;
                     let _ = answer.send(());
@@ -359,10 +401,24 @@ impl Open {
                 Some(Command::Stop) | None => break,
             }
         }
+        spine.sentry().stopping();
+        checkpoints.stopping();
         publish_stop(&spine).await;
         listeners.close().await;
         drop(handle);
         end(&spine, &checkpoints, files).await;
+    }
+}
+
+/// Answers once everything appended so far is durable. Drops `answer` if the node halts before that.
+async fn answer_when_durable(spine: Rc<Spine>, mut answer: oneshot::Sender<()>) {
+    spine.write();
+    let last = spine.ledger().last();
+    tokio::select! {
+        biased;
+        () = spine.until_halted() => {}
+        () = spine.until_durable(last) => drop(answer.send(())),
+        () = answer.closed() => {}
     }
 }
 
@@ -408,12 +464,14 @@ async fn publish_stop(spine: &Spine) {
 
 /// Takes a last snapshot, records the stop, and releases the journal and the directory.
 async fn end(spine: &Spine, checkpoints: &Checkpoints, files: Option<CoreResources>) {
+    spine.sentry().stopping();
+    checkpoints.stopping();
     if files.is_some() && checkpoints.uncovered().records > 0 {
         // If the snapshot fails, the reason is logged; nothing is lost, because the journal is complete.
         drop(checkpoints.take().await);
     }
     // Waits for a snapshot that has begun meanwhile and prevents another, so that no thread uses the directory when it is released.
-    let slots = spine.hold_slots().await;
+    let slots = checkpoints.until_unused().await;
     if !spine.is_halted() {
         let stop = spine.stop();
         spine.until_durable_or_halted(stop).await;

@@ -32,8 +32,7 @@ use crate::spine::recovery::RecoveryError;
 use crate::spine::runtime;
 use crate::spine::shared::Halt;
 pub use crate::status::Recovered;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread::JoinHandle;
+use crate::thread::{self, JoinHandle};
 use tokio::sync::{mpsc, watch};
 
 /// Why a node could not be opened. Each text is meant to follow "failed to", except that of [`Halted`](Self::Halted).
@@ -133,22 +132,22 @@ impl Node {
         let (ready, opened) = std::sync::mpsc::channel();
         let (halt, halted) = watch::channel(None);
         let theirs = commands.clone();
-        let thread = std::thread::Builder::new()
-            .name("sexton-core".to_owned())
-            .spawn(move || {
-                let fallback = halt.clone();
-                let core = Core {
-                    commands: theirs,
-                    halt,
-                    halted,
-                };
-                let run = || runtime::block_on(core.run(config, received, &ready));
-                if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
-                    let words = crate::spine::guard::panic_words(payload.as_ref());
+        let fallback = halt.clone();
+        let core = Core {
+            commands: theirs,
+            halt,
+            halted,
+        };
+        let thread = thread::start(
+            "sexton-core",
+            move || runtime::block_on(core.run(config, received, &ready)),
+            move |ended| {
+                if let Err(words) = ended {
                     fallback.send_replace(Some(Halt::CoreThread(words)));
                 }
-            })
-            .map_err(NodeError::Core)?;
+            },
+        )
+        .map_err(NodeError::Core)?;
         match opened.recv() {
             Ok(Ok((handle, listeners))) => Ok(Self {
                 handle,

@@ -52,10 +52,10 @@ impl<M: Actor<Action = Self>> Performed<M> for Verdict {
 impl Performed<LeaseMachine> for lease::Action {
     fn port(
         _: Completions<LeaseMachine>,
-        _: &Rc<Spine>,
+        spine: &Rc<Spine>,
         port: &ProcessPortHandle,
     ) -> Box<dyn Port<LeaseMachine>> {
-        Box::new(LeasePort::new(port.data()))
+        Box::new(LeasePort::new(port.data(), spine.sentry().clone()))
     }
 }
 

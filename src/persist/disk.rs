@@ -5,12 +5,33 @@ use crate::persist::error::PersistError;
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// The reason given when a symbolic link is refused.
 const LINK: &str =
     "it is a symbolic link, and links are not followed here: replace it with its target";
+const NOT_A_FILE: &str = "it is not a file: find out who put it there, then remove it";
+
+/// The files, folders and sockets in a data directory that only the coordinator's own user or root may own.
+const OWNED: &[&str] = &[
+    "journal",
+    "keeper.lock",
+    "keeper.log",
+    "keeper.sock",
+    "lock",
+    "notify",
+    "notify.sock",
+    "report.key",
+    "report.sock",
+    "run",
+    "services",
+    "sexton.sock",
+    "snapshots",
+];
+
+/// Those that must be regular files: opening a pipe could block.
+const FILES: &[&str] = &["keeper.lock", "keeper.log", "lock", "report.key"];
 
 /// The number of bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
@@ -134,7 +155,7 @@ impl RealDisk {
                 return wrong(name, "it is not a directory");
             }
             if !is_folder && !found.is_file() {
-                return wrong(name, "it is not a file");
+                return wrong(name, NOT_A_FILE);
             }
             let link = if is_folder {
                 self.link_in(name)
@@ -172,11 +193,57 @@ impl RealDisk {
         Ok(None)
     }
 
+    /// Checks that the directory, and every file in it that a coordinator uses, belongs to the user of this process or to root. Another
+    /// user could replace the files, read what is written to them, or listen on the sockets, to which environments are sent.
+    ///
+    /// # Errors
+    /// Returns an error that names the file and its owner.
+    fn check_owners(&self, directory: &File) -> Result<(), PersistError> {
+        use std::os::unix::fs::MetadataExt as _;
+        let own = rustix::process::geteuid().as_raw();
+        let refuse = |path: &Path, words: String| {
+            Err(PersistError::io("use", &path.to_string_lossy())(
+                io::Error::other(words),
+            ))
+        };
+        let foreign = |owner: u32| owner != own && owner != 0;
+        let of_root = directory
+            .metadata()
+            .map_err(PersistError::io("look at", &self.root.to_string_lossy()))?;
+        if foreign(of_root.uid()) {
+            let (owner, path) = (of_root.uid(), self.root.display());
+            let words = format!(
+                "it belongs to user {owner}, who can read and replace everything in it, but this process runs as user {own}: choose another directory, or `chown {own} {path}`"
+            );
+            return refuse(&self.root, words);
+        }
+        for name in OWNED {
+            let path = self.path(name);
+            let found = match std::fs::symlink_metadata(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                found => found.map_err(PersistError::io("look at", &path.to_string_lossy()))?,
+            };
+            if foreign(found.uid()) {
+                let owner = found.uid();
+                let words = format!(
+                    "it belongs to user {owner}, but this process runs as user {own}: find out who put it there, then remove it or choose another directory"
+                );
+                return refuse(&path, words);
+            }
+            if FILES.contains(name) && !found.is_file() {
+                let words = if found.is_symlink() { LINK } else { NOT_A_FILE };
+                return refuse(&path, words.to_owned());
+            }
+        }
+        Ok(())
+    }
+
     /// Locks the directory until the returned lock is dropped or the process exits. Creates the directory if it does not exist, runs
     /// [`check`](Self::check) on it, and writes the id of this process to the lock file.
     ///
     /// # Errors
-    /// Returns [`PersistError::Held`] if another coordinator has the lock, or an error if the directory cannot be used.
+    /// Returns [`PersistError::Held`] if another coordinator has the lock, or an error if the directory cannot be used, for example because
+    /// it or a file in it belongs to another user.
     pub fn lock(&self) -> Result<DirLock, PersistError> {
         let shown = self.root.to_string_lossy().into_owned();
         let made = self.create_folder("").map_err(|error| {
@@ -206,13 +273,18 @@ impl RealDisk {
                 });
             }
         }
+        self.check_owners(&directory)?;
         self.check()?;
         self.replace(
             "lock",
             format!("process {}\n", std::process::id()).as_bytes(),
         )?;
+        let found = std::fs::symlink_metadata(self.path("lock"));
+        let found = found.map_err(PersistError::io("look at", "lock"))?;
         Ok(DirLock {
             _directory: directory,
+            path: self.path("lock"),
+            file: (found.dev(), found.ino()),
         })
     }
 
@@ -229,7 +301,6 @@ impl RealDisk {
     /// Returns the PID of the process that holds the directory's lock, or 0 if its PID cannot be read; `None` if the lock is free. Never
     /// takes the lock, not even briefly, because a coordinator that starts at that moment would be refused.
     pub fn holder(&self) -> io::Result<Option<u32>> {
-        use std::os::unix::fs::MetadataExt as _;
         let root = std::fs::metadata(&self.root)?;
         let locks = std::fs::read_to_string("/proc/locks")?;
         let mut holders = flock_holders(&locks, root.ino());
@@ -283,7 +354,6 @@ fn flock_holders(locks: &str, inode: u64) -> impl Iterator<Item = u32> {
 
 /// Returns whether a process has the file with this device and inode open; `None` if its descriptors cannot be listed.
 fn has_open(process: u32, file: (u64, u64)) -> Option<bool> {
-    use std::os::unix::fs::MetadataExt as _;
     let mut descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).ok()?;
     Some(descriptors.any(|descriptor| {
         let opened = descriptor.and_then(|it| std::fs::metadata(it.path()));
@@ -296,6 +366,33 @@ fn has_open(process: u32, file: (u64, u64)) -> Option<bool> {
 pub struct DirLock {
     /// The open directory, which carries the lock. A lock on a file in it would be lost if the file were removed and created again.
     _directory: File,
+    /// The lock file, and its device and inode when the lock was taken.
+    path: PathBuf,
+    file: (u64, u64),
+}
+
+impl DirLock {
+    /// Checks that the directory is still where it was when it was locked, by its lock file. If it was removed, files that are written to it
+    /// are lost when they are closed.
+    ///
+    /// # Errors
+    /// Returns an error if the lock file is gone, or another file is in its place. An error of the operating system that does not show this
+    /// counts as success.
+    pub fn check(&self) -> Result<(), PersistError> {
+        use io::ErrorKind::{NotADirectory, NotFound};
+        let gone = match std::fs::symlink_metadata(&self.path) {
+            Ok(found) => (found.dev(), found.ino()) != self.file,
+            Err(error) => matches!(error.kind(), NotFound | NotADirectory),
+        };
+        if !gone {
+            return Ok(());
+        }
+        let words = "the data directory was removed, moved or replaced while it was in use";
+        let error = io::Error::other(words);
+        Err(PersistError::io("find", &self.path.to_string_lossy())(
+            error,
+        ))
+    }
 }
 
 impl Disk for RealDisk {

@@ -83,6 +83,16 @@ pub enum PersistError {
         /// The store's error, or what is wrong with its content.
         cause: String,
     },
+    /// The code that works with the file panicked.
+    #[error("{action} {file}: it panicked: {cause}")]
+    Panicked {
+        /// The operation that failed, as an infinitive such as "write".
+        action: &'static str,
+        /// The file or folder inside the data directory.
+        file: &'static str,
+        /// The message of the panic.
+        cause: String,
+    },
     /// Another coordinator has locked the directory.
     #[error("lock {dir}: another coordinator holds it ({holder})")]
     Held {

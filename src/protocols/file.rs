@@ -1,26 +1,46 @@
 //! Reads files named in the configuration or on the command line: settings, host lists, tokens, certificates. Each is read in one
 //! go, up to a limit. Only regular files are read, so a pipe cannot block the caller.
 
+use crate::kernel::file;
 use rustix::fs::OFlags;
-use std::fs::OpenOptions;
+use std::fs::Metadata;
 use std::io::{self, Read as _};
 #[cfg(feature = "http")]
 use std::io::{Seek as _, SeekFrom};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+#[cfg(feature = "http")]
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 /// Reads at most `bytes_max` bytes of a file, and returns them with the file's mode. Returns an error unless it is a regular file.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u32)> {
-    // Without this flag, opening a pipe that has no writer would block until there is one.
-    let at_once = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(at_once)
-        .open(path)?;
+    read_with(path, bytes_max, |_| Ok(()))
+}
+
+/// Reads a file like [`read`], but returns an error if it belongs to a user other than root and the one of this process: that user could
+/// have chosen its content, which is a secret.
+#[cfg(feature = "http")]
+pub(crate) fn read_own(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u32)> {
+    read_with(path, bytes_max, |metadata| {
+        let owner = metadata.uid();
+        if crate::kernel::socket::is_own(owner) {
+            return Ok(());
+        }
+        let words = format!(
+            "it belongs to user {owner}, who could have chosen what it contains: it must belong to root or to the user of this process"
+        );
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, words))
+    })
+}
+
+fn read_with(
+    path: &Path,
+    bytes_max: u64,
+    check: impl FnOnce(&Metadata) -> io::Result<()>,
+) -> io::Result<(Vec<u8>, u32)> {
+    let file = file::regular(path, OFlags::RDONLY)?;
     let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
+    check(&metadata)?;
     let mut bytes = Vec::new();
     file.take(bytes_max).read_to_end(&mut bytes)?;
     Ok((bytes, metadata.permissions().mode() & 0o7777))
@@ -29,15 +49,8 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u32)> {
 /// Reads the last `bytes_max` bytes of a file, and returns them with the file's size. Returns an error unless it is a regular file.
 #[cfg(feature = "http")]
 pub(crate) fn tail(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u64)> {
-    let at_once = OFlags::NONBLOCK.bits().cast_signed();
-    let mut file = OpenOptions::new()
-        .read(true)
-        .custom_flags(at_once)
-        .open(path)?;
+    let mut file = file::regular(path, OFlags::RDONLY)?;
     let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
     file.seek(SeekFrom::Start(metadata.len().saturating_sub(bytes_max)))?;
     let mut bytes = Vec::new();
     file.take(bytes_max).read_to_end(&mut bytes)?;

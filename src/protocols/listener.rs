@@ -1,5 +1,6 @@
 //! Accepts connections, and limits how many are open at a time.
 
+use crate::kernel::socket::Peers;
 use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::net::IpAddr;
@@ -7,7 +8,6 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::net::unix::UCred;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 /// The pause before accepting again after an error, which usually means that the process has run out of descriptors.
@@ -117,16 +117,22 @@ fn turned_away(why: &dyn std::fmt::Display) {
     }
 }
 
-/// Returns the next connection to a Unix socket, with the client's credentials. Skips connections as [`accept`] does, but reserves only
-/// half as many descriptors.
-pub(crate) async fn accept_unix(listener: &UnixListener) -> (UnixStream, UCred) {
+/// Returns the next connection to a Unix socket, with the client's user. Skips connections of users other than `peers`, and those that
+/// [`accept`] would skip, but reserves only half as many descriptors.
+pub(crate) async fn accept_unix(listener: &UnixListener, peers: Peers) -> (UnixStream, u32) {
     loop {
-        let accepted = listener.accept().await;
-        match accepted.and_then(|(stream, _)| Ok((stream.peer_cred()?, stream))) {
-            Ok((_, stream)) if is_kept(&stream, KEPT_DESCRIPTORS / 2) => {
-                turned_away(&"all file descriptors that connections may use are in use");
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let Some((stream, user)) = peers.admit(stream) else {
+                    turned_away(&"it came from another user");
+                    continue;
+                };
+                if is_kept(&stream, KEPT_DESCRIPTORS / 2) {
+                    turned_away(&"all file descriptors that connections may use are in use");
+                    continue;
+                }
+                return (stream, user);
             }
-            Ok((from, stream)) => return (stream, from),
             Err(error) => {
                 turned_away(&error);
                 pause(OUT_OF_DESCRIPTORS).await;

@@ -4,6 +4,7 @@ use crate::clock::Timestamp;
 use crate::ids::{RequestKey, Seq};
 use crate::persist::mark::Mark;
 use crate::replay::history::HistoryEvent;
+use crate::replay::masked::mask;
 use crate::spine::delivery::Stage;
 use crate::spine::machine::About;
 use serde::{Deserialize, Serialize};
@@ -155,6 +156,15 @@ impl Line {
             };
         }
         serde_json::from_value(value).map(Some).map_err(malformed)
+    }
+
+    /// Returns the line as it is shown, with secrets in commands masked.
+    #[must_use]
+    pub fn masked(&self) -> Self {
+        let mut line = self.clone();
+        let parts = [&mut line.message, &mut line.outcome];
+        parts.into_iter().flatten().for_each(mask);
+        line
     }
 
     /// Returns the line as it is written to a file, without the newline.

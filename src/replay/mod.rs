@@ -7,6 +7,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `replayed.rs` | the JSON interface to a machine of any type |
+//! | `masked.rs` | records and states without the secrets in commands |
 //! | `history.rs` | what happened to one item |
 //! | `run.rs` | records and lines, replayed in order; verification |
 //! | `advance.rs` | records replayed without producing lines, for long journals |
@@ -16,6 +17,7 @@
 mod advance;
 mod history;
 mod line;
+mod masked;
 mod replayed;
 mod run;
 mod timeline;
@@ -23,6 +25,7 @@ mod waypoint;
 
 pub use history::{Before, FollowedItem, HistoryEvent};
 pub use line::{HEADER, Kind, Line, LineError, header_after};
+pub use masked::mask;
 pub use replayed::{DecodedEntry, Replayed};
 pub use run::{Differing, Mismatch, Replay, ReplayError};
 pub use timeline::{

@@ -5,6 +5,7 @@ use crate::ids::{Digest, RequestKey, Seq};
 use crate::persist::journal::Record;
 use crate::persist::snapshots::Page;
 use crate::replay::history::{Before, FollowedItem, HistoryEvent};
+use crate::replay::masked::mask;
 use crate::spine::guard::panic_words;
 use crate::spine::ledger::{Entry, Poisoned};
 use crate::spine::machine::{About, Actor, Durability, Moment, Now, Stamp};
@@ -57,6 +58,13 @@ pub trait Replayed: Recovering {
     fn sample(&self, most: usize) -> Value;
     /// Returns the pages that changed after the entry `since`, with their current content.
     fn pages_since(&mut self, since: Seq) -> Vec<Page>;
+}
+
+/// Converts a view to JSON, with secrets in commands masked.
+fn shown(view: &impl serde::Serialize) -> Value {
+    let mut value = to_json(view);
+    mask(&mut value);
+    value
 }
 
 /// A journal entry whose message and outcome are decoded to JSON.
@@ -144,6 +152,7 @@ impl<M: Actor> Replayed for Replica<M> {
             }
             error @ (RecoveryError::Persist(_)
             | RecoveryError::Lost { .. }
+            | RecoveryError::OtherLog { .. }
             | RecoveryError::UnknownActor { .. }
             | RecoveryError::Undecodable { .. }) => error.to_string(),
         })?;
@@ -178,11 +187,11 @@ impl<M: Actor> Replayed for Replica<M> {
     }
 
     fn view(&self) -> Value {
-        to_json(&self.machine().view())
+        shown(&self.machine().view())
     }
 
     fn sample(&self, most: usize) -> Value {
-        to_json(&self.machine().sample(most))
+        shown(&self.machine().sample(most))
     }
 
     fn pages_since(&mut self, since: Seq) -> Vec<Page> {

@@ -130,7 +130,8 @@ const LONGEST: [u16; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
 /// The maximum number of steps of a search. Both searches need fewer. [`times_of_day`] takes one step for each match in a time that the
 /// clocks repeat, which has been at most three hours since 1970 (in Antarctica). [`whenever_shown`] takes one step for each clock change
-/// before the next match, which is at most 8 years away (for 29 February), and clocks change only a few times a year.
+/// before the next match, which is at most 40 years away (for a 29 February on a certain day of the week), and clocks change only a few times
+/// a year.
 const TRIES_MAX: usize = 1000;
 
 impl Schedule {
@@ -139,7 +140,7 @@ impl Schedule {
     /// The syntax is that of crontab(5): minute, hour, day of the month, month and day of the week, each `*`, numbers,
     /// ranges, lists or steps of ranges; or one of `@hourly`, `@daily`, `@midnight`, `@weekly`, `@monthly`, `@yearly`,
     /// `@annually`. Months and days of the week may be given by the first three letters of their English names, in any
-    /// case. If neither day field is `*`, a day matches when either field does.
+    /// case. If neither day field begins with `*`, a day matches when either field does, otherwise when both do.
     pub fn new(expression: &str, zone: Option<&str>) -> Result<Self, ScheduleError> {
         // The length is checked before anything is copied, so whitespace that is removed later counts.
         bounded("a cron expression", expression, EXPRESSION_BYTES_MAX)?;
@@ -189,6 +190,12 @@ impl Schedule {
         u64::try_from(found?.as_millisecond()).ok().map(Date)
     }
 
+    /// Returns whether a match is an hour rather than a time of day, so that it comes whenever the clocks show it: the hour field begins with
+    /// `*`.
+    pub fn is_hourly(&self) -> bool {
+        by_the_hour(self.expression())
+    }
+
     fn parts(&self) -> (&str, &str) {
         let fields = if self.0.starts_with('@') { 1 } else { 5 };
         let mut blanks = self.0.match_indices(' ');
@@ -221,8 +228,25 @@ fn parsed(expression: &str) -> Option<Cron> {
     let parser = CronParser::builder()
         .seconds(Seconds::Disallowed)
         .year(Year::Disallowed)
+        .dom_and_dow(needs_both_days(expression))
         .build();
-    parser.parse(expression).ok()
+    parser.parse(&spelled_out(expression)).ok()
+}
+
+/// Replaces each `*` in a list by the range that it stands for, since croner accepts `*` only alone.
+fn spelled_out(expression: &str) -> String {
+    let field = |(text, all): (&str, &str)| {
+        if !text.contains(',') {
+            return text.to_owned();
+        }
+        let items = text
+            .split(',')
+            .map(|item| if item == "*" { all } else { item });
+        items.collect::<Vec<_>>().join(",")
+    };
+    let fields = expression.split_ascii_whitespace();
+    let fields = fields.zip(["0-59", "0-23", "1-31", "1-12", "0-6"]);
+    fields.map(field).collect::<Vec<_>>().join(" ")
 }
 
 /// Parses the fields, after checking each field separately so that an error can name it.
@@ -265,8 +289,9 @@ impl Field {
     }
 }
 
-/// Returns whether an expression never matches, because none of its months has any of its days. An expression that restricts the day of the
-/// week does match, because every day of the week occurs in every month.
+/// Returns whether an expression never matches, because none of its months has any of its days. An expression for which a day of the week
+/// suffices does match, because every day of the week occurs in every month; so does one that requires both, because every date occurs on
+/// every day of the week.
 fn never(cron: &Cron) -> bool {
     let Some(first) = cron.pattern.days.values().into_iter().min() else {
         return true;
@@ -276,7 +301,14 @@ fn never(cron: &Cron) -> bool {
         let place = usize::from(month).checked_sub(1)?;
         LONGEST.get(place)
     });
-    cron.pattern.is_dow_wildcard() && longest.max().is_none_or(|&longest| longest < first)
+    cron.pattern.matches_dom_and_dow() && longest.max().is_none_or(|&longest| longest < first)
+}
+
+/// Returns whether a day must match both day fields, because one of them begins with `*` and so counts as unrestricted even if it has a step
+/// (crontab(5)). Otherwise, a day that matches either field will do.
+fn needs_both_days(expression: &str) -> bool {
+    let fields = expression.split_ascii_whitespace().skip(2).step_by(2);
+    fields.take(2).any(|days| days.starts_with('*'))
 }
 
 fn time_zone(name: &str) -> Option<TimeZone> {

@@ -10,6 +10,8 @@
 //! - **The hour field begins with `*`** (`0 * * * *`, `*/15 */2 * * *`): a match runs whenever the clocks show it, so
 //!   twice in a repeated hour and not at all in a skipped one. `0 * * * *` runs every hour of elapsed time.
 //!
+//! A day must match both day fields if one of them begins with `*`, otherwise either, as in crontab(5).
+//!
 //! crontab(5) of Vixie cron also treats a `*` in the minute field this way. Here `*/10 2 * * *` is six times of day.
 
 mod cron;

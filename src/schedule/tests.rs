@@ -2,8 +2,10 @@
 
 use super::{EXPRESSION_BYTES_MAX, Schedule, ScheduleError, ZONE_BYTES_MAX};
 use crate::clock::Date;
-use jiff::Timestamp;
-use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
+use jiff::{Span, Timestamp, civil};
+use proptest::prelude::{
+    Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
+};
 
 const BERLIN: Option<&str> = Some("Europe/Berlin");
 
@@ -257,6 +259,112 @@ fn the_text_form_says_all_and_is_what_is_stored() {
         let stored = rmp_serde::to_vec(unknown).expect("it encodes");
         let read: Schedule = rmp_serde::from_slice(&stored).expect("any text can be deserialized");
         assert_eq!(read.next(Date(0)), None, "{unknown}");
+    }
+}
+
+/// A second implementation of the rules of crontab(5) for one field: which of the values from `low` to `high` it lists.
+fn listed(field: &str, low: i8, high: i8) -> Vec<i8> {
+    let number = |text: &str| -> i8 { text.parse().expect("a generated field has numbers") };
+    let mut values = Vec::new();
+    for item in field.split(',') {
+        let (range, step) = item.split_once('/').unwrap_or((item, "1"));
+        let (from, to) = match range.split_once('-') {
+            Some((from, to)) => (number(from), number(to)),
+            None if range == "*" => (low, high),
+            None => (number(range), number(range)),
+        };
+        values.extend((from..=to).step_by(step.parse().expect("a step is a number")));
+    }
+    values
+}
+
+/// Returns whether a crontab line with these fields runs on a day, according to crontab(5): "If both fields are restricted (i.e., do not
+/// contain the `*` character), the command will be run when either field matches the current time". Debian's cron looks only at the first
+/// character of each field.
+fn runs_on(fields: &[&str; 5], day: civil::Date) -> bool {
+    let weekday = day.weekday().to_sunday_zero_offset();
+    let of_month = listed(fields[2], 1, 31).contains(&day.day());
+    let mut weekdays = listed(fields[4], 0, 7).into_iter();
+    let of_week = weekdays.any(|it| it % 7 == weekday);
+    let days = if fields[2].starts_with('*') || fields[4].starts_with('*') {
+        of_month && of_week
+    } else {
+        of_month || of_week
+    };
+    days && listed(fields[3], 1, 12).contains(&day.month())
+}
+
+#[test]
+fn a_day_field_that_begins_with_a_star_is_no_restriction() {
+    // Every other day of the month, but only Mondays; the first Saturday; not every day of the first week, and every Saturday.
+    for (line, dates) in [
+        ("0 0 */2 * 1", ["2026-11-09", "2026-11-23", "2026-12-07"]),
+        (
+            "0 0 */100,1-7 * 6",
+            ["2026-11-07", "2026-12-05", "2027-01-02"],
+        ),
+        ("0 0 1-7 * */6", ["2026-11-01", "2026-11-07", "2026-12-05"]),
+        ("0 0 1-2 * 6", ["2026-11-01", "2026-11-02", "2026-11-07"]),
+        ("0 0 1-2,* * 6", ["2026-11-01", "2026-11-02", "2026-11-03"]),
+    ] {
+        let dates = dates.map(|date| format!("{date}T00:00:00Z"));
+        assert_eq!(
+            following(line, None, "2026-10-31T12:00:00Z", 3),
+            dates,
+            "{line}"
+        );
+    }
+    let error = Schedule::new("0 0 30 2 */2", None).expect_err("February has no 30th");
+    assert!(error.to_string().contains("never matches"), "{error}");
+    let leap = following("0 0 29 2 */6", None, "2096-03-01T00:00:00Z", 1);
+    assert_eq!(leap, ["2116-02-29T00:00:00Z"], "a Saturday");
+}
+
+/// Generates day fields, half of which begin with `*`.
+fn day_fields(low: u8, high: u8) -> impl Strategy<Value = String> {
+    let value = low..=high;
+    let item = prop_oneof![
+        Just("*".to_owned()),
+        (2..=9u8).prop_map(|step| format!("*/{step}")),
+        Just("*/100".to_owned()),
+        value.clone().prop_map(|value| value.to_string()),
+        (value.clone(), value.clone()).prop_map(|(a, b)| format!("{}-{}", a.min(b), a.max(b))),
+        (value.clone(), value, 1..=4u8).prop_map(|(a, b, step)| format!(
+            "{}-{}/{step}",
+            a.min(b),
+            a.max(b)
+        )),
+    ];
+    proptest::collection::vec(item, 1..=3).prop_map(|items| items.join(","))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn dates_are_those_of_cron(
+        month in prop_oneof!["\\*", "\\*/5", "2", "4-11/3"],
+        days in (day_fields(1, 31), day_fields(0, 7)),
+        hours in prop_oneof!["5", "\\*/23"],
+    ) {
+        let fields = ["7", &hours, &days.0, &month, &days.1];
+        let line = fields.join(" ");
+        let Ok(schedule) = Schedule::new(&line, None) else {
+            let is_late = |it: &str| it.starts_with("30") || it.starts_with("31");
+            prop_assert!(month == "2" && days.0.split(',').all(is_late), "{}", line);
+            return Ok(());
+        };
+        let mut dates = Vec::new();
+        let begin = civil::date(2027, 12, 1);
+        for day in (0..200).map(|count| begin + Span::new().days(count)) {
+            let hours = listed(&hours, 0, 23).into_iter();
+            let times = hours.map(|hour| format!("{day}T{hour:02}:07:00Z"));
+            dates.extend(times.filter(|_| runs_on(&fields, day)));
+        }
+        let next = |date: &Date| schedule.next(*date);
+        let found = std::iter::successors(schedule.next(date("2027-11-30T23:59:00Z")), next);
+        let found: Vec<String> = found.take(dates.len()).map(text).collect();
+        prop_assert_eq!(&found, &dates, "{}", line);
     }
 }
 

@@ -10,76 +10,40 @@
 //! 5. The slot is sealed. Segments that neither slot needs are removed.
 //!
 //! Guarantees: there is one checkpoint at a time; a crash between any two steps leaves the other slot and the journal it needs intact. If
-//! a panic makes an actor's state unusable (*spent*) before all of it is copied, the checkpoint is interrupted.
+//! a panic makes an actor's state unusable (*spent*) before all of it is copied, the checkpoint is interrupted. Whatever goes wrong on the
+//! snapshot thread (an error, a panic, a step that never ends) is counted, logged, and tried again; it delays neither requests nor a stop
+//! without bound.
 
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq};
 use crate::persist::PersistError;
+use crate::persist::journal::Room;
 use crate::persist::mark::Watermark;
+use crate::persist::retention::{self, History, Kept};
 use crate::persist::snapshots::{
-    BySlot, Manifest, Page, Seal, Sealed, SlotId, Slots, SnapshotThread,
+    BySlot, FOLDER, Manifest, Page, Seal, Sealed, SlotId, Slots, SnapshotThread,
 };
+pub use crate::spine::due::Rules;
 use crate::spine::event::EventBody;
 use crate::spine::ledger::{Appended, CheckpointThreshold, Ledger};
 use crate::spine::recovery::Past;
 use crate::spine::shared::Spine;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot::error::TryRecvError;
+use tokio::sync::{MutexGuard, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
 /// The pause after a failed checkpoint, unless another is requested.
 const RETRY: Duration = Duration::from_secs(10);
+/// The maximum time for one step of the snapshot thread. A step may read back and sync a large snapshot.
+const STEP_MAX: Duration = Duration::from_mins(10);
+/// The maximum time for one step once the node is stopping, counted from the stop.
+const LAST_STEP_MAX: Duration = Duration::from_secs(30);
 /// The pause after an interrupted checkpoint, unless another is requested.
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// The rules for when a checkpoint is due: when the journal that startup would have to replay is large compared with the snapshot that it
-/// would load. The cost of checkpoints is therefore proportional to the amount of journal written, however large the state is.
-#[derive(Clone, Copy, Debug)]
-pub struct Rules {
-    /// A checkpoint is due once this number of entries has been appended since the last one.
-    pub records: u64,
-    /// It is also due once this number of journal bytes has been appended since the last one.
-    pub bytes: u64,
-    /// In either case, it is not due before the journal bytes reach this percentage of the newest snapshot's content.
-    pub growth_percent: u32,
-}
-
-impl Default for Rules {
-    fn default() -> Self {
-        Self {
-            records: 200_000,
-            bytes: 64 << 20,
-            growth_percent: 100,
-        }
-    }
-}
-
-impl Rules {
-    /// Returns the totals of appended entries and bytes at which the next checkpoint is due. `covered` are the totals that the newest
-    /// snapshot covers, and `loaded` is its size in bytes.
-    fn threshold_after(&self, covered: Appended, loaded: u64) -> CheckpointThreshold {
-        let share = u128::from(loaded) * u128::from(self.growth_percent);
-        let share = u64::try_from(share.div_ceil(100)).unwrap_or(u64::MAX);
-        CheckpointThreshold {
-            records: covered.records.saturating_add(self.records),
-            bytes: covered.bytes.saturating_add(self.bytes),
-            bytes_min: covered.bytes.saturating_add(share),
-        }
-    }
-
-    /// Returns rules that make a checkpoint due after every `records` entries, or after the default number of bytes if that is reached
-    /// first, whatever the size of the state.
-    pub fn every(records: u64) -> Self {
-        Self {
-            records,
-            growth_percent: 0,
-            ..Self::default()
-        }
-    }
-}
 
 /// An actor whose pages can be requested. The actor answers a request between two of its messages; if the channel closes without an answer,
 /// the actor has stopped.
@@ -153,6 +117,8 @@ pub struct SnapshotStatus {
     pub last_failure: Option<String>,
     /// The last sequence number in each slot; `None` for a slot without a seal.
     pub slots: BySlot<Option<Seq>>,
+    /// What is kept of the journal although no snapshot needs it, so that tools can show what happened.
+    pub history: History,
 }
 
 /// The status of snapshots, shared with its readers.
@@ -165,7 +131,7 @@ impl SharedStatus {
         self.lock().clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, SnapshotStatus> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, SnapshotStatus> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -182,15 +148,32 @@ pub struct Checkpoints {
     covered: Cell<Appended>,
     /// The size of the pages in the newest snapshot, in bytes.
     loaded: Cell<u64>,
+    /// The number of entries since startup when each of the two newest checkpoints began, the older one first. While the disk is low on
+    /// space, a checkpoint is due until both slots include all entries: only then do they hold nothing that has been removed, and the journal
+    /// before them is not needed.
+    begun: Cell<[Option<u64>; 2]>,
     /// Called on the snapshot thread after each checkpoint.
-    after_each: Option<fn()>,
+    after_each: Arc<dyn Fn() + Send + Sync>,
+    /// How long a step may take, instead of [`STEP_MAX`] and [`LAST_STEP_MAX`].
+    patience: Option<Duration>,
+    is_stopping: watch::Sender<bool>,
+    /// The end of a snapshot thread that has not finished a step in time. Until it ends, no other may use its slot.
+    stuck: RefCell<Option<SnapshotEnd>>,
 }
+
+/// The channel on which a snapshot thread reports its end.
+type SnapshotEnd = oneshot::Receiver<Result<Option<Seal>, String>>;
 
 impl Checkpoints {
     /// Creates the checkpoints of a node whose recovery returned `past`.
     pub fn new(spine: Rc<Spine>, rules: Rules, past: &Past) -> Self {
         let shown = SharedStatus::default();
         shown.lock().slots = past.sealed;
+        if let Some(disk) = spine.disk() {
+            // It is only shown, and determined anew at the next checkpoint.
+            let history = retention::history(disk.as_ref(), needed_after(past.sealed));
+            shown.lock().history = history.unwrap_or_default();
+        }
         let snapshot = past.snapshot.as_ref();
         Self {
             spine,
@@ -198,14 +181,57 @@ impl Checkpoints {
             shown,
             covered: Cell::default(),
             loaded: Cell::new(snapshot.map_or(0, |(_, seal)| seal.bytes)),
-            after_each: None,
+            begun: Cell::default(),
+            after_each: Arc::new(|| {}),
+            patience: None,
+            is_stopping: watch::Sender::new(false),
+            stuck: RefCell::default(),
         }
     }
 
-    /// Sets a function to be called on the snapshot thread after each checkpoint.
+    /// Sets a function to be called on the snapshot thread after each checkpoint. It is dropped once no thread will call it again.
     #[must_use]
-    pub fn and_then(self, after_each: Option<fn()>) -> Self {
+    pub fn and_then(self, after_each: impl Fn() + Send + Sync + 'static) -> Self {
+        let after_each = Arc::new(after_each);
         Self { after_each, ..self }
+    }
+
+    /// Sets how long a step of the snapshot thread may take; `None` stands for the default.
+    #[must_use]
+    pub fn with_patience(self, patience: Option<Duration>) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Notes that the node stops, so that a snapshot whose store does not answer delays the stop only a little.
+    pub fn stopping(&self) {
+        self.is_stopping.send_replace(true);
+    }
+
+    /// Waits until no task writes a slot, and prevents others from doing so until the guard is dropped. Returns `None` if the slots are
+    /// still in use after the time for a step.
+    pub async fn until_unused(&self) -> Option<MutexGuard<'_, ()>> {
+        tokio::select! {
+            biased;
+            held = self.spine.hold_slots() => Some(held),
+            () = self.until_overdue() => {
+                tracing::warn!("stopped while a snapshot is still being read or written");
+                None
+            }
+        }
+    }
+
+    /// Resolves when a step that begins now has taken too long.
+    async fn until_overdue(&self) {
+        let mut stopping = self.is_stopping.subscribe();
+        let last = async {
+            // The sender is part of `self`, so this does not fail.
+            drop(stopping.wait_for(|stopping| *stopping).await);
+            sleep_until(Instant::now() + self.patience.unwrap_or(LAST_STEP_MAX)).await;
+        };
+        tokio::select! {
+            () = sleep_until(Instant::now() + self.patience.unwrap_or(STEP_MAX)) => {}
+            () = last => {}
+        }
     }
 
     /// Returns a handle to the status.
@@ -233,9 +259,10 @@ impl Checkpoints {
                     None => return,
                 },
                 () = self.until_due(wanted, not_before) => {
-                    wanted = false;
+                    let taken = self.take().await;
+                    wanted &= taken.is_err();
                     not_before = Instant::now()
-                        + match self.take().await {
+                        + match taken {
                             Ok(_) => Duration::ZERO,
                             Err(CheckpointError::Interrupted) => PAUSE,
                             Err(_) => RETRY,
@@ -249,10 +276,29 @@ impl Checkpoints {
     async fn until_due(&self, wanted: bool, not_before: Instant) {
         sleep_until(not_before).await;
         if !wanted {
-            let threshold = self
-                .rules
-                .threshold_after(self.covered.get(), self.loaded.get());
-            self.spine.until_appended(threshold).await;
+            let begun = self.begun.get();
+            let frees = |ledger: &Ledger| {
+                begun.contains(&None)
+                    || begun != [Some(ledger.counts().all()); 2]
+                    || self.shown.lock().history.bytes > 0
+            };
+            self.spine.until_appended(self.threshold(), frees).await;
+        }
+    }
+
+    fn threshold(&self) -> CheckpointThreshold {
+        self.rules
+            .threshold_after(self.covered.get(), self.loaded.get())
+    }
+
+    /// Takes a checkpoint if one is due already, because the previous run ended before it could take it. Otherwise the journal would grow
+    /// with each of many short runs.
+    pub async fn take_overdue(&self) {
+        let is_due = self.spine.ledger().appended().is(self.threshold());
+        if is_due {
+            tracing::info!("taking the snapshot that is overdue");
+            // A failure is logged and counted, and the next checkpoint is due at once.
+            drop(self.take().await);
         }
     }
 
@@ -276,7 +322,12 @@ impl Checkpoints {
             return Err(CheckpointError::Stopped);
         }
         self.shown.lock().running = true;
-        let taken = self.take_into(slots).await;
+        let taken = if self.is_stuck() {
+            let cause = "the thread of an earlier snapshot still uses its slot";
+            Err(failed("write", FOLDER, cause))
+        } else {
+            self.take_into(slots).await
+        };
         drop(held);
         let mut shown = self.shown.lock();
         shown.running = false;
@@ -309,19 +360,21 @@ impl Checkpoints {
         let sealed = self.shown.lock().slots;
         let slot = slot_to_write(sealed);
         let began = self.spine.ledger().now();
-        let appended = self.spine.ledger().appended();
+        let (appended, entries) = {
+            let ledger = self.spine.ledger();
+            (ledger.appended(), ledger.counts().all())
+        };
         let (opened, open) = oneshot::channel();
         let (ended, end) = oneshot::channel();
-        let after_each = self.after_each;
+        let after_each = Arc::clone(&self.after_each);
         let thread = SnapshotThread::start(
             disk,
             slots,
             (slot, sealed[slot].is_some()),
             Box::new(|done| drop(opened.send(done))),
             Box::new(move |seal| {
-                if let Some(after_each) = after_each {
-                    after_each();
-                }
+                after_each();
+                drop(after_each);
                 drop(ended.send(seal));
             }),
         )
@@ -340,11 +393,21 @@ impl Checkpoints {
             }
         }
         // Whatever the result, waits until the snapshot thread has released the slot, because another task may use it next.
-        let seal: Option<Seal> = end.await.unwrap_or_default();
-        self.shown.lock().slots[slot] = seal.map(|seal| seal.manifest.begun);
-        let Sealed { seal, trimmed } = taken?;
+        let seal = self.until_ended(end, slot).await;
+        let begun = seal.as_ref().ok().and_then(Option::as_ref);
+        self.shown.lock().slots[slot] = begun.map(|seal| seal.manifest.begun);
+        // A panic of the thread is the cause of whatever else went wrong.
+        seal?;
+        let Sealed {
+            seal,
+            trimmed,
+            history,
+        } = taken?;
+        self.shown.lock().history = history;
         let at = self.spine.ledger().now();
         self.covered.set(appended);
+        let [_, newer] = self.begun.get();
+        self.begun.set([newer, Some(entries)]);
         self.loaded.set(seal.bytes);
         Ok(Taken {
             slot: slot.to_string(),
@@ -358,6 +421,63 @@ impl Checkpoints {
         })
     }
 
+    /// Waits until a snapshot thread has ended, and returns the seal of its slot, if it has one. Returns an error if the thread panicked, or
+    /// if it does not end in time: no other checkpoint begins before it has.
+    async fn until_ended(
+        &self,
+        mut end: SnapshotEnd,
+        slot: SlotId,
+    ) -> Result<Option<Seal>, CheckpointError> {
+        let ended = tokio::select! {
+            biased;
+            ended = &mut end => ended,
+            () = self.until_overdue() => {
+                *self.stuck.borrow_mut() = Some(end);
+                return Err(failed("write", &slot.folder(), OVERDUE));
+            }
+        };
+        let ended = ended.unwrap_or_else(|_| Err("its thread could not report its end".to_owned()));
+        ended.map_err(|cause| failed("write", &slot.folder(), &format!("it panicked: {cause}")))
+    }
+
+    /// Returns whether the thread of an earlier checkpoint has not ended yet.
+    fn is_stuck(&self) -> bool {
+        let mut stuck = self.stuck.borrow_mut();
+        let is_running = |end: &mut SnapshotEnd| matches!(end.try_recv(), Err(TryRecvError::Empty));
+        if !stuck.as_mut().is_some_and(is_running) {
+            *stuck = None;
+        }
+        stuck.is_some()
+    }
+
+    /// Awaits the snapshot thread's answer. There is none if the checkpoint was abandoned, or if the thread panicked.
+    async fn answer<T>(
+        &self,
+        done: oneshot::Receiver<Result<T, PersistError>>,
+        slot: SlotId,
+    ) -> Result<T, CheckpointError> {
+        tokio::select! {
+            biased;
+            done = done => match done {
+                Ok(done) => Ok(done.map_err(Arc::new)?),
+                Err(_) => Err(CheckpointError::Stopped),
+            },
+            () = self.until_overdue() => Err(failed("write", &slot.folder(), OVERDUE)),
+        }
+    }
+
+    /// Returns how much of the journal is kept as history. On a disk that is low on space, it is nothing.
+    fn kept(&self) -> Kept {
+        let mut ledger = self.spine.ledger();
+        if ledger.room() != Room::Ample {
+            return Kept::default();
+        }
+        Kept {
+            since: Timestamp(ledger.now().0.saturating_sub(self.rules.history_ms)),
+            bytes_max: self.rules.history_bytes_max,
+        }
+    }
+
     /// Performs every step from opening the slot to sealing it. Dropping the future abandons the slot.
     async fn steps(
         &self,
@@ -366,7 +486,7 @@ impl Checkpoints {
         open: oneshot::Receiver<Result<Option<Manifest>, PersistError>>,
         older: Seq,
     ) -> Result<Sealed, CheckpointError> {
-        let before = answer(open).await?.unwrap_or_default();
+        let before = self.answer(open, slot).await?.unwrap_or_default();
         let mut manifest = begin(&mut self.spine.ledger());
         for actor in self.spine.paged() {
             let begun = actor.begin(since(&before, actor.actor())).await;
@@ -379,7 +499,7 @@ impl Checkpoints {
                 let (pages, done) = slice.ok_or(CheckpointError::Interrupted)?;
                 let (put, written) = oneshot::channel();
                 thread.put(pages, Box::new(|done| drop(put.send(done))));
-                answer(written).await?;
+                self.answer(written, slot).await?;
                 if done {
                     break;
                 }
@@ -388,13 +508,14 @@ impl Checkpoints {
         let states = manifest.states.clone();
         let (close, closed) = oneshot::channel();
         thread.close(manifest, Box::new(|done| drop(close.send(done))));
-        answer(closed).await?;
+        self.answer(closed, slot).await?;
         let mark = self.spine.ledger().checkpoint(slot.number(), states).seq;
         self.spine.write();
         self.spine.until_durable(mark).await;
         let (seal, sealed) = oneshot::channel();
-        thread.seal(mark, older, Box::new(|done| drop(seal.send(done))));
-        answer(sealed).await
+        let kept = self.kept();
+        thread.seal(mark, older, kept, Box::new(|done| drop(seal.send(done))));
+        self.answer(sealed, slot).await
     }
 }
 
@@ -415,6 +536,12 @@ pub fn slot_to_write(sealed: BySlot<Option<Seq>>) -> SlotId {
     }
 }
 
+/// Returns the last entry that both slots include. `sealed` holds the last sequence number in each.
+fn needed_after(sealed: BySlot<Option<Seq>>) -> Seq {
+    let upto = |slot| sealed[slot].unwrap_or_default();
+    upto(SlotId::A).min(upto(SlotId::B))
+}
+
 /// Returns the manifest of a checkpoint that begins now, without the states of the actors.
 pub fn begin(ledger: &mut Ledger) -> Manifest {
     Manifest {
@@ -431,40 +558,15 @@ pub fn since(before: &Manifest, actor: ActorId) -> Seq {
     before.state(actor).map_or(Seq(0), |state| state.upto)
 }
 
-/// Awaits the snapshot thread's answer. The thread always gives one unless the checkpoint was abandoned.
-async fn answer<T>(done: oneshot::Receiver<Result<T, PersistError>>) -> Result<T, CheckpointError> {
-    match done.await {
-        Ok(done) => Ok(done.map_err(Arc::new)?),
-        Err(_) => Err(CheckpointError::Stopped),
-    }
-}
+/// What is wrong with a step that is not done in time.
+const OVERDUE: &str = "the store has not answered for too long";
 
-#[cfg(test)]
-mod tests {
-    use super::Rules;
-    use crate::spine::ledger::Appended;
-
-    #[test]
-    fn a_checkpoint_is_due_after_many_records_or_bytes_that_are_much_beside_the_snapshot() {
-        let rules = Rules {
-            records: 100,
-            bytes: 1_000,
-            growth_percent: 50,
-        };
-        let covered = Appended {
-            records: 10,
-            bytes: 200,
-        };
-        // Half of the 401 bytes loaded, rounded up, is 201.
-        let threshold = rules.threshold_after(covered, 401);
-        let due = |records, bytes| Appended { records, bytes }.is(threshold);
-        assert!(!due(10, 200), "nothing was appended since the checkpoint");
-        assert!(!due(109, 1_199), "one short of both thresholds");
-        assert!(due(110, 401) && due(20, 1_200));
-        assert!(
-            !due(110, 400),
-            "few bytes compared with the snapshot that startup loads"
-        );
-        assert!(rules.threshold_after(covered, u64::MAX).bytes_min > u64::MAX / 2);
-    }
+fn failed(action: &'static str, folder: &str, cause: &str) -> CheckpointError {
+    let (folder, cause) = (folder.to_owned(), cause.to_owned());
+    let error = PersistError::Store {
+        action,
+        folder,
+        cause,
+    };
+    CheckpointError::Persist(Arc::new(error))
 }

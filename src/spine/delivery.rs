@@ -5,6 +5,16 @@ use crate::ids::{ActorId, RequestKey, Seq};
 use crate::spine::machine::{Machine, Moment, Now, Request};
 use serde::{Deserialize, Serialize};
 
+/// What the sender of a delivery may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authority {
+    /// Everything. Actors, the program that embeds a node, root, the coordinator's own user, and clients with the scope `run` have it.
+    #[default]
+    Full,
+    /// What neither starts nor ends a process, directly or as a consequence: the host refuses what [`Machine::forbids`] names.
+    Limited,
+}
+
 /// One command of a delivery.
 #[derive(Debug)]
 pub enum Item<M: Machine> {
@@ -75,6 +85,8 @@ pub struct Delivery<M: Machine> {
     pub reply_to: ReplyTo<M::Reply>,
     /// The sending actor, if the sender is not a client: it is notified if the message is refused or panics.
     pub sender: Option<ActorId>,
+    /// What the sender may do.
+    pub authority: Authority,
 }
 
 impl<M: Machine> Delivery<M> {
@@ -84,6 +96,7 @@ impl<M: Machine> Delivery<M> {
             items,
             reply_to,
             sender: None,
+            authority: Authority::Full,
         }
     }
 
@@ -93,6 +106,7 @@ impl<M: Machine> Delivery<M> {
             items: vec![Item::Message(message)],
             reply_to: Box::new(drop),
             sender: Some(sender),
+            authority: Authority::Full,
         }
     }
 }

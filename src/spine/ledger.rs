@@ -20,6 +20,9 @@ pub const RESERVE_STEP: u64 = 1 << 20;
 /// The change of the wall clock relative to node time, in milliseconds, beyond which the wall clock is recorded again.
 const OFFSET_STEP_MS: u64 = 1000;
 
+/// A step of the wall clock by at least this, in seconds, is logged. Smaller ones may be a clock that is being slewed.
+const NOTED_STEP_S: u64 = 60;
+
 /// A wall clock that is further ahead of its expected time than this, in milliseconds, is in doubt.
 const AHEAD_MS: i64 = 86_400_000;
 
@@ -58,6 +61,14 @@ impl EntryCounts {
     pub fn of(&self, actor: ActorId) -> u64 {
         let count = self.0.get(usize::from(actor.0));
         count.map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    /// Returns the number of entries of all actors.
+    pub fn all(&self) -> u64 {
+        self.0
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed))
+            .sum()
     }
 
     fn add(&self, actor: ActorId) {
@@ -174,6 +185,9 @@ impl Ledger {
             shown.saturating_sub_unsigned(at.0.saturating_sub(ended.0))
         });
         let believed = expected.filter(|expected| is_far_ahead(offset_ms, *expected));
+        if self.ended.is_some() {
+            note_step(self.marked.offset_ms.min(0), offset_ms.min(0));
+        }
         let program = env!("CARGO_PKG_VERSION").to_owned();
         let skipped = self.skipped;
         let stamp = self.mark(&Mark::Start {
@@ -217,6 +231,7 @@ impl Ledger {
         let offset_ms = self.clock.offset_ms();
         let before = self.marked.believed;
         if offset_ms.abs_diff(self.marked.offset_ms) > OFFSET_STEP_MS {
+            note_step(self.marked.offset_ms, offset_ms);
             let expected = before.unwrap_or(self.marked.offset_ms);
             let believed = is_far_ahead(offset_ms, expected).then_some(expected);
             self.mark(&Mark::Clock {
@@ -457,6 +472,19 @@ impl Ledger {
     pub fn last(&self) -> Seq {
         Seq(self.next.0 - 1)
     }
+}
+
+/// Logs a step of the wall clock. At a start, node time is not behind the wall clock, so only a clock that was set back is noticed.
+fn note_step(before: i64, after: i64) {
+    let seconds = before.abs_diff(after) / 1000;
+    if seconds < NOTED_STEP_S {
+        return;
+    }
+    let direction = if after > before { "forward" } else { "back" };
+    tracing::warn!(
+        seconds,
+        "the wall clock was set {direction}: dates and schedules follow it"
+    );
 }
 
 fn is_far_ahead(offset_ms: i64, expected: i64) -> bool {

@@ -56,6 +56,11 @@ pub trait Machine: Send + Sized + 'static {
 
     /// Determines what a message does, without doing it. Depends on state, rules, message and moment, and on nothing else.
     fn decide(&self, moment: &Moment, message: &Self::Message) -> Self::Outcome;
+    /// Returns whether a sender of limited authority may not send a message, because in the current state it would start or end a process,
+    /// or change what a process depends on. The host then refuses the message without deciding it.
+    fn forbids(&self, _message: &Self::Message) -> bool {
+        false
+    }
     /// Determines what an outcome will change when it is committed, and therefore whether and how it is journaled.
     fn durability(&self, message: &Self::Message, outcome: &Self::Outcome) -> Durability;
     /// Returns how many sequence numbers an outcome takes: one for each item it creates that needs its own number, and at least one.
@@ -361,6 +366,10 @@ pub enum Refusal {
     DiskFull,
     /// The idempotency key was already used for a different request.
     KeyReused,
+    /// The limit on idempotency keys is reached, in total or for the caller. Keys in use are kept for their time, so a new one is refused.
+    ReceiptsFull,
+    /// The sender's authority is limited, and the message would start or end a process, or change what one depends on.
+    Forbidden,
 }
 
 /// Lets a machine that refuses nothing else reply with a plain `Result`.

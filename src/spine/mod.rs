@@ -12,15 +12,17 @@
 //! | `event.rs` `feed.rs` | events as plain data; the newest events, for subscribers |
 //! | `recovery.rs` | recovers machines from snapshots and the journal; there is no other recovery path |
 //! | `record.rs` | decodes the content of records; the errors of recovery |
+//! | `matching.rs` | whether a snapshot and a log belong together |
 //! | `progress.rs` | the progress of a recovery |
-//! | `checkpoint.rs` | when a snapshot is due; the steps of taking one |
+//! | `checkpoint.rs` `due.rs` | the steps of taking a snapshot; when one is due |
 //! | `pages.rs` | copies a machine for a checkpoint, slice by slice |
 //! | `receipts.rs` | what was done under each idempotency key, to answer repeated requests |
 //! | `loading.rs` | loads a snapshot into machines |
 //! | `parallel.rs` | runs two functions at the same time, on two threads |
 //! | `directory.rs` | the addresses of actors, and the bound on open commands |
 //! | `budget.rs` | a byte budget shared by several holders |
-//! | `shared.rs` | what the actors of a node share; sends answers when they may be sent; halts the node |
+//! | `shared.rs` | what the actors of a node share; sends answers when they may be sent |
+//! | `halt.rs` | why a node halts; halts it when a thread or task ends that it depends on |
 //! | `supervision.rs` | the messages between the spine and the Supervisor; the restart policy |
 //! | `runtime/` | the only code that depends on actix |
 //! | `shelf.rs` | snapshots in memory, for tests |
@@ -29,16 +31,19 @@ pub mod budget;
 pub mod checkpoint;
 pub mod delivery;
 pub mod directory;
+mod due;
 pub mod each;
 pub mod effect;
 pub mod event;
 pub mod feed;
 pub mod guard;
+pub mod halt;
 pub mod host;
 pub mod items;
 pub mod ledger;
 pub mod loading;
 pub mod machine;
+mod matching;
 pub mod outbox;
 pub mod pages;
 pub mod parallel;

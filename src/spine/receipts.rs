@@ -4,8 +4,9 @@
 //! repetition contains again. Receipts are durable state. The entry contains the key, so a replay produces the same receipts; they are
 //! stored on pages of a separate kind, tracked with those of the machine.
 //!
-//! Guarantees: receipts are bounded in time, number and bytes, and the oldest is forgotten first; when a receipt is forgotten depends only
-//! on the entries with a key. How a repetition is answered is up to the machine.
+//! Guarantees: a receipt is kept for its time. At the limits on number and bytes, messages with a new key are refused instead
+//! ([`Receipts::has_room`]), and no caller may use more than half of either, so that one caller's keys neither displace those of others nor
+//! use up all room. When a receipt is forgotten depends only on the entries with a key. How a repetition is answered is up to the machine.
 
 use crate::clock::Timestamp;
 use crate::decode;
@@ -18,9 +19,15 @@ use std::collections::{HashMap, VecDeque};
 /// How long a repetition is recognized, in seconds of node time.
 pub const SECONDS: u64 = 600;
 /// The maximum number of receipts that an actor keeps.
-pub const RECEIPTS_MAX: u32 = 16_384;
+pub const RECEIPTS_MAX: u32 = 262_144;
 /// The maximum total size of an actor's receipts, in bytes. The newest is kept whatever its size.
-pub const BYTES_MAX: usize = 16 << 20;
+pub const BYTES_MAX: usize = 64 << 20;
+
+/// The part of [`BYTES_MAX`] that is left for the outcome of a message that is admitted, because its size is not known before.
+const OUTCOME_BYTES: usize = 4 << 20;
+/// The number of slots in the ring of earlier versions of the program.
+const FORMER_RING: u32 = 16_384;
+const FORMER_LAST: u32 = FORMER_RING - 1;
 
 /// The approximate size of a receipt without its outcome, in bytes.
 const RECEIPT_BYTES: usize = 96;
@@ -35,9 +42,44 @@ pub struct Receipts {
     held: VecDeque<Receipt>,
     /// The slot of the oldest receipt.
     first: u32,
+    /// The number of slots in the ring. It is [`RECEIPTS_MAX`], except while receipts wrap around the end of an earlier version's ring.
+    ring: Ring,
     slots: HashMap<u128, u32>,
     bytes: usize,
+    /// The number and the bytes of the receipts of each caller.
+    callers: HashMap<u32, Share>,
     digest: Digest,
+}
+
+/// A number of slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ring(u32);
+
+impl Default for Ring {
+    fn default() -> Self {
+        Self(RECEIPTS_MAX)
+    }
+}
+
+/// The number and the bytes of some receipts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Share {
+    receipts: usize,
+    bytes: usize,
+}
+
+impl Share {
+    const fn minus(self, other: Self) -> Self {
+        Self {
+            receipts: self.receipts - other.receipts,
+            bytes: self.bytes - other.bytes,
+        }
+    }
+
+    /// Returns whether there is room for one more among `receipts_max` and `bytes_max`.
+    const fn has_room(self, receipts_max: usize, bytes_max: usize) -> bool {
+        self.receipts < receipts_max && self.bytes < bytes_max
+    }
 }
 
 /// What was done under a key.
@@ -81,6 +123,35 @@ impl Receipts {
         Some(receipt).filter(|receipt| !receipt.is_over(at))
     }
 
+    /// Returns whether a message of this caller with a new key may be carried out at `at`: whether its receipt will displace none that is not
+    /// expired, and whether the caller has not used its share.
+    pub fn has_room(&self, caller: u32, at: Timestamp) -> bool {
+        let all = Share {
+            receipts: self.held.len(),
+            bytes: self.bytes,
+        };
+        let of_caller = self.callers.get(&caller).copied().unwrap_or_default();
+        let (receipts_max, bytes_max) = (self.ring.0 as usize, BYTES_MAX - OUTCOME_BYTES);
+        let fits = |all: Share, of_caller: Share| {
+            all.has_room(receipts_max, bytes_max)
+                && of_caller.has_room(receipts_max / 2, bytes_max / 2)
+        };
+        if fits(all, of_caller) {
+            return true;
+        }
+        // Expired receipts are forgotten before the next one is added.
+        let (mut expired, mut of_caller_expired) = (Share::default(), Share::default());
+        for receipt in self.held.iter().take_while(|receipt| receipt.is_over(at)) {
+            expired.receipts += 1;
+            expired.bytes += receipt.bytes();
+            if receipt.key.caller() == caller {
+                of_caller_expired.receipts += 1;
+                of_caller_expired.bytes += receipt.bytes();
+            }
+        }
+        fits(all.minus(expired), of_caller.minus(of_caller_expired))
+    }
+
     /// Adds a receipt of what the entry `entry` did under a key. Forgets expired receipts first, and the oldest ones if a limit would be
     /// exceeded.
     pub fn note<O: Serialize>(
@@ -97,7 +168,7 @@ impl Receipts {
         };
         while self.held.front().is_some_and(|oldest| {
             oldest.is_over(entry.at)
-                || self.held.len() >= RECEIPTS_MAX as usize
+                || self.held.len() >= self.ring.0 as usize
                 || self.bytes + receipt.bytes() > BYTES_MAX
         }) {
             self.forget(pages, entry.seq);
@@ -113,12 +184,27 @@ impl Receipts {
             return;
         };
         self.bytes -= receipt.bytes();
+        let caller = receipt.key.caller();
+        if let Some(share) = self.callers.get_mut(&caller) {
+            let one = Share {
+                receipts: 1,
+                bytes: receipt.bytes(),
+            };
+            *share = share.minus(one);
+            if share.receipts == 0 {
+                self.callers.remove(&caller);
+            }
+        }
         self.digest.remove(&receipt.canonical());
         // In a log written by a version of the program that forgot receipts sooner, a newer receipt may have the same id.
         if self.slots.get(&receipt.key.id) == Some(&self.first) {
             self.slots.remove(&receipt.key.id);
         }
         self.first = self.slot_at(1);
+        if self.first == 0 {
+            // The receipts no longer wrap around.
+            self.ring = Ring::default();
+        }
     }
 
     /// Adds a receipt after all others.
@@ -126,6 +212,9 @@ impl Receipts {
         self.slots
             .insert(receipt.key.id, self.slot_at(self.held.len()));
         self.bytes += receipt.bytes();
+        let share = self.callers.entry(receipt.key.caller()).or_default();
+        share.receipts += 1;
+        share.bytes += receipt.bytes();
         self.digest.add(&receipt.canonical());
         self.held.push_back(receipt);
     }
@@ -133,11 +222,11 @@ impl Receipts {
     /// Returns the slot that is `place` slots after the oldest receipt's.
     fn slot_at(&self, place: usize) -> u32 {
         let place = u32::try_from(place).expect("the number of receipts is bounded");
-        (self.first + place) % RECEIPTS_MAX
+        (self.first + place) % self.ring.0
     }
 
     fn place_of(&self, slot: u32) -> usize {
-        ((slot + RECEIPTS_MAX - self.first) % RECEIPTS_MAX) as usize
+        ((slot + self.ring.0 - self.first) % self.ring.0) as usize
     }
 
     /// Notes that the page of a slot is about to change.
@@ -209,7 +298,16 @@ impl Receipts {
     /// Returns an error if the receipts are not in consecutive slots.
     pub fn load(mut loaded: Loaded) -> Result<Self, String> {
         loaded.sort_by_key(|(_, receipt)| receipt.entry.seq);
+        // An earlier version of the program may have left receipts that wrap around the end of its shorter ring.
+        let wraps = loaded
+            .windows(2)
+            .any(|pair| matches!(pair, [(FORMER_LAST, _), (0, _)]));
         let mut receipts = Self {
+            ring: if wraps {
+                Ring(FORMER_RING)
+            } else {
+                Ring::default()
+            },
             first: loaded.first().map_or(0, |(slot, _)| *slot),
             ..Self::default()
         };
@@ -259,9 +357,13 @@ mod tests {
 
     impl Actor {
         fn note(&mut self, id: u128, at: Timestamp, outcome: &str) {
+            self.note_of(0, id, at, outcome);
+        }
+
+        fn note_of(&mut self, caller: u32, id: u128, at: Timestamp, outcome: &str) {
             self.seq += 1;
             let (seq, fingerprint) = (Seq(self.seq), 7);
-            let key = RequestKey { id, fingerprint };
+            let key = RequestKey { id, fingerprint }.of_caller(caller);
             let entry = Stamp { seq, at };
             self.receipts
                 .note(&mut self.pages, entry, (key, &outcome.to_owned()));
@@ -331,6 +433,74 @@ mod tests {
         actor.note(4, NOW, &"x".repeat(BYTES_MAX));
         assert!(actor.knows(4, NOW), "the newest is kept whatever its size");
         assert_eq!(actor.receipts.len(), 1);
+    }
+
+    #[test]
+    fn a_caller_has_half_of_the_room_and_displaces_nobody() {
+        let mut actor = Actor::default();
+        actor.note_of(1, 1, NOW, "done");
+        let mut id = 2;
+        while actor.receipts.has_room(2, NOW) {
+            actor.note_of(2, id, NOW.plus_seconds(1), "done");
+            id += 1;
+        }
+        assert_eq!(id - 2, u128::from(RECEIPTS_MAX / 2), "half of the number");
+        assert!(actor.knows(1, NOW) && actor.receipts.has_room(1, NOW));
+        while actor.receipts.has_room(3, NOW) {
+            actor.note_of(3, id, NOW.plus_seconds(1), "done");
+            id += 1;
+        }
+        assert!(!actor.receipts.has_room(1, NOW), "all room is used");
+        assert!(actor.knows(1, NOW));
+        // The receipts of a caller are the same after a restart.
+        let again = actor.again().expect("the pages decode");
+        assert_eq!(again.callers, actor.receipts.callers);
+        let later = NOW.plus_seconds(SECONDS + 1);
+        assert!(actor.receipts.has_room(1, later) && actor.receipts.has_room(2, later));
+        actor.note_of(2, id, later, "done");
+        assert_eq!(actor.receipts.len(), 1, "all others have expired");
+        assert_eq!(actor.receipts.callers.len(), 1);
+    }
+
+    #[test]
+    fn a_caller_has_half_of_the_bytes() {
+        let mut actor = Actor::default();
+        let outcome = "x".repeat(1 << 20);
+        let mut noted = 0;
+        while actor.receipts.has_room(2, NOW) {
+            actor.note_of(2, noted, NOW, &outcome);
+            noted += 1;
+        }
+        assert!((29..=30).contains(&noted), "{noted} of a mebibyte each");
+        while actor.receipts.has_room(3, NOW) {
+            actor.note_of(3, noted, NOW, &outcome);
+            noted += 1;
+        }
+        assert!(!actor.receipts.has_room(1, NOW));
+        assert_eq!(actor.receipts.len() as u128, noted, "none was displaced");
+    }
+
+    #[test]
+    fn receipts_that_wrap_around_a_shorter_ring_are_read_and_leave_it() {
+        let mut actor = Actor::default();
+        // As a version of the program with a shorter ring left them.
+        actor.receipts.ring = super::Ring(super::FORMER_RING);
+        actor.receipts.first = super::FORMER_LAST;
+        for id in 0..3 {
+            actor.note(id, NOW, "done");
+        }
+        let again = actor.again().expect("the pages decode");
+        assert_eq!(
+            (again.first, again.ring),
+            (super::FORMER_LAST, actor.receipts.ring)
+        );
+        assert_eq!(again.held, actor.receipts.held);
+        let later = NOW.plus_seconds(SECONDS);
+        actor.note(3, later, "done");
+        assert_eq!(actor.receipts.ring, super::Ring::default());
+        let again = actor.again().expect("the pages decode");
+        assert_eq!(again.held, actor.receipts.held);
+        assert_eq!(again.ring, super::Ring::default());
     }
 
     #[test]

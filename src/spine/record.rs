@@ -21,6 +21,12 @@ pub enum RecoveryError {
         /// Descriptions of what is wrong with the snapshots.
         mended: Vec<String>,
     },
+    /// Every complete snapshot belongs to another log: journal and snapshots are of different directories.
+    #[error("use the journal together with the snapshots: {}", .wrong.join("; "))]
+    OtherLog {
+        /// Descriptions of what is wrong with the snapshots.
+        wrong: Vec<String>,
+    },
     /// A record belongs to an actor that this program does not have.
     #[error("replay entry {seq}: it belongs to actor {actor}, which this program does not have")]
     UnknownActor {

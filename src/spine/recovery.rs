@@ -18,6 +18,8 @@ use crate::spine::guard::panic_words;
 use crate::spine::ledger::Entry;
 use crate::spine::loading::{self, IncomingPages};
 use crate::spine::machine::{Actor, Effects, Gauge, Machine, Stamp, Start};
+use crate::spine::matching::belongs;
+pub use crate::spine::matching::{JOURNAL_TOO_SHORT, reaches_back};
 use crate::spine::pages;
 use crate::spine::parallel::{BatchSender, Coming, ahead, both};
 use crate::spine::receipts::Receipts;
@@ -278,11 +280,16 @@ pub fn recover(
     let SnapshotSurvey {
         sealed,
         wrong: mut mended,
+        is_foreign,
         reaches,
     } = match slots {
         Some(slots) => look(disk, slots)?,
         None => SnapshotSurvey::default(),
     };
+    // Without a snapshot of its own, nothing shows that the journal is the one of this directory: another may have been put in its place.
+    if sealed.is_empty() && is_foreign {
+        return Err(RecoveryError::OtherLog { wrong: mended });
+    }
     let mut reliable = BySlot::default();
     for (slot, seal) in &sealed {
         reliable[*slot] = Some(seal.manifest.begun);
@@ -350,12 +357,14 @@ pub struct SnapshotSurvey {
     pub sealed: Snapshots,
     /// Descriptions of what is wrong with the other snapshots.
     pub wrong: Vec<String>,
+    /// Whether one of them is complete, but belongs to another log.
+    pub is_foreign: bool,
     /// The last sequence number that the log must contain according to the seals. A readable seal is trusted, even if the files of its
     /// snapshot are damaged.
     pub reaches: Seq,
 }
 
-/// Examines the snapshots. What is wrong with them is part of the result; the only error is a seal whose format this program does not know.
+/// Examines the snapshots. What is wrong with them is part of the result; the only error is a seal of a newer format.
 pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<SnapshotSurvey, RecoveryError> {
     let examine = |slot| {
         let look = slots.check_details(slot)?;
@@ -366,7 +375,8 @@ pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<SnapshotSurvey, RecoveryEr
         Ok::<_, RecoveryError>((look, belongs))
     };
     let (a, b) = both(|| examine(SlotId::A), || examine(SlotId::B));
-    let (mut sealed, mut wrong, mut reaches) = (Vec::new(), Vec::new(), Seq(0));
+    let (mut sealed, mut wrong) = (Vec::new(), Vec::new());
+    let (mut is_foreign, mut reaches) = (false, Seq(0));
     for (slot, examined) in [(SlotId::A, a), (SlotId::B, b)] {
         let (SlotDetails { found, seal, .. }, belongs) = examined?;
         reaches = reaches.max(seal.map_or(Seq(0), |seal| seal.mark));
@@ -376,9 +386,12 @@ pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<SnapshotSurvey, RecoveryEr
                 "snapshot {slot} was being written when the coordinator went down"
             )),
             SlotStatus::Sealed(seal) if belongs => sealed.push((slot, seal)),
-            SlotStatus::Sealed(Seal { mark, .. }) => wrong.push(format!(
-                "snapshot {slot} belongs to another log: this log has no matching mark at sequence number {mark}"
-            )),
+            SlotStatus::Sealed(Seal { mark, .. }) => {
+                is_foreign = true;
+                wrong.push(format!(
+                    "snapshot {slot} belongs to another log: this log has no matching mark at sequence number {mark}"
+                ));
+            }
             SlotStatus::Damaged(how) => wrong.push(format!("snapshot {slot} is damaged: {how}")),
         }
     }
@@ -386,47 +399,9 @@ pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<SnapshotSurvey, RecoveryEr
     Ok(SnapshotSurvey {
         sealed,
         wrong,
+        is_foreign,
         reaches,
     })
-}
-
-/// Returns whether a snapshot belongs to this log: the mark that its seal names must list the same states. Nothing else would reveal a
-/// snapshot from another directory, and this log's entries would be committed to a state for which they were not decided. If the log is
-/// unreadable at the mark, or the mark's number is not after the snapshot's content, this cannot be checked and the result is true.
-fn belongs(disk: &dyn Disk, seal: &Seal) -> bool {
-    if seal.mark <= seal.manifest.begun {
-        return true;
-    }
-    let begin = Begin {
-        after: Seq(seal.mark.0.saturating_sub(1)),
-        ..Begin::default()
-    };
-    let Ok(mut reader) = Reader::open_after(disk, begin) else {
-        return true;
-    };
-    let Ok(Some(record)) = reader.next() else {
-        return true;
-    };
-    let is_mark = record.seq == seal.mark && record.kind == Kind::Mark;
-    let mark = is_mark.then(|| decode_mark(&record));
-    matches!(mark, Some(Ok(Mark::Checkpoint { states, .. })) if states == seal.manifest.states)
-}
-
-/// What is wrong with a complete snapshot of this log if the log no longer [goes back](reaches_back) to it.
-pub const JOURNAL_TOO_SHORT: &str =
-    "the journal no longer goes back to it, so recovery cannot continue from it";
-
-/// Returns whether the log still has all records after the entry `after`, so that recovery can continue from the state at that entry. Other
-/// problems are not checked for.
-pub fn reaches_back(disk: &dyn Disk, after: Seq) -> bool {
-    let begin = Begin {
-        after,
-        ..Begin::default()
-    };
-    !matches!(
-        Reader::open_after(disk, begin),
-        Err(PersistError::Gone { .. })
-    )
 }
 
 /// Loads the replicas from a snapshot. On an error, they are unchanged. With `partial`, pages of actors without a replica are skipped;

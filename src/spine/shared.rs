@@ -3,9 +3,8 @@
 //! Guarantees: an answer is sent only once the journal is as durable as configured up to its entry; after a halt, nothing is acknowledged.
 
 use crate::ids::{ActorId, Seq};
-use crate::persist::PersistError;
 use crate::persist::disk::Disk;
-use crate::persist::journal::Journal;
+use crate::persist::journal::{Journal, Room};
 use crate::persist::snapshots::Slots;
 use crate::spine::checkpoint::Paged;
 use crate::spine::delivery::Report;
@@ -13,10 +12,10 @@ use crate::spine::directory::Directory;
 use crate::spine::effect::Tell;
 use crate::spine::event::EventBody;
 use crate::spine::feed::Feed;
+pub use crate::spine::halt::{Halt, Sentry};
 use crate::spine::ledger::{CheckpointThreshold, Ledger};
 use crate::spine::machine::Machine;
 use crate::spine::outbox::Outbox;
-use crate::spine::recovery::RecoveryError;
 use crate::spine::supervision::{CAUSE_BYTES_MAX, Panicked, SUPERVISOR, Verdict};
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
@@ -24,26 +23,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::{Mutex, MutexGuard, Notify, oneshot, watch};
-
-/// Why a node halted.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum Halt {
-    /// The journal cannot be written.
-    #[error("halted, nothing more is acknowledged: failed to {0}")]
-    Journal(Arc<PersistError>),
-    /// An actor panics too often.
-    #[error("halted, {} panics too often; the last time at sequence number {}: {}", .0.actor, .0.seq, .0.cause)]
-    Panics(Report),
-    /// An actor's state is spent, and there is no journal to rebuild it from.
-    #[error("halted, {} lost its state to a panic and keeps no journal: {}", .0.actor, .0.cause)]
-    Spent(Report),
-    /// An actor's state is spent, and rebuilding it failed.
-    #[error("halted, an actor could not be rebuilt after a panic: failed to {0}")]
-    Rebuild(Arc<RecoveryError>),
-    /// The core thread panicked or exited early, or a thread that rebuilds an actor panicked or could not be started.
-    #[error("halted, internal error: {0}")]
-    CoreThread(String),
-}
 
 /// What the actors of a node share. It is used only on the core thread.
 pub struct Spine {
@@ -70,7 +49,7 @@ pub struct Spine {
     /// The number of records appended up to the last delivery.
     gathered_to: Cell<u64>,
     durable: watch::Sender<Seq>,
-    halt: watch::Sender<Option<Halt>>,
+    sentry: Sentry,
     /// Whether a clean stop has been recorded.
     stopped: Cell<bool>,
 }
@@ -148,7 +127,7 @@ impl Spine {
             gathered: Cell::new(0),
             gathered_to: Cell::new(0),
             durable: watch::Sender::new(durable),
-            halt,
+            sentry: Sentry::new(halt),
             stopped: Cell::new(false),
         }
     }
@@ -270,10 +249,19 @@ impl Spine {
         }
     }
 
-    /// Waits until the log appended so far (see [`Ledger::appended`]) reaches `threshold`. Only one caller may wait at a time.
-    pub async fn until_appended(&self, threshold: CheckpointThreshold) {
+    /// Waits until the log appended so far (see [`Ledger::appended`]) reaches `threshold`, or until `is_due` returns true, which is called
+    /// whenever something is written while the disk is low on space. Only one caller may wait at a time.
+    pub async fn until_appended(
+        &self,
+        threshold: CheckpointThreshold,
+        is_due: impl Fn(&Ledger) -> bool,
+    ) {
         self.threshold.set(Some(threshold));
-        while !self.ledger.borrow().appended().is(threshold) {
+        let is_over = || {
+            let ledger = self.ledger.borrow();
+            ledger.appended().is(threshold) || ledger.room() != Room::Ample && is_due(&ledger)
+        };
+        while !is_over() {
             self.appended.notified().await;
         }
         self.threshold.set(None);
@@ -295,11 +283,11 @@ impl Spine {
         if !ledger.is_dirty() {
             return;
         }
-        if self
+        let reached = self
             .threshold
             .get()
-            .is_some_and(|threshold| ledger.appended().is(threshold))
-        {
+            .is_some_and(|threshold| ledger.appended().is(threshold));
+        if reached || ledger.room() != Room::Ample {
             self.appended.notify_one();
         }
         let alone = self.gathered.replace(0) <= 1;
@@ -340,11 +328,16 @@ impl Spine {
             ledger.room() != before
         };
         if has_changed {
+            // A checkpoint may be due because the disk is low on space.
+            self.appended.notify_one();
             // Items that actors held back for lack of space are due now, although no time has passed.
             self.directory().handle_due();
         }
         if let Some(failure) = journal.failure() {
             self.halt(Halt::Journal(failure));
+            return;
+        }
+        if self.is_halted() {
             return;
         }
         let durable = journal.released();
@@ -415,21 +408,28 @@ impl Spine {
         let _ = judge.send(verdict);
     }
 
+    /// Returns the sentry, which halts the node from any thread.
+    pub const fn sentry(&self) -> &Sentry {
+        &self.sentry
+    }
+
     /// Halts the node: nothing is acknowledged from now on. Only the first reason is kept.
     pub fn halt(&self, reason: Halt) {
-        let first = self.halt.send_if_modified(|halt| {
-            let first = halt.is_none();
-            if first {
-                *halt = Some(reason);
-            }
-            first
-        });
-        if first {
-            for outbox in self.outboxes.borrow().iter() {
-                outbox.discard();
-            }
-            self.feed.end();
+        self.sentry.halt(reason);
+        self.discard();
+    }
+
+    /// Discards what the halted node will not acknowledge, once it has halted for any reason, from any thread.
+    pub async fn discard_when_halted(&self) {
+        self.sentry.until_halted().await;
+        self.discard();
+    }
+
+    fn discard(&self) {
+        for outbox in self.outboxes.borrow().iter() {
+            outbox.discard();
         }
+        self.feed.end();
     }
 
     /// Records a clean stop, and returns the sequence number of the record. No other record may follow it, or the next startup would find
@@ -437,21 +437,19 @@ impl Spine {
     pub fn stop(&self) -> Seq {
         let stop = self.ledger.borrow_mut().stop();
         self.stopped.set(true);
+        self.sentry.stopping();
         self.write();
         stop.seq
     }
 
     /// Waits until the node halts.
     pub async fn until_halted(&self) {
-        let mut halt = self.halt.subscribe();
-        if halt.wait_for(Option::is_some).await.is_err() {
-            unreachable!("the spine holds the sender");
-        }
+        self.sentry.until_halted().await;
     }
 
     /// Returns whether the node has halted.
     pub fn is_halted(&self) -> bool {
-        self.halt.borrow().is_some()
+        self.sentry.is_halted()
     }
 
     /// Returns whether the node no longer carries out requests, because it has halted or stopped.

@@ -228,7 +228,7 @@ fn of_two_backups_to_one_place_one_is_made() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
     let _daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
-    for round in 0..4 {
+    for round in 0..3 {
         let into = files.path().join(format!("copy {round}"));
         let ended = std::thread::scope(|scope| {
             let both = [(); 3].map(|()| scope.spawn(|| run(&data, &into, &[]).status.code()));
@@ -238,5 +238,48 @@ fn of_two_backups_to_one_place_one_is_made() {
         assert_eq!(made, 1, "{ended:?}");
         assert!(into.join("journal").exists(), "it exists");
         assert!(!into.join("lock").exists(), "no process uses it");
+    }
+}
+
+#[test]
+fn the_history_of_a_lock_outlives_many_backups() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let data = files.path().join("data");
+    let shown = data.to_str().expect("UTF-8");
+    let none = &["--journal-kept-max", "0"][..];
+    for (flags, is_kept) in [(&[][..], true), (none, false)] {
+        let daemon = Daemon::serve(&[&["--data", shown, "--fsync", "never"], flags].concat());
+        let mut client = Client::connect(daemon.lockserver()).expect("connected");
+        let asked = request("acct", "1", "the owner", (6000, 60, 0));
+        client.number(&asked).expect("an answer");
+        for round in 0..3 {
+            // More than the first segments hold.
+            for number in 0..4000 {
+                let index = format!("{number} {}", "x".repeat(200));
+                let asked = request("filling", &index, "another", (6000, 60, 0));
+                client.number(&asked).expect("an answer");
+            }
+            let copy = files.path().join(format!("copy {round} {is_kept}"));
+            assert!(run(&data, &copy, &[]).status.success());
+        }
+        let mut command = sexton();
+        let status = command.args(["status", "--json", "--data", shown]);
+        let status = status.output().expect("the command runs").stdout;
+        let status: Value = serde_json::from_slice(&status).expect("JSON");
+        let history = &status["snapshots"]["history"];
+        assert_eq!(
+            history["bytes"].as_u64().expect("a size") > 0,
+            is_kept,
+            "{history}"
+        );
+        assert!(history["since"].is_u64(), "{history}");
+        daemon.kill();
+        let mut command = sexton();
+        let inspected = command.args(["inspect", shown, "--key", "acct"]);
+        let inspected = text(&inspected.output().expect("the command runs").stdout);
+        // When it was granted, not only the state.
+        assert_eq!(inspected.contains("granted"), is_kept, "{inspected}");
+        let first = data.join("journal/00000001.seg");
+        assert_eq!(first.exists(), is_kept, "{inspected}");
     }
 }

@@ -8,6 +8,7 @@
 
 use crate::daemon::text;
 use crate::left_out::left_out;
+use crate::may_look::may_look;
 use crate::patience::until;
 use crate::services::Application;
 use crate::tree::Tree;
@@ -64,15 +65,21 @@ fn what_cannot_be_executed_says_why() {
     file(&at("plain"), "#!/bin/sh\n", 0o644);
     file(&at("interpreted"), "#!/no/such/interpreter -x\n", 0o755);
     file(&at("garbage"), "neither a program nor a script\n", 0o755);
+    file(&at("windows"), "#!/bin/sh\r\ntrue\r\n", 0o755);
     let [plain, interpreted, garbage] = ["plain", "interpreted", "garbage"].map(at);
+    let windows = at("windows");
     let lacks = "the interpreter /no/such/interpreter -x does not exist";
     let absent = "No such file or directory";
-    let cases: [Case<'_>; 5] = [
+    let lines = "its lines end with CR LF";
+    let no_line = "it is neither a program for this machine nor a script whose first line names its interpreter";
+    let cases: [Case<'_>; 7] = [
         (&["--", "/no/such/program"], 127, "exec", 2, absent),
         (&["--", "no-such-program"], 127, "exec", 2, absent),
         (&["--", text(&plain)], 126, "exec", 13, "Permission denied"),
         (&["--", text(&interpreted)], 127, "exec", 2, lacks),
         (&["--", text(&garbage)], 126, "exec", 8, "Exec format error"),
+        (&["--", text(&garbage)], 126, "exec", 8, no_line),
+        (&["--", text(&windows)], 127, "exec", 2, lines),
     ];
     for case in cases {
         check(&tree, case);
@@ -169,6 +176,9 @@ impl Drop for DescriptorLimit {
 #[test]
 fn without_descriptors_a_launch_fails_and_the_next_does_not() {
     const TOO_MANY: i64 = 24;
+    if !may_look("the descriptors of the server and of the keeper") {
+        return;
+    }
     let tree = Tree::start();
     assert_eq!(tree.run(&["run", "--", "true"]).status, 0);
     let keeper = tree.keeper().expect("a keeper is running");
@@ -201,6 +211,25 @@ fn without_descriptors_a_launch_fails_and_the_next_does_not() {
     assert!(done.err.contains("Too many open files"), "{done:?}");
     assert_eq!(tree.run(&["run", "--", "true"]).status, 0);
     assert_eq!(tree.keeper(), Some(keeper));
+}
+
+/// Once too many keepers have exited, the start of the next one is only postponed: commands wait for it, and none is lost.
+#[test]
+fn commands_wait_for_a_keeper_whose_start_is_postponed() {
+    let tree = Tree::start();
+    tree.well(&["run", "--", "true"]);
+    for turn in 0..9 {
+        let name = turn.to_string();
+        let words = [
+            &["run", "--", "true"][..],
+            &["lock", "run", &name, "--", "true"],
+            &["lease", "run", &name, "--", "true"],
+            &["run", "--detach", "--", "true"],
+        ];
+        tree.kill_keeper();
+        let done = tree.run(words[turn % words.len()]);
+        assert_eq!(done.status, 0, "{turn}: {done:?}");
+    }
 }
 
 /// Returns the descriptors of a process, each with its target.

@@ -1,6 +1,7 @@
 //! Connections use up all descriptors. The journal, snapshots and commands still work.
 
 use crate::daemon::{Daemon, serve_by, sexton, text};
+use crate::tree::Tree;
 use rustix::process::Signal;
 use std::net::TcpStream;
 use std::process::Command;
@@ -62,4 +63,16 @@ fn connections_leave_descriptors_to_the_journal_and_to_the_command_line() {
             .log()
             .contains("allows fewer connections than the settings")
     );
+}
+
+#[test]
+fn a_command_has_the_descriptor_limit_with_which_the_server_was_started() {
+    let mut starter = Command::new("sh");
+    starter.args(["-c", "ulimit -S -n 777 && exec \"$@\"", "sh"]);
+    let tree = Tree::started_by(starter, "");
+    let id = tree.detach("ulimit -n; ulimit -H -n");
+    assert_eq!(tree.run(&["wait", &id]).status, 0);
+    let hard = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    let hard = hard.map_or_else(|| "unlimited".to_owned(), |it| it.to_string());
+    assert_eq!(tree.well(&["logs", &id]), format!("777\n{hard}\n"));
 }

@@ -121,6 +121,56 @@ fn processes_of_a_hook_are_its_children_and_other_records_are_kept_with_it() {
 }
 
 #[test]
+fn a_hook_that_prints_too_much_is_cut_short_before_it_is_journaled() {
+    let tree = Tree::start();
+    // Each line is longer than what is accepted, so none of them becomes a record, and the record does not claim any.
+    let long = "head -c 900000 /dev/zero | tr '\\0' x";
+    let line = format!(r#"printf '{{"type":"Process","cmd":["'; {long}; printf '"]}}\n'"#);
+    let id = hook(&tree, &format!("for i in 1 2 3 4 5 6 7 8; do {line}; done"));
+    let found = read(&tree, &id)["hook"].clone();
+    assert_eq!(
+        (&found["processes"], &found["broken"]),
+        (&json!(0), &json!(8))
+    );
+    assert!(children(&tree, &id).is_empty());
+    // Each of these lines is accepted, but together they are too long.
+    let long = "head -c 50000 /dev/zero | tr '\\0' x";
+    let line = format!(r#"printf '{{"type":"Process","cmd":["'; {long}; printf '"]}}\n'"#);
+    let id = hook(&tree, &format!("for i in $(seq 60); do {line}; done"));
+    let found = read(&tree, &id)["hook"].clone();
+    let recorded = children(&tree, &id).len();
+    assert_eq!(found["processes"], json!(recorded), "{found}");
+    assert_eq!(found["broken"], json!(1), "{found}");
+    assert!((1..60).contains(&recorded), "{found}");
+    let journal: u64 = std::fs::read_dir(tree.data.join("journal"))
+        .expect("the directory exists")
+        .flatten()
+        .filter_map(|file| std::fs::read(file.path()).ok())
+        .map(|bytes| bytes.split(|byte| *byte == b'x').count() as u64 - 1)
+        .sum();
+    assert!(
+        journal < 4 << 20,
+        "{journal} bytes of the lines are journaled"
+    );
+}
+
+#[test]
+fn the_dates_of_a_process_are_those_that_its_hook_printed() {
+    let tree = Tree::start();
+    let line = r#"{"type": "Process", "cmd": ["/usr/bin/wget", "-p", "https://example.com"], "pid": 12345, "exit_code": 0, "started_at": "2024-01-15T10:30:00Z", "ended_at": "2024-01-15T10:30:05Z"}"#;
+    let id = hook(&tree, &format!("echo '{line}'"));
+    read(&tree, &id);
+    let children = children(&tree, &id);
+    let dates = (&children[0]["started_at"], &children[0]["ended_at"]);
+    let begin = 1_705_314_600_000_u64;
+    assert_eq!(dates, (&json!(begin), &json!(begin + 5000)));
+    // It was recorded just now, so its retention has just begun, and the next start does not remove it.
+    let mut tree = tree;
+    tree.again(|| {});
+    assert_eq!(crate::hooks::children(&tree, &id).len(), 1);
+}
+
+#[test]
 fn what_a_hook_printed_is_read_once_whoever_was_killed_in_between() {
     let mut tree = Tree::start();
     let go = tree.data.join("go");

@@ -273,9 +273,9 @@ fn touching(here: &str, users: &[(&str, &str)]) -> String {
     users.iter().map(program).collect()
 }
 
-/// A directory that is writable for everyone.
+/// Makes a directory writable for everyone, as /tmp is: each may remove only their own files.
 fn open_to_all(files: &TempDir) -> &str {
-    let mode = std::fs::Permissions::from_mode(0o777);
+    let mode = std::fs::Permissions::from_mode(0o1777);
     std::fs::set_permissions(files.path(), mode).expect("our own file");
     text(files.path())
 }

@@ -464,7 +464,12 @@ fn a_lease_of_fossil_is_read_and_printed() {
         .stdin(Stdio::null())
         .spawn();
     let mut sleeper = sleeper.expect("it is running");
-    let own = format!("{} 1030 0 0", sleeper.id());
+    // It began after the period of this lease did, so it only has the PID of the holder.
+    let shown = import(&format!("{0} 1030 {0} 1090", sleeper.id()));
+    assert!(!shown.contains("(exists)"), "{shown}");
+    assert_eq!(show(&tree, "repo")["current"]["running"], false);
+    let now = std::time::UNIX_EPOCH.elapsed().expect("it is later");
+    let own = format!("{} {} 0 0", sleeper.id(), now.as_secs() + 62);
     let shown = import(&own);
     assert!(shown.contains("(exists)"), "{shown}");
     let said = tree.run(&["lease", "import", "repo", &own]);

@@ -293,3 +293,49 @@ fn a_span_out_of_bounds_is_refused_in_the_units_of_the_command_line() {
         assert!(done.err.contains(said), "{done:?}");
     }
 }
+
+#[test]
+fn a_flag_limits_one_pass_and_beats_the_setting() {
+    let tree = Tree::start();
+    tree.well(&["lease", "set", "k", "max-run", "1h"]);
+    let run = |limit: &str| {
+        tree.run(&[
+            "lease",
+            "run",
+            "k",
+            "--max-run",
+            limit,
+            "--",
+            "sleep",
+            "600",
+        ])
+    };
+    let stopped = run("200ms");
+    assert_eq!(stopped.status, 128 + 15, "{stopped:?}");
+    let lease = tree.well(&["lease", "show", "k", "--json"]);
+    let lease: Value = serde_json::from_str(&lease).expect("valid JSON");
+    assert_eq!(lease["current"]["max_run_ms"], 200, "{lease}");
+    assert_eq!(lease["max_run_ms"], 3_600_000, "{lease}");
+    let refused = run("367d");
+    assert_eq!(refused.status, 2, "{refused:?}");
+    assert!(
+        refused.err.contains("the time limit of a pass"),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn a_pass_that_runs_longer_than_its_period_is_shown() {
+    let tree = Tree::start();
+    let run = [
+        "lease", "run", "k", "--period", "1ms", "--detach", "--", "sleep", "600",
+    ];
+    tree.well(&run);
+    until("the pass overruns its period", || {
+        let shown = tree.well(&["lease", "show", "k"]);
+        shown
+            .contains("the pass runs longer than its period")
+            .then_some(())
+    });
+    tree.well(&["lease", "reset", "k", "--force"]);
+}

@@ -430,10 +430,10 @@ fn a_coordinator_that_ends_before_it_answers_is_named_with_what_to_do() {
         }
     });
     for words in [
-        &["lock", "run", "k", "--", "true"][..],
-        &["lock", "acquire", "k"],
+        &["lock", "list"][..],
+        &["queue", "peek", "1"],
         &["work", "mails", "--", "true"],
-        &["queue", "push", "mails", "x"],
+        &["ps"],
     ] {
         for _ in 0..2 {
             let mut command = sexton();

@@ -12,8 +12,9 @@ use crate::tree::Tree;
 use flate2::read::MultiGzDecoder;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 /// The maximum number of bytes that the coordinator may read and write while a process writes much output.
 const LITTLE_BYTES: u64 = 64 << 20;
@@ -40,7 +41,7 @@ fn run_dir(tree: &Tree, id: &str) -> PathBuf {
 
 fn ended(tree: &Tree, id: &str) {
     until("it has ended", || {
-        (tree.record(id)["status"] == "exited").then_some(())
+        (!tree.record(id)["ended_at"].is_null()).then_some(())
     });
 }
 
@@ -106,6 +107,90 @@ fn output_that_is_too_long_is_rotated_while_it_is_written_and_afterwards() {
 }
 
 #[test]
+fn output_that_is_written_as_fast_as_possible_stays_bounded() {
+    let tree = Tree::start();
+    let words = [
+        "run",
+        "--detach",
+        "--output-max",
+        "1MiB",
+        "--output-keep",
+        "2",
+    ];
+    let script = "head -c 2147483648 /dev/zero | tr '\\0' x";
+    let id = tree.well(&[&words, &["--", "sh", "-c", script][..]].concat());
+    let id = id.trim_end();
+    ended(&tree, id);
+    let log = run_dir(&tree, id).join("stdout.log");
+    // The last rotation takes place when the process has ended.
+    until("the last rotation is over", || {
+        let length = std::fs::metadata(&log).expect("the file exists").len();
+        (length <= 1 << 20).then_some(())
+    });
+    assert!(!rotated(&log, 3).exists());
+}
+
+#[test]
+fn whoever_follows_output_gets_every_line_once_while_it_is_rotated() {
+    let tree = Tree::start();
+    let gate = tree.data.join("go-on");
+    // The second part begins when the first line has been shown.
+    let script = format!(
+        "echo 1; until test -e {}; do sleep 0.05; done; seq 2 50000; sleep 0.3; seq 50001 100000",
+        gate.display()
+    );
+    let words = ["--output-max", "64KiB", "--output-keep", "50"];
+    let words = [
+        &["run", "--detach"],
+        &words[..],
+        &["--", "sh", "-c", &script],
+    ]
+    .concat();
+    let id = tree.well(&words);
+    let id = id.trim_end();
+    let log = run_dir(&tree, id).join("stdout.log");
+    until("the first line is written", || {
+        std::fs::metadata(&log)
+            .is_ok_and(|it| it.len() > 0)
+            .then_some(())
+    });
+    let mut follows = tree.command(&["logs", id, "--follow"]);
+    let mut follows = follows.stdout(Stdio::piped()).spawn().expect("it runs");
+    let mut shown = BufReader::new(follows.stdout.take().expect("a pipe"));
+    let mut all = String::new();
+    shown.read_line(&mut all).expect("the first line");
+    std::fs::write(&gate, "").expect("a writable file");
+    shown.read_to_string(&mut all).expect("the rest");
+    assert!(follows.wait().expect("it has ended").success());
+    assert!(rotated(&log, 1).exists());
+    let mut expected = String::new();
+    for number in 1..=100_000 {
+        writeln!(expected, "{number}").expect("the file is in memory");
+    }
+    let lines = (all.lines().count(), expected.lines().count());
+    assert!(all == expected, "shown and expected lines: {lines:?}");
+}
+
+#[test]
+fn an_output_file_with_another_name_is_not_written() {
+    let tree = Tree::start();
+    let dir = tree.data.join("own");
+    std::fs::create_dir(&dir).expect("a new directory");
+    let important = tree.data.join("important");
+    std::fs::write(&important, "important").expect("a writable file");
+    std::fs::hard_link(&important, dir.join("stdout.log")).expect("the same file system");
+    let dir_text = dir.to_str().expect("UTF-8");
+    let words = ["run", "--detach", "--run-dir", dir_text, "--", "echo"];
+    let failed = tree.run(&words);
+    assert_eq!(failed.status, 125, "{failed:?}");
+    assert!(failed.err.contains("Too many links"), "{failed:?}");
+    assert_eq!(
+        std::fs::read_to_string(&important).expect("the file exists"),
+        "important"
+    );
+}
+
+#[test]
 fn output_of_a_service_is_bounded() {
     let application = Application::start(
         "[services.talks]\ncommand = [\"sh\", \"-c\", \"yes | head -c 300000; sleep 0.1\"]\n\
@@ -141,6 +226,12 @@ fn whoever_keeps_the_output_open_is_named() {
         .and_then(rustix::process::Pid::from_raw);
     let pid = pid.expect("a PID");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("a permitted signal");
+    // The coordinator, which limits the size of the output, is not named.
+    let words = ["run", "--detach", "--output-max", "64KiB"];
+    let id = tree.well(&[&words[..], &["--", "sh", "-c", "echo; sleep 0.3"]].concat());
+    ended(&tree, id.trim_end());
+    let record = tree.record(id.trim_end());
+    assert!(record["output_held_by"].is_null(), "{record}");
     // A process that has closed its output is not named.
     let closed = tree.data.join("closed");
     let id = tree.detach(&format!(

@@ -161,6 +161,53 @@ fn a_stranger_with_the_pid_is_never_touched() {
     assert!(!other.lives());
 }
 
+/// A user who may write somewhere must not be able to choose which process root signals.
+#[test]
+fn a_link_of_another_user_is_not_followed() {
+    use std::os::unix::fs::{lchown, symlink};
+    let mut other = Other::start("sleep");
+    let planted = tempfile::tempdir().expect("a temporary directory");
+    let place = |name: &str| planted.path().join(name);
+    let refused = |file: &Path, words: &str| {
+        let [_, told] = kill(file, &["--now"], 3);
+        assert!(told.contains(words), "{}: {told}", file.display());
+    };
+    // Neither the file nor the script may be a link, whoever made it, nor have another name.
+    symlink(other.pid_file(), place("x.pid")).expect("a link");
+    refused(&place("x.pid"), "it is a symbolic link");
+    std::fs::copy(other.pid_file(), place("y.pid")).expect("a copy");
+    symlink(other.files.path().join("cmd.sh"), place("cmd.sh")).expect("a link");
+    refused(&place("y.pid"), "it is a symbolic link");
+    std::fs::hard_link(place("y.pid"), place("z.pid")).expect("another name");
+    refused(&place("z.pid"), "hard link");
+    let name = other.pid_file();
+    let name = name.file_name().expect("it has a name");
+    // Our own link to a directory is followed.
+    symlink(other.files.path(), place("dir")).expect("a link");
+    assert!(other.lives());
+    if rustix::process::getuid().is_root() {
+        lchown(place("dir"), Some(12_345), None).expect("root may do this");
+        refused(&place("dir").join(name), "a symbolic link of user 12345");
+        lchown(place("dir"), Some(0), None).expect("root may do this");
+        // A file of root in a directory of another user may have been put there by that user.
+        chown(other.files.path(), Some(12_345), None).expect("root may do this");
+        assert_eq!(other.status(), "other-user");
+        kill(&place("dir").join(name), &["--now"], 1);
+        chown(other.files.path(), Some(0), None).expect("root may do this");
+    } else {
+        crate::left_out::left_out("links of another user: only root can make them");
+    }
+    let open = |mode| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(other.files.path(), mode).expect("our own directory");
+    };
+    open(0o777);
+    refused(&place("dir").join(name), "every user can replace");
+    open(0o700);
+    kill(&place("dir").join(name), &["--now"], 0);
+    assert!(!other.lives());
+}
+
 #[test]
 fn what_is_no_pid_file_is_refused_with_words() {
     let files = tempfile::tempdir().expect("a temporary directory");

@@ -5,6 +5,7 @@ use crate::daemon::{PROGRAM, forget_environment, text};
 use crate::patience::until;
 use crate::secrets::files_with;
 use crate::tree::Tree;
+use crate::work_killed::under_umask;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
@@ -65,20 +66,6 @@ fn a_command_in_the_foreground_ends_as_it_would_in_a_shell() {
         );
         assert!(failed["failure"]["errno"].as_i64().expect("a number") > 0);
     }
-}
-
-/// Returns the same command, run by a shell with this umask.
-pub(crate) fn under_umask(mask: &str, own: &Command) -> Command {
-    let mut command = Command::new("sh");
-    command.args(["-c", "umask $0; exec \"$@\"", mask]);
-    command.arg(own.get_program()).args(own.get_args());
-    for (name, value) in own.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
-    command
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Commands that add jobs: single ones, batches, and jobs of root jobs.
 
 use crate::coordinator::{CommandOutput, Coordinator, done};
+use serde_json::json;
 use std::io::Write as _;
 use std::process::Stdio;
 
@@ -48,8 +49,8 @@ fn a_batch_of_lines_is_added_as_one() {
             "line 3 of the batch, body",
         ),
         (
-            "{\"body\": \"a\"}\n".repeat(1001).as_str(),
-            "1001 jobs, but the limit is 1000",
+            format!("{}no\n", "{\"body\": \"a\"}\n".repeat(1000)).as_str(),
+            "line 1001 of the batch is not a job",
         ),
         ("\n", "the batch has no jobs"),
     ] {
@@ -106,9 +107,42 @@ fn a_body_of_any_bytes_is_taken_up_to_the_longest_and_refused_by_its_length_abov
         }
     }
     let job = format!("{{\"body\": \"{}\"}}\n", "x".repeat(longest));
-    let refused = fed(&coordinator, &["push", "q", "--batch", "-"], &job.repeat(9));
+    let words = ["push", "q", "--batch", "-", "--atomic"];
+    let refused = fed(&coordinator, &words, &job.repeat(9));
     assert_eq!(refused.status, 2, "{refused:?}");
     assert!(refused.err.contains("help: "), "{refused:?}");
+    let added = fed(&coordinator, &["push", "r", "--batch", "-"], &job.repeat(9));
+    assert_eq!((added.status, added.out.lines().count()), (0, 9));
+}
+
+#[test]
+fn a_batch_of_any_length_is_added_in_order_and_an_error_says_what_was() {
+    let coordinator = Coordinator::start(&["queue"]);
+    let lines = (0..2500).map(|number| json!({"body": number.to_string()}).to_string() + "\n");
+    let lines: String = lines.collect();
+    let words = ["push", "q", "--batch", "-"];
+    let refused = fed(&coordinator, &[&words[..], &["--atomic"]].concat(), &lines);
+    assert_eq!((refused.status, refused.out.as_str()), (2, ""));
+    assert!(
+        refused.err.contains("2,500 jobs, but the limit is 1000"),
+        "{refused:?}"
+    );
+    let added = fed(&coordinator, &words, &lines);
+    assert_eq!((added.status, added.err.as_str()), (0, ""), "{added:?}");
+    let ids: Vec<u64> = added.out.lines().map(|id| id.parse().unwrap()).collect();
+    assert_eq!(ids, (1..=2500).collect::<Vec<_>>());
+    let last = coordinator.json(&["peek", "2500"]);
+    assert_eq!(last["id"], 2500);
+
+    let lines = format!("{lines}{{\"body\": 7}}\n");
+    let stopped = fed(&coordinator, &words, &lines);
+    assert_eq!((stopped.status, stopped.out.lines().count()), (2, 2000));
+    for words in [
+        "line 2501 of the batch, body",
+        "the 2,000 jobs of the lines before line 2001 were added",
+    ] {
+        assert!(stopped.err.contains(words), "{words}: {stopped:?}");
+    }
 }
 
 #[test]

@@ -46,6 +46,7 @@ const INLINE_NOT_RUN: &[(&str, &str)] = &[
     ("sexton lock run", "it stands in a block, which is run"),
     ("sexton work", "it stands in a block, which is run"),
     ("sexton top", "tests/cli/top.rs has it on a terminal"),
+    ("sexton recover", "tests/cli/recover.rs runs it"),
     ("sexton import supervisord", "tests/cli/import.rs runs it"),
 ];
 

@@ -5,13 +5,17 @@
     reason = "an incomplete answer fails the test"
 )]
 
+use crate::coordinator::done;
 use crate::daemon::{PROGRAM, text};
 use crate::left_out::left_out;
 use crate::patience::until;
 use crate::services::Application;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Command;
 
 /// A service that uses the protocol of `sd_notify`: another coordinator, with its own directory.
 const NOTIFIER: &str = "\"serve\", \"--data\", \"inner\", \"--lockserver\", \"off\", \"--beanstalk\", \"off\", \"--http\", \"off\"";
@@ -103,16 +107,90 @@ fn a_notice_of_a_stranger_is_none() {
     let socket = variables.find_map(|it| it.strip_prefix(b"NOTIFY_SOCKET="));
     let socket =
         String::from_utf8(socket.expect("the client is notified").to_vec()).expect("UTF-8");
-    assert_eq!(Path::new(&socket), application.data().join("notify.sock"));
+    let own = Path::new(&socket);
+    assert_eq!(
+        own.parent(),
+        Some(application.data().join("notify").as_path())
+    );
+    let mode = std::fs::metadata(own)
+        .expect("it exists")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // Another user cannot send to the socket, and the one that services of earlier versions share is not that of this service.
+    if geteuid().is_root() {
+        for path in [
+            application.files.path(),
+            &application.data(),
+            own.parent().expect("it has one"),
+        ] {
+            let open = std::fs::Permissions::from_mode(0o711);
+            std::fs::set_permissions(path, open).expect("our own file");
+        }
+        let script = "import socket,sys; socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM).sendto(b'READY=1',sys.argv[1])";
+        let mut sends = Command::new("python3");
+        sends
+            .args(["-c", script, &socket])
+            .uid(65_534)
+            .gid(65_534)
+            .current_dir("/");
+        let refused = done(sends.output().expect("python3 runs"));
+        assert!(refused.err.contains("PermissionError"), "{refused:?}");
+    } else {
+        left_out("a notice of another user: only root can become one");
+    }
     let sender = UnixDatagram::unbound().expect("a socket");
+    let shared = application.data().join("notify.sock");
     for _ in 0..10 {
-        sender.send_to(b"READY=1", &socket).expect("it is sent");
+        sender.send_to(b"READY=1", &shared).expect("it is sent");
     }
     // The messages above have been handled once a later message, that of another service, has been.
     application.well(&["restart", "other"]);
     application.until_running("other");
     assert_eq!(application.status("db"), "starting");
     assert_eq!(application.status("web"), "waiting");
+}
+
+/// The sender of a notice is often a short-lived program. It does not matter how late its notice is read.
+#[test]
+fn a_notice_counts_though_its_sender_has_exited() {
+    let script = "until test -e go; do sleep 0.05; done; \
+        python3 -c \"import os,socket; socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM).sendto(b'READY=1',os.environ['NOTIFY_SOCKET'])\"; \
+        touch sent; exec sleep 1000";
+    let application = Application::start(&format!(
+        "[services.db]\ncommand = [\"sh\", \"-c\", '''{script}''']\nready = \"notify\"\n"
+    ));
+    let db = until("it runs", || pid_of(&application, "db"));
+    let coordinator = application.daemon.as_ref().expect("a server").pid();
+    kill_process(coordinator, Signal::STOP).expect("a live process");
+    let file = |name: &str| application.files.path().join(name);
+    std::fs::write(file("go"), "").expect("a writable file");
+    until("the sender has exited", || {
+        file("sent").exists().then_some(())
+    });
+    kill_process(coordinator, Signal::CONT).expect("a live process");
+    assert_eq!(application.until_running("db"), db);
+}
+
+/// The socket of a process stays its own while the coordinator is down.
+#[test]
+fn a_notice_counts_after_a_restart() {
+    let script = "until test -e go; do sleep 0.05; done; \
+        python3 -c \"import os,socket; socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM).sendto(b'READY=1',os.environ['NOTIFY_SOCKET'])\"; \
+        exec sleep 1000";
+    let mut application = Application::start(&format!(
+        "[services.db]\ncommand = [\"sh\", \"-c\", '''{script}''']\nready = \"notify\"\n"
+    ));
+    let db = until("it runs", || pid_of(&application, "db"));
+    application.kill();
+    application.serve();
+    assert_eq!(application.status("db"), "starting");
+    std::fs::write(application.files.path().join("go"), "").expect("a writable file");
+    assert_eq!(application.until_running("db"), db);
+    // Nothing is left of it when it has ended.
+    application.well(&["stop", "db"]);
+    let left = std::fs::read_dir(application.data().join("notify")).expect("it exists");
+    assert_eq!(left.count(), 0);
 }
 
 #[test]

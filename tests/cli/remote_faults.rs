@@ -100,6 +100,25 @@ fn a_command_that_exited_before_it_was_cut_off_has_ended_as_it_did() {
 
 /// Row 15 of Wip's text: a server is shut down while tasks run on it, and reports that.
 #[test]
+fn an_end_that_cannot_be_stored_there_is_told_all_the_same() {
+    let Some((_far, tree)) = start() else {
+        return;
+    };
+    // The directory prevents the result from being stored, as a full disk would.
+    let script = "mkdir -p \"$(dirname \"$SEXTON_TASK_REPORT\")/end/x\"; exit 7";
+    let id = add(&tree, &[], script);
+    let task = over(&tree, id);
+    let right = "its command ended with status 7";
+    let came_to = (&task["exit"], &task["message"]);
+    assert_eq!(came_to, (&"user-error".into(), &right.into()), "{task}");
+    let printed = tree.well(&["task", "transcript", &id.to_string()]);
+    assert!(
+        printed.contains("its result could not be stored there"),
+        "{printed}"
+    );
+}
+
+#[test]
 fn a_machine_that_shuts_down_stops_its_attempts_and_says_so() {
     let Some((far, tree)) = start() else { return };
     let tasks = add_handlers(&far, &tree);

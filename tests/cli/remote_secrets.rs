@@ -83,6 +83,8 @@ fn no_secret_of_an_attempt_stands_in_a_file_a_log_or_a_command_line() {
     let near = tree.record(process)["pid"].to_string();
     let line = std::fs::read(format!("/proc/{near}/cmdline")).expect("our own file");
     assert!(holds(&line, "near"), "it waits for the attempt");
+    // The command is no secret: it is on the command line of the local process.
+    assert!(holds(&line, "task save half"));
     // The planted value has arrived at the command. Each of the two machines has its own secret for reports.
     assert_eq!(variable(&command, "API_TOKEN"), PLANTED);
     let code = |secret: String| secret.rsplit('.').next().unwrap_or_default().to_owned();

@@ -183,3 +183,64 @@ fn over_http_the_same_is_refused_unless_allowed() {
     let refused = tree.post("/v1/leases/set", &body);
     assert!(refused.to_string().contains("allow_secrets"), "{refused}");
 }
+
+#[test]
+fn the_command_of_a_lease_is_masked_in_a_replay_and_in_the_history() {
+    let tree = Tree::start();
+    let command = [
+        "--allow-secrets",
+        "--",
+        "true",
+        &format!("--password={SECRET}"),
+    ];
+    tree.well(&[&["lease", "run", "nightly"][..], &command].concat());
+    tree.well(&[&["run"][..], &command].concat());
+    tree.well(&[
+        "task",
+        "add",
+        "--allow-secrets",
+        "--",
+        "true",
+        &format!("https://u:{SECRET}@h/"),
+    ]);
+    tree.well(&["checkpoint"]);
+    let data = text(&tree.data);
+    let log = tree.data.join("log.jsonl");
+    let exported = tree.run(&["replay", data, "--export", text(&log)]);
+    assert_eq!(exported.status, 0, "{exported:?}");
+    let shown = [
+        tree.well(&["replay", data]),
+        tree.well(&["replay", data, "--json"]),
+        tree.well(&["replay", data, "--state"]),
+        tree.well(&["replay", data, "--state", "--json"]),
+        std::fs::read_to_string(&log).expect("it was written"),
+    ];
+    let page = until("the journal has been read", || {
+        let page = tree.page("/page/then");
+        (!page.contains("data-again")).then_some(page)
+    });
+    assert!(page.contains("nightly") && !page.contains(SECRET), "{page}");
+    for (number, shown) in shown.iter().enumerate() {
+        assert!(!shown.contains(SECRET), "{number}: {shown}");
+        let mask = ["--password=***", "https://u:***@h/"];
+        assert!(
+            mask.iter().all(|mask| shown.contains(mask)),
+            "{number}: {shown}"
+        );
+    }
+}
+
+#[test]
+fn a_url_in_an_error_has_no_credentials() {
+    let tree = Tree::start();
+    for url in [
+        "http://u:hunter2@localhost:1",
+        "https://hunter2@h",
+        "hunter2@h",
+        "ftp://u:hunter2@h/x",
+    ] {
+        let refused = tree.run(&["status", "--url", url]);
+        assert_eq!(refused.status, 2, "{refused:?}");
+        assert!(!refused.err.contains("hunter2"), "{refused:?}");
+    }
+}

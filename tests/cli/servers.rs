@@ -1,11 +1,13 @@
-//! `sexton server`: inventories, and the reasons for which servers are updated.
+//! `sexton server`: inventories, the reasons for which servers are updated, and servers that cannot be reached.
 
 use crate::coordinator::done;
 use crate::daemon::{Daemon, sexton, text};
 use crate::patience::until;
 use crate::tree::Tree;
+use serde_json::Value;
 use sexton::handle::REFRESH;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Stdio;
@@ -13,6 +15,90 @@ use tempfile::tempdir;
 
 /// The path of the program.
 const SEXTON: &str = env!("CARGO_BIN_EXE_sexton");
+
+/// Adds the server `dead`, a machine on which nobody listens.
+fn add_dead(tree: &Tree, files: &Path) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = listener.local_addr().expect("an address").port();
+    drop(listener);
+    let config = files.join("ssh_config");
+    let host = format!("Host dead\n HostName 127.0.0.1\n Port {port}\n");
+    std::fs::write(&config, host).expect("a writable file");
+    let reach = ["--ssh", "dead", "--ssh-config", text(&config)];
+    tree.well(
+        &[
+            &["server", "add", "dead", "--threads", "4"],
+            reach.as_slice(),
+        ]
+        .concat(),
+    );
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_holds_up_no_task() {
+    let (tree, files) = (Tree::start(), tempdir().expect("the disk has space"));
+    add_dead(&tree, files.path());
+    tree.well(&["server", "add", "live", "--threads", "2"]);
+    let add = |nth: usize| {
+        let work = format!("work-{}", nth % 4);
+        let added = tree.well(&["task", "add", "--work", &work, "--", "true"]);
+        added.trim_end().to_owned()
+    };
+    let tasks: Vec<String> = (0..12).map(add).collect();
+    for task in &tasks {
+        let over = until("the task is over", || {
+            let shown = tree.well(&["task", "show", task, "--json"]);
+            let shown: Value = serde_json::from_str(&shown).expect("valid JSON");
+            (shown["status"] == "complete").then_some(shown)
+        });
+        let past = over["past"].as_array().expect("a list");
+        let last = past.last().expect("the task had an attempt");
+        assert_eq!(last["server"], "live", "{over}");
+        assert_eq!(over["exit"], "completed", "{over}");
+    }
+    let listed = tree.well(&["server", "list"]);
+    let dead = listed.lines().find(|line| line.starts_with("dead"));
+    let dead = dead.expect("the server is listed");
+    assert!(
+        dead.contains(" dead ") && dead.contains("not reached"),
+        "{listed}"
+    );
+    assert!(listed.contains("this machine"), "{listed}");
+    let listed = tree.well(&["server", "list", "--json"]);
+    let listed: Value = serde_json::from_str(&listed).expect("valid JSON");
+    let outage = &listed["servers"][0]["outage"];
+    let reason = outage["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("ssh"), "what ssh said: {listed}");
+    tree.well(&["server", "enable", "dead"]);
+    let listed = tree.well(&["server", "list"]);
+    assert!(!listed.contains("not reached"), "{listed}");
+}
+
+#[test]
+fn a_task_that_no_server_can_run_says_why_and_does_not_hold_its_work_id() {
+    let (tree, files) = (Tree::start(), tempdir().expect("the disk has space"));
+    add_dead(&tree, files.path());
+    let add = || {
+        let added = tree.well(&["task", "add", "--work", "w", "--", "true"]);
+        added.trim_end().to_owned()
+    };
+    let tasks = [add(), add()];
+    for task in &tasks {
+        until("the task shows why it does not run", || {
+            let shown = tree.well(&["task", "show", task]);
+            shown
+                .contains("no enabled server can be reached")
+                .then_some(())
+        });
+    }
+    tree.well(&["server", "add", "live", "--threads", "1"]);
+    for task in &tasks {
+        until("the task is over", || {
+            let shown = tree.well(&["task", "show", task, "--json"]);
+            shown.contains(r#""exit":"completed""#).then_some(())
+        });
+    }
+}
 
 #[test]
 fn servers_are_looked_up_when_they_are_wanted() {
@@ -114,7 +200,7 @@ fn an_inventory_comes_from_a_command_or_a_url() {
         "nothing changed"
     );
 
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let at = listener.local_addr().expect("an address");
     let server = std::thread::Builder::new()
         .spawn(move || {

@@ -581,7 +581,8 @@ fn metrics_count_processes_and_services() {
     let mut page = String::new();
     stream.read_to_string(&mut page).expect("UTF-8");
     for line in [
-        "sexton_processes{status=\"running\"} 1",
+        // The service, the server and who started it.
+        "sexton_processes{status=\"running\"} 3",
         "sexton_services{status=\"running\"} 1",
         "sexton_services{status=\"failed\"} 1",
         "sexton_services{status=\"waiting\"} 0",

@@ -192,11 +192,11 @@ impl Reader {
 
     /// Replaces the paths and ports of a page with those of this reader.
     pub(crate) fn replaced(&self, text: &str) -> String {
-        let demo = ["/t", "mp/sexton-demo"].concat();
-        let backup = ["/t", "mp/sexton-backup"].concat();
+        let (demo, backup) = (&self.tree.data, self.files.join("backup"));
         let mut text = text
-            .replace(&demo, &self.tree.data.to_string_lossy())
-            .replace(&backup, &self.files.join("backup").to_string_lossy())
+            .replace("$HOME/sexton-demo", &demo.to_string_lossy())
+            .replace("~/sexton-demo", &demo.to_string_lossy())
+            .replace("~/sexton-backup", &backup.to_string_lossy())
             // A killed coordinator keeps its ports for a moment, which a person would not notice, so wait for its end.
             .replace("kill -9 $!", &ended_by("-9"))
             .replace("kill -9 '%?serve'", &ended_by("-9"))

@@ -334,3 +334,15 @@ fn a_drain_can_still_be_stopped() {
     let mut client = Client::connect(again.lockserver()).expect("connected");
     assert_eq!(client.owner("k", "i").expect("an answer"), b"alice");
 }
+
+#[test]
+fn a_fault_that_another_process_sends_ends_the_program_at_once() {
+    use std::os::unix::process::ExitStatusExt as _;
+    for signal in [Signal::SEGV, Signal::BUS] {
+        let files = files();
+        let daemon = serve(&files, &[]);
+        daemon.signal(signal);
+        let (status, log) = daemon.end();
+        assert_eq!(status.signal(), Some(signal.as_raw()), "{log}");
+    }
+}

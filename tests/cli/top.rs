@@ -136,7 +136,7 @@ fn jobs_and_the_beanstalkd_listener_are_shown() {
         "jobs added/s 0 0",
         "jobs ready 2 2",
         "2 queues ready claimed delayed",
-        "jobs claimed 1 waiting 1 ran out/s 0 delayed 1 retrying 0 buried 1 abandoned 0 20 B queues 2",
+        "jobs claimed 1 waiting 1 ran out/s 0 delayed 1 retrying 0 buried 1 abandoned 0 quarantined 0 20 B queues 2",
         "beanstalk 2, 1 beyond the limit",
         "queue ",
     ] {

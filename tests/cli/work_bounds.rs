@@ -141,7 +141,11 @@ fn those_that_leak_together_reach_a_limit_that_status_names() {
     let page = tree.well(&["status"]);
     match tree.get("/v1/status")["memory_limits"].as_str() {
         Some("tree") => {
-            assert_eq!(job["error"], "it reached its memory limit (64.0 MiB)");
+            let error = job["error"].as_str().unwrap_or_default();
+            assert!(
+                error.starts_with("it reached its memory limit (64.0 MiB)"),
+                "{said}"
+            );
             assert!(page.contains("memory.max"), "{page}");
         }
         Some("process") => {

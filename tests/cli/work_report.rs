@@ -174,6 +174,37 @@ fn a_job_is_not_told_to_wait_for_longer_than_jobs_wait() {
     assert_eq!(job(&tree, &id)["error"], "soon");
 }
 
+#[test]
+fn a_job_whose_report_was_not_taken_is_not_done() {
+    let tree = Tree::start();
+    let script = r#"python3 -c "
+import os, socket
+it = socket.socket(socket.AF_UNIX)
+it.connect('\0' + os.environ['SEXTON_JOB_REPORT'][1:])
+it.sendall(WORDS)
+it.shutdown(socket.SHUT_WR)
+it.recv(4096)
+"; exit 0"#;
+    for (report, words) in [
+        ("b'{'", "unexpected end of file"),
+        ("b''", "unexpected end of file"),
+        ("b'{}\\n'", "not a report"),
+        ("b'x' * 20000", "more than 16384 bytes"),
+    ] {
+        let id = push(&tree, "mails", "a");
+        let script = script.replace("WORDS", report);
+        let (said, _) = work(&tree, &["mails"], &script);
+        let [(_, status, _)] = jobs(&said).try_into().expect("one job");
+        assert_eq!(status, "failed", "{report}: {said}");
+        let error = job(&tree, &id)["error"].to_string();
+        assert!(
+            error.contains("a report was not taken") && error.contains(words),
+            "{report}: {error}"
+        );
+        tree.well(&["queue", "flush", "mails"]);
+    }
+}
+
 /// Not every report of progress is passed on, since each one is written to the journal.
 #[test]
 fn a_command_that_reports_without_end_is_heard_now_and_then() {

@@ -29,10 +29,15 @@ const KEEPERS_MAX: u64 = 4;
 /// The minimum time between the starts of two passes, in milliseconds.
 const PERIOD: u64 = 50;
 
+/// The length of a tick, in which the kernel counts the start times of processes, in milliseconds.
+const TICK: u64 = 10;
+
 /// The script of a pass. It writes that it begins, that it is running, and that it ends; each line with the id of its process. `$1` is the
-/// file, `$2` the request, `$3` how often it writes that it is running. Each line is one write at the end of the file.
+/// file, `$2` the request, `$3` how often it writes that it is running. Each line is one write at the end of the file. The first has the
+/// PID and the kernel's start time of the process.
 const PASS: &str = r#"
-echo "b $SEXTON_PROCESS_ID $2 $$" >> "$1"
+started=$(cut -d' ' -f22 /proc/$$/stat)
+echo "b $SEXTON_PROCESS_ID $2 $$ $started" >> "$1"
 i=0
 while [ $i -lt "$3" ]; do i=$((i + 1)); sleep 0.01; echo "h $SEXTON_PROCESS_ID" >> "$1"; done
 echo "e $SEXTON_PROCESS_ID $2" >> "$1"
@@ -45,6 +50,8 @@ struct Observations {
     whole: u64,
     /// The PID of the pass that began last.
     newest: Option<u32>,
+    /// When the processes of passes started, in ticks since boot.
+    started: Vec<u64>,
     /// Requests that have not been followed by a whole pass.
     open: BTreeSet<String>,
     /// Violations: lines of a pass after the beginning of another, and processes that began twice.
@@ -68,7 +75,7 @@ impl Observations {
                 ["q", request] => {
                     seen.open.insert(request.to_owned());
                 }
-                ["b", pass, _, pid] => {
+                ["b", pass, _, pid, ref started @ ..] => {
                     if !passes.insert(pass) {
                         seen.wrong.push(format!("{line}, for the second time"));
                     }
@@ -76,6 +83,8 @@ impl Observations {
                     before.clone_from(&seen.open);
                     seen.begun += 1;
                     seen.newest = pid.parse().ok();
+                    let started = started.iter().filter_map(|it| it.parse::<u64>().ok());
+                    seen.started.extend(started);
                 }
                 [_, pass, ..] if pass != there => {
                     seen.wrong.push(format!("{line} beside {there}"));
@@ -239,7 +248,7 @@ impl Lease {
         argv.is_some_and(is_pass) && pidfd.signal(9).is_ok()
     }
 
-    /// Ends the coordinator, and checks in the journal that no two passes began within one period. Returns what the file shows, the number
+    /// Ends the coordinator, and checks that no two passes began within one period, neither according to the journal nor to the kernel. Returns what the file shows, the number
     /// of kills, and the number of acknowledged requests.
     fn judge(mut self) -> (Observations, Killed, u64) {
         self.daemon.take().expect("a server").kill();
@@ -264,6 +273,13 @@ impl Lease {
             seen.begun <= begun.len() as u64,
             "the journal has each beginning"
         );
+        for pair in seen.started.windows(2) {
+            let [first, second] = pair else { continue };
+            assert!(
+                (second - first + 1) * TICK > PERIOD,
+                "started {first} and {second} ticks after boot: {seen:?}"
+            );
+        }
         (seen, self.killed, self.acknowledged.len() as u64)
     }
 }

@@ -261,3 +261,52 @@ fn a_job_whose_claim_is_lost_is_dropped() {
     });
     block_on(workers.end());
 }
+
+static BLOCKED: AtomicU32 = AtomicU32::new(0);
+static OPEN: AtomicBool = AtomicBool::new(false);
+
+#[derive(Serialize, Deserialize)]
+struct Blocking;
+
+impl Job for Blocking {
+    const TYPE: &str = "blocking";
+
+    /// Blocks the thread of its worker until the test lets it go on.
+    async fn run(self, _: Attempt) -> Result<(), JobError> {
+        BLOCKED.fetch_add(1, Ordering::SeqCst);
+        while !OPEN.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_job_that_blocks_its_thread_keeps_its_claim() {
+    let mut config = Config::in_memory();
+    config.rules.queue.default = TypeRules {
+        claim_ttl_ms: 300,
+        ..TypeRules::default()
+    };
+    let node = Node::open(config).expect("the directory opens");
+    let queues = node.handle().queues();
+    let id = block_on(queues.push(&Blocking)).expect("the node answers");
+    let workers = node.handle().work::<Blocking>(2);
+    let workers = workers.expect("workers can be started");
+    let claimed = until("it is claimed", || {
+        job(&queues, id).filter(|view| view.phase == Phase::Claimed)
+    });
+    // Each renewal moves the end of the claim; ten of them last longer than the claim itself.
+    let mut ends = claimed.until;
+    for _ in 0..10 {
+        ends = until("its claim is renewed", || {
+            let view = job(&queues, id)?;
+            assert_eq!((view.timeouts, view.reserves), (0, 1), "{view:?}");
+            Some(view.until).filter(|until| *until > ends)
+        });
+    }
+    OPEN.store(true, Ordering::SeqCst);
+    until_gone(&queues, id);
+    block_on(workers.end());
+    assert_eq!(BLOCKED.load(Ordering::SeqCst), 1, "it ran once");
+}

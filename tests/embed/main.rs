@@ -4,6 +4,8 @@
 mod audit;
 mod doubt;
 mod examples;
+mod failing;
+mod full_mailbox;
 #[cfg(feature = "jobs")]
 mod jobs;
 mod leases;

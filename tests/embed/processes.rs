@@ -10,11 +10,17 @@ use sexton::refusal::Reason;
 use sexton::{Config, Node, block_on};
 
 /// Returns the registration of a process on one of two other machines, whose processes this node does not follow.
+/// Returns the id of this boot. A process of another machine that is recorded under it is left alone.
+fn boot() -> u128 {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux has one");
+    u128::from_str_radix(&id.trim().replace('-', ""), 16).expect("hexadecimal digits")
+}
+
 fn registering(number: u32, kind: &str, named: Option<ProcessId>) -> Registering {
     Registering {
         identity: Identity {
             machine: 1 + u128::from(number % 2),
-            boot: 1,
+            boot: boot(),
             namespace: 1,
             pid: number,
             inode: 0,

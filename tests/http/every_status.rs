@@ -10,6 +10,9 @@ use std::io::Write as _;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
+/// The one path about queues that only those who may run commands can use.
+const WITHDRAW: &str = "/v1/queues/withdraw";
+
 /// A request that was not sent yet.
 #[derive(Clone)]
 pub(crate) struct PendingRequest {
@@ -215,14 +218,73 @@ impl Nodes {
             200 | 422 if is_of_queues => queue_status::well(path, method, &self.well),
             _ => PendingRequest::well(path, method),
         };
+        if [WITHDRAW, "/v1/drain"].contains(&path) && [200, 500].contains(&status) {
+            let node = match (status, path) {
+                (500, _) => &self.panicking,
+                (_, WITHDRAW) => &self.well,
+                _ => &self.draining,
+            };
+            return process_status::at(&well, &node.socket());
+        }
+        match status {
+            409 | 422 | 429 => self.provoke_by_state(well, path, method, status),
+            _ => self.provoke_by_request(well, path, method, status),
+        }
+    }
+
+    /// Sends a request to the node where all is well, as a caller who may make it.
+    fn send(&self, path: &str, asking: &PendingRequest) -> Answer {
+        match path {
+            WITHDRAW => process_status::at(asking, &self.well.socket()),
+            _ => asking.of(&self.well),
+        }
+    }
+
+    /// Provokes a refusal that depends on what the node holds, or on what it was asked before.
+    fn provoke_by_state(
+        &self,
+        well: PendingRequest,
+        path: &str,
+        method: &str,
+        status: u16,
+    ) -> Answer {
+        match status {
+            409 if path == "/v1/checkpoint" => well.of(&self.memory),
+            409 if path.starts_with("/v1/queues") => {
+                queue_status::conflict(path, method, &self.well)
+            }
+            409 => conflict(path, &well).of(&self.well),
+            422 => {
+                let key = format!("Idempotency-Key: {path}");
+                let first = self.send(path, &well.clone().with(&key));
+                assert_eq!(first.status, 200, "{first:?}");
+                self.send(path, &well.with(&key).spaced())
+            }
+            _ => {
+                let guess = well.with("Authorization: Bearer wrong-horse-battery-staple");
+                let mut answers = (0..1000).map(|_| guess.of(&self.guarded));
+                let refused = answers.find(|it| it.status == 429);
+                refused.expect("wrong tokens are bounded")
+            }
+        }
+    }
+
+    /// Provokes an answer by the request alone, or by the node that gets it.
+    fn provoke_by_request(
+        &self,
+        well: PendingRequest,
+        path: &str,
+        method: &str,
+        status: u16,
+    ) -> Answer {
         match (status, path) {
-            (200, "/v1/drain") => process_status::at(&well, &self.draining.socket()),
-            (500, "/v1/drain") => process_status::at(&well, &self.panicking.socket()),
             (200, _) => well.of(&self.well),
             (400, _) => well.with("Host: localhost").of(&self.well),
             (401, _) => well.of(&self.guarded),
             (403, _) => well.with("Origin: http://evil.example").of(&self.well),
-            (404, _) if is_of_queues => queue_status::absent(path, method, &self.well),
+            (404, _) if path.starts_with("/v1/queues") => {
+                queue_status::absent(path, method, &self.well)
+            }
             // Bind the lock to a process that does not exist.
             (404, "/v1/locks/acquire") => {
                 let process = "00000000-0000-7000-8000-000000000001";
@@ -234,24 +296,15 @@ impl Nodes {
                 let method = "PUT".to_owned();
                 PendingRequest { method, ..well }.of(&self.well)
             }
-            (409, "/v1/checkpoint") => well.of(&self.memory),
-            (409, _) if is_of_queues => queue_status::conflict(path, method, &self.well),
-            (409, _) => conflict(path, &well).of(&self.well),
             (413, _) => {
                 let body = None;
                 let large = PendingRequest { body, ..well };
                 large.with("Content-Length: 100000000").of(&self.well)
             }
-            (415, _) => well.with("Content-Type: text/plain").of(&self.well),
+            (415, _) => self.send(path, &well.with("Content-Type: text/plain")),
             (421, _) => {
                 let host = "evil.example";
                 PendingRequest { host, ..well }.of(&self.well)
-            }
-            (422, _) => {
-                let key = format!("Idempotency-Key: {path}");
-                let first = well.clone().with(&key).of(&self.well);
-                assert_eq!(first.status, 200, "{first:?}");
-                well.with(&key).spaced().of(&self.well)
             }
             (431, _) => well
                 .with(&format!("X: {}", "x".repeat(20_000)))

@@ -31,6 +31,7 @@ mod event;
 mod every_status;
 mod gate;
 mod hostile;
+mod keyed;
 #[cfg(feature = "cli")]
 mod lease;
 #[cfg(feature = "cli")]

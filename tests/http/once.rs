@@ -101,7 +101,9 @@ fn what_was_done_is_known_after_a_kill() {
 fn what_was_done_is_known_when_the_journal_is_trimmed() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let daemon = start(&data);
+    let kept = ["--journal-kept-max", "0"];
+    let daemon =
+        Daemon::serve(&[&["--http", "127.0.0.1:0", "--data", text(&data)][..], &kept].concat());
     let done = work(&daemon);
     // Each round adds more than fits into the first segment. The segment is removed once neither snapshot needs it.
     let fill = json!({"queue": "filled", "body": "x".repeat(60_000)});

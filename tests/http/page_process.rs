@@ -13,6 +13,29 @@ use serde_json::{Value, json};
 
 pub(crate) const RUN_TOKEN: &str = "correct-horse-that-runs";
 
+/// Asserts that a running process of the type `binary` on this machine is shown by the filters that it matches, and only by those.
+fn assert_filters(browser: &Browser<'_>, id: &str) {
+    let is_shown = |query: &str| {
+        let page = browser.page(&format!("/page/processes?{query}"));
+        page.contains(id)
+    };
+    for query in [
+        "kind=binary",
+        "machine=this",
+        "status=&kind=&machine=&search=",
+        "kind=binary&machine=this&search=exec",
+    ] {
+        assert!(is_shown(query), "{query}");
+    }
+    for query in ["kind=worker", "machine=1f", "kind=binary&machine=1f"] {
+        assert!(!is_shown(query), "{query}");
+    }
+    assert_eq!(
+        browser.load("/page/processes?machine=elsewhere").status,
+        400
+    );
+}
+
 /// Opens a node that launches processes, with a token that permits launches and one that does not.
 pub(crate) fn opened() -> Opened {
     Opened::configured(|config| {
@@ -100,6 +123,7 @@ fn a_process_is_shown_with_its_tree_its_use_and_what_it_prints() {
         &["Started by"],
     );
     assert_eq!(browser.load("/page/processes?status=none").status, 400);
+    assert_filters(&browser, &parent);
     let stopped = browser.do_and_look("/page/process/stop", &format!("id={parent}&tree=yes"));
     shows(&stopped, &["Process"]);
     ended(&opened.socket(), &parent);

@@ -15,6 +15,7 @@ use sexton::config::{Config, KeeperProgram};
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::Command;
 
 const SERVICE: &str = "once";
 
@@ -77,7 +78,13 @@ pub(crate) fn ended(socket: &Path, id: &str) {
 pub(crate) fn well(path: &str, method: &str, socket: &Path) -> (PendingRequest, Option<String>) {
     let asking = PendingRequest::as_described(path, method);
     let mine = json!({"pid": std::process::id()});
-    let registered = || post(socket, "register", &mine)["id"].clone();
+    // The process of this test is the server, which has a record already.
+    #[expect(clippy::zombie_processes, reason = "it ends by itself, after the test")]
+    let registered = || {
+        let mut other = Command::new("sleep");
+        let other = other.arg("60").spawn().expect("the command starts");
+        post(socket, "register", &json!({"pid": other.id()}))["id"].clone()
+    };
     match path {
         "/v1/processes/launch" => (asking.about(&json!({"command": ["true"]})), None),
         "/v1/processes/register" => (asking.about(&mine), None),

@@ -42,6 +42,8 @@ fn every_field_of_every_entry_is_told_and_the_limits() {
         dedup_ignore: vec!["at".to_owned()],
         in_any: false,
         rank: 9,
+        crash_tries: 2,
+        tube_crash_tries: 0,
     };
     let rules = Rules {
         jobs_max: 11,
@@ -65,11 +67,13 @@ fn every_field_of_every_entry_is_told_and_the_limits() {
         "type": "purges", "from": "purges", "class": "memory", "order": "random", "claim_ttl_ms": 7,
         "max_tries": 5, "retries": false, "dedup": true, "read_only_reason": "it moves", "prune_ms": 9,
         "throttle": 0.5, "tube_max_tries": 6, "dedup_ignore": ["at"], "in_any": false, "rank": 9,
+        "crash_tries": 2, "tube_crash_tries": 0,
         "backoff": {"first_ms": 1000, "factor": 2, "max_ms": 3_600_000, "jitter": 0.125},
     });
     let default = json!({
         "type": "default", "from": "default", "class": "durable", "order": "priority",
         "claim_ttl_ms": 60_000, "max_tries": 25, "tube_max_tries": 0, "dedup_ignore": [], "in_any": true, "rank": 100, "retries": true, "dedup": false,
+        "crash_tries": 3, "tube_crash_tries": 0,
         "read_only_reason": null, "prune_ms": 604_800_000, "throttle": 0.0,
         "backoff": {"first_ms": 1000, "factor": 2, "max_ms": 3_600_000, "jitter": 0.1},
     });

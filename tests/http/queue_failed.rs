@@ -79,7 +79,11 @@ fn a_failed_job_is_kicked_deleted_and_one_with_others_meanwhile() {
     let id = act(&opened, "push", &same).json()["id"].clone();
     fail(&opened, "q", &later);
     let again = act(&opened, "push", &same).json();
-    assert_eq!(again, json!({"id": id, "new": false}), "no worker has it");
+    assert_eq!(
+        again,
+        json!({"id": id, "new": false, "phase": "retrying"}),
+        "no worker has it"
+    );
 }
 
 #[test]

@@ -221,9 +221,11 @@ fn bounds_are_answered() {
         config.http.as_mut().expect("HTTP is configured").waits_max = 0;
     });
     let fields = |queue: &str| json!({"queue": queue, "body": "x"});
-    opened
+    let refused = opened
         .post(PUSH, &fields("closed"))
         .because(403, "read-only");
+    let words = refused.get("detail").and_then(Value::as_str);
+    assert_eq!(words, Some("the queue accepts no jobs: it moves"));
     push(&opened, "q", "x");
     opened.post(PUSH, &fields("other")).because(503, "full");
     push(&opened, "q", "x");

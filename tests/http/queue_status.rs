@@ -50,6 +50,7 @@ pub(crate) fn parts(path: &str) -> (Option<&'static str>, Option<Value>) {
         "/v1/queues/kick" | "/v1/queues/repush" | "/v1/queues/flush" => json!({"queue": QUEUE}),
         "/v1/queues/register" => json!({"queue": QUEUE, "signature": "s", "at": 1}),
         "/v1/queues/pause" => json!({"queue": QUEUE, "ms": 0}),
+        "/v1/queues/withdraw" => json!({"process": "00000000-0000-7000-8000-000000000001"}),
         path => panic!("{path} has no case here"),
     };
     (None, Some(body))

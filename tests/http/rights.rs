@@ -1,7 +1,13 @@
 //! Who may do what: every route of the description and of the page, with a request from each kind of caller. `rights.txt` records which
 //! requests reach the function of the route; record it again with `UPDATE=1`. The table in `docs/operations.md` is made from the same routes.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "an incomplete answer fails the test"
+)]
+
 use crate::opened::{Answer, Opened, TOKEN, answers, read_all, write_private};
+use crate::patience::until;
 use serde_json::{Value, json};
 use sexton::protocols::http::{RouteScope, scopes};
 use std::fmt::Write as _;
@@ -81,16 +87,24 @@ impl Nodes {
         }
     }
 
+    /// Returns the node that this kind of caller asks.
+    fn of(&self, caller: &str) -> &Opened {
+        match caller {
+            "open" => &self.open,
+            "far" => self.far.as_ref().map_or(&self.guarded, |(node, _)| node),
+            _ => &self.guarded,
+        }
+    }
+
     /// Sends a request as this kind of caller. Returns `None` if there cannot be such a caller in this environment.
     fn ask(&self, caller: &str, (head, body): &(String, String)) -> Option<Answer> {
-        let (node, token) = match caller {
-            "open" => (&self.open, None),
-            "none" | "group" | "own" => (&self.guarded, None),
-            "read" => (&self.guarded, Some(READ_TOKEN)),
-            "plain" => (&self.guarded, Some(TOKEN)),
-            "run" => (&self.guarded, Some(RUN_TOKEN)),
-            "far" => (&self.far.as_ref()?.0, Some(RUN_TOKEN)),
-            _ => panic!("{caller} has no case here"),
+        let node = self.of(caller);
+        let token = match caller {
+            "read" => Some(READ_TOKEN),
+            "plain" => Some(TOKEN),
+            "run" => Some(RUN_TOKEN),
+            "far" => self.far.as_ref().map(|_| Some(RUN_TOKEN))?,
+            _ => None,
         };
         let host = match (caller, &self.far) {
             ("far", Some((_, ip))) => ip.to_string(),
@@ -99,9 +113,14 @@ impl Nodes {
         let token = token.map_or(String::new(), |it| {
             format!("Authorization: Bearer {it}\r\n")
         });
+        let kind = if body.starts_with('{') {
+            "Content-Type: application/json\r\n"
+        } else {
+            "Content-Type: application/x-www-form-urlencoded\r\n"
+        };
         // The origin is that of a form from the coordinator's own page.
         let text = format!(
-            "{head} HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\nConnection: close\r\n{token}Content-Length: {}\r\n\r\n{body}",
+            "{head} HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\nConnection: close\r\n{kind}{token}Content-Length: {}\r\n\r\n{body}",
             body.len()
         );
         match caller {
@@ -179,17 +198,90 @@ fn harmless(route: &RouteScope) -> (String, String) {
     }
 }
 
-/// Returns requests that meet the condition under which a route requires the scope `run`, and have no effect even if permitted.
-fn conditional(path: &str) -> Vec<Value> {
-    match path {
-        "/v1/locks/acquire" => vec![json!({"key": "k", "owner": "me", "process": ABSENT})],
-        "/v1/leases/claim" => vec![json!({"name": "k", "process": ABSENT})],
-        "/v1/leases/renew" => vec![json!({"name": "k", "token": 1, "process": ABSENT})],
-        "/v1/leases/reset" => vec![json!({"name": "none", "force": true})],
-        "/v1/queues/pop" => vec![json!({"queues": ["q"], "process": ABSENT})],
-        "/v1/queues/touch" => vec![json!({"id": 1, "token": 1, "process": ABSENT})],
-        _ => panic!("{path} has a condition, but no request that meets it"),
+/// A lock, a claim of a job and a pass of a lease that are bound to a process of the coordinator's own user, who has also set a lease.
+struct Bound {
+    job: u64,
+    claim: u64,
+    pass: u64,
+}
+
+impl Bound {
+    /// Has the coordinator's own user take what is missing.
+    fn to(node: &Opened) -> Self {
+        let post = |path: &str, body: &Value| node.post_as_owner(path, body).json();
+        let mine = json!({"pid": std::process::id()});
+        let process = post("/v1/processes/register", &mine)["id"].clone();
+        post(
+            "/v1/locks/acquire",
+            &json!({"key": "bound", "owner": "owner", "process": process}),
+        );
+        post("/v1/queues/push", &json!({"queue": "bound", "body": "x"}));
+        let popped = post(
+            "/v1/queues/pop",
+            &json!({"queues": ["bound"], "process": process}),
+        );
+        let job = &popped["jobs"][0];
+        let claim = json!({"name": "bound", "process": process, "period_ms": 1});
+        let claimed = until("the pass has begun", || {
+            let claimed = post("/v1/leases/claim", &claim);
+            let runs = claimed["lease"]["current"]["running"] == true;
+            runs.then_some(claimed)
+        });
+        let launch = json!({"command": ["true"]});
+        post("/v1/leases/set", &json!({"name": "set", "launch": launch}));
+        let number = |found: &Value| found.as_u64().expect("a number");
+        Self {
+            job: number(&job["id"]),
+            claim: number(&job["token"]),
+            pass: number(&claimed["lease"]["current"]["token"]),
+        }
     }
+}
+
+/// Returns requests that meet the condition under which a route requires the scope `run`.
+fn conditional(path: &str, bound: &Bound) -> Vec<String> {
+    let claim = json!({"id": bound.job, "token": bound.claim});
+    let pass = json!({"name": "bound", "token": bound.pass});
+    let of_set = json!({"name": "set", "token": 1});
+    let entry = json!({"key": "bound", "owner": "owner"});
+    let requests = match path {
+        "/page/lock/force" => return vec!["key=bound&index=".to_owned()],
+        "/page/job/cancel" => return vec![format!("id={}", bound.job)],
+        "/v1/locks/renew" | "/v1/locks/release" => vec![entry],
+        "/v1/locks/release-all" => vec![json!({"owner": "owner"})],
+        "/v1/locks/force" => vec![json!({"key": "bound"})],
+        "/v1/leases/finish" => vec![pass, of_set],
+        "/v1/queues/ack" | "/v1/queues/fail" | "/v1/queues/defer" | "/v1/queues/release"
+        | "/v1/queues/bury" => vec![claim],
+        "/v1/queues/report" => vec![json!({"id": bound.job, "token": bound.claim, "percent": 1})],
+        "/v1/queues/cancel" => vec![json!({"id": bound.job})],
+        "/v1/queues/flush" => vec![json!({"queue": "bound"})],
+        "/v1/locks/acquire" => vec![
+            json!({"key": "k", "owner": "me", "process": ABSENT}),
+            json!({"key": "bound", "owner": "owner", "ttl": 3600}),
+        ],
+        "/v1/leases/claim" => vec![
+            json!({"name": "k", "process": ABSENT}),
+            json!({"name": "set", "no_delay": true}),
+        ],
+        "/v1/leases/renew" => vec![
+            json!({"name": "k", "token": 1, "process": ABSENT}),
+            pass,
+            of_set,
+        ],
+        "/v1/leases/reset" => vec![
+            json!({"name": "none", "force": true}),
+            json!({"name": "set"}),
+        ],
+        "/v1/queues/pop" => vec![json!({"queues": ["q"], "process": ABSENT})],
+        "/v1/queues/touch" => vec![
+            json!({"id": 1, "token": 1, "process": ABSENT}),
+            json!({"id": 1, "token": 1, "command": ABSENT}),
+            claim,
+        ],
+        _ => panic!("{path} has a condition, but no request that meets it"),
+    };
+    requests.iter().map(Value::to_string).collect()
 }
 
 /// Returns the word for an answer: whether the request reached the function of its route.
@@ -216,9 +308,9 @@ type Row = (String, &'static str, Vec<Option<&'static str>>);
 
 fn rows() -> Vec<Row> {
     let nodes = Nodes::open();
-    let row = |title: String, scope: &'static str, request: (String, String)| {
+    let row = |title: String, scope: &'static str, request: &dyn Fn(&str) -> (String, String)| {
         let asked = CALLERS.map(|(caller, _)| {
-            let found = nodes.ask(caller, &request).as_ref().map(word);
+            let found = nodes.ask(caller, &request(caller)).as_ref().map(word);
             if let Some(found) = found {
                 let expected = expected(caller, scope);
                 assert_eq!(found, expected, "{title} ({scope}) as {caller}");
@@ -230,13 +322,26 @@ fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for route in scopes() {
         let title = format!("{} {}", route.method, route.path);
-        rows.push(row(title, route.scope, harmless(&route)));
+        rows.push(row(title, route.scope, &|_| harmless(&route)));
         let Some(condition) = route.run_if else {
             continue;
         };
-        for body in conditional(route.path) {
-            let request = (format!("POST {}", route.path), body.to_string());
-            rows.push(row(format!("  if {condition}"), "run", request));
+        let count = conditional(
+            route.path,
+            &Bound {
+                job: 0,
+                claim: 0,
+                pass: 0,
+            },
+        )
+        .len();
+        for nth in 0..count {
+            let request = |caller: &str| {
+                let bound = Bound::to(nodes.of(caller));
+                let body = conditional(route.path, &bound).swap_remove(nth);
+                (format!("POST {}", route.path), body)
+            };
+            rows.push(row(format!("  if {condition}"), "run", &request));
         }
     }
     rows
@@ -254,7 +359,7 @@ fn record(rows: &[Row], recorded: &str) -> String {
     let heads = CALLERS.map(|(caller, _)| format!("{caller:5}"));
     writeln!(
         text,
-        "{:64} {:7} {}",
+        "{:80} {:7} {}",
         "route",
         "scope",
         heads.join(" ").trim_end()
@@ -268,14 +373,14 @@ fn record(rows: &[Row], recorded: &str) -> String {
         // A caller that cannot exist here is compared on machines where it can.
         let kept: Vec<&str> = old
             .next()
-            .and_then(|line| line.get(73..))
+            .and_then(|line| line.get(89..))
             .map_or(Vec::new(), |line| line.split_whitespace().collect());
         let words = found.iter().enumerate().map(|(index, found)| {
             let kept = kept.get(index).copied().unwrap_or("?");
             format!("{:5}", found.unwrap_or(kept))
         });
         let words: Vec<String> = words.collect();
-        writeln!(text, "{title:64} {scope:7} {}", words.join(" ").trim_end()).expect("a string");
+        writeln!(text, "{title:80} {scope:7} {}", words.join(" ").trim_end()).expect("a string");
     }
     text
 }

@@ -1,6 +1,7 @@
 //! Clients that violate the protocol, or send nothing.
 
 use crate::left_out::left_out;
+use crate::may_look::may_look;
 use crate::wire::{Kept, attempt, framed, hex};
 use sexton::keeper::protocol::{FRAME_BYTES_MAX, Report, Request, VERSION};
 use std::io::{Read as _, Write as _};
@@ -79,9 +80,11 @@ fn a_thousand_connections_do_not_keep_the_coordinator_away_for_ever() {
         silent.push(socket);
     }
     assert_eq!(peer.run_through(attempt(1), kept.shell("exit 2")), 0x200);
-    let fds = format!("/proc/{}/fd", kept.pid());
-    let fds = std::fs::read_dir(fds).expect("a live process").count();
-    assert!(fds < 200, "{fds} descriptors are open");
+    if may_look("the descriptors of the keeper") {
+        let fds = format!("/proc/{}/fd", kept.pid());
+        let fds = std::fs::read_dir(fds).expect("a live process").count();
+        assert!(fds < 200, "{fds} descriptors are open");
+    }
     // Accepted connections that stay silent are closed as well.
     for mut socket in silent {
         drop(socket.read_to_end(&mut Vec::new()));

@@ -22,5 +22,7 @@ mod wire;
 mod groups;
 #[path = "../support/left_out.rs"]
 mod left_out;
+#[path = "../support/may_look.rs"]
+mod may_look;
 #[path = "../support/patience.rs"]
 mod patience;

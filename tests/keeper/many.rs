@@ -1,5 +1,6 @@
 //! Many children at once.
 
+use crate::may_look::may_look;
 use crate::wire::{Kept, attempt};
 use sexton::bytes::Bytes;
 use sexton::keeper::protocol::{Report, Request};
@@ -45,9 +46,11 @@ fn a_thousand_children_have_true_statuses() {
         attempt: attempt(0),
     };
     assert_eq!(peer.ask(attempt(0)), absent);
-    let fds = format!("/proc/{}/fd", kept.pid());
-    let fds = std::fs::read_dir(fds).expect("a live process").count();
-    assert!(fds < 16, "{fds} descriptors are open");
+    if may_look("the descriptors of the keeper") {
+        let fds = format!("/proc/{}/fd", kept.pid());
+        let fds = std::fs::read_dir(fds).expect("a live process").count();
+        assert!(fds < 16, "{fds} descriptors are open");
+    }
     let stat = proc::stat(kept.pid())
         .expect("a live process")
         .expect("a live process");

@@ -87,7 +87,7 @@ fn directories_outputs_limits_and_users() {
     assert_eq!(fails(&kept, 2, file), (step::OUTPUT, errno(Errno::NOENT)));
     kept.make_fifo();
     let unread = kept.writing("true", "fifo");
-    assert_eq!(fails(&kept, 3, unread), (step::OUTPUT, errno(Errno::NXIO)));
+    assert_eq!(fails(&kept, 3, unread), (step::OUTPUT, errno(Errno::INVAL)));
     let mut wrong = kept.shell("true");
     wrong.limits.push((7, 2, 1));
     assert_eq!(fails(&kept, 4, wrong), (step::LIMITS, errno(Errno::INVAL)));

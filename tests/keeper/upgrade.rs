@@ -1,7 +1,7 @@
 //! A keeper that is upgraded: it executes another program in its process.
 
 use crate::parcels::hand_over;
-use crate::wire::{Kept, PROGRAM, attempt, bytes};
+use crate::wire::{Kept, PROGRAM, attempt, bytes, path_bytes};
 use sexton::keeper::protocol::{Launch, Parcel, Report, Request};
 use sexton::kernel::pidfd::Pidfd;
 use std::collections::BTreeMap;
@@ -26,7 +26,13 @@ fn children_and_their_statuses_outlive_an_upgrade() {
     };
     hand_over(&mut caller, 7, parcel, &[null.as_fd(); 3]);
 
+    // A keeper that executes this file already is left alone.
     let program = bytes(PROGRAM);
+    peer.send(&Request::Upgrade { program });
+    assert_eq!(peer.ask(attempt(50)), Report::Exited(exited));
+    let newer = kept.path("sexton");
+    std::fs::copy(PROGRAM, &newer).expect("the disk has space");
+    let program = path_bytes(&newer);
     peer.send(&Request::Upgrade { program });
     // The keeper closes the connection when it executes the program. Before that, it may report exits once more.
     while let Some(report) = peer.try_next() {

@@ -265,14 +265,19 @@ impl Drop for Furnished {
             most: 100,
             ..Selection::default()
         };
-        let (records, _) = run(handle.processes().list(live)).unwrap_or_default();
+        let listed = || {
+            run(handle.processes().list(live.clone()))
+                .unwrap_or_default()
+                .0
+        };
+        let records = listed();
         for record in records {
             drop(run(handle.processes().stop(record.id, kill)));
         }
         if !std::thread::panicking() {
             until("the end of what was started", || {
-                let totals = run(handle.processes().totals());
-                (totals.expect("the node answers").live() == 0).then_some(())
+                // The records of the node's own process and of the one that started it stay.
+                listed().iter().all(|it| !it.launched).then_some(())
             });
         }
     }

@@ -57,6 +57,9 @@ struct TrackedTask {
     server: Option<Slot>,
 }
 
+/// The time at which every script begins, in milliseconds.
+const BEGIN: u64 = 1_000_000_000_000;
+
 /// Tasks by name, and the names of tasks and servers by slot.
 #[derive(Default)]
 pub(crate) struct Words {
@@ -281,6 +284,7 @@ impl Words {
                 let ms = milliseconds(span)?;
                 report(self.process(task)?, Report::Wait { ms })
             }
+            ["reached", task] => report(self.process(task)?, Report::Reached),
             ["there", task, how @ ..] => report(self.process(task)?, Report::Far(there(how)?)),
             ["fails", task, words @ ..] => {
                 let words = words.join(" ");
@@ -296,6 +300,7 @@ fn there(how: &[&str]) -> Parsed<RemoteEnd> {
     let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is no number"));
     Ok(match how {
         ["unreachable"] => RemoteEnd::Unreachable,
+        ["not-reached"] => RemoteEnd::NotReached,
         ["lost"] => RemoteEnd::Ended(Exit::Lost),
         ["failed"] => RemoteEnd::Ended(Exit::Failed),
         ["code", code] => RemoteEnd::Ended(Exit::Code(number(code)?)),
@@ -456,7 +461,11 @@ fn answer(reply: &Reply) -> Vec<String> {
                     (false, true) => "",
                     (false, false) => ", disabled",
                 };
-                format!("{name}: {} of {}{state}", it.used, it.threads)
+                let outage = it.outage.map_or_else(String::new, |it| {
+                    let retry = it.retry.0.saturating_sub(BEGIN);
+                    format!(", not reached {} times, retry at {retry} ms", it.failures)
+                });
+                format!("{name}: {} of {}{state}{outage}", it.used, it.threads)
             });
             return all.collect();
         }

@@ -31,6 +31,7 @@ const OPTIONS: &[&str] = &[
     "code",
     "leases_max",
     "log",
+    "max_run",
     "period",
     "pid",
     "signal",
@@ -103,6 +104,13 @@ impl Vocabulary for Words {
                 let warns = if *warns { ", with a warning" } else { "" };
                 format!("ended after {ran_ms} ms, {exit:?}{warns}")
             }
+            LogEvent::Overran { ran_ms, over_ms } => {
+                format!("overran after {ran_ms} ms, by {over_ms} ms")
+            }
+            LogEvent::Missed(missed) => {
+                let first = missed.first.0 - BEGIN;
+                format!("missed dates from {first}: {}", missed.cause())
+            }
         };
         let file = file.as_deref().unwrap_or("no file");
         format!("{file}: {token} {what}")
@@ -163,9 +171,12 @@ impl Words {
         process.ok_or_else(|| format!("nothing was launched for `{lease}`"))
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each command")]
     fn message(&self, places: &[&str], options: &Options<'_>) -> Parsed<Option<Message>> {
         let period = options.get("period").map(|span| milliseconds(span));
         let period_ms = period.transpose()?;
+        let max_run = options.get("max_run").map(|span| milliseconds(span));
+        let max_run_ms = max_run.transpose()?;
         Ok(Some(match places {
             ["run", lease, more @ ..] => Message::Request(Box::new(PassRequest {
                 name: name(lease)?,
@@ -174,6 +185,7 @@ impl Words {
                 period_ms,
                 claim: None,
                 log: options.get("log").map(|file| (*file).to_owned()),
+                max_run_ms,
             })),
             ["claim", lease, more @ ..] => {
                 let pid = number(options, "pid", 0)?;
@@ -192,6 +204,7 @@ impl Words {
                     period_ms,
                     claim: Some(claim),
                     log: None,
+                    max_run_ms,
                 }))
             }
             ["renew", lease, token] => Message::Renew {
@@ -208,6 +221,7 @@ impl Words {
                 name: name(lease)?,
                 place: of(token)?,
             },
+            ["started", lease] => Message::Started(self.process(lease)?),
             ["launched", lease] => Message::Launched(self.process(lease)?),
             ["gone", lease] => {
                 let signal: u8 = number(options, "signal", 0)?;
@@ -216,9 +230,15 @@ impl Words {
                 } else {
                     Exit::Code(number(options, "code", 0)?)
                 };
-                gone(self.process(lease)?, Some(exit))
+                let mut gone = gone(self.process(lease)?, Some(exit));
+                let pid = options.get("pid").map(|_| number(options, "pid", 0));
+                if let Message::Gone(gone) = &mut gone {
+                    gone.pid = pid.transpose()?;
+                }
+                gone
             }
             ["fails", lease] => gone(self.process(lease)?, Some(Exit::Failed)),
+            ["lost", lease] => gone(self.process(lease)?, Some(Exit::Lost)),
             ["ends"] => gone(bound(number(options, "pid", 0)?).process, Some(Exit::Lost)),
             ["import", lease, four @ ..] => import(lease, &four.join(" "), options)?,
             ["reset", lease, more @ ..] => Message::Reset {
@@ -356,6 +376,9 @@ fn shown(view: &LeaseView) -> String {
             place.token.0,
             since(place.until.0)
         ));
+    }
+    if let Some(missed) = lease.extra.missed {
+        words.push(format!("missed dates from {}", since(missed.first.0)));
     }
     if let Some(due) = view.due {
         words.push(format!("asks at {}", since(due.0)));

@@ -284,6 +284,8 @@ fn reason(refused: Refused) -> &'static str {
         Refused::Full => "full",
         Refused::DiskFull => "disk full",
         Refused::KeyReused => "key reused",
+        Refused::ReceiptsFull => "receipts full",
+        Refused::Forbidden => "forbidden",
     }
 }
 

@@ -15,6 +15,7 @@ mod node;
 mod process;
 mod process_service;
 mod queue;
+mod queue_about;
 mod queue_views;
 
 use dialogue::Dialogue;

@@ -12,7 +12,7 @@ use sexton::persist::disk::{Disk, RealDisk};
 use sexton::persist::format::Kind;
 use sexton::persist::journal::{InlineFiller, Reader, Room, Sizes, Tail, Writer};
 use sexton::spine::delivery::Stage;
-use sexton::spine::delivery::{Answer, Delivery, Flow, Item, Wait};
+use sexton::spine::delivery::{Answer, Authority, Delivery, Flow, Item, Wait};
 use sexton::spine::effect::Action;
 use sexton::spine::host::Host;
 use sexton::spine::ledger::Ledger;
@@ -117,8 +117,14 @@ impl<T: Vocabulary> Node<T> {
     fn answer(&mut self, said: &[&str]) -> Parsed<Vec<String>> {
         let mut items = Vec::new();
         let mut back = Vec::new();
+        let mut authority = Authority::Full;
         for line in said {
-            let words: Vec<&str> = line.split_whitespace().collect();
+            let mut words: Vec<&str> = line.split_whitespace().collect();
+            // A block with this word is sent by a client that may neither start nor end processes.
+            if words.first() == Some(&"limited") {
+                authority = Authority::Limited;
+                words.remove(0);
+            }
             match self.tongue.item(&words)? {
                 Some(item) => items.push(item),
                 None if items.is_empty() => back.extend(self.around(&words)?),
@@ -126,7 +132,7 @@ impl<T: Vocabulary> Node<T> {
             }
         }
         if !items.is_empty() {
-            back.extend(self.deliver(items)?);
+            back.extend(self.deliver_as(authority, items)?);
         }
         Ok(back)
     }
@@ -305,6 +311,15 @@ impl<T: Vocabulary> Node<T> {
     /// Delivers items, and rebuilds the machine from the log if it is spent, as the Supervisor would order. Returns the
     /// output.
     fn deliver(&mut self, items: Vec<Item<T::Machine>>) -> Parsed<Vec<String>> {
+        self.deliver_as(Authority::Full, items)
+    }
+
+    /// Like [`Self::deliver`], from a sender with this authority.
+    fn deliver_as(
+        &mut self,
+        authority: Authority,
+        items: Vec<Item<T::Machine>>,
+    ) -> Parsed<Vec<String>> {
         let rules = self.rules.clone();
         let running = self.running()?;
         let answers: Arc<Mutex<Answers<T::Machine>>> = Arc::default();
@@ -312,7 +327,10 @@ impl<T: Vocabulary> Node<T> {
         let reply_to = Box::new(move |answers| {
             *theirs.lock().expect("an answer does not panic") = answers;
         });
-        let delivery = Delivery::new(items, reply_to);
+        let delivery = Delivery {
+            authority,
+            ..Delivery::new(items, reply_to)
+        };
         let mut panics = Vec::new();
         let mut flow = running.host.deliver(&mut running.ledger, delivery);
         loop {

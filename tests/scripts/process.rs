@@ -559,6 +559,7 @@ fn end(options: &Options<'_>) -> Parsed<End> {
         None => End::Code(number(options, "code", 0)?),
         Some("rebooted") => End::Lost(Lost::Rebooted),
         Some("keeper") => End::Lost(Lost::KeeperGone),
+        Some("elsewhere") => End::Lost(Lost::AnotherMachine),
         Some("stranger") => End::Lost(Lost::NotOurs),
         Some(_) => End::Lost(Lost::Unknown),
     })

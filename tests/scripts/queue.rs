@@ -1,18 +1,16 @@
 //! The script commands of the queue actor. [`message`] and [`question`] parse most of them.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "what is no work of time is shown as it is"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "all else is shown as is")]
 
 use crate::lock::binding;
 use crate::node::{Parsed, Vocabulary, milliseconds, moment, number, split};
+use crate::queue_about::about;
 use crate::queue_views::{backoff, job_in_words, queue_in_words, result_in_words, totals_in_words};
 use sexton::actors::binding::{Binding, EndNotice, Exit};
 use sexton::actors::queue::{
-    AnyType, Body, Choice, Claim, Claimant, Class, DedupKey, JobEnd, KeepResult, Message, Order,
-    Outcome, Phase, Pop, Progress, Put, Query, QueueMachine, QueueName, Refused, Reply, Right,
-    Root, Rules, TenantRules, TypeRules, Watch, Worker,
+    AnyType, Body, Choice, Claim, Claimant, Class, DedupKey, Message, Order, Outcome, Phase, Pop,
+    Put, Query, QueueMachine, QueueName, Refused, Reply, Right, Root, Rules, TenantRules,
+    TypeRules, Watch, Worker,
 };
 use sexton::ids::{Slot, Token};
 use sexton::spine::delivery::Item;
@@ -20,7 +18,7 @@ use sexton::spine::machine::Stamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-type Options<'w> = BTreeMap<&'w str, &'w str>;
+pub(crate) type Options<'w> = BTreeMap<&'w str, &'w str>;
 
 /// The job in each slot, according to the journal.
 #[derive(Default)]
@@ -37,6 +35,7 @@ impl Vocabulary for Words {
             claim_ttl_ms: 3_600_000,
             max_tries: 0,
             backoff: None,
+            crash_tries: 0,
             ..TypeRules::default()
         };
         Rules {
@@ -45,6 +44,7 @@ impl Vocabulary for Words {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each setting")]
     fn rule(rules: &mut Rules, words: &[&str]) -> Parsed<()> {
         const KNOWN: &[&str] = &[
             "order",
@@ -65,6 +65,8 @@ impl Vocabulary for Words {
             "keys_max",
             "results_max",
             "results_bytes_max",
+            "crash_tries",
+            "tube_crash_tries",
         ];
         let (places, options) = split(words, KNOWN);
         rules.jobs_max = number(&options, "jobs_max", rules.jobs_max)?;
@@ -96,6 +98,9 @@ impl Vocabulary for Words {
         of_type.claim_ttl_ms = span(&options, "claim_ttl", of_type.claim_ttl_ms)?;
         of_type.max_tries = number(&options, "max_tries", of_type.max_tries)?;
         of_type.tube_max_tries = of_type.max_tries;
+        of_type.crash_tries = number(&options, "crash_tries", of_type.crash_tries)?;
+        let tube = number(&options, "tube_crash_tries", of_type.tube_crash_tries)?;
+        of_type.tube_crash_tries = tube;
         of_type.class = match options.get("class") {
             None => of_type.class,
             Some(&"durable") => Class::Durable,
@@ -179,11 +184,39 @@ impl Vocabulary for Words {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one arm for each command")]
 fn message(words: &[&str]) -> Parsed<Option<Message>> {
     const KNOWN: &[&str] = &[
-        "prio", "delay", "ttr", "key", "by", "token", "after", "error", "retries", "root",
-        "is_root", "bound", "claim", "items", "percent", "text", "except", "tenant", "for", "done",
-        "exit", "output", "took", "unique", "signal", "pid",
+        "prio",
+        "delay",
+        "ttr",
+        "key",
+        "by",
+        "token",
+        "after",
+        "error",
+        "retries",
+        "root",
+        "is_root",
+        "bound",
+        "claim",
+        "items",
+        "percent",
+        "text",
+        "except",
+        "tenant",
+        "for",
+        "done",
+        "exit",
+        "output",
+        "took",
+        "unique",
+        "signal",
+        "pid",
+        "code",
+        "crashed",
+        "interrupted",
+        "completes",
     ];
     if let ["batch", puts @ ..] = words {
         let puts = puts.split(|word| *word == ";");
@@ -237,6 +270,8 @@ fn message(words: &[&str]) -> Parsed<Option<Message>> {
             let Binding { process, until, .. } = binding(process)?;
             let (pid, signal) = (number(&options, "pid", 0)?, number(&options, "signal", 0)?);
             let exit = (signal > 0).then_some(Exit::Signal(signal));
+            let code = options.get("code").map(|_| number(&options, "code", 0));
+            let exit = exit.or(code.transpose()?.map(Exit::Code));
             Message::Gone(EndNotice {
                 process,
                 until,
@@ -248,85 +283,6 @@ fn message(words: &[&str]) -> Parsed<Option<Message>> {
         ["spoil"] => Message::Spoil,
         _ => return about(&places, &options),
     }))
-}
-
-/// Parses a message about an existing job. Returns `None` for other commands.
-fn about(places: &[&str], options: &Options<'_>) -> Parsed<Option<Message>> {
-    let priority = || match options.get("prio") {
-        None => Ok(None),
-        Some(_) => number(options, "prio", 0).map(Some),
-    };
-    Ok(Some(match places {
-        ["delete", id] => Message::Delete {
-            id: id_of(id)?,
-            by: right(options)?,
-        },
-        ["release", id] => Message::Release {
-            id: id_of(id)?,
-            by: right(options)?,
-            priority: priority()?,
-            delay_ms: span(options, "delay", 0)?,
-        },
-        ["bury", id] => Message::Bury {
-            id: id_of(id)?,
-            by: right(options)?,
-            priority: priority()?,
-        },
-        ["touch", id] => Message::Touch {
-            id: id_of(id)?,
-            by: right(options)?,
-        },
-        ["bind", id, process] => Message::Bind {
-            id: id_of(id)?,
-            by: right(options)?,
-            to: binding(process)?,
-        },
-        ["defer", id] => Message::Defer {
-            id: id_of(id)?,
-            by: right(options)?,
-            error: options.get("error").map(|text| (*text).to_owned().into()),
-            retry_after_ms: after(options)?,
-        },
-        ["report", id] => Message::Report {
-            id: id_of(id)?,
-            by: right(options)?,
-            progress: Progress {
-                percent: match options.get("percent") {
-                    None => None,
-                    Some(percent) => Some(percent.parse().map_err(|_| "how much?".to_owned())?),
-                },
-                text: options.get("text").map(|text| (*text).to_owned().into()),
-            },
-        },
-        ["result", id] => Message::KeepResult(Box::new(KeepResult {
-            id: id_of(id)?,
-            by: right(options)?,
-            ms: span(options, "for", 3_600_000)?,
-            end: JobEnd {
-                done: yes(options, "done", true)?,
-                exit: match options.get("exit") {
-                    None => None,
-                    Some(exit) => Some(exit.parse().map_err(|_| "which status?".to_owned())?),
-                },
-                error: options.get("error").map(|text| (*text).to_owned().into()),
-                output: body_of(options.get("output").unwrap_or(&"''"))?.into(),
-                took_ms: span(options, "took", 0)?,
-            },
-        })),
-        ["fail", id] => Message::Fail {
-            id: id_of(id)?,
-            by: right(options)?,
-            retry_after_ms: after(options)?,
-            error: options.get("error").map(|text| (*text).to_owned().into()),
-        },
-        _ => return Ok(None),
-    }))
-}
-
-/// Parses the delay before the next try. Returns `None` if the option is not given.
-fn after(options: &Options<'_>) -> Parsed<Option<u64>> {
-    let after = options.get("after").map(|after| milliseconds(after));
-    after.transpose()
 }
 
 fn put_of(places: &[&str], options: &Options<'_>) -> Parsed<Put> {
@@ -364,7 +320,7 @@ fn root_of(word: &str) -> Parsed<Root> {
     })
 }
 
-fn yes(options: &Options<'_>, option: &str, otherwise: bool) -> Parsed<bool> {
+pub(crate) fn yes(options: &Options<'_>, option: &str, otherwise: bool) -> Parsed<bool> {
     match options.get(option) {
         None => Ok(otherwise),
         Some(&"yes") => Ok(true),
@@ -437,12 +393,12 @@ fn queue(name: &str) -> Parsed<QueueName> {
     QueueName::parse(name.as_bytes()).ok_or_else(|| format!("`{name}` is no queue"))
 }
 
-fn id_of(word: &str) -> Parsed<u64> {
+pub(crate) fn id_of(word: &str) -> Parsed<u64> {
     word.parse().map_err(|_| format!("`{word}` is no number"))
 }
 
 /// Parses a body: `''` is an empty body, and `x{255}` is 255 times x.
-fn body_of(word: &str) -> Parsed<Body> {
+pub(crate) fn body_of(word: &str) -> Parsed<Body> {
     if word == "''" {
         return Ok(Body::default());
     }
@@ -484,7 +440,7 @@ fn worker(who: &str) -> Worker {
     )
 }
 
-fn right(options: &Options<'_>) -> Parsed<Right> {
+pub(crate) fn right(options: &Options<'_>) -> Parsed<Right> {
     Ok(match (options.get("by"), options.get("token")) {
         (Some(who), None) => Right::Worker(worker(who)),
         (None, Some(_)) => Right::Token(Token(number(options, "token", 0)?)),
@@ -493,7 +449,7 @@ fn right(options: &Options<'_>) -> Parsed<Right> {
     })
 }
 
-fn span(options: &Options<'_>, option: &str, otherwise: u64) -> Parsed<u64> {
+pub(crate) fn span(options: &Options<'_>, option: &str, otherwise: u64) -> Parsed<u64> {
     options
         .get(option)
         .map_or(Ok(otherwise), |span| milliseconds(span))
@@ -510,7 +466,7 @@ fn told(reply: &Reply) -> String {
             id,
             duplicate: Some(phase),
         } => format!("{id} is there ({})", named(*phase)),
-        Reply::Remembered { id } => format!("{id} is remembered"),
+        Reply::Remembered { id, .. } => format!("{id} is remembered"),
         Reply::Batch(placed) => {
             let placed = placed.iter().map(|(id, new)| {
                 let what = if *new { "" } else { " is there" };
@@ -528,6 +484,7 @@ fn told(reply: &Reply) -> String {
         Reply::Count(count) => count.to_string(),
         Reply::Absent => "absent".to_owned(),
         Reply::Refused(refused) => format!("refused: {}", reason(*refused)),
+        Reply::ReadOnly(why) => format!("refused: read only: {why}"),
         Reply::Found(id, body) => format!("{id} {}", text(body)),
         Reply::Job(job) => job_in_words(job),
         Reply::Queue(queue) => queue_in_words(queue),
@@ -595,6 +552,7 @@ fn reason(refused: Refused) -> &'static str {
         Refused::TooBig => "too big",
         Refused::ReadOnly => "read only",
         Refused::DiskFull => "disk full",
-        Refused::KeyReused => "key reused",
+        Refused::KeyReused | Refused::ReceiptsFull => "key reused",
+        Refused::Forbidden => "forbidden",
     }
 }

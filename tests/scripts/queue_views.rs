@@ -20,6 +20,7 @@ pub(crate) fn job_in_words(job: &JobView) -> String {
         ("releases", job.releases),
         ("buries", job.buries),
         ("kicks", job.kicks),
+        ("crashes", job.crashes),
     ];
     let counts = counts.iter().filter(|(_, count)| *count > 0);
     words.extend(counts.map(|(what, count)| format!("{what}={count}")));
@@ -28,6 +29,14 @@ pub(crate) fn job_in_words(job: &JobView) -> String {
         let until = format!("{:?}", it.until).to_lowercase();
         let fence = if it.fence { ", fenced" } else { "" };
         format!("until the {until} {} has ended{fence}", it.process.0)
+    }));
+    words.extend(job.command.map(|it| {
+        let completes = if it.completes {
+            ", which completes it"
+        } else {
+            ""
+        };
+        format!("by {}{completes}", it.process.0)
     }));
     words.extend(job.fencing.then(|| "fencing".to_owned()));
     words.extend(job.cancelled.then(|| "cancelled".to_owned()));
@@ -81,6 +90,7 @@ pub(crate) fn queue_in_words(queue: &QueueView) -> String {
         ("retrying", u64::from(jobs.retrying)),
         ("buried", u64::from(jobs.buried)),
         ("abandoned", u64::from(jobs.abandoned)),
+        ("quarantined", u64::from(jobs.quarantined)),
         ("total", queue.total),
         ("using", u64::from(queue.using)),
         ("watching", u64::from(queue.watching)),

@@ -10,6 +10,7 @@ use crate::setting::Plant;
 use sexton::ids::{ActorId, Seq};
 use sexton::persist::PersistError;
 use sexton::persist::mark::Watermark;
+use sexton::persist::retention::Kept;
 use sexton::persist::snapshots::{Manifest, Page, SlotId, Writing};
 use sexton::spine::Actor;
 use sexton::spine::Host;
@@ -138,7 +139,7 @@ impl Checkpoint {
                     return Ok(Step::Waiting);
                 }
                 let older = planted_slots::older(node.plant, self.older);
-                let sealed = self.writing.seal(*mark, older)?;
+                let sealed = self.writing.seal(*mark, older, Kept::default())?;
                 return Ok(Step::Sealed(sealed.trimmed.segments));
             }
         };

@@ -14,8 +14,8 @@ use crate::setting::Setting;
 use crate::violation::{Promise, Violation, ensure};
 use crate::workload::binding;
 use sexton::actors::queue::{
-    AnyType, Body, Claimant, DedupKey, JobEnd, KeepResult, Message, Phase, Pop, Progress, Put,
-    Query, QueueName, Reply, Right, Root, Watch, Worker,
+    AnyType, Body, Claimant, Command, DedupKey, JobEnd, KeepResult, Message, Phase, Pop, Progress,
+    Put, Query, QueueName, Reply, Right, Root, Watch, Worker,
 };
 use sexton::ids::{ProcessId, Token};
 use std::collections::BTreeSet;
@@ -222,6 +222,7 @@ impl Jobs {
 
     /// Returns a message about a claim. Its token is mostly that of the current holder, and sometimes that of a former
     /// holder or none.
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind")]
     fn about_a_claim(&self, chance: &mut Chance) -> Message {
         let (id, by) = match chance.below(8) {
             0 => (self.id(chance), Right::Unclaimed),
@@ -246,6 +247,7 @@ impl Jobs {
             (2, 7),
             (2, 8),
             (1, 9),
+            (2, 10),
         ]) {
             0 => Message::Delete { id, by },
             1 => Message::Release {
@@ -260,12 +262,26 @@ impl Jobs {
                 by,
                 to: binding(&self.processes, chance),
             },
-            3 | 5 => Message::Touch { id, by },
+            10 if !self.processes.is_empty() => Message::Attach {
+                id,
+                by,
+                command: Command {
+                    process: binding(&self.processes, chance).process,
+                    completes: chance.per_mille(500),
+                },
+                ttr_ms: if chance.per_mille(500) {
+                    0
+                } else {
+                    span(chance)
+                },
+            },
+            3 | 5 | 10 => Message::Touch { id, by },
             6 => Message::Defer {
                 id,
                 by,
                 error: None,
                 retry_after_ms: chance.per_mille(300).then(|| span(chance)),
+                interrupted: chance.per_mille(200),
             },
             // The worker of a claimed job may be told to stop.
             8 => cancel(id, chance),
@@ -287,6 +303,7 @@ impl Jobs {
                 error: chance
                     .per_mille(500)
                     .then(|| format!("error {}", chance.below(99)).into()),
+                crashed: chance.per_mille(200),
             },
         }
     }

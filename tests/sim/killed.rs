@@ -110,8 +110,8 @@ fn a_hundred_crashes_leave_no_file_behind() {
     // A crash may leave an incomplete slot, a partly written seal and a partly written segment, but never two of each.
     // The number of files of a complete slot varies with its content.
     let (first, second) = (most(&files[..50]), most(&files[50..]));
-    // Locks that are bound to processes and have no TTL may accumulate over time.
-    assert!(second <= first + 16, "{files:?}");
+    // Locks that are bound to processes and have no TTL, and records of processes, may accumulate over time.
+    assert!(second <= first + first / 2, "{files:?}");
     let (first, second) = (most(&bytes[..50]), most(&bytes[50..]));
     // Allow half as much again, since the size varies with the content of the queues. `check_files` below checks exactly
     // that no file is left over.

@@ -91,7 +91,10 @@ impl Reference for Leases {
 
     /// Returns rules with so few leases that the limit is reached.
     fn rules() -> Rules {
-        Rules { leases_max: 3 }
+        Rules {
+            leases_max: 3,
+            ..Rules::default()
+        }
     }
 
     fn apply(
@@ -162,7 +165,7 @@ impl Reference for Leases {
     fn origin(message: &Message) -> Origin {
         match message {
             Message::Lapse { .. } | Message::Due { .. } => Origin::Tick,
-            Message::Gone(_) | Message::Launched(_) => Origin::Tell,
+            Message::Gone(_) | Message::Launched(_) | Message::Started(_) => Origin::Tell,
             _ => Origin::Client,
         }
     }
@@ -189,6 +192,8 @@ impl Reference for Leases {
                 Step::Ended { whole: true, .. } => counted.passes_whole += 1,
                 Step::Ended { whole: false, .. } => counted.passes_broken += 1,
                 Step::Placed { .. } => counted.passes_waited_for += 1,
+                Step::Started { .. } => counted.passes_started += 1,
+                Step::Missed(_) => counted.dates_missed += 1,
                 Step::Relaunched { .. } => counted.passes_relaunched += 1,
                 Step::Stopping => counted.passes_stopped += 1,
                 Step::Owed(_) => counted.passes_owed += 1,
@@ -254,6 +259,7 @@ impl LeaseClients {
                     command: chance.per_mille(900).then(|| command(chance)),
                     no_delay: chance.per_mille(150),
                     period_ms: *chance.pick(&[None, None, Some(900), Some(0)]),
+                    max_run_ms: *chance.pick(&[None, None, None, Some(2500)]),
                     ..PassRequest::default()
                 };
                 Message::Request(Box::new(asked))

@@ -423,7 +423,7 @@ fn a_claim_that_runs_out_without_a_record_is_caught() {
 fn answers_of_queues_that_leave_before_their_sync_are_caught() {
     caught(
         Plant::QueueAnswersEarly,
-        &[Promise::Kept, Promise::ShownIsKept],
+        &[Promise::Kept, Promise::ShownIsKept, Promise::Woken],
         20,
     );
 }

@@ -421,6 +421,10 @@ impl<'a> Run<'a> {
         met.keepers_killed = seen.keepers_killed;
         met.forks = seen.forks;
         met.escapes = seen.escapes;
+        met.moves = seen.moves;
+        met.headless = seen.headless;
+        met.foreign_ids = seen.foreign_ids;
+        met.imitations = seen.imitations;
         met.pids_reused = seen.pids_reused;
         met.descriptors_out = seen.descriptors_out;
         met.events_overtaken = seen.events_overtaken;

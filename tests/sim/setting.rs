@@ -114,6 +114,14 @@ pub(crate) enum Plant {
     TreeOfLeader,
     /// A process whose state is unknown is taken for gone.
     UnknownIsGone,
+    /// A process is taken for ended when its main thread has.
+    ThreadsUnseen,
+    /// The control group of a tree is taken for the whole tree.
+    GroupIsAll,
+    /// Whoever carries the id of a tree belongs to it, whatever its user.
+    AnyoneNames,
+    /// Whoever carries the id of a tree belongs to it, whatever its control group.
+    GroupsIgnored,
     /// The end of a process is taken for that of another one.
     EndOfAnother,
     /// A keeper is requested to forget an end that is not durable yet.
@@ -276,7 +284,14 @@ impl Setting {
         // Faults among long-lived processes only show if the node lives long, too.
         let is_slow = matches!(
             plant,
-            Plant::TreeOfLeader | Plant::FoundByPid | Plant::UnknownIsGone | Plant::LowDiskIgnored
+            Plant::TreeOfLeader
+                | Plant::ThreadsUnseen
+                | Plant::GroupIsAll
+                | Plant::AnyoneNames
+                | Plant::GroupsIgnored
+                | Plant::FoundByPid
+                | Plant::UnknownIsGone
+                | Plant::LowDiskIgnored
         );
         let (crashes, steps) = if is_slow { (2, 4000) } else { (9, 1000) };
         let plain = Self::of(seed, steps);

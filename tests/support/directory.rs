@@ -63,6 +63,8 @@ pub(crate) fn copy(from: &Path, to: &Path) {
 /// Returns the settings of a node with small segments that takes checkpoints only on request.
 pub(crate) fn settings(data: &Path) -> Config {
     let mut config = Config::at(data);
+    // Without history, what no snapshot needs is removed at once.
+    config.checkpoints.history_bytes_max = 0;
     config.segments = SEGMENTS;
     config.checkpoints.records = 1 << 40;
     config

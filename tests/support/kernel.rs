@@ -1,13 +1,37 @@
 //! A simulated kernel, keeper and file system: PIDs are reused, descriptors run out, exits arrive late, processes leave
-//! their session, keepers are killed, and the machine reboots. It has the true state, with which tests compare reports.
+//! their session or their control group, end their main thread or carry the id of another tree, a second user imitates
+//! them, keepers are killed, and the machine reboots. It has the true state, with which tests compare reports.
 
-use sexton::actors::process::{Failure, Identity, Message, Output, Remains, Spec, Step};
-use sexton::bytes::Bytes;
-use sexton::clock::Date;
+use sexton::actors::process::{Identity, Message};
 use sexton::ids::ProcessId;
-use sexton::keeper::protocol::{Exited, Launch, Report, Request, Started};
-use sexton::ports::process::{ExitStatus, Lookup, Survivors, Tree, World};
+use sexton::keeper::protocol::{Exited, Report, Started};
+use sexton::kernel::proc::Stat;
+use sexton::ports::process::Tree;
+use sexton::ports::process::members::{Members, Wanted};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+#[path = "kernel_world.rs"]
+pub(crate) mod world;
+
+/// The PID of the keeper. Processes of which nobody is the parent have 0 as that of their parent.
+const KEEPER: u32 = 1;
+
+/// The user of the coordinator, and the other user of the machine.
+pub(crate) const OWN: u32 = 0;
+pub(crate) const OTHER: u32 = 1000;
+
+/// A fault in how the processes of a tree are recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blindness {
+    /// A process whose main thread has ended is taken for ended.
+    Threads,
+    /// The control group of a tree is taken for the whole tree.
+    OutsideGroup,
+    /// An id in the environment counts, whoever put it there.
+    Users,
+    /// An id in the environment counts, whatever the control group of the process.
+    Groups,
+}
 
 /// The number of available PIDs, so small that PIDs are reused.
 const PIDS: u32 = 40;
@@ -23,6 +47,10 @@ pub(crate) enum Event {
 
 /// A simulated process.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is independent of the others"
+)]
 pub(crate) struct Process {
     pub(crate) inode: u64,
     pub(crate) ticks: u64,
@@ -36,6 +64,15 @@ pub(crate) struct Process {
     pub(crate) unkillable: bool,
     /// Whether it cannot be attributed: it left its session, and its environment is not readable.
     pub(crate) hidden: bool,
+    /// The PID of its parent.
+    pub(crate) parent: u32,
+    pub(crate) user: u32,
+    /// The attempt named in its environment, unless it is hidden.
+    pub(crate) named: Option<ProcessId>,
+    /// Whether it left the control group of its tree.
+    pub(crate) moved: bool,
+    /// Whether its main thread has ended. It lives on in other threads.
+    pub(crate) headless: bool,
 }
 
 /// The entry for an attempt in a keeper's log.
@@ -53,6 +90,8 @@ pub(crate) type Key = (u128, u64);
 #[derive(Debug)]
 struct Keeper {
     children: BTreeSet<ProcessId>,
+    /// Every attempt that it launched.
+    launched: BTreeSet<ProcessId>,
     joined: bool,
 }
 
@@ -73,6 +112,9 @@ pub(crate) struct Kernel {
     keeper: Option<Keeper>,
     log: BTreeMap<ProcessId, Logged>,
     watched: BTreeSet<(u64, ProcessId)>,
+    /// Trees that were launched in a control group of their own.
+    grouped: BTreeSet<ProcessId>,
+    pub(crate) blindness: Option<Blindness>,
     /// Trees with their own control groups, which will become empty.
     emptying: BTreeSet<ProcessId>,
     /// The time at which this boot began, in milliseconds of `now`.
@@ -88,8 +130,8 @@ pub(crate) struct Kernel {
     pub(crate) truth: BTreeMap<Key, u32>,
     /// Attempts that were running when their keeper ended. Their processes have no parent that waits for them.
     pub(crate) orphaned: BTreeSet<ProcessId>,
-    /// Signals that were sent: the process, the tree if it was sent to a tree, and the number.
-    pub(crate) signalled: Vec<(Key, Option<ProcessId>, u8)>,
+    /// Signals that were sent: the process, the trees to which it belongs in truth and by its own word, and the number.
+    pub(crate) signalled: Vec<(Key, [Option<ProcessId>; 2], u8)>,
     /// Whether no descriptors are left.
     pub(crate) exhausted: bool,
     /// Whether the kernel reports how a process ended only to its parent.
@@ -113,6 +155,8 @@ impl Default for Kernel {
             keeper: None,
             log: BTreeMap::new(),
             watched: BTreeSet::new(),
+            grouped: BTreeSet::new(),
+            blindness: None,
             emptying: BTreeSet::new(),
             booted: 0,
             skew: 0,
@@ -142,6 +186,10 @@ impl Kernel {
             .find(|pid| !self.processes.contains_key(pid))?;
         self.next_pid = 2 + (pid - 1) % PIDS;
         self.next_inode += 1;
+        let leader = self.processes.iter();
+        let mut leader = leader.filter(|(_, it)| tree.is_some() && it.leads == tree);
+        let orphanage = if self.keeper.is_some() { KEEPER } else { 0 };
+        let parent = leader.next().map_or(orphanage, |(pid, _)| *pid);
         let process = Process {
             inode: self.next_inode,
             // A tick is ten milliseconds, so a process with a reused PID may have the same start time as the one before.
@@ -151,6 +199,11 @@ impl Kernel {
             ignores_term: false,
             unkillable: false,
             hidden: false,
+            parent: tree.map_or(0, |_| parent),
+            user: OWN,
+            named: tree,
+            moved: false,
+            headless: false,
         };
         self.processes.insert(pid, process);
         Some(pid)
@@ -181,6 +234,7 @@ impl Kernel {
             self.events.push_back(Event::Ended(watched.1));
         }
         self.watched.retain(|watched| watched.0 != inode);
+        self.orphan(pid);
         if let Some(tree) = process.tree
             && self.processes.values().all(|it| it.tree != Some(tree))
             && self.emptying.remove(&tree)
@@ -208,11 +262,37 @@ impl Kernel {
         }
     }
 
+    /// Gives the children of an ended process to the keeper, if that launched their tree.
+    fn orphan(&mut self, parent: u32) {
+        let children = self.keeper.as_ref().map(|it| it.launched.clone());
+        for process in self.processes.values_mut().filter(|it| it.parent == parent) {
+            let is_its = |tree: &ProcessId| children.as_ref().is_some_and(|it| it.contains(tree));
+            process.parent = process.tree.filter(is_its).map_or(0, |_| KEEPER);
+        }
+        self.end_lost();
+    }
+
+    /// Ends the processes that nothing connects to their tree any more, since the keeper that would have inherited them was
+    /// killed. Only control groups hold these together, which is a documented limit.
+    fn end_lost(&mut self) {
+        let is_lost = |it: &&Process| {
+            let is_grouped = it.tree.is_some_and(|tree| self.grouped.contains(&tree)) && !it.moved;
+            let is_known = !it.hidden && it.named == it.tree && it.user == OWN;
+            it.parent == 0 && it.tree.is_some() && it.leads.is_none() && !is_grouped && !is_known
+        };
+        let lost = self.processes.iter().filter(|(_, it)| is_lost(it));
+        let lost: Vec<u32> = lost.map(|(pid, _)| *pid).collect();
+        for pid in lost {
+            self.end(pid, 9);
+        }
+    }
+
     pub(crate) fn kill_keeper(&mut self) {
         let Some(keeper) = self.keeper.take() else {
             return;
         };
         self.orphaned.extend(keeper.children);
+        self.orphan(KEEPER);
         if keeper.joined {
             // Reports of the keeper that were not read are lost with it.
             self.events
@@ -238,6 +318,7 @@ impl Kernel {
         }
         self.keeper = None;
         self.log.clear();
+        self.grouped.clear();
         self.lose_coordinator();
         // PIDs and inodes are counted from the beginning again, so new ones repeat old ones.
         self.boot += 1;
@@ -260,6 +341,11 @@ impl Kernel {
         self.log.remove(&attempt);
     }
 
+    /// Returns whether a tree was launched in a control group of its own.
+    pub(crate) fn has_group(&self, tree: ProcessId) -> bool {
+        self.grouped.contains(&tree)
+    }
+
     pub(crate) fn logged(&self) -> Vec<ProcessId> {
         self.log.keys().copied().collect()
     }
@@ -277,7 +363,11 @@ impl Kernel {
             return;
         };
         let key = (self.boot, process.inode);
-        self.signalled.push((key, process.tree, signal));
+        let is_grouped = process.tree.is_some_and(|it| self.grouped.contains(&it));
+        // A process of our own user may name another tree, and its word counts unless its control group says otherwise.
+        let counts = process.user == OWN && (process.moved || !is_grouped);
+        let named = process.named.filter(|_| counts);
+        self.signalled.push((key, [process.tree, named], signal));
         let ends = match signal {
             9 => !process.unkillable,
             15 => !process.ignores_term && !process.unkillable,
@@ -288,15 +378,32 @@ impl Kernel {
         }
     }
 
-    fn members(&self, tree: &Tree) -> Vec<u32> {
-        let of = |pid: u32, process: &Process| {
-            let is_in = process.tree == Some(tree.id) && (tree.contained || !process.hidden);
-            // Without a control group, the leader is found by its identity.
-            let is_it = || self.identity(pid).is_some_and(|it| it.is(&tree.leader));
-            is_in || !tree.contained && is_it()
+    fn members(&self, tree: &Tree) -> Members {
+        let is_in = |it: &Process| it.tree == Some(tree.id) && !it.moved;
+        let group = self.processes.iter();
+        let group = group.filter(|(_, it)| tree.contained && is_in(it));
+        let group: BTreeSet<u32> = group.map(|(pid, _)| *pid).collect();
+        let is_blind = |to: Blindness| self.blindness == Some(to);
+        if tree.contained && is_blind(Blindness::OutsideGroup) {
+            return Members {
+                alive: group.into_iter().map(|pid| (pid, None)).collect(),
+                unknown: 0,
+            };
+        }
+        let others = self.processes.iter();
+        let others = others.filter(|(_, it)| it.leads.is_some_and(|id| id != tree.id));
+        let others: BTreeSet<u32> = others.map(|(pid, _)| *pid).collect();
+        let living = self.processes.iter().map(|(pid, it)| (*pid, it.stat()));
+        let living = living.filter(|(_, it)| !it.is_zombie());
+        let living = living.filter(|(_, it)| it.state != b'Z' || !is_blind(Blindness::Threads));
+        let wanted = Wanted {
+            tree,
+            group: &group,
+            keeper: self.keeper.as_ref().map_or(0, |_| KEEPER),
+            leaders: &others,
         };
-        let members = self.processes.iter().filter(|(pid, it)| of(**pid, it));
-        members.map(|(pid, _)| *pid).collect()
+        let seen = world::Seen { kernel: self, tree };
+        Members::of(wanted, &living.collect(), &seen)
     }
 
     fn said(&self, attempt: ProcessId, logged: &Logged) -> Report {
@@ -344,6 +451,12 @@ impl Kernel {
         self.log.insert(attempt, Logged::Started(started));
         let keeper = self.keeper.as_mut().expect("a keeper launches");
         keeper.children.insert(attempt);
+        keeper.launched.insert(attempt);
+        if self.contains {
+            self.grouped.insert(attempt);
+        } else {
+            self.grouped.remove(&attempt);
+        }
         Report::Started(started)
     }
 }
@@ -356,171 +469,19 @@ fn failed(attempt: ProcessId, errno: i32) -> Report {
     }
 }
 
-/// A descriptor, which refers to one process even if its PID is reused.
-#[derive(Debug)]
-pub(crate) struct Handle(pub(crate) u64);
-
-impl World for Kernel {
-    type Handle = Handle;
-
-    fn machine_and_boot(&self) -> (u128, u128) {
-        (7, self.boot)
-    }
-
-    fn date(&self) -> Date {
-        Date(self.now.saturating_add_signed(self.skew))
-    }
-
-    fn clock(&self) -> u64 {
-        self.now
-    }
-
-    fn find(&mut self, identity: &Identity) -> Lookup<Handle> {
-        if self.exhausted {
-            return Lookup::Unknown;
+impl Process {
+    fn stat(&self) -> Stat {
+        Stat {
+            state: if self.headless { b'Z' } else { b'S' },
+            threads: 2,
+            parent: self.parent,
+            group: 0,
+            session: 0,
+            start_ticks: self.ticks,
+            cpu_ticks: 0,
+            virtual_bytes: 0,
+            memory_pages: 0,
+            exit_code: 0,
         }
-        if self.lives((identity.boot, identity.inode)) {
-            Lookup::Alive(Handle(identity.inode))
-        } else {
-            Lookup::Gone(None)
-        }
-    }
-
-    fn watch(&mut self, id: ProcessId, handle: &Handle) {
-        self.watched.insert((handle.0, id));
-    }
-
-    fn status(&mut self, handle: &Handle) -> ExitStatus {
-        if self.early_wakes > 0 {
-            self.early_wakes -= 1;
-            return ExitStatus::Alive;
-        }
-        let known = self.truth.get(&(self.boot, handle.0)).copied();
-        known
-            .filter(|_| !self.secretive)
-            .map_or(ExitStatus::Unavailable, ExitStatus::Known)
-    }
-
-    fn signal(&mut self, handle: &Handle, signal: u8, _group: bool) -> Result<(), i32> {
-        let mut processes = self.processes.iter();
-        let Some((pid, _)) = processes.find(|(_, it)| it.inode == handle.0) else {
-            return Err(3);
-        };
-        let pid = *pid;
-        self.take(pid, signal);
-        Ok(())
-    }
-
-    fn survivors(&mut self, tree: &Tree) -> Survivors {
-        let count = |some: usize| u32::try_from(some).expect("processes are few");
-        let hidden = self.processes.values();
-        let hidden = hidden.filter(|it| !tree.contained && it.hidden && it.leads.is_none());
-        Survivors {
-            unknown: count(hidden.count()),
-            alive: count(self.members(tree).len()),
-        }
-    }
-
-    fn watch_tree(&mut self, tree: &Tree) {
-        if tree.contained {
-            self.emptying.insert(tree.id);
-        }
-    }
-
-    fn signal_tree(&mut self, tree: &Tree, signal: u8) -> Result<(), i32> {
-        for pid in self.members(tree) {
-            self.take(pid, signal);
-        }
-        Ok(())
-    }
-
-    fn has_keeper(&mut self) -> bool {
-        self.keeper.is_some()
-    }
-
-    fn join(&mut self) -> Result<(), Failure> {
-        if self.no_keeper {
-            return Err(Failure {
-                step: Step::Keeper,
-                errno: 2,
-                about: None,
-            });
-        }
-        let children = BTreeSet::new();
-        let keeper = self.keeper.get_or_insert(Keeper {
-            children,
-            joined: false,
-        });
-        keeper.joined = true;
-        let mut said = vec![Report::Welcome {
-            version: 1,
-            pid: 1,
-            boot: self.boot,
-            groups: None,
-        }];
-        for (id, logged) in &self.log {
-            match logged {
-                Logged::Started(started) if !keeper.children.contains(id) => {
-                    said.push(Report::Orphaned(*started));
-                }
-                Logged::Started(started) => said.push(Report::Started(*started)),
-                Logged::Exited(exited) => said.push(Report::Exited(*exited)),
-                Logged::Failed(errno) => said.push(failed(*id, *errno)),
-            }
-        }
-        said.push(Report::Told);
-        self.events.extend(said.into_iter().map(Event::Heard));
-        Ok(())
-    }
-
-    fn ask(&mut self, request: Request) {
-        let Some(keeper) = self.keeper.as_ref().filter(|it| it.joined) else {
-            return;
-        };
-        match request {
-            Request::Launch { attempt, .. } => self.launch(attempt),
-            Request::Forget { attempts } => {
-                for id in attempts {
-                    if !keeper.children.contains(&id) {
-                        self.log.remove(&id);
-                    }
-                }
-            }
-            Request::Ask { attempt } => {
-                let said = match self.log.get(&attempt) {
-                    Some(logged) => self.said(attempt, logged),
-                    None => Report::Absent { attempt },
-                };
-                self.events.push_back(Event::Heard(said));
-            }
-            Request::Hello { .. } | Request::Parcel { .. } | Request::Upgrade { .. } => {}
-        }
-    }
-
-    fn prepare(&mut self, _id: ProcessId, spec: &Spec) -> Result<Launch, Failure> {
-        Ok(Launch {
-            argv: spec.argv.clone(),
-            ..Launch::default()
-        })
-    }
-
-    fn write_pid_file(&mut self, _id: ProcessId, _run_dir: Option<&Bytes>, pid: u32) {
-        self.noted.push(pid);
-    }
-
-    fn remains(&mut self, tree: &Tree, _run_dir: Option<&Bytes>) -> Remains {
-        let left = self.survivors(tree);
-        Remains {
-            alive: left.alive,
-            empty: tree.launched && left.is_empty(),
-            stdout: Output::default(),
-            ..Remains::default()
-        }
-    }
-
-    fn clear(&mut self, _tree: &Tree, _run_dir: Option<&Bytes>) {}
-
-    fn report(&mut self, message: Message) {
-        self.reports.push(message);
     }
 }

@@ -86,7 +86,15 @@ impl<M: Actor> Lives<M> {
     /// Starts the next life. Sometimes another life comes first, which is killed during or soon after its startup.
     pub(crate) fn begin(&mut self) -> Daemon {
         let data = self.data();
-        let ours = ["--data", &data, "--fsync", self.fsync];
+        // Without history, the size of the journal does not depend on how many checkpoints there were.
+        let ours = [
+            "--data",
+            &data,
+            "--fsync",
+            self.fsync,
+            "--journal-kept-max",
+            "0",
+        ];
         let flags = [&ours[..], self.about.flags].concat();
         if self.chance.below(4) == 0 {
             let daemon = Daemon::begin(daemon::serve(&flags));

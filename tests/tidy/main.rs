@@ -7,6 +7,7 @@ mod circles;
 mod pages;
 mod paths;
 mod rules;
+mod security;
 mod source;
 mod tables;
 mod world;

@@ -3,6 +3,7 @@
 use crate::paths;
 use crate::source::{Source, names};
 use crate::{EMPTY_WORDS, IMPORTS, ITS_OWN, LINES_MAX, TOO_LONG, UNSAFE, WORLD};
+use std::path::Path;
 
 type Example = (&'static str, &'static str);
 
@@ -341,7 +342,10 @@ fn imports(source: &Source) -> Vec<String> {
         else {
             return false;
         };
-        its_own != format!("actors::{actor}") && file.starts_with(char::is_lowercase)
+        let place =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/actors/{actor}/{file}"));
+        let is_module = place.is_dir() || place.with_extension("rs").exists();
+        its_own != format!("actors::{actor}") && is_module
     };
     let fits = |import: &str, allowed: &str| {
         let allowed = if allowed == ITS_OWN {

@@ -83,6 +83,12 @@ impl Answer {
         (self.status == reason.status()).then_some(reason)
     }
 
+    /// Returns the field that is wrong, if this is a refusal because of one.
+    pub(super) fn field(&self) -> Option<String> {
+        let said: Value = serde_json::from_str(&self.body).ok()?;
+        Some(said.pointer("/field")?.as_str()?.to_owned())
+    }
+
     /// If the coordinator refused the request because an item does not exist, prefixes the detail of the refusal with the item's name,
     /// which is taken from `asked`, the fields of the request.
     pub(crate) fn about(self, asked: &Value) -> Self {

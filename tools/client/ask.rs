@@ -88,9 +88,7 @@ pub(crate) fn send(
             Err(Trouble::Absent(_)) if outage.is_some() => {}
             answered => return answered.map_err(Failure::from),
         }
-        outage.get_or_insert_with(|| {
-            Outage::begin("the coordinator stopped; waiting for it to come back")
-        });
+        outage.get_or_insert_with(|| Outage::begin(STOPPED));
         let left = wait.saturating_sub(began.elapsed());
         if left.is_zero() {
             let words = "the coordinator stopped and did not come back in time";
@@ -135,6 +133,9 @@ impl Pauses {
     }
 }
 
+/// The note about an outage.
+const STOPPED: &str = "the coordinator stopped; waiting for it to come back";
+
 /// The number of requests of this process that are waiting for the coordinator to come back.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
@@ -169,6 +170,27 @@ pub(crate) fn send_within(
     Ok(ask(target, ("POST", path, &body), patience)?.about(&asked))
 }
 
+/// Returns an unguessable random number.
+pub(crate) fn drawn() -> io::Result<u128> {
+    let mut chance = [0; 16];
+    getrandom::fill(&mut chance).map_err(io::Error::other)?;
+    Ok(u128::from_le_bytes(chance))
+}
+
+/// Posts a request that changes something: with a new idempotency key, as [`send_once`] does. A command that uses this has the effect that it
+/// reports, no matter when the coordinator is killed, and has it once.
+pub(crate) fn change(target: &Target, path: &str, fields: Fields) -> Result<Answer, Failure> {
+    let drawn = drawn()
+        .map_err(|error| Failure::unreachable(format!("failed to read random numbers: {error}")))?;
+    let key = format!("{drawn:032x}");
+    let answer = send_once(target, path, fields.clone(), &key)?;
+    if answer.status == 400 && answer.field().as_deref() == Some("Idempotency-Key") {
+        // The path accepts no keys, because a repetition of its requests changes nothing.
+        return send(target, path, fields, 0);
+    }
+    Ok(answer)
+}
+
 /// Posts fields to a path with an idempotency key, and repeats the request for up to [`RETURN_MAX`] if the coordinator stops or crashes
 /// before it answers. The coordinator carries out the request at most once, and gives every repetition the same answer. If the first
 /// attempt cannot reach the coordinator, returns an error immediately.
@@ -182,7 +204,8 @@ pub(crate) fn send_once(
     let target = target.under(key);
     let asked = Value::Object(fields);
     let body = asked.to_string();
-    let (mut pauses, mut was_there) = (Pauses::of(&target), false);
+    let mut pauses = Pauses::of(&target);
+    let mut outage: Option<Outage> = None;
     loop {
         let failure = match ask(&target, ("POST", path, &body), TIMEOUT) {
             Ok(answer) if !answer.is_refused_as(Reason::Stopped) => {
@@ -196,14 +219,14 @@ pub(crate) fn send_once(
                 pauses.start_again();
                 Some(failure)
             }
-            Err(Trouble::Absent(failure)) if was_there => Some(failure),
+            Err(Trouble::Absent(failure)) if outage.is_some() => Some(failure),
             Err(trouble) => return Err(trouble.into()),
         };
         if began.elapsed() > RETURN_MAX {
             let words = "the coordinator stopped and did not come back";
             return Err(failure.unwrap_or_else(|| Failure::unreachable(words)));
         }
-        was_there = true;
+        outage.get_or_insert_with(|| Outage::begin(STOPPED));
         rest(pauses.next());
     }
 }

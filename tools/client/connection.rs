@@ -3,6 +3,7 @@
 
 use crate::client::ask::instant;
 use rustix::net::{RecvFlags, recv};
+use sexton::kernel::socket;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -25,6 +26,11 @@ pub(super) trait Connection: Read + Write + Send {
 
     /// Sets the timeout of each read and each write.
     fn wait_at_most(&self, patience: Duration) -> io::Result<()>;
+
+    /// Returns the user that listens at the other end, if that is known: only on a Unix socket.
+    fn user(&self) -> Option<u32> {
+        None
+    }
 }
 
 impl Connection for UnixStream {
@@ -35,6 +41,10 @@ impl Connection for UnixStream {
     fn wait_at_most(&self, patience: Duration) -> io::Result<()> {
         self.set_read_timeout(Some(patience))?;
         self.set_write_timeout(Some(patience))
+    }
+
+    fn user(&self) -> Option<u32> {
+        socket::user(self).ok()
     }
 }
 

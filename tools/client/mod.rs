@@ -14,6 +14,6 @@ mod target;
 
 pub(crate) use answer::{Answer, Fields, bytes, bytes_of, fields, with_query};
 pub(crate) use ask::{
-    Outage, follow, get, instant, look, post, rest, send, send_once, send_within,
+    Outage, change, drawn, follow, get, instant, look, post, rest, send, send_once, send_within,
 };
 pub(crate) use target::{Target, Where};

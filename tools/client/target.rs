@@ -4,13 +4,15 @@
 //! The token goes into the head of a request and nowhere else; in particular, never into an error message.
 
 use crate::client::connection::{Connection, Idle};
+use crate::directory;
 use crate::report::Failure;
 use crate::settings::data_directory;
 use clap::Args;
+use sexton::actors::process::masked_url;
+use sexton::kernel::socket;
 use std::ffi::OsString;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs as _};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +27,7 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// The maximum length of a token, in bytes; the coordinator has the same limit.
 const TOKEN_BYTES_MAX: usize = 4096;
 
-/// How long connecting to one address over TCP may take.
+/// How long connecting to one address may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Files in which systems keep the certificates that they trust; the first one that exists is used.
@@ -184,17 +186,58 @@ impl Target {
         let connection = match self.idle.take() {
             Some((connection, limit)) if limit == patience => return Ok(connection),
             Some((connection, _)) => connection,
-            None => self.way.connect()?,
+            None => {
+                let connection = self.way.connect()?;
+                self.check_listener(&*connection)?;
+                connection
+            }
         };
         connection.wait_at_most(patience)?;
         Ok(connection)
+    }
+
+    /// Fails if another user, who is not root, listens on the socket of a data directory in whose place somebody else than that user can have
+    /// put another one. Nothing has been sent yet.
+    fn check_listener(&self, connection: &dyn Connection) -> io::Result<()> {
+        let user = connection.user().filter(|user| !socket::is_own(*user));
+        let (Some(data), Some(user)) = (&self.data, user) else {
+            return Ok(());
+        };
+        directory::replaceable(data, Some(user)).map_or(Ok(()), |why| {
+            let words = format!(
+                "user {user} listens there, and others can put another directory in the place of {}, since {why}: if the coordinator of that user is meant, name its socket with --url unix:PATH",
+                data.display()
+            );
+            Err(io::Error::other(words))
+        })
+    }
+
+    /// Fails if the coordinator runs as another user than this process, and not as root. Called before anything is handed over that the
+    /// user of this process may want to keep from others: its environment and streams. A directory that anyone can create might be
+    /// another user's. A coordinator that cannot be reached is not an error here: the request that follows will fail.
+    pub(crate) fn check_user(&self) -> Result<(), Failure> {
+        let Ok(connection) = self.connect(CONNECT_TIMEOUT) else {
+            return Ok(());
+        };
+        let user = connection.user();
+        self.idle.keep(connection, CONNECT_TIMEOUT);
+        let Some(user) = user.filter(|user| !socket::is_own(*user)) else {
+            return Ok(());
+        };
+        let shown = self.shown();
+        let words = format!(
+            "the coordinator on {shown} runs as user {user}, so the environment and the streams of this process are not handed over to it"
+        );
+        Err(Failure::unreachable(words).help(
+            "run the command as that user, or use a coordinator of your own: --data DIR; with --detach, nothing but the command is sent",
+        ))
     }
 }
 
 impl Way {
     fn connect(&self) -> io::Result<Box<dyn Connection>> {
         let (place, tls) = match self {
-            Self::Socket(path) => return Ok(Box::new(UnixStream::connect(path)?)),
+            Self::Socket(path) => return Ok(Box::new(socket::connect(path, CONNECT_TIMEOUT)?)),
             Self::Tcp { place, tls } => (place, tls),
         };
         let stream = place.connect()?;
@@ -269,7 +312,7 @@ impl Place {
 }
 
 fn wrong(url: &str) -> Failure {
-    Failure::usage(format!("the URL {url:?} is invalid"))
+    Failure::usage(format!("the URL {:?} is invalid", masked_url(url)))
         .help("expected http://HOST:PORT, https://HOST:PORT or unix:PATH, with nothing after it")
 }
 
@@ -278,7 +321,9 @@ fn read_token(file: &Path) -> Result<String, Failure> {
     let text = read("token file", file)?;
     let text = String::from_utf8_lossy(&text);
     let line = text.lines().next().unwrap_or_default().trim_end();
-    let line = line.strip_suffix(" run").unwrap_or(line).to_owned();
+    let suffixes = [" run", " read"];
+    let bare = suffixes.into_iter().find_map(|it| line.strip_suffix(it));
+    let line = bare.unwrap_or(line).to_owned();
     let is_token = (1..=TOKEN_BYTES_MAX).contains(&line.len())
         && line.bytes().all(|byte| byte.is_ascii_graphic());
     if is_token {

@@ -106,6 +106,8 @@ pub(crate) struct StartForecast {
     pub(crate) clean: Option<bool>,
     /// The incomplete end of the journal that startup would cut off, if there is one.
     pub(crate) cut: Option<String>,
+    /// The number of jobs that startup would remove, because they are kept in memory only.
+    pub(crate) memory_jobs: u64,
 }
 
 /// Inspects a directory, and an item if one was requested.
@@ -158,6 +160,7 @@ pub(crate) fn look(data: &Path, item: Option<&FollowedItem>) -> Result<Findings,
         damage: Vec::new(),
     };
     if started {
+        findings.start.memory_jobs = actors.queue.machine().memory_jobs();
         let found = actors.recovering().into_iter();
         findings.actors = found.map(|actor| ActorFigures::of(actor)).collect();
         findings.item = item.and_then(|item| {
@@ -271,6 +274,7 @@ impl StartForecast {
                 next: past.tail.next(),
                 clean: (past.tail.last > Seq(0)).then_some(past.tail.clean),
                 cut: past.tail.cut.as_ref().map(cut_words),
+                memory_jobs: 0,
             },
             Err(error) => {
                 let failure = Failure::from(error);

@@ -57,6 +57,9 @@ pub(crate) fn actors(findings: &Findings) -> String {
         Some(ItemState::Job { id, found }) => {
             let words = found.as_ref().map(figures);
             page.line(&format!("job {id}"), words.as_deref().unwrap_or(ABSENT));
+            if found.as_ref().is_some_and(|job| job.passing) {
+                page.line("", "(kept in memory only: startup would remove it)");
+            }
         }
         Some(ItemState::Queue { name, found }) => {
             let words = found.as_ref().map(figures);
@@ -242,5 +245,9 @@ fn start(page: &mut Page, start: &StartForecast) {
     );
     if let Some(cut) = &start.cut {
         page.line("", &format!("would {cut}"));
+    }
+    if start.memory_jobs > 0 {
+        let jobs = count(start.memory_jobs, "job");
+        page.line("", &format!("would remove {jobs} kept in memory only (class = \"memory\"), which are counted below"));
     }
 }

@@ -177,7 +177,7 @@ impl Lease {
             Action::Import { which, text } => {
                 let mut asked = which.fields();
                 asked.insert("text".to_owned(), text.into());
-                let lease = options.act("import", asked, 0)?;
+                let lease = options.act("import", asked)?;
                 options.tell(&lease, page::whole)
             }
             Action::Reset { which, force, wait } => {
@@ -218,7 +218,7 @@ impl ClientOptions {
         let mut asked = which.fields();
         asked.extend(fields([("disabled", disabled.into())]));
         let existed = self.exists(which)?;
-        let lease = self.act("set", asked, 0)?;
+        let lease = self.act("set", asked)?;
         if !existed {
             // A lease may be disabled before its first request, but the name may also be misspelled.
             let name = which.name.to_text();

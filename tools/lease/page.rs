@@ -73,6 +73,7 @@ pub(super) fn whole(lease: &Value) -> String {
     line("last run", &last(lease));
     line("passes", &passes(lease));
     line("current", &current(lease));
+    line("overrun", &overrun(lease));
     line("next", &next(lease));
     if is(lease, "/no_delay") {
         line("no-delay", "requests never wait");
@@ -84,6 +85,7 @@ pub(super) fn whole(lease: &Value) -> String {
     line("command", &shown_command(lease));
     line("schedule", &schedule(lease));
     line("due", &date(lease, "/due_at"));
+    line("missed", &missed(lease));
     page.push('\n');
     page.push_str(&fossil(lease));
     page
@@ -134,6 +136,36 @@ fn last(lease: &Value) -> String {
             format!("{}, {} ago", time(Timestamp(since)), span(ago))
         }
     }
+}
+
+/// Formats by how much the running pass overruns its period; empty if it does not.
+fn overrun(lease: &Value) -> String {
+    let over = number(lease, "/now").saturating_sub(number(lease, "/current/until_at"));
+    if !is(lease, "/current/running") || over == 0 {
+        return String::new();
+    }
+    let period = "the pass runs longer than its period, which was over";
+    match number(lease, "/current/warnings") {
+        0 => format!("{period} {} ago", span(over)),
+        1 => format!("{period} {} ago; 1 warning", span(over)),
+        warnings => format!("{period} {} ago; {warnings} warnings", span(over)),
+    }
+}
+
+/// Formats the dates that were missed last; empty if there were none.
+fn missed(lease: &Value) -> String {
+    if at(lease, "/missed/first_at").is_none() {
+        return String::new();
+    }
+    let why = match words(lease, "/missed/cause").as_str() {
+        "down" => "the coordinator was down",
+        _ => "the clock was set forward, or the machine was suspended",
+    };
+    let (first, noticed) = (
+        date(lease, "/missed/first_at"),
+        date(lease, "/missed/noticed_at"),
+    );
+    format!("dates from {first} until {noticed}: {why}")
 }
 
 fn passes(lease: &Value) -> String {

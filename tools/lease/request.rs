@@ -37,17 +37,21 @@ pub(super) struct ClientOptions {
 }
 
 impl ClientOptions {
-    /// Posts a request and returns the answer. If `wait`, in seconds, is not 0, the request is repeated if the coordinator restarts, so use
-    /// 0 for requests that must not be carried out twice.
-    pub(super) fn act(&self, what: &str, fields: Fields, wait: u64) -> Result<Value, Failure> {
+    /// Posts a request that changes something, once even if it has to be repeated, and returns the answer.
+    pub(super) fn act(&self, what: &str, fields: Fields) -> Result<Value, Failure> {
         let path = format!("/v1/leases/{what}");
-        client::send(&self.target, &path, fields, wait)?.success(HELPS)
+        client::change(&self.target, &path, fields)?.success(HELPS)
+    }
+
+    /// Posts a request that waits for at most `wait` seconds and changes nothing, and returns the answer.
+    pub(super) fn wait(&self, fields: Fields, wait: u64) -> Result<Value, Failure> {
+        client::send(&self.target, "/v1/leases/wait", fields, wait)?.success(HELPS)
     }
 
     /// Posts a request and returns the answer, or `None` if the lease does not exist.
     pub(super) fn try_act(&self, what: &str, fields: Fields) -> Result<Option<Value>, Failure> {
         let path = format!("/v1/leases/{what}");
-        let answer = client::send(&self.target, &path, fields, 0)?;
+        let answer = client::change(&self.target, &path, fields)?;
         if answer.is_refused_as(Reason::Absent) {
             return Ok(None);
         }

@@ -8,7 +8,7 @@
 use crate::client::{Fields, fields, rest};
 use crate::lease::command::LeaseSelector;
 use crate::lease::request::{ClientOptions, WAIT_MAX};
-use crate::lease::set::{log_file, period};
+use crate::lease::set::{log_file, max_run, period};
 use crate::process::attached::{self, Foreground, HandoverError, HeldParcel};
 use crate::process::{self, PARENT, detached, here, outcome, plain, variables};
 use crate::report::{Failure, tell};
@@ -30,8 +30,8 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// for its turn. If another request is already next, this exits with 0 immediately, since the pass of that request has yet to
 /// begin and will do the work. So it is safe to request a pass whenever there may be work.
 ///
-/// In the foreground, the command uses this terminal's streams and receives its signals, and `sexton lease run` exits with the
-/// command's exit status. Ctrl-C during the wait cancels the request; if other requests were turned away because of it, the pass
+/// In the foreground, the command runs as with `sexton run`, on a terminal of its own if standard input and output are terminals,
+/// and `sexton lease run` exits with the command's exit status. Ctrl-C during the wait cancels the request; if other requests were turned away because of it, the pass
 /// still runs, in the background. The coordinator launches the command: if this process is killed by SIGKILL, a running pass
 /// continues, and a waiting one runs in the background when its turn comes. A pass that is killed is run again when its period is
 /// over, unless it was requested with --no-delay.
@@ -42,6 +42,7 @@ Examples:
   sexton lease run sync --detach -- ./sync              without waiting: for a request handler
   sexton lease run sync --period 5m -- ./sync           the next pass begins no sooner than five minutes after this one
   sexton lease run sync --no-delay -- ./sync            now or not at all
+  sexton lease run sync --max-run 10m -- ./sync         stops the pass if it runs for more than ten minutes
   sexton lease run sync --if 'test -s queue' -- ./sync  only if there is anything to do
   sexton lease run nightly                              the command of `sexton lease set nightly command`
 
@@ -60,6 +61,10 @@ pub(super) struct Run {
     #[arg(long, value_name = SPAN, value_parser = period)]
     period: Option<u64>,
 
+    /// Stop the pass after this time (stop signal, 10 s of grace, SIGKILL), 0 for never [default: that of the lease, or never]
+    #[arg(long = "max-run", id = "max_run", value_name = SPAN, value_parser = max_run)]
+    limit: Option<u64>,
+
     /// Do not wait; print the answer to the request and exit
     #[arg(long)]
     detach: bool,
@@ -69,7 +74,7 @@ pub(super) struct Run {
     no_delay: bool,
 
     /// Run the command immediately and without the lease, like `sexton run`
-    #[arg(long, conflicts_with_all = ["no_delay", "period", "logfile"])]
+    #[arg(long, conflicts_with_all = ["no_delay", "period", "max_run", "logfile"])]
     no_lease: bool,
 
     /// File to which a line is appended when the pass begins and when it ends [default: that of the lease]
@@ -123,14 +128,14 @@ impl Run {
         match launch {
             Some(launch) if !self.detach => self.foreground(options, &processes, launch),
             None => {
-                let body = options.act("run", self.asked(None)?, 0);
+                let body = options.act("run", self.asked(None)?);
                 self.answered(
                     options,
                     &body.map_err(|failure| self.without_command(failure))?,
                 )
             }
             launch @ Some(_) => {
-                let body = options.act("run", self.asked(launch)?, 0)?;
+                let body = options.act("run", self.asked(launch)?)?;
                 self.answered(options, &body)
             }
         }
@@ -178,6 +183,7 @@ impl Run {
             ("period_ms", self.period.into()),
             ("no_delay", self.no_delay.into()),
             ("logfile", log.into()),
+            ("max_run_ms", self.limit.into()),
         ]));
         Ok(asked)
     }
@@ -229,7 +235,7 @@ impl Run {
     ) -> Result<(), Failure> {
         // Catch signals before the request is made: from here on, a signal either withdraws the request or is sent to its command.
         let mut foreground = Foreground::listen()?;
-        let handed = match HeldParcel::over(processes, true) {
+        let handed = match HeldParcel::over(processes, &foreground, true) {
             Ok(handed) => {
                 launch.insert("parcel".to_owned(), handed.ticket().into());
                 Ok(handed)
@@ -238,7 +244,7 @@ impl Run {
             Err(HandoverError::Refused(reason)) => Err(reason),
             Err(other) => return Err(other.into()),
         };
-        let body = options.act("run", self.asked(Some(launch))?, 0)?;
+        let body = options.act("run", self.asked(Some(launch))?)?;
         if self.report_refusal(&body) {
             return Ok(());
         }
@@ -360,7 +366,7 @@ impl Turn {
             let begun = lease.pointer("/begun").and_then(Value::as_u64);
             let mut asked = self.which.clone();
             asked.extend(fields([("begun", begun.map(|it| it + 1).into())]));
-            lease = self.options.act("wait", asked, WAIT_MAX)?;
+            lease = self.options.wait(asked, WAIT_MAX)?;
         }
         let id = lease.pointer("/current/process").and_then(Value::as_str);
         let id = id.filter(|_| is_its(&lease, "/current/place"));

@@ -118,7 +118,7 @@ pub(super) fn period(text: &str) -> Result<u64, String> {
 }
 
 /// Parses the time limit of a lease's passes, and returns it in milliseconds.
-fn max_run(text: &str) -> Result<u64, String> {
+pub(super) fn max_run(text: &str) -> Result<u64, String> {
     let ms = milliseconds(text)?;
     if ms <= Settings::SPAN_MS_MAX {
         Ok(ms)
@@ -143,7 +143,7 @@ impl Set {
         let mut asked = self.which.fields();
         asked.extend(self.setting()?);
         let existed = options.exists(&self.which)?;
-        let lease = options.act("set", asked, 0)?;
+        let lease = options.act("set", asked)?;
         options.tell(&lease, |lease| {
             let (name, setting) = (shown(lease, "name"), self.what.show(lease));
             let created = if existed { "" } else { " (new lease)" };

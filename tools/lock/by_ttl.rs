@@ -140,6 +140,8 @@ impl ByTtl {
                 return;
             }
             let _ = pidfd_send_signal(&*process, Signal::TERM);
+            // A suspended command handles SIGTERM only once it continues.
+            let _ = pidfd_send_signal(&*process, Signal::CONT);
             rest(GRACE);
             let _ = pidfd_send_signal(&*process, Signal::KILL);
         };

@@ -4,7 +4,7 @@ use crate::client::{self, Answer, Target, Where};
 use crate::events::{self, EventFilter};
 use crate::lock::answer::{HELD_ON, refused, success, table};
 use crate::lock::named::{EntrySelector, LockSelector, OwnerSelector, name, own_name, put, shown};
-use crate::lock::run;
+use crate::lock::{left, run};
 use crate::numbers::between;
 use crate::report::{Failure, print};
 use crate::span::{SPAN, seconds};
@@ -345,6 +345,7 @@ impl ClientOptions {
             (shown(entry, "key"), shown(entry, "index"), place)
         });
         print(&table(&entries))?;
+        print(&left::lines(&self.target, &entries))?;
         if next.is_null() {
             return Ok(());
         }
@@ -377,7 +378,11 @@ impl ClientOptions {
     }
 
     fn post(&self, what: &str, fields: Map<String, Value>, wait: u64) -> Result<Answer, Failure> {
-        client::send(&self.target, &format!("/v1/locks/{what}"), fields, wait)
+        let path = format!("/v1/locks/{what}");
+        if wait == 0 {
+            return client::change(&self.target, &path, fields);
+        }
+        client::send(&self.target, &path, fields, wait)
     }
 
     fn get(&self, what: &str, fields: &Map<String, Value>) -> Result<Answer, Failure> {

@@ -45,9 +45,9 @@ pub(super) enum OnLost {
 
 /// Run a command while it holds a lock
 ///
-/// Waits in line, runs the command, and releases the lock when the command and everything it started have ended. The command uses
-/// this terminal's streams and receives its signals, and `sexton lock run` exits with the command's exit status. The token of the
-/// lock is in the command's environment as `SEXTON_FENCE`.
+/// Waits in line, runs the command, and releases the lock when the command and everything it started have ended. The command runs in
+/// the foreground as with `sexton run`, on a terminal of its own if standard input and output are terminals, and `sexton lock run`
+/// exits with its exit status. The token of the lock is in the command's environment as `SEXTON_FENCE`.
 ///
 /// The lock is bound to the processes themselves: if this process, its command or the coordinator is killed, the lock is granted
 /// to the next owner only when no process of the command is left. So it needs no TTL. Over TCP (--url), the coordinator cannot see

@@ -1,24 +1,30 @@
-//! Runs a command in the foreground, with the streams, the environment, the umask and the limits of this process. These are handed
-//! over as one parcel to the keeper (the process that launches commands for the coordinator) and are stored nowhere. Signals to this
-//! process are forwarded to the command.
+//! Runs a command in the foreground, with the streams, the environment, the umask, the limits, the descriptors and the priorities of this process. These are
+//! handed over as one parcel to the keeper (the process that launches commands for the coordinator) and are stored nowhere. Signals to this
+//! process are forwarded to the command, which is suspended and continued together with it.
 
+pub(crate) use crate::client::drawn;
 use crate::client::{self, Fields};
+use crate::process::inheritance;
 use crate::process::request::{ClientOptions, WaitExtent, has_ended};
+use crate::process::terminal::{Relay, Terminal, is_hung_up};
 use crate::report::Failure;
 use crate::signals::Signals;
 use crate::text::words;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, Signal, getpid, getrlimit, kill_process};
+use rustix::termios::isatty;
 use serde_json::Value;
 use sexton::bytes::Bytes;
 use sexton::keeper::framed;
-use sexton::keeper::protocol::{Parcel, Report, Request};
+use sexton::keeper::protocol::{Inheritance, Parcel, Report, Request};
+use sexton::kernel::socket;
 use std::fmt::Display;
 use std::io::{ErrorKind, IoSlice, Read as _, Write as _};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -38,6 +44,17 @@ const RETURN: Duration = Duration::from_millis(100);
 
 /// Signals that are forwarded to the command: HUP, INT, QUIT, USR1, USR2, TERM.
 const FORWARDED: [i32; 6] = [1, 2, 3, 10, 12, 15];
+const HUP: i32 = 1;
+const CONT: i32 = 18;
+const STOP: i32 = 19;
+const TSTP: i32 = 20;
+const WINCH: i32 = 28;
+
+/// How long the coordinator may take to suspend or to continue the command.
+const SUSPENSION: Duration = Duration::from_secs(2);
+
+/// How long a command that handles SIGTSTP, as editors do, has before it is suspended.
+const NOTICE: Duration = Duration::from_millis(50);
 
 /// The resource limits of this process that a command gets.
 const LIMITS: [Resource; 10] = [
@@ -63,19 +80,20 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     // Catch signals before the launch, so that no signal meant for the command is missed.
     let foreground = Foreground::listen()?;
-    let handed = HeldParcel::over(options, false)?;
+    let handed = HeldParcel::over(options, &foreground, false)?;
     let record = handed.launch(options, asked)?;
-    if has_ended(&record) {
-        return outcome(&record);
+    if !has_ended(&record) {
+        started(&record);
     }
-    started(&record);
+    // Also if it has ended: its last output may still be on its terminal.
     foreground.follow(options, &words(&record, "/id"), outcome)
 }
 
-/// The signals that are caught while a command runs in the foreground.
+/// The signals that are caught while a command runs in the foreground, and the command's terminal, if this process has one.
 pub(crate) struct Foreground {
     runtime: Runtime,
     signals: Signals,
+    terminal: Option<Terminal>,
 }
 
 impl Foreground {
@@ -85,14 +103,33 @@ impl Foreground {
             .enable_all()
             .build();
         let runtime = runtime.map_err(|error| failed(&error))?;
-        let signals = runtime.block_on(async { Signals::listen(&FORWARDED) });
+        // Signals that this process ignores, as below `nohup`, are not for the command either.
+        let mut caught = [&FORWARDED[..], &[CONT, TSTP, WINCH]].concat();
+        caught.retain(|number| !inheritance::ignores(getpid(), *number));
+        let signals = runtime.block_on(async { Signals::listen(&caught) });
         let signals = signals.map_err(|error| failed(&error))?;
-        Ok(Self { runtime, signals })
+        let terminal = Terminal::open();
+        let terminal = terminal.map_err(|error| {
+            Failure::unreachable(format!(
+                "failed to open a terminal for the command: {error}"
+            ))
+        })?;
+        Ok(Self {
+            runtime,
+            signals,
+            terminal,
+        })
     }
 
-    /// Waits for `end` and returns its output. If a signal arrives first, returns its number as the error.
+    /// Waits for `end` and returns its output. If a signal that is meant for the command arrives first, returns its number as the error.
     pub(crate) fn until<F: Future + Unpin>(&mut self, end: &mut F) -> Result<F::Output, i32> {
-        self.runtime.block_on(self.signals.until(end))
+        loop {
+            match self.runtime.block_on(self.signals.until(end)) {
+                Err(TSTP) => suspend(),
+                Err(CONT | WINCH) => {}
+                other => return other,
+            }
+        }
     }
 
     /// Forwards signals to the process with this `id` until it has ended. Then returns the result of `outcome` for its final record.
@@ -102,6 +139,8 @@ impl Foreground {
         id: &str,
         outcome: &dyn Fn(&Value) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
+        let relay = self.terminal.map(Terminal::relay).transpose();
+        let mut relay = relay.map_err(|error| failed(&error))?;
         let (ended, end) = tokio::sync::oneshot::channel();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(move || {
@@ -117,16 +156,53 @@ impl Foreground {
                     drop(options.send(id, number));
                 }
             });
-            self.runtime.block_on(self.signals.pass_on(end, |number| {
-                // This cannot fail, since the receiving thread ends only when `forward` is dropped.
-                let _ = forward.send(number);
-            }));
+            self.runtime
+                .block_on(self.signals.pass_on(end, |number| match number {
+                    TSTP => suspend_with(options, id, relay.as_ref()),
+                    CONT => go_on(options, id, relay.as_mut()),
+                    WINCH if relay.is_some() => relay.iter().for_each(Relay::resize),
+                    number => {
+                        // If the caller's terminal is gone, so is the command's, whether or not the coordinator is there to send a signal.
+                        relay.take_if(|_| number == HUP && is_hung_up());
+                        // This cannot fail, since the receiving thread ends only when `forward` is dropped.
+                        let _ = forward.send(number);
+                    }
+                }));
             drop(forward);
+            // From here on, messages go to the caller's terminal as it was.
+            drop(relay);
             let record = waiting.join();
             let record = record.map_err(|_| failed(&"the waiting thread panicked"))??;
             outcome(&record)
         })
     }
+}
+
+/// Suspends this process, as the caller's shell expects. Returns when it is continued.
+fn suspend() {
+    // The signal cannot be caught, so this does not fail.
+    let _ = kill_process(getpid(), Signal::STOP);
+}
+
+/// Suspends the command, then this process. The SIGCONT that continues this process continues the command, too.
+fn suspend_with(options: &ClientOptions, id: &str, relay: Option<&Relay>) {
+    // A command that handles SIGTSTP, as an editor does to restore the terminal, is notified first. The kernel does not suspend a command at
+    // SIGTSTP, because no process of its own session could continue it.
+    options.send_soon(id, TSTP, SUSPENSION);
+    client::rest(NOTICE);
+    options.send_soon(id, STOP, SUSPENSION);
+    if let Some(relay) = relay {
+        relay.leave();
+    }
+    suspend();
+}
+
+/// Continues the command after this process was continued.
+fn go_on(options: &ClientOptions, id: &str, relay: Option<&mut Relay>) {
+    if let Some(relay) = relay {
+        relay.enter();
+    }
+    options.send_soon(id, CONT, SUSPENSION);
 }
 
 /// A parcel held by the keeper until a launch names its ticket. If this value is dropped before that, the keeper drops the parcel.
@@ -139,20 +215,45 @@ pub(crate) struct HeldParcel {
 impl HeldParcel {
     /// Hands this process's streams, environment, umask and limits over to the keeper, for a command. Unless `stays` is true, the keeper
     /// drops them if the command is not launched within a minute.
-    pub(crate) fn over(options: &ClientOptions, stays: bool) -> Result<Self, HandoverError> {
-        let (input, output, errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
-        let streams = [input.as_fd(), output.as_fd(), errors.as_fd()];
-        Self::with(options, &streams, &Own::default(), stays)
-    }
-
-    /// Like [`over`](Self::over), but with the given `streams`, and with the changes in `own`.
-    fn with(
+    pub(crate) fn over(
         options: &ClientOptions,
-        streams: &[BorrowedFd<'_>; 3],
-        own: &Own<'_>,
+        foreground: &Foreground,
         stays: bool,
     ) -> Result<Self, HandoverError> {
-        let (ticket, connection) = handed_over(options, (streams, own), stays)?;
+        let (input, output, errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+        let mut streams = [input.as_fd(), output.as_fd(), errors.as_fd()];
+        let mut inheritance = inheritance::own();
+        if let Some(terminal) = &foreground.terminal {
+            for stream in &mut streams {
+                if isatty(*stream) {
+                    *stream = terminal.theirs();
+                }
+            }
+            inheritance.terminal = true;
+        }
+        let inherited = inheritance::inherited();
+        let (further, numbers) =
+            inherited.map_err(|error| HandoverError::Failed(failed(&error)))?;
+        inheritance.descriptors = numbers;
+        let further = further.iter().map(AsFd::as_fd);
+        let descriptors: Vec<BorrowedFd<'_>> = streams.into_iter().chain(further).collect();
+        Self::with(
+            options,
+            &descriptors,
+            (&Own::default(), &inheritance),
+            stays,
+        )
+    }
+
+    /// Like [`over`](Self::over), but with the given descriptors, which begin with the streams, with the changes in `own`, and with the given
+    /// inheritance.
+    fn with(
+        options: &ClientOptions,
+        descriptors: &[BorrowedFd<'_>],
+        given: (&Own<'_>, &Inheritance),
+        stays: bool,
+    ) -> Result<Self, HandoverError> {
+        let (ticket, connection) = handed_over(options, descriptors, given, stays)?;
         Ok(Self { ticket, connection })
     }
 
@@ -213,8 +314,10 @@ pub(crate) fn launch(
     own: &Own<'_>,
 ) -> Result<Value, Failure> {
     let began = client::instant();
+    options.target.check_user()?;
+    let inheritance = inheritance::own();
     loop {
-        match HeldParcel::with(options, streams, own, false) {
+        match HeldParcel::with(options, streams, (own, &inheritance), false) {
             Ok(handed) => return handed.launch(options, asked),
             Err(not_handed) if began.elapsed() > RETURN_MAX => return Err(not_handed.into()),
             Err(_) => client::rest(RETURN),
@@ -232,23 +335,47 @@ fn failed(error: &dyn Display) -> Failure {
 /// started another, so this is tried again up to [`LOOKS`] times.
 fn handed_over(
     options: &ClientOptions,
-    given: (&[BorrowedFd<'_>; 3], &Own<'_>),
+    descriptors: &[BorrowedFd<'_>],
+    (own, inheritance): (&Own<'_>, &Inheritance),
     stays: bool,
 ) -> Result<(u128, UnixStream), HandoverError> {
     let mut left = LOOKS;
+    options.target.check_user()?;
+    let parcel = parcel(own).map_err(|error| HandoverError::Failed(failed(&error)))?;
+    let parcel = Box::new(parcel);
     loop {
-        let keeper = options.act("keeper", Fields::new())?;
-        let socket = keeper.pointer("/socket").and_then(Value::as_str);
-        match hand_over(socket.unwrap_or_default(), given, stays) {
+        // A new ticket each time: the keeper may have taken the last parcel although its answer was lost.
+        let ticket = drawn().map_err(|error| HandoverError::Failed(failed(&error)))?;
+        let request = Request::Inheritance {
+            ticket,
+            parcel: parcel.clone(),
+            stays,
+            inheritance: Box::new(inheritance.clone()),
+        };
+        let socket = options.keeper()?;
+        let mut handed = hand_over(&socket, (ticket, &request), descriptors);
+        if is_refusal(&handed)
+            && let Some(streams) = descriptors.get(..3)
+        {
+            // A keeper of an older version does not know this request.
+            let parcel = parcel.clone();
+            let request = Request::Parcel {
+                ticket,
+                parcel,
+                stays,
+            };
+            handed = hand_over(&socket, (ticket, &request), streams);
+        }
+        match handed {
             Ok(handed) => return Ok(handed),
             Err(error) if left > 0 && is_of_a_dead_keeper(error.kind()) => {
                 left -= 1;
                 client::rest(LOOK);
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 let seconds = TIMEOUT.as_secs();
                 return Err(
-                    failed(&format!("the keeper did not answer within {seconds} s")).into(),
+                    failed(&format!("the keeper did not answer within {seconds} s: its process is stopped or overloaded")).into(),
                 );
             }
             Err(error) if error.kind() == ErrorKind::QuotaExceeded => {
@@ -274,35 +401,29 @@ const fn is_of_a_dead_keeper(kind: ErrorKind) -> bool {
     )
 }
 
-/// Returns an unguessable random number.
-pub(crate) fn drawn() -> std::io::Result<u128> {
-    let mut chance = [0; 16];
-    getrandom::fill(&mut chance).map_err(std::io::Error::other)?;
-    Ok(u128::from_le_bytes(chance))
+/// Returns whether a keeper answered that it does not accept a parcel.
+fn is_refusal<T>(handed: &std::io::Result<T>) -> bool {
+    let error = handed.as_ref().err();
+    error.is_some_and(|error| error.kind() == ErrorKind::QuotaExceeded)
 }
 
-/// Sends a parcel to the keeper at `socket`. Returns the ticket by which a launch names the parcel, and the connection. If the
-/// connection is closed before the launch, the keeper drops the parcel.
+/// Sends a request with a parcel to the keeper at `path`, which must belong to our own user or to root. Returns the ticket by which a launch
+/// names the parcel, and the connection. If the connection is closed before the launch, the keeper drops the parcel.
 fn hand_over(
-    socket: &str,
-    (streams, own): (&[BorrowedFd<'_>; 3], &Own<'_>),
-    stays: bool,
+    path: &str,
+    (ticket, request): (u128, &Request),
+    descriptors: &[BorrowedFd<'_>],
 ) -> std::io::Result<(u128, UnixStream)> {
-    let ticket = drawn()?;
-    let request = Request::Parcel {
-        ticket,
-        parcel: Box::new(parcel(own)?),
-        stays,
-    };
-    let frame = framed(&request)?;
-    let mut stream = UnixStream::connect(socket)?;
+    let frame = framed(request)?;
+    let mut stream = socket::connect_to_own(Path::new(path), TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut space =
+        [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3 + Inheritance::DESCRIPTORS_MAX))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
-    if !beside.push(SendAncillaryMessage::ScmRights(streams)) {
+    if !beside.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(std::io::Error::other(
-            "the control message has no space for three descriptors",
+            "the control message has no space for the descriptors",
         ));
     }
     let sent = sendmsg(

@@ -3,7 +3,7 @@
 use crate::client::{Where, fields};
 use crate::process::page::{self, standing};
 use crate::process::pid_file_command;
-use crate::process::request::{ClientOptions, WaitExtent, has_ended};
+use crate::process::request::{ClientOptions, WaitExtent, is_over};
 use crate::process::run::outcome;
 use crate::report::Failure;
 use crate::span::{SPAN, milliseconds, seconds};
@@ -182,7 +182,7 @@ impl WaitFor {
             let now = SystemClock::starting_at(Timestamp(0)).wall().0;
             options.tell(&record, |record| page::whole(record, now))?;
         }
-        if has_ended(&record) {
+        if is_over(&record) {
             return outcome(&record, &page::command(&record));
         }
         Err(

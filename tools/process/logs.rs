@@ -1,6 +1,7 @@
 //! `sexton logs`: shows the output of a process. The files are read by this command, with the rights of its user.
 
 use crate::client::{self, Where, fields};
+use crate::process::follow::Follower;
 use crate::process::request::{ClientOptions, has_ended};
 use crate::report::{Failure, print_bytes, tell};
 use crate::text::words;
@@ -86,16 +87,16 @@ impl OutputOptions {
             "stdout.log"
         };
         let path = dir.join(name);
-        let mut file = File::open(&path).map_err(|error| unread(&path, &error))?;
-        if let Some(lines) = self.tail {
-            let from = last_lines(&mut file, lines).map_err(|error| unread(&path, &error))?;
-            let sought = file.seek(SeekFrom::Start(from));
-            sought.map_err(|error| unread(&path, &error))?;
-        }
+        let begin = |file: &mut File| match self.tail {
+            Some(lines) => last_lines(file, lines),
+            None => Ok(0),
+        };
+        let follower = Follower::open(&path, begin);
+        let mut follower = follower.map_err(|error| unread(&path, &error))?;
         loop {
             // Check for the end before reading the file, so that all output up to the end is read.
             let ended = !self.follow || has_ended()?;
-            copy(&mut file, &path)?;
+            follower.copy(&mut print_bytes)?;
             if ended {
                 return Ok(());
             }
@@ -121,27 +122,6 @@ impl OutputOptions {
             (_, false, false) => tell("no output so far"),
             (..) => {}
         }
-    }
-}
-
-fn copy(file: &mut File, path: &Path) -> Result<(), Failure> {
-    // A file that has become shorter was rotated, so new output begins at offset 0.
-    let is_shorter = file
-        .stream_position()
-        .and_then(|at| Ok(at > file.metadata()?.len()));
-    if is_shorter.unwrap_or(false) {
-        let sought = file.rewind();
-        sought.map_err(|error| unread(path, &error))?;
-    }
-    let mut chunk = vec![0; CHUNK];
-    loop {
-        let length = file
-            .read(&mut chunk)
-            .map_err(|error| unread(path, &error))?;
-        if length == 0 {
-            return Ok(());
-        }
-        print_bytes(chunk.get(..length).unwrap_or_default())?;
     }
 }
 
@@ -177,7 +157,7 @@ fn last_lines(file: &mut File, lines: usize) -> io::Result<u64> {
 fn unread(path: &Path, error: &io::Error) -> Failure {
     if error.kind() == io::ErrorKind::NotFound {
         Failure::found(format!(
-            "{} does not exist: the process ran in the foreground, or was never started",
+            "{} does not exist: the process ran in the foreground, was never started, or its file was removed or renamed",
             path.display()
         ))
     } else {

@@ -4,29 +4,36 @@
 //! |---|---|
 //! | `request.rs` | requests and answers |
 //! | `run.rs` `attached.rs` | launching commands, and running them in the foreground: streams, signals, exit status |
+//! | `inheritance.rs` | the descriptors and priorities of this process, which a command in the foreground takes over |
+//! | `terminal.rs` | a pseudo-terminal between the caller's terminal and a command |
 //! | `ps.rs` `page.rs` | listing processes; formatting them |
 //! | `kill.rs` | signalling and stopping processes, and waiting until they have exited |
 //! | `pid_file.rs` `pid_file_command.rs` | listing and signalling processes by PID files of other programs, without a coordinator |
 //! | `register.rs` | a record for a process that is already running |
-//! | `logs.rs` | the output of a process |
+//! | `pinned.rs` | files that other users cannot redirect |
+//! | `logs.rs` `follow.rs` | the output of a process; reading it while it is rotated |
 //! | `service.rs` `service_page.rs` | services; formatting them |
 
 pub(crate) mod attached;
+mod follow;
+mod inheritance;
 mod kill;
 mod logs;
 mod page;
 mod pid_file;
 mod pid_file_command;
+mod pinned;
 mod ps;
 mod register;
 mod request;
 mod run;
 mod service;
 mod service_page;
+mod terminal;
 
 pub(crate) use kill::{Kill, WaitFor, signal};
 pub(crate) use logs::Logs;
-pub(crate) use page::{command, ending, failure, shown_command, standing, trees};
+pub(crate) use page::{command, ending, failure, left, shown_command, standing, trees};
 pub(crate) use ps::Ps;
 pub(crate) use register::Register;
 pub(crate) use request::{ClientOptions, WaitExtent, has_ended};

@@ -2,7 +2,7 @@
 
 use crate::report::shows_whole;
 use crate::table::{Column, table};
-use crate::text::{bytes, grouped, number, plain, span, time, words};
+use crate::text::{bytes, excerpt, grouped, number, plain, span, time, words};
 use serde_json::Value;
 use sexton::clock::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,10 +54,29 @@ pub(crate) fn standing(record: &Value) -> String {
         Some("stopping") if number(record, "/unkillable") > 0 => "stopping, unkillable".to_owned(),
         Some("stopping") if number(record, "/unknown") > 0 => "stopping, unknown".to_owned(),
         // The command has ended, but its status stays `stopping` until nothing that it started is alive.
-        Some("stopping") if has_end(record) => format!("{}, children live", ending(record)),
+        Some("stopping") if has_end(record) => {
+            let named = left(record);
+            let more = named.len().saturating_sub(1);
+            let named = named.first().map(|first| format!(": {first}"));
+            let named = named.unwrap_or_default();
+            let more = Some(more).filter(|more| *more > 0);
+            let more = more.map_or_else(String::new, |more| format!(", and {more} more"));
+            format!("{}, children live{named}{more}", ending(record))
+        }
         Some(status) => status.to_owned(),
         None => "-".to_owned(),
     }
+}
+
+/// Returns PID and command of each of the processes that are alive although the process itself has ended.
+pub(crate) fn left(record: &Value) -> Vec<String> {
+    let all = record.pointer("/left").and_then(Value::as_array);
+    let each = all.into_iter().flatten().map(|it| {
+        let (pid, command) = (number(it, "/pid"), plain(&words(it, "/command")));
+        let command: String = command.chars().take(LETTERS).collect();
+        format!("{pid} {command}")
+    });
+    each.collect()
 }
 
 /// Returns whether the process itself has ended.
@@ -81,6 +100,9 @@ pub(crate) fn ending(record: &Value) -> String {
         let why = match lost {
             "rebooted" => "the machine was rebooted",
             "keeper-gone" => "its keeper was killed",
+            "another-machine" => {
+                "it ran on another machine, from which the data directory was moved"
+            }
             "not-ours" => "it was not a child of the keeper, and did not report its exit",
             _ => "no keeper knows it",
         };
@@ -210,8 +232,12 @@ fn hook(record: &Value) -> Vec<(&'static str, String)> {
     let warnings = hook.pointer("/warnings").and_then(Value::as_array);
     let warnings = warnings.map(Vec::as_slice).unwrap_or_default();
     lines.extend(warnings.iter().map(|it| {
-        let (place, wrong) = (number(it, "/line"), words(it, "/words"));
-        ("warning", format!("line {place} of its output: {wrong}"))
+        let wrong = words(it, "/words");
+        let shown = match number(it, "/line") {
+            0 => wrong,
+            place => format!("line {place} of its output: {wrong}"),
+        };
+        ("warning", shown)
     }));
     let more = number(hook, "/broken").saturating_sub(warnings.len() as u64);
     if more > 0 {
@@ -248,6 +274,28 @@ fn memory(record: &Value) -> Vec<(&'static str, String)> {
         ("limit", format!("{words}{reached}"))
     });
     had.into_iter().chain(limit).collect()
+}
+
+/// Describes what a running process uses, and the processes below it that the operating system shows.
+fn used(record: &Value) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    if let Some(cpu) = at(record, "/usage/cpu_ms") {
+        let percent = record.pointer("/usage/cpu_percent").and_then(Value::as_f64);
+        let percent = percent.unwrap_or_default();
+        let cpu = format!("{}, {percent} % since its start", span(cpu));
+        let size = bytes(number(record, "/usage/memory_bytes"));
+        let size = match at(record, "/usage/virtual_bytes") {
+            Some(virtually) => format!("{size}, {} virtual", bytes(virtually)),
+            None => size,
+        };
+        lines.extend([("cpu", cpu), ("memory", size)]);
+    }
+    let children = record.pointer("/children").and_then(Value::as_array);
+    for child in children.into_iter().flatten() {
+        let pid = number(child, "/pid");
+        lines.push(("child", format!("{pid} {}", words(child, "/command"))));
+    }
+    lines
 }
 
 /// Formats all details of a process.
@@ -288,7 +336,7 @@ pub(super) fn whole(record: &Value, now: u64) -> String {
     if let Some(cpu) = at(record, "/cpu_ms") {
         line("cpu", &span(cpu));
     }
-    for (name, text) in memory(record) {
+    for (name, text) in used(record).into_iter().chain(memory(record)) {
         line(name, &text);
     }
     if number(record, "/alive") > 0 {
@@ -306,14 +354,16 @@ pub(super) fn whole(record: &Value, now: u64) -> String {
     for name in ["stdout", "stderr"] {
         let stream = record.pointer(&format!("/{name}"));
         if let Some(stream) = stream.filter(|stream| number(stream, "/bytes") > 0) {
-            line(
-                name,
-                &format!(
-                    "{}: {}",
-                    bytes(number(stream, "/bytes")),
-                    words(stream, "/head").trim_end()
-                ),
-            );
+            let size = bytes(number(stream, "/bytes"));
+            let shown = excerpt(stream);
+            if let [only] = shown.as_slice() {
+                line(name, &format!("{size}: {only}"));
+                continue;
+            }
+            line(name, &format!("{size}:"));
+            for printed in shown {
+                line("", &printed);
+            }
         }
     }
     page

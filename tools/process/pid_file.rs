@@ -2,16 +2,17 @@
 //! process.
 //!
 //! A PID file is about as old as its process, and `cmd.sh` beside it names the program. A process matches if it has the PID,
-//! started when the file was written, and runs that program, and if the file belongs to root or to the user of the process. The process
-//! is signalled through a descriptor that was opened before all of this was read, and that still referred to it afterwards.
+//! started when the file was written, and runs that program, and if both files and their directory belong to root or to the user of the
+//! process. No path with a link that another user made is followed: see `pinned.rs`. The process is signalled through a descriptor that was opened before all of this was read, and that still referred to it afterwards.
 
+use crate::process::pinned::Directory;
 use crate::words;
 use sexton::kernel::pidfd::Pidfd;
 use sexton::kernel::proc::{self, Stat};
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,9 @@ const APART_MS: u64 = 5000;
 
 /// The maximum size of a PID file, in bytes.
 const PID_BYTES_MAX: u64 = 64;
+
+/// The file beside a PID file that names the program.
+const SCRIPT: &str = "cmd.sh";
 
 /// The maximum size of `cmd.sh`, in bytes.
 const SCRIPT_BYTES_MAX: u64 = 1 << 20;
@@ -36,8 +40,8 @@ pub(super) struct Claim {
     pub(super) pid: u32,
     /// When the PID file was written, in milliseconds since 1970.
     pub(super) written_ms: u64,
-    /// The UID of the PID file's owner.
-    pub(super) owner: u32,
+    /// The UIDs of the owners of the PID file, of its directory and of `cmd.sh`.
+    pub(super) owners: Vec<u32>,
     /// The program that `cmd.sh` runs; `None` if there is no such file, or if it names no program.
     pub(super) program: Option<String>,
 }
@@ -69,7 +73,7 @@ pub(super) enum Verdict {
     OtherProgram,
     /// There is no `cmd.sh` that names the program.
     NoProgram,
-    /// The file belongs neither to root nor to the user of the process.
+    /// The file, its directory or `cmd.sh` belongs neither to root nor to the user of the process.
     OtherUser,
 }
 
@@ -83,7 +87,8 @@ impl Verdict {
             return Self::Reused;
         }
         // A user who can write a PID file must not be able to use it to signal other users' processes.
-        if ![0, facts.owner].contains(&claim.owner) {
+        let may_name = |owner: &u32| [0, facts.owner].contains(owner);
+        if !claim.owners.iter().all(may_name) {
             return Self::OtherUser;
         }
         if facts.has_ended {
@@ -120,7 +125,7 @@ impl fmt::Display for Verdict {
             Self::Reused => "gone: this PID now belongs to another process, which did not start when the file was written",
             Self::OtherProgram => "gone: the process with this PID does not run the program that cmd.sh names",
             Self::NoProgram => "unknown: there is no cmd.sh beside the file, or it names no program",
-            Self::OtherUser => "unknown: the file belongs neither to root nor to the user of the process with this PID",
+            Self::OtherUser => "unknown: the file, its directory or cmd.sh belongs neither to root nor to the user of the process with this PID",
         })
     }
 }
@@ -166,24 +171,29 @@ impl CheckedPidFile {
 
 impl Claim {
     fn read(path: &Path) -> io::Result<Self> {
-        let (text, metadata) = content(path, PID_BYTES_MAX)?;
+        let directory = Directory::of(path)?;
+        let name = path.file_name().unwrap_or_default();
+        let (text, metadata) = directory.read(name, PID_BYTES_MAX)?;
         let pid = text.trim().parse().ok().filter(|pid| *pid > 0);
         let pid = pid.ok_or_else(|| io::Error::other("it contains no PID"))?;
         let seconds = u64::try_from(metadata.mtime()).unwrap_or(0);
         let nanoseconds = u64::try_from(metadata.mtime_nsec()).unwrap_or(0);
-        let script = path.with_file_name("cmd.sh");
-        let program = match content(&script, SCRIPT_BYTES_MAX) {
-            Ok((script, _)) => program_of(&script),
+        let mut owners = vec![metadata.uid(), directory.owner()?];
+        let program = match directory.read(OsStr::new(SCRIPT), SCRIPT_BYTES_MAX) {
+            Ok((script, metadata)) => {
+                owners.push(metadata.uid());
+                program_of(&script)
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
-                let words = format!("{}: {error}", script.display());
+                let words = format!("{}: {error}", path.with_file_name(SCRIPT).display());
                 return Err(io::Error::other(words));
             }
         };
         Ok(Self {
             pid,
             written_ms: seconds * 1000 + nanoseconds / 1_000_000,
-            owner: metadata.uid(),
+            owners,
             program,
         })
     }
@@ -221,26 +231,6 @@ fn started(stat: &Stat) -> u64 {
     let per_second = rustix::param::clock_ticks_per_second().max(1);
     let since_boot = stat.start_ticks.saturating_mul(1000) / per_second;
     wall.saturating_sub(up.saturating_sub(since_boot))
-}
-
-/// Reads a file as text, with the metadata of the opened file. Fails unless it is a regular file of at most `bytes_max` bytes in UTF-8.
-fn content(path: &Path, bytes_max: u64) -> io::Result<(String, fs::Metadata)> {
-    use rustix::fs::{Mode, OFlags};
-    // Without `NONBLOCK`, opening a pipe that has no writer would block forever.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let mut file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    file.by_ref().take(bytes_max + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > bytes_max {
-        let words = format!("it has more than {bytes_max} bytes");
-        return Err(io::Error::other(words));
-    }
-    let text = String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))?;
-    Ok((text, metadata))
 }
 
 /// Returns the program that a `cmd.sh` of sexton or `ArchiveBox` runs: the first word after the lines and words that only prepare the

@@ -13,6 +13,7 @@ use std::io;
 use std::path::Path;
 
 const TERM: u8 = 15;
+const CONT: u8 = 18;
 const KILL: u8 = 9;
 
 /// The default grace period, in milliseconds.
@@ -76,6 +77,8 @@ const UNKILLABLE: &str = "unkillable";
 fn end(process: &Pidfd, grace_ms: u64) -> io::Result<&'static str> {
     if grace_ms > 0 {
         process.signal(TERM)?;
+        // A suspended process handles SIGTERM only once it continues.
+        process.signal(CONT)?;
         if has_ended(process, grace_ms)? {
             return Ok("ended");
         }

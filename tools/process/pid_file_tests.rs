@@ -17,7 +17,7 @@ fn claim(program: &str) -> Claim {
     Claim {
         pid: 50,
         written_ms: ms(WRITTEN),
-        owner: 1000,
+        owners: vec![1000, 0, 1000],
         program: Some(program.to_owned()),
     }
 }
@@ -125,7 +125,7 @@ fn whose_file_it_is_counts() {
         (1001, Verdict::OtherUser),
     ] {
         let claim = Claim {
-            owner,
+            owners: vec![0, owner],
             ..claim("x")
         };
         assert_eq!(Verdict::of(&claim, Some(&process)), verdict, "{owner}");

@@ -7,7 +7,7 @@ use crate::process::request::ClientOptions;
 use crate::process::run::PARENT;
 use crate::report::{Failure, print, tell};
 use crate::span::{SPAN, milliseconds};
-use crate::text::{count, grouped};
+use crate::text::{count, grouped, words};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use sexton::clock::{Clock as _, SystemClock, Timestamp};
@@ -46,7 +46,7 @@ pub(crate) struct Ps {
     #[arg(long, short)]
     all: bool,
 
-    /// Show each process under its parent; with an ID, only that process and its descendants
+    /// Show each process under its parent; with an ID, that process, marked, with its ancestors and its descendants
     #[arg(long)]
     tree: bool,
 
@@ -62,9 +62,13 @@ pub(crate) struct Ps {
     #[arg(long, value_name = "ID")]
     parent: Option<String>,
 
-    /// Only processes with this text in their command, URL, labels or type
+    /// Only processes with this text in their command, URL, labels or type, or in the first or last bytes of their output
     #[arg(long, value_name = "TEXT")]
     search: Option<String>,
+
+    /// Only processes that have this PID; with --all, also those that had it. Unlike `register --pid`, this creates no record
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Option<u32>,
 
     /// Only processes of this machine: `this` for the coordinator's, or the value of `machine` in the JSON of a record. A data
     /// directory that was moved to another machine still has records of the old one
@@ -77,7 +81,7 @@ pub(crate) struct Ps {
 
     /// List the PID files below a directory, and whether the PID in each still belongs to the process that it was written for. This
     /// needs no coordinator
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["id", "all", "tree", "kind", "status", "parent", "search", "machine", "label", "count"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["id", "all", "tree", "kind", "status", "parent", "search", "pid", "machine", "label", "count"])]
     pid_files: Option<PathBuf>,
 
     /// The id of the process to mark in a tree [default: the caller's own record]
@@ -144,10 +148,15 @@ impl Ps {
             if !self.tree {
                 return options.tell(&record, |record| page::whole(record, now));
             }
-            let mut records = vec![record];
+            let own = words(&record, "/id");
+            let mut body = options.look("/ancestors", &query)?;
+            let above = body.pointer_mut("/processes").map(Value::take);
+            let above = above.as_ref().and_then(Value::as_array);
+            let mut records: Vec<Value> = above.into_iter().flatten().rev().cloned().collect();
+            records.push(record);
             records.extend(all(&options, "/descendants", query, u64::MAX)?.0);
             return show(&options, &records, &|records| {
-                page::trees(records, self.current.as_deref(), now)
+                page::trees(records, Some(&own), now)
             });
         }
         if self.count {
@@ -179,13 +188,14 @@ impl Ps {
         let status = match (self.status.as_slice(), self.all) {
             ([], false) => Some("queued,running,stopping".to_owned()),
             ([], true) => None,
-            (words, _) => Some(words.join(",")),
+            (statuses, _) => Some(statuses.join(",")),
         };
         fields([
             ("type", self.kind.clone().into()),
             ("status", status.into()),
             ("parent", self.parent.clone().into()),
             ("search", self.search.clone().into()),
+            ("pid", self.pid.map(|pid| pid.to_string()).into()),
             ("machine", self.machine.clone().into()),
             ("label", self.label.clone().into()),
         ])

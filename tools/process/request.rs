@@ -2,9 +2,11 @@
 
 use crate::client::{self, Answer, Fields, Target, Where, fields};
 use crate::report::{Failure, print_answer};
+use crate::text::words;
 use rustix::process::Pid;
 use serde_json::Value;
 use sexton::refusal::Reason;
+use std::time::Duration;
 
 /// The advice for refused requests about processes, by reason.
 const HELPS: &[(Reason, &str)] = &[
@@ -19,7 +21,7 @@ const HELPS: &[(Reason, &str)] = &[
     ),
     (
         Reason::NoKeeper,
-        "processes need a coordinator with a data directory: `sexton serve` without --memory",
+        "the coordinator's log says why; processes need a coordinator with a data directory, that is, without --memory",
     ),
 ];
 
@@ -68,14 +70,18 @@ impl ClientOptions {
         Ok(Self { target, json })
     }
 
-    /// Posts a request about processes and returns the body of the answer. Fails if the request is refused.
+    /// Posts a request about processes that changes something, once even if it has to be repeated, and returns the body of the answer. Fails
+    /// if the request is refused.
     pub(crate) fn act(&self, what: &str, fields: Fields) -> Result<Value, Failure> {
         let path = format!("/v1/processes/{what}");
         let id = fields.get("id").and_then(Value::as_str).map(str::to_owned);
-        success(
-            &client::send(&self.target, &path, fields, 0)?,
-            id.as_deref(),
-        )
+        success(&client::change(&self.target, &path, fields)?, id.as_deref())
+    }
+
+    /// Returns the path of the keeper's socket.
+    pub(super) fn keeper(&self) -> Result<String, Failure> {
+        let answer = client::send(&self.target, "/v1/processes/keeper", Fields::new(), 0)?;
+        Ok(words(&answer.success(HELPS)?, "/socket"))
     }
 
     /// Posts a request with an idempotency key, so that it is carried out only once, even if a restart of the coordinator makes it
@@ -95,10 +101,28 @@ impl ClientOptions {
         self.act("signal", asked)
     }
 
-    /// Posts a request about services and returns the body of the answer. The coordinator may take `wait` seconds to answer.
+    /// Sends a signal to the whole process group of a process, and waits for at most `patience`. An error is ignored: the process may have
+    /// ended, as its record will show.
+    pub(super) fn send_soon(&self, id: &str, signal: i32, patience: Duration) {
+        let asked = fields([
+            ("id", id.into()),
+            ("signal", signal.into()),
+            ("group", true.into()),
+        ]);
+        let path = "/v1/processes/signal";
+        drop(client::send_within(&self.target, path, asked, patience));
+    }
+
+    /// Posts a request about services and returns the body of the answer. The coordinator may take `wait` seconds to answer. A request that
+    /// does not wait is carried out once even if it has to be repeated.
     pub(crate) fn serve(&self, what: &str, fields: Fields, wait: u64) -> Result<Value, Failure> {
         let path = format!("/v1/services/{what}");
-        client::send(&self.target, &path, fields, wait)?.success(SERVICE_HELPS)
+        let answer = if wait == 0 {
+            client::change(&self.target, &path, fields)
+        } else {
+            client::send(&self.target, &path, fields, wait)
+        };
+        answer?.success(SERVICE_HELPS)
     }
 
     /// Returns the coordinator's status. Fails if the coordinator is not on this machine.
@@ -153,8 +177,7 @@ impl ClientOptions {
             let answer = client::send(&self.target, "/v1/processes/wait", asked, now)?;
             let record = success(&answer, Some(id))?;
             left = left.map(|left| left - now);
-            let leader_ended = record.pointer("/ended_at").is_some_and(|it| !it.is_null());
-            if has_ended(&record) || leader && leader_ended || left == Some(0) {
+            if is_over(&record) || left == Some(0) {
                 return Ok(record);
             }
         }
@@ -182,6 +205,11 @@ fn success(answer: &Answer, id: Option<&str>) -> Result<Value, Failure> {
 /// Returns whether a record is of a process that has ended.
 pub(crate) fn has_ended(record: &Value) -> bool {
     record.pointer("/status").and_then(Value::as_str) == Some("exited")
+}
+
+/// Returns whether what was waited for has happened, according to the answer to a wait.
+pub(super) fn is_over(record: &Value) -> bool {
+    record.pointer("/timed_out") == Some(&Value::Bool(false))
 }
 
 /// Parses the values of a flag that may be repeated, each as `NAME=VALUE`.

@@ -26,10 +26,13 @@ const NOT_LAUNCHED: u8 = 125;
 
 /// Run a command, and keep a record of it and its exit status
 ///
-/// In the foreground, the command has this terminal's streams and this shell's environment, directory, umask and limits, and
-/// receives the signals sent to this process; its exit status becomes this process's. It is a child of the keeper, a separate
-/// process that launches commands for the coordinator, so it keeps running if this process or the coordinator is killed. With
-/// --detach it runs in the background, with its output in files.
+/// In the foreground, the command has this shell's streams, descriptors, environment, directory, umask, limits and priorities, and
+/// receives the signals sent to this process; its exit status becomes this process's. If standard input and output are terminals, it
+/// has a terminal of its own in between; if this process is then killed by SIGKILL, the command is hung up. In a pipeline it has no
+/// controlling terminal.
+///
+/// The command is a child of the keeper, a separate process that launches commands for the coordinator, so it keeps running if the
+/// coordinator is killed or, without a terminal, this process. With --detach it runs in the background, with its output in files.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

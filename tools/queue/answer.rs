@@ -51,8 +51,13 @@ impl ClientOptions {
         self.tell(&answer, page).map(drop)
     }
 
+    /// Posts a request and returns the answer. A request that does not wait is carried out once even if it has to be repeated.
     pub(super) fn post(&self, what: &str, fields: Fields, wait: u64) -> Result<Answer, Failure> {
-        client::send(&self.target, &format!("/v1/queues/{what}"), fields, wait)
+        let path = format!("/v1/queues/{what}");
+        if wait == 0 {
+            return client::change(&self.target, &path, fields);
+        }
+        client::send(&self.target, &path, fields, wait)
     }
 
     /// Reads a path below `/v1/queues`, with a query.

@@ -13,14 +13,14 @@ use sexton::actors::queue::QueueName;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Make abandoned and buried jobs ready again
+/// Make abandoned, quarantined and buried jobs ready again
 ///
-/// A job is abandoned when it has been tried too often. The jobs start over as if they had never been tried. With --status, jobs in
+/// A job is abandoned when it has been tried too often, and quarantined when it has crashed too often. The jobs start over as if they had never been tried. With --status, jobs in
 /// that state are made ready instead. For a single job, use `sexton queue kick --id ID`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton queue retry mails                       all abandoned or buried jobs
+  sexton queue retry mails                       all that are abandoned, quarantined or buried
   sexton queue retry mails --error 'timed out'   jobs that failed with this error
   sexton queue retry --type mails --status retrying
                                                  in all tenants, without waiting for the next try")]
@@ -29,13 +29,13 @@ pub(super) struct Retry {
     which: JobSelector,
 }
 
-/// Delete abandoned and buried jobs
+/// Delete abandoned, quarantined and buried jobs
 ///
-/// A job is abandoned when it has been tried too often. With --status, deletes jobs in that state instead. Claimed jobs are left alone.
+/// A job is abandoned when it has been tried too often, and quarantined when it has crashed too often. With --status, deletes jobs in that state instead. Claimed jobs are left alone.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sexton queue discard mails                     all abandoned or buried jobs
+  sexton queue discard mails                     all that are abandoned, quarantined or buried
   sexton queue discard mails --error 'no such user'
   sexton queue discard mails --status ready      all unclaimed jobs")]
 pub(super) struct Discard {
@@ -55,7 +55,7 @@ struct JobSelector {
     /// Jobs of every queue
     #[arg(long)]
     all: bool,
-    /// Only jobs in this state [default: abandoned and buried jobs]
+    /// Only jobs in this state [default: abandoned, quarantined and buried jobs]
     #[arg(long)]
     status: Option<Status>,
     /// Only jobs whose last error contains this text
@@ -139,7 +139,7 @@ impl JobSelector {
     }
 
     /// Prints how many jobs are retrying or, if none are, how many are delayed, and how to select them: without `--status`, only
-    /// abandoned and buried jobs are changed. Prints nothing if no job is retrying or delayed.
+    /// abandoned, quarantined and buried jobs are changed. Prints nothing if no job is retrying or delayed.
     fn hint(&self, options: &ClientOptions, what: &str) -> Result<(), Failure> {
         let queues = match &self.queue {
             Some(queue) => options.named(std::slice::from_ref(queue))?,

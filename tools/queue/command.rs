@@ -316,7 +316,17 @@ fn cancel(options: &ClientOptions, id: u64, reason: Option<String>) -> Result<()
         if number(body, "/cancelled") == 0 {
             return "already abandoned or cancelled\n".to_owned();
         }
-        change_text("cancelled", body)
+        let done = change_text("cancelled", body);
+        let Some(process) = body.pointer("/process").and_then(Value::as_str) else {
+            return done;
+        };
+        let done = done.trim_end();
+        if body.pointer("/stopping") == Some(&Value::Bool(true)) {
+            return format!("{done}; process {process} is being stopped\n");
+        }
+        format!(
+            "{done}, but what process {process} started still works on it: `sexton kill --tree {process}` stops it\n"
+        )
     })
 }
 

@@ -65,7 +65,7 @@ Examples:
   sexton queue push mails 'to: ann' --dedup ann  only if no such job is waiting
   sexton queue push mails 'to: ann' --dedup ann --unique-for 10m
                                                  and no other one for ten minutes, even after it is done
-  sexton queue push mails --batch jobs.jsonl     all or none of up to 1,000 jobs: one per line, such as
+  sexton queue push mails --batch jobs.jsonl     the jobs of a file: one per line, such as
                                                  {\"body\": \"to: ann\", \"priority\": 5}
   sexton queue push purges page --root page-7@20261122 --is-root
                                                  makes earlier purges of page-7 superfluous")]
@@ -76,10 +76,13 @@ pub(super) struct Pushed {
     /// The body; `-` reads it from standard input
     #[arg(default_value = "-", allow_hyphen_values = true)]
     body: String,
-    /// Add all jobs of this file, or none; `-` for standard input. One job per line, in JSON, with the fields of `POST
-    /// /v1/queues/push`
+    /// Add the jobs of this file; `-` for standard input. One job per line, in JSON, with the fields of `POST /v1/queues/push`. They are
+    /// added in their order, in parts of at most 1,000 jobs and about 100 kB; of each part, all jobs are added or none
     #[arg(long, value_name = "FILE", conflicts_with_all = ["body", "priority", "delay", "ttr", "dedup", "unique_for", "once", "root"])]
     batch: Option<PathBuf>,
+    /// With --batch, add all jobs or none; they must fit in one request
+    #[arg(long, requires = "batch")]
+    atomic: bool,
     /// The priority; 0 is the most urgent, and every value below 1024 counts as urgent
     #[arg(long, default_value_t = 1024, value_parser = between(0, u32::MAX))]
     priority: u32,
@@ -130,7 +133,7 @@ fn root(text: &str) -> Result<(String, u64), String> {
 impl Pushed {
     pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
         if let Some(file) = &self.batch {
-            return batch::push(options, file, self.queue.as_ref());
+            return batch::push(options, file, (self.queue.as_ref(), self.atomic));
         }
         let body = if self.body == "-" {
             let mut body = Vec::new();
@@ -181,7 +184,18 @@ impl Pushed {
             }
             format!("{id}\n")
         };
-        options.tell(&answer, page).map(drop)
+        let said = options.tell(&answer, page)?;
+        let phase = words(&said, "/phase");
+        if ["buried", "abandoned", "quarantined"].contains(&phase.as_str()) {
+            // The job counts as added, but nobody will work on it.
+            let id = number(&said, "/id");
+            let words =
+                format!("nothing was added, and job {id}, which has the same key, is {phase}");
+            return Err(Failure::found(words).help(format!(
+                "`sexton queue kick --id {id}` tries it again; `sexton queue delete {id}` deletes it, after which another one can be added"
+            )));
+        }
+        Ok(())
     }
 }
 

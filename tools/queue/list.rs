@@ -77,6 +77,8 @@ pub(super) enum Status {
     Buried,
     /// Tried too often
     Abandoned,
+    /// Set aside because it crashed too often
+    Quarantined,
 }
 
 impl Status {
@@ -88,6 +90,7 @@ impl Status {
             Self::Retrying => "retrying",
             Self::Buried => "buried",
             Self::Abandoned => "abandoned",
+            Self::Quarantined => "quarantined",
         }
     }
 }
@@ -117,8 +120,8 @@ pub(super) struct QueueStatistics {
 
 /// Name a queue, chosen at random, from which a job can be claimed
 ///
-/// Prints the queue's name as other commands take it; if no queue is ready, prints nothing and exits with 1. Paused and read-only
-/// queues are never ready.
+/// Prints the queue's name as other commands take it; if no queue is ready, prints nothing and exits with 1. Paused queues are never
+/// ready.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -289,7 +292,7 @@ fn tell_later(queues: &[Value]) {
 fn group(queue: &Value) -> Option<String> {
     let of = |phase: &str| number(queue, &format!("/{phase}"));
     let [ready, claimed, delayed] = ["ready", "claimed", "delayed"].map(of);
-    let others = ["retrying", "buried", "abandoned"].map(|phase| (phase, of(phase)));
+    let others = ["retrying", "buried", "abandoned", "quarantined"].map(|phase| (phase, of(phase)));
     let others = others.iter().filter(|(_, count)| *count > 0);
     let others = others.map(|(phase, count)| format!("; {count} {phase}"));
     let others = others.collect::<Vec<_>>().concat();
@@ -405,6 +408,7 @@ impl QueueStatistics {
             ("RETRYING", Column::Number),
             ("BURIED", Column::Number),
             ("ABANDONED", Column::Number),
+            ("QUARANTINED", Column::Number),
             ("WAITING", Column::Number),
             ("DONE", Column::Number),
             ("PAUSED", Column::Number),
@@ -419,6 +423,7 @@ impl QueueStatistics {
                 count("/retrying"),
                 count("/buried"),
                 count("/abandoned"),
+                count("/quarantined"),
                 count("/waiting"),
                 count("/deletes"),
                 left(queue, "/paused_ms"),

@@ -105,6 +105,7 @@ pub(crate) fn make(data: &Path, skips: &BTreeSet<Seq>) -> Result<Plan, Failure> 
     let SnapshotSurvey {
         sealed,
         wrong,
+        is_foreign: _,
         reaches,
     } = look(&disk, copies.slots())?;
     let reserved = sealed.iter().map(|(_, seal)| seal.manifest.reserved);

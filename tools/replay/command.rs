@@ -337,6 +337,7 @@ impl Replaying {
         if self.item.is_any() && line.events.is_empty() {
             return Ok(());
         }
+        let line = &line.masked();
         if shown.exports || self.json {
             shown.record(&line.to_json())
         } else if self.item.is_any() {

@@ -101,6 +101,7 @@ fn with_snapshot(
     let SnapshotSurvey {
         mut sealed,
         wrong: mut remarks,
+        is_foreign: _,
         reaches,
     } = recovery::look(disk, copies.slots()).map_err(Failure::from)?;
     let begin = |seal: &Seal| Begin {

@@ -5,6 +5,7 @@ mod reload;
 mod signals;
 
 use crate::allocator::{give_back, give_back_forever};
+use crate::directory;
 use crate::log;
 use crate::notify::Notify;
 use crate::progress::Progress;
@@ -16,12 +17,13 @@ use crate::settings::{Effective, LogFormat, ParsedFlags};
 use crate::sockets;
 use crate::text;
 use clap::Args;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, getrlimit};
 use sexton::config::{Config, LockserverConfig};
+use sexton::kernel::descriptors;
 use sexton::node::{Drain, Handle, Node};
 use sexton::spine::progress::Step;
 use std::convert::Infallible;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 /// The number of descriptors reserved for purposes other than client connections.
@@ -63,6 +65,7 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        sexton::kernel::signals::hide();
         let listeners = sockets::take()?;
         let Effective {
             settings,
@@ -209,12 +212,7 @@ fn shown(address: Option<&impl ToString>) -> String {
 
 /// Raises the soft limit on open descriptors to the hard limit, and returns the soft limit in force. A failure is only logged.
 pub(crate) fn raise_descriptor_limit() -> u64 {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+    if let Err(error) = descriptors::raise() {
         tracing::warn!(%error, "failed to raise the descriptor limit");
     }
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
@@ -247,8 +245,14 @@ fn say_what_descriptors_allow(descriptors: u64, node: &Config) {
     }
 }
 
-/// Warns if other users can replace files in the data directory.
+/// Warns if other users can replace files in the data directory, or the directory itself.
 fn say_who_may_change(data: &Path) {
+    if let Some(why) = directory::replaceable(data, None) {
+        let data = data.display();
+        tracing::warn!(
+            "other users can put another directory in the place of {data}, since {why}: move it to where only its user and root may write"
+        );
+    }
     let Ok(metadata) = std::fs::metadata(data) else {
         // A directory that does not exist yet is created private.
         return;
@@ -258,12 +262,6 @@ fn say_who_may_change(data: &Path) {
     if mode & 0o022 != 0 {
         tracing::warn!(
             "{data} has mode {mode:04o}, so other users can replace its files: `chmod 700 {data}` makes it private"
-        );
-    }
-    let (owner, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
-    if owner != own && owner != 0 {
-        tracing::warn!(
-            "{data} belongs to user {owner}, who can replace its files, but this process runs as user {own}: `chown {own} {data}` changes its owner"
         );
     }
 }

@@ -4,9 +4,10 @@
 //! The code here does not distinguish these sources.
 
 use crate::report::Failure;
-use crate::span::seconds;
+use crate::size;
+use crate::span::{milliseconds, seconds};
 use clap::{Args, ValueEnum};
-use sexton::actors::{Rules, lock, queue};
+use sexton::actors::{Rules, dispatch, lease, lock, process, queue};
 use sexton::config::{
     Address, BeanstalkConfig, Config, HTTP_PORT, HttpConfig, KeeperProgram, LOCKSERVER_PORT,
     LockserverConfig, LongWidth, Network, parse_socket,
@@ -64,6 +65,10 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     jobs: u32,
 
+    /// The maximum size of the commands and other texts of all processes, of all leases, and of all tasks, in bytes each; more are refused
+    #[arg(long, value_name = "BYTES", default_value_t = 512 << 20)]
+    text_bytes: u64,
+
     /// Address of the HTTP listener, or off; port 0 picks a free port
     #[arg(long, value_name = "ADDR", default_value_t = default_address(HTTP_PORT))]
     http: Listener,
@@ -120,6 +125,15 @@ pub(crate) struct Settings {
     /// 200000 or 64 MiB of changes, but not before they are as large as the last snapshot]
     #[arg(long, value_name = "N")]
     checkpoint_every: Option<u64>,
+
+    /// How long the journal is kept after a snapshot has made it unnecessary, so that `sexton replay` and `sexton inspect` show what
+    /// happened
+    #[arg(long, value_name = "SPAN", value_parser = milliseconds, default_value = "1d")]
+    journal_kept: u64,
+
+    /// The maximum size of what --journal-kept keeps; 0 keeps nothing
+    #[arg(long, value_name = "SIZE", value_parser = size::bytes, default_value = "256MiB")]
+    journal_kept_max: u64,
 
     /// What to do with services at a clean stop of the coordinator: stop ends them, leave keeps them running
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = OnStop::Stop)]
@@ -348,9 +362,13 @@ impl Settings {
             job_bytes_max: self.job_bytes,
         });
         Ok(Config {
-            checkpoints: self
-                .checkpoint_every
-                .map_or_else(checkpoint::Rules::default, checkpoint::Rules::every),
+            checkpoints: checkpoint::Rules {
+                history_ms: self.journal_kept,
+                history_bytes_max: self.journal_kept_max,
+                ..self
+                    .checkpoint_every
+                    .map_or_else(checkpoint::Rules::default, checkpoint::Rules::every)
+            },
             keeper: if data.is_some() {
                 KeeperProgram::Own
             } else {
@@ -359,18 +377,7 @@ impl Settings {
             is_init: std::process::id() == 1,
             data,
             fsync: self.fsync,
-            rules: Rules {
-                lock: lock::Rules {
-                    high_first: self.lockserver_priority == First::High,
-                    entries_max: self.lock_entries,
-                },
-                queue: queue::Rules {
-                    jobs_max: self.jobs,
-                    body_bytes_max: self.job_bytes,
-                    ..queue::Rules::default()
-                },
-                ..Rules::default()
-            },
+            rules: self.rules(),
             lockserver,
             beanstalk,
             http: (http.is_some() || socket.is_some()).then(|| HttpConfig {
@@ -393,6 +400,34 @@ impl Settings {
             }),
             ..Config::in_memory()
         })
+    }
+
+    /// Returns the limits and orders of the actors.
+    fn rules(&self) -> Rules {
+        Rules {
+            lock: lock::Rules {
+                high_first: self.lockserver_priority == First::High,
+                entries_max: self.lock_entries,
+            },
+            queue: queue::Rules {
+                jobs_max: self.jobs,
+                body_bytes_max: self.job_bytes,
+                ..queue::Rules::default()
+            },
+            process: process::Rules {
+                bytes_max: self.text_bytes,
+                ..process::Rules::default()
+            },
+            lease: lease::Rules {
+                bytes_max: self.text_bytes,
+                ..lease::Rules::default()
+            },
+            dispatch: dispatch::Rules {
+                bytes_max: self.text_bytes,
+                ..dispatch::Rules::default()
+            },
+            ..Rules::default()
+        }
     }
 }
 

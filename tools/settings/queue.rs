@@ -16,7 +16,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// The keys of a `[queues.TYPE]` table, as listed in error messages.
-const KEYS: &str = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, retry, read_only_reason, tube_max_tries, dedup_ignore, in_any, rank";
+const KEYS: &str = "class, order, claim_ttl, max_tries, retries, dedup, prune, throttle, backoff, retry, read_only_reason, tube_max_tries, dedup_ignore, in_any, rank, crash_tries, tube_crash_tries";
 
 /// The keys of the `backoff` table, as listed in error messages.
 const BACKOFF_KEYS: &str = "first, factor, max, jitter";
@@ -30,7 +30,14 @@ const RATE_MAX: u32 = 1_000_000;
 const MS: &str = "_ms";
 
 /// Settings for which 0 means no limit.
-const NONE_IF_ZERO: [&str; 4] = ["claim_ttl_ms", "max_tries", "throttle", "tube_max_tries"];
+const NONE_IF_ZERO: [&str; 6] = [
+    "claim_ttl_ms",
+    "max_tries",
+    "throttle",
+    "tube_max_tries",
+    "crash_tries",
+    "tube_crash_tries",
+];
 
 /// The table of one job type. `rules` includes the values inherited from `[queues.default]`.
 #[derive(Clone, Debug)]
@@ -107,6 +114,8 @@ fn read(table: &DeTable<'_>, rules: &mut TypeRules, wrong: &mut Vec<Wrong>) {
             "retry" => retry(table).map(|()| rules.backoff = None),
             "max_tries" => number(found).map(|tries| rules.max_tries = tries),
             "tube_max_tries" => number(found).map(|tries| rules.tube_max_tries = tries),
+            "crash_tries" => number(found).map(|tries| rules.crash_tries = tries),
+            "tube_crash_tries" => number(found).map(|tries| rules.tube_crash_tries = tries),
             "retries" => switch(found).map(|is| rules.retries = is),
             "dedup" => switch(found).map(|is| rules.dedup = is),
             "dedup_ignore" => names(found).map(|names| rules.dedup_ignore = names),

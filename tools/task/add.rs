@@ -191,7 +191,7 @@ impl Add {
                 put(&mut asked, field, name);
             }
         }
-        let task = options.act("tasks/add", asked, 0)?;
+        let task = options.act("tasks/add", asked)?;
         let id = number(&task, "/id");
         match self.wait {
             Some(wait) => options.ended(&options.over(id, wait)?),

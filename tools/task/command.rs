@@ -278,7 +278,7 @@ impl Task {
         };
         let act = |which: &TaskSelector, act: &str| {
             let asked = fields([("id", which.id.into()), ("act", act.into())]);
-            options.tell(&options.act("tasks/act", asked, 0)?, page::acted)
+            options.tell(&options.act("tasks/act", asked)?, page::acted)
         };
         match self.action {
             Action::Add(add) => add.run(&options),
@@ -310,7 +310,7 @@ impl Task {
             Action::Limit { group, max } => {
                 let mut asked = fields([("max", max.into())]);
                 put(&mut asked, "group", &group);
-                let body = options.act("tasks/limit", asked, 0)?;
+                let body = options.act("tasks/limit", asked)?;
                 options.tell(&body, |_| page::limited(&group.to_text(), max.into()))
             }
             Action::Pause { what, hard } => {
@@ -323,7 +323,7 @@ impl Task {
             Action::Terminate { which, now } => {
                 let act = ("act", "terminate".into());
                 let asked = fields([("id", which.id.into()), act, ("now", now.into())]);
-                options.tell(&options.act("tasks/act", asked, 0)?, page::acted)
+                options.tell(&options.act("tasks/act", asked)?, page::acted)
             }
             Action::Prune { older_than, keep } => options.prune(older_than, keep),
             Action::Inject(_)
@@ -413,20 +413,20 @@ impl ClientOptions {
     fn pause(&self, what: &Paused, pause: &str, act: &str) -> Result<(), Failure> {
         if let Some(id) = what.id {
             let asked = fields([("id", id.into()), ("act", act.into())]);
-            return self.tell(&self.act("tasks/act", asked, 0)?, page::acted);
+            return self.tell(&self.act("tasks/act", asked)?, page::acted);
         }
         let mut asked = fields([("pause", pause.into())]);
         if let Some(group) = &what.group {
             put(&mut asked, "group", group);
         }
-        let body = self.act("tasks/pause", asked, 0)?;
+        let body = self.act("tasks/pause", asked)?;
         let group = what.group.as_ref().map(Name::to_text);
         self.tell(&body, |_| page::paused(group.as_deref(), pause))
     }
 
     fn prune(&self, older_than: Option<u64>, keep: u32) -> Result<(), Failure> {
         let asked = fields([("keep", keep.into()), ("older_than_ms", older_than.into())]);
-        let body = self.act("tasks/prune", asked, 0)?;
+        let body = self.act("tasks/prune", asked)?;
         self.tell(&body, |body| format!("{}\n", number(body, "/pruned")))
     }
 }

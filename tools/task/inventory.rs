@@ -87,7 +87,7 @@ impl From {
     /// Updates or checks the servers, and returns how many differ.
     fn update(&self, options: &ClientOptions, check: bool) -> Result<u64, Failure> {
         let asked = fields([("hosts", self.hosts()?), ("check", check.into())]);
-        let body = options.act("servers/inventory", asked, 0)?;
+        let body = options.act("servers/inventory", asked)?;
         let counts =
             ["added", "removed", "changed"].map(|what| (what, number(&body, &format!("/{what}"))));
         options.tell(&body, |_| {

@@ -299,20 +299,42 @@ pub(super) fn servers(body: &Value) -> String {
         ("SERVER", Column::Words),
         ("USED", Column::Number),
         ("THREADS", Column::Number),
+        ("ADDRESS", Column::Words),
         ("STATE", Column::Words),
     ];
     let rows = all.iter().map(|it| {
         let state = match (is(it, "/leaves"), is(it, "/enabled")) {
-            (true, _) => "leaving",
-            (false, true) => "enabled",
-            (false, false) => "disabled",
+            (true, _) => "leaving".to_owned(),
+            (false, true) => outage(it).unwrap_or_else(|| "enabled".to_owned()),
+            (false, false) => "disabled".to_owned(),
         };
+        let address = it.pointer("/ssh/to").and_then(Value::as_str);
         [
             shown(it, "server"),
             words(it, "/used"),
             words(it, "/threads"),
-            state.to_owned(),
+            address.unwrap_or("this machine").to_owned(),
+            state,
         ]
     });
     table(heads, rows)
+}
+
+/// Formats why a server cannot be reached, and when it is tried again; `None` if it can be reached.
+fn outage(server: &Value) -> Option<String> {
+    server.pointer("/outage")?;
+    let at = |path: &str| time(Timestamp(number(server, path)));
+    let failures = match number(server, "/outage/failures") {
+        1 => "once".to_owned(),
+        failures => format!("{failures} times"),
+    };
+    let reason = match server.pointer("/outage/reason").and_then(Value::as_str) {
+        Some(reason) => reason.to_owned(),
+        None => format!("see `sexton logs {}`", words(server, "/outage/process")),
+    };
+    Some(format!(
+        "not reached {failures} since {}, next try after {}: {reason}",
+        at("/outage/since_at"),
+        at("/outage/retry_at")
+    ))
 }

@@ -9,8 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use sexton::actors::dispatch::Task;
+use sexton::kernel::socket;
 use std::io::{ErrorKind, Read as _};
-use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 /// The environment variable that holds the path of the coordinator's socket for reports.
@@ -81,18 +82,26 @@ pub(super) fn saved() -> Result<(), Failure> {
     }
 }
 
-/// Sends a request, and repeats it for up to [`ABSENT`] while the coordinator cannot be reached or closes the connection without an answer.
-/// In the latter case, the coordinator may have received the report, but repeating a report is harmless: saving twice stores the same
+/// Returns whether the report was not taken because there are too many at the moment.
+fn is_busy(answer: &str) -> bool {
+    let said: Value = serde_json::from_str(answer).unwrap_or_default();
+    said.pointer("/reason") == Some(&"busy".into())
+}
+
+/// Sends a request, and repeats it for up to [`ABSENT`] while the coordinator cannot be reached, has no room for it, or closes the connection
+/// without an answer. In the last case, the coordinator may have received the report, but repeating a report is harmless: saving twice stores the same
 /// state, and increases the revision by two instead of one.
 fn ask_again(address: &str, request: &str) -> std::io::Result<String> {
     let began = crate::client::instant();
     loop {
-        let answered = UnixStream::connect(address).and_then(|stream| exchange(stream, request));
+        let answered = socket::connect_to_own(Path::new(address), ABSENT)
+            .and_then(|stream| exchange(stream, request));
         let is_cut_off = match &answered {
-            Ok(answer) => answer.is_empty(),
+            Ok(answer) => answer.is_empty() || is_busy(answer),
             Err(error) => matches!(
                 error.kind(),
                 ErrorKind::NotFound
+                    | ErrorKind::TimedOut
                     | ErrorKind::ConnectionRefused
                     | ErrorKind::ConnectionReset
                     | ErrorKind::BrokenPipe

@@ -36,9 +36,9 @@ pub(super) struct ClientOptions {
 }
 
 impl ClientOptions {
-    /// Posts a request to a path below `/v1` and returns the answer. `wait` is in seconds.
-    pub(super) fn act(&self, path: &str, fields: Fields, wait: u64) -> Result<Value, Failure> {
-        client::send(&self.target, &format!("/v1/{path}"), fields, wait)?.success(HELPS)
+    /// Posts a request that changes something to a path below `/v1`, once even if it has to be repeated, and returns the answer.
+    pub(super) fn act(&self, path: &str, fields: Fields) -> Result<Value, Failure> {
+        client::change(&self.target, &format!("/v1/{path}"), fields)?.success(HELPS)
     }
 
     /// Sends a GET request with this query to a path below `/v1`, and returns the answer.
@@ -62,7 +62,8 @@ impl ClientOptions {
 
     /// Waits until a task has ended, for at most `wait` seconds, and returns its state, whether or not it has ended.
     pub(super) fn over(&self, id: u64, wait: u64) -> Result<Value, Failure> {
-        self.act("tasks/wait", client::fields([("id", id.into())]), wait)
+        let asked = client::fields([("id", id.into())]);
+        client::send(&self.target, "/v1/tasks/wait", asked, wait)?.success(HELPS)
     }
 
     /// Prints a task after a wait, and fails unless it completed, with or without a warning.

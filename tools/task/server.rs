@@ -160,7 +160,7 @@ impl Server {
         let set = |which: &ServerSelector, members: Fields| {
             let mut asked = which.fields();
             asked.extend(members);
-            options.done(&options.act("servers/set", asked, 0)?)
+            options.done(&options.act("servers/set", asked)?)
         };
         match self.action {
             Action::List => {
@@ -176,19 +176,19 @@ impl Server {
                 Some(ssh) => {
                     let mut asked = which.fields();
                     asked.extend(fields([("threads", threads.into()), ("ssh", ssh)]));
-                    options.done(&options.act("servers/reach", asked, 0)?)
+                    options.done(&options.act("servers/reach", asked)?)
                 }
             },
             Action::Enable { which } => set(&which, fields([("enabled", true.into())])),
             Action::Disable { which } => set(&which, fields([("enabled", false.into())])),
             Action::Remove { which } => {
-                options.done(&options.act("servers/remove", which.fields(), 0)?)
+                options.done(&options.act("servers/remove", which.fields())?)
             }
             Action::Check { from } => from.compare(&options, true),
             Action::Update { from, watch: false } => from.compare(&options, false),
             Action::Update { from, watch: true } => from.watch(&options),
             Action::Announce => {
-                let asked = client::send(&options.target, "/v1/servers/refresh", Fields::new(), 0)?;
+                let asked = client::change(&options.target, "/v1/servers/refresh", Fields::new())?;
                 let body = asked.success(&[(Reason::Absent, NO_REFRESH)])?;
                 options.tell(&body, |body| announced(&words(body, "/turn")).to_owned())
             }

@@ -1,7 +1,7 @@
 //! Formats the history of a task for a terminal.
 
 use crate::task::held::Held;
-use crate::text::{number, plain, time, words};
+use crate::text::{excerpt, number, plain, time, words};
 use serde_json::Value;
 use sexton::clock::Timestamp;
 use std::fmt::Write as _;
@@ -104,11 +104,9 @@ fn attempt(page: &mut String, story: &Value, dispatch: bool) {
             page,
             &format!("{stream}: {bytes} bytes in {dir}/{stream}.log"),
         );
-        let text = |name: &str| of(name).and_then(Value::as_str).unwrap_or_default();
-        for (mark, text) in [("", text("head")), ("... ", text("tail"))] {
-            for printed in text.lines() {
-                line(page, &format!("  {mark}{}", plain(printed)));
-            }
+        let shown = story.pointer(&format!("/{stream}")).map(excerpt);
+        for printed in shown.unwrap_or_default() {
+            line(page, &format!("  {printed}"));
         }
     }
 }

@@ -199,7 +199,7 @@ fn phases(watched: &Watched, status: &Value) -> Vec<String> {
     if let Some(rates) = watched.rates() {
         parts.push(named(("ran out/s", rates.timeouts)));
     }
-    let others = ["delayed", "retrying", "buried", "abandoned"].into_iter();
+    let others = ["delayed", "retrying", "buried", "abandoned", "quarantined"].into_iter();
     let others = others.filter(|name| is_there(status, &format!("/queues/jobs/{name}")));
     parts.extend(others.map(phase));
     parts.push(bytes(number(status, "/queues/bytes")));

@@ -126,6 +126,7 @@ fn jobs(queue: &Value) -> u64 {
         "retrying",
         "buried",
         "abandoned",
+        "quarantined",
     ];
     let counts = phases.iter().filter_map(|phase| queue.get(phase)?.as_u64());
     counts.sum()

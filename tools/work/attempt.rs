@@ -156,7 +156,7 @@ impl Attempts {
     fn keep_result(&self, finished: &Finished) {
         let Some(ms) = self.keep_ms else { return };
         let Finished { claim, verdict, .. } = finished;
-        if let Verdict::Later(..) = verdict {
+        if verdict.is_deferral() {
             return;
         }
         let kept = self
@@ -192,7 +192,7 @@ impl Attempts {
         let worked = JobResult {
             kind: claim.kind(),
             error,
-            is_deferred: matches!(verdict, Verdict::Later(..)),
+            is_deferred: verdict.is_deferral(),
             is_over,
             ms,
         };
@@ -290,7 +290,7 @@ impl Attempts {
     pub(super) fn halted(&self) -> Option<Verdict> {
         let is_halted = self.is_halted.load(Ordering::SeqCst);
         let words = "it was stopped before it was done".to_owned();
-        is_halted.then_some(Verdict::Later(words, Some(0)))
+        is_halted.then_some(Verdict::Interrupted(words))
     }
 
     pub(super) fn kill(&self, id: &str) {
@@ -344,7 +344,7 @@ impl Attempts {
             Err(failure) => return Ok(Outcome::NeverRan(failure)),
         };
         drop((input, written));
-        self.works_on(claim, &id);
+        self.works_on(claim, &id, secret);
         let (record, is_late) = self.follow(&id, secret)?;
         if let Some(failure) = self.never_ran(&record) {
             return Ok(Outcome::NeverRan(failure));
@@ -430,15 +430,16 @@ impl Attempts {
         if let Some(given_back) = self.halted() {
             return given_back;
         }
-        if let Some(error) = out_of_memory(record) {
-            return Verdict::Failed(error, None);
+        let used = number(record, "/memory_max");
+        if let Some(cause) = crash(record) {
+            let memory = (used, self.bounds.memory);
+            return Verdict::Crashed(crash_words(&cause, memory, &said));
         }
         let error = if said.is_empty() {
             ending(record)
         } else {
             said
         };
-        let used = number(record, "/memory_max");
         let error = match self.bounds.memory {
             // A program that doubles a buffer needs the old and the new one at once, so it can fail once a third of the limit is in
             // use. Many programs then exit without an error message.
@@ -481,6 +482,30 @@ impl CommandResult {
     }
 }
 
+/// Returns how a command crashed: it reached its memory limit, or was killed by a signal; `None` for other commands.
+fn crash(record: &Value) -> Option<String> {
+    let is_killed = record.pointer("/signal").is_some_and(|it| !it.is_null());
+    let killed = || is_killed.then(|| format!("it was killed by a signal ({})", ending(record)));
+    out_of_memory(record).or_else(killed)
+}
+
+/// Returns the error for a command that crashed, with the memory that it used at most, the limit on it, and the end of its standard error.
+fn crash_words(cause: &str, (used, most): (u64, Option<u64>), said: &str) -> String {
+    let used = match (used, most) {
+        (0, _) => String::new(),
+        (used, None) => format!("; its memory reached {}", bytes(used)),
+        (used, Some(most)) => {
+            let (used, most) = (bytes(used), bytes(most));
+            format!("; its memory reached {used}, the limit is {most}")
+        }
+    };
+    let said = match said {
+        "" => String::new(),
+        said => format!("; its last output: {said}"),
+    };
+    format!("{cause}{used}{said}")
+}
+
 /// Returns the error for a command that was killed because its process tree reached the memory limit; `None` for other commands.
 fn out_of_memory(record: &Value) -> Option<String> {
     let limit = record.pointer("/memory_limit")?;
@@ -491,8 +516,23 @@ fn out_of_memory(record: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::out_of_memory;
+    use super::{crash, crash_words, out_of_memory};
     use serde_json::json;
+
+    #[test]
+    fn a_crash_is_described_by_all_that_is_known() {
+        let killed = json!({"signal": 9, "code": null});
+        let cause = crash(&killed).expect("it was killed by a signal");
+        assert_eq!(
+            crash_words(&cause, (0, None), ""),
+            "it was killed by a signal (signal 9)"
+        );
+        assert_eq!(
+            crash_words(&cause, (3 << 20, Some(4 << 20)), "out of luck"),
+            "it was killed by a signal (signal 9); its memory reached 3.0 MiB, the limit is 4.0 MiB; its last output: out of luck"
+        );
+        assert_eq!(crash(&json!({"signal": null, "code": 3})), None);
+    }
 
     #[test]
     fn only_a_limit_that_was_reached_is_a_reason() {

@@ -23,6 +23,9 @@ pub(super) const PAUSE: Duration = Duration::from_millis(500);
 /// How long a run without --wait waits for a coordinator that is unavailable.
 pub(super) const RETURN_MAX: Duration = Duration::from_secs(30);
 
+/// The field of a request about a command whose exit status is the result of its job.
+pub(super) const COMPLETES: &str = "completes";
+
 /// The queues from which jobs are claimed.
 pub(super) enum Source {
     /// These queues.
@@ -123,17 +126,22 @@ impl Jobs {
             ("token", claim.token.into()),
             ("error", error.filter(|it| !it.is_empty()).into()),
             ("retry_after_ms", retry.into()),
+            ("crashed", is(matches!(verdict, Verdict::Crashed(_)))),
+            (
+                "interrupted",
+                is(matches!(verdict, Verdict::Interrupted(_))),
+            ),
         ]);
         let target = self.target.under(&chance()?);
         let settle = || client::send(&target, &path, asked.clone(), 0);
         let answer = retry_until_answered(settle, None)?;
         // A missing job was cancelled or deleted while it ran: it is not tried again.
-        if matches!(verdict, Verdict::Failed(..)) && answer.is_refused_as(Reason::Absent) {
+        if verdict.is_failure() && answer.is_refused_as(Reason::Absent) {
             return Ok(true);
         }
         let said = answer.success(&[])?;
         let phase = said.pointer("/phase").and_then(Value::as_str);
-        Ok(phase.is_none_or(|phase| phase == "abandoned"))
+        Ok(phase.is_none_or(|phase| ["abandoned", "quarantined"].contains(&phase)))
     }
 
     /// Stores the result of a claimed job, retrying until the coordinator answers. `keep_ms` is how long the coordinator is to keep the
@@ -171,6 +179,13 @@ impl Jobs {
         let mut asked = fields([("id", id.into()), ("token", token.into())]);
         asked.extend(more);
         let answer = client::send(target, &format!("/v1/queues/{what}"), asked, 0)?;
+        answer.success(&[]).map(drop)
+    }
+
+    /// Ends the requests of this process that wait for a job: those that the coordinator has received are answered without one.
+    pub(super) fn withdraw(&self) -> Result<(), Failure> {
+        let asked = fields([("process", self.own.as_str().into())]);
+        let answer = client::send(&self.target, "/v1/queues/withdraw", asked, 0)?;
         answer.success(&[]).map(drop)
     }
 
@@ -300,6 +315,11 @@ pub(super) fn retry_until_answered(
 fn waiting(most: Option<Duration>) -> String {
     let limit = most.map_or_else(String::new, |it| format!(" for up to {} s", it.as_secs()));
     format!("the coordinator cannot be reached; waiting{limit} for it to come back")
+}
+
+/// Returns a field of a request that is left out unless it is true.
+fn is(flag: bool) -> Value {
+    flag.then_some(true).into()
 }
 
 /// Returns a random 128-bit number as 32 hexadecimal digits.

@@ -31,8 +31,8 @@ use std::time::Duration;
 /// try; any other status fails it, with the end of the command's standard error as its error. Exits when no job is ready, unless --wait is
 /// given.
 ///
-/// A command may run twice for one job: if this process is killed, its commands keep running, and when they have ended, the jobs are given
-/// out again. The runs for one job never overlap. After TERM or INT, this process claims no more jobs, and exits once the commands have
+/// A command may run twice for one job, but never twice at the same time. If this process is killed, its commands keep running: one that
+/// ends with exit status 0 then completes its job, and the jobs of the others are given out again. After TERM or INT, this process claims no more jobs, and exits once the commands have
 /// ended.
 ///
 /// The environment of the command contains `SEXTON_JOB_ID`, `SEXTON_JOB_QUEUE`, `SEXTON_JOB_TYPE`, `SEXTON_JOB_TENANT`,
@@ -160,10 +160,13 @@ enum Form {
 fn kind(text: &str) -> Result<String, String> {
     match QueueName::new(text.as_bytes()) {
         Some(_) => Ok(text.to_owned()),
-        None => Err(
-            "a type is 1 to 200 letters, digits and -+/;.$_(), and does not begin with -"
+        None => Err(match text.split_once(':') {
+            Some((tenant, kind)) => {
+                format!("the tenant is a flag of its own: --tenant {tenant} {kind}")
+            }
+            None => "a type is 1 to 200 letters, digits and -+/;.$_(), and does not begin with -"
                 .to_owned(),
-        ),
+        }),
     }
 }
 

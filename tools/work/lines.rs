@@ -195,7 +195,7 @@ impl Worker {
                 Err(failure) => return Ok((Outcome::NeverRan(failure), None)),
             },
         };
-        attempts.works_on(claim, &worker.id);
+        attempts.works_on(claim, &worker.id, secret);
         match worker.ask(attempts, claim, (secret, idle)) {
             Ok((verdict, output)) => {
                 worker.has_answered = true;

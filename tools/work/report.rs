@@ -7,16 +7,16 @@ use crate::client::{Fields, Target, fields, instant};
 use crate::process::attached::drawn;
 use crate::report::Failure;
 use crate::span::DELAY_MS_MAX;
-use crate::work::claim::{Claim, Jobs, chance};
+use crate::work::claim::{COMPLETES, Claim, Jobs, chance};
 use crate::work::tally::Verdict;
 use serde::Deserialize;
 use serde_json::json;
+use sexton::kernel::{proc, socket};
 use std::collections::HashMap;
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
@@ -25,11 +25,11 @@ pub(crate) const ADDRESS: &str = "SEXTON_JOB_REPORT";
 /// The environment variable with the secret of the attempt.
 pub(crate) const SECRET: &str = "SEXTON_JOB_SECRET";
 
-/// How long either side may be silent.
+/// How long a client may take to connect and to send its report, and how long it waits for the answer.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The maximum size of a request, in bytes.
-const REQUEST_BYTES_MAX: u64 = 16 << 10;
+const REQUEST_BYTES_MAX: usize = 16 << 10;
 
 /// The minimum interval between progress reports to the coordinator, since each is written to the journal.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
@@ -77,10 +77,14 @@ struct Live {
     touched: Instant,
     /// The verdict that the command has reported, if any.
     verdict: Option<Verdict>,
+    /// The request that names the command to the coordinator, once the command is known.
+    attached: Option<Fields>,
     /// When progress was last sent to the coordinator; `None` if it has not been sent yet.
     reported_at: Option<Instant>,
     /// Progress that has not been sent to the coordinator yet.
     unreported: Option<Fields>,
+    /// Why a report of the attempt was not taken, if that happened. It may have been that the job failed or has to wait.
+    undelivered: Option<String>,
 }
 
 /// The attempts in progress, by their secrets, and the socket that receives reports on them.
@@ -90,7 +94,10 @@ pub(super) struct Reports {
     hidden: u128,
     target: Target,
     live: Mutex<HashMap<String, Live>>,
-    open: AtomicUsize,
+    /// The number of open requests.
+    open: Mutex<usize>,
+    /// Notified when a request is over.
+    closed: Condvar,
 }
 
 impl Reports {
@@ -109,17 +116,13 @@ impl Reports {
             hidden,
             target: target.clone(),
             live: Mutex::default(),
-            open: AtomicUsize::new(0),
+            open: Mutex::default(),
+            closed: Condvar::new(),
         });
         let theirs = Arc::clone(&reports);
         let serving = move || {
-            for stream in listener.incoming() {
-                if let Ok(stream) = stream {
-                    theirs.serve(stream);
-                } else {
-                    // This process is probably out of file descriptors; try again soon.
-                    crate::client::rest(Duration::from_millis(50));
-                }
+            for stream in socket::incoming(&listener) {
+                theirs.serve(stream);
             }
         };
         let listening = Builder::new().name("reports".to_owned()).spawn(serving);
@@ -139,14 +142,17 @@ impl Reports {
             token: claim.token,
             touched: instant(),
             verdict: None,
+            attached: None,
             reported_at: None,
             unreported: None,
+            undelivered: None,
         };
         self.live().insert(secret.clone(), live);
         Ok(secret)
     }
 
-    /// Removes an attempt and sends its remaining progress to the coordinator. Returns the verdict that the command reported, if any.
+    /// Removes an attempt and sends its remaining progress to the coordinator. Returns the verdict that the command reported, if any. If a
+    /// report was lost, the job counts as failed, since that report may have said so.
     pub(super) fn end(&self, secret: &str) -> Option<Verdict> {
         let live = self.live().remove(secret)?;
         if let Some(unreported) = live.unreported {
@@ -158,12 +164,25 @@ impl Reports {
                 unreported,
             ));
         }
-        live.verdict
+        let lost = live.undelivered;
+        let lost = lost.map(|why| Verdict::Failed(format!("a report was not taken: {why}"), None));
+        live.verdict.or(lost)
     }
 
     /// Returns when an attempt began or last reported anything; `None` if it has ended.
     pub(super) fn touched(&self, secret: &str) -> Option<Instant> {
         self.live().get(secret).map(|live| live.touched)
+    }
+
+    /// Notes the request that names the command of an attempt to the coordinator. Returns whether the command has reported a verdict already,
+    /// so that its exit status is not the result of the job.
+    pub(super) fn attach(&self, secret: &str, attached: Fields) -> bool {
+        let mut live = self.live();
+        let Some(attempt) = live.get_mut(secret) else {
+            return false;
+        };
+        attempt.attached = Some(attached);
+        attempt.verdict.is_some()
     }
 
     pub(super) fn address(&self) -> &str {
@@ -174,37 +193,68 @@ impl Reports {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Serves a connection on a thread of its own. If [`OPEN_MAX`] are open, waits until one of them is over; meanwhile, further clients
+    /// wait in the queue of the socket.
     fn serve(self: &Arc<Self>, stream: UnixStream) {
-        if self.open.fetch_add(1, Ordering::Relaxed) >= OPEN_MAX {
-            self.open.fetch_sub(1, Ordering::Relaxed);
-            drop(answer(&stream, Some("too many reports at the same time")));
-            return;
-        }
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = |open: &mut usize| *open >= OPEN_MAX;
+        let open = self.closed.wait_while(open, is_full);
+        *open.unwrap_or_else(PoisonError::into_inner) += 1;
         let reports = Arc::clone(self);
         let serving = move || {
-            // An error means that the client has disconnected or is too slow.
-            drop(reports.receive(&stream));
-            reports.open.fetch_sub(1, Ordering::Relaxed);
+            let of = reports.secret_of(&stream);
+            if let (Err(error), Some(secret)) = (reports.receive(&stream), of) {
+                reports.miss(&secret, &error);
+            }
+            reports.close();
         };
         if Builder::new()
             .name("report".to_owned())
             .spawn(serving)
             .is_err()
         {
-            self.open.fetch_sub(1, Ordering::Relaxed);
+            self.close();
         }
     }
 
+    fn close(&self) {
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.closed.notify_one();
+    }
+
+    /// Returns the secret of an attempt that a client has in its environment. It is read as soon as the client has connected, since a client
+    /// whose report cannot be read may be gone by then.
+    fn secret_of(&self, stream: &UnixStream) -> Option<String> {
+        let environment = proc::environ(socket::process(stream)?).ok()??;
+        let secrets = environment.iter().filter_map(|variable| {
+            let variable = std::str::from_utf8(variable.as_bytes()).ok()?;
+            variable.strip_prefix(SECRET)?.strip_prefix('=')
+        });
+        let live = self.live();
+        let mut secrets = secrets.filter(|secret| live.contains_key(*secret));
+        secrets.next().map(str::to_owned)
+    }
+
+    /// Notes that a report of the attempt with this secret could not be read.
+    fn miss(&self, secret: &str, why: &io::Error) {
+        if let Some(attempt) = self.live().get_mut(secret) {
+            attempt.undelivered = Some(why.to_string());
+        }
+    }
+
+    /// Reads a report, handles it and answers. The error is why there is no report.
     fn receive(&self, stream: &UnixStream) -> io::Result<()> {
-        stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
-        let mut line = Vec::new();
-        BufReader::new(stream.take(REQUEST_BYTES_MAX)).read_until(b'\n', &mut line)?;
-        let done = match serde_json::from_slice::<Request>(&line) {
-            Ok(request) => self.take(&request.secret, request.report),
-            Err(error) => Err(format!("this is not a report: {error}")),
+        let line = read_line(stream)?;
+        let request = serde_json::from_slice::<Request>(&line);
+        let request = request.map_err(|error| format!("this is not a report: {error}"));
+        let (done, read) = match request {
+            Ok(request) => (self.take(&request.secret, request.report), Ok(())),
+            Err(why) => (Err(why.clone()), Err(io::Error::other(why))),
         };
-        answer(stream, done.err().as_deref())
+        // A client that has disconnected does not need the answer.
+        drop(answer(stream, done.err().as_deref()));
+        read
     }
 
     /// Handles a report of the attempt with this secret. The error is a message for the command.
@@ -222,7 +272,9 @@ impl Reports {
         } = &report
             && *after > DELAY_MS_MAX
         {
-            return Err(format!("a job can be delayed by at most {DELAY_MS_MAX} ms"));
+            let words = format!("a job can be delayed by at most {DELAY_MS_MAX} ms");
+            attempt.undelivered = Some(words.clone());
+            return Err(words);
         }
         let asked = match report {
             Report::Fail {
@@ -253,12 +305,53 @@ impl Reports {
             }
         };
         let claim = (attempt.id, attempt.token);
+        let has_verdict = attempt.verdict.is_some();
+        let is_progress = asked.as_ref().is_some_and(|(what, _)| *what == "report");
+        // Like a touch, progress restarts the time limit of the claim, if it has one.
+        let is_needed =
+            |attached: &Fields| asked.is_none() || is_progress && attached.contains_key("claim_ms");
+        let attached = attempt.attached.clone().filter(is_needed);
         drop(live);
+        if let Some(mut attached) = attached {
+            if has_verdict {
+                // If this process is killed, the exit status of the command is not the result of the job.
+                attached.remove(COMPLETES);
+            }
+            // An error does not matter: the verdict is reported when the command has ended.
+            drop(Jobs::tell(&self.target, claim, "touch", attached));
+        }
         let told = asked.map_or(Ok(()), |(what, more)| {
             Jobs::tell(&self.target, claim, what, more)
         });
         told.map_err(|failure| failure.whole())
     }
+}
+
+/// Reads a line of at most [`REQUEST_BYTES_MAX`] bytes, which must arrive within [`TIMEOUT`], no matter how slowly.
+fn read_line(mut stream: &UnixStream) -> io::Result<Vec<u8>> {
+    let began = instant();
+    let mut line = Vec::new();
+    let mut piece = [0; 4096];
+    while !line.ends_with(b"\n") {
+        let left = TIMEOUT.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        let count = match stream.read(&mut piece) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        line.extend_from_slice(piece.get(..count).unwrap_or_default());
+        if line.len() > REQUEST_BYTES_MAX {
+            let words = format!("it has more than {REQUEST_BYTES_MAX} bytes");
+            return Err(io::Error::other(words));
+        }
+    }
+    Ok(line)
 }
 
 /// Sends the answer to a report: success, or the error.

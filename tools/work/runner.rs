@@ -10,7 +10,7 @@ use crate::work::pace::Pace;
 use crate::work::tally::{JobResult, Reached, Tally, Verdict};
 use rustix::param::page_size;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,10 @@ const WAIT_MAX: u64 = 3600;
 
 /// The pause before a waiting run tries again while the coordinator is draining or its disk is full.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a run that is being stopped tries to withdraw its requests for jobs, and the pause before it tries again.
+const WITHDRAW_MAX: Duration = Duration::from_secs(10);
+const WITHDRAW_AGAIN: Duration = Duration::from_millis(50);
 
 /// How long a reading of this process's memory is used before the memory is read again.
 const LOOK: Duration = Duration::from_millis(50);
@@ -50,14 +54,20 @@ pub(super) struct Runner {
     limits: Limits,
     began: Instant,
     state: Mutex<State>,
+    /// Notified when a request for a job has been answered.
+    answered: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     /// The number of jobs that were claimed or are about to be.
     begun: u64,
-    /// The number of jobs being worked on.
+    /// The number of jobs being worked on, or claimed and about to be given back.
     busy: u32,
+    /// The number of requests for a job that have not been answered.
+    claiming: u32,
+    /// Whether the coordinator could not be asked to withdraw these requests, so that they are not waited for.
+    is_cut_off: bool,
     /// Whether the run has stopped claiming jobs.
     is_stopping: bool,
     /// The last reading of this process's memory in bytes, and when it was taken, as time since the run began.
@@ -99,6 +109,7 @@ impl Runner {
             limits,
             began: instant(),
             state: Mutex::new(state),
+            answered: Condvar::new(),
         })
     }
 
@@ -118,13 +129,12 @@ impl Runner {
         let mut left = workers;
         while left > 0 {
             match heard.recv().expect("this thread holds a sender") {
-                RunnerEvent::Stop => self.stop(),
+                RunnerEvent::Stop => self.stop(&news),
                 RunnerEvent::Ended => left -= 1,
                 RunnerEvent::Worked => {}
             }
             let state = self.state();
-            // Workers that are still waiting for a job have no claim, so they can be cut off by the end of this process.
-            if state.is_stopping && state.busy == 0 {
+            if state.is_stopping && state.busy == 0 && state.is_quiet() {
                 break;
             }
         }
@@ -134,19 +144,85 @@ impl Runner {
     }
 
     /// Stops claiming jobs. If the time to finish is limited, kills the commands that are still running after it.
-    fn stop(self: &Arc<Self>) {
+    fn stop(self: &Arc<Self>, news: &Sender<RunnerEvent>) {
         let was_stopping = std::mem::replace(&mut self.state().is_stopping, true);
         self.state().stop(Reached::Stopped);
-        if let (false, Some(finish)) = (was_stopping, self.limits.finish) {
+        if was_stopping {
+            return;
+        }
+        let (runner, end) = (Arc::clone(self), news.clone());
+        let withdrawing = move || {
+            runner.withdraw();
+            // The receiver may have been dropped at the end of the run.
+            let _ = end.send(RunnerEvent::Worked);
+        };
+        let begun = Builder::new()
+            .name("withdraw".to_owned())
+            .spawn(withdrawing);
+        if begun.is_err() {
+            self.state().is_cut_off = true;
+        }
+        if let Some(finish) = self.limits.finish {
             let runner = Arc::clone(self);
             let halting = move || {
                 rest(finish);
+                runner.until_quiet();
                 runner.attempts.halt();
             };
             // If the thread cannot be started, commands are not killed here; a service manager does that at the end of its own grace
             // period.
             drop(Builder::new().name("finish".to_owned()).spawn(halting));
         }
+    }
+
+    /// Ends the requests of this run that wait for a job, so that none of them is given a job that the run gives back. One that is on its
+    /// way is withdrawn when it has arrived.
+    fn withdraw(&self) {
+        let began = instant();
+        let mut state = self.state();
+        while state.claiming > 0 && began.elapsed() < WITHDRAW_MAX {
+            drop(state);
+            let withdrawn = self.attempts.jobs.withdraw();
+            state = self.state();
+            if withdrawn.is_err() {
+                // A coordinator that has stopped, or is gone, gives out no jobs.
+                break;
+            }
+            let waited = self
+                .answered
+                .wait_timeout_while(state, WITHDRAW_AGAIN, |it| it.claiming > 0);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        state.is_cut_off = true;
+        drop(state);
+        self.answered.notify_all();
+    }
+
+    /// Waits until no request of this run waits for a job. Call this only when the run is being stopped.
+    fn until_quiet(&self) {
+        let quiet = self.answered.wait_while(self.state(), |it| !it.is_quiet());
+        drop(quiet.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Counts a request for a job, unless the run is being stopped: then returns `false`, and none may be sent.
+    fn begin_claim(&self) -> bool {
+        let mut state = self.state();
+        if state.is_stopping {
+            return false;
+        }
+        state.claiming += 1;
+        true
+    }
+
+    /// Counts a request for a job as answered, and a claim, if that is the answer, as being worked on.
+    fn end_claim(&self, found: Option<&ClaimAnswer>) {
+        let mut state = self.state();
+        state.claiming -= 1;
+        if let Some(ClaimAnswer::Claim(_)) = found {
+            state.busy += 1;
+        }
+        drop(state);
+        self.answered.notify_all();
     }
 
     /// Returns the progress.
@@ -250,7 +326,12 @@ impl Runner {
     fn claim(&self, before: Option<Finished>) -> (Option<JobResult>, Result<ClaimAnswer, Failure>) {
         let jobs = &self.attempts.jobs;
         if let Some(before) = before {
+            if !self.begin_claim() {
+                self.settle(before);
+                return (None, Ok(ClaimAnswer::Nothing));
+            }
             let (told, found) = self.exchange.of(jobs, before.claim().key());
+            self.end_claim(found.as_ref());
             let before = self.attempts.settled(before, told.map(|()| true));
             match found {
                 Some(ClaimAnswer::Nothing) | None => self.count(before),
@@ -266,7 +347,12 @@ impl Runner {
                 self.state().tally.reach(Reached::TimeLimit);
                 return Ok(ClaimAnswer::Nothing);
             }
-            jobs.claim(self.wait())
+            if !self.begin_claim() {
+                return Ok(ClaimAnswer::Nothing);
+            }
+            let found = jobs.claim(self.wait());
+            self.end_claim(found.as_ref().ok());
+            found
         };
         let found = match &self.pace {
             Some(pace) => pace.claim(claim),
@@ -289,6 +375,10 @@ impl Runner {
 
     /// Reports the result of a job to the coordinator, and counts it.
     fn settle(&self, finished: Finished) {
+        if !finished.is_done() && self.state().is_stopping {
+            // The job may be ready again at once, and must not be given to a request of this run.
+            self.until_quiet();
+        }
         self.count(self.attempts.settle(finished));
     }
 
@@ -298,17 +388,16 @@ impl Runner {
         state.tally.add(worked);
     }
 
-    /// Counts a job as being worked on, and returns it. If the run is being stopped, gives the job back instead and returns `None`.
+    /// Returns the job to be worked on. If the run is being stopped, gives the job back instead and returns `None`.
     fn take_on(&self, claim: Box<Claim>) -> Option<Box<Claim>> {
-        let mut state = self.state();
-        if state.is_stopping {
-            drop(state);
-            let verdict = Verdict::Later(String::new(), Some(0));
-            drop(self.attempts.jobs.settle(&claim, &verdict));
-            return None;
+        if !self.state().is_stopping {
+            return Some(claim);
         }
-        state.busy += 1;
-        Some(claim)
+        self.until_quiet();
+        let verdict = Verdict::Interrupted(String::new());
+        drop(self.attempts.jobs.settle(&claim, &verdict));
+        self.state().busy -= 1;
+        None
     }
 
     /// Handles an answer without a job. Returns whether to try again.
@@ -351,7 +440,11 @@ impl Runner {
     fn fail(&self, failure: Failure) {
         let mut state = self.state();
         state.stop(Reached::Exception);
+        // The run ends by an error; nothing is withdrawn, since the coordinator may be gone.
+        state.is_cut_off = true;
         state.failure.get_or_insert(failure);
+        drop(state);
+        self.answered.notify_all();
     }
 }
 
@@ -363,6 +456,11 @@ impl State {
             Some((bytes, at)) if now.saturating_sub(at) < LOOK => bytes,
             _ => self.memory.insert((memory(), now)).0,
         }
+    }
+
+    /// Returns whether no request for a job is open that may still be answered.
+    const fn is_quiet(&self) -> bool {
+        self.claiming == 0 || self.is_cut_off
     }
 
     fn stop(&mut self, reached: Reached) {

@@ -67,6 +67,11 @@ pub(super) enum Verdict {
     Done,
     /// The job failed with this error. If it is tried again, then after this many milliseconds, or, if `None`, as configured for its type.
     Failed(String, Option<u64>),
+    /// The command crashed, as this error describes: it was killed by a signal, or reached its memory limit.
+    Crashed(String),
+    /// The command was stopped for a reason that has nothing to do with the job. It is given back, ready immediately, which does not count as
+    /// a try.
+    Interrupted(String),
     /// The job is given back for this reason, which does not count as a try. It is tried again after this many milliseconds, or, if `None`,
     /// as configured for its type.
     Later(String, Option<u64>),
@@ -77,8 +82,8 @@ impl Verdict {
     pub(super) const fn request(&self) -> &'static str {
         match self {
             Self::Done => "ack",
-            Self::Failed(..) => "fail",
-            Self::Later(..) => "defer",
+            Self::Failed(..) | Self::Crashed(_) => "fail",
+            Self::Later(..) | Self::Interrupted(_) => "defer",
         }
     }
 
@@ -86,8 +91,19 @@ impl Verdict {
         match self {
             Self::Done => "done",
             Self::Failed(..) => "failed",
-            Self::Later(..) => "deferred",
+            Self::Crashed(_) => "crashed",
+            Self::Later(..) | Self::Interrupted(_) => "deferred",
         }
+    }
+
+    /// Returns whether the job is given back without counting as a try.
+    pub(super) const fn is_deferral(&self) -> bool {
+        matches!(self, Self::Later(..) | Self::Interrupted(_))
+    }
+
+    /// Returns whether the job counts as failed.
+    pub(super) const fn is_failure(&self) -> bool {
+        matches!(self, Self::Failed(..) | Self::Crashed(_))
     }
 
     /// Returns the error, and the milliseconds until the next try, if given.
@@ -95,6 +111,7 @@ impl Verdict {
         match self {
             Self::Done => (None, None),
             Self::Failed(error, after) | Self::Later(error, after) => (Some(error), *after),
+            Self::Crashed(error) | Self::Interrupted(error) => (Some(error), None),
         }
     }
 }

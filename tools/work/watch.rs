@@ -3,10 +3,10 @@
 //! Reads the claims of this process from the coordinator every second. An answer includes everything that was claimed before the
 //! request was sent, even if the coordinator was restarted, so a claim that is missing from it is lost.
 
-use crate::client::{self, fields, rest};
+use crate::client::{self, Fields, fields, rest};
 use crate::report::Failure;
 use crate::work::attempt::Attempts;
-use crate::work::claim::{Claim, Key};
+use crate::work::claim::{COMPLETES, Claim, Jobs, Key};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -15,6 +15,9 @@ use std::time::Duration;
 
 /// The interval between requests.
 const EVERY: Duration = Duration::from_secs(1);
+
+/// How much longer than this process the coordinator lets a command take: this process ends it if it is alive, with an error that says more.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The jobs being worked on, and their commands.
 #[derive(Default)]
@@ -26,6 +29,8 @@ struct WatchedClaim {
     /// The id of its command's record, once known.
     command: Option<String>,
     is_lost: bool,
+    /// Whether the coordinator knows that the command works on the job.
+    is_attached: bool,
 }
 
 impl Watched {
@@ -40,11 +45,12 @@ impl Watched {
             .is_some_and(|held| held.is_lost)
     }
 
-    /// Records the command of a claim; returns whether the claim is already lost.
-    fn is_of(&self, claim: &Claim, command: &str) -> bool {
+    /// Records the command of a claim, and whether the caller tells the coordinator about it; returns whether the claim is already lost.
+    fn is_of(&self, claim: &Claim, (command, is_attached): (&str, bool)) -> bool {
         let mut held = self.held();
         held.get_mut(&claim.key()).is_some_and(|held| {
             held.command = Some(command.to_owned());
+            held.is_attached = is_attached;
             held.is_lost
         })
     }
@@ -60,6 +66,21 @@ impl Watched {
             held.command.clone()
         })
         .collect()
+    }
+
+    /// Returns the claims whose commands the coordinator does not know yet.
+    fn unattached(&self) -> Vec<(Key, String)> {
+        let held = self.held();
+        let unknown = held.iter().filter(|(_, held)| !held.is_attached);
+        unknown
+            .filter_map(|(key, held)| Some((*key, held.command.clone()?)))
+            .collect()
+    }
+
+    fn note_attached(&self, key: Key, is_attached: bool) {
+        if let Some(held) = self.held().get_mut(&key) {
+            held.is_attached = is_attached;
+        }
     }
 
     /// Returns the record ids of all running commands.
@@ -88,6 +109,9 @@ impl Attempts {
         let before: BTreeSet<Key> = self.watched.held().keys().copied().collect();
         if before.is_empty() {
             return Ok(());
+        }
+        for (key, command) in self.watched.unattached() {
+            self.attach(key, self.attachment(&command), false);
         }
         let wanted = self.wanted()?;
         for command in self.watched.lose(&(&before - &wanted)) {
@@ -124,10 +148,42 @@ impl Attempts {
         }
     }
 
+    /// Tells the coordinator which command works on a job: if this process is killed, the claim lasts as long as that command, which is
+    /// stopped after its time. With `completes`, its exit status is then the result of the job, unless it is kept for other jobs, too.
+    fn attach(&self, key: Key, mut asked: Fields, completes: bool) {
+        if !completes {
+            asked.remove(COMPLETES);
+        }
+        // An error means that the claim is lost, which `look` notices, or that the coordinator cannot be reached: `look` tries again.
+        let told = Jobs::tell(&self.jobs.target, key, "touch", asked);
+        self.watched.note_attached(key, told.is_ok());
+    }
+
+    /// Returns the fields of a request that names the command that works on a job.
+    fn attachment(&self, command: &str) -> Fields {
+        let claim_ms = self.bounds.time.map(|most| {
+            let most = most + self.bounds.grace + PATIENCE;
+            u64::try_from(most.as_millis()).unwrap_or(u64::MAX)
+        });
+        let completes = self.idle.is_none().then_some(true);
+        fields([
+            ("command", command.into()),
+            ("claim_ms", claim_ms.into()),
+            (COMPLETES, completes.into()),
+        ])
+    }
+
     /// Records that a command works on a job. Stops the command if the claim is already lost, and kills it if the run has been halted.
-    pub(super) fn works_on(&self, claim: &Claim, command: &str) {
-        if self.watched.is_of(claim, command) {
+    pub(super) fn works_on(&self, claim: &Claim, command: &str, secret: &str) {
+        // A command that is kept is attached by `look`, which spares a request for each short job.
+        let is_attached = self.idle.is_none();
+        if self.watched.is_of(claim, (command, is_attached)) {
             self.stop(command);
+        }
+        let asked = self.attachment(command);
+        let has_verdict = self.reports.attach(secret, asked.clone());
+        if is_attached {
+            self.attach(claim.key(), asked, !has_verdict);
         }
         // `halt` first sets the flag, then kills the recorded commands: either it kills this command, or the flag is already visible here.
         if self.is_halted.load(Ordering::SeqCst) {

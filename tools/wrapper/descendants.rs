@@ -10,23 +10,24 @@ use std::io;
 /// The environment variable with the attempt's name, which every process of the attempt has.
 pub(super) const NAME: &str = "SEXTON_WRAPPER_ATTEMPT";
 
-/// Sends a signal to each of these processes, except those whose PID has been reused since `seen` was read.
-fn signal(pids: &BTreeSet<u32>, seen: &BTreeMap<u32, Stat>, signal: Signal) -> io::Result<()> {
-    let number = u8::try_from(signal.as_raw()).unwrap_or_default();
+/// Sends signals, in this order, to each of these processes, except those whose PID has been reused since `seen` was read.
+fn signal(pids: &BTreeSet<u32>, seen: &BTreeMap<u32, Stat>, signals: &[Signal]) -> io::Result<()> {
     for pid in pids {
         // The descriptor refers to the process that has the PID now: check that it is still the same one.
         if let Some(process) = Pidfd::open(*pid)?
             && let Some(now) = proc::stat(*pid)?
             && seen.get(pid).map(|it| it.start_ticks) == Some(now.start_ticks)
         {
-            process.signal(number)?;
+            for signal in signals {
+                process.signal(u8::try_from(signal.as_raw()).unwrap_or_default())?;
+            }
         }
     }
     Ok(())
 }
 
-/// Sends a signal to all descendants of this process.
-pub(super) fn signal_own(with: Signal) -> io::Result<()> {
+/// Sends signals, in this order, to all descendants of this process.
+pub(super) fn signal_own(with: &[Signal]) -> io::Result<()> {
     let living = proc::living()?;
     let own = std::process::id();
     let mut pids = BTreeSet::from([own]);
@@ -39,16 +40,15 @@ pub(super) fn signal_own(with: Signal) -> io::Result<()> {
 /// alive.
 pub(super) fn kill_left(attempt: &str) -> io::Result<usize> {
     let living = proc::living()?;
-    let wanted = format!("{NAME}={attempt}");
+    let own = rustix::process::geteuid().as_raw();
     let is_named = |pid: &u32| {
-        // If the environment cannot be read, the process has exited or belongs to another user, so it is not part of the attempt.
-        let environment = proc::environ(*pid).ok().flatten().unwrap_or_default();
-        environment
-            .iter()
-            .any(|it| it.as_bytes() == wanted.as_bytes())
+        // If the environment cannot be read, the process has exited or belongs to another user, so it is not part of the attempt. Root can
+        // read those of all users, who can put any name into them: a process of another user is not part of the attempt either.
+        let named = proc::variable(*pid, NAME).ok().flatten();
+        named.is_some_and(|it| it.value.as_bytes() == attempt.as_bytes() && it.is_of(own))
     };
     let mut pids: BTreeSet<u32> = living.keys().copied().filter(is_named).collect();
     proc::add_descendants(&mut pids, &living);
-    signal(&pids, &living, Signal::KILL)?;
+    signal(&pids, &living, &[Signal::KILL])?;
     Ok(pids.len())
 }

@@ -7,6 +7,7 @@ use crate::wrapper::descendants;
 use crate::wrapper::pipe;
 use crate::wrapper::place::{self, End, Place};
 use crate::wrapper::protocol::{Exit, FarMessage, Order, Start, VERSION, line};
+use sexton::kernel::socket;
 use std::io::{self, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -72,7 +73,7 @@ fn attach(
 ) -> io::Result<()> {
     let place = Place::of(base, attempt)?;
     for _ in 0..LOOKS {
-        if let Ok(control) = UnixStream::connect(place.dir.join("control")) {
+        if let Ok(control) = socket::connect_to_own(&place.dir.join("control"), LOOK) {
             let attached = Order::Attach {
                 attempt: attempt.to_owned(),
                 from,

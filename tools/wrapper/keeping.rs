@@ -6,7 +6,7 @@ use crate::report::Failure;
 use crate::wrapper::descendants::{self, NAME};
 use crate::wrapper::machine::{self, now};
 use crate::wrapper::pipe::{self, Writer};
-use crate::wrapper::place::{End, Place};
+use crate::wrapper::place::{End, KEPT, Place};
 use crate::wrapper::protocol::{Exit, FarMessage, OUTPUT_BYTES_MAX, Order, Start, Text};
 use crate::wrapper::reports::{self, Pending};
 use base64::Engine as _;
@@ -14,6 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use rustix::process::{Pid, Signal, WaitOptions, setsid};
 use sexton::actors::dispatch::Task;
+use sexton::kernel::socket;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -31,6 +32,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How long this process waits for a connection after the attempt has ended, in milliseconds. Then it exits, and a later connection
 /// reads the result from the directory.
 const END_MS: u64 = 60_000;
+
+/// The interval at which a result that could not be stored is stored again, in milliseconds.
+const STORE_MS: u64 = 1000;
 
 /// Run the command of an attempt, and keep its result
 #[derive(Args)]
@@ -83,6 +87,8 @@ struct Keeping {
     /// Why the attempt was stopped or could not be launched; empty otherwise.
     words: String,
     end: Option<End>,
+    /// If the end could not be stored, when to try again, in milliseconds since boot. Until then, only this process knows it.
+    stores_at: Option<u64>,
     /// When the attempt ended, in milliseconds since boot.
     ended_at: u64,
     /// When the near end last sent anything, in milliseconds since boot.
@@ -154,6 +160,7 @@ fn keep(base: &std::path::Path, start: &Start) -> io::Result<()> {
         empty: false,
         words: String::new(),
         end: None,
+        stores_at: None,
         ended_at: 0,
         received_at: now(),
         stopping: None,
@@ -177,7 +184,7 @@ fn secret() -> io::Result<String> {
 
 fn accept(listener: UnixListener, events: Sender<Event>) {
     pipe::begin("control", move || {
-        for stream in listener.incoming().flatten() {
+        for stream in socket::incoming(&listener) {
             if events.send(Event::Connected(stream)).is_err() {
                 return;
             }
@@ -243,8 +250,12 @@ impl Keeping {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
-            self.look()?;
-            if self.end.is_some() && self.peer.is_none() && now() > self.ended_at + END_MS {
+            self.look();
+            let waits_ms = match self.stores_at {
+                Some(_) => u64::try_from(KEPT.as_millis()).unwrap_or(u64::MAX),
+                None => END_MS,
+            };
+            if self.end.is_some() && self.peer.is_none() && now() > self.ended_at + waits_ms {
                 return Ok(());
             }
         }
@@ -347,8 +358,8 @@ impl Keeping {
         }
         self.stopping = Some(now());
         words.clone_into(&mut self.words);
-        // Processes that do not get this signal are killed after the grace period.
-        drop(descendants::signal_own(Signal::TERM));
+        // A suspended process handles SIGTERM only once it continues. Processes that do not get it are killed after the grace period.
+        drop(descendants::signal_own(&[Signal::TERM, Signal::CONT]));
         true
     }
 
@@ -361,7 +372,7 @@ impl Keeping {
     }
 
     /// Handles timeouts, records the end of the attempt when no process is left, and sends everything new to the peer.
-    fn look(&mut self) -> io::Result<()> {
+    fn look(&mut self) {
         if now() > self.received_at.saturating_add(self.lost_after_ms) {
             self.cut_short("no coordinator connected for too long");
         }
@@ -371,34 +382,51 @@ impl Keeping {
             && !self.empty
         {
             // If this fails, the next check repeats it.
-            drop(descendants::signal_own(Signal::KILL));
+            drop(descendants::signal_own(&[Signal::KILL]));
         }
         if self.empty && self.end.is_none() {
-            let end = End {
+            self.end_with(End {
                 exit: self.exit.unwrap_or(Exit::Lost),
                 words: self.words.clone(),
-            };
-            self.place.set_end(&end)?;
-            (self.end, self.ended_at) = (Some(end), now());
+            });
         }
-        self.pass_on()
+        if let Some(end) = &self.end
+            && self.stores_at.is_some_and(|at| now() >= at)
+        {
+            let is_stored = self.place.set_end(end).is_ok();
+            self.stores_at = (!is_stored).then(|| now() + STORE_MS);
+        }
+        self.pass_on();
+    }
+
+    /// Records the end of the attempt. An end that cannot be stored, for example because the disk is full, is still known: it is sent to the
+    /// near end, with the reason, and this process keeps it meanwhile.
+    fn end_with(&mut self, mut end: End) {
+        if let Err(error) = self.place.set_end(&end) {
+            let separator = if end.words.is_empty() { "" } else { "; " };
+            let told = format!("{separator}its result could not be stored there: {error}");
+            end.words.push_str(&told);
+            self.stores_at = Some(now() + STORE_MS);
+        }
+        (self.end, self.ended_at) = (Some(end), now());
     }
 
     /// Sends new output, reports and the end to the peer.
-    fn pass_on(&mut self) -> io::Result<()> {
+    fn pass_on(&mut self) {
         let Some(peer) = self.peer.as_mut().filter(|it| it.attached) else {
-            return Ok(());
+            return;
         };
         for (at, (file, stream)) in self.outputs.iter().zip([1, 2]).enumerate() {
             loop {
                 let mut bytes = vec![0; OUTPUT_BYTES_MAX];
                 let from = peer.from.get(at).copied().unwrap_or_default();
-                let count = file.read_at(&mut bytes, from)?;
+                // Output that cannot be read is lost; how the attempt ends is not.
+                let count = file.read_at(&mut bytes, from).unwrap_or(0);
                 let b64 = STANDARD.encode(bytes.get(..count).unwrap_or_default());
                 // Output that does not fit is sent at the next check.
                 if count == 0 || !peer.writer.send(&FarMessage::Output { stream, b64 }) {
                     if count > 0 {
-                        return Ok(());
+                        return;
                     }
                     break;
                 }
@@ -423,7 +451,6 @@ impl Keeping {
                 words: end.words,
             });
         }
-        Ok(())
     }
 }
 

@@ -16,9 +16,9 @@ use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use serde_json::{Value, json};
 use sexton::actors::dispatch::Task;
+use sexton::kernel::socket;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -89,6 +89,8 @@ pub(super) enum Event {
 enum Outcome {
     /// The attempt has ended, or can no longer begin.
     Ended(Exit),
+    /// The far end was never reached, so the attempt has not begun.
+    NotReached,
     /// The far end could not be reached for so long that it must have stopped the attempt.
     Unreachable,
 }
@@ -140,6 +142,7 @@ impl Near {
         let came = waiting.wait(&happening);
         let (report, status) = match came {
             Outcome::Ended(exit) => (json!({ "do": "ended", "exit": exit }), exit.status()),
+            Outcome::NotReached => (json!({ "do": "not_reached" }), Exit::Failed.status()),
             Outcome::Unreachable => (json!({ "do": "unreachable" }), 1),
         };
         // Once the coordinator has the result, the far end may forget it.
@@ -254,14 +257,14 @@ impl Waiting<'_> {
         }
     }
 
-    /// Handles the loss of the connection. If the attempt cannot have begun, the outcome is that it has failed. Otherwise it may still run,
+    /// Handles the loss of the connection. If the attempt cannot have begun, the outcome is that the machine was not reached. Otherwise it may still run,
     /// so there is no outcome yet, and the connection is opened again after a pause.
     fn disconnected(&mut self) -> Option<Outcome> {
         if let Some(link) = self.link.take() {
             link.close(false);
         }
         if !self.begun {
-            return Some(Outcome::Ended(Exit::Failed));
+            return Some(Outcome::NotReached);
         }
         self.reconnect_at = now() + self.pause;
         self.pause = (2 * self.pause).min(PAUSE_MS_MAX);
@@ -342,6 +345,12 @@ impl Waiting<'_> {
         } else {
             Order::Start(self.near.start())
         };
+        if !self.near.attach {
+            // The coordinator assigns further tasks to a machine that could not be reached as soon as it knows that it can be again.
+            pipe::begin("reached", || {
+                let _answer = request_line(&json!({ "do": "reached" }), None);
+            });
+        }
         // The order may arrive even if sending it fails.
         self.begun = true;
         self.send(&order);
@@ -380,7 +389,8 @@ fn request_line(report: &Value, nth: Option<u64>) -> Option<String> {
     let request = json!({ "secret": secret, "report": report, "nth": nth });
     let request = format!("{request}\n");
     loop {
-        let asked = UnixStream::connect(&address).and_then(|stream| exchange(stream, &request));
+        let asked = socket::connect_to_own(Path::new(&address), ABSENT)
+            .and_then(|stream| exchange(stream, &request));
         match asked {
             Ok(answer) if !answer.is_empty() => return Some(answer),
             // A coordinator that cannot be reached may be restarted, unless its directory was removed.

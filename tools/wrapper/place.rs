@@ -14,8 +14,11 @@ use std::time::{Duration, SystemTime};
 /// The maximum length of a socket's path that all systems accept, in bytes.
 const SOCKET_BYTES_MAX: usize = 100;
 
+/// The space that is reserved for the end of an attempt before it begins, in bytes: it can be stored even if the disk is full by then.
+const END_BYTES: usize = 4096;
+
 /// How long the directory of an attempt is kept if its end is never acknowledged.
-const KEPT: Duration = Duration::from_hours(7 * 24);
+pub(super) const KEPT: Duration = Duration::from_hours(7 * 24);
 
 /// How an attempt ended, with an explanation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -85,8 +88,12 @@ impl Place {
         let pid = std::process::id();
         let dir = self.dir.with_extension(format!("{pid}"));
         DirBuilder::new().mode(0o700).create(&dir)?;
-        write(&dir.join("boot"), host::boot().to_string().as_bytes())?;
-        Ok(Self { dir })
+        let draft = Self { dir };
+        let reserved = [b' '; END_BYTES];
+        write(&draft.dir.join("boot"), host::boot().to_string().as_bytes())
+            .and_then(|()| write(&draft.dir.join("end.new"), &reserved))
+            .inspect_err(|_| draft.remove())?;
+        Ok(draft)
     }
 
     /// Renames a draft to this directory and returns `true`. If this directory already exists, removes the draft and returns `false`.
@@ -136,7 +143,16 @@ impl Place {
     /// Stores durably how the attempt ended.
     pub(super) fn set_end(&self, end: &End) -> io::Result<()> {
         let text = serde_json::to_vec(end)?;
-        write(&self.dir.join("end.new"), &text)?;
+        // The file is not truncated first, since its space is what was reserved.
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(self.dir.join("end.new"))?;
+        file.write_all(&text)?;
+        file.set_len(text.len() as u64)?;
+        file.sync_all()?;
         fs::rename(self.dir.join("end.new"), self.dir.join("end"))?;
         File::open(&self.dir)?.sync_all()
     }

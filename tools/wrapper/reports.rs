@@ -5,6 +5,7 @@ use crate::wrapper::keeping::Event;
 use crate::wrapper::pipe;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sexton::kernel::socket;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
@@ -39,7 +40,7 @@ pub(super) fn receive(listener: UnixListener, secret: String, events: Sender<Eve
     let open = Arc::new(AtomicUsize::new(0));
     let secret = Arc::new(secret);
     pipe::begin("reports", move || {
-        for stream in listener.incoming().flatten() {
+        for stream in socket::incoming(&listener) {
             let (open, secret) = (Arc::clone(&open), Arc::clone(&secret));
             let events = events.clone();
             let is_full = open.fetch_add(1, Ordering::Relaxed) >= OPEN_MAX;

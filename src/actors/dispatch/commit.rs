@@ -40,11 +40,23 @@ impl DispatchMachine {
                     .change_server(seq, *slot, |it| it.threads = *threads);
             }
             Step::ServerReached(slot, remote) => {
-                let change = |it: &mut Server| it.remote = Some(remote.clone());
+                let change = |it: &mut Server| {
+                    (it.remote, it.outage) = (Some(remote.clone()), None);
+                };
                 self.state.change_server(seq, *slot, change);
             }
+            Step::ServerFailed(slot, outage) => {
+                self.state
+                    .change_server(seq, *slot, |it| it.outage = Some(*outage));
+            }
+            Step::ServerAnswered(slot) => {
+                self.state.change_server(seq, *slot, |it| it.outage = None);
+            }
             Step::ServerEnabled(slot, on) => {
-                self.state.change_server(seq, *slot, |it| it.enabled = *on);
+                self.state.change_server(seq, *slot, |it| {
+                    it.enabled = *on;
+                    it.outage = it.outage.filter(|_| !*on);
+                });
             }
             Step::ServerRemoved(slot) if self.state.index.threads.used(*slot) == 0 => {
                 self.state.remove_server(seq, *slot);
@@ -81,7 +93,7 @@ impl DispatchMachine {
         if let Some(slot) = leaving {
             self.state.change_server(entry.seq, slot, |it| {
                 (it.threads, it.enabled, it.leaves) = (threads, true, false);
-                it.remote = remote;
+                (it.remote, it.outage) = (remote, None);
             });
             return;
         }
@@ -91,6 +103,7 @@ impl DispatchMachine {
             enabled: true,
             leaves: false,
             remote,
+            outage: None,
         };
         let slot = self.state.servers.next_free();
         self.state.insert_server(entry.seq, slot, server);
@@ -411,7 +424,7 @@ impl Task {
                 words: words.clone(),
             }),
             Report::Wait { .. } => until.map(|until| BurstReport::Wait { until }),
-            Report::Save(_) | Report::Beat | Report::Far(_) => None,
+            Report::Save(_) | Report::Beat | Report::Far(_) | Report::Reached => None,
         };
         self.change_attempt(|it| {
             // Once an attempt has sent a heartbeat, each of its reports counts as one.
@@ -428,7 +441,8 @@ impl Task {
                     | Report::Beat
                     | Report::Done { .. }
                     | Report::Wait { .. }
-                    | Report::Fail { .. } => None,
+                    | Report::Fail { .. }
+                    | Report::Reached => None,
                 };
                 reach.receive(end, nth);
             }
@@ -448,6 +462,7 @@ impl Task {
                 is_due,
                 forgotten,
                 cleanup,
+                unstarted,
             },
             Some(attempt),
         ) = (step, self.attempt.take())
@@ -456,6 +471,7 @@ impl Task {
         };
         let has_saved = self.revision > attempt.revision;
         self.setbacks = match verdict {
+            Verdict::Reset(_) if attempt.is_not_reached() => self.setbacks,
             Verdict::Reset(_) if !has_saved => self.setbacks.saturating_add(1),
             Verdict::Reset(_) | Verdict::Waits | Verdict::Ended(_) | Verdict::FailedOut(_) => 0,
         };
@@ -465,6 +481,7 @@ impl Task {
                 self.finish(entry.at, exit);
                 self.forgotten = Some(*forgotten);
             }
+            None if *unstarted => self.be_unstarted(),
             None => {
                 self.status = RunStatus::Waiting;
                 (self.wake, self.is_due) = (*wake, *is_due);
@@ -479,6 +496,18 @@ impl Task {
             });
         }
         self.remember(&attempt, (entry.at, *exit, *verdict), (server, has_saved));
+    }
+
+    /// Records that the task has not started after all.
+    fn be_unstarted(&mut self) {
+        let was_over = self.past.iter().any(|it| it.verdict.exit().is_some());
+        self.status = if was_over {
+            RunStatus::Restarted
+        } else {
+            RunStatus::NotStarted
+        };
+        self.counts = false;
+        self.started = None;
     }
 
     /// Records that another holder has the task's execute lock: the attempt has ended, and the task waits in line for the lock.

@@ -1,11 +1,12 @@
 //! The rules by which messages about tasks, servers and groups are decided. They follow Wip, Acquia's task system; see `docs/tasks.md`.
 
+use crate::actors::binding::Exit;
 use crate::actors::dispatch::machine::DispatchMachine;
 use crate::actors::dispatch::message::{Act, Host, Message, NewTask, Report, ServerChange};
 use crate::actors::dispatch::outcome::{Outcome, Refused, Step, TaskStep};
-use crate::actors::dispatch::remote::Remote;
+use crate::actors::dispatch::remote::{Remote, RemoteEnd};
 use crate::actors::dispatch::server::{Group, Pause, Server};
-use crate::actors::dispatch::task::{Cause, ExitStatus, RunStatus, Task, Terms};
+use crate::actors::dispatch::task::{Attempt, Cause, ExitStatus, RunStatus, Task, Terms};
 use crate::actors::lock::{LockState, Name};
 use crate::actors::process::{Flaw, Launching, Spec};
 use crate::clock::Date;
@@ -59,6 +60,7 @@ impl DispatchMachine {
         if self.state.tasks.len() >= self.rules.tasks_max as usize {
             return Err(Refused::Full);
         }
+        self.check_bytes(adding.bytes())?;
         let terms = adding.terms.unwrap_or(self.rules.terms);
         let spans = 1..=Terms::SPAN_MS_MAX;
         let of_terms = [terms.burst_ms, terms.fail_after_ms, terms.progress_ms];
@@ -78,6 +80,14 @@ impl DispatchMachine {
         let slot = self.state.tasks.next_free();
         steps.push(Step::Task(slot, TaskStep::Added { terms }));
         Ok(changed(steps))
+    }
+
+    /// Refuses texts of this size if they would exceed the limit for all tasks.
+    const fn check_bytes(&self, more: u64) -> Result<(), Refused> {
+        if self.state.index.bytes.saturating_add(more) > self.rules.bytes_max {
+            return Err(Refused::Full);
+        }
+        Ok(())
     }
 
     fn act(
@@ -140,7 +150,7 @@ impl DispatchMachine {
         let (slot, task) = self.state.of_process(process).ok_or(Refused::Stale)?;
         let attempt = task.attempt_of(process).ok_or(Refused::Stale)?;
         // A report from another machine is sent again until it is answered, so a report that was already accepted changes nothing.
-        let is_far = matches!(report, Report::Far(_));
+        let is_far = matches!(report, Report::Far(_) | Report::Reached);
         let is_old = match &attempt.reach {
             None if is_far => return Err(Refused::Stale),
             None => false,
@@ -156,6 +166,13 @@ impl DispatchMachine {
         match report {
             Report::Save(body) if body.as_bytes().len() > self.rules.saved_bytes_max as usize => {
                 return Err(Refused::TooLarge);
+            }
+            Report::Save(body) if attempt.updates => {
+                let before = task.saved.as_ref().map_or(0, |it| it.body.as_bytes().len());
+                let more = body.as_bytes().len().saturating_sub(before);
+                if more > 0 {
+                    self.check_bytes(more as u64)?;
+                }
             }
             Report::Save(_) if !attempt.updates => {
                 // Without the update lock the attempt cannot save what it has done, so there is no point in continuing. It is stopped,
@@ -178,13 +195,36 @@ impl DispatchMachine {
             | Report::Wait { .. }
             | Report::Fail { .. }
             | Report::Far(_) => {}
+            Report::Reached => {
+                let answered = self.answered_server(attempt, report);
+                return Ok(answered.map_or(Outcome::Unchanged, |step| changed(vec![step])));
+            }
         }
         let until = if let Report::Wait { ms } = report {
             Some(moment.now.date().plus_ms(*ms))
         } else {
             None
         };
-        Ok(of_task(slot, TaskStep::Reported { until }))
+        let mut steps = vec![Step::Task(slot, TaskStep::Reported { until })];
+        steps.extend(self.answered_server(attempt, report));
+        Ok(changed(steps))
+    }
+
+    /// Returns the step that records that the server of an attempt was reached again, if it could not be reached before and this report
+    /// proves it.
+    fn answered_server(&self, attempt: &Attempt, report: &Report) -> Option<Step> {
+        let is_proof = match report {
+            Report::Far(RemoteEnd::Ended(exit)) => *exit != Exit::Failed,
+            Report::Far(RemoteEnd::NotReached | RemoteEnd::Unreachable) => false,
+            Report::Save(_)
+            | Report::Beat
+            | Report::Done { .. }
+            | Report::Wait { .. }
+            | Report::Fail { .. }
+            | Report::Reached => true,
+        };
+        let server = self.state.servers.get(attempt.server)?;
+        (is_proof && server.outage.is_some()).then_some(Step::ServerAnswered(attempt.server))
     }
 
     fn pause(&self, group: Option<&Name>, pause: Pause) -> Result<Outcome, Refused> {
@@ -228,7 +268,9 @@ impl DispatchMachine {
                 return self.set_server(name, *threads, Some(remote));
             }
             (ServerChange::Enabled(_) | ServerChange::Removed, None) => return Ok(Outcome::Absent),
-            (ServerChange::Enabled(on), Some((_, it))) if it.enabled == *on => {
+            (ServerChange::Enabled(on), Some((_, it)))
+                if it.enabled == *on && (!*on || it.outage.is_none()) =>
+            {
                 return Ok(Outcome::Unchanged);
             }
             (ServerChange::Enabled(on), Some((slot, _))) => Step::ServerEnabled(slot, *on),
@@ -447,7 +489,8 @@ impl DispatchMachine {
         if moment.draining.has_begun() {
             return changed(vec![Step::Rests]);
         }
-        let Some((task, server)) = self.state.next(self.rules.tasks_per_thread) else {
+        let per_thread = self.rules.tasks_per_thread;
+        let Some((task, server)) = self.state.next(per_thread, moment.now.at) else {
             return Outcome::Unchanged;
         };
         let process = moment.process_id(0);

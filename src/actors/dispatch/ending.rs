@@ -8,6 +8,7 @@
 //! | ended with another status | has failed; if a report is required, the attempt counts as having died |
 //! | died after it saved | continues from its saved state |
 //! | died before it saved | fails or runs again, depending on `abort_on_failure` |
+//! | was on a machine that could not be reached, so that nothing ran | goes elsewhere at once; if it was its first attempt, it counts as not started |
 //! | took too long, or stopped sending heartbeats | fails |
 //! | was stopped because its server was removed | continues if the attempt never ran; otherwise as if it had died |
 //! | ran on a machine that cannot be reached | as if the attempt had died |
@@ -17,6 +18,7 @@ use crate::actors::binding::{EndNotice, Exit, Until};
 use crate::actors::dispatch::decide::{changed, of_task};
 use crate::actors::dispatch::machine::DispatchMachine;
 use crate::actors::dispatch::outcome::{Outcome, Step, TaskStep};
+use crate::actors::dispatch::server::Outage;
 use crate::actors::dispatch::task::{
     Attempt, BurstReport, Cause, ExitStatus, Stage, Task, Verdict,
 };
@@ -24,6 +26,12 @@ use crate::ids::Slot;
 use crate::spine::machine::Moment;
 
 impl Attempt {
+    /// Returns whether the attempt never ran because its server was not reached.
+    pub(super) fn is_not_reached(&self) -> bool {
+        let reach = self.reach.as_ref();
+        reach.is_some_and(|it| it.is_not_reached())
+    }
+
     /// Returns whether the attempt has been granted the execute lock.
     pub(super) const fn has_lock(&self) -> bool {
         !matches!(self.stage, Stage::Claimed)
@@ -77,6 +85,13 @@ impl Task {
                 self.died(attempt, Cause::Died)
             }
         }
+    }
+
+    /// Returns whether the task is as if it had not started: the attempt is its first since it was added or restarted, and its server was
+    /// not reached. The task then holds neither its work id nor a place in its group until a server is available.
+    fn is_unstarted_by(&self, attempt: &Attempt, verdict: Verdict) -> bool {
+        let is_first = self.started == Some(attempt.claimed) && !attempt.last && !self.terminating;
+        is_first && attempt.is_not_reached() && matches!(verdict, Verdict::Reset(_))
     }
 
     /// Returns the verdict on an attempt whose command was cut short. A command that may have run must not run again, unless it saved its
@@ -159,6 +174,8 @@ impl DispatchMachine {
         let today = moment.now.date();
         let wake = match (&verdict, &attempt.said) {
             (Verdict::Waits, Some(BurstReport::Wait { until })) if !task.woken => *until,
+            // A server that is not reached is tried last from now on, so the task need not wait.
+            (Verdict::Reset(_), _) if attempt.is_not_reached() => today,
             (Verdict::Reset(_), _) if task.revision == attempt.revision && !task.woken => {
                 today.plus_ms(task.backoff_ms())
             }
@@ -175,6 +192,7 @@ impl DispatchMachine {
             is_due: wake <= today,
             forgotten,
             cleanup: cleanup.map(|_| moment.process_id(0)),
+            unstarted: task.is_unstarted_by(attempt, verdict),
         };
         let mut steps = vec![Step::Task(slot, ended)];
         steps.extend(room);
@@ -182,8 +200,21 @@ impl DispatchMachine {
         let is_last = self.state.index.threads.used(attempt.server) == 1;
         if server.is_some_and(|it| it.leaves) && is_last {
             steps.push(Step::ServerRemoved(attempt.server));
+        } else if attempt.is_not_reached() || cause == Some(Cause::ServerLost) {
+            steps.extend(self.failed_server(moment, attempt));
         }
         steps
+    }
+
+    /// Returns the step that records that the server of an attempt could not be reached; `None` if the attempt was claimed before the
+    /// latest such failure was noticed, so that it says nothing new.
+    fn failed_server(&self, moment: &Moment, attempt: &Attempt) -> Option<Step> {
+        let server = self.state.servers.get(attempt.server)?;
+        let outage = server.outage;
+        let is_new = outage.is_none_or(|it| attempt.claimed > it.latest);
+        let outage = Outage::after(outage, moment.now.at, attempt.process);
+        let is_far = server.remote.is_some();
+        (is_new && is_far).then_some(Step::ServerFailed(attempt.server, outage))
     }
 
     /// Decides what to do if another holder has the execute lock: the thread is freed, and the task waits in line for the lock. An attempt

@@ -31,9 +31,11 @@ pub(super) const KINDS: &[&str] = &[
     "said",
     "saved",
     "server-added",
+    "server-answered",
     "server-changed",
     "server-disabled",
     "server-enabled",
+    "server-failed",
     "server-removed",
     "stopping",
     "terminating",
@@ -68,6 +70,14 @@ pub(super) fn events(
                 .map(|it| it.name("ssh", remote.to.as_bytes())),
             Step::ServerEnabled(slot, true) => of_server(state, *slot, "server-enabled"),
             Step::ServerEnabled(slot, false) => of_server(state, *slot, "server-disabled"),
+            Step::ServerFailed(slot, outage) => {
+                of_server(state, *slot, "server-failed").map(|it| {
+                    let it = it.text("process", outage.process.to_string());
+                    let it = it.number("failures", outage.failures);
+                    it.number("retry", outage.retry.0)
+                })
+            }
+            Step::ServerAnswered(slot) => of_server(state, *slot, "server-answered"),
             Step::ServerRemoved(slot) => of_server(state, *slot, "server-removed"),
             Step::GroupSet {
                 name, max, pause, ..
@@ -164,7 +174,9 @@ fn reported(
             Some(saved.number("bytes", bytes))
         }
         Report::Far(RemoteEnd::Unreachable) => Some(of_attempt("unreachable")),
-        Report::Beat | Report::Far(RemoteEnd::Ended(_)) => None,
+        Report::Beat
+        | Report::Reached
+        | Report::Far(RemoteEnd::Ended(_) | RemoteEnd::NotReached) => None,
         Report::Done { .. } => said("done"),
         Report::Wait { .. } => said("wait"),
         Report::Fail { .. } => said("fail"),

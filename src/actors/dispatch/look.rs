@@ -10,6 +10,7 @@ use crate::actors::dispatch::server::Pause;
 use crate::actors::dispatch::task::{RunStatus, Task};
 use crate::actors::dispatch::view::{GroupView, Obstacle, ServerView, TaskView, Tasks};
 use crate::actors::lock::Name;
+use crate::clock::Timestamp;
 use crate::ids::Slot;
 use crate::spine::event::EventBody;
 use crate::spine::machine::{Gauge, Observable, Stamp};
@@ -86,11 +87,15 @@ impl DispatchMachine {
         if is_fresh && used >= max {
             return Some(Obstacle::TooManyUnderWay { used, max });
         }
-        if index.threads.least_used().is_none() {
-            return Some(Obstacle::NoThread { threads });
+        let sound = index.threads.sound;
+        if sound == 0 {
+            return Some(Obstacle::NotReached { threads });
         }
-        let next = self.state.next(self.rules.tasks_per_thread);
-        next.filter(|(task, _)| *task != slot)
+        let Some((Timestamp(0), _)) = index.threads.next() else {
+            return Some(Obstacle::NoThread { threads: sound });
+        };
+        let next = self.state.coming(self.rules.tasks_per_thread);
+        next.filter(|(_, task, _)| *task != slot)
             .map(|_| Obstacle::InLine)
     }
 
@@ -158,6 +163,7 @@ impl DispatchMachine {
             enabled: server.enabled,
             leaves: server.leaves,
             remote: server.remote.clone(),
+            outage: server.outage,
         });
         views.collect()
     }
@@ -187,6 +193,8 @@ impl DispatchMachine {
             Step::ServerThreads(slot, _) | Step::ServerReached(slot, _) => Some(*slot),
             Step::Task(..)
             | Step::ServerMade { .. }
+            | Step::ServerFailed(..)
+            | Step::ServerAnswered(_)
             | Step::ServerEnabled(..)
             | Step::ServerRemoved(_)
             | Step::GroupSet { .. }
@@ -212,7 +220,7 @@ impl DispatchMachine {
 
 impl Observable for DispatchMachine {
     const KINDS: &'static [&'static str] = event::KINDS;
-    const WARNINGS: &'static [&'static str] = &["failed"];
+    const WARNINGS: &'static [&'static str] = &["failed", "server-failed"];
 
     type View = Vec<TaskView>;
 
@@ -235,6 +243,11 @@ impl Observable for DispatchMachine {
             ),
             gauge("complete", "tasks that are over", totals.complete),
             gauge("failed", "tasks that have failed", totals.failed),
+            gauge(
+                "bytes",
+                "size of all tasks in bytes",
+                self.state.index.bytes,
+            ),
             gauge("servers", "servers", servers),
         ]
     }

@@ -58,10 +58,11 @@ impl DispatchMachine {
         }
     }
 
-    /// Returns whether a burst can begin now.
-    fn can_dispatch(&self) -> bool {
-        let next = self.state.next(self.rules.tasks_per_thread);
-        next.is_some() && !self.stalled && !self.disk_low
+    /// Returns when the next burst can begin; `None` if none can before something changes.
+    fn dispatches_at(&self) -> Option<Timestamp> {
+        let coming = self.state.coming(self.rules.tasks_per_thread);
+        let coming = coming.filter(|_| !self.stalled && !self.disk_low);
+        coming.map(|(at, _, _)| at)
     }
 
     /// Answers the waiting clients whose condition is now met.
@@ -319,16 +320,15 @@ impl Machine for DispatchMachine {
 
 impl Timed for DispatchMachine {
     fn deadline(&self, offset: Offset) -> Option<Timestamp> {
-        if self.can_dispatch() {
-            return Some(Timestamp(0));
-        }
-        self.state.tasks.deadline(offset)
+        let both = [self.dispatches_at(), self.state.tasks.deadline(offset)];
+        both.into_iter().flatten().min()
     }
 
     fn due(&mut self, now: Now) -> Option<u64> {
         let task = self.state.tasks.due(now);
         let task = task.map(|(_, slot)| u64::from(slot.0));
-        task.or_else(|| self.can_dispatch().then_some(DISPATCH))
+        let dispatches = self.dispatches_at().filter(|at| *at <= now.at);
+        task.or_else(|| dispatches.map(|_| DISPATCH))
     }
 
     fn tick(&self, item: u64) -> Message {

@@ -47,6 +47,9 @@ pub struct Rules {
     pub lost_after_ms: u64,
     /// The maximum number of tasks in progress in a group that has no limit of its own; if 0, no task of such a group is started.
     pub group_max: u32,
+    /// The maximum total size of the commands, names, messages and saved states of all tasks, in bytes; at this limit, tasks are refused, and
+    /// so is saved state that is larger than the one it replaces.
+    pub bytes_max: u64,
 }
 
 impl Rules {
@@ -97,6 +100,7 @@ impl Default for Rules {
             terms: Terms::default(),
             lost_after_ms: 120_000,
             group_max: Group::MAX,
+            bytes_max: 512 << 20,
         }
     }
 }
@@ -199,6 +203,16 @@ pub struct NewTask {
     pub paused: bool,
 }
 
+impl NewTask {
+    /// Returns the size of its texts in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        let names = [&self.work, &self.group, &self.name];
+        let names: usize = names.iter().map(|it| it.as_bytes().len()).sum();
+        let cleanup = self.cleanup.as_ref().map_or(0, |it| it.bytes());
+        self.command.bytes() + cleanup + names as u64
+    }
+}
+
 /// A change to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -247,6 +261,8 @@ pub enum Report {
     },
     /// The result of the attempt on another machine, from the local process that waits for it.
     Far(RemoteEnd),
+    /// The machine was reached, from the local process of an attempt on another machine.
+    Reached,
 }
 
 /// A change to a server.

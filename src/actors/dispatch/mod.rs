@@ -47,7 +47,7 @@ pub use message::{
 };
 pub use outcome::{Outcome, Refused, Step, TaskStep};
 pub use remote::{Remote, RemoteAttempt, RemoteEnd};
-pub use server::{Group, Pause, Server};
+pub use server::{Group, Outage, Pause, Server};
 pub use task::{
     Attempt, BurstReport, Cause, Cleaning, ExitStatus, Past, Priority, RunStatus, Saved, Stage,
     Task, Terms, Trace, Verdict,

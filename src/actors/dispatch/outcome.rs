@@ -2,7 +2,7 @@
 
 use crate::actors::binding::Exit;
 use crate::actors::dispatch::remote::Remote;
-use crate::actors::dispatch::server::Pause;
+use crate::actors::dispatch::server::{Outage, Pause};
 use crate::actors::dispatch::task::{Cause, ExitStatus, Terms, Verdict};
 use crate::actors::lock::{LockState, Name};
 use crate::clock::Date;
@@ -71,6 +71,10 @@ pub enum Step {
     GivesBack(LockState),
     /// The connection settings of a server are set.
     ServerReached(Slot, Remote),
+    /// A server could not be reached.
+    ServerFailed(Slot, Outage),
+    /// A server that could not be reached was reached again.
+    ServerAnswered(Slot),
 }
 
 /// A change to a task.
@@ -124,6 +128,9 @@ pub enum TaskStep {
         forgotten: Date,
         /// The id of the cleanup's process record, if there is a cleanup.
         cleanup: Option<ProcessId>,
+        /// Whether the task is as if it had not started, because the server of its first attempt could not be reached.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        unstarted: bool,
     },
     /// The launch of the cleanup was accepted.
     CleanupLaunched,
@@ -243,6 +250,16 @@ pub enum Refused {
     /// The idempotency key was already used for a different request.
     #[error("the idempotency key was already used for a different request")]
     KeyReused,
+    /// The limit on idempotency keys is reached.
+    #[error(
+        "too many idempotency keys were used in the last ten minutes: repeat the request later, or without a key"
+    )]
+    ReceiptsFull,
+    /// It would start or end a process, or change what a process depends on, which the sender may not do.
+    #[error(
+        "this would start or end a process, or change what one depends on: it requires the scope run"
+    )]
+    Forbidden,
 }
 
 impl From<Refusal> for Refused {
@@ -250,6 +267,8 @@ impl From<Refusal> for Refused {
         match refusal {
             Refusal::DiskFull => Self::DiskFull,
             Refusal::KeyReused => Self::KeyReused,
+            Refusal::ReceiptsFull => Self::ReceiptsFull,
+            Refusal::Forbidden => Self::Forbidden,
         }
     }
 }

@@ -9,6 +9,7 @@
 use crate::actors::dispatch::server::{Group, Pause, Server};
 use crate::actors::dispatch::task::{Priority, RunStatus, Task};
 use crate::actors::lock::Name;
+use crate::clock::Timestamp;
 use crate::ids::Slot;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -277,17 +278,23 @@ impl Ready {
 pub(super) struct Threads {
     /// For each server on which an attempt runs, the number of its threads in use.
     used: BTreeMap<Slot, u32>,
-    /// Enabled servers with a free thread, by the percentage of their threads in use.
+    /// Enabled servers with a free thread, by the percentage of their threads in use, except those in `failing`.
     free: BTreeSet<(u32, Slot)>,
+    /// Enabled servers that could not be reached and have no attempt, by the time at which they may be tried again.
+    failing: BTreeSet<(Timestamp, Slot)>,
     /// The total number of threads of all enabled servers.
     pub(super) all: u32,
+    /// The part of `all` whose servers could be reached.
+    pub(super) sound: u32,
 }
 
 impl Threads {
-    /// Returns the server with the lowest percentage of threads in use; of several such servers, the one with the lowest slot. `None` if no
-    /// enabled server has a free thread.
-    pub(super) fn least_used(&self) -> Option<Slot> {
-        self.free.first().map(|(_, slot)| *slot)
+    /// Returns the server for the next attempt, and when the attempt may begin; `None` if no enabled server has a free thread. It is the
+    /// server with the lowest percentage of threads in use, and of several such servers, the one with the lowest slot. A server that could
+    /// not be reached is tried only if no other has a free thread.
+    pub(super) fn next(&self) -> Option<(Timestamp, Slot)> {
+        let free = self.free.first().map(|(_, slot)| (Timestamp(0), *slot));
+        free.or_else(|| self.failing.first().copied())
     }
 
     pub(super) fn used(&self, slot: Slot) -> u32 {
@@ -297,15 +304,32 @@ impl Threads {
     pub(super) fn add(&mut self, slot: Slot, server: &Server) {
         if server.enabled && !server.leaves {
             self.all += server.threads;
-            self.free.extend(self.place(slot, server));
+            match server.outage {
+                None => {
+                    self.sound += server.threads;
+                    self.free.extend(self.place(slot, server));
+                }
+                Some(outage) if self.used(slot) == 0 => {
+                    self.failing.insert((outage.retry, slot));
+                }
+                Some(_) => {}
+            }
         }
     }
 
     pub(super) fn remove(&mut self, slot: Slot, server: &Server) {
         if server.enabled && !server.leaves {
             self.all -= server.threads;
-            if let Some(place) = self.place(slot, server) {
-                self.free.remove(&place);
+            match server.outage {
+                None => {
+                    self.sound -= server.threads;
+                    if let Some(place) = self.place(slot, server) {
+                        self.free.remove(&place);
+                    }
+                }
+                Some(outage) => {
+                    self.failing.remove(&(outage.retry, slot));
+                }
             }
         }
     }

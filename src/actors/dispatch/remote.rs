@@ -73,6 +73,8 @@ pub enum RemoteEnd {
     /// The command ended in this way, and no process of the attempt is alive on the machine; [`Exit::Failed`] means that the command never
     /// ran.
     Ended(Exit),
+    /// The machine could not be reached, so the command never ran.
+    NotReached,
     /// The machine did not answer in time. Even if the machine is still up, the attempt there has stopped itself by now.
     Unreachable,
 }
@@ -110,12 +112,18 @@ impl RemoteAttempt {
     pub(super) fn settled(&self, exit: Exit) -> Option<(Exit, bool)> {
         match self.end {
             Some(RemoteEnd::Ended(exit)) => Some((exit, false)),
+            Some(RemoteEnd::NotReached) => Some((Exit::Failed, false)),
             Some(RemoteEnd::Unreachable) => Some((Exit::Lost, true)),
             // The process failed to start, so it has not contacted the machine.
             None if exit == Exit::Failed && self.again == 0 => Some((exit, false)),
             None if self.again >= AGAIN_MAX => Some((Exit::Lost, true)),
             None => None,
         }
+    }
+
+    /// Returns whether the machine was never reached.
+    pub(super) fn is_not_reached(&self) -> bool {
+        self.end == Some(RemoteEnd::NotReached)
     }
 
     /// Records that a new local process replaces the previous one. The new process finds out what happened to the attempt, and stops the

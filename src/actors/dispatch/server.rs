@@ -3,6 +3,7 @@
 use crate::actors::dispatch::remote::Remote;
 use crate::actors::lock::Name;
 use crate::clock::Timestamp;
+use crate::ids::ProcessId;
 use crate::lookup::durable::{Plain, Single};
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,45 @@ pub struct Server {
     /// How the server is reached, if it is another machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<Remote>,
+    /// The latest failures to reach the server; `None` once it was reached again. Only another machine has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outage: Option<Outage>,
+}
+
+/// The failures to reach a server since it was last reached. Such a server gets an attempt only if no other server has a free thread, only
+/// one at a time, and not before `retry`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outage {
+    /// The number of failures. Attempts that were claimed before a failure was noticed do not count again.
+    pub failures: u32,
+    /// When the first failure was noticed.
+    pub since: Timestamp,
+    /// When the latest failure was noticed.
+    pub latest: Timestamp,
+    /// When the server may be tried again.
+    pub retry: Timestamp,
+    /// The local process of the latest failed attempt, whose output has the reason.
+    pub process: ProcessId,
+}
+
+impl Outage {
+    /// The pause after the first failure, in milliseconds. It doubles with each further failure.
+    const PAUSE_MS: u64 = 1000;
+    /// The longest pause, in milliseconds.
+    const PAUSE_MS_MAX: u64 = 60_000;
+
+    /// Returns the outage after one more failure, noticed at `now`.
+    pub(super) fn after(before: Option<Self>, now: Timestamp, process: ProcessId) -> Self {
+        let failures = before.map_or(0, |it| it.failures);
+        let pause = (Self::PAUSE_MS << failures.min(16)).min(Self::PAUSE_MS_MAX);
+        Self {
+            failures: failures.saturating_add(1),
+            since: before.map_or(now, |it| it.since),
+            latest: now,
+            retry: now.plus_ms(pause),
+            process,
+        }
+    }
 }
 
 impl Server {

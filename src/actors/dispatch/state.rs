@@ -66,6 +66,8 @@ pub(super) struct Index {
     pub(super) in_progress: BTreeSet<Slot>,
     pub(super) ready: Ready,
     pub(super) threads: Threads,
+    /// The size of the texts of all tasks, in bytes.
+    pub(super) bytes: u64,
     totals: Totals,
 }
 
@@ -93,6 +95,7 @@ impl Index {
 
     fn add(&mut self, slot: Slot, task: &Task, servers: &DurableSlab<Server>) {
         self.count(task, true);
+        self.bytes += task.bytes();
         if let Some(attempt) = &task.attempt {
             self.by_process.insert(attempt.process, slot);
             if let Some(server) = servers.get(attempt.server) {
@@ -116,6 +119,7 @@ impl Index {
 
     fn remove(&mut self, slot: Slot, task: &Task, servers: &DurableSlab<Server>) {
         self.count(task, false);
+        self.bytes -= task.bytes();
         if let Some(attempt) = &task.attempt {
             self.by_process.remove(&attempt.process);
             if let Some(server) = servers.get(attempt.server) {
@@ -179,14 +183,21 @@ impl State {
         self.index.threads.all.saturating_mul(per_thread)
     }
 
-    /// Returns the task whose burst begins next, and the server that the burst will run on; `None` if no burst can begin now.
-    pub(super) fn next(&self, per_thread: u32) -> Option<(Slot, Slot)> {
+    /// Returns the task whose burst begins next, and the server that the burst will run on; `None` if no burst can begin at `now`.
+    pub(super) fn next(&self, per_thread: u32, now: Timestamp) -> Option<(Slot, Slot)> {
+        let (at, task, server) = self.coming(per_thread)?;
+        (at <= now).then_some((task, server))
+    }
+
+    /// Returns the task whose burst begins next, the server that the burst will run on, and when it may begin; `None` if no burst can begin
+    /// before something changes.
+    pub(super) fn coming(&self, per_thread: u32) -> Option<(Timestamp, Slot, Slot)> {
         if self.head.rests {
             return None;
         }
-        let server = self.index.threads.least_used()?;
+        let (at, server) = self.index.threads.next()?;
         let starts = self.index.ready.under_way < self.under_way_max(per_thread);
-        Some((self.first_ready(starts)?, server))
+        Some((at, self.first_ready(starts)?, server))
     }
 
     /// Returns the task whose burst begins next if a thread is free; `None` if no task is ready. Tasks that have not started are considered

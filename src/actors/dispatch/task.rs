@@ -486,6 +486,15 @@ pub struct Past {
 }
 
 impl Task {
+    /// Returns the size of its texts in bytes: its commands, names, message and saved state.
+    pub(super) fn bytes(&self) -> u64 {
+        let names = [&self.work, &self.group, &self.name];
+        let names: usize = names.iter().map(|it| it.as_bytes().len()).sum();
+        let saved = self.saved.as_ref().map_or(0, |it| it.body.as_bytes().len());
+        let cleanup = self.cleanup.as_ref().map_or(0, |it| it.bytes());
+        self.command.bytes() + cleanup + (names + self.words.len() + saved) as u64
+    }
+
     /// The maximum number of past attempts that are kept.
     pub const PAST_MAX: usize = 8;
     /// The maximum length of a message, in bytes.

@@ -1,7 +1,7 @@
 //! The views of tasks, servers and groups: what queries return. Most of them are built in `look.rs` and `work_in_progress.rs`.
 
 use crate::actors::dispatch::remote::Remote;
-use crate::actors::dispatch::server::Pause;
+use crate::actors::dispatch::server::{Outage, Pause};
 use crate::actors::dispatch::task::{Attempt, Cleaning, RunStatus, Task};
 use crate::actors::lock::Name;
 use crate::clock::Date;
@@ -60,6 +60,11 @@ pub enum Obstacle {
     NoServer,
     /// No enabled server has a free thread.
     NoThread {
+        /// The total number of threads of all enabled servers, except those that could not be reached.
+        threads: u32,
+    },
+    /// No enabled server could be reached. They are tried again, one attempt at a time.
+    NotReached {
         /// The total number of threads of all enabled servers.
         threads: u32,
     },
@@ -112,6 +117,9 @@ impl fmt::Display for Obstacle {
             Self::NoThread { threads } => {
                 write!(f, "all threads are in use: {threads} of {threads}")
             }
+            Self::NotReached { .. } => f.write_str(
+                "no enabled server can be reached: `sexton server list` shows why, and when each is tried again",
+            ),
             Self::TooManyUnderWay { used, max } => {
                 write!(f, "too many tasks are under way: {used} (limit {max})")
             }
@@ -167,6 +175,8 @@ pub struct ServerView {
     pub leaves: bool,
     /// How the server is reached if it is another machine; `None` if it is the coordinator's own.
     pub remote: Option<Remote>,
+    /// The latest failures to reach the server; `None` if it was reached since.
+    pub outage: Option<Outage>,
 }
 
 /// The view of a group: its settings, and how many of its tasks are in progress or ready.

@@ -1,7 +1,9 @@
 //! Applies an outcome, without making any decisions.
 
 use crate::actors::binding::{Binding, Exit, PROCESSES, ToProcesses, Until, Watch as Watching};
-use crate::actors::lease::item::{Command, Current, Due, End, Holder, Lease, NextRequest, Setting};
+use crate::actors::lease::item::{
+    Command, Current, Due, End, Holder, Lease, NextRequest, Progress, Setting,
+};
 use crate::actors::lease::machine::LeaseMachine;
 use crate::actors::lease::message::{self, Claim, Imported, LogEvent, Message, PassRequest};
 use crate::actors::lease::outcome::{Source, Step};
@@ -32,8 +34,12 @@ impl LeaseMachine {
                     self.state.remove(entry.seq, slot);
                 }
             }
-            Step::Scheduled { at, place } => {
-                let due = at.map(|at| Due { lease: slot, at });
+            Step::Scheduled { at, place, clock } => {
+                let due = at.map(|at| Due {
+                    lease: slot,
+                    at,
+                    clock: *clock,
+                });
                 self.state.schedule(entry.seq, slot, (*place, due));
             }
             Step::Ended { .. }
@@ -49,13 +55,15 @@ impl LeaseMachine {
             | Step::Warned
             | Step::Renewed
             | Step::Taken
+            | Step::Started { .. }
+            | Step::Missed(_)
             | Step::Set(_)
             | Step::Imported { .. }
             | Step::Rests => {
                 self.state
                     .change(entry.seq, slot, |it| it.apply(entry, message, step));
                 let lease = self.state.leases.get(slot);
-                if let Some(what) = lease.and_then(|it| it.log_action(step)) {
+                if let Some(what) = lease.and_then(|it| it.log_action(entry.at, step)) {
                     let (id, attempt) = (slot.0.into(), entry.seq);
                     effects.act(Action { id, attempt, what });
                 }
@@ -174,6 +182,8 @@ impl Lease {
                     (*its, *taken) = (*process, false);
                 }
             }
+            Step::Started { until } => self.start_pass(entry.at, *until),
+            Step::Missed(missed) => self.extra.missed = Some(*missed),
             Step::Owed(source) => {
                 self.wanted = self.begun + 1;
                 self.keep(message, *source);
@@ -221,13 +231,34 @@ impl Lease {
         }
     }
 
-    /// Returns the action that logs an applied step; `None` if the step neither begins nor ends a pass, or if there is nothing to log:
-    /// the pass has no log file, and did not fail.
-    fn log_action(&self, step: &Step) -> Option<message::Action> {
+    /// Records that the process of the running pass has started, from which its period is counted. A next request that expires unless it is
+    /// repeated keeps one period for that.
+    fn start_pass(&mut self, at: Timestamp, until: Timestamp) {
+        self.change_current(|it| {
+            (it.since, it.until) = (at, until);
+            it.progress.started = true;
+        });
+        if let Some(place) = &mut self.next {
+            place.until = place.until.max(until.plus_ms(place.period_ms));
+        }
+    }
+
+    /// Returns the action that logs an applied step; `None` if there is nothing to log: the pass has no log file, and there is nothing to
+    /// warn about.
+    fn log_action(&self, now: Timestamp, step: &Step) -> Option<message::Action> {
+        if let Step::Missed(missed) = step {
+            return Some(message::Action {
+                file: self.settings.log.clone(),
+                lease: self.name.clone(),
+                token: Token(0),
+                what: LogEvent::Missed(*missed),
+            });
+        }
         let current = self.current.as_ref()?;
-        let warns = matches!(step, Step::Ended { .. }) && self.failure().is_some() && !self.leaves;
+        let span = |since: Timestamp| u64::try_from(now.since(since).as_millis());
+        let span = |since| span(since).unwrap_or(u64::MAX);
+        let failed = matches!(step, Step::Ended { .. }) && self.failure().is_some() && !self.leaves;
         let what = if let Step::Ended { exit, .. } = step {
-            let ran = current.end?.at.since(current.since).as_millis();
             let launched = match &current.holder {
                 Holder::Launched {
                     process, command, ..
@@ -235,10 +266,19 @@ impl Lease {
                 Holder::Process(_) | Holder::Timed { .. } | Holder::Nobody => None,
             };
             LogEvent::Ended {
-                ran_ms: u64::try_from(ran).unwrap_or(u64::MAX),
+                ran_ms: span(current.since),
                 exit: *exit,
                 launched,
-                warns,
+                warns: failed,
+            }
+        } else if let Step::Warned = step {
+            // Of several warnings that are due at once, after a suspension for example, only the last is logged.
+            if current.warns_at() <= now {
+                return None;
+            }
+            LogEvent::Overran {
+                ran_ms: span(current.since),
+                over_ms: span(current.until),
             }
         } else if matches!(step, Step::Began { .. }) {
             LogEvent::Began
@@ -251,6 +291,7 @@ impl Lease {
             token: current.token,
             what,
         };
+        let warns = failed || matches!(step, Step::Warned);
         (action.file.is_some() || warns).then_some(action)
     }
 
@@ -315,6 +356,10 @@ impl Lease {
             stopping: false,
             warnings: 0,
             log: place.log.or_else(|| self.settings.log.clone()),
+            progress: Progress {
+                started: false,
+                max_run_ms: place.max_run_ms,
+            },
         });
     }
 
@@ -330,8 +375,11 @@ impl Lease {
                 let period_ms = requesting.period_ms.unwrap_or(period_ms);
                 self.command = command.map(|command| (command, period_ms));
                 self.log.clone_from(&requesting.log);
+                self.extra.max_run_ms = requesting.max_run_ms;
             }
-            (Source::Date, _) => (self.command, self.log) = (None, None),
+            (Source::Date, _) => {
+                (self.command, self.log, self.extra.max_run_ms) = (None, None, None);
+            }
             _ => {}
         }
     }
@@ -390,6 +438,7 @@ impl Lease {
             stopping: false,
             warnings: 0,
             log: None,
+            progress: Progress::default(),
         });
         self.begun += u64::from(self.current.is_some());
         if self.running().is_none() {
@@ -406,6 +455,7 @@ impl Lease {
             until: until.1,
             shared: false,
             log: None,
+            max_run_ms: None,
         });
         self.wanted = self.whole;
     }
@@ -451,6 +501,7 @@ impl NextRequest {
             until,
             shared: false,
             log: requesting.log.clone(),
+            max_run_ms: requesting.max_run_ms,
         }
     }
 
@@ -468,6 +519,7 @@ impl NextRequest {
             until: Timestamp(0),
             shared: false,
             log: lease.log.clone(),
+            max_run_ms: lease.extra.max_run_ms,
         }
     }
 }

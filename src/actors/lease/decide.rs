@@ -2,17 +2,24 @@
 //! runs. `docs/leases.md` describes the differences.
 
 use crate::actors::binding::{EndNotice, Exit, Until};
-use crate::actors::lease::item::{Command, Current, Holder, Lease, NextRequest, Setting, Settings};
+use crate::actors::lease::item::{
+    ClockReading, Command, Current, Due, Holder, Lease, Missed, NextRequest, Setting, Settings,
+};
 use crate::actors::lease::machine::LeaseMachine;
 use crate::actors::lease::message::{Claim, Imported, Message, PassRequest};
 use crate::actors::lease::outcome::{Outcome, Refused, Source, Step, Turn};
 use crate::actors::lock::Name;
-use crate::clock::{Date, Timestamp};
+use crate::clock::{Date, Now, Timestamp};
 use crate::ids::{ProcessId, Slot, Token};
+use crate::schedule::Schedule;
 use crate::spine::machine::Moment;
 
 /// How late a date may be noticed without counting as missed, in milliseconds.
 const LATE_MS: u64 = 60_000;
+
+/// How far, in milliseconds, the wall clock may pass over dates that then come late, or show dates again that do not come again. As in
+/// Debian's cron, a larger step is taken as a correction of a wrong clock.
+const PASSED_OVER_MS: u64 = 3 * 3_600_000;
 
 /// The slot of an existing or new lease, the lease if it exists, and the steps that create it.
 type LeaseSlot<'l> = (Slot, Option<&'l Lease>, Vec<(Slot, Step)>);
@@ -38,6 +45,7 @@ impl LeaseMachine {
             Message::Reset { name, force } => self.reset(name, *force),
             Message::Gone(gone) => Ok(self.gone(moment, *gone)),
             Message::Launched(process) => Ok(self.launched(*process)),
+            Message::Started(process) => Ok(self.started(moment, *process)),
             Message::Lapse { slot } => Ok(self.lapse(moment, *slot)),
             Message::Due { slot } => Ok(self.due_date(moment, *slot)),
         };
@@ -56,13 +64,25 @@ impl LeaseMachine {
         if self.state.leases.len() >= self.rules.leases_max as usize {
             return Err(Refused::Full);
         }
+        self.check_bytes(name.as_bytes().len() as u64)?;
         let slot = self.state.leases.next_free();
         Ok((slot, None, vec![(slot, Step::Made)]))
+    }
+
+    /// Refuses texts of this size if they would exceed the limit for all leases.
+    const fn check_bytes(&self, more: u64) -> Result<(), Refused> {
+        if self.state.bytes().saturating_add(more) > self.rules.bytes_max {
+            return Err(Refused::Full);
+        }
+        Ok(())
     }
 
     fn request(&self, moment: &Moment, requesting: &PassRequest) -> Result<Outcome, Refused> {
         let now = moment.now.at;
         check_request(requesting)?;
+        if let Some(command) = &requesting.command {
+            self.check_bytes(command.bytes())?;
+        }
         let (slot, lease, mut steps) = self.place_of(&requesting.name)?;
         let fresh = Lease::default();
         let lease = lease.unwrap_or(&fresh);
@@ -199,7 +219,10 @@ impl LeaseMachine {
                 }
                 steps.push((slot, Step::GaveUp));
             }
-            Setting::Command(Some(command)) => check_command(command)?,
+            Setting::Command(Some(command)) => {
+                check_command(command)?;
+                self.check_bytes(command.bytes())?;
+            }
             Setting::Command(None) if lease.schedule.is_some() => return Err(Refused::NoCommand),
             Setting::Schedule(Some(schedule)) => {
                 if lease.settings.command.is_none() {
@@ -208,12 +231,16 @@ impl LeaseMachine {
                 let date = schedule.next(moment.now.date()).ok_or(Refused::NoDate)?;
                 let place = lease.due.unwrap_or(self.state.dues.next_free());
                 let at = Some(date);
-                steps.push((slot, Step::Scheduled { at, place }));
+                let clock = Some(ClockReading {
+                    offset: moment.now.offset,
+                    seen: moment.now.date(),
+                });
+                steps.push((slot, Step::Scheduled { at, place, clock }));
             }
             Setting::Schedule(None) => {
                 if let Some(place) = lease.due {
-                    let at = None;
-                    steps.push((slot, Step::Scheduled { at, place }));
+                    let (at, clock) = (None, None);
+                    steps.push((slot, Step::Scheduled { at, place, clock }));
                 }
             }
             Setting::Period(_)
@@ -328,9 +355,28 @@ impl LeaseMachine {
             let process = moment.process_id(0);
             return vec![(slot, Step::Relaunched { process })];
         }
-        // A pass that was stopped because it ran too long counts as whole, so that it is not repeated.
-        let whole = current.stopping || matches!(gone.exit, Some(Exit::Code(_)));
-        self.ended(slot, gone.exit, whole)
+        // A pass that was stopped because it ran too long counts as whole, so that it is not repeated, unless it had not even started.
+        let never_ran = gone.exit == Some(Exit::Failed);
+        let whole = current.stopping && !never_ran || matches!(gone.exit, Some(Exit::Code(_)));
+        // If the process started at an unknown time, it may have done so as late as now.
+        let is_unknown = gone.pid.is_some() || gone.exit == Some(Exit::Lost);
+        let start = current.started(moment.now.at).filter(|_| is_unknown);
+        let start = start.map(|step| (slot, step));
+        let ended = self.ended(slot, gone.exit, whole);
+        start.into_iter().chain(ended).collect()
+    }
+
+    fn started(&self, moment: &Moment, process: ProcessId) -> Outcome {
+        let step = |slot: Slot| {
+            let current = self.state.leases.get(slot)?.running()?;
+            let is_its = current.holder.process() == Some(process);
+            let step = current.started(moment.now.at).filter(|_| is_its)?;
+            Some((slot, step))
+        };
+        match self.state.of_process(process).find_map(step) {
+            Some((slot, step)) => changed(slot, step),
+            None => Outcome::Unchanged,
+        }
     }
 
     fn launched(&self, process: ProcessId) -> Outcome {
@@ -390,7 +436,7 @@ impl LeaseMachine {
         )
     }
 
-    /// Decides what follows when a date of a schedule has come.
+    /// Decides what follows when a date of a schedule has come, or when the clock by which it was determined has stepped.
     fn due_date(&self, moment: &Moment, place: Slot) -> Outcome {
         let due = self.state.dues.get(place);
         let Some(due) = due else {
@@ -399,18 +445,90 @@ impl LeaseMachine {
         let slot = due.lease;
         let lease = self.state.leases.get(slot);
         let lease = lease.expect("a schedule date belongs to a lease");
-        let today = moment.now.date();
-        let at = lease.schedule.as_ref().and_then(|it| it.next(today));
-        let mut steps = vec![(slot, Step::Scheduled { at, place })];
-        // The first date that does not count as missed. If several dates were missed, it may be later than `due.at`, and may have come
-        // already.
-        let recent = Date(today.0.saturating_sub(LATE_MS + 1));
-        let recent = lease.schedule.as_ref().and_then(|it| it.next(recent));
-        let in_time = today <= due.at.plus_ms(LATE_MS) || recent.is_some_and(|it| it <= today);
-        if !lease.settings.disabled && (in_time || lease.settings.catches_up) {
-            steps.push((slot, Step::Owed(Source::Date)));
-        }
+        let now = moment.now;
+        let (at, clock) = next_date(lease.schedule.as_ref(), *due, now);
+        let clock = Some(clock);
+        let mut steps = vec![(slot, Step::Scheduled { at, place, clock })];
+        let follows = match punctuality(lease.schedule.as_ref(), *due, now, self.state.head.epoch) {
+            Punctuality::Early => None,
+            Punctuality::InTime => Some(Step::Owed(Source::Date)),
+            Punctuality::Missed(_) if lease.settings.catches_up => Some(Step::Owed(Source::Date)),
+            Punctuality::Missed(missed) => Some(Step::Missed(missed)),
+        };
+        let follows = follows.filter(|_| !lease.settings.disabled);
+        steps.extend(follows.map(|step| (slot, step)));
         changed_all(steps)
+    }
+}
+
+/// Whether a date of a schedule has come, and whether it was noticed in time.
+enum Punctuality {
+    /// It has not come yet.
+    Early,
+    /// It has come, or the clock was set forward beyond it by at most [`PASSED_OVER_MS`].
+    InTime,
+    /// It was noticed too late.
+    Missed(Missed),
+}
+
+/// `epoch` is the latest startup of the server.
+fn punctuality(schedule: Option<&Schedule>, due: Due, now: Now, epoch: Timestamp) -> Punctuality {
+    let today = now.date();
+    if due.at > today {
+        return Punctuality::Early;
+    }
+    // If several dates have come, the latest may be recent although the first is not.
+    let recent = Date(today.0.saturating_sub(LATE_MS + 1));
+    let recent = schedule.and_then(|it| it.next(recent));
+    let is_recent = today <= due.at.plus_ms(LATE_MS) || recent.is_some_and(|it| it <= today);
+    // The clock by which the date was determined showed it while the server was down.
+    let offset = due.clock.map_or(now.offset, |it| it.offset);
+    let down = offset.time(due.at) < epoch;
+    if is_recent || !down && today <= due.at.plus_ms(PASSED_OVER_MS) {
+        return Punctuality::InTime;
+    }
+    Punctuality::Missed(Missed {
+        first: due.at,
+        noticed: today,
+        down,
+    })
+}
+
+/// Returns the date that follows on `due`, which stays the same unless it has come or the clock was set back, and the reading of the clock
+/// that determines it.
+///
+/// As in cron, dates that a clock set back by at most [`PASSED_OVER_MS`] shows again do not come again, unless they are hours of the
+/// schedule rather than times of day. Otherwise, what the clock shows now counts at once.
+fn next_date(schedule: Option<&Schedule>, due: Due, now: Now) -> (Option<Date>, ClockReading) {
+    let today = now.date();
+    let next = || schedule.and_then(|it| it.next(today));
+    let offset = now.offset;
+    let by_today = ClockReading {
+        offset,
+        seen: today,
+    };
+    let shown = due.clock.map(|it| it.offset.date(now.at).max(it.seen));
+    match shown {
+        Some(shown)
+            if due.at > today
+                && shown <= today.plus_ms(PASSED_OVER_MS)
+                && !schedule.is_some_and(Schedule::is_hourly) =>
+        {
+            let seen = shown.max(today);
+            (Some(due.at), ClockReading { offset, seen })
+        }
+        Some(_) | None => (next(), by_today),
+    }
+}
+
+impl Current {
+    /// Returns the step that records that the process of the pass has started, and that its period is counted from `now`; `None` if no
+    /// command was launched for the pass, or if this is recorded already.
+    fn started(&self, now: Timestamp) -> Option<Step> {
+        let is_launched = matches!(self.holder, Holder::Launched { .. });
+        let period = self.until.since(self.since).as_millis();
+        let until = now.plus_ms(u64::try_from(period).unwrap_or(u64::MAX));
+        (is_launched && !self.progress.started).then_some(Step::Started { until })
     }
 }
 
@@ -433,6 +551,12 @@ fn check_request(requesting: &PassRequest) -> Result<(), Refused> {
     let spans = 1..=Settings::SPAN_MS_MAX;
     let Claim { ttl_ms, .. } = requesting.claim.unwrap_or_default();
     if !spans.contains(&ttl_ms) || requesting.period_ms.is_some_and(|it| !spans.contains(&it)) {
+        return Err(Refused::Span);
+    }
+    if requesting
+        .max_run_ms
+        .is_some_and(|it| it > Settings::SPAN_MS_MAX)
+    {
         return Err(Refused::Span);
     }
     if let Some(log) = &requesting.log {

@@ -16,11 +16,13 @@ pub(super) const KINDS: &[&str] = &[
     "forgotten",
     "gave-up",
     "left",
+    "missed",
     "next",
     "overrun",
     "owed",
     "scheduled",
     "set",
+    "started",
     "stopping",
 ];
 
@@ -86,6 +88,13 @@ fn of(
         }
         Step::Stopping => of_pass(named("stopping"), current, entry.at),
         Step::Warned => of_pass(named("overrun"), current, entry.at),
+        Step::Started { until } => {
+            of_pass(named("started"), current, entry.at).number("until", until.0)
+        }
+        Step::Missed(missed) => named("missed")
+            .number("first", missed.first.0)
+            .number("noticed", missed.noticed.0)
+            .text("cause", missed.cause()),
         Step::Set(setting) => named("set").text("setting", setting.name()),
         Step::Scheduled { at, .. } => named("scheduled").number("due", at.map_or(0, |it| it.0)),
         Step::Forgotten => named("forgotten"),

@@ -3,7 +3,7 @@
 use crate::actors::binding::{Binding, Exit};
 use crate::actors::lock::Name;
 use crate::actors::process::Launching;
-use crate::clock::{Date, Deadline, Timestamp};
+use crate::clock::{Date, Deadline, Offset, Timestamp};
 use crate::ids::{ProcessId, Slot, Token};
 use crate::lookup::durable::Plain;
 use crate::schedule::Schedule;
@@ -128,6 +128,43 @@ pub struct Lease {
     pub rests: bool,
     /// The log file for passes that run `command`, if the request that brought the command named one.
     pub log: Option<String>,
+    /// See [`Extra`].
+    #[serde(skip_serializing_if = "Extra::is_empty")]
+    pub extra: Extra,
+}
+
+/// What few leases have. Not stored if there is none of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Extra {
+    /// The time limit, in milliseconds, of passes that run `command`, if the request that brought the command named one; 0 for no limit.
+    pub max_run_ms: Option<u64>,
+    /// The dates of the schedule that were missed last.
+    pub missed: Option<Missed>,
+}
+
+impl Extra {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Dates of a schedule that came and went without a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missed {
+    /// The first of them.
+    pub first: Date,
+    /// When this was noticed. Later dates are not missed.
+    pub noticed: Date,
+    /// Whether the server was down at the first of them; otherwise the clock was set forward, or the machine was suspended.
+    pub down: bool,
+}
+
+impl Missed {
+    /// Returns the stable word for why the dates were missed, for use by programs.
+    pub const fn cause(&self) -> &'static str {
+        if self.down { "down" } else { "clock" }
+    }
 }
 
 /// The latest pass. Kept after its end, since its period may not be over.
@@ -141,7 +178,7 @@ pub struct Current {
     pub holder: Holder,
     /// The PID of a client that runs the pass itself; 0 if unknown, or if a command was launched.
     pub pid: u64,
-    /// When the pass began.
+    /// When the pass began: when it was granted or, once the process of its command has started, when that was reported.
     pub since: Timestamp,
     /// The last instant of the period: no other pass may begin up to and including it.
     pub until: Timestamp,
@@ -154,6 +191,25 @@ pub struct Current {
     /// The path of the log file to which the beginning and the end of the pass are written, if there is one.
     #[serde(default)]
     pub log: Option<String>,
+    /// See [`Progress`].
+    #[serde(default, skip_serializing_if = "Progress::is_empty")]
+    pub progress: Progress,
+}
+
+/// The part of a pass that is not stored if it has its default value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Progress {
+    /// Whether the process of the command is known to have started. `since` and `until` of the pass are counted from then.
+    pub started: bool,
+    /// The time limit of the pass in milliseconds, if its request named one; 0 for no limit.
+    pub max_run_ms: Option<u64>,
+}
+
+impl Progress {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// When and how a pass ended.
@@ -238,6 +294,9 @@ pub struct NextRequest {
     /// The log file of the pass, if the request named one.
     #[serde(default)]
     pub log: Option<String>,
+    /// The time limit of the pass in milliseconds, if the request named one; 0 for no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_run_ms: Option<u64>,
 }
 
 impl NextRequest {
@@ -280,19 +339,56 @@ impl Current {
 
     /// Returns the time of the next warning that the pass overruns its period: 30 s after the end of the period, then 60 s, 120 s and so
     /// on, each counted from the end of the period.
-    fn warns_at(&self) -> Timestamp {
+    pub(super) fn warns_at(&self) -> Timestamp {
         let doubled = 30_000_u64.saturating_mul(1 << self.warnings.min(40));
         self.until.plus_ms(doubled)
     }
 }
 
 impl Lease {
+    /// Returns the size of its texts in bytes: its name, commands and log files. A command that is kept in several places counts each time.
+    pub(super) fn bytes(&self) -> u64 {
+        let launched = self.current.as_ref().and_then(|it| match &it.holder {
+            Holder::Launched { command, .. } => Some(command),
+            Holder::Process(_) | Holder::Timed { .. } | Holder::Nobody => None,
+        });
+        let next = self.next.as_ref();
+        let commands = [
+            self.settings.command.as_ref(),
+            self.command.as_ref().map(|(command, _)| command),
+            next.and_then(|it| it.command.as_ref()),
+            launched,
+        ];
+        let commands = commands.into_iter().flatten().map(|it| it.bytes());
+        let next = next.and_then(|it| it.log.as_ref());
+        let logs = [self.settings.log.as_ref(), self.log.as_ref(), next];
+        let logs = logs.into_iter().flatten().map(String::len);
+        commands.sum::<u64>() + (self.name.as_bytes().len() + logs.sum::<usize>()) as u64
+    }
+
     /// The number of consecutive passes that are not whole after which owed passes are given up.
     pub const BROKEN_MAX: u32 = 25;
 
     /// Returns the latest pass if it is running.
     pub fn running(&self) -> Option<&Current> {
         self.current.as_ref().filter(|it| it.runs())
+    }
+
+    /// Returns whether the coordinator launches commands for the lease: it or one of its requests has a command, or the latest pass was
+    /// launched.
+    pub fn launches(&self) -> bool {
+        let current = self.current.as_ref();
+        let was_launched = current.is_some_and(|it| matches!(it.holder, Holder::Launched { .. }));
+        let next = self.next.as_ref();
+        was_launched
+            || self.owed_command().is_some()
+            || self.schedule.is_some()
+            || next.is_some_and(|it| it.command.is_some())
+    }
+
+    /// Returns whether it has settings that are not the default ones.
+    pub fn is_set(&self) -> bool {
+        self.schedule.is_some() || self.settings != Settings::default()
     }
 
     /// Returns how the latest pass failed; `None` if it is still running or did not fail, or if there has been no pass.
@@ -365,7 +461,8 @@ impl Lease {
 
     /// Returns when the running pass exceeds its time limit; `None` if it has no limit, or if it is being stopped already.
     pub fn stops_at(&self, current: &Current) -> Option<Timestamp> {
-        let max = self.settings.max_run_ms;
+        let own = current.progress.max_run_ms;
+        let max = own.unwrap_or(self.settings.max_run_ms);
         (max > 0 && !current.stopping).then(|| current.since.plus_ms(max))
     }
 
@@ -396,6 +493,28 @@ pub struct Due {
     pub lease: Slot,
     /// The date on which a pass is requested.
     pub at: Date,
+    /// The clock by which the date was determined; `None` if an older version determined it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockReading>,
+}
+
+/// The wall clock when the next date of a schedule was determined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockReading {
+    /// The wall clock minus node time.
+    pub offset: Offset,
+    /// The date up to which the schedule's dates have come. Later than what the clock showed if the clock was set back.
+    pub seen: Date,
+}
+
+impl ClockReading {
+    /// The change of the wall clock's offset, in milliseconds, from which on schedules follow it.
+    pub const STEP_MS: u64 = 60_000;
+
+    /// Returns whether the wall clock, whose offset was `read` at the last reading, has stepped since then. True if there was no reading.
+    pub fn differs(read: Option<Offset>, offset: Offset) -> bool {
+        read.is_none_or(|it| it.0.abs_diff(offset.0) >= Self::STEP_MS)
+    }
 }
 
 impl Plain for Due {

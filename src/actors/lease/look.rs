@@ -93,6 +93,7 @@ impl Observable for LeaseMachine {
         let leases = self.state.leases.len() as u64;
         vec![
             gauge("leases", "leases", leases),
+            gauge("bytes", "size of all leases in bytes", self.state.bytes()),
             gauge("running", "leases with a running pass", totals.running),
             gauge("waiting", "leases with a waiting request", totals.waiting),
         ]

@@ -129,6 +129,10 @@ impl Machine for LeaseMachine {
         self.decision(moment, message)
     }
 
+    fn forbids(&self, message: &Message) -> bool {
+        self.is_forbidden(message)
+    }
+
     fn durability(&self, _message: &Message, outcome: &Outcome) -> Durability {
         match outcome {
             Outcome::Changed { .. } => Durability::Durable,
@@ -223,6 +227,7 @@ impl Machine for LeaseMachine {
             | Message::Reset { .. }
             | Message::Gone(_)
             | Message::Launched(_)
+            | Message::Started(_)
             | Message::Lapse { .. }
             | Message::Due { .. } => SpaceEffect::Frees,
         }
@@ -278,6 +283,9 @@ const DATES: u64 = 1 << 32;
 
 impl Timed for LeaseMachine {
     fn deadline(&self, offset: Offset) -> Option<Timestamp> {
+        if self.state.outdated(offset).is_some() {
+            return Some(Timestamp(0));
+        }
         let both = [
             self.state.leases.deadline(offset),
             self.state.dues.deadline(offset),
@@ -285,7 +293,11 @@ impl Timed for LeaseMachine {
         both.into_iter().flatten().min()
     }
 
+    /// Schedule dates that were determined by another clock come first, since they may be due already by this one.
     fn due(&mut self, now: Now) -> Option<u64> {
+        if let Some(place) = self.state.outdated(now.offset) {
+            return Some(DATES | u64::from(place.0));
+        }
         let date = self.state.dues.due(now);
         let date = date.map(|(at, slot)| (at, DATES | u64::from(slot.0)));
         let lease = self.state.leases.due(now);
@@ -315,7 +327,7 @@ impl Timed for LeaseMachine {
     fn quarantine(&mut self, item: u64, now: Now) {
         let slot = slot_of(item);
         if item >= DATES {
-            self.state.dues.quarantine(slot, now);
+            self.state.quarantine_date(slot, now);
         } else {
             self.state.leases.quarantine(slot, now);
         }

@@ -3,7 +3,7 @@
 //! Change rule: messages are stored in the journal, see `persist/format.rs`.
 
 use crate::actors::binding::{self, Binding, Exit};
-use crate::actors::lease::item::{Command, Setting, Totals};
+use crate::actors::lease::item::{Command, Missed, Setting, Totals};
 use crate::actors::lease::outcome::{Refused, Turn};
 use crate::actors::lease::view::{LeaseView, Listing};
 use crate::actors::lock::Name;
@@ -19,12 +19,15 @@ use serde::{Deserialize, Serialize};
 pub struct Rules {
     /// The maximum number of leases.
     pub leases_max: u32,
+    /// The maximum total size of the names, commands and schedules of all leases, in bytes; at this limit, new ones are refused.
+    pub bytes_max: u64,
 }
 
 impl Default for Rules {
     fn default() -> Self {
         Self {
             leases_max: 1_000_000,
+            bytes_max: 512 << 20,
         }
     }
 }
@@ -89,12 +92,14 @@ pub enum Message {
     Gone(binding::EndNotice),
     /// From the `ProcessActor`: the launch of a pass was accepted.
     Launched(ProcessId),
+    /// From the `ProcessActor`: the process of a pass has started.
+    Started(ProcessId),
     /// Tick: a deadline of the lease in this slot has passed.
     Lapse {
         /// The slot of the lease.
         slot: Slot,
     },
-    /// Tick: a date of a schedule has come.
+    /// Tick: a date of a schedule has come, or the wall clock has stepped since the date was determined.
     Due {
         /// The slot of the date.
         slot: Slot,
@@ -112,7 +117,11 @@ impl Message {
             | Self::Set { name, .. }
             | Self::Import { name, .. }
             | Self::Reset { name, .. } => Some(name),
-            Self::Gone(_) | Self::Launched(_) | Self::Lapse { .. } | Self::Due { .. } => None,
+            Self::Gone(_)
+            | Self::Launched(_)
+            | Self::Started(_)
+            | Self::Lapse { .. }
+            | Self::Due { .. } => None,
         }
     }
 }
@@ -134,23 +143,26 @@ pub struct PassRequest {
     pub no_delay: bool,
     /// The log file of the pass; `None` for the one that is set for the lease.
     pub log: Option<String>,
+    /// Milliseconds after which the pass is stopped, 0 for no limit; `None` for the limit that is set for the lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_run_ms: Option<u64>,
 }
 
-/// An action that the port of the `LeaseActor` performs: it writes a line to the log file of a pass, and if the pass failed, a warning to
-/// the server's own log.
+/// An action that the port of the `LeaseActor` performs: it writes a line to the log file of a pass, and for what an administrator should
+/// know (a pass that failed or overruns its period, missed dates), a warning to the server's own log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
     /// The path of the log file; `None` if the pass has none.
     pub file: Option<String>,
     /// The lease.
     pub lease: Name,
-    /// The token of the pass.
+    /// The token of the pass; 0 if the event is not about a pass.
     pub token: Token,
     /// The event to log.
     pub what: LogEvent,
 }
 
-/// An event of a pass that is written to its log file.
+/// An event that is logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogEvent {
     /// The pass has begun.
@@ -167,6 +179,15 @@ pub enum LogEvent {
         /// Whether to warn that the pass failed. Not set if the lease is deleted with the end of the pass, because a client stopped it.
         warns: bool,
     },
+    /// The pass overruns its period.
+    Overran {
+        /// How long the pass has run, in milliseconds.
+        ran_ms: u64,
+        /// How long its period has been over, in milliseconds.
+        over_ms: u64,
+    },
+    /// Dates of the schedule were missed.
+    Missed(Missed),
 }
 
 /// How the server detects the death of a client that runs a pass itself.

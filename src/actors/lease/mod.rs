@@ -10,6 +10,7 @@
 //! | `message.rs` `outcome.rs` | messages, queries, replies and actions; outcomes |
 //! | `item.rs` | the durable state of a lease |
 //! | `decide.rs` | the rules |
+//! | `limited.rs` | what a client that may neither start nor end processes may not do |
 //! | `commit.rs` `state.rs` | applying an outcome; all leases and their indexes |
 //! | `machine.rs` | the interface to the host |
 //! | `view.rs` `look.rs` `event.rs` | views and queries; the events that an outcome causes |
@@ -20,6 +21,7 @@ mod decide;
 mod event;
 pub mod fossil;
 mod item;
+mod limited;
 mod look;
 mod machine;
 mod message;
@@ -30,7 +32,10 @@ mod tests;
 mod view;
 
 pub use fossil::FossilLease;
-pub use item::{Command, Current, End, Holder, Lease, NextRequest, Setting, Settings, Totals};
+pub use item::{
+    ClockReading, Command, Current, End, Extra, Holder, Lease, Missed, NextRequest, Progress,
+    Setting, Settings, Totals,
+};
 pub use machine::LeaseMachine;
 pub use message::{
     Action, Claim, Imported, LogEvent, Message, PassRequest, Query, Reply, Rules, Watch,

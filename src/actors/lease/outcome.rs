@@ -1,7 +1,7 @@
 //! Outcomes of messages. Stored in the journal: see the change rule in `persist/format.rs`.
 
 use crate::actors::binding::Exit;
-use crate::actors::lease::item::Setting;
+use crate::actors::lease::item::{ClockReading, Missed, Setting};
 use crate::clock::{Date, Timestamp};
 use crate::ids::{ProcessId, Slot};
 use crate::spine::machine::Refusal;
@@ -107,6 +107,13 @@ pub enum Step {
     Renewed,
     /// The launch was accepted.
     Taken,
+    /// The process of the pass has started, which counts as the beginning of the pass.
+    Started {
+        /// The last instant of the period: no other pass may begin up to and including it.
+        until: Timestamp,
+    },
+    /// Dates of the schedule came and went without a pass.
+    Missed(Missed),
     /// A setting is changed.
     Set(Setting),
     /// The next date of the schedule is set or removed.
@@ -115,6 +122,9 @@ pub enum Step {
         at: Option<Date>,
         /// The slot of the date.
         place: Slot,
+        /// The clock by which the date was determined.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        clock: Option<ClockReading>,
     },
     /// The holders of the lease are replaced by the imported ones. Its settings remain.
     Imported {
@@ -184,6 +194,16 @@ pub enum Refused {
     /// The idempotency key was already used for a different request.
     #[error("the idempotency key was already used for a different request")]
     KeyReused,
+    /// The limit on idempotency keys is reached.
+    #[error(
+        "too many idempotency keys were used in the last ten minutes: repeat the request later, or without a key"
+    )]
+    ReceiptsFull,
+    /// It would start or end a process, or change what a process depends on, which the sender may not do.
+    #[error(
+        "this would start or end a process, or change what one depends on: it requires the scope run"
+    )]
+    Forbidden,
 }
 
 impl From<Refusal> for Refused {
@@ -191,6 +211,8 @@ impl From<Refusal> for Refused {
         match refusal {
             Refusal::DiskFull => Self::DiskFull,
             Refusal::KeyReused => Self::KeyReused,
+            Refusal::ReceiptsFull => Self::ReceiptsFull,
+            Refusal::Forbidden => Self::Forbidden,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! All leases and the indexes over them.
 
-use crate::actors::lease::item::{Due, Lease, Totals};
+use crate::actors::lease::item::{ClockReading, Due, Lease, Totals};
 use crate::actors::lock::Name;
-use crate::clock::Timestamp;
+use crate::clock::{Now, Offset, Timestamp};
 use crate::ids::{Digest, PageId, ProcessId, Seq, Slot};
 use crate::lookup::durable::{DurableSlab, Loaded, Plain, Single, Singleton};
 use crate::lookup::pages::Pages;
@@ -58,6 +58,13 @@ pub(super) struct State {
     pub(super) pages: Pages,
     by_name: BTreeMap<Name, Slot>,
     index: Index,
+    /// Schedule dates by the clock's offset when they were determined, except quarantined ones.
+    by_offset: BTreeSet<(Option<i64>, Slot)>,
+}
+
+/// Returns the sort key of a schedule date in [`State::by_offset`].
+fn offset_key(due: Due) -> Option<i64> {
+    due.clock.map(|it| it.offset.0)
 }
 
 /// Indexes and counts derived from the leases.
@@ -69,6 +76,8 @@ struct Index {
     active: BTreeSet<Slot>,
     /// Leases whose latest pass failed, by the time of its end.
     failed: BTreeSet<(Timestamp, Slot)>,
+    /// The size of the texts of all leases, in bytes.
+    bytes: u64,
     totals: Totals,
 }
 
@@ -80,6 +89,7 @@ impl Index {
             self.active.insert(slot);
         }
         self.failed.extend(lease.failure().map(|it| (it.at, slot)));
+        self.bytes += lease.bytes();
         self.totals.running += u64::from(lease.running().is_some());
         self.totals.waiting += u64::from(lease.next.is_some());
     }
@@ -92,6 +102,7 @@ impl Index {
         if let Some(end) = lease.failure() {
             self.failed.remove(&(end.at, slot));
         }
+        self.bytes -= lease.bytes();
         self.totals.running -= u64::from(lease.running().is_some());
         self.totals.waiting -= u64::from(lease.next.is_some());
     }
@@ -138,6 +149,11 @@ impl State {
         range.map(|(name, slot)| (name, *slot))
     }
 
+    /// Returns the size of the texts of all leases, in bytes.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.index.bytes
+    }
+
     pub(super) const fn totals(&self) -> Totals {
         self.index.totals
     }
@@ -159,7 +175,8 @@ impl State {
     pub(super) fn remove(&mut self, entry: Seq, slot: Slot) {
         let lease = self.leases.remove(self.pages.by(entry), slot);
         if let Some(due) = lease.due {
-            self.dues.remove(self.pages.by(entry), due);
+            let gone = self.dues.remove(self.pages.by(entry), due);
+            self.by_offset.remove(&(offset_key(gone), due));
         }
         self.index.remove(slot, &lease);
         self.by_name.remove(&lease.name);
@@ -167,16 +184,53 @@ impl State {
 
     /// Sets the next date of a lease's schedule, whose slot is `place`; removes the date if `due` is `None`.
     pub(super) fn schedule(&mut self, entry: Seq, slot: Slot, (place, due): (Slot, Option<Due>)) {
-        let is_there = self.dues.get(place).is_some();
+        let known = self.dues.get(place).copied();
         let change = self.pages.by(entry);
-        match (is_there, due) {
-            (true, Some(due)) => self.dues.change(change, place, |it| *it = due),
-            (true, None) => drop(self.dues.remove(change, place)),
-            (false, Some(due)) => self.dues.insert(change, place, due),
-            (false, None) => {}
+        match (known, due) {
+            (Some(_), Some(due)) => self.dues.change(change, place, |it| *it = due),
+            (Some(_), None) => drop(self.dues.remove(change, place)),
+            (None, Some(due)) => self.dues.insert(change, place, due),
+            (None, None) => {}
         }
+        if let Some(known) = known {
+            self.by_offset.remove(&(offset_key(known), place));
+        }
+        self.by_offset
+            .extend(due.map(|due| (offset_key(due), place)));
         let stands = due.map(|_| place);
         self.change(entry, slot, |it| it.due = stands);
+    }
+
+    /// Returns a schedule date that was determined by a wall clock other than the one with this offset; `None` if there is none.
+    pub(super) fn outdated(&self, offset: Offset) -> Option<Slot> {
+        let ends = [self.by_offset.first(), self.by_offset.last()];
+        let mut ends = ends.into_iter().flatten();
+        let found = ends.find(|(its, _)| ClockReading::differs(its.map(Offset), offset));
+        found.map(|(_, place)| *place)
+    }
+
+    /// Ignores a schedule date that is due until it changes or the server is restarted.
+    pub(super) fn quarantine_date(&mut self, place: Slot, now: Now) {
+        let Some(due) = self.dues.get(place).copied() else {
+            return;
+        };
+        let is_outdated = ClockReading::differs(due.clock.map(|it| it.offset), now.offset);
+        // An outdated date is due before the clock shows it.
+        let at = if is_outdated {
+            Timestamp(u64::MAX)
+        } else {
+            now.at
+        };
+        self.dues.quarantine(place, Now { at, ..now });
+        if self.dues.is_quarantined(place) {
+            self.by_offset.remove(&(offset_key(due), place));
+        }
+    }
+
+    fn restart_dates(&mut self, epoch: Timestamp) {
+        self.dues.restart_spans(epoch);
+        let all = self.dues.iter();
+        self.by_offset = all.map(|(place, due)| (offset_key(*due), place)).collect();
     }
 
     /// Handles the startup of the server: passes may begin again after draining, clients have their full TTL for the next renewal, and no
@@ -203,7 +257,7 @@ impl State {
             });
         }
         self.leases.restart_spans(stamp.at);
-        self.dues.restart_spans(stamp.at);
+        self.restart_dates(stamp.at);
     }
 
     pub(super) fn encode_page(&self, page: PageId, content: &mut Vec<u8>) {
@@ -232,6 +286,8 @@ impl State {
             state.by_name.insert(lease.name.clone(), slot);
             state.index.add(slot, lease);
         }
+        let epoch = state.head.epoch;
+        state.restart_dates(epoch);
         state
     }
 
@@ -257,6 +313,11 @@ impl State {
         }
         assert_eq!(self.by_name, by_name);
         assert_eq!(self.index, index);
+        for (place, due) in self.dues.iter() {
+            let is_indexed = self.by_offset.contains(&(offset_key(*due), place));
+            assert_eq!(is_indexed, !self.dues.is_quarantined(place));
+        }
+        assert!(self.by_offset.len() <= self.dues.len());
         let with_dates = self.leases.iter().filter(|(_, it)| it.due.is_some());
         assert_eq!(with_dates.count(), self.dues.len());
     }

@@ -243,7 +243,7 @@ impl LockMachine {
     /// Returns the entry that a message names, or `None` if there is no such entry. No entry has an empty owner, so an
     /// empty owner with a token means the current holder of the lock; the caller then compares the token with the
     /// holder's.
-    fn named_entry(&self, names: [&Name; 3], token: Option<Token>) -> Option<Slot> {
+    pub(super) fn named_entry(&self, names: [&Name; 3], token: Option<Token>) -> Option<Slot> {
         let [key, index, owner] = names.map(Name::as_bytes);
         if owner.is_empty() && token.is_some() {
             self.state.holder(key, index)
@@ -334,6 +334,10 @@ impl Machine for LockMachine {
             Message::Drain if self.state.head.draining => Outcome::Absent,
             Message::Drain => Outcome::Draining,
         }
+    }
+
+    fn forbids(&self, message: &Message) -> bool {
+        self.is_forbidden(message)
     }
 
     fn durability(&self, message: &Message, outcome: &Outcome) -> Durability {

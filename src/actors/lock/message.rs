@@ -365,6 +365,10 @@ pub enum Refused {
     DiskFull,
     /// The idempotency key was already used for a different request.
     KeyReused,
+    /// The limit on idempotency keys is reached.
+    ReceiptsFull,
+    /// It would start or end a process, or change what a process depends on, which the sender may not do.
+    Forbidden,
 }
 
 impl From<Refusal> for Reply {
@@ -378,6 +382,8 @@ impl From<Refusal> for Refused {
         match refusal {
             Refusal::DiskFull => Self::DiskFull,
             Refusal::KeyReused => Self::KeyReused,
+            Refusal::ReceiptsFull => Self::ReceiptsFull,
+            Refusal::Forbidden => Self::Forbidden,
         }
     }
 }

@@ -11,6 +11,7 @@
 //! | `waiting.rs` `waking.rs` | requests that wait for a lock to change state; answering them |
 //! | `pages.rs` `load.rs` | pages of durable state; rebuilding the indexes from them |
 //! | `machine.rs` | the rules: which client gets a lock, when, and for how long |
+//! | `limited.rs` | what a client that may neither start nor end processes may not do |
 //! | `hold.rs` | locks that other actors hold for their own use |
 //! | `look.rs` `observable.rs` `contended.rs` | listings; the view, gauges and events; the most contended locks |
 //! | `invariants.rs` `model.rs` `tests.rs` | invariant checks; tests that compare the machine with a simple model |
@@ -21,6 +22,7 @@ mod event;
 mod hold;
 #[cfg(test)]
 mod invariants;
+mod limited;
 mod load;
 mod look;
 mod machine;

@@ -102,12 +102,12 @@ impl Pair {
             return self.machine.reply(Seq(0), &message, &outcome);
         }
         self.seq.0 += 1;
-        let stamp = Stamp {
-            seq: self.seq,
-            at: self.now,
-        };
+        let (seq, at) = (self.seq, self.now);
+        let stamp = Stamp { seq, at };
+        let kept = self.machine.kept(&message);
         let mut effects = Effects::<LockMachine>::default();
         self.machine.commit(stamp, &message, &outcome, &mut effects);
+        self.machine.assert_kept(kept.as_ref(), &message);
         self.note_wakes(&mut effects);
         let reply = self.machine.reply(self.seq, &message, &outcome);
         self.log.push(Logged::Entry(stamp, message, outcome));

@@ -32,7 +32,7 @@ impl ProcessMachine {
     pub(super) fn launching(
         &self,
         moment: &Moment,
-        launching: &Launching,
+        (launching, parentage): (&Launching, &Parentage),
         id: Option<ProcessId>,
     ) -> Result<Outcome, Refused> {
         launching.spec.check().map_err(Refused::Invalid)?;
@@ -40,14 +40,24 @@ impl ProcessMachine {
         let wanted = NewRecord {
             kind: kind.to_owned(),
             profile: launching.profile(kind),
-            parentage: &launching.parentage,
+            parentage,
             identity: None,
             id,
             is_past: false,
         };
-        self.check_above(&launching.parentage)?;
+        self.check_above(parentage)?;
         let insertion = self.insertion(moment, &wanted)?;
         Ok(Outcome::Launched(Box::new(insertion)))
+    }
+
+    /// Returns where a process that the server launches of its own accord belongs in the tree: as requested or, if nothing was, below the
+    /// record of the server.
+    pub(super) fn below_server(&self, launching: &Launching) -> Parentage {
+        let mut parentage = launching.parentage.clone();
+        if parentage == Parentage::default() {
+            parentage.named = self.state.head.server;
+        }
+        parentage
     }
 
     /// Refuses a launch that is bound to a process that has ended or has no record. Also refuses a launch below a process that is being
@@ -97,6 +107,40 @@ impl ProcessMachine {
         };
         let insertion = self.insertion(moment, &wanted)?;
         Ok(Outcome::Registered(Box::new(insertion)))
+    }
+
+    /// Decides about the record of the server itself. It is created once, whatever the limits and even while the server is draining, and
+    /// stands for each process that takes the place of the earlier one.
+    pub(super) fn serving(
+        &self,
+        moment: &Moment,
+        registering: &Registering,
+    ) -> Result<Outcome, Refused> {
+        if registering.identity.pid == 0 {
+            return Err(Refused::Invalid(Flaw::Identity));
+        }
+        let server = self.state.head.server;
+        if let Some((slot, record)) = server.and_then(|id| self.state.find(id)) {
+            let id = record.id;
+            let known = record.identity.as_ref();
+            let is_known = known.is_some_and(|it| it.is(&registering.identity));
+            return Ok(if is_known {
+                Outcome::Known { id }
+            } else {
+                Outcome::Renewed { slot, id }
+            });
+        }
+        let kind = kind(&registering.tags, &registering.argv);
+        let wanted = NewRecord {
+            kind: kind.to_owned(),
+            profile: registering.profile(kind),
+            parentage: &registering.parentage,
+            identity: Some(registering.identity),
+            id: None,
+            is_past: true,
+        };
+        let insertion = self.insertion(moment, &wanted)?;
+        Ok(Outcome::Serving(Box::new(insertion)))
     }
 
     /// Determines the slot, id and position in the tree of a new record, and the records to remove to make room for it. Returns the reason
@@ -202,7 +246,7 @@ impl ProcessMachine {
         if !is_over(count, bytes) {
             return Ok(evicted);
         }
-        let above: BTreeSet<Slot> = state.above(parent).map(|(slot, _)| slot).collect();
+        let above: BTreeSet<Slot> = state.ancestors(parent).map(|(slot, _)| slot).collect();
         let oldest = state.index.removable.iter().map(|(_, slot)| *slot);
         for slot in oldest.filter(|slot| !above.contains(slot)) {
             let record = state.records.get(slot);

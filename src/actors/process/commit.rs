@@ -1,16 +1,18 @@
 //! Applies the outcome of each committed entry, and requests the resulting actions from the port. On `resume`, for example after a restart
 //! of the server, requests all actions again that are still needed.
 
-use crate::actors::binding::Watch;
+use crate::actors::binding::{self, ToHolder, Watch};
 use crate::actors::process::machine::ProcessMachine;
-use crate::actors::process::message::{Action, Launching, Message, Notice, Reach, Remains};
+use crate::actors::process::message::{
+    Action, Launching, Message, Notice, Reach, Registering, Remains,
+};
 use crate::actors::process::outcome::{Insertion, Outcome};
 use crate::actors::process::record::{
     Announced, Phase, Profile, RareFields, Record, Sending, Sent, Stop, Stuck,
 };
 use crate::actors::process::spec::{Expectation, Ready};
 use crate::clock::Timestamp;
-use crate::ids::{ProcessId, Seq, Slot};
+use crate::ids::{ActorId, ProcessId, Seq, Slot};
 use crate::spine::effect;
 use crate::spine::machine::{Effects, Stamp};
 use std::sync::Arc;
@@ -40,6 +42,9 @@ impl ProcessMachine {
                     it.started = Some(registering.started);
                 });
                 self.request_attempt(insertion.slot, effects);
+            }
+            (_, Message::Serve(registering)) => {
+                self.commit_server(entry.seq, (registering, outcome));
             }
             (Outcome::Stopping { slot, stop }, _) => {
                 self.commit_stop(entry.seq, (*slot, *stop), effects);
@@ -189,6 +194,26 @@ impl ProcessMachine {
         self.request_attempt(insertion.slot, effects);
     }
 
+    /// Lets the record of the server, which may be new, stand for the process that `registering` describes.
+    fn commit_server(&mut self, entry: Seq, (registering, outcome): (&Registering, &Outcome)) {
+        let make = |record: &mut Record| {
+            record.phase = Phase::Running;
+            record.identity = Some(registering.identity);
+            record.started = Some(registering.started);
+        };
+        if let Outcome::Serving(insertion) = outcome {
+            self.state.set_server(entry, insertion.id);
+            let profile = registering.profile(&insertion.kind);
+            self.add(entry, insertion, profile, make);
+        } else if let Outcome::Renewed { slot, .. } = outcome {
+            let kind = self.record(*slot).profile.tags.kind.clone();
+            let profile = registering.profile(&kind);
+            self.state.renew(entry, *slot, profile, make);
+        } else {
+            unreachable!("{outcome:?} cannot result from {registering:?}")
+        }
+    }
+
     fn commit_watch(&mut self, entry: Seq, (slot, watch): (Slot, Watch)) {
         self.state.change(entry, slot, |it| {
             it.awaited = it.awaited.filter(|by| *by != watch.by);
@@ -255,7 +280,12 @@ impl ProcessMachine {
         if self.record(slot).rare.stop.is_some() {
             self.request_stop(slot, effects);
         }
-        self.wake(self.record(slot).id, effects);
+        let record = self.record(slot);
+        if record.is_launched_for(ActorId::LEASE) {
+            let holder = binding::holder(ActorId::LEASE);
+            effects.tell(holder, &ToHolder::Started(record.id));
+        }
+        self.wake(record.id, effects);
     }
 
     fn commit_end(
@@ -384,6 +414,9 @@ impl ProcessMachine {
             let Some((slot, record)) = self.state.find(*id) else {
                 continue;
             };
+            if self.state.is_server(record.id) {
+                continue;
+            }
             self.request_attempt(slot, effects);
             for sending in &record.rare.signals {
                 self.request_signal(slot, *sending, effects);
@@ -419,6 +452,7 @@ impl ProcessMachine {
                 launched: record.launched,
                 contained: record.contained,
                 run_dir: record.profile.spec.run_dir.clone(),
+                user: record.profile.spec.user.clone(),
                 expects: expectation(record),
             },
         };
@@ -460,6 +494,7 @@ impl ProcessMachine {
                 identity,
                 signal,
                 reach,
+                stops: true,
             }
         };
         if !has_ended || tree {
@@ -483,6 +518,7 @@ impl ProcessMachine {
             identity,
             signal,
             reach,
+            stops: false,
         };
         act(effects, slot, sending.asked, what);
     }

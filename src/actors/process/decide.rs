@@ -2,7 +2,7 @@
 
 use crate::actors::binding::Watch;
 use crate::actors::process::machine::ProcessMachine;
-use crate::actors::process::message::{End, Lost, Message, Notice};
+use crate::actors::process::message::{End, Message, Notice, Remains};
 use crate::actors::process::outcome::{Outcome, Refused};
 use crate::actors::process::record::{Announced, Cause, Phase, Record, Stop, Stuck};
 use crate::actors::process::spec::{Flaw, Spec};
@@ -16,8 +16,11 @@ const PRUNED_MAX: u32 = 1024;
 impl ProcessMachine {
     pub(super) fn decision(&self, moment: &Moment, message: &Message) -> Outcome {
         let decided = match message {
-            Message::Launch(launching) => self.launching(moment, launching, None),
+            Message::Launch(launching) => {
+                self.launching(moment, (launching, &launching.parentage), None)
+            }
             Message::Register(registering) => self.registering(moment, registering),
+            Message::Serve(registering) => self.serving(moment, registering),
             Message::Finish { id, code, error } => {
                 let too_long = error.as_ref().map_or(0, String::len) > Message::ERROR_BYTES_MAX;
                 self.finish(moment, *id, (*code, too_long))
@@ -65,6 +68,9 @@ impl ProcessMachine {
         if record.launched {
             return Err(Refused::Launched);
         }
+        if self.state.is_server(id) {
+            return Err(Refused::Server);
+        }
         if record.end.is_some() {
             return Err(Refused::Ended);
         }
@@ -91,6 +97,9 @@ impl ProcessMachine {
             unreachable!("only stop requests are decided here");
         };
         let (slot, record) = self.live(id)?;
+        if self.state.is_server(id) || tree && self.state.contains_server(id) {
+            return Err(Refused::Server);
+        }
         let spec = &record.profile.spec;
         let signal = signal.unwrap_or(spec.first_signal());
         if !(1..=Spec::SIGNAL_MAX).contains(&signal) {
@@ -152,6 +161,10 @@ impl ProcessMachine {
     /// Decides to stop the launched processes of a tree, because the right bound to it has ended. Registered processes are not stopped. A
     /// process that is already being stopped keeps a single stop: the two are merged, with [`Cause::Fence`] as the cause.
     fn fence(&self, moment: &Moment, id: ProcessId) -> Outcome {
+        // The end of a right of the server itself does not stop its services.
+        if self.state.is_server(id) {
+            return Outcome::Unchanged;
+        }
         let below = self.state.below(id).into_iter();
         let launched = below.filter(|(_, it)| it.launched && it.is_live());
         let stop = |(slot, record): (Slot, &Record)| {
@@ -178,6 +191,9 @@ impl ProcessMachine {
 
     fn signal(&self, id: ProcessId, signal: u8) -> Result<Outcome, Refused> {
         let (slot, record) = self.live(id)?;
+        if self.state.is_server(id) {
+            return Err(Refused::Server);
+        }
         if !(1..=Spec::SIGNAL_MAX).contains(&signal) {
             return Err(Refused::Invalid(Flaw::Signal));
         }
@@ -211,7 +227,10 @@ impl ProcessMachine {
     fn reported(&self, moment: &Moment, message: &Message) -> Outcome {
         let id = message.id();
         let found = id.and_then(|id| self.state.find(id));
-        let Some((slot, record)) = found.filter(|(_, record)| record.is_live()) else {
+        // The server's own record is not followed: a late report is about an earlier process that it stood for.
+        let found =
+            found.filter(|(_, record)| record.is_live() && !self.state.is_server(record.id));
+        let Some((slot, record)) = found else {
             return Outcome::Unchanged;
         };
         let now = moment.now;
@@ -237,7 +256,8 @@ impl ProcessMachine {
                     slot,
                     end: *end,
                     at: (*at).min(now.date()),
-                    tree: !left.empty && self.awaits_tree(record, *end),
+                    tree: !left.empty
+                        && (self.awaits_tree(record, *end) || is_left_alive((record, *end), left)),
                 }
             }
             Message::Empty { .. } if is_emptied(record) => Outcome::Emptied { slot },
@@ -260,6 +280,7 @@ impl ProcessMachine {
             | Message::Empty { .. }
             | Message::Launch(_)
             | Message::Register(_)
+            | Message::Serve(_)
             | Message::Finish { .. }
             | Message::Stop { .. }
             | Message::Signal { .. }
@@ -287,7 +308,7 @@ impl ProcessMachine {
         let stopped =
             record.phase == Phase::Stopping && record.rare.stop.is_some_and(|stop| stop.tree);
         let watched = record.launched && self.state.is_tree_watched(record);
-        (stopped || watched) && !record.empty && end != End::Lost(Lost::Rebooted)
+        (stopped || watched) && !record.empty && !end.ends_tree()
     }
 
     /// Decides the outcome of a notice from a process, or of a missing watchdog notice.
@@ -400,6 +421,14 @@ fn merged(before: Stop, asked: Stop, epoch: Timestamp) -> Option<Stop> {
         stop.signal = asked.signal;
     }
     Some(stop)
+}
+
+/// Returns whether a record whose process ends like this waits for its tree because the process left some of it alive: until that has ended,
+/// it can be stopped, and is listed. After a reboot, nothing is left.
+fn is_left_alive((record, end): (&Record, End), left: &Remains) -> bool {
+    // Without the report of the start, the tree could not be identified.
+    let is_known = record.launched && record.identity.is_some();
+    is_known && left.alive > 0 && !record.empty && !end.ends_tree()
 }
 
 /// Returns whether the record waits for a report that its tree is empty, and has not received one yet.

@@ -50,10 +50,14 @@ impl ProcessMachine {
                 publish(added("launched", insertion));
             }
             (Outcome::Child(insertion), _) => self.publish_gone(&insertion.evicted, publish),
-            (Outcome::Registered(insertion), Message::Register(registering)) => {
+            (Outcome::Registered(insertion), Message::Register(registering))
+            | (Outcome::Serving(insertion), Message::Serve(registering)) => {
                 self.publish_gone(&insertion.evicted, publish);
                 let pid = registering.identity.pid;
                 publish(added("registered", insertion).number("pid", pid));
+            }
+            (Outcome::Renewed { slot, .. }, Message::Serve(registering)) => {
+                self.publish_renewal(*slot, registering.identity.pid, publish);
             }
             (Outcome::Started { slot, .. }, Message::Started { identity, .. }) => {
                 self.of("started", *slot, publish, |it, _| {
@@ -125,12 +129,14 @@ impl ProcessMachine {
             }
             Outcome::Launched(insertion)
             | Outcome::Registered(insertion)
+            | Outcome::Serving(insertion)
             | Outcome::Child(insertion) => &insertion.evicted,
             Outcome::Pruned { slots, .. } => slots,
             Outcome::Stopping { slot, .. } | Outcome::Killing { slot } => {
                 std::slice::from_ref(slot)
             }
             Outcome::Known { .. }
+            | Outcome::Renewed { .. }
             | Outcome::Started { .. }
             | Outcome::Failed { .. }
             | Outcome::Ended { .. }
@@ -157,6 +163,12 @@ impl ProcessMachine {
             })
         };
         slots.iter().filter_map(about).collect()
+    }
+
+    fn publish_renewal(&self, slot: Slot, pid: u32, publish: Publish<'_>) {
+        self.of("registered", slot, publish, |it, record| {
+            it.number("number", record.number).number("pid", pid)
+        });
     }
 
     fn publish_kill(&self, slot: Slot, publish: Publish<'_>) {

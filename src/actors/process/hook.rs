@@ -5,11 +5,12 @@
 use crate::actors::process::adding::NewRecord;
 use crate::actors::process::identity::Identity;
 use crate::actors::process::machine::ProcessMachine;
-use crate::actors::process::message::{Child, End, HookOutput, Lost};
+use crate::actors::process::message::{Child, End, HookOutput, Lost, Warning};
 use crate::actors::process::outcome::{Insertion, Outcome, Refused};
 use crate::actors::process::record::{Phase, Profile, Record};
 use crate::actors::process::secret::masked;
 use crate::actors::process::spec::{Parentage, Spec, Tags};
+use crate::clock::Date;
 use crate::ids::{ProcessId, Slot};
 use crate::spine::machine::{Moment, Stamp};
 
@@ -34,6 +35,33 @@ impl Child {
             labels: vec![(LINE.to_owned(), self.line.to_string())],
         };
         Profile { spec, tags }
+    }
+
+    /// Returns when it started and ended. It was recorded at `at`; the launch of its hook was requested at `begin`. A process may have ended
+    /// before its hook started, but not after the hook's output was read.
+    pub(super) fn dates(&self, begin: Date, at: Date) -> (Option<Date>, Date) {
+        let ended = self.ended.unwrap_or(at).min(at);
+        if !self.exact {
+            return (self.started, ended.max(begin));
+        }
+        let started = self.started.map(|started| started.min(at));
+        (started, ended.max(started.unwrap_or_default()))
+    }
+}
+
+impl HookOutput {
+    /// Takes into account that `refused` of the reported processes have no records, and adds a warning.
+    pub(super) fn without(mut self, refused: u32) -> Self {
+        if refused > 0 {
+            self.children = self.children.saturating_sub(refused);
+            self.broken += 1;
+            let words = format!(
+                "{refused} of the processes that it reports have no record: there was no room for more records, or the tree is too deep"
+            );
+            self.warnings.insert(0, Warning { line: 0, words });
+            self.warnings.truncate(Self::WARNINGS_MAX);
+        }
+        self
     }
 }
 
@@ -103,8 +131,11 @@ impl ProcessMachine {
         insertion: Option<&Insertion>,
     ) {
         let (slot, _) = self.state.find(of).expect("a hook has a record");
-        self.state
-            .change(entry.seq, slot, |it| it.rare.handled += 1);
+        let refused = u32::from(insertion.is_none() && child.exact);
+        self.state.change(entry.seq, slot, |it| {
+            it.rare.handled += 1;
+            it.rare.refused += refused;
+        });
         let Some(insertion) = insertion else {
             return;
         };
@@ -121,18 +152,16 @@ impl ProcessMachine {
                 ticks: 0,
                 ..of_hook
             });
-            it.started = child.started;
-            // The end must lie between the request to launch the hook and now: with an implausible date, the record would be removed
-            // immediately, or never.
-            let ended = child.ended.unwrap_or(insertion.at);
-            it.ended = Some(ended.min(insertion.at).max(begin));
+            let (started, ended) = child.dates(begin, insertion.at);
+            (it.started, it.ended) = (started, Some(ended));
             it.end = Some(child.end.unwrap_or(End::Lost(Lost::NotOurs)));
         });
     }
 
     pub(super) fn commit_found(&mut self, entry: Stamp, slot: Slot, found: &HookOutput) {
         self.state.change(entry.seq, slot, |it| {
-            it.rare.found = Some(Box::new(found.clone()));
+            let found = found.clone().without(it.rare.refused);
+            it.rare.found = Some(Box::new(found));
         });
     }
 }

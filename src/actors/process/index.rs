@@ -24,7 +24,7 @@ pub(super) struct Index {
     pub(super) trees: BTreeSet<(ProcessId, ProcessId)>,
     /// The record numbers in use, by record type.
     numbers: BTreeMap<String, BTreeSet<u64>>,
-    /// The removable records, ordered by when they ended.
+    /// The removable records, ordered by when their retention began: when their processes ended.
     pub(super) removable: BTreeSet<(Date, Slot)>,
     /// The removable records that are not removed at the end of their retention, because an attempt to do so panicked. Requests can still
     /// remove them: decisions on requests do not depend on this set.
@@ -71,7 +71,7 @@ impl Index {
                 self.identities.remove(&(mark, slot));
             }
         }
-        self.removable.remove(&(record.ended_at(), slot));
+        self.removable.remove(&(record.retained_from(), slot));
         self.quarantined.remove(&slot);
         self.count(record, |count, many| *count -= many);
         self.totals.bytes -= record.bytes();
@@ -79,7 +79,7 @@ impl Index {
 
     /// Adds a record to the index of removable records, or removes it from that index if it is not removable, and ends its quarantine.
     pub(super) fn settle(&mut self, slot: Slot, record: &Record) {
-        let key = (record.ended_at(), slot);
+        let key = (record.retained_from(), slot);
         self.quarantined.remove(&slot);
         if record.is_removable() {
             self.removable.insert(key);

@@ -5,7 +5,7 @@ use crate::actors::process::machine::ProcessMachine;
 use crate::actors::process::message::{End, LaunchAs};
 use crate::actors::process::outcome::Outcome;
 use crate::actors::process::record::Record;
-use crate::ids::Seq;
+use crate::ids::{ActorId, Seq};
 use crate::spine::machine::{Effects, Moment};
 
 impl Record {
@@ -18,6 +18,12 @@ impl Record {
             Some(End::Lost(_)) => Exit::Lost,
             None => Exit::Failed,
         }
+    }
+
+    /// Returns whether it was launched, and `actor` requested the launch or watches its tree.
+    pub(super) fn is_launched_for(&self, actor: ActorId) -> bool {
+        let is_watched = self.watchers.contains(&(actor, Until::Tree));
+        self.launched && (is_watched || self.awaited == Some(actor))
     }
 
     /// Returns the notification that the process is gone, or its whole tree if `until` is the tree.
@@ -35,9 +41,11 @@ impl ProcessMachine {
     pub(super) fn launching_as(&self, moment: &Moment, asked: &LaunchAs) -> Outcome {
         match self.state.find(asked.id) {
             Some(_) => Outcome::Taken,
-            None => self
-                .launching(moment, &asked.launching, Some(asked.id))
-                .unwrap_or_else(Outcome::Declined),
+            None => {
+                let launching = (&asked.launching, &self.below_server(&asked.launching));
+                self.launching(moment, launching, Some(asked.id))
+                    .unwrap_or_else(Outcome::Declined)
+            }
         }
     }
 

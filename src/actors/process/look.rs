@@ -32,6 +32,10 @@ impl ProcessMachine {
             Query::One(id) => self.shown(self.state.find(*id)),
             Query::Prefix(text) => self.with_prefix(text),
             Query::Process(identity) => self.shown(self.state.find_live(identity)),
+            Query::Server => {
+                let server = self.state.head.server;
+                self.shown(server.and_then(|id| self.state.find(id)))
+            }
             Query::Spec(id) => self
                 .state
                 .find(*id)
@@ -43,7 +47,7 @@ impl ProcessMachine {
             Query::Ancestors(id) => match self.state.find(*id) {
                 None => Reply::Refused(Refused::Unknown),
                 Some((_, record)) => {
-                    let above = self.state.above(record.parent);
+                    let above = self.state.ancestors(record.parent);
                     Reply::Page {
                         records: above.map(|(_, record)| self.view_of(record)).collect(),
                         next: None,
@@ -65,7 +69,8 @@ impl ProcessMachine {
         };
         let is_so = match watch {
             Watch::Start(_) => record.phase != Phase::Queued,
-            Watch::End(_) => !record.is_live() && !self.stops_below(record),
+            Watch::End(_) if record.is_live() => self.left_alone(record),
+            Watch::End(_) => !self.stops_below(record),
             Watch::Leader(_) => record.is_gone(Until::Process),
             Watch::Services(_) => return None,
             Watch::Signal(_, asked) => {
@@ -78,6 +83,13 @@ impl ProcessMachine {
             }
         };
         is_so.then(|| Reply::Record(Box::new(self.view_of(record))))
+    }
+
+    /// Returns whether the process has ended, and nobody stops or waits for the processes that it left.
+    fn left_alone(&self, record: &Record) -> bool {
+        record.end.is_some()
+            && !record.is_stopped_with_tree()
+            && !self.state.is_tree_watched(record)
     }
 
     /// Returns whether the process was stopped with its tree and a process whose record is a descendant of its record is still being
@@ -260,7 +272,7 @@ impl ProcessMachine {
             let mut is_below = top.root == of;
             looked_at += 1;
             if !is_below && record.depth > top.depth {
-                let up = self.state.above(record.parent);
+                let up = self.state.ancestors(record.parent);
                 for (_, above) in up.take_while(|(_, it)| it.depth >= top.depth) {
                     is_below = above.id == of;
                     looked_at += 1;
@@ -337,6 +349,7 @@ impl<'a> Matcher<'a> {
             parent,
             root,
             text: _,
+            pid,
             machine: host,
             label,
             newest_first: _,
@@ -353,6 +366,7 @@ impl<'a> Matcher<'a> {
             && (phases.is_empty() || phases.contains(&record.phase))
             && parent.is_none_or(|id| record.parent == Some(id) && !gone(&id))
             && root.is_none_or(|id| record.root == id)
+            && pid.is_none_or(|pid| record.identity.is_some_and(|it| it.pid == pid))
             && !record.is_on_other_machine(*host)
             && label.as_ref().is_none_or(has_label)
             && self
@@ -362,8 +376,8 @@ impl<'a> Matcher<'a> {
     }
 }
 
-/// Returns whether the type, URL, labels or arguments of a record contain this lower-case text, ignoring case. Arguments are searched in
-/// masked form, so that a secret cannot be found by guessing.
+/// Returns whether the type, URL, labels, arguments or recorded output of a record contain this lower-case text, ignoring case. Arguments
+/// are searched in masked form, so that a secret cannot be found by guessing.
 fn contains_text(record: &Record, text: &str) -> bool {
     let (spec, tags) = (&record.profile.spec, &record.profile.tags);
     let has = |it: &str| it.to_lowercase().contains(text);
@@ -376,6 +390,11 @@ fn contains_text(record: &Record, text: &str) -> bool {
             .iter()
             .any(|(name, value)| has(name) || has(value))
         || has(&words.collect::<Vec<_>>().join(" "))
+        || record.remains.as_ref().is_some_and(|remains| {
+            let streams = [&remains.stdout, &remains.stderr];
+            let parts = streams.into_iter().flat_map(|it| [it.head(), it.tail()]);
+            parts.map(String::from_utf8_lossy).any(|part| has(&part))
+        })
 }
 
 /// Returns the lowest and the highest id that begin with these digits; `None` if the text is not a valid prefix.

@@ -65,6 +65,8 @@ impl ProcessMachine {
             | Outcome::Child(_)
             | Outcome::Found { .. }
             | Outcome::Registered(_)
+            | Outcome::Serving(_)
+            | Outcome::Renewed { .. }
             | Outcome::Known { .. }
             | Outcome::Failed { .. }
             | Outcome::Emptied { .. }
@@ -139,6 +141,8 @@ impl Machine for ProcessMachine {
             Outcome::Started { .. } => Durability::Transient,
             Outcome::Launched(_)
             | Outcome::Registered(_)
+            | Outcome::Serving(_)
+            | Outcome::Renewed { .. }
             | Outcome::Failed { .. }
             | Outcome::Ended { .. }
             | Outcome::Emptied { .. }
@@ -189,11 +193,13 @@ impl Machine for ProcessMachine {
     fn reply(&self, seq: Seq, message: &Message, outcome: &Outcome) -> Reply {
         match outcome {
             Outcome::Launched(insertion) => self.shown_in(insertion.id, Reply::Launched),
-            Outcome::Registered(insertion) => self.shown_in(insertion.id, |record| {
-                let known = false;
-                Reply::Registered { record, known }
-            }),
-            Outcome::Known { id } => self.shown_in(*id, |record| {
+            Outcome::Registered(insertion) | Outcome::Serving(insertion) => {
+                self.shown_in(insertion.id, |record| {
+                    let known = false;
+                    Reply::Registered { record, known }
+                })
+            }
+            Outcome::Known { id } | Outcome::Renewed { id, .. } => self.shown_in(*id, |record| {
                 let known = true;
                 Reply::Registered { record, known }
             }),
@@ -258,6 +264,7 @@ impl Machine for ProcessMachine {
             | Message::Signal { .. }
             | Message::Watch(_) => SpaceEffect::Keeps,
             Message::Service(_)
+            | Message::Serve(_)
             | Message::Finish { .. }
             | Message::Stop { .. }
             | Message::Prune { .. }

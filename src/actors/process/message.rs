@@ -20,6 +20,9 @@ pub enum Message {
     Launch(Box<Launching>),
     /// From a client: create a record for this running process. If it already has a live record, that record is returned instead.
     Register(Box<Registering>),
+    /// From the handle: create the record of the server itself, or let the existing one stand for this process, which has taken the place of
+    /// an earlier one.
+    Serve(Box<Registering>),
     /// From a client: a registered process has ended.
     Finish {
         /// The id of its record.
@@ -167,6 +170,7 @@ impl Message {
             Self::LaunchAs(asked) => Some(asked.id),
             Self::Launch(_)
             | Self::Register(_)
+            | Self::Serve(_)
             | Self::Prune { .. }
             | Self::Service(_)
             | Self::Lapse { .. } => None,
@@ -216,13 +220,18 @@ pub struct Child {
     pub ended: Option<Date>,
     /// Its number among the processes that the hook reports, from 1.
     pub nth: u32,
+    /// Whether its dates are recorded as reported, and its refusal is counted. `false` in entries of earlier versions, which limited its end
+    /// to the lifetime of the hook.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub exact: bool,
 }
 
 /// A summary of the output of a hook. Here, a record is a line of the output: a JSON object with a `type`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HookOutput {
-    /// The number of processes that the hook reported, in records of type `Process`, up to [`HookOutput::CHILDREN_MAX`].
+    /// The number of processes that the hook reported, in records of type `Process`, up to [`HookOutput::CHILDREN_MAX`] and
+    /// [`HookOutput::CHILDREN_BYTES_MAX`]. In a record: the number of those that have records.
     pub children: u32,
     /// The number of records of other types.
     pub records: u32,
@@ -252,6 +261,8 @@ impl HookOutput {
     pub const KEPT_MAX: usize = 64;
     /// The maximum number of processes per hook for which records are created.
     pub const CHILDREN_MAX: u32 = 1000;
+    /// The maximum total size of the processes per hook for which records are created, in bytes.
+    pub const CHILDREN_BYTES_MAX: usize = 1 << 20;
     /// The maximum number of warnings.
     pub const WARNINGS_MAX: usize = 16;
     /// The maximum length of a warning, in bytes.
@@ -287,6 +298,11 @@ pub struct Launching {
 }
 
 impl Launching {
+    /// Returns the size of its texts in bytes.
+    pub fn bytes(&self) -> u64 {
+        (self.spec.bytes() + self.tags.bytes()) as u64
+    }
+
     /// Checks spec and tags.
     ///
     /// # Errors
@@ -422,6 +438,11 @@ impl End {
             Self::Lost(_) => None,
         }
     }
+
+    /// Returns whether nothing that the process started can be alive here, because it belongs to another boot or machine.
+    pub const fn ends_tree(self) -> bool {
+        matches!(self, Self::Lost(Lost::Rebooted | Lost::AnotherMachine))
+    }
 }
 
 /// Why it is not known how a process ended.
@@ -436,6 +457,8 @@ pub enum Lost {
     NotOurs,
     /// It was launched, but no keeper has a record of it.
     Unknown,
+    /// It ran on another machine, from which the data directory was moved.
+    AnotherMachine,
 }
 
 impl Lost {
@@ -446,6 +469,7 @@ impl Lost {
             Self::KeeperGone => "keeper-gone",
             Self::NotOurs => "not-ours",
             Self::Unknown => "unknown",
+            Self::AnotherMachine => "another-machine",
         }
     }
 }
@@ -526,6 +550,8 @@ pub enum Action {
         contained: bool,
         /// The directory of its files, if not `DATA/run/ID`.
         run_dir: Option<Bytes>,
+        /// The user to run as, by name or number, if not the server's.
+        user: Option<String>,
         /// What to watch for while it is running, according to its spec; `None` if there is nothing to watch for.
         expects: Option<Box<Expectation>>,
     },
@@ -539,6 +565,8 @@ pub enum Action {
         signal: u8,
         /// The recipients.
         reach: Reach,
+        /// Whether the signal is the beginning of a stop. It is then followed by SIGCONT, since a suspended process handles no signal.
+        stops: bool,
     },
     /// Send SIGKILL repeatedly, until the process or its whole tree has ended. Answered by `Stuck` if that takes more than two seconds, and
     /// by `Empty` once the whole tree has ended. The end of the process itself is reported by `Ended`.

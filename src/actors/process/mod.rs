@@ -72,7 +72,7 @@ pub use record::{
 };
 pub use reply::{Query, RecordView, Reply, Selection, Totals, View, Watch};
 pub use rules::Rules;
-pub use secret::{MASK, has_secret, is_secret_name, masked};
+pub use secret::{MASK, has_secret, is_secret_name, masked, masked_url};
 pub use service::{
     Consequence, Definition, Fault, Instance, InstanceView, Last, Message as ServiceMessage,
     Policy, Service, ServiceView, Status, Step as ServiceStep, Verdict,

@@ -18,6 +18,15 @@ pub enum Outcome {
     Launched(Box<Insertion>),
     /// A record was created for a process that is already running.
     Registered(Box<Insertion>),
+    /// A record was created for the server itself.
+    Serving(Box<Insertion>),
+    /// The record of the server stands for another process from now on.
+    Renewed {
+        /// The slot of the record.
+        slot: Slot,
+        /// Its id.
+        id: ProcessId,
+    },
     /// The process to register already has a record: nothing changes.
     Known {
         /// The id of its record.
@@ -161,6 +170,11 @@ pub enum Refused {
     /// Sexton launched the process and observes its exit, so a client must not report the exit.
     #[error("the process was launched by sexton, so its exit must not be reported")]
     Launched,
+    /// The record is that of the server itself, or of a tree that contains the server.
+    #[error(
+        "this is the server itself, or a tree that contains it: stop services with sexton service stop, and the server with SIGTERM"
+    )]
+    Server,
     /// The limit on live processes, or on the number or the total size of records, is reached.
     #[error("the limit on processes is reached")]
     Full,
@@ -182,6 +196,16 @@ pub enum Refused {
     /// The idempotency key was already used for a different request.
     #[error("the idempotency key was already used for a different request")]
     KeyReused,
+    /// The limit on idempotency keys is reached.
+    #[error(
+        "too many idempotency keys were used in the last ten minutes: repeat the request later, or without a key"
+    )]
+    ReceiptsFull,
+    /// It would start or end a process, or change what a process depends on, which the sender may not do.
+    #[error(
+        "this would start or end a process, or change what one depends on: it requires the scope run"
+    )]
+    Forbidden,
 }
 
 impl From<Refusal> for Refused {
@@ -189,6 +213,8 @@ impl From<Refusal> for Refused {
         match refusal {
             Refusal::DiskFull => Self::DiskFull,
             Refusal::KeyReused => Self::KeyReused,
+            Refusal::ReceiptsFull => Self::ReceiptsFull,
+            Refusal::Forbidden => Self::Forbidden,
         }
     }
 }

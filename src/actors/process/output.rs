@@ -27,9 +27,11 @@ struct Stored {
 }
 
 impl Output {
-    /// The maximum length of the head and of the tail, in bytes. Together, they have at most 224 bytes, which is a size class of common
-    /// allocators.
-    pub const SHOWN_BYTES: usize = 112;
+    /// The maximum length of head and tail together, in bytes, which is a size class of common allocators. An output that is not longer is
+    /// shown as a whole, as its head.
+    pub const SHOWN_BYTES: usize = 224;
+    /// The length of the tail of a longer output, in bytes. The rest of [`Self::SHOWN_BYTES`] is the head.
+    pub const TAIL_BYTES: usize = 160;
 
     /// Creates the summary of an output of `bytes` bytes with this head and tail.
     pub fn new(bytes: u64, head: &[u8], tail: &[u8]) -> Self {
@@ -40,12 +42,12 @@ impl Output {
         }
     }
 
-    /// Returns the first bytes, at most [`Output::SHOWN_BYTES`].
+    /// Returns the first bytes.
     pub fn head(&self) -> &[u8] {
         self.parts().0
     }
 
-    /// Returns the last bytes after the head, at most [`Output::SHOWN_BYTES`]; empty if the head is the whole output.
+    /// Returns the last bytes after the head; empty if the head is the whole output.
     pub fn tail(&self) -> &[u8] {
         self.parts().1
     }

@@ -5,7 +5,7 @@
 use crate::actors::process::record::{Profile, Record};
 use crate::actors::process::service::Service;
 use crate::clock::Timestamp;
-use crate::ids::{PageId, Seq, Slot};
+use crate::ids::{PageId, ProcessId, Seq, Slot};
 use crate::lookup::durable::{DurableSlab, Loaded, Plain, Single, Singleton};
 use serde::{Deserialize, Serialize};
 
@@ -70,6 +70,9 @@ pub struct Head {
     pub(super) epoch: Timestamp,
     /// The entry of that startup.
     pub(super) start: Seq,
+    /// The record of the server itself, once it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) server: Option<ProcessId>,
 }
 
 impl Single for Head {
@@ -77,5 +80,8 @@ impl Single for Head {
         bytes.extend_from_slice(b"process");
         bytes.extend_from_slice(&self.epoch.0.to_le_bytes());
         bytes.extend_from_slice(&self.start.0.to_le_bytes());
+        if let Some(server) = self.server {
+            bytes.extend_from_slice(&server.0.to_le_bytes());
+        }
     }
 }

@@ -138,6 +138,8 @@ pub struct RareFields {
     pub found: Option<Box<HookOutput>>,
     /// For a hook, the number of processes in its output that have been handled: a record was created for each, or was refused.
     pub handled: u32,
+    /// For a hook, the number of processes in its output that were refused a record.
+    pub refused: u32,
 }
 
 /// The default values, for a record in which no rare field is set.
@@ -152,6 +154,7 @@ static NONE: RareFields = RareFields {
     said: None,
     found: None,
     handled: 0,
+    refused: 0,
 };
 
 /// The rare fields of a record: allocated when one of them is written, and freed when `settle` finds that none is set.
@@ -311,6 +314,12 @@ impl Record {
             .into_iter()
             .flatten()
             .min()
+    }
+
+    /// Returns when its retention begins: when it ended, but not before the record was made, since a process that a hook reports may have
+    /// ended long before.
+    pub(super) fn retained_from(&self) -> Date {
+        self.ended_at().max(self.queued)
     }
 
     /// Returns when it ended; the default date if it has not.

@@ -22,6 +22,8 @@ pub enum Query {
     Prefix(String),
     /// The live record of this process. Answered with [`Reply::Record`], or refused as [`Refused::Unknown`].
     Process(Identity),
+    /// The record of the server itself. Answered with [`Reply::Record`], or refused as [`Refused::Unknown`] if it has none.
+    Server,
     /// The full spec of the process with this record id. Answered with [`Reply::Spec`], or refused as [`Refused::Unknown`].
     Spec(ProcessId),
     /// The records that match, ordered by id: ascending, or descending with [`Selection::newest_first`]. Answered with [`Reply::Page`].
@@ -73,8 +75,11 @@ pub struct Selection {
     pub parent: Option<ProcessId>,
     /// Records in the tree with this root.
     pub root: Option<ProcessId>,
-    /// Records that contain this text in their arguments (as shown, with secrets masked), URL, labels or type. Case is ignored.
+    /// Records that contain this text in their arguments (as shown, with secrets masked), URL, labels or type, or in the recorded beginning
+    /// or end of their output. Case is ignored.
     pub text: Option<String>,
+    /// Records of processes that have or had this PID.
+    pub pid: Option<u32>,
     /// Records of processes on this machine. A process that has not started yet matches any machine.
     pub machine: Option<u128>,
     /// Records with this label, and with this value if given.
@@ -96,6 +101,7 @@ impl Default for Selection {
             root: None,
             label: None,
             text: None,
+            pid: None,
             machine: None,
             newest_first: false,
             after: None,

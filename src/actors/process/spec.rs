@@ -172,7 +172,18 @@ pub enum Flaw {
     Identity,
 }
 
+/// Words of a command line that make its process a worker: those of the seed's plan, and that of `ArchiveBox` today.
+const WORKERS: [&str; 4] = [
+    "crawl_worker",
+    "snapshot_worker",
+    "archiveresult_worker",
+    "runner_watch",
+];
+
 /// Derives the type of a process from its arguments, as `ArchiveBox` does. For processes whose type was not given.
+///
+/// Its design (`_detect_process_type`) looks for these words anywhere in the arguments, in this order. The program that became of it has no
+/// argument `orchestrator`: there, `archivebox run` is one.
 pub fn kind_of(argv: &[Bytes]) -> &'static str {
     let words = argv.iter().map(|it| String::from_utf8_lossy(it.as_bytes()));
     let line = words.collect::<Vec<_>>().join(" ").to_lowercase();
@@ -185,10 +196,10 @@ pub fn kind_of(argv: &[Bytes]) -> &'static str {
     };
     if line.contains("supervisord") {
         "supervisord"
-    } else if line.contains("runner_watch") {
-        "worker"
-    } else if runs() {
+    } else if line.contains("orchestrator") || runs() {
         "orchestrator"
+    } else if WORKERS.iter().any(|word| line.contains(word)) {
+        "worker"
     } else if line.contains("archivebox") {
         "cli"
     } else {

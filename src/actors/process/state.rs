@@ -78,13 +78,37 @@ impl State {
     }
 
     /// Returns the ancestors of a record with this parent, from the parent up. Ends before the first ancestor that has no record.
-    pub(super) fn above(&self, parent: Option<ProcessId>) -> impl Iterator<Item = (Slot, &Record)> {
+    pub(super) fn ancestors(
+        &self,
+        parent: Option<ProcessId>,
+    ) -> impl Iterator<Item = (Slot, &Record)> {
         let first = parent.and_then(|id| self.find(id));
         std::iter::successors(first, |(_, record)| self.find(record.parent?))
     }
 
+    /// Returns those ancestors of a record with this parent whose trees contain it: [`Self::ancestors`] up to the record of the server. What
+    /// the server launches does not belong to the tree of whoever started the server.
+    pub(super) fn above(&self, parent: Option<ProcessId>) -> impl Iterator<Item = (Slot, &Record)> {
+        let first = parent.and_then(|id| self.find(id));
+        std::iter::successors(first, |(_, record)| {
+            let parent = record.parent.filter(|_| !self.is_server(record.id))?;
+            self.find(parent)
+        })
+    }
+
+    /// Returns whether this is the record of the server itself.
+    pub(super) fn is_server(&self, id: ProcessId) -> bool {
+        self.head.server == Some(id)
+    }
+
+    /// Returns whether this is the record of the server itself, or of one of its ancestors.
+    pub(super) fn contains_server(&self, id: ProcessId) -> bool {
+        let mut up = self.ancestors(self.head.server);
+        up.any(|(_, record)| record.id == id)
+    }
+
     /// Returns a record, and those of its descendants that are live or have live descendants, each after its parent. Empty if no record has
-    /// this id.
+    /// this id. The record of the server is not counted among the descendants, see [`Self::above`].
     pub(super) fn below(&self, id: ProcessId) -> Vec<(Slot, &Record)> {
         let mut found: Vec<(Slot, &Record)> = self.find(id).into_iter().collect();
         let mut next = 0;
@@ -94,6 +118,7 @@ impl State {
             let children = (above.id, all.0)..=(above.id, all.1);
             let children = self.index.children.range(children);
             let children = children.filter_map(|(_, id)| self.find(*id));
+            let children = children.filter(|(_, record)| !self.is_server(record.id));
             found.extend(children.filter(|(_, record)| record.is_kept()));
         }
         found
@@ -107,7 +132,7 @@ impl State {
         self.profiles.add(&profile_bytes(slot, &record.profile));
         self.index.add(slot, &record);
         let parent = record.parent;
-        let lives = record.is_live();
+        let lives = record.is_live() && !self.is_server(record.id);
         self.records.insert(self.pages.by(entry), slot, record);
         if lives {
             self.update_ancestors(parent, true);
@@ -136,6 +161,35 @@ impl State {
         if stays != stayed {
             self.update_ancestors(parent, stays);
         }
+    }
+
+    /// Sets the record of the server, which is about to be inserted.
+    pub(super) fn set_server(&mut self, entry: Seq, id: ProcessId) {
+        let change = self.pages.by(entry);
+        self.head.change(change, |it| it.server = Some(id));
+    }
+
+    /// Lets the record of the server stand for another process. The earlier one is gone, which is notified to the actors that watch it.
+    pub(super) fn renew(
+        &mut self,
+        entry: Seq,
+        slot: Slot,
+        profile: Profile,
+        make: impl FnOnce(&mut Record),
+    ) {
+        let profile = self.newest.shared(Arc::new(profile));
+        let record = &self.records[slot];
+        for until in [Until::Process, Until::Tree] {
+            depart(&mut self.notifications, record, until);
+        }
+        self.profiles.remove(&profile_bytes(slot, &record.profile));
+        self.profiles.add(&profile_bytes(slot, &profile));
+        self.touch_profile(entry, slot);
+        self.change(entry, slot, |it| {
+            it.profile = profile;
+            it.watchers.clear();
+            make(it);
+        });
     }
 
     /// Removes a record. Its children keep its id as that of their parent, but are shown without a parent.
@@ -189,6 +243,7 @@ impl State {
         let head = Head {
             epoch: stamp.at,
             start: stamp.seq,
+            ..*self.head
         };
         let change = self.pages.by(stamp.seq);
         self.head.change(change, |it| *it = head);
@@ -258,7 +313,7 @@ impl State {
         let Some(record) = self.records.get(slot) else {
             return;
         };
-        let removal = record.ended_at().plus_ms(self.rules.retention_ms);
+        let removal = record.retained_from().plus_ms(self.rules.retention_ms);
         if record.is_removable() && removal <= now.date() {
             self.index.quarantined.insert(slot);
         }
@@ -319,7 +374,7 @@ impl State {
         for slot in &slots {
             let record = &self.records[*slot];
             let parent = record.parent;
-            if record.is_live() {
+            if record.is_live() && !self.is_server(record.id) {
                 self.update_ancestors(parent, true);
             }
         }

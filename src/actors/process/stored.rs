@@ -54,6 +54,8 @@ struct Stored<'a> {
     awaited: Option<ActorId>,
     #[serde(default, skip_serializing_if = "is_zero")]
     handled: u32,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    refused: u32,
 }
 
 #[expect(
@@ -98,6 +100,7 @@ impl<'a> From<&'a Record> for Stored<'a> {
             found: rare.found.as_deref().map(Cow::Borrowed),
             awaited: record.awaited,
             handled: rare.handled,
+            refused: rare.refused,
         }
     }
 }
@@ -115,6 +118,7 @@ impl From<Stored<'_>> for Record {
             said: stored.said.map(Cow::into_owned),
             found: stored.found.map(|it| Box::new(it.into_owned())),
             handled: stored.handled,
+            refused: stored.refused,
         };
         Self {
             id: stored.id,
@@ -208,6 +212,7 @@ mod tests {
                 ..HookOutput::default()
             })),
             handled: 4,
+            refused: 2,
         };
         let remains = Remains {
             alive: 1,
@@ -250,14 +255,14 @@ mod tests {
         let shown = serde_json::to_value(rare()).expect("a record is encoded");
         let names: Vec<&String> = shown.as_object().expect("an object").keys().collect();
         let order = "id made parent root depth number launched phase identity contained queued started ended \
-             expires stop end empty failure error remains stuck signals sent watchers announced ready_by said found awaited handled";
+             expires stop end empty failure error remains stuck signals sent watchers announced ready_by said found awaited handled refused";
         assert_eq!(names, order.split_whitespace().collect::<Vec<_>>());
         let stdout = shown.pointer("/remains/stdout").expect("it has output");
         let wanted = serde_json::json!({ "bytes": 500, "head": "the head", "tail": "the tail" });
         assert_eq!(*stdout, wanted);
         // In a snapshot, the fields of the record are stored as an array, and so are those of an output.
         let stored = rmp_serde::to_vec(&rare()).expect("a record is encoded");
-        assert_eq!(stored.get(..3), Some([0xdc, 0, 30].as_slice()));
+        assert_eq!(stored.get(..3), Some([0xdc, 0, 31].as_slice()));
     }
 
     /// `docs/benchmarks.md` allows 1,024 bytes for a record with output: the record, its `Remains`, two outputs and the index entries.

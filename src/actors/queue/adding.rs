@@ -3,8 +3,9 @@
 use crate::actors::queue::canonical::canonical;
 use crate::actors::queue::decide::after;
 use crate::actors::queue::machine::QueueMachine;
-use crate::actors::queue::message::{DedupKey, NewJob, Outcome, Placed, Put, Root};
+use crate::actors::queue::message::{DedupKey, Put, Root};
 use crate::actors::queue::name::QueueName;
+use crate::actors::queue::outcome::{NewJob, Outcome, Placed};
 use crate::actors::queue::pages;
 use crate::actors::queue::refused::Refused;
 use crate::actors::queue::rules::{Class, TypeRules};

@@ -1,12 +1,22 @@
 //! Claims that are bound to processes. Such a claim ends when the process or, depending on the binding, its whole tree
 //! is gone. If the claim times out and its binding has `fence` set, the process tree is killed before another client can
 //! claim the job. Until the tree is gone, the claim is `fencing`: it still exists, but its token is refused.
+//!
+//! A claimant that works through another process, such as `sexton work` through its commands, names that process ([`Message::Attach`]).
+//! When the claimant is gone, each of its claims is handed over to its own process: one that hangs holds only its own job, and the exit
+//! status of the others is the result of theirs.
 
-use crate::actors::binding::{self, Binding, EndNotice, Exit, PROCESSES, ToProcesses};
+use crate::actors::binding::{self, Binding, EndNotice, Exit, PROCESSES, ToProcesses, Until};
+use crate::actors::queue::decide::span;
 use crate::actors::queue::job::{Bound, Job};
 use crate::actors::queue::machine::QueueMachine;
-use crate::actors::queue::message::{Message, Outcome};
+use crate::actors::queue::message::{Message, Pop};
+use crate::actors::queue::outcome::{ClaimEnd, Outcome};
+use crate::actors::queue::phase::Phase;
 use crate::actors::queue::report::ErrorText;
+use crate::actors::queue::right::{Claimant, Right, Worker};
+use crate::actors::queue::rules::Backoff;
+use crate::actors::queue::state::end_claim;
 use crate::clock::Timestamp;
 use crate::ids::Slot;
 use crate::spine::machine::{Effects, Machine as _, Stamp};
@@ -14,23 +24,127 @@ use std::collections::BTreeSet;
 
 impl QueueMachine {
     /// Decides the outcome when a process or its tree is gone: the claims that are bound to it end.
-    pub(super) fn decide_gone(&self, gone: EndNotice) -> Outcome {
+    pub(super) fn decide_gone(&self, at: Timestamp, gone: EndNotice) -> Outcome {
         let ends = |slot: &Slot| {
             let bound = self.state.job(*slot).and_then(|job| job.story().binding());
             bound.is_some_and(|bound| gone.ends(bound.until))
         };
         let ended = || self.state.of_process(gone.process).filter(ends);
         let is_late = ended().any(|slot| self.bound_of(slot).is_some_and(|it| it.fencing));
-        self.given_back(ended(), Some(end_reason(gone, is_late)))
+        let ends = ended().map(|slot| (slot, self.end_of(at, slot, gone)));
+        claims_ended(ends.collect(), Some(end_reason(gone, is_late)))
     }
 
-    /// Returns the outcome that ends these claims, whose workers or processes are gone. Each job becomes ready again (or is deleted if it
-    /// runs at most once), or is abandoned if this was its last try or it was cancelled. `Absent` if there are no claims.
-    pub(super) fn given_back(
+    /// Decides what becomes of a claim whose process is gone.
+    fn end_of(&self, at: Timestamp, slot: Slot, gone: EndNotice) -> ClaimEnd {
+        let job = self.state.job(slot).expect("a bound job exists");
+        let bound = self.bound_of(slot).expect("the claim is bound");
+        match (bound.command, gone.exit) {
+            (Some(_), _) if !bound.is_orphaned() => ClaimEnd::HandedOver,
+            // The job took too long.
+            (Some(_), _) if bound.fencing => self.failed(at, job),
+            (None, _) if bound.fencing => ClaimEnd::Returned,
+            (Some(command), Some(Exit::Code(0))) if command.completes && !bound.cancelled => {
+                ClaimEnd::Done
+            }
+            (Some(command), Some(Exit::Code(_))) if command.completes => self.failed(at, job),
+            _ => self.crashed(at, job),
+        }
+    }
+
+    /// Decides what becomes of a claimed job that has failed, as was found without a report of its worker.
+    fn failed(&self, at: Timestamp, job: &Job) -> ClaimEnd {
+        if !job.retries || job.is_last_try() {
+            return ClaimEnd::Returned;
+        }
+        ClaimEnd::Retried {
+            until: at.plus_ms(self.pause(job, job.story().attempts)),
+            crashed: false,
+        }
+    }
+
+    /// Decides what becomes of a claimed job if the work on it ended with a crash.
+    fn crashed(&self, at: Timestamp, job: &Job) -> ClaimEnd {
+        let rules = self.rules_of(job);
+        let most = match job.story().worker {
+            Some(_) => rules.tube_crash_tries,
+            None => rules.crash_tries,
+        };
+        let crashes = job.story().crashes.saturating_add(1);
+        if !job.retries || job.story().is_cancelled() {
+            return ClaimEnd::Returned;
+        }
+        if most > 0 && crashes >= most {
+            return ClaimEnd::Quarantined;
+        }
+        if job.is_last_try() {
+            return ClaimEnd::Returned;
+        }
+        ClaimEnd::Retried {
+            until: at.plus_ms(self.pause(job, crashes)),
+            crashed: true,
+        }
+    }
+
+    /// Returns the milliseconds until a job is tried again after it went wrong `times` times. Not random: jobs that crashed together were
+    /// worked on together before.
+    fn pause(&self, job: &Job, times: u32) -> u64 {
+        let backoff = self.rules_of(job).backoff.unwrap_or_default();
+        let steady = Backoff {
+            jitter_milli: 0,
+            ..backoff
+        };
+        span(steady, times, 0)
+    }
+
+    /// Decides the outcome if a worker reports that the work on its job crashed.
+    pub(super) fn decide_crash(
         &self,
-        claims: impl Iterator<Item = Slot>,
-        error: Option<ErrorText>,
+        at: Timestamp,
+        (id, by): (u64, Right),
+        retry: Option<u64>,
     ) -> Outcome {
+        let (slot, job) = match self.claimed(id, by) {
+            Ok(claimed) => claimed,
+            Err(outcome) => return outcome,
+        };
+        match self.crashed(at, job) {
+            ClaimEnd::Quarantined => Outcome::Quarantined { slot },
+            ClaimEnd::Retried { until, .. } => Outcome::Failed {
+                slot,
+                until: retry.map_or(until, |ms| at.plus_ms(ms)),
+            },
+            ClaimEnd::Returned | ClaimEnd::HandedOver | ClaimEnd::Done if job.retries => {
+                Outcome::Abandoned { slot }
+            }
+            ClaimEnd::Returned | ClaimEnd::HandedOver | ClaimEnd::Done => {
+                Outcome::Deleted { slot, key: None }
+            }
+        }
+    }
+
+    /// Decides the outcome when the connection of a worker has closed: its claims end. As in beanstalkd, their jobs are ready again, unless
+    /// a limit is set on how often this may happen in a row.
+    pub(super) fn decide_depart(&self, at: Timestamp, worker: Worker) -> Outcome {
+        let is_limited = |job: &Job| self.rules_of(job).tube_crash_tries > 0;
+        let job = |slot: Slot| self.state.job(slot).expect("a claimed job exists");
+        if !self.state.claims(worker).any(|slot| is_limited(job(slot))) {
+            return self.given_back(self.state.claims(worker));
+        }
+        let end = |slot: Slot| match job(slot) {
+            it if is_limited(it) => (slot, self.crashed(at, it)),
+            _ => (slot, ClaimEnd::Returned),
+        };
+        let ends = self.state.claims(worker).map(end).collect();
+        claims_ended(
+            ends,
+            Some("its claim ended: its client disconnected".to_owned().into()),
+        )
+    }
+
+    /// Returns the outcome that ends these claims, whose connection is gone. Each job becomes ready again (or is deleted if it
+    /// runs at most once), or is abandoned if this was its last try or it was cancelled. `Absent` if there are no claims.
+    fn given_back(&self, claims: impl Iterator<Item = Slot>) -> Outcome {
         let is_last = |slot: &Slot| self.state.job(*slot).is_some_and(Job::is_last_try);
         let (abandoned, back): (Vec<Slot>, Vec<Slot>) = claims.partition(is_last);
         if back.is_empty() && abandoned.is_empty() {
@@ -39,8 +153,47 @@ impl QueueMachine {
             Outcome::Departed {
                 back,
                 abandoned,
-                error,
+                error: None,
             }
+        }
+    }
+
+    /// Ends a claim, or hands it over, because its worker or process is gone.
+    pub(super) fn commit_claim_end(
+        &mut self,
+        (slot, end): (Slot, ClaimEnd),
+        stamp: Stamp,
+        error: Option<&ErrorText>,
+        effects: &mut Effects<Self>,
+    ) {
+        match end {
+            ClaimEnd::Returned => self.commit_departure(slot, stamp, error),
+            ClaimEnd::Done => self.state.delete(slot, stamp.seq),
+            ClaimEnd::HandedOver => {
+                self.state.change(slot, stamp.seq, |job| {
+                    if let Some(bound) = &mut job.story_mut().bound {
+                        bound.hand_over();
+                        // Its worker is no longer there to notice that the job was cancelled.
+                        bound.fencing |= bound.cancelled;
+                    }
+                });
+                self.send_binding(slot, effects);
+            }
+            ClaimEnd::Retried { until, crashed } => {
+                self.state.change(slot, stamp.seq, |job| {
+                    let story = job.story_mut();
+                    end_claim(story, stamp.at);
+                    story.until = until;
+                    story.error = error.cloned();
+                    story.crashes = if crashed {
+                        story.crashes.saturating_add(1)
+                    } else {
+                        0
+                    };
+                    job.phase = Phase::Retrying;
+                });
+            }
+            ClaimEnd::Quarantined => self.set_aside(slot, stamp, error),
         }
     }
 
@@ -73,9 +226,47 @@ impl QueueMachine {
         self.send_binding(slot, effects);
     }
 
+    /// Sets a claimed job aside because of its crashes: it is neither tried again nor removed until it is kicked.
+    pub(super) fn set_aside(&mut self, slot: Slot, stamp: Stamp, error: Option<&ErrorText>) {
+        let id = self.state.job(slot).map(|job| job.id);
+        self.state.note_finished(id.expect("a claimed job exists"));
+        self.state.change(slot, stamp.seq, |job| {
+            let story = job.story_mut();
+            end_claim(story, stamp.at);
+            story.crashes = story.crashes.saturating_add(1);
+            story.error = error.cloned();
+            job.phase = Phase::Quarantined;
+        });
+    }
+
+    /// Notes which process works on a job. From now on its claim lasts until the claimant itself is gone, and then as long as that process.
+    pub(super) fn commit_attach(
+        &mut self,
+        (slot, until): (Slot, Timestamp),
+        stamp: Stamp,
+        message: &Message,
+        effects: &mut Effects<Self>,
+    ) {
+        let Message::Attach { command, .. } = message else {
+            unreachable!("only an `Attach` names a process")
+        };
+        self.state.change(slot, stamp.seq, |job| {
+            let story = job.story_mut();
+            (story.since, story.until) = (stamp.at, until);
+            if let Some(bound) = &mut story.bound {
+                bound.command = Some(*command);
+                if !bound.is_orphaned() {
+                    bound.binding.until = Until::Process;
+                }
+            }
+        });
+        self.send_binding(slot, effects);
+    }
+
     pub(super) fn commit_fence(&mut self, slot: Slot, stamp: Stamp, effects: &mut Effects<Self>) {
         self.state.change(slot, stamp.seq, |job| {
             if let Some(bound) = &mut job.story_mut().bound {
+                bound.hand_over();
                 bound.fencing = true;
             }
         });
@@ -103,6 +294,60 @@ impl QueueMachine {
         others.any(|other| other.binding.until == until)
     }
 
+    /// Returns whether only those who may start and end processes may send a message: it makes, changes or ends a claim that is bound to a
+    /// process. The loss of such a claim ends the process, or lets others believe that it has ended.
+    #[expect(
+        clippy::match_same_arms,
+        reason = "the first arm is an exception to the second"
+    )]
+    pub(super) fn is_forbidden(&self, message: &Message) -> bool {
+        let is_bound = |id: u64| {
+            let found = self.state.find(id);
+            found.is_some_and(|(slot, _)| self.bound_of(slot).is_some())
+        };
+        match message {
+            Message::Pop(Pop { by, .. }) | Message::PopJob { by, .. } => {
+                matches!(by, Claimant::Process(_))
+            }
+            Message::Delete {
+                by: Right::Unclaimed,
+                ..
+            } => false,
+            Message::Delete { id, .. }
+            | Message::Release { id, .. }
+            | Message::Bury { id, .. }
+            | Message::Touch { id, .. }
+            | Message::Fail { id, .. }
+            | Message::Defer { id, .. }
+            | Message::Report { id, .. }
+            | Message::Cancel { id, .. } => is_bound(*id),
+            Message::Flush { queue } => {
+                let named = self.state.queue_named(queue).map(|(slot, _)| slot);
+                let mut claims = self.state.bound.iter();
+                claims.any(|(_, slot)| self.state.job(*slot).map(|job| job.queue) == named)
+            }
+            Message::Bind { .. }
+            | Message::Attach { .. }
+            | Message::Gone(_)
+            | Message::Expire { .. }
+            | Message::Unpause { .. }
+            | Message::Forget { .. }
+            | Message::DropResult { .. }
+            | Message::ForgetKey { .. }
+            | Message::Drain => true,
+            Message::Put(_)
+            | Message::Batch(_)
+            | Message::Spoil
+            | Message::Register(_)
+            | Message::Kick { .. }
+            | Message::Repush { .. }
+            | Message::KickJob { .. }
+            | Message::Pause { .. }
+            | Message::Depart { .. }
+            | Message::KeepResult(_) => false,
+        }
+    }
+
     fn bound_of(&self, slot: Slot) -> Option<&Bound> {
         self.state.job(slot)?.story().bound.as_deref()
     }
@@ -128,6 +373,14 @@ impl QueueMachine {
             }
         }
     }
+}
+
+/// Returns the outcome of these ends; `Absent` if there are none.
+fn claims_ended(ends: Vec<(Slot, ClaimEnd)>, error: Option<ErrorText>) -> Outcome {
+    if ends.is_empty() {
+        return Outcome::Absent;
+    }
+    Outcome::ClaimsEnded { ends, error }
 }
 
 /// Returns the reason for ending the claims bound to a process that is gone. `is_late` means that the process

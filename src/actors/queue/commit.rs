@@ -3,18 +3,20 @@
 use crate::actors::queue::bound::bound_by;
 use crate::actors::queue::job::Bound;
 use crate::actors::queue::machine::QueueMachine;
-use crate::actors::queue::message::{Message, Outcome, Placed};
+use crate::actors::queue::message::Message;
+use crate::actors::queue::outcome::{Outcome, Placed};
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::queue::{ABANDONED, Pause};
 use crate::actors::queue::report::ErrorText;
 use crate::actors::queue::right::Claimant;
 use crate::actors::queue::state::end_claim;
 use crate::clock::{Date, Timestamp};
-use crate::ids::Slot;
+use crate::ids::{Seq, Slot};
 use crate::spine::machine::Effects;
 use crate::spine::machine::Stamp;
 
 impl QueueMachine {
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind")]
     pub(super) fn apply(
         &mut self,
         entry: Stamp,
@@ -45,8 +47,17 @@ impl QueueMachine {
             },
             Outcome::Reported { slot } => self.commit_report(*slot, entry, message),
             Outcome::Fenced { slot } => self.commit_fence(*slot, entry, effects),
-            Outcome::Deleted { slot } => self.state.delete(*slot, entry.seq),
-            Outcome::Pruned { slot } => self.commit_prune(*slot, entry),
+            Outcome::Attached { slot, until } => {
+                self.commit_attach((*slot, *until), entry, message, effects);
+            }
+            Outcome::Deleted { slot, key } => {
+                self.state.delete(*slot, entry.seq);
+                self.forget_keys(key.iter(), entry.seq);
+            }
+            Outcome::Pruned { slot, key } => {
+                self.commit_prune(*slot, entry);
+                self.forget_keys(key.iter(), entry.seq);
+            }
             Outcome::Released { slot, until } => self.commit_release(*slot, entry, *until, message),
             Outcome::Buried { slot } => self.commit_bury(*slot, entry, message),
             Outcome::Deferred { slot, until } => self.commit_defer(*slot, entry, *until, message),
@@ -54,7 +65,19 @@ impl QueueMachine {
             Outcome::Kicked { phase, count } => self.commit_kick(entry, message, *phase, *count),
             Outcome::KickedJob { slot } => self.kick(*slot, entry),
             Outcome::Paused { until } => self.commit_pause(entry, message, *until),
-            Outcome::Flushed { .. } => self.commit_flush(entry, message),
+            Outcome::Flushed { keys, .. } => {
+                self.commit_flush(entry, message);
+                self.forget_keys(keys.iter(), entry.seq);
+            }
+            Outcome::ClaimsEnded { ends, error } => {
+                for (slot, end) in ends {
+                    self.commit_claim_end((*slot, *end), entry, error.as_ref(), effects);
+                }
+            }
+            Outcome::Quarantined { slot } => {
+                let error = error_of(message).and_then(Option::as_ref);
+                self.set_aside(*slot, entry, error);
+            }
             Outcome::Departed {
                 back,
                 abandoned,
@@ -70,7 +93,9 @@ impl QueueMachine {
                 self.commit_time_out(*slot, entry);
             }
             Outcome::Abandoned { slot } => self.commit_last(*slot, entry, message),
-            Outcome::Cancelled { slot, prune } => self.cancel(*slot, entry, *prune, message),
+            Outcome::Cancelled { slot, prune } => {
+                self.cancel((*slot, *prune), entry, message, effects);
+            }
             Outcome::ResultKept { slot, .. } => {
                 self.commit_keep(*slot, entry, (message, outcome));
             }
@@ -84,6 +109,13 @@ impl QueueMachine {
             | Outcome::Remembered { .. }
             | Outcome::Absent
             | Outcome::Refused(_) => {}
+        }
+    }
+
+    /// Forgets the remembered keys of jobs that were deleted.
+    fn forget_keys<'a>(&mut self, slots: impl Iterator<Item = &'a Slot>, seq: Seq) {
+        for slot in slots {
+            self.state.forget_key(*slot, seq);
         }
     }
 
@@ -142,8 +174,12 @@ impl QueueMachine {
         };
         self.state.change(slot, stamp.seq, |job| {
             let tries = job.tries();
+            let is_anew = job.phase == Phase::Quarantined;
             job.phase = Phase::Claimed;
             let story = job.story_mut();
+            if is_anew {
+                story.crashes = 0;
+            }
             story.since = stamp.at;
             story.claimed = stamp.at;
             story.until = until;
@@ -173,6 +209,7 @@ impl QueueMachine {
             end_claim(story, stamp.at);
             story.releases = story.releases.saturating_add(1);
             story.delay_ms = *delay_ms;
+            story.crashes = 0;
             story.until = Timestamp(until.0);
             job.phase = if until == Date(0) {
                 Phase::Ready
@@ -205,21 +242,32 @@ impl QueueMachine {
     }
 
     /// Cancels a job: abandons it as after a last try or, if its claim is bound to a process, marks it to be abandoned when that claim
-    /// ends.
-    fn cancel(&mut self, slot: Slot, stamp: Stamp, prune: Date, message: &Message) {
+    /// ends. If the claimant is gone, the process that works on the job is stopped.
+    fn cancel(
+        &mut self,
+        (slot, prune): (Slot, Date),
+        stamp: Stamp,
+        message: &Message,
+        effects: &mut Effects<Self>,
+    ) {
         let Message::Cancel { error, .. } = message else {
             unreachable!("only a `Cancel` cancels a job")
         };
-        let mut is_bound = false;
+        let (mut is_bound, mut is_fencing) = (false, false);
         self.state.change(slot, stamp.seq, |job| {
             let story = job.story_mut();
             story.error.clone_from(error);
             story.prune = prune;
             if let Some(bound) = &mut story.bound {
                 (bound.cancelled, is_bound) = (true, true);
+                // Without its worker, nobody else stops the process.
+                bound.fencing |= bound.is_orphaned();
+                is_fencing = bound.fencing;
             }
         });
-        if !is_bound {
+        if is_fencing {
+            self.send_binding(slot, effects);
+        } else if !is_bound {
             self.state.give_back(slot, stamp);
         }
     }
@@ -240,6 +288,7 @@ impl QueueMachine {
             end_claim(story, stamp.at);
             story.buries = story.buries.saturating_add(1);
             story.buried = stamp.seq;
+            story.crashes = 0;
             job.phase = Phase::Buried;
         });
     }
@@ -254,8 +303,9 @@ impl QueueMachine {
         let count = count as usize;
         let slots: Vec<Slot> = match phase {
             Phase::Buried => {
-                let buried = queue.buried.iter().take(count);
-                buried.map(|(_, _, slot)| *slot).collect()
+                let buried = queue.buried.iter().map(|(_, _, slot)| *slot);
+                let aside = queue.quarantined.iter().map(|(_, slot)| *slot);
+                buried.chain(aside).take(count).collect()
             }
             Phase::Delayed => {
                 let delayed = queue.delayed.iter().map(|(_, _, slot)| *slot);
@@ -266,7 +316,7 @@ impl QueueMachine {
                 let abandoned = queue.buried.range(ABANDONED..).take(count);
                 abandoned.map(|(_, _, slot)| *slot).collect()
             }
-            Phase::Ready | Phase::Claimed | Phase::Retrying => {
+            Phase::Ready | Phase::Claimed | Phase::Retrying | Phase::Quarantined => {
                 unreachable!("jobs in these phases are not kicked")
             }
         };
@@ -281,6 +331,7 @@ impl QueueMachine {
             end_claim(story, stamp.at);
             story.kicks = story.kicks.saturating_add(1);
             story.attempts = 0;
+            story.crashes = 0;
             job.phase = Phase::Ready;
         });
     }
@@ -307,11 +358,17 @@ impl QueueMachine {
     /// one is `None`.
     fn commit_fail(&mut self, slot: Slot, stamp: Stamp, until: Timestamp, message: &Message) {
         let error = error_of(message).expect("the message is a `Fail` or a `Defer`");
+        let is_crash = matches!(message, Message::Fail { crashed: true, .. });
         self.state.change(slot, stamp.seq, |job| {
             let story = job.story_mut();
             let prune = story.prune;
             end_claim(story, stamp.at);
             (story.until, story.prune) = (until, prune);
+            story.crashes = if is_crash {
+                story.crashes.saturating_add(1)
+            } else {
+                0
+            };
             story.error.clone_from(error);
             job.phase = Phase::Retrying;
         });
@@ -326,6 +383,7 @@ impl QueueMachine {
             story.until = until;
             story.attempts = story.attempts.saturating_sub(1);
             story.releases = story.releases.saturating_add(1);
+            story.crashes = 0;
             story.error.clone_from(error);
             job.phase = Phase::Retrying;
         });

@@ -6,12 +6,14 @@
 
 use crate::actors::queue::job::{Job, Story, nonzero};
 use crate::actors::queue::machine::QueueMachine;
-use crate::actors::queue::message::{Message, Outcome, Pop};
+use crate::actors::queue::message::{Message, Pop};
 use crate::actors::queue::name::QueueName;
+use crate::actors::queue::outcome::Outcome;
 use crate::actors::queue::phase::Phase;
+use crate::actors::queue::queue::Queue;
 use crate::actors::queue::refused::Refused;
 use crate::actors::queue::report::KeepResult;
-use crate::actors::queue::right::{Claimant, Right, Worker};
+use crate::actors::queue::right::{Claimant, Right};
 use crate::actors::queue::rules::{Backoff, TypeRules};
 use crate::actors::queue::state::State;
 use crate::clock::{Date, Now, Timestamp};
@@ -19,6 +21,7 @@ use crate::ids::Slot;
 use crate::spine::machine::{Draining, Moment};
 
 impl QueueMachine {
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind")]
     pub(super) fn decision(&self, moment: &Moment, message: &Message) -> Outcome {
         let at = moment.now.at;
         match message {
@@ -45,6 +48,7 @@ impl QueueMachine {
             Message::Bury { id, by, .. } => {
                 self.of_claimed(*id, *by, |slot| Outcome::Buried { slot })
             }
+            Message::Attach { id, by, ttr_ms, .. } => self.decide_attach(at, *id, (*by, *ttr_ms)),
             Message::Touch { id, by } | Message::Bind { id, by, .. } => {
                 self.decide_touch(at, *id, *by)
             }
@@ -53,13 +57,22 @@ impl QueueMachine {
                 by,
                 retry_after_ms,
                 error: _,
+                crashed: false,
             } => self.decide_fail(moment, *id, *by, *retry_after_ms),
+            Message::Fail {
+                id,
+                by,
+                retry_after_ms,
+                error: _,
+                crashed: true,
+            } => self.decide_crash(at, (*id, *by), *retry_after_ms),
             Message::Defer {
                 id,
                 by,
                 error: _,
                 retry_after_ms,
-            } => self.decide_defer(moment, *id, *by, *retry_after_ms),
+                interrupted,
+            } => self.decide_defer(moment, (*id, *by), (*retry_after_ms, *interrupted)),
             Message::Report { id, by, .. } => self.decide_report(*id, *by),
             Message::Kick { queue, count } => self.decide_kick(queue, *count),
             Message::Repush { queue, count } => match self.state.queue_named(queue) {
@@ -75,13 +88,11 @@ impl QueueMachine {
             Message::Pause { queue, ms } => self.decide_pause(moment.now.date(), queue, *ms),
             Message::Unpause { queue } => self.decide_unpause(queue),
             Message::Flush { queue } => match self.state.queue_named(queue) {
-                Some((_, queue)) if queue.counts.all() > 0 => Outcome::Flushed {
-                    count: queue.counts.all(),
-                },
+                Some((_, queue)) if queue.counts.all() > 0 => self.decide_flush(queue),
                 Some(_) | None => Outcome::Absent,
             },
-            Message::Depart { worker } => self.decide_depart(*worker),
-            Message::Gone(gone) => self.decide_gone(*gone),
+            Message::Depart { worker } => self.decide_depart(at, *worker),
+            Message::Gone(gone) => self.decide_gone(at, *gone),
             Message::Expire { slot } => self.decide_expire(*slot),
             Message::Drain if self.state.head.draining => Outcome::Absent,
             Message::Drain => Outcome::Draining,
@@ -203,7 +214,7 @@ impl QueueMachine {
 
     /// Returns the job with this id and its slot if `by` is a right to the job's current claim; otherwise `Err` with the
     /// outcome that refuses the request.
-    fn claimed(&self, id: u64, by: Right) -> Result<(Slot, &Job), Outcome> {
+    pub(super) fn claimed(&self, id: u64, by: Right) -> Result<(Slot, &Job), Outcome> {
         let (slot, job) = self.state.find(id).ok_or(Outcome::Absent)?;
         let story = job.story();
         let claimed = job.phase == Phase::Claimed;
@@ -245,11 +256,12 @@ impl QueueMachine {
     fn decide_delete(&self, id: u64, by: Right) -> Outcome {
         let found = self.state.find(id);
         match (self.claimed(id, by), found, by) {
-            (Ok((slot, _)), ..) => Outcome::Deleted { slot },
+            (Ok((slot, _)), ..) => Outcome::Deleted { slot, key: None },
             (Err(_), Some((slot, job)), Right::Worker(_) | Right::Unclaimed)
                 if job.phase != Phase::Claimed =>
             {
-                Outcome::Deleted { slot }
+                let key = self.remembered(job);
+                Outcome::Deleted { slot, key }
             }
             (Err(outcome), ..) => outcome,
         }
@@ -274,7 +286,7 @@ impl QueueMachine {
 
     fn decide_fail(&self, moment: &Moment, id: u64, by: Right, retry: Option<u64>) -> Outcome {
         match self.claimed(id, by) {
-            Ok((slot, job)) if !job.retries => Outcome::Deleted { slot },
+            Ok((slot, job)) if !job.retries => Outcome::Deleted { slot, key: None },
             Ok((slot, job)) if job.is_last_try() => Outcome::Abandoned { slot },
             Ok((slot, job)) => {
                 let story = job.story();
@@ -294,15 +306,20 @@ impl QueueMachine {
     }
 
     /// Decides the outcome of a deferral. Unless the message gives the delay, the delay grows with each release and
-    /// deferral of the job. A job that is too old or cancelled fails instead.
-    fn decide_defer(&self, moment: &Moment, id: u64, by: Right, retry: Option<u64>) -> Outcome {
+    /// deferral of the job. A job that is cancelled, or too old unless its worker was interrupted, fails instead.
+    fn decide_defer(
+        &self,
+        moment: &Moment,
+        (id, by): (u64, Right),
+        (retry, interrupted): (Option<u64>, bool),
+    ) -> Outcome {
         let (slot, job) = match self.claimed(id, by) {
             Ok(claimed) => claimed,
             Err(outcome) => return outcome,
         };
         let at = moment.now.at;
         let is_old = at.0.saturating_sub(job.created.0) > Message::DEFERRED_MS_MAX;
-        if is_old || job.story().is_cancelled() {
+        if is_old && !interrupted || job.story().is_cancelled() {
             return self.decide_fail(moment, id, by, retry);
         }
         let backoff = self.rules_of(job).backoff.unwrap_or_default();
@@ -317,7 +334,7 @@ impl QueueMachine {
             return Outcome::Absent;
         };
         let (buried, delayed) = (
-            queue.counts.buried + queue.counts.abandoned,
+            queue.counts.buried + queue.counts.abandoned + queue.counts.quarantined,
             queue.counts.delayed + queue.counts.retrying,
         );
         if buried > 0 {
@@ -346,8 +363,34 @@ impl QueueMachine {
         Outcome::Paused { until: Date(0) }
     }
 
-    fn decide_depart(&self, worker: Worker) -> Outcome {
-        self.given_back(self.state.claims(worker), None)
+    /// Returns the slot of the key that is still remembered for a job; `None` if there is none.
+    fn remembered(&self, job: &Job) -> Option<Slot> {
+        let key = job.story().dedup?;
+        let queue = &self.state.queue_of(job).name;
+        self.state.uniques.slot_of(queue, (key, job.id))
+    }
+
+    fn decide_flush(&self, queue: &Queue) -> Outcome {
+        let slots = queue.slots(&self.state.jobs).into_iter();
+        let keys = slots.filter_map(|slot| self.remembered(self.state.job(slot)?));
+        Outcome::Flushed {
+            count: queue.counts.all(),
+            keys: keys.collect(),
+        }
+    }
+
+    fn decide_attach(&self, at: Timestamp, id: u64, (by, ttr_ms): (Right, u64)) -> Outcome {
+        match self.worked_on(id, by) {
+            Ok((slot, job)) if job.story().bound.is_some() => Outcome::Attached {
+                slot,
+                until: match ttr_ms {
+                    0 => Timestamp(u64::MAX),
+                    ms => at.plus_ms(ms),
+                },
+            },
+            Ok(_) => Outcome::Absent,
+            Err(outcome) => outcome,
+        }
     }
 
     fn decide_expire(&self, slot: Slot) -> Outcome {
@@ -356,20 +399,22 @@ impl QueueMachine {
         };
         let rules = self.rules_of(job);
         let is_last = job.is_last_try();
-        let is_fenced = job.story().binding().is_some_and(|bound| bound.fence);
+        let bound = job.story().bound.as_deref();
+        let is_fenced = bound.is_some_and(|it| it.binding.fence || it.command.is_some());
+        let key = self.remembered(job);
         // If neither the job nor its type limits the length of claims, the job is pruned instead of being made ready again.
         let forever = job.ttr_ms == 0 && rules.claim_ttl_ms == 0;
         match job.phase {
             Phase::Claimed if is_fenced => Outcome::Fenced { slot },
-            Phase::Claimed if !job.retries => Outcome::Pruned { slot },
+            Phase::Claimed if !job.retries => Outcome::Pruned { slot, key: None },
             // `Retrying` with `is_last` occurs only in older logs, in which a job that failed on its last try still waited
             // for a retry.
             Phase::Claimed | Phase::Retrying if is_last => Outcome::Abandoned { slot },
             Phase::Delayed | Phase::Retrying => Outcome::Ready { slot },
-            Phase::Claimed if forever => Outcome::Pruned { slot },
+            Phase::Claimed if forever => Outcome::Pruned { slot, key: None },
             Phase::Claimed => Outcome::TimedOut { slot },
-            Phase::Abandoned => Outcome::Pruned { slot },
-            Phase::Ready | Phase::Buried => Outcome::Absent,
+            Phase::Abandoned => Outcome::Pruned { slot, key },
+            Phase::Ready | Phase::Buried | Phase::Quarantined => Outcome::Absent,
         }
     }
 }
@@ -398,7 +443,7 @@ fn pruned(date: Date, rules: &TypeRules) -> Date {
 }
 
 /// Returns the delay before the retry that follows `tries` tries, in milliseconds. The random number `chance` determines the jitter.
-fn span(rule: Backoff, tries: u32, chance: u64) -> u64 {
+pub(super) fn span(rule: Backoff, tries: u32, chance: u64) -> u64 {
     let factor = u64::from(rule.factor).saturating_pow(tries.saturating_sub(1));
     let ms = rule.first_ms.saturating_mul(factor).min(rule.max_ms);
     let spread = ms.saturating_mul(rule.jitter_milli.into()) / 1000;

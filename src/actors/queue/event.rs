@@ -5,8 +5,9 @@
 
 use crate::actors::queue::job::Job;
 use crate::actors::queue::machine::QueueMachine;
-use crate::actors::queue::message::{Message, NewJob, Outcome, Placed, Pop, Put};
+use crate::actors::queue::message::{Message, Pop, Put};
 use crate::actors::queue::name::QueueName;
+use crate::actors::queue::outcome::{ClaimEnd, NewJob, Outcome, Placed};
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::report::Progress;
 use crate::actors::queue::right::Claimant;
@@ -19,6 +20,7 @@ type Emit<'a> = &'a mut dyn FnMut(EventBody);
 
 impl QueueMachine {
     /// Calls `emit` for each event that this outcome causes, in order.
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind")]
     pub(super) fn emit(&self, seq: Seq, (message, outcome): (&Message, &Outcome), emit: Emit<'_>) {
         match (outcome, message) {
             (Outcome::Put { job, .. }, Message::Put(put)) => emit(added(put, job)),
@@ -40,7 +42,7 @@ impl QueueMachine {
             (Outcome::Fenced { slot }, _) => self.about("fencing", *slot, |job, told| {
                 emit(told.number("token", job.story().token.0));
             }),
-            (Outcome::Deleted { slot }, _) => self.about("done", *slot, |job, told| {
+            (Outcome::Deleted { slot, .. }, _) => self.about("done", *slot, |job, told| {
                 let kind = match (job.phase, message) {
                     (Phase::Claimed, Message::Fail { .. } | Message::Defer { .. }) => "failed",
                     (Phase::Claimed, _) => "done",
@@ -52,7 +54,9 @@ impl QueueMachine {
                 emit(ready_at(told, *until));
             }),
             (Outcome::Failed { slot, until }, _) => self.about("failed", *slot, |_, told| {
-                emit(told.number("ready_at", until.0));
+                let is_crash = matches!(message, Message::Fail { crashed: true, .. });
+                let kind = if is_crash { "crashed" } else { "failed" };
+                emit(EventBody { kind, ..told }.number("ready_at", until.0));
             }),
             (Outcome::Deferred { slot, until }, _) => self.about("deferred", *slot, |_, told| {
                 emit(told.number("ready_at", until.0));
@@ -61,7 +65,12 @@ impl QueueMachine {
                 self.about("progress", *slot, |_, told| emit(reported(told, progress)));
             }
             (Outcome::Departed { .. }, _) => self.emit_departed((message, outcome), emit),
-            (Outcome::Pruned { slot }, _) => self.about("pruned", *slot, |job, told| {
+            (Outcome::ClaimsEnded { ends, .. }, _) => {
+                for (slot, end) in ends {
+                    self.emit_end((*slot, *end), message, emit);
+                }
+            }
+            (Outcome::Pruned { slot, .. }, _) => self.about("pruned", *slot, |job, told| {
                 let spent = job.phase == Phase::Claimed && !job.retries;
                 let kind = if spent { "spent" } else { told.kind };
                 emit(EventBody { kind, ..told });
@@ -72,7 +81,7 @@ impl QueueMachine {
             ) => {
                 emit(of("kicked", queue).number("count", *count));
             }
-            (Outcome::Flushed { count }, Message::Flush { queue }) => {
+            (Outcome::Flushed { count, .. }, Message::Flush { queue }) => {
                 emit(of("flushed", queue).number("count", *count));
             }
             (Outcome::Paused { until }, Message::Pause { queue, .. }) if until.0 > 0 => {
@@ -109,13 +118,42 @@ impl QueueMachine {
         }
     }
 
-    /// Calls `emit` if this outcome touches a claim; does nothing for other outcomes. A touch is not published as an event:
-    /// it appears only in the history of a job.
-    pub(super) fn emit_touched(&self, outcome: &Outcome, emit: Emit<'_>) {
-        if let Outcome::Touched { slot, until } = outcome {
-            self.about("touched", *slot, |_, told| {
-                emit(told.number("until", until.0));
+    /// Passes to `emit` the event for a claim that ends because its worker or process is gone. A claim that is handed over goes on, so it
+    /// has none.
+    fn emit_end(&self, (slot, end): (Slot, ClaimEnd), message: &Message, emit: Emit<'_>) {
+        self.about("returned", slot, |job, told| {
+            let kind = match end {
+                ClaimEnd::HandedOver => return,
+                ClaimEnd::Returned if !job.retries => "spent",
+                ClaimEnd::Returned if job.is_last_try() => "abandoned",
+                ClaimEnd::Returned => "returned",
+                ClaimEnd::Done => "done",
+                ClaimEnd::Retried { crashed: false, .. } => "failed",
+                ClaimEnd::Retried { crashed: true, .. } => "crashed",
+                ClaimEnd::Quarantined => "quarantined",
+            };
+            let told = caused(message, EventBody { kind, ..told });
+            emit(if let ClaimEnd::Retried { until, .. } = end {
+                told.number("ready_at", until.0)
+            } else {
+                told
             });
+        });
+    }
+
+    /// Calls `emit` if this outcome touches a claim, or names the process that works on it; does nothing for other outcomes. Neither is
+    /// published as an event: it appears only in the history of a job.
+    pub(super) fn emit_kept(&self, (message, outcome): (&Message, &Outcome), emit: Emit<'_>) {
+        match (outcome, message) {
+            (Outcome::Touched { slot, until }, _) => self.about("touched", *slot, |_, told| {
+                emit(told.number("until", until.0));
+            }),
+            (Outcome::Attached { slot, .. }, Message::Attach { command, .. }) => {
+                self.about("attached", *slot, |_, told| {
+                    emit(told.text("process", command.process.to_string()));
+                });
+            }
+            _ => {}
         }
     }
 
@@ -137,6 +175,7 @@ fn plain(outcome: &Outcome) -> Option<(&'static str, Slot)> {
         Outcome::TimedOut { slot } => ("expired", slot),
         Outcome::Abandoned { slot } => ("abandoned", slot),
         Outcome::Cancelled { slot, .. } => ("cancelled", slot),
+        Outcome::Quarantined { slot } => ("quarantined", slot),
         Outcome::Put { .. }
         | Outcome::Batch { .. }
         | Outcome::Registered { .. }
@@ -154,6 +193,8 @@ fn plain(outcome: &Outcome) -> Option<(&'static str, Slot)> {
         | Outcome::Flushed { .. }
         | Outcome::Fenced { .. }
         | Outcome::Departed { .. }
+        | Outcome::Attached { .. }
+        | Outcome::ClaimsEnded { .. }
         | Outcome::Pruned { .. }
         | Outcome::Draining
         | Outcome::ResultKept { .. }

@@ -234,7 +234,8 @@ fn other_rules_are_gone_by_at_once() {
         ..Rules::default()
     });
     bench.machine.assert_whole();
-    assert_eq!(bench.take(&AnyType::default()), None);
+    // A read-only queue accepts no jobs, but those that it has are given out.
+    assert!(bench.take(&AnyType::default()).is_some());
 }
 
 proptest! {

@@ -49,6 +49,7 @@ impl State {
                 queue.buried.insert(buried_key(phase, (buried, id, slot)));
             }
             Phase::Retrying => drop(queue.retrying.insert((id, slot))),
+            Phase::Quarantined => drop(queue.quarantined.insert((id, slot))),
         }
         self.index_twin(slot, dedup, true);
         self.count(slot, true);
@@ -88,6 +89,7 @@ impl State {
                 queue.buried.remove(&buried_key(phase, (buried, id, slot)));
             }
             Phase::Retrying => drop(queue.retrying.remove(&(id, slot))),
+            Phase::Quarantined => drop(queue.quarantined.remove(&(id, slot))),
         }
         self.index_twin(slot, dedup, false);
     }
@@ -127,12 +129,11 @@ impl State {
         }
     }
 
-    /// Updates whether a queue is in the indexes of queues with claimable jobs: in `offered`, unless the queue is read-only,
-    /// and in `wanted`, if clients wait for it. Also notes what changes for the turns of tenants.
+    /// Updates whether a queue is in the indexes of queues with claimable jobs: in `offered`, and in `wanted` if clients wait for it. Also notes what changes for the turns of tenants.
     pub(super) fn update_offer(&mut self, slot: Slot) {
         let queue = &mut self.queues[slot];
         let can = queue.is_poppable();
-        match (can && !queue.is_read_only, queue.place) {
+        match (can, queue.place) {
             (true, None) => {
                 queue.place = Some(
                     u32::try_from(self.offered.len()).expect("the number of queues is limited"),

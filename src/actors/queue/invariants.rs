@@ -59,6 +59,7 @@ impl QueueMachine {
 }
 
 impl State {
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind")]
     fn assert_queue(&self, slot: Slot, queue: &Queue) {
         assert!(queue.is_present(), "a queue has a reason to exist");
         assert_eq!(
@@ -104,6 +105,14 @@ impl State {
             queue.retrying,
             retrying.map(|(slot, job)| (job.id, *slot)).collect(),
             "retrying jobs are ordered by age"
+        );
+        let aside = jobs
+            .iter()
+            .filter(|(_, job)| job.phase == Phase::Quarantined);
+        assert_eq!(
+            queue.quarantined,
+            aside.map(|(slot, job)| (job.id, *slot)).collect(),
+            "quarantined jobs are ordered by age"
         );
         let is_aside = |job: &Job| matches!(job.phase, Phase::Buried | Phase::Abandoned);
         let by = |job: &Job| {
@@ -178,7 +187,8 @@ impl State {
         for (slot, job) in self.jobs.iter() {
             let ends = job.ends(self.head.epoch);
             let endless = job.phase == Phase::Claimed && job.story().is_endless();
-            let timed = !matches!(job.phase, Phase::Ready | Phase::Buried) && !endless;
+            let stays = matches!(job.phase, Phase::Ready | Phase::Buried | Phase::Quarantined);
+            let timed = !stays && !endless;
             assert_eq!(ends.is_some(), timed);
             let (story, deadline) = (job.story(), job.claimed_until(self.head.epoch));
             if job.phase != Phase::Claimed {
@@ -221,7 +231,7 @@ impl State {
 
     /// Asserts that the indexes of offered queues, and of queues that clients wait for, are correct.
     fn assert_offers(&self) {
-        let offered = |queue: &Queue| queue.is_poppable() && !queue.is_read_only;
+        let offered = |queue: &Queue| queue.is_poppable();
         let mut wanted = BTreeSet::new();
         for (slot, queue) in self.queues.iter() {
             let place = queue

@@ -2,11 +2,11 @@
 //!
 //! Change rule: all fields except the links are durable, see `pages.rs`.
 
-use crate::actors::binding::Binding;
-use crate::actors::queue::message::{DedupKey, Root, is_not};
+use crate::actors::binding::{Binding, Until};
+use crate::actors::queue::message::{DedupKey, Root};
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::report::{ErrorText, Progress};
-use crate::actors::queue::right::Worker;
+use crate::actors::queue::right::{Command, Worker};
 use crate::bytes::Bytes as Body;
 use crate::clock::{Date, Deadline, Timestamp};
 use crate::ids::{Seq, Slot, Token};
@@ -80,16 +80,19 @@ pub(super) struct Story {
     pub(super) progress: Option<Box<Progress>>,
     /// When the job was claimed; zero if it is not claimed, or was claimed before this field existed. This field is not part
     /// of the digest, since older versions do not record it.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default)]
     pub(super) claimed: Timestamp,
+    /// The number of its last claims that ended with a crash, without a report of a worker in between.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub(super) crashes: u32,
 }
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "serde passes a reference"
 )]
-const fn is_zero(at: &Timestamp) -> bool {
-    at.0 == 0
+const fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 /// The binding of a claim to a process.
@@ -100,8 +103,11 @@ pub(super) struct Bound {
     /// Whether the claim has timed out and its process tree is being killed.
     pub(super) fencing: bool,
     /// Whether the job was cancelled and is only waiting for the process to end.
-    #[serde(default, skip_serializing_if = "is_not")]
+    #[serde(default)]
     pub(super) cancelled: bool,
+    /// The process that works on the job, if the claimant has named one. When the claimant is gone, the claim is bound to this process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) command: Option<Command>,
 }
 
 impl Bound {
@@ -111,6 +117,24 @@ impl Bound {
             binding,
             fencing: false,
             cancelled: false,
+            command: None,
+        }
+    }
+
+    /// Returns whether the claimant is gone, so that the claim lasts as long as the process that works on the job.
+    pub(super) fn is_orphaned(&self) -> bool {
+        let command = self.command;
+        command.is_some_and(|it| it.process == self.binding.process)
+    }
+
+    /// Binds the claim to the process that works on the job, if there is one: the claimant is gone, or the claim has timed out.
+    pub(super) fn hand_over(&mut self) {
+        if let Some(command) = self.command {
+            self.binding = Binding {
+                process: command.process,
+                until: Until::Tree,
+                fence: true,
+            };
         }
     }
 }
@@ -159,10 +183,10 @@ impl Job {
         self.story.get_or_insert_default()
     }
 
-    /// Returns the number of claims that count as tries: zero for a buried or abandoned job, whose tries start again when it is claimed.
+    /// Returns the number of claims that count as tries: zero for a buried, abandoned or quarantined job, whose tries start again when it is claimed.
     pub(super) fn tries(&self) -> u32 {
         match self.phase {
-            Phase::Buried | Phase::Abandoned => 0,
+            Phase::Buried | Phase::Abandoned | Phase::Quarantined => 0,
             Phase::Ready | Phase::Delayed | Phase::Claimed | Phase::Retrying => {
                 self.story.as_deref().map_or(0, |story| story.attempts)
             }
@@ -179,7 +203,7 @@ impl Job {
     pub(super) fn ends(&self, epoch: Timestamp) -> Option<Deadline> {
         let story = self.story.as_deref()?;
         match self.phase {
-            Phase::Ready | Phase::Buried => None,
+            Phase::Ready | Phase::Buried | Phase::Quarantined => None,
             Phase::Delayed => Some(Deadline::Date(Date(story.until.0))),
             Phase::Abandoned => Some(Deadline::Removal(Date(story.until.0))),
             Phase::Claimed if story.is_endless() => None,

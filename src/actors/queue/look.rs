@@ -89,8 +89,11 @@ impl QueueMachine {
                 let delayed = queue.delayed.first().map(|(_, _, slot)| *slot);
                 delayed.or_else(|| queue.retrying.first().map(|(_, slot)| *slot))
             }
-            Phase::Buried => queue.buried.first().map(|(_, _, slot)| *slot),
-            Phase::Claimed | Phase::Abandoned | Phase::Retrying => None,
+            Phase::Buried => {
+                let buried = queue.buried.first().map(|(_, _, slot)| *slot);
+                buried.or_else(|| queue.quarantined.first().map(|(_, slot)| *slot))
+            }
+            Phase::Claimed | Phase::Abandoned | Phase::Retrying | Phase::Quarantined => None,
         }
     }
 
@@ -132,6 +135,8 @@ impl QueueMachine {
             bound: story.binding(),
             fencing: story.is_fencing(),
             cancelled: story.is_cancelled(),
+            command: story.bound.as_ref().and_then(|bound| bound.command),
+            crashes: story.crashes,
             progress: story.progress.as_deref().cloned(),
         }
     }

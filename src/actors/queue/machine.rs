@@ -3,7 +3,8 @@
 //! Jobs are modelled on MediaWiki's `JobQueue`, and the operations on them on beanstalkd's protocol. Deciding (`decide.rs`)
 //! changes nothing, and committing (`commit.rs`) decides nothing.
 
-use crate::actors::queue::message::{Message, Outcome, Placed, Pop};
+use crate::actors::queue::message::{Message, Pop, Put};
+use crate::actors::queue::outcome::{Outcome, Placed};
 use crate::actors::queue::pages::Page;
 use crate::actors::queue::refused::Refused;
 use crate::actors::queue::reply::{Query, Reply, View, Watch};
@@ -12,7 +13,7 @@ use crate::actors::queue::rules::Rules;
 use crate::actors::queue::state::State;
 use crate::actors::queue::waiting::Waiting;
 use crate::clock::{Offset, Timestamp};
-use crate::ids::{ActorId, Digest, PageId, Seq, Slot, Ticket};
+use crate::ids::{ActorId, Digest, PageId, ProcessId, Seq, Slot, Ticket};
 use crate::lookup::pages::Pages;
 use crate::spine::event::EventBody;
 use crate::spine::machine::{
@@ -38,6 +39,28 @@ pub struct QueueMachine {
 }
 
 impl QueueMachine {
+    /// Returns why the queue of the first job that may not be added is read-only. The reason is not part of the outcome: it is that of the
+    /// rules in force when the request is answered.
+    fn read_only_reason(&self, message: &Message) -> String {
+        let puts: &[Put] = if let Message::Put(put) = message {
+            std::slice::from_ref(put)
+        } else if let Message::Batch(puts) = message {
+            puts
+        } else {
+            &[]
+        };
+        let mut reasons = puts
+            .iter()
+            .filter_map(|put| self.state.rules.of(&put.queue).read_only.clone());
+        reasons.next().unwrap_or_default()
+    }
+
+    /// Returns the number of jobs that are kept in memory only, and that the next start of a server therefore removes.
+    pub fn memory_jobs(&self) -> u64 {
+        let jobs = self.state.jobs.iter();
+        jobs.filter(|(_, job)| job.passing).count() as u64
+    }
+
     fn item_of(&mut self, now: Now) -> Option<u64> {
         self.state.open(now.at);
         let state = &mut self.state;
@@ -93,6 +116,22 @@ impl QueueMachine {
 }
 
 impl QueueMachine {
+    /// Answers the requests that wait for a job on behalf of a process, then `ticket`, with which that was requested. Their connections are
+    /// answered in this order, too, and nothing is claimed for them later.
+    fn withdraw(&mut self, process: ProcessId, ticket: Ticket, effects: &mut Effects<Self>) {
+        for waiting in self.waiting.of_process(process) {
+            self.waiting.forget(&mut self.state, waiting);
+            let nothing = Reply::Nothing {
+                waits: false,
+                soonest: None,
+            };
+            effects.wake(waiting, nothing);
+        }
+        effects.wake(ticket, Reply::Done);
+    }
+}
+
+impl QueueMachine {
     /// Answers the requests that were waiting for jobs that are now over.
     fn wake_of_over(&mut self, effects: &mut Effects<Self>) {
         for id in std::mem::take(&mut self.state.over) {
@@ -130,6 +169,10 @@ impl Machine for QueueMachine {
         self.decision(moment, message)
     }
 
+    fn forbids(&self, message: &Message) -> bool {
+        self.is_forbidden(message)
+    }
+
     /// Changes that the end of the server process would undo anyway are `Transient`: changes to jobs kept only in memory and,
     /// for other jobs, claims by connections, unless the number of tries is limited. So are changes that can be lost
     /// without harm, such as progress reports.
@@ -147,10 +190,13 @@ impl Machine for QueueMachine {
                 let registers = matches!(message, Message::Put(put) if put.registers().is_some());
                 job.passing && !registers && job.unique_until.is_none()
             }
+            Outcome::ClaimsEnded { ends, .. } => ends.iter().all(|(slot, _)| passes(*slot)),
             Outcome::Claimed { slot, .. } | Outcome::Touched { slot, .. } => {
                 passes(*slot) || self.ends_with_connection(*slot, message)
             }
-            Outcome::Deleted { slot }
+            Outcome::Deleted { slot, key: None }
+            | Outcome::Attached { slot, .. }
+            | Outcome::Quarantined { slot }
             | Outcome::Released { slot, .. }
             | Outcome::Buried { slot }
             | Outcome::Fenced { slot }
@@ -160,7 +206,7 @@ impl Machine for QueueMachine {
             | Outcome::Abandoned { slot }
             | Outcome::Cancelled { slot, .. }
             | Outcome::ResultKept { slot, .. }
-            | Outcome::Pruned { slot } => passes(*slot),
+            | Outcome::Pruned { slot, .. } => passes(*slot),
             Outcome::Departed {
                 back, abandoned, ..
             } => {
@@ -177,6 +223,7 @@ impl Machine for QueueMachine {
             | Outcome::KeyForgotten { .. }
             | Outcome::Forgotten { .. } => true,
             Outcome::Batch { .. }
+            | Outcome::Deleted { key: Some(_), .. }
             | Outcome::Registered { .. }
             | Outcome::Kicked { .. }
             | Outcome::Paused { .. }
@@ -240,10 +287,15 @@ impl Machine for QueueMachine {
                     duplicate: job.map(|job| job.phase),
                 }
             }
-            Outcome::Remembered { id } => Reply::Remembered { id: *id },
+            Outcome::Remembered { id } => Reply::Remembered {
+                id: *id,
+                phase: self.state.find(*id).map(|(_, job)| job.phase),
+            },
             Outcome::Claimed { slot, .. } => self.claim_reply(*slot),
-            Outcome::Kicked { count, .. } | Outcome::Flushed { count } => Reply::Count(*count),
+            Outcome::Kicked { count, .. } | Outcome::Flushed { count, .. } => Reply::Count(*count),
             Outcome::Touched { .. }
+            | Outcome::Attached { .. }
+            | Outcome::ClaimsEnded { .. }
             | Outcome::Reported { .. }
             | Outcome::Fenced { .. }
             | Outcome::Deferred { .. }
@@ -265,8 +317,9 @@ impl Machine for QueueMachine {
             | Outcome::ResultDropped { .. }
             | Outcome::KeyForgotten { .. }
             | Outcome::Cancelled { .. } => Reply::Done,
-            Outcome::Abandoned { .. } => Reply::Abandoned,
+            Outcome::Abandoned { .. } | Outcome::Quarantined { .. } => Reply::Abandoned,
             Outcome::Absent => self.absent(message),
+            Outcome::Refused(Refused::ReadOnly) => Reply::ReadOnly(self.read_only_reason(message)),
             Outcome::Refused(refused) => Reply::Refused(*refused),
         }
     }
@@ -303,6 +356,7 @@ impl Machine for QueueMachine {
             | Message::Touch { .. }
             | Message::Report { .. }
             | Message::Bind { .. }
+            | Message::Attach { .. }
             | Message::Kick { .. }
             | Message::Repush { .. }
             | Message::KickJob { .. }
@@ -331,6 +385,9 @@ impl Machine for QueueMachine {
     }
 
     fn watch(&mut self, ticket: Ticket, watch: &Watch, effects: &mut Effects<Self>) {
+        if let Watch::Withdraw(process) = watch {
+            self.withdraw(*process, ticket, effects);
+        }
         self.waiting.watch(&mut self.state, ticket, watch);
         self.wake_if_unclaimed(effects);
         self.wake_of_over(effects);
@@ -470,6 +527,7 @@ impl Observable for QueueMachine {
         "buried",
         "cancelled",
         "claimed",
+        "crashed",
         "deferred",
         "deleted",
         "done",
@@ -482,6 +540,7 @@ impl Observable for QueueMachine {
         "paused",
         "progress",
         "pruned",
+        "quarantined",
         "ready",
         "released",
         "resumed",
@@ -516,6 +575,11 @@ impl Observable for QueueMachine {
                 jobs.abandoned.into(),
             ),
             gauge(
+                "quarantined",
+                "jobs that were set aside after too many crashes",
+                jobs.quarantined.into(),
+            ),
+            gauge(
                 "bytes",
                 "total size of job bodies, errors and progress reports in bytes",
                 totals.bytes,
@@ -540,7 +604,7 @@ impl Observable for QueueMachine {
         outcome: &Outcome,
         publish: &mut dyn FnMut(EventBody),
     ) {
-        self.emit_touched(outcome, publish);
+        self.emit_kept((message, outcome), publish);
         self.emit(entry.seq, (message, outcome), publish);
     }
 

@@ -1,4 +1,4 @@
-//! Messages that change queues, and their outcomes.
+//! Messages that change queues. Their outcomes are in `outcome.rs`.
 //!
 //! Change rule: `Message` and `Outcome` are stored in the journal. A change that an older reader would not understand,
 //! or that makes an older log unreadable, raises `FORMAT_VERSION` and adds a golden directory and a CHANGELOG line under
@@ -6,12 +6,9 @@
 
 use crate::actors::binding::{self, Binding};
 use crate::actors::queue::name::QueueName;
-use crate::actors::queue::phase::Phase;
-use crate::actors::queue::refused::Refused;
 use crate::actors::queue::report::{ErrorText, KeepResult, Progress};
-use crate::actors::queue::right::{Claimant, Right, Worker};
+use crate::actors::queue::right::{Claimant, Command, Right, Worker};
 use crate::bytes::Bytes as Body;
-use crate::clock::{Date, Timestamp};
 use crate::ids::{Slot, Ticket};
 use serde::{Deserialize, Serialize};
 use sha1::{Digest as _, Sha1};
@@ -87,6 +84,19 @@ pub enum Message {
         /// The process to bind it to.
         to: Binding,
     },
+    /// Name the process that works on a claimed job on behalf of the process that the claim is bound to. When that one is gone, the claim
+    /// lasts as long as the tree of this one.
+    Attach {
+        /// The job id.
+        id: u64,
+        /// The right to the claim.
+        by: Right,
+        /// The process.
+        command: Command,
+        /// The time limit of the claim in milliseconds, from now and from each touch; 0 for none. When it has passed, the tree of the
+        /// process is stopped, and the job has failed.
+        ttr_ms: u64,
+    },
     /// Report that a claimed job failed. The claim ends. The job is retried later or, if this was its last try, abandoned.
     /// A job that runs at most once is deleted.
     Fail {
@@ -98,8 +108,11 @@ pub enum Message {
         /// for the time left on the claim or, if the claim cannot time out, for the time limit of the job or its type.
         retry_after_ms: Option<u64>,
         /// The error message.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default)]
         error: Option<ErrorText>,
+        /// Whether the work on the job ended with a crash, which counts towards [`super::TypeRules::crash_tries`].
+        #[serde(default, skip_serializing_if = "is_not")]
+        crashed: bool,
     },
     /// Defer a claimed job without counting the claim as a try. Once the job is older than
     /// [`Message::DEFERRED_MS_MAX`] or has been cancelled, a deferral is treated as a failure.
@@ -112,8 +125,11 @@ pub enum Message {
         #[serde(default)]
         error: Option<ErrorText>,
         /// Milliseconds until it is tried again; `None` for a delay that grows with each release and deferral of the job.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default)]
         retry_after_ms: Option<u64>,
+        /// Whether the worker was interrupted, which says nothing about the job: it is deferred however old it is.
+        #[serde(default, skip_serializing_if = "is_not")]
+        interrupted: bool,
     },
     /// Report the progress of a claimed job. A new claim starts without a report.
     Report {
@@ -366,226 +382,6 @@ impl AnyType {
     pub(super) fn excepts(&self, kind: &[u8]) -> bool {
         self.except.iter().any(|it| it.as_bytes() == kind)
     }
-}
-
-/// The decision about a message. Jobs are identified by their slots.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// A job is added.
-    Put {
-        /// The slot of the job.
-        slot: Slot,
-        /// The properties that the rules give it.
-        job: NewJob,
-    },
-    /// Jobs are added, each in the lowest free slot.
-    Batch {
-        /// The result for each job, in order.
-        placed: Vec<Placed>,
-    },
-    /// A root job is remembered.
-    Registered {
-        /// The slot of the root job.
-        slot: Slot,
-    },
-    /// A root job is forgotten.
-    Forgotten {
-        /// The slot of the root job.
-        slot: Slot,
-    },
-    /// A job id is skipped.
-    Spoiled {
-        /// The job id.
-        id: u64,
-    },
-    /// A job is claimed.
-    Claimed {
-        /// The slot of the job.
-        slot: Slot,
-        /// When the claim ends; the maximum timestamp if it ends only with its process.
-        until: Timestamp,
-        /// If this is the last try, the date on which the job will be removed if it is abandoned; otherwise zero.
-        prune: Date,
-        /// If the job was claimed in its tenant's turn, the virtual time at which that turn ends, see `turns.rs`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        turn: Option<u64>,
-    },
-    /// The time limit of a claim is restarted.
-    Touched {
-        /// The slot of the job.
-        slot: Slot,
-        /// When the claim ends.
-        until: Timestamp,
-    },
-    /// The progress of a job is recorded.
-    Reported {
-        /// The slot of the job.
-        slot: Slot,
-    },
-    /// A job is deleted.
-    Deleted {
-        /// The slot of the job.
-        slot: Slot,
-    },
-    /// A claimed job is released.
-    Released {
-        /// The slot of the job.
-        slot: Slot,
-        /// When it is ready; zero means immediately.
-        until: Date,
-    },
-    /// A claimed job is buried.
-    Buried {
-        /// The slot of the job.
-        slot: Slot,
-    },
-    /// A claimed job has failed.
-    Failed {
-        /// The slot of the job.
-        slot: Slot,
-        /// When it is retried.
-        until: Timestamp,
-    },
-    /// A claimed job is deferred.
-    Deferred {
-        /// The slot of the job.
-        slot: Slot,
-        /// When it is tried again.
-        until: Timestamp,
-    },
-    /// Jobs are made ready.
-    Kicked {
-        /// The phase that they are taken from. If it is `Buried`, abandoned jobs follow the buried ones; if it is `Delayed`,
-        /// retrying jobs follow the delayed ones. If it is `Abandoned`, only abandoned jobs are taken.
-        phase: Phase,
-        /// The number of jobs.
-        count: u32,
-    },
-    /// A job that was neither ready nor claimed is made ready.
-    KickedJob {
-        /// The slot of the job.
-        slot: Slot,
-    },
-    /// A queue is paused, or its pause ends.
-    Paused {
-        /// The end of the pause; zero if it ends now.
-        until: Date,
-    },
-    /// Every job of a queue is deleted.
-    Flushed {
-        /// The number of jobs.
-        count: u32,
-    },
-    /// A claim has timed out. Its process tree will be killed before another client can claim the job.
-    Fenced {
-        /// The slot of the job.
-        slot: Slot,
-    },
-    /// A worker's connection has closed, or a process has ended, which ends the claims of that worker or process.
-    Departed {
-        /// Jobs that become ready again, or are deleted because they run at most once.
-        back: Vec<Slot>,
-        /// Jobs that are abandoned, because they were on their last try or had been cancelled.
-        abandoned: Vec<Slot>,
-        /// Why the claims ended; this becomes the error of those jobs that had not been cancelled. `None` if a connection
-        /// has closed, and in older logs.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        error: Option<ErrorText>,
-    },
-    /// The delay of a job, or its wait for a retry, has ended.
-    Ready {
-        /// The slot of the job.
-        slot: Slot,
-    },
-    /// A claim has timed out, and the job is ready again.
-    TimedOut {
-        /// The slot of the job.
-        slot: Slot,
-    },
-    /// A job is abandoned: its last try, or the claim during which it was cancelled, has failed, timed out or been released.
-    Abandoned {
-        /// The slot of the job.
-        slot: Slot,
-    },
-    /// A job is removed: the retention time of an abandoned job, or of a job claimed without a time limit, has ended,
-    /// or the claim of a job that runs at most once has timed out.
-    Pruned {
-        /// The slot of the job.
-        slot: Slot,
-    },
-    /// New jobs are refused from now on.
-    Draining,
-    /// The queue has a ready, delayed or retrying job with the same key. Changes nothing.
-    Duplicate {
-        /// The slot of that job.
-        slot: Slot,
-    },
-    /// A job is cancelled, see [`Message::Cancel`].
-    Cancelled {
-        /// The slot of the job.
-        slot: Slot,
-        /// The date on which the abandoned job will be removed.
-        prune: Date,
-    },
-    /// The result of a job is stored.
-    ResultKept {
-        /// The slot of the job.
-        slot: Slot,
-        /// The date on which the job ended.
-        ended: Date,
-        /// The date until which the result is kept.
-        until: Date,
-        /// The slots of older results that are dropped to make room.
-        dropped: Vec<Slot>,
-    },
-    /// A result is dropped.
-    ResultDropped {
-        /// The slot of the result.
-        slot: Slot,
-    },
-    /// The key of the job is still remembered. Changes nothing.
-    Remembered {
-        /// The id of the job that was added under the key.
-        id: u64,
-    },
-    /// A deduplication key is forgotten.
-    KeyForgotten {
-        /// The slot of the key.
-        slot: Slot,
-    },
-    /// The job or queue does not exist, or there is nothing to do. Changes nothing.
-    Absent,
-    /// The message was refused. Changes nothing.
-    Refused(Refused),
-}
-
-/// The properties that the rules give to a job when it is added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NewJob {
-    /// The job id.
-    pub id: u64,
-    /// When it is ready; zero means immediately.
-    pub until: Date,
-    /// Whether the job is kept in memory only, and is lost when the server process ends.
-    pub passing: bool,
-    /// Whether it is tried again if a claim ends without success. If not, it runs at most once.
-    pub retries: bool,
-    /// The deduplication key.
-    pub dedup: Option<DedupKey>,
-    /// The date until which its key is remembered, if the job must be unique for a time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unique_until: Option<Date>,
-}
-
-/// The result for one job of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Placed {
-    /// The job is added.
-    New(NewJob),
-    /// The job is not added: it is a duplicate of the job with this id, or its key is still remembered for that job.
-    Twin(u64),
 }
 
 impl DedupKey {

@@ -5,7 +5,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `message.rs` `refused.rs` `right.rs` `name.rs` | messages that change queues, and their outcomes |
+//! | `message.rs` `outcome.rs` `refused.rs` `right.rs` `name.rs` | messages that change queues, and their outcomes |
 //! | `reply.rs` | queries, watches and replies |
 //! | `rules.rs` | configuration: for all queues, and for each type of job |
 //! | `job.rs` `report.rs` `phase.rs` `queue.rs` | one job; what its worker reports about it; the phases of a job; one queue |
@@ -51,6 +51,7 @@ mod message;
 #[cfg(test)]
 mod model;
 mod name;
+mod outcome;
 mod pages;
 mod phase;
 #[expect(
@@ -83,8 +84,9 @@ mod waiting;
 pub use crate::bytes::Bytes as Body;
 pub use job::Job;
 pub use machine::QueueMachine;
-pub use message::{AnyType, DedupKey, Message, NewJob, Outcome, Placed, Pop, Put, Root};
+pub use message::{AnyType, DedupKey, Message, Pop, Put, Root};
 pub use name::QueueName;
+pub use outcome::{ClaimEnd, NewJob, Outcome, Placed};
 pub use pages::Page;
 pub use phase::{Counts, Phase};
 pub use refused::Refused;
@@ -94,6 +96,6 @@ pub use reply::{
 };
 pub use report::{ErrorText, JobEnd, KeepResult, OutputTail, Progress};
 pub use results::JobResult;
-pub use right::{Claimant, Right, Worker};
+pub use right::{Claimant, Command, Right, Worker};
 pub use rules::{Backoff, Class, Order, ResultRules, Rules, SharedRules, TenantRules, TypeRules};
 pub use uniques::KnownKey;

@@ -285,6 +285,14 @@ impl Story {
             if bound.cancelled {
                 bytes.extend_from_slice(b"cancelled");
             }
+            if let Some(command) = bound.command {
+                bytes.extend_from_slice(&command.process.0.to_le_bytes());
+                bytes.push(1 + u8::from(command.completes));
+            }
+        }
+        if self.crashes > 0 {
+            bytes.extend_from_slice(b"crashes");
+            bytes.extend_from_slice(&self.crashes.to_le_bytes());
         }
         if self.items > 0 {
             bytes.extend_from_slice(&self.items.to_le_bytes());

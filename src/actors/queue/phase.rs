@@ -20,9 +20,16 @@ pub enum Phase {
     Abandoned,
     /// It failed or was deferred, and waits to be tried again.
     Retrying,
+    /// It was set aside: too many of its claims ended with a crash. It is not tried again unless it is kicked, and is not removed by time.
+    Quarantined,
 }
 
 impl Phase {
+    /// Returns whether a job in this phase is over unless it is kicked: it is neither waiting nor being worked on.
+    pub const fn is_over(self) -> bool {
+        matches!(self, Self::Abandoned | Self::Quarantined)
+    }
+
     /// Returns whether a job in this phase can be claimed, now or later, without being kicked. No duplicate of such a job is added.
     pub(super) fn is_waiting(self) -> bool {
         matches!(self, Self::Ready | Self::Delayed | Self::Retrying)
@@ -56,6 +63,8 @@ pub struct Counts {
     pub abandoned: u32,
     /// Jobs that failed or were deferred, and wait to be tried again.
     pub retrying: u32,
+    /// Jobs that were set aside because too many of their claims ended with a crash.
+    pub quarantined: u32,
 }
 
 /// Jobs with a priority number below this are urgent.
@@ -71,6 +80,7 @@ impl Counts {
             Phase::Buried => &mut self.buried,
             Phase::Abandoned => &mut self.abandoned,
             Phase::Retrying => &mut self.retrying,
+            Phase::Quarantined => &mut self.quarantined,
         };
         step(count, present);
         if phase == Phase::Ready && priority < URGENT_BELOW {
@@ -87,12 +97,14 @@ impl Counts {
             Phase::Buried => self.buried,
             Phase::Abandoned => self.abandoned,
             Phase::Retrying => self.retrying,
+            Phase::Quarantined => self.quarantined,
         }
     }
 
     /// Returns the total number of jobs, in all phases.
     pub fn all(&self) -> u32 {
-        self.ready + self.delayed + self.claimed + self.buried + self.abandoned + self.retrying
+        let waiting = self.ready + self.delayed + self.retrying;
+        waiting + self.claimed + self.buried + self.abandoned + self.quarantined
     }
 }
 

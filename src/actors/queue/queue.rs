@@ -21,7 +21,6 @@ use std::collections::BTreeSet;
 pub(super) struct Queue {
     pub(super) name: QueueName,
     pub(super) order: Order,
-    pub(super) is_read_only: bool,
     /// Its number, while it has jobs or is paused; otherwise `None`.
     pub(super) number: Option<Slot>,
     pub(super) ready: Ready,
@@ -30,6 +29,8 @@ pub(super) struct Queue {
     pub(super) buried: BTreeSet<(Seq, u64, Slot)>,
     /// Failed or deferred jobs that wait to be tried again, the oldest first.
     pub(super) retrying: BTreeSet<(u64, Slot)>,
+    /// Quarantined jobs, the oldest first.
+    pub(super) quarantined: BTreeSet<(u64, Slot)>,
     /// Claimed jobs.
     pub(super) held: ClaimedList,
     pub(super) counts: Counts,
@@ -83,12 +84,12 @@ impl Queue {
         Self {
             name,
             order: rules.order,
-            is_read_only: rules.read_only.is_some(),
             number: None,
             ready: Ready::default(),
             delayed: BTreeSet::new(),
             buried: BTreeSet::new(),
             retrying: BTreeSet::new(),
+            quarantined: BTreeSet::new(),
             held: ClaimedList::default(),
             counts: Counts::default(),
             is_paused: false,
@@ -107,7 +108,6 @@ impl Queue {
 
     /// Applies new rules from now on. The claiming order changes only if no job is ready, because ready jobs are sorted by it.
     pub(super) fn set_rules(&mut self, rules: &TypeRules) {
-        self.is_read_only = rules.read_only.is_some();
         self.throttle.set_rules(rules);
         if self.counts.ready == 0 {
             self.order = rules.order;
@@ -145,7 +145,8 @@ impl Queue {
     pub(super) fn slots(&self, jobs: &Slab<Job>) -> Vec<Slot> {
         let delayed = self.delayed.iter().map(|(_, _, slot)| *slot);
         let buried = self.buried.iter().map(|(_, _, slot)| *slot);
-        let retrying = self.retrying.iter().map(|(_, slot)| *slot);
+        let retrying = self.retrying.iter().chain(&self.quarantined);
+        let retrying = retrying.map(|(_, slot)| *slot);
         let listed = delayed.chain(buried).chain(retrying);
         let linked = self.ready.iter(jobs).chain(self.held.iter(jobs));
         let mut slots: Vec<Slot> = listed.chain(linked).collect();

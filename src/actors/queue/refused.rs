@@ -27,8 +27,12 @@ pub enum Refused {
     DiskFull,
     /// The idempotency key was already used for a different request.
     KeyReused,
+    /// It would start or end a process, or change what a process depends on, which the sender may not do.
+    Forbidden,
     /// The configured maximum number of remembered deduplication keys is reached.
     KeysFull,
+    /// The limit on idempotency keys is reached.
+    ReceiptsFull,
 }
 
 impl From<Refusal> for Refused {
@@ -36,6 +40,8 @@ impl From<Refusal> for Refused {
         match refusal {
             Refusal::DiskFull => Self::DiskFull,
             Refusal::KeyReused => Self::KeyReused,
+            Refusal::ReceiptsFull => Self::ReceiptsFull,
+            Refusal::Forbidden => Self::Forbidden,
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::actors::queue::phase::{Counts, Phase};
 use crate::actors::queue::refused::Refused;
 use crate::actors::queue::report::{ErrorText, Progress};
 use crate::actors::queue::results::JobResult;
+use crate::actors::queue::right::Command;
 use crate::actors::queue::uniques::KnownKey;
 use crate::bytes::Bytes as Body;
 use crate::clock::Timestamp;
@@ -26,7 +27,7 @@ pub enum Query {
     },
     /// The next job of a queue in a phase. For `Ready`, the first in claiming order. For `Delayed`, the job that becomes
     /// ready first or, if no job is delayed, the oldest that waits for a retry. For `Buried`, the job that was buried first
-    /// or, if no job is buried, the oldest abandoned job. For other phases, none.
+    /// or, if no job is buried, the oldest abandoned job, then the oldest quarantined job. For other phases, none.
     PeekNext {
         /// The queue.
         queue: QueueName,
@@ -102,7 +103,7 @@ pub struct QueueSelection {
     pub most: u32,
 }
 
-/// A random choice among the queues that have claimable jobs and are not read-only.
+/// A random choice among the queues that have claimable jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The random number that determines the choice.
@@ -122,7 +123,9 @@ pub enum Watch {
     Job(Pop),
     /// Wait until no job of any queue is claimed.
     Unclaimed,
-    /// Wait until a job is over: done, deleted or abandoned.
+    /// End the requests that wait for a job with a claim bound to this process: each is answered that there is none. Answered at once.
+    Withdraw(ProcessId),
+    /// Wait until a job is over: done, deleted, abandoned or quarantined.
     Over {
         /// The job id.
         id: u64,
@@ -152,6 +155,8 @@ pub enum Reply {
     Remembered {
         /// The id of the job that was added under the key.
         id: u64,
+        /// The phase of that job; `None` if it is done, or was removed.
+        phase: Option<Phase>,
     },
     /// For each job of a batch, in order: the id of the job or, if it was not added, of the job that it duplicates; and whether it was
     /// added.
@@ -175,6 +180,8 @@ pub enum Reply {
     Absent,
     /// The message was refused.
     Refused(Refused),
+    /// Jobs were refused because the rules of their type make the queue read-only, for this reason.
+    ReadOnly(String),
     /// A job id and the job's body.
     Found(u64, Body),
     /// A view of a job.
@@ -310,9 +317,23 @@ pub struct JobView {
     /// Whether it was cancelled and is only waiting for its process to end.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cancelled: bool,
+    /// The process that works on it, if its claimant has named one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<Command>,
+    /// The number of its last claims that ended with a crash.
+    #[serde(skip_serializing_if = "is_none")]
+    pub crashes: u32,
     /// The progress that the worker of the last try has reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+const fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 /// A view of a queue.

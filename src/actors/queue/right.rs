@@ -3,7 +3,7 @@
 //! Change rule: these types are stored in the journal and in pages, see `message.rs`.
 
 use crate::actors::binding::Binding;
-use crate::ids::Token;
+use crate::ids::{ProcessId, Token};
 use serde::{Deserialize, Serialize};
 
 /// A worker that claims jobs over a connection, identified by a number that is unique during the life of the server
@@ -35,4 +35,13 @@ pub enum Right {
     Token(Token),
     /// Nothing. This is sufficient only to delete a job that is not claimed.
     Unclaimed,
+}
+
+/// The process that works on a claimed job on behalf of the process that the claim was made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Command {
+    /// The id of its record.
+    pub process: ProcessId,
+    /// Whether its exit status is the result of the job if the claimant is gone: 0 completes it, any other status fails it.
+    pub completes: bool,
 }

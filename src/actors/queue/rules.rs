@@ -107,7 +107,8 @@ pub struct TypeRules {
     pub class: Class,
     /// The order in which jobs are claimed.
     pub order: Order,
-    /// Length of a claim in milliseconds, unless the claim or the job specifies one; 0 for no limit.
+    /// Length of a claim in milliseconds, unless the claim or the job specifies one. If 0, a job is claimed once, and is removed `prune_ms`
+    /// after its claim unless it has ended by then.
     pub claim_ttl_ms: u64,
     /// Number of tries after which a job is abandoned; 0 for no limit. For jobs added by the beanstalk protocol, see `tube_max_tries`.
     pub max_tries: u32,
@@ -136,6 +137,12 @@ pub struct TypeRules {
     pub in_any: bool,
     /// In a tenant's turn, types with a lower rank come first.
     pub rank: u32,
+    /// Number of crashes in a row after which a job is quarantined; 0 for no limit. A crash is the end of the process that a claim is bound
+    /// to, or one that the worker reports. For claims of the beanstalk protocol, see `tube_crash_tries`.
+    pub crash_tries: u32,
+    /// Number of times in a row that the connection of its claim may close before a job is quarantined; 0 for no limit, as in beanstalkd,
+    /// where the job is ready again immediately.
+    pub tube_crash_tries: u32,
 }
 
 impl TypeRules {
@@ -245,6 +252,8 @@ impl Default for TypeRules {
             dedup_ignore: Vec::new(),
             in_any: true,
             rank: Self::RANK,
+            crash_tries: 3,
+            tube_crash_tries: 0,
         }
     }
 }

@@ -13,8 +13,9 @@
 
 use crate::actors::queue::by_id::ById;
 use crate::actors::queue::job::{Job, Story};
-use crate::actors::queue::message::{DedupKey, NewJob, Put, Root};
+use crate::actors::queue::message::{DedupKey, Put, Root};
 use crate::actors::queue::name::QueueName;
+use crate::actors::queue::outcome::NewJob;
 use crate::actors::queue::pages::{self, Head};
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::queue::{Numbered, Pause, Queue};
@@ -65,7 +66,7 @@ pub(super) struct State {
     pub(super) awaited: BTreeSet<u64>,
     /// Ids of awaited jobs that are over; the requests that wait for them will be answered after the commit. Volatile.
     pub(super) over: Vec<u64>,
-    /// Queues that are offered to clients that name no queue: they have claimable jobs and are not read-only.
+    /// Queues that are offered to clients that name no queue: they have claimable jobs.
     pub(super) offered: Vec<Slot>,
     /// Queues that have claimable jobs and waiting clients.
     pub(super) wanted: BTreeSet<Slot>,
@@ -508,8 +509,8 @@ impl State {
         });
     }
 
-    /// Records that a job is over (removed or abandoned), if a client is waiting for that.
-    fn note_finished(&mut self, id: u64) {
+    /// Records that a job is over (removed, abandoned or quarantined), if a client is waiting for that.
+    pub(super) fn note_finished(&mut self, id: u64) {
         if self.awaited.remove(&id) {
             self.over.push(id);
         }

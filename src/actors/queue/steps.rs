@@ -3,9 +3,9 @@
 
 use crate::actors::binding::{Binding, EndNotice, Exit, Until};
 use crate::actors::queue::{
-    AnyType, Backoff, Body, Claimant, Class, DedupKey, JobEnd, KeepResult, Message, Order, Pop,
-    Progress, Put, QueueName, ResultRules, Right, Root, Rules, SharedRules, TenantRules, TypeRules,
-    Worker,
+    AnyType, Backoff, Body, Claimant, Class, Command, DedupKey, JobEnd, KeepResult, Message, Order,
+    Pop, Progress, Put, QueueName, ResultRules, Right, Root, Rules, SharedRules, TenantRules,
+    TypeRules, Worker,
 };
 use crate::ids::ProcessId;
 use proptest::prelude::*;
@@ -44,6 +44,7 @@ pub(super) enum Authority {
 }
 
 /// Returns rules with limits that are low enough to be reached.
+#[expect(clippy::too_many_lines, reason = "one arm for each kind")]
 pub(super) fn rules(order: Order) -> Rules {
     let default = TypeRules {
         order,
@@ -61,6 +62,7 @@ pub(super) fn rules(order: Order) -> Rules {
     let few = TypeRules {
         max_tries: 2,
         tube_max_tries: 3,
+        crash_tries: 0,
         backoff,
         prune_ms: 9000,
         rank: 7,
@@ -74,6 +76,11 @@ pub(super) fn rules(order: Order) -> Rules {
     };
     let closed = TypeRules {
         read_only: Some("it moves".to_owned()),
+        ..default.clone()
+    };
+    let tube = TypeRules {
+        crash_tries: 1,
+        tube_crash_tries: 2,
         ..default.clone()
     };
     let memory = TypeRules {
@@ -103,6 +110,7 @@ pub(super) fn rules(order: Order) -> Rules {
         ("once", once),
         ("same", same),
         ("slow", slow),
+        ("tube", tube),
     ];
     Rules {
         jobs_max: 9,
@@ -130,7 +138,7 @@ fn across() -> SharedRules {
 fn queue() -> impl Strategy<Value = QueueName> {
     const NAMES: &[&str] = &[
         "a", "a", "a", "b", "few", "few", "t:few", "t:a", "u:slow", "forever", "closed", "once",
-        "memory", "same", "slow", "slow",
+        "memory", "same", "slow", "slow", "tube", "tube",
     ];
     prop::sample::select(NAMES)
         .prop_map(|name| QueueName::parse(name.as_bytes()).expect("the name is valid"))
@@ -159,16 +167,17 @@ fn claimant() -> impl Strategy<Value = Claimant> {
     ]
 }
 
-/// Generates one of two processes, and whether a claim bound to it ends with the process or with its whole tree.
+/// Generates one of a few processes, and whether a claim bound to it ends with the process or with its whole tree.
 fn process() -> impl Strategy<Value = (ProcessId, Until)> {
     let until = prop::sample::select(&[Until::Process, Until::Tree][..]);
-    ((1u128..3).prop_map(ProcessId), until)
+    ((1u128..4).prop_map(ProcessId), until)
 }
 
 fn notice() -> impl Strategy<Value = EndNotice> {
     let exit = prop::sample::select(
         &[
             None,
+            Some(Exit::Code(0)),
             Some(Exit::Code(3)),
             Some(Exit::Signal(9)),
             Some(Exit::Lost),
@@ -281,7 +290,7 @@ fn put() -> impl Strategy<Value = Put> {
 fn about() -> impl Strategy<Value = Message> {
     let (id, by) = (0u64..12, Right::Unclaimed);
     let changed = (prop::option::of(priority()), span());
-    let parts = (id, 0..39, claimant(), binding(), changed);
+    let parts = (id, 0..46, claimant(), binding(), changed);
     parts.prop_map(
         move |(id, kind, claimant, to, (priority, delay_ms))| match kind {
             0..3 => Message::Delete { id, by },
@@ -298,6 +307,7 @@ fn about() -> impl Strategy<Value = Message> {
                 by,
                 retry_after_ms: priority.map(|_| delay_ms),
                 error: (delay_ms > 0).then(|| "it is broken".to_owned().into()),
+                crashed: kind >= 19,
             },
             24..26 => Message::PopJob { id, by: claimant },
             26 => Message::KickJob { id },
@@ -306,6 +316,7 @@ fn about() -> impl Strategy<Value = Message> {
                 by,
                 error: (delay_ms > 0).then(|| "not now".to_owned().into()),
                 retry_after_ms: priority.map(|_| delay_ms),
+                interrupted: kind == 28,
             },
             29..31 => Message::Report {
                 id,
@@ -328,6 +339,15 @@ fn about() -> impl Strategy<Value = Message> {
                     took_ms: id,
                 },
             })),
+            39..44 => Message::Attach {
+                id,
+                by,
+                command: Command {
+                    process: to.process,
+                    completes: priority.is_some(),
+                },
+                ttr_ms: delay_ms.min(4000),
+            },
             _ => Message::Cancel {
                 id,
                 error: (delay_ms > 0).then(|| "nobody wants it".to_owned().into()),

@@ -125,7 +125,7 @@ impl Pair {
             Message::Fail {
                 retry_after_ms: Some(_),
                 ..
-            }
+            } | Message::Fail { crashed: true, .. }
         );
         self.model.parked = match &outcome {
             Outcome::Failed { until, .. } if !said => Some(*until),
@@ -370,6 +370,7 @@ impl Pair {
         | Message::Bury { id, by, .. }
         | Message::Touch { id, by }
         | Message::Bind { id, by, .. }
+        | Message::Attach { id, by, .. }
         | Message::Defer { id, by, .. }
         | Message::Fail { id, by, .. } = &mut message
         {
@@ -511,7 +512,10 @@ const MET: &[&str] = &[
     "Bind Touched",
     "Defer Deferred",
     "Defer Failed",
-    "Gone Departed",
+    "Attach Attached",
+    "Depart ClaimsEnded",
+    "Fail Quarantined",
+    "Gone ClaimsEnded",
     "Expire Fenced",
     "Fail Failed",
     "Kick Kicked",

@@ -186,7 +186,7 @@ impl State {
         let due = self.closings.range(..=(at, Slot::NONE));
         let due = due.filter_map(|(_, slot)| {
             let queue = &self.queues[*slot];
-            let is_ready = queue.has_claimable() && !queue.is_read_only;
+            let is_ready = queue.has_claimable();
             (is_ready && self.is_selected(of, queue)).then(|| {
                 let rank = self.rules.of(&queue.name).rank;
                 (

@@ -1,4 +1,5 @@
-//! Deduplication keys that are remembered for a given time (`unique_for_ms`) after their job was added, whatever happens to the job.
+//! Deduplication keys that are remembered for a given time (`unique_for_ms`) after their job was added: also after the job is done, but not
+//! after it was deleted before anybody worked on it, flushed, or removed because it was abandoned.
 //!
 //! A key belongs to one queue. While it is remembered, no other job is added under it: a request to add one is answered
 //! with the id of the first job. The number of keys is limited. At the limit, a request that needs another key is
@@ -49,6 +50,12 @@ impl Uniques {
     pub(super) fn of(&self, queue: &QueueName, key: DedupKey) -> Option<u64> {
         let slot = self.by_key.get(&key)?.get(queue)?;
         Some(self.known.get(*slot)?.id)
+    }
+
+    /// Returns the slot of the key that is remembered for this job of a queue; `None` if none is.
+    pub(super) fn slot_of(&self, queue: &QueueName, (key, id): (DedupKey, u64)) -> Option<Slot> {
+        let slot = *self.by_key.get(&key)?.get(queue)?;
+        Some(slot).filter(|slot| self.known.get(*slot).is_some_and(|known| known.id == id))
     }
 
     /// Remembers a key that is not remembered yet.

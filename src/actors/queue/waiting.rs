@@ -4,11 +4,11 @@
 use crate::actors::queue::job::Job;
 use crate::actors::queue::message::{AnyType, Pop};
 use crate::actors::queue::name::QueueName;
-use crate::actors::queue::phase::Phase;
 use crate::actors::queue::reply::Watch;
+use crate::actors::queue::right::Claimant;
 use crate::actors::queue::state::State;
 use crate::clock::Timestamp;
-use crate::ids::{Slot, Ticket};
+use crate::ids::{ProcessId, Slot, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -56,6 +56,8 @@ impl Waiting {
                 };
                 self.pops.insert(ticket, (pop, queues));
             }
+            // Answered by the machine, which has the effects.
+            Watch::Withdraw(_) => {}
             Watch::Unclaimed => {
                 self.unclaimed.insert(ticket);
             }
@@ -63,7 +65,7 @@ impl Waiting {
                 self.forget(state, ticket);
                 self.ends.insert(ticket, *id);
                 self.by_job.insert((*id, ticket));
-                let is_over = |job: &Job| job.phase == Phase::Abandoned;
+                let is_over = |job: &Job| job.phase.is_over();
                 if state.find(*id).is_none_or(|(_, job)| is_over(job)) {
                     state.over.push(*id);
                 } else {
@@ -169,6 +171,13 @@ impl Waiting {
             self.by_job.remove(&(id, *ticket));
         }
         tickets
+    }
+
+    /// Returns the tickets of the requests that wait for a job on behalf of this process.
+    pub(super) fn of_process(&self, process: ProcessId) -> Vec<Ticket> {
+        let is_of = |pop: &Pop| matches!(pop.by, Claimant::Process(by) if by.process == process);
+        let pops = self.pops.iter().filter(|(_, (pop, _))| is_of(pop));
+        pops.map(|(ticket, _)| *ticket).collect()
     }
 
     fn waits_for(&self, id: u64) -> impl Iterator<Item = Ticket> + '_ {

@@ -100,6 +100,7 @@ fn whole() -> Picture {
         enabled: true,
         leaves: false,
         remote: None,
+        outage: None,
     };
     let group = GroupView {
         name: name("g"),

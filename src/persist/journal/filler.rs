@@ -4,9 +4,9 @@
 use crate::persist::disk::Disk;
 use crate::persist::error::PersistError;
 use crate::persist::journal::segment::{self, Prepared, Sizes};
+use crate::thread::{self, JoinHandle};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The pause between a failed attempt and the next one. Most attempts that fail do so because the disk is full.
@@ -75,13 +75,16 @@ impl ThreadFiller {
     pub fn start(disk: Arc<dyn Disk>, salt: u32) -> Result<Self, PersistError> {
         let (asks, asked) = bounded(1);
         let (done, filled) = bounded(1);
-        let thread = std::thread::Builder::new()
-            .name("sexton-filler".to_owned())
-            .spawn(move || fill(disk.as_ref(), salt, &asked, &done))
-            .map_err(PersistError::io(
-                "start a thread to prepare segments in",
-                segment::FOLDER,
-            ))?;
+        let thread = thread::start(
+            "sexton-filler",
+            move || fill(disk.as_ref(), salt, &asked, &done),
+            // `fill` catches the panics of the disk. Any other is noticed by the writer, which finds the channels closed.
+            drop,
+        )
+        .map_err(PersistError::io(
+            "start a thread to prepare segments in",
+            segment::FOLDER,
+        ))?;
         Ok(Self {
             asks,
             filled,
@@ -126,7 +129,14 @@ impl Filler for ThreadFiller {
 fn fill(disk: &dyn Disk, salt: u32, asked: &Receiver<(u64, Sizes)>, done: &Sender<Filled>) {
     while let Ok((ordinal, sizes)) = asked.recv() {
         loop {
-            let filled = segment::prepare(disk, ordinal, sizes, salt);
+            let filled = thread::guard(|| segment::prepare(disk, ordinal, sizes, salt));
+            let filled = filled.unwrap_or_else(|cause| {
+                Err(PersistError::Panicked {
+                    action: "prepare a segment in",
+                    file: segment::FOLDER,
+                    cause,
+                })
+            });
             let failed = filled.is_err();
             if done.send(filled).is_err() {
                 return;

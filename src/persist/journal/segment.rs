@@ -3,6 +3,7 @@
 //! A segment is complete before it gets its name: it is filled and synced under a name that ends with `.tmp`, and then renamed. Overwriting
 //! zeros does not change the length of a file, so a sync of records has no metadata to write.
 
+use crate::clock::Timestamp;
 use crate::ids::Seq;
 use crate::persist::disk::{Disk, DiskFile};
 use crate::persist::error::{PersistError, is_full};
@@ -140,18 +141,30 @@ pub fn opening(disk: &dyn Disk, ordinal: u64) -> Result<Opening, PersistError> {
     let file = disk
         .open(&name, false)
         .map_err(PersistError::io("open", &name))?;
-    look(file.as_ref(), ordinal).map_err(PersistError::io("read", &name))
+    let first = look(file.as_ref(), ordinal).map_err(PersistError::io("read", &name))?;
+    Ok(first.0)
 }
 
-fn look(file: &dyn DiskFile, ordinal: u64) -> io::Result<Opening> {
+/// Returns the node time of the record with which a segment opens; `None` if it does not open with one.
+pub fn opened_at(disk: &dyn Disk, ordinal: u64) -> Result<Option<Timestamp>, PersistError> {
+    let name = name(ordinal);
+    let file = disk
+        .open(&name, false)
+        .map_err(PersistError::io("open", &name))?;
+    let first = look(file.as_ref(), ordinal).map_err(PersistError::io("read", &name))?;
+    Ok(first.1)
+}
+
+/// Returns the first frame of a segment, and the time of its record, if there is one.
+fn look(file: &dyn DiskFile, ordinal: u64) -> io::Result<(Opening, Option<Timestamp>)> {
     let Ok(Header { salt, .. }) = read_header(file, ordinal)? else {
-        return Ok(Opening::Unreadable);
+        return Ok((Opening::Unreadable, None));
     };
     let start = format::SEGMENT_HEADER_BYTES as u64;
     let mut bytes = vec![0; FRAME_HEADER_BYTES];
     file.read_at(&mut bytes, start)?;
     if bytes.iter().all(|byte| *byte == 0) {
-        return Ok(Opening::Blank);
+        return Ok((Opening::Blank, None));
     }
     // `decode` accepts only sizes up to `FRAME_BYTES_MAX`, so the allocation is bounded.
     if let Some(first) = FrameHeader::decode(&bytes) {
@@ -159,12 +172,15 @@ fn look(file: &dyn DiskFile, ordinal: u64) -> io::Result<Opening> {
         file.read_at(&mut bytes, start)?;
     }
     Ok(match frame(&bytes, salt) {
-        Some((first, _)) if first.kind == Kind::End => Opening::End,
-        Some((first, _)) => match first.part {
-            Part::Whole | Part::First => Opening::Record(first.seq),
-            Part::Middle | Part::Last => Opening::Rest(first.seq),
-        },
-        None => Opening::Damaged,
+        Some((first, _)) if first.kind == Kind::End => (Opening::End, None),
+        Some((first, _)) => {
+            let opening = match first.part {
+                Part::Whole | Part::First => Opening::Record(first.seq),
+                Part::Middle | Part::Last => Opening::Rest(first.seq),
+            };
+            (opening, Some(first.at))
+        }
+        None => (Opening::Damaged, None),
     })
 }
 

@@ -6,18 +6,22 @@
 //! of unanswered commands is limited, and each adds at most one record.
 
 use crate::ids::Seq;
+use crate::persist::disk::DirLock;
 use crate::persist::error::PersistError;
 use crate::persist::format::Batch;
 use crate::persist::journal::writer::{Room, Shortage, Writer};
+use crate::thread::{self, JoinHandle};
 use crossbeam_channel::{Receiver, Sender, select_biased, tick, unbounded};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How often the thread checks whether a full disk has space again.
 const LOOK: Duration = Duration::from_millis(250);
+
+/// How often the thread checks whether the directory has been removed.
+const CHECK: Duration = Duration::from_secs(1);
 
 /// If the last sync took longer than this, the core does not sync itself: on such a disk, two hand-overs between threads hardly matter, and
 /// all clients would have to wait while the core syncs.
@@ -65,6 +69,8 @@ struct Shared {
     /// The space left and the space needed. Updated only while the room is not [`Room::Ample`].
     shortage: Mutex<Shortage>,
     ended: AtomicBool,
+    /// The lock on the directory that the log is in.
+    lock: OnceLock<Weak<DirLock>>,
     failure: Mutex<Option<Arc<PersistError>>>,
     waker: atomic_waker::AtomicWaker,
     counters: Counters,
@@ -108,15 +114,19 @@ impl Journal {
             space: AtomicU64::new(space),
             shortage,
             ended: AtomicBool::new(false),
+            lock: OnceLock::new(),
             failure: Mutex::new(None),
             waker: atomic_waker::AtomicWaker::new(),
             counters: Counters::default(),
         });
         let theirs = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name("sexton-journal".to_owned())
-            .spawn(move || theirs.run(&handed_over))
-            .map_err(PersistError::io("start a thread to write to", "journal"))?;
+        let end = Arc::clone(&shared);
+        let thread = thread::start(
+            "sexton-journal",
+            move || theirs.run(&handed_over),
+            move |ended| end.thread_ended(ended),
+        )
+        .map_err(PersistError::io("start a thread to write to", "journal"))?;
         let journal = Self {
             shared: Arc::clone(&shared),
             batches: batches.clone(),
@@ -129,6 +139,12 @@ impl Journal {
                 thread,
             },
         ))
+    }
+
+    /// Fails the log when the directory that `lock` is on is removed, which is checked once a second.
+    pub fn watch_directory(&self, lock: &Arc<DirLock>) {
+        // A log is in one directory, so this is called once.
+        drop(self.shared.lock.set(Arc::downgrade(lock)));
     }
 
     /// Hands a batch to the thread.
@@ -247,6 +263,7 @@ impl Shared {
             .clamp(Duration::from_millis(1), LOOK);
         let looks = tick(look);
         let mut unsynced_for = Duration::ZERO;
+        let mut unchecked_for = Duration::ZERO;
         while !self.failed() {
             select_biased! {
                 recv(looks) -> _ => {
@@ -256,6 +273,14 @@ impl Shared {
                     };
                     writer.refill();
                     self.note_room(writer);
+                    unchecked_for += look;
+                    if unchecked_for >= CHECK {
+                        unchecked_for = Duration::ZERO;
+                        if let Err(error) = self.check_directory() {
+                            self.fail(error);
+                            break;
+                        }
+                    }
                     unsynced_for += look;
                     let owed = match self.fsync {
                         Fsync::Always => true,
@@ -286,6 +311,12 @@ impl Shared {
         }
     }
 
+    /// Checks that the directory of the log has not been removed.
+    fn check_directory(&self) -> Result<(), PersistError> {
+        let lock = self.lock.get().and_then(Weak::upgrade);
+        lock.map_or(Ok(()), |lock| lock.check())
+    }
+
     /// Writes a batch together with all later batches that have been handed over by now.
     fn write_all(&self, mut batch: Batch, batches: &Receiver<Batch>) {
         let mut count = 1;
@@ -313,7 +344,7 @@ impl Shared {
         if batch.is_empty() {
             return false;
         }
-        if let Err(error) = writer.write(batch) {
+        if let Err(error) = guarded("write", || writer.write(batch)) {
             self.fail(error);
             return false;
         }
@@ -337,7 +368,7 @@ impl Shared {
 
     fn sync(&self, writer: &mut Writer) -> bool {
         let began = now();
-        let synced = writer.sync();
+        let synced = guarded("sync", || writer.sync());
         let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         self.counters.sync_us.store(took, Ordering::Relaxed);
@@ -366,6 +397,17 @@ impl Shared {
         }
     }
 
+    /// Fails the journal if its thread has ended although nobody asked it to: the core would wait for it for ever.
+    fn thread_ended(&self, ended: Result<(), String>) {
+        let cause = match ended {
+            Ok(()) if self.failed() || self.ended.load(Ordering::Acquire) => return,
+            Ok(()) => "its thread ended early".to_owned(),
+            Err(cause) => cause,
+        };
+        self.fail(panicked("write", cause));
+        drop(lock(&self.writer).take());
+    }
+
     fn fail(&self, error: PersistError) {
         tracing::error!(%error, "the journal failed; nothing more is acknowledged");
         *lock(&self.failure) = Some(Arc::new(error));
@@ -374,6 +416,22 @@ impl Shared {
 
     fn failed(&self) -> bool {
         lock(&self.failure).is_some()
+    }
+}
+
+/// Calls the writer, and turns a panic into an error. The writer may be called on the core thread, where a panic would end an actor or a task.
+fn guarded<T>(
+    action: &'static str,
+    call: impl FnOnce() -> Result<T, PersistError>,
+) -> Result<T, PersistError> {
+    thread::guard(call).unwrap_or_else(|cause| Err(panicked(action, cause)))
+}
+
+fn panicked(action: &'static str, cause: String) -> PersistError {
+    PersistError::Panicked {
+        action,
+        file: "the journal",
+        cause,
     }
 }
 

@@ -3,10 +3,12 @@
 //! This design follows from measurements of sled. A store is open only while its slot is read or written, since an open store takes a
 //! hundred megabytes of memory and several threads. sled panics on damaged files, even in its own threads, so it is never given damaged
 //! files, and is called under `catch_unwind` as a precaution. Its threads continue for a while after a store is closed, so closing a store
-//! waits for them. Its flush does not sync, so the files are synced before a slot is sealed.
+//! waits for them. If it cannot start its threads, it waits for ever for work that none of them does, so a store is opened only if threads
+//! can be started. Its flush does not sync, so the files are synced before a slot is sealed.
 
 use crate::persist::error::PersistError;
 use crate::persist::snapshots::{Store, Stores, Visit};
+use crate::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +19,8 @@ const FLUSH_MS: u64 = 200;
 const BATCH: usize = 64;
 /// The maximum number of times to check, once per millisecond, whether sled's threads have released a closed store.
 const LOOKS_MAX: u32 = 30_000;
+/// The number of threads that sled may start with a store: seven that it shares among all stores, and one for each.
+const THREADS: usize = 8;
 
 /// Opens sled stores in folders below a root folder.
 #[derive(Clone, Debug)]
@@ -33,6 +37,7 @@ impl SledStores {
 
 impl Stores for SledStores {
     fn open(&self, folder: &str) -> Result<Box<dyn Store>, PersistError> {
+        check_threads().map_err(PersistError::io("start threads to open", folder))?;
         let path = self.root.join(folder);
         let config = sled::Config::new()
             .path(&path)
@@ -100,6 +105,31 @@ impl Store for SledStore {
         })?;
         wait_until_stable(&path).map_err(PersistError::io("close", &folder))
     }
+}
+
+/// Checks that as many threads can be started now as sled may need.
+fn check_threads() -> std::io::Result<()> {
+    let (end, ended) = crossbeam_channel::bounded::<()>(0);
+    let mut started = Vec::with_capacity(THREADS);
+    let mut failed = Ok(());
+    for _ in 0..THREADS {
+        let ended = ended.clone();
+        // The channel closes when all have been started.
+        let run = move || ended.recv().is_err();
+        match thread::start("sexton-probe", run, drop) {
+            Ok(thread) => started.push(thread),
+            Err(error) => {
+                failed = Err(error);
+                break;
+            }
+        }
+    }
+    drop(end);
+    for thread in started {
+        // Nothing in these threads panics.
+        drop(thread.join());
+    }
+    failed
 }
 
 /// Waits until none of sled's threads uses the store: sled holds a lock on the store's file until then. Returns an error if that takes more

@@ -110,7 +110,7 @@ impl Slots {
             }
             Err(error) => return Ok(SlotDetails::from(SlotStatus::Damaged(error.to_string()))),
         };
-        let look = match seal::sum_files(self.disk.as_ref(), &slot.folder()) {
+        let look = match seal::sum_sealed(self.disk.as_ref(), &slot.folder(), &seal.files) {
             Ok(files) => {
                 let files = seal::check_files(&seal.files, &files);
                 let wrong = files.iter().find_map(|file| file.wrong.clone());

@@ -7,7 +7,9 @@
 use crate::ids::Seq;
 use crate::persist::disk::Disk;
 use crate::persist::error::PersistError;
+use crate::persist::retention::Kept;
 use crate::persist::snapshots::{Manifest, Page, Seal, Sealed, SlotId, Slots, Writing};
+use crate::thread;
 use crossbeam_channel::{Sender, unbounded};
 use std::sync::Arc;
 
@@ -23,6 +25,7 @@ enum Order {
     Seal {
         mark: Seq,
         older: Seq,
+        kept: Kept,
         done: Completion<Sealed>,
     },
 }
@@ -37,35 +40,35 @@ impl SnapshotThread {
     /// error if the thread cannot be started.
     ///
     /// The thread calls `opened` with the slot's previous manifest, with `None` if the slot is written from scratch, or with an error if
-    /// opening failed. When about to exit, it calls `ended` with the slot's seal, or with `None` if the slot was not sealed.
+    /// opening failed. When about to exit, it calls `ended` with the slot's seal, with `None` if the slot was not sealed, or with the message
+    /// of the panic if it panicked; orders may then be left without an answer.
     pub fn start(
         disk: Arc<dyn Disk>,
         slots: Slots,
         (slot, relied_on): (SlotId, bool),
         opened: Completion<Option<Manifest>>,
-        ended: Box<dyn FnOnce(Option<Seal>) + Send>,
+        ended: Box<dyn FnOnce(Result<Option<Seal>, String>) + Send>,
     ) -> Result<Self, PersistError> {
         let (orders, received) = unbounded();
-        std::thread::Builder::new()
-            .name("sexton-snapshot".to_owned())
-            .spawn(move || {
-                lower_priority();
-                let mut writing = match Writing::open(disk, slots, slot, relied_on) {
-                    Ok(writing) => {
-                        opened(Ok(writing.before().cloned()));
-                        writing
-                    }
-                    Err(error) => {
-                        opened(Err(error));
-                        return ended(None);
-                    }
-                };
-                while received
-                    .recv()
-                    .is_ok_and(|order| carry_out(&mut writing, order))
-                {}
-                ended(writing.end());
-            })
+        let run = move || {
+            lower_priority();
+            let mut writing = match Writing::open(disk, slots, slot, relied_on) {
+                Ok(writing) => {
+                    opened(Ok(writing.before().cloned()));
+                    writing
+                }
+                Err(error) => {
+                    opened(Err(error));
+                    return None;
+                }
+            };
+            while received
+                .recv()
+                .is_ok_and(|order| carry_out(&mut writing, order))
+            {}
+            writing.end()
+        };
+        thread::start("sexton-snapshot", run, ended)
             .map_err(PersistError::io("start a thread to write", &slot.folder()))?;
         Ok(Self { orders })
     }
@@ -80,10 +83,15 @@ impl SnapshotThread {
         self.order(Order::Close(manifest, done));
     }
 
-    /// Seals the slot, and removes the journal segments that neither this slot nor the other one needs. `older` is the last entry that the
-    /// other slot covers. `mark` must be durable in the journal.
-    pub fn seal(&self, mark: Seq, older: Seq, done: Completion<Sealed>) {
-        self.order(Order::Seal { mark, older, done });
+    /// Seals the slot, and removes the journal segments that neither this slot nor the other one needs, except for those `kept`. `older` is
+    /// the last entry that the other slot covers. `mark` must be durable in the journal.
+    pub fn seal(&self, mark: Seq, older: Seq, kept: Kept, done: Completion<Sealed>) {
+        self.order(Order::Seal {
+            mark,
+            older,
+            kept,
+            done,
+        });
     }
 
     fn order(&self, order: Order) {
@@ -97,8 +105,13 @@ fn carry_out(writing: &mut Writing, order: Order) -> bool {
     match order {
         Order::Put(pages, done) => complete(done, writing.put(&pages)),
         Order::Close(manifest, done) => complete(done, writing.close(&manifest)),
-        Order::Seal { mark, older, done } => {
-            done(writing.seal(mark, older));
+        Order::Seal {
+            mark,
+            older,
+            kept,
+            done,
+        } => {
+            done(writing.seal(mark, older, kept));
             false
         }
     }

@@ -6,7 +6,7 @@
 use crate::ids::Seq;
 use crate::persist::disk::Disk;
 use crate::persist::error::PersistError;
-use crate::persist::retention::{Trimmed, trim};
+use crate::persist::retention::{self, History, Kept, Trimmed, trim_but};
 use crate::persist::snapshots::slots::Closed;
 use crate::persist::snapshots::{Manifest, Page, Seal, SlotId, SlotWriter, Slots};
 use std::sync::Arc;
@@ -18,6 +18,8 @@ pub struct Sealed {
     pub seal: Seal,
     /// The journal segments that were removed.
     pub trimmed: Trimmed,
+    /// What is left of the journal beyond what the snapshots need.
+    pub history: History,
 }
 
 /// A slot being written.
@@ -83,16 +85,22 @@ impl Writing {
         Ok(())
     }
 
-    /// Seals the slot, and removes the journal segments that neither this slot nor the other one needs. `older` is the last entry that the
-    /// other slot covers. `mark` must be durable in the journal.
-    pub fn seal(&mut self, mark: Seq, older: Seq) -> Result<Sealed, PersistError> {
+    /// Seals the slot, and removes the journal segments that neither this slot nor the other one needs, except for those `kept`. `older` is
+    /// the last entry that the other slot covers. `mark` must be durable in the journal.
+    pub fn seal(&mut self, mark: Seq, older: Seq, kept: Kept) -> Result<Sealed, PersistError> {
         let Stage::Closed(closed) = std::mem::replace(&mut self.stage, Stage::Failed) else {
             unreachable!("a slot is closed before it is sealed");
         };
         let seal = self.slots.seal(closed, mark)?;
         self.stage = Stage::Sealed(seal.clone());
-        let trimmed = trim(self.disk.as_ref(), seal.manifest.begun.min(older))?;
-        Ok(Sealed { seal, trimmed })
+        let upto = seal.manifest.begun.min(older);
+        let trimmed = trim_but(self.disk.as_ref(), upto, kept)?;
+        let history = retention::history(self.disk.as_ref(), upto)?;
+        Ok(Sealed {
+            seal,
+            trimmed,
+            history,
+        })
     }
 
     /// Finishes the write. Returns the seal if the slot was sealed; otherwise removes everything in the slot, and returns `None`.

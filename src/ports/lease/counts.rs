@@ -3,9 +3,8 @@
 
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
-use crate::ports::process::files::{STDOUT, run_dir};
+use crate::ports::process::files::{STDOUT, opened, run_dir};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
@@ -31,7 +30,7 @@ pub(super) fn counts(
     (id, own): &(ProcessId, Option<Bytes>),
     data: &Path,
 ) -> Option<BTreeMap<String, u64>> {
-    let mut file = File::open(run_dir(data, *id, own.as_ref()).join(STDOUT)).ok()?;
+    let mut file = opened(&run_dir(data, *id, own.as_ref()).join(STDOUT)).ok()?;
     let length = file.metadata().ok()?.len();
     let begin = length.saturating_sub(COUNTS_BYTES_MAX);
     file.seek(SeekFrom::Start(begin)).ok()?;

@@ -1,5 +1,6 @@
 //! The port of the `LeaseActor`: writes a line to a log file when a pass (one run of a lease's command) begins, and another when it ends,
-//! like Fossil's backoffice. A pass that failed is also reported in the server's own log, since nobody may be waiting for it.
+//! like Fossil's backoffice. A pass that failed or overruns its period, and missed dates of a schedule, are also reported in the server's own
+//! log, since nobody may be waiting for them.
 //!
 //! A separate thread writes the lines, so that a slow disk does not delay the node. Each is written once, after the journal entry of its
 //! event is durable: it is lost if the server is killed in between, or if the file cannot be written. A failed write is logged.
@@ -7,17 +8,18 @@
 use crate::actors::binding::Exit;
 use crate::actors::lease::{Action, LeaseMachine, LogEvent};
 use crate::clock::{Clock as _, Date, SystemClock, Timestamp};
+use crate::kernel::file;
 use crate::ports::lease::counts::counts;
 use crate::schedule;
 use crate::spine::effect;
+use crate::spine::halt::Sentry;
 use crate::spine::port::Port;
+use crate::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender, bounded};
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::thread::{Builder, JoinHandle};
 
 /// The maximum number of lines waiting to be written. If the disk cannot keep up, further lines are dropped, and their number is logged.
 const LINES_MAX: usize = 10_000;
@@ -26,6 +28,7 @@ const LINES_MAX: usize = 10_000;
 #[derive(Debug)]
 pub struct LeasePort {
     data: Option<PathBuf>,
+    sentry: Sentry,
     writing: Option<Writing>,
     lost: u64,
 }
@@ -39,9 +42,10 @@ struct Writing {
 
 impl LeasePort {
     /// Creates a port. `data` is the data directory, which contains the output of passes; if it is `None`, no counts are logged.
-    pub const fn new(data: Option<PathBuf>) -> Self {
+    pub const fn new(data: Option<PathBuf>, sentry: Sentry) -> Self {
         Self {
             data,
+            sentry,
             writing: None,
             lost: 0,
         }
@@ -50,8 +54,11 @@ impl LeasePort {
     fn start(&self) -> io::Result<Writing> {
         let (lines, asked) = bounded(LINES_MAX);
         let data = self.data.clone();
-        let thread = Builder::new().name("lease-log".to_owned());
-        let thread = thread.spawn(move || write(&asked, data.as_deref()))?;
+        let thread = self.sentry.thread("lease-log", move || {
+            write(&asked, data.as_deref());
+            // The thread ends only when the port is dropped.
+            true
+        })?;
         Ok(Writing { lines, thread })
     }
 }
@@ -95,26 +102,41 @@ fn date() -> Date {
 
 /// Logs a warning if the action asks for one.
 fn warn(action: &Action) {
-    let LogEvent::Ended {
-        ran_ms,
-        exit,
-        launched,
-        warns: true,
-    } = &action.what
-    else {
-        return;
-    };
-    let lease = action.lease.to_text();
-    let process = launched.as_ref().map(|(process, _)| process.to_string());
-    let end = words(*exit);
-    tracing::warn!(
-        lease,
-        token = action.token.0,
-        process,
-        end,
-        ran_ms,
-        "a pass failed: `sexton lease show` shows it"
-    );
+    let (lease, token) = (action.lease.to_text(), action.token.0);
+    match &action.what {
+        LogEvent::Ended {
+            ran_ms,
+            exit,
+            launched,
+            warns: true,
+        } => {
+            let process = launched.as_ref().map(|(process, _)| process.to_string());
+            let end = words(*exit);
+            tracing::warn!(
+                lease,
+                token,
+                process,
+                end,
+                ran_ms,
+                "a pass failed: `sexton lease show` shows it"
+            );
+        }
+        LogEvent::Overran { ran_ms, over_ms } => tracing::warn!(
+            lease,
+            token,
+            ran_ms,
+            over_ms,
+            "a pass runs longer than its period, so the next one waits: `sexton lease set {lease} max-run` limits it"
+        ),
+        LogEvent::Missed(missed) => tracing::warn!(
+            lease,
+            first = schedule::utc(missed.first),
+            noticed = schedule::utc(missed.noticed),
+            cause = missed.cause(),
+            "dates of the schedule were missed: `sexton lease run {lease}` makes up for them, `sexton lease set {lease} catch-up on` does so in future"
+        ),
+        LogEvent::Began | LogEvent::Ended { .. } => {}
+    }
 }
 
 fn write(asked: &Receiver<(Date, PathBuf, Action)>, data: Option<&Path>) {
@@ -131,14 +153,9 @@ fn write(asked: &Receiver<(Date, PathBuf, Action)>, data: Option<&Path>) {
 
 /// Appends a line. The file is opened for each line, so it is created again if it was moved away.
 fn append(path: &Path, line: &str) -> io::Result<()> {
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
-    // A pipe without a reader, or a terminal, must not block the thread.
-    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let mut file = File::from(rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?);
-    let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
-    if kind != FileType::RegularFile {
-        return Err(io::Error::other("not a regular file"));
-    }
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+    // Another user who may write to its directory may have made it a link to one of our files, or a pipe, which would stop the thread.
+    let mut file = file::own(path, flags, Mode::from_raw_mode(0o644))?;
     file.write_all(line.as_bytes())
 }
 
@@ -161,6 +178,16 @@ fn line(at: Date, action: &Action, data: Option<&Path>) -> String {
             }
             write!(line, " elapse-time {ran_ms} ms {}", words(*exit))
         }
+        LogEvent::Overran { ran_ms, over_ms } => write!(
+            line,
+            " overran token {} elapse-time {ran_ms} ms, {over_ms} ms after its period",
+            action.token.0
+        ),
+        LogEvent::Missed(missed) => {
+            let (first, noticed) = (schedule::utc(missed.first), schedule::utc(missed.noticed));
+            let cause = missed.cause();
+            write!(line, " missed from {first} until {noticed} {cause}")
+        }
     }
     .expect("writing to a string does not fail");
     line.push('\n');
@@ -181,6 +208,7 @@ mod tests {
     use crate::ports::process::files::{STDOUT, run_dir};
     use crate::schedule;
     use crate::spine::effect;
+    use crate::spine::halt::Sentry;
     use crate::spine::port::Port as _;
     use std::path::Path;
 
@@ -193,7 +221,7 @@ mod tests {
         let dir = run_dir(folder, id, None);
         std::fs::create_dir_all(&dir).expect("a directory can be created");
         std::fs::write(dir.join(STDOUT), output).expect("the file can be written");
-        let mut port = LeasePort::new(Some(folder.to_owned()));
+        let mut port = LeasePort::new(Some(folder.to_owned()), Sentry::default());
         let ended = LogEvent::Ended {
             ran_ms: 1250,
             exit: Some(Exit::Code(3)),
@@ -257,5 +285,27 @@ mod tests {
         assert!(append(Path::new("/dev/null"), "x\n").is_err());
         assert!(append(Path::new("/"), "x\n").is_err());
         assert_eq!(schedule::utc(date()).len(), 19);
+        let dir = tempfile::tempdir().expect("a directory can be created");
+        let (other, log) = (dir.path().join("other"), dir.path().join("log"));
+        std::fs::write(&other, "important").expect("the file can be written");
+        std::fs::hard_link(&other, &log).expect("the file can be linked");
+        assert!(append(&log, "x\n").is_err());
+        std::fs::remove_file(&log).expect("it exists");
+        std::os::unix::fs::symlink(&other, &log).expect("the file can be linked");
+        let refused = append(&log, "x\n").expect_err("it is a link").to_string();
+        assert_eq!(refused, "it is a symbolic link");
+        let kept = std::fs::read_to_string(&other).expect("the file exists");
+        assert_eq!(kept, "important");
+    }
+
+    #[test]
+    fn a_pipe_in_place_of_the_output_does_not_block() {
+        let folder = tempfile::tempdir().expect("a directory can be created");
+        let dir = run_dir(folder.path(), ProcessId(7), None);
+        std::fs::create_dir_all(&dir).expect("a directory can be created");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, dir.join(STDOUT), mode).expect("a pipe");
+        let launched = (ProcessId(7), None);
+        assert!(super::counts(&launched, folder.path()).is_none());
     }
 }

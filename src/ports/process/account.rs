@@ -50,6 +50,17 @@ pub(super) fn of(spec: &Spec) -> Result<Option<Account>, Failure> {
     .map_err(failed)
 }
 
+/// Returns the id of a user, given by name or number.
+pub(super) fn user(name: &str) -> Result<u32, Failure> {
+    if let Ok(number) = name.parse() {
+        return Ok(number);
+    }
+    let users = read(Path::new(USERS))?;
+    let found = users.lines().filter_map(user_of).find(|it| it.name == name);
+    let id = found.map(|it| it.id);
+    id.ok_or_else(|| failed(format!("{USERS} has no user {name}")))
+}
+
 fn failed(words: String) -> Failure {
     Failure {
         step: Step::User,

@@ -9,6 +9,10 @@ use crate::ports::process::world::Tree;
 use std::io;
 
 /// A process that the port launches or follows.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts about one attempt"
+)]
 pub(super) struct Attempt<H> {
     /// The spec to launch, kept until a keeper has reported all its attempts, since the attempt may have been launched before a restart of
     /// the coordinator.
@@ -22,6 +26,8 @@ pub(super) struct Attempt<H> {
     pub(super) identity: Option<Identity>,
     pub(super) launched: bool,
     pub(super) contained: bool,
+    /// See [`Tree::kept`].
+    pub(super) kept: bool,
     pub(super) run_dir: Option<Bytes>,
     /// The process's descriptor. Without a descriptor, the process is looked up by its identity.
     pub(super) handle: Option<H>,
@@ -44,6 +50,7 @@ impl<H> Attempt<H> {
             identity: None,
             launched,
             contained: false,
+            kept: false,
             run_dir,
             handle: None,
             next_look: None,
@@ -101,6 +108,7 @@ impl<H> Attempt<H> {
             leader: self.identity?,
             contained: self.contained,
             launched: self.launched,
+            kept: self.kept,
         })
     }
 }

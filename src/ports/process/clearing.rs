@@ -91,7 +91,7 @@ impl Clearing {
         let left = if self.whole {
             if self.kills {
                 // An error is ignored, since the survivors show whether the kill succeeded.
-                let _ = world.signal_tree(tree, KILL);
+                let _ = world.signal_tree(tree, &[KILL]);
             }
             world.survivors(tree)
         } else if leader_gone {
@@ -123,7 +123,7 @@ impl Clearing {
         match world.find(&tree.leader) {
             Lookup::Alive(handle) => {
                 if self.kills {
-                    let _ = world.signal(&handle, KILL, false);
+                    let _ = world.signal(&handle, &[KILL], false);
                 }
                 Survivors {
                     alive: 1,

@@ -31,8 +31,15 @@ impl<W: World> Follower<W> {
         let Some(identity) = attempt.identity else {
             return;
         };
-        if (identity.machine, identity.boot) != self.world.machine_and_boot() {
-            return self.end(id, End::Lost(Lost::Rebooted), None, [0; 2]);
+        let (machine, boot) = self.world.machine_and_boot();
+        if identity.boot != boot {
+            let is_ours = identity.machine == machine;
+            let lost = if is_ours {
+                Lost::Rebooted
+            } else {
+                Lost::AnotherMachine
+            };
+            return self.end(id, End::Lost(lost), None, [0; 2]);
         }
         if attempt.launched && self.link != Link::Up {
             // If the process has ended, the keeper may have its status, so the process is looked up only after the keeper has reported all
@@ -169,6 +176,7 @@ impl<W: World> Follower<W> {
     /// processor time in milliseconds and its peak memory in bytes.
     pub(super) fn end(&mut self, id: ProcessId, end: End, at: Option<Date>, used: [u64; 2]) {
         let at = at.unwrap_or_else(|| self.world.date());
+        let knows_all = self.knows_all();
         let Some(attempt) = self.attempts.get_mut(&id) else {
             return;
         };
@@ -176,6 +184,7 @@ impl<W: World> Follower<W> {
             Some(tree) => self.world.remains(&tree, attempt.run_dir.as_ref()),
             None => Remains::default(),
         };
+        left.empty &= knows_all;
         [left.cpu_ms, left.memory_max] = used;
         let left = Box::new(left);
         let message = Message::Ended { id, end, at, left };

@@ -27,7 +27,8 @@ const NOT_INHERITED: [&str; 7] = [
 ];
 
 /// Builds the environment as `NAME=VALUE` strings. Later sources override earlier ones: the coordinator's environment unless there is a
-/// parcel, then `own` (variables for the account and for notices), then the environment file, then the spec, then [`ID`] and [`DATA`].
+/// parcel, then `own` (variables for the account and for notices), then the environment file, then the spec, then [`ID`] and [`DATA`]. `user`
+/// is the user of the process.
 ///
 /// # Errors
 /// Returns an error if the environment file cannot be read or is malformed, or if there is no parcel and a secret that the spec names is in
@@ -36,6 +37,7 @@ pub(super) fn of(
     id: ProcessId,
     spec: &Spec,
     (data, own): (&Path, Vec<(&'static str, Vec<u8>)>),
+    user: u32,
 ) -> Result<Vec<Bytes>, Failure> {
     let mut all: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
     if spec.parcel.is_none() {
@@ -45,7 +47,7 @@ pub(super) fn of(
     let own = own.into_iter();
     all.extend(own.map(|(name, value)| (name.as_bytes().to_vec(), value)));
     if let Some(file) = &spec.env_file {
-        let variables = files::variables(&files::path_of(file))?;
+        let variables = files::variables(&files::path_of(file), user)?;
         all.extend(
             variables
                 .into_iter()
@@ -88,6 +90,20 @@ mod tests {
     use crate::ids::ProcessId;
     use std::path::Path;
 
+    /// Whoever the process runs as: what only some processes may know belongs into their environment files.
+    #[test]
+    fn the_environment_of_the_coordinator_is_passed_on() {
+        let of_ours = std::env::vars().find(|(name, _)| name == "PATH");
+        let (name, value) = of_ours.expect("it is set");
+        for user in [0, 65_534] {
+            let spec = Spec::default();
+            let made = of(ProcessId(5), &spec, (Path::new("/data"), Vec::new()), user);
+            let all = made.expect("nothing is missing");
+            let expected = format!("{name}={value}");
+            assert!(all.iter().any(|it| it.as_bytes() == expected.as_bytes()));
+        }
+    }
+
     #[test]
     fn each_source_is_above_the_one_before_and_a_secret_must_be_in_one() {
         let dir = tempfile::tempdir().expect("a directory can be created");
@@ -100,7 +116,7 @@ mod tests {
             secrets: vec!["API_TOKEN".to_owned()],
             ..Spec::default()
         };
-        let made = |spec: &Spec| of(ProcessId(5), spec, (Path::new("/data"), Vec::new()));
+        let made = |spec: &Spec| of(ProcessId(5), spec, (Path::new("/data"), Vec::new()), 0);
         let all = made(&spec).expect("all secrets are set");
         let has = |text: &str| all.iter().any(|it| it.as_bytes() == text.as_bytes());
         for variable in [

@@ -3,8 +3,8 @@
 use crate::actors::process::{Failure, Output, Spec, Step};
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
-use crate::kernel::lease;
-use rustix::fs::OFlags;
+use crate::kernel::{file, lease};
+use rustix::fs::{Mode, OFlags};
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -65,31 +65,63 @@ pub(crate) fn remove_dir(dir: &Path) {
     }
 }
 
-/// Builds the failure of a step that concerns a path.
+/// Builds the failure of a step that concerns a path. An error that is not one of the kernel's is added as text.
 pub(super) fn failure(step: Step, error: &io::Error, about: &Path) -> Failure {
+    let path = about.display();
+    let about = match error.raw_os_error() {
+        Some(_) => path.to_string(),
+        None => format!("{path}: {error}"),
+    };
     Failure {
         step,
         errno: error.raw_os_error().unwrap_or(0),
-        about: Some(about.display().to_string()),
+        about: Some(about),
     }
 }
 
 /// Opens an output file for reading from its beginning.
+///
+/// # Errors
+/// Returns an error if it cannot be opened, or is not a regular file.
 #[cfg(any(feature = "http", feature = "replay"))]
 pub(super) fn reader(path: &Path) -> io::Result<impl io::BufRead> {
-    let mut options = OpenOptions::new();
-    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or(0);
-    let file = options.read(true).custom_flags(flags).open(path)?;
-    Ok(io::BufReader::with_capacity(64 << 10, file))
+    Ok(io::BufReader::with_capacity(64 << 10, opened(path)?))
+}
+
+/// Opens a file of ours for reading: another user who may write to its directory may have put anything in its place.
+///
+/// # Errors
+/// Returns an error if it cannot be opened, or [`file::Unfit`].
+pub(crate) fn opened(path: &Path) -> io::Result<File> {
+    file::own(path, OFlags::RDONLY, Mode::empty())
+}
+
+/// Explains why the kernel did not execute the program at `path`, if the error `errno` alone would mislead: the program exists, but its
+/// interpreter does not, or it is a script without the line that names an interpreter. The path may be unknown.
+pub(super) fn not_executed(path: Option<&PathBuf>, errno: i32) -> Option<String> {
+    const NO_SUCH_FILE: i32 = 2;
+    const NO_FORMAT: i32 = 8;
+    match errno {
+        NO_SUCH_FILE => missing_interpreter(path?),
+        NO_FORMAT => Some(
+            "it is neither a program for this machine nor a script whose first line names its interpreter, as `#!/bin/sh` does"
+                .to_owned(),
+        ),
+        _ => None,
+    }
 }
 
 /// Describes the missing interpreter of an existing program: the one that its first line names, or the loader of a binary. Returns `None`
 /// if the program cannot be read.
-pub(super) fn interpreter(path: &Path) -> Option<String> {
+fn missing_interpreter(path: &Path) -> Option<String> {
     let mut begin = Vec::new();
-    let file = File::open(path).ok()?;
+    // The user as whom the program was to run may have put anything there.
+    let file = file::regular(path, OFlags::RDONLY).ok()?;
     file.take(256).read_to_end(&mut begin).ok()?;
     let first = begin.split(|byte| *byte == b'\n').next()?;
+    if first.starts_with(b"#!") && first.ends_with(b"\r") {
+        return Some("its lines end with CR LF, so the name of its interpreter ends with a CR; `sed -i 's/\\r$//' FILE` converts it".to_owned());
+    }
     let name = first.strip_prefix(b"#!").map(String::from_utf8_lossy);
     let name = name.as_deref().map_or("of the program", str::trim);
     Some(format!("the interpreter {name} does not exist"))
@@ -114,9 +146,9 @@ pub(super) fn prepare(dir: &Path, spec: &Spec) -> Result<(), Failure> {
     written.map_err(|error| failure(Step::Files, &error, &path))
 }
 
-/// Returns whether a file has this content and is not a symbolic link; `false` if it cannot be read.
+/// Returns whether a file of ours has this content; `false` if it cannot be read.
 fn holds(path: &Path, content: &[u8]) -> bool {
-    let read = open_as_it_is(path).and_then(|mut file| {
+    let read = opened(path).and_then(|mut file| {
         let length = u64::try_from(content.len()).unwrap_or(u64::MAX);
         if file.metadata()?.size() != length {
             return Ok(false);
@@ -127,7 +159,7 @@ fn holds(path: &Path, content: &[u8]) -> bool {
 }
 
 /// Removes a file, if it exists, and creates it again with this content, never writing through a link.
-fn replace(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
+pub(super) fn replace(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
@@ -188,18 +220,28 @@ fn quote(word: &[u8], script: &mut Vec<u8>) {
     script.push(b'\'');
 }
 
-/// Returns the stored key from which the secrets of processes are derived. If no valid key is stored, stores and returns `fresh`.
+/// Returns the stored key from which the secrets of processes are derived. If no valid key is stored, stores and returns `fresh`. A key
+/// that another user may have written or read is not valid.
 ///
 /// # Errors
 /// Returns an error if the key can be neither read nor written.
 pub(crate) fn report_key(data: &Path, fresh: [u8; 32]) -> io::Result<[u8; 32]> {
     let path = data.join(super::reporting::KEY_FILE);
-    match std::fs::read(&path) {
-        Ok(found) => {
-            if let Ok(key) = found.try_into() {
-                return Ok(key);
-            }
+    let read = || -> io::Result<Option<[u8; 32]>> {
+        let mut file = match opened(&path) {
+            Err(error) if file::unfit(&error).is_some() => return Ok(None),
+            other => other?,
+        };
+        if file.metadata()?.mode().trailing_zeros() < 6 {
+            return Ok(None);
         }
+        // One byte more than a key has, so that a longer file is not taken for one.
+        let key: Option<[u8; 32]> = read_some(&mut file, 33)?.try_into().ok();
+        Ok(key)
+    };
+    match read() {
+        Ok(Some(key)) => return Ok(key),
+        Ok(None) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
@@ -213,32 +255,20 @@ pub(super) fn output(path: &Path) -> (Output, bool) {
     read_output(path).unwrap_or_default()
 }
 
-/// Opens a file for reading, never through a link and without blocking.
-fn open_as_it_is(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    let no_follow = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits());
-    options
-        .read(true)
-        .custom_flags(no_follow.unwrap_or(0))
-        .open(path)
-}
-
 fn read_output(path: &Path) -> io::Result<(Output, bool)> {
-    let mut file = open_as_it_is(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Ok((Output::default(), false));
-    }
-    let bytes = metadata.size();
-    let shown = Output::SHOWN_BYTES as u64;
-    let head = if bytes > 0 {
-        read_some(&mut file, shown)?
-    } else {
-        Vec::new()
+    let mut file = opened(path)?;
+    let bytes = file.metadata()?.size();
+    let (all, tail) = (Output::SHOWN_BYTES as u64, Output::TAIL_BYTES as u64);
+    // A short output is shown as a whole. Of a long one, the end shows how the process ended, so most of what is shown is from there.
+    let is_long = bytes > all;
+    let head = match bytes {
+        0 => Vec::new(),
+        _ if is_long => read_some(&mut file, all - tail)?,
+        _ => read_some(&mut file, all)?,
     };
-    let tail = if bytes > shown {
-        file.seek(SeekFrom::Start(shown.max(bytes - shown)))?;
-        read_some(&mut file, shown)?
+    let tail = if is_long {
+        file.seek(SeekFrom::Start(bytes - tail))?;
+        read_some(&mut file, tail)?
     } else {
         Vec::new()
     };
@@ -252,60 +282,81 @@ fn read_some(file: &mut File, most: u64) -> io::Result<Vec<u8>> {
     Ok(some)
 }
 
-/// Reads an environment file of `NAME=VALUE` lines. Blank lines and lines starting with `#` are ignored, as is everything after
-/// [`ENV_FILE_MAX`] bytes. An `export` before a name and a pair of quotes around a value are removed.
-pub(super) fn variables(path: &Path) -> Result<Vec<(String, Vec<u8>)>, Failure> {
+/// Reads an environment file of `NAME=VALUE` lines. Blank lines and lines starting with `#` are ignored. An `export` before a name and a
+/// pair of quotes around a value are removed. A line that a shell would read differently is refused rather than guessed at. `user` is the user
+/// that will have the variables ([`file::of_user`]).
+pub(super) fn variables(path: &Path, user: u32) -> Result<Vec<(String, Vec<u8>)>, Failure> {
     let wrong = |error: &io::Error| failure(Step::Environment, error, path);
-    // Without `NONBLOCK`, opening a pipe that has no writer would block this launch, and all others, forever.
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
-        .open(path);
+    let refused = |words: String| Failure {
+        step: Step::Environment,
+        errno: 0,
+        about: Some(words),
+    };
+    let opened = file::of_user(path, user);
     let mut file = opened.map_err(|error| wrong(&error))?;
-    let found = file.metadata().map_err(|error| wrong(&error))?;
-    if !found.is_file() {
-        return Err(Failure {
-            step: Step::Environment,
-            errno: 0,
-            about: Some(format!("{}: not a regular file", path.display())),
-        });
+    let content = read_some(&mut file, ENV_FILE_MAX + 1).map_err(|error| wrong(&error))?;
+    if content.len() as u64 > ENV_FILE_MAX {
+        let path = path.display();
+        return Err(refused(format!(
+            "{path}: it has more than {ENV_FILE_MAX} bytes"
+        )));
     }
-    let content = read_some(&mut file, ENV_FILE_MAX).map_err(|error| wrong(&error))?;
     let mut variables = Vec::new();
     for (place, line) in content.split(|byte| *byte == b'\n').enumerate() {
         let line = line.trim_ascii();
         if line.is_empty() || line.starts_with(b"#") {
             continue;
         }
-        let line = line.strip_prefix(b"export ").unwrap_or(line);
-        let Some((name, value)) = split(line) else {
-            return Err(Failure {
-                step: Step::Environment,
-                errno: 0,
-                about: Some(format!(
-                    "{}, line {}: expected NAME=VALUE",
-                    path.display(),
-                    place + 1
-                )),
-            });
-        };
-        variables.push((name, value));
+        let variable = split(line).map_err(|words| {
+            let (path, line) = (path.display(), place + 1);
+            refused(format!("{path}, line {line}: {words}"))
+        })?;
+        variables.push(variable);
     }
     Ok(variables)
 }
 
-fn split(line: &[u8]) -> Option<(String, Vec<u8>)> {
-    let place = line.iter().position(|byte| *byte == b'=')?;
-    let (name, value) = line.split_at(place);
-    let name = std::str::from_utf8(name)
-        .ok()
-        .filter(|name| !name.is_empty())?;
-    let value = value.get(1..).unwrap_or_default();
-    let inner = match value {
-        [b'"', inner @ .., b'"'] | [b'\'', inner @ .., b'\''] => inner,
-        bare => bare,
+/// Splits a line of an environment file, without blanks around it, into name and value; or describes what is wrong with it.
+fn split(line: &[u8]) -> Result<(String, Vec<u8>), &'static str> {
+    let line = match line.strip_prefix(b"export") {
+        Some(rest) if rest.first().is_some_and(u8::is_ascii_whitespace) => rest.trim_ascii_start(),
+        Some(_) | None => line,
     };
-    Some((name.to_owned(), inner.to_vec()))
+    let place = line.iter().position(|byte| *byte == b'=');
+    let (name, value) = line.split_at(place.ok_or("expected NAME=VALUE")?);
+    let value = value.get(1..).unwrap_or_default();
+    let is_blank = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_whitespace);
+    if is_blank(name.last()) || is_blank(value.first()) {
+        return Err("remove the blanks around `=`, or quote a value that begins with a blank");
+    }
+    let name = std::str::from_utf8(name).map_err(|_| "the name is not UTF-8")?;
+    let is_strange =
+        |it: char| it.is_whitespace() || it.is_control() || "\"'`$\\#\u{feff}".contains(it);
+    if name.is_empty() || name.contains(is_strange) {
+        return Err(
+            "expected NAME=VALUE, with a name without blanks, quotes and control characters",
+        );
+    }
+    Ok((name.to_owned(), unquoted(value)?.to_vec()))
+}
+
+/// Removes the quotes around a value.
+fn unquoted(value: &[u8]) -> Result<&[u8], &'static str> {
+    match value {
+        [quote @ (b'"' | b'\''), rest @ ..] => match rest.split_last() {
+            Some((last, inner)) if last == quote && !inner.contains(quote) => Ok(inner),
+            Some(_) | None => Err(
+                "the value begins with a quote, so it must end with the same quote, with none in between and nothing after it",
+            ),
+        },
+        bare if bare
+            .windows(2)
+            .any(|two| matches!(two, [b' ' | b'\t', b'#'])) =>
+        {
+            Err("put the remark on a line of its own, or quote the value if the # belongs to it")
+        }
+        bare => Ok(bare),
+    }
 }
 
 #[cfg(test)]
@@ -314,6 +365,9 @@ mod tests {
     use crate::actors::process::{Output, Spec, Step};
     use crate::bytes::Bytes;
     use std::os::unix::fs::MetadataExt as _;
+
+    /// Any user of ours.
+    const OWN: u32 = 0;
 
     fn quoted(word: &[u8]) -> String {
         let mut script = Vec::new();
@@ -332,11 +386,28 @@ mod tests {
             files.path(),
             std::path::Path::new("/dev/zero"),
         ] {
-            let failure = variables(path).expect_err("the path is not a regular file");
+            let failure = variables(path, OWN).expect_err("the path is not a regular file");
             assert_eq!(failure.step, Step::Environment);
             let about = failure.about.unwrap_or_default();
             assert!(about.ends_with("not a regular file"), "{about}");
         }
+    }
+
+    /// A user may have put anything in the place of the program that is launched as that user.
+    #[test]
+    fn a_pipe_in_place_of_a_program_is_not_waited_for() {
+        let files = tempfile::tempdir().expect("a directory can be created");
+        let (pipe, link) = (files.path().join("pipe"), files.path().join("link"));
+        let mode = rustix::fs::Mode::from_raw_mode(0o700);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).expect("the file can be created");
+        std::os::unix::fs::symlink(&pipe, &link).expect("the file can be linked");
+        for path in [pipe, link, "/dev/zero".into()] {
+            assert_eq!(super::not_executed(Some(&path), 2), None, "{path:?}");
+        }
+        let script = files.path().join("script");
+        std::fs::write(&script, "#!/no/such -x\n").expect("the file can be written");
+        let why = super::not_executed(Some(&script), 2).expect("it is read");
+        assert!(why.contains("/no/such"), "{why}");
     }
 
     #[test]
@@ -396,18 +467,21 @@ mod tests {
         let path = dir.path().join("stdout.log");
         assert_eq!(output(&path), (Output::default(), false));
         let mut content = vec![b'a'; 1000];
-        content.extend_from_slice(&[b'z'; Output::SHOWN_BYTES]);
+        content.extend_from_slice(&[b'z'; Output::TAIL_BYTES]);
         std::fs::write(&path, &content).expect("the file can be written");
         let (shown, _) = output(&path);
-        assert_eq!(shown.bytes, 1000 + Output::SHOWN_BYTES as u64);
-        assert_eq!(shown.head(), [b'a'; Output::SHOWN_BYTES]);
-        assert_eq!(shown.tail(), [b'z'; Output::SHOWN_BYTES]);
-        // If a file is only slightly longer than its head, no byte is shown twice.
-        std::fs::write(&path, &content[1000 - 1..]).expect("the file can be written");
+        assert_eq!(shown.bytes, 1000 + Output::TAIL_BYTES as u64);
+        assert_eq!(
+            shown.head(),
+            [b'a'; Output::SHOWN_BYTES - Output::TAIL_BYTES]
+        );
+        assert_eq!(shown.tail(), [b'z'; Output::TAIL_BYTES]);
+        // An output that is not longer than what is shown is shown as a whole.
+        std::fs::write(&path, &content[..Output::SHOWN_BYTES]).expect("the file can be written");
         let (shown, _) = output(&path);
         assert_eq!(
             (shown.head().len(), shown.tail().len()),
-            (Output::SHOWN_BYTES, 1)
+            (Output::SHOWN_BYTES, 0)
         );
     }
 
@@ -417,22 +491,49 @@ mod tests {
         let path = dir.path().join("env");
         std::fs::write(
             &path,
-            "# what it needs\n\nexport A=1\nB=\"two words\"\nC=a=b\n",
+            "# what it needs\n\nexport A=1\nB=\"two words\"\nC=a=b\r\nexport \t D=it's#1\nE=' # '\nF=\n",
         )
         .expect("the file can be written");
-        let read = variables(&path).expect("the file is valid");
-        let expected = [("A", "1"), ("B", "two words"), ("C", "a=b")];
+        let read = variables(&path, OWN).expect("the file is valid");
+        let expected = [
+            ("A", "1"),
+            ("B", "two words"),
+            ("C", "a=b"),
+            ("D", "it's#1"),
+            ("E", " # "),
+            ("F", ""),
+        ];
         let expected = expected.map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec()));
         assert_eq!(read, expected);
-        std::fs::write(&path, "A=1\nnothing\n").expect("the file can be written");
-        let wrong = variables(&path).expect_err("the second line is invalid");
-        assert_eq!(wrong.step, Step::Environment);
-        assert!(
-            wrong
-                .about
-                .expect("the failure names the line")
-                .ends_with("line 2: expected NAME=VALUE")
-        );
+        for (line, words) in [
+            ("nothing", "expected NAME=VALUE"),
+            ("=x", "expected NAME=VALUE, with"),
+            ("V = x", "remove the blanks around `=`"),
+            ("V= x", "remove the blanks around `=`"),
+            ("export V =x", "remove the blanks around `=`"),
+            ("export A B=x", "expected NAME=VALUE, with"),
+            ("'V'=x", "expected NAME=VALUE, with"),
+            ("\u{feff}V=x", "expected NAME=VALUE, with"),
+            ("V=\"x\" # remark", "the value begins with a quote"),
+            ("V='x", "the value begins with a quote"),
+            ("V='", "the value begins with a quote"),
+            ("V=\"a \\\" b\"", "the value begins with a quote"),
+            ("V=x # remark", "put the remark on a line of its own"),
+        ] {
+            std::fs::write(&path, format!("A=1\n{line}\n")).expect("the file can be written");
+            let wrong = variables(&path, OWN).expect_err(line);
+            assert_eq!(wrong.step, Step::Environment);
+            let about = wrong.about.expect("the failure names the line");
+            assert!(
+                about.contains(&format!("env, line 2: {words}")),
+                "{line}: {about}"
+            );
+        }
+        let long = format!("A={}\n", "x".repeat(1 << 20));
+        std::fs::write(&path, long).expect("the file can be written");
+        let wrong = variables(&path, OWN).expect_err("the file is too long");
+        let about = wrong.about.unwrap_or_default();
+        assert!(about.ends_with("it has more than 1048576 bytes"), "{about}");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! How an attempt ended is learned from the keeper that waited for it or, failing that, from the kernel, if it reports this to processes
 //! other than the parent. Otherwise the attempt is declared lost, with a reason. Its end is never guessed.
 
-use crate::actors::process::{Action, Failure, Identity, Message, Reach, Spec};
+use crate::actors::process::{Action, Failure, Identity, Message, Reach, Spec, Step};
 use crate::ids::{ProcessId, Seq};
 use crate::keeper::protocol::Request;
 use crate::ports::process::attempt::{Attempt, Link, lease_of};
@@ -25,6 +25,12 @@ const REJOIN_MS: u64 = 100;
 
 /// The maximum interval between two attempts to join a keeper, in milliseconds.
 const REJOIN_MS_MAX: u64 = 10_000;
+
+/// How long a keeper may take to report its attempts after it was greeted, in milliseconds. One that is stopped accepts connections, but
+/// does not answer.
+const ANSWER_MS: u64 = 10_000;
+/// `SIGCONT`, which follows the first signal of a stop.
+const CONTINUE: u8 = 18;
 
 /// Performs the actions of the `ProcessActor` on a world.
 pub struct Follower<W: World> {
@@ -48,6 +54,8 @@ pub struct Follower<W: World> {
     pub(super) alone_since: Option<u64>,
     /// When to try again to join a keeper, by `World::clock`, and how long that wait is; both in milliseconds.
     rejoin: Option<(u64, u64)>,
+    /// When the keeper that was greeted must have reported its attempts, by `World::clock`.
+    pub(super) answers_by: Option<u64>,
     /// When to check each attempt again. Obsolete timers stay until they are due and then have no effect.
     pub(super) timers: BTreeSet<(u64, ProcessId)>,
     /// The processes whose last lookup could not determine whether they are alive.
@@ -70,6 +78,7 @@ impl<W: World> Follower<W> {
             has_taken_census: false,
             alone_since: None,
             rejoin: None,
+            answers_by: None,
         }
     }
 
@@ -98,11 +107,15 @@ impl<W: World> Follower<W> {
                 launched,
                 contained,
                 run_dir,
+                user,
                 expects,
             } => {
                 self.named_attempts.insert(id);
                 if self.is_elsewhere(&identity) {
                     return;
+                }
+                if let Some(user) = user {
+                    self.world.note_user(id, &user);
                 }
                 if let Some(expectation) = expects {
                     let run_dir = run_dir.as_ref();
@@ -118,9 +131,12 @@ impl<W: World> Follower<W> {
                 identity,
                 signal,
                 reach,
+                stops,
             } => {
                 self.named_attempts.insert(id);
-                let errno = self.signal(id, &identity, signal, reach).err();
+                let signals = [signal, CONTINUE];
+                let signals = signals.get(..=usize::from(stops)).unwrap_or_default();
+                let errno = self.signal(id, &identity, signals, reach).err();
                 self.world.report(Message::Signalled { id, asked, errno });
             }
             Action::Kill { id, identity, tree } => {
@@ -145,9 +161,11 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Returns whether the process is on another machine. Such a process cannot be inspected from here, so it is left alone.
-    fn is_elsewhere(&self, identity: &Identity) -> bool {
-        identity.machine != self.world.machine_and_boot().0
+    /// Returns whether the process is of this boot, but of a machine with another id: the id has changed, in another container for example.
+    /// Such a process may be alive without being visible from here, so it is left alone.
+    pub(super) fn is_elsewhere(&self, identity: &Identity) -> bool {
+        let (machine, boot) = self.world.machine_and_boot();
+        identity.machine != machine && identity.boot == boot
     }
 
     /// Sends the reports about an attempt again, in order. Returns whether the attempt is known.
@@ -173,8 +191,43 @@ impl<W: World> Follower<W> {
             Ok(()) if self.link == Link::Up => self.launch_pending(id),
             // The attempt is launched once the keeper has reported all its attempts.
             Ok(()) => {}
-            Err(failure) => self.fail_unasked(&failure),
+            Err(failure) => self.fail_unless_paused(&failure),
         }
+    }
+
+    /// Calls [`fail_unasked`](Self::fail_unasked), unless the next keeper is only started a little later: launches then wait for it.
+    pub(super) fn fail_unless_paused(&mut self, failure: &Failure) {
+        if self.world.paused_until().is_none() {
+            self.fail_unasked(failure);
+        }
+    }
+
+    /// Notes that the keeper has reported something: it has the whole time again for its next report.
+    pub(super) fn hear(&mut self) {
+        if self.answers_by.is_some() {
+            self.answers_by = Some(self.world.clock() + ANSWER_MS);
+        }
+    }
+
+    /// Leaves a keeper that was greeted and has not answered in time. Launches that it was not asked for have failed.
+    fn leave_silent(&mut self) {
+        self.answers_by = None;
+        if self.link != Link::Greeted || !self.world.leave() {
+            return;
+        }
+        self.link = Link::Down;
+        self.held.clear();
+        let failure = Failure {
+            step: Step::Keeper,
+            errno: 0,
+            about: Some(format!(
+                "the keeper has not answered within {} s: its process is stopped or overloaded",
+                ANSWER_MS / 1000
+            )),
+        };
+        tracing::warn!("{}", failure.about.as_deref().unwrap_or_default());
+        self.schedule_rejoin();
+        self.fail_unasked(&failure);
     }
 
     /// Asks the keeper to launch an attempt that is still pending.
@@ -217,18 +270,28 @@ impl<W: World> Follower<W> {
         let joined = self.world.join();
         if joined.is_ok() {
             self.link = Link::Greeted;
+            self.answers_by = Some(self.world.clock() + ANSWER_MS);
             (self.alone_since, self.rejoin) = (None, None);
         } else {
-            let now = self.world.clock();
-            self.alone_since.get_or_insert(now);
-            let before = self.rejoin;
-            if before.is_none_or(|(at, _)| at <= now) {
-                let span = before.map_or(REJOIN_MS, |(_, span)| span * 2);
-                let span = span.min(REJOIN_MS_MAX);
-                self.rejoin = Some((now + span, span));
-            }
+            self.schedule_rejoin();
         }
         joined
+    }
+
+    /// Schedules the next try to join a keeper, unless one is scheduled.
+    fn schedule_rejoin(&mut self) {
+        let now = self.world.clock();
+        self.alone_since.get_or_insert(now);
+        if let Some(at) = self.world.paused_until() {
+            self.rejoin = Some((at, REJOIN_MS));
+            return;
+        }
+        let before = self.rejoin;
+        if before.is_none_or(|(at, _)| at <= now) {
+            let span = before.map_or(REJOIN_MS, |(_, span)| span * 2);
+            let span = span.min(REJOIN_MS_MAX);
+            self.rejoin = Some((now + span, span));
+        }
     }
 
     /// Tries again to join a keeper if there is still something to ask it.
@@ -236,7 +299,9 @@ impl<W: World> Follower<W> {
         let wants = |it: &Attempt<W::Handle>| it.launched && it.ended.is_none();
         if self.link == Link::Down && self.attempts.values().any(wants) {
             // If this fails, `joined` schedules the next try.
-            drop(self.joined());
+            if let Err(failure) = self.joined() {
+                self.fail_unless_paused(&failure);
+            }
         } else {
             self.rejoin = None;
         }
@@ -261,7 +326,7 @@ impl<W: World> Follower<W> {
         &mut self,
         id: ProcessId,
         identity: &Identity,
-        signal: u8,
+        signals: &[u8],
         reach: Reach,
     ) -> Result<(), i32> {
         const NO_SUCH_PROCESS: i32 = 3;
@@ -276,15 +341,16 @@ impl<W: World> Follower<W> {
                 leader: *identity,
                 contained: attempt.is_some_and(|it| it.contained),
                 launched: attempt.is_some_and(|it| it.launched),
+                kept: attempt.is_some_and(|it| it.kept),
             };
-            return self.world.signal_tree(&tree, signal);
+            return self.world.signal_tree(&tree, signals);
         }
         let group = reach == Reach::Group;
         if let Some(handle) = attempt.and_then(|it| it.handle.as_ref()) {
-            return self.world.signal(handle, signal, group);
+            return self.world.signal(handle, signals, group);
         }
         match self.world.find(identity) {
-            Lookup::Alive(handle) => self.world.signal(&handle, signal, group),
+            Lookup::Alive(handle) => self.world.signal(&handle, signals, group),
             Lookup::Gone(_) => Err(NO_SUCH_PROCESS),
             Lookup::Unknown => Err(AGAIN),
         }
@@ -343,12 +409,17 @@ impl<W: World> Follower<W> {
     fn can_prove_empty(&mut self, id: ProcessId) -> bool {
         let clearing = self.attempts.get(&id).and_then(|it| it.clearing.as_ref());
         let is_whole = clearing.is_some_and(Clearing::is_whole);
-        if !is_whole || self.link == Link::Up || !self.world.has_keeper() {
+        if !is_whole || self.knows_all() {
             return true;
         }
         // If this fails, `joined` schedules the next try.
         drop(self.joined());
         !self.may_report_ends()
+    }
+
+    /// Returns whether a keeper has introduced itself, or there is none.
+    pub(super) fn knows_all(&mut self) -> bool {
+        self.link == Link::Up || !self.world.has_keeper()
     }
 
     /// Handles a notification, requested with `World::watch_tree`, that a tree may have become empty.
@@ -399,12 +470,16 @@ impl<W: World> Follower<W> {
     pub fn deadline(&self) -> Option<u64> {
         let timer = self.timers.first().map(|(at, _)| *at);
         let rejoin = self.rejoin.map(|(at, _)| at);
-        [timer, rejoin].into_iter().flatten().min()
+        let times = [timer, rejoin, self.answers_by];
+        times.into_iter().flatten().min()
     }
 
     /// Does what is due by now: tries again to join a keeper, checks attempts again, and continues to clear trees.
     pub fn handle_due(&mut self) {
         let now = self.world.clock();
+        if self.answers_by.is_some_and(|at| at <= now) {
+            self.leave_silent();
+        }
         if self.rejoin.is_some_and(|(at, _)| at <= now) {
             self.join_again();
         }

@@ -2,6 +2,7 @@
 //! line is awaited.
 
 use crate::ids::ProcessId;
+use crate::kernel::file;
 use crate::ports::process::files;
 use rustix::event::epoll;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
@@ -55,19 +56,16 @@ impl Line {
     /// Creates the output file of a process that is about to be launched, or truncates it unless `appends`, and stores the offset at which
     /// the output of the process will begin.
     pub(super) fn begin(dir: &Path, appends: bool) -> io::Result<()> {
-        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let flags = OFlags::CREATE | OFlags::WRONLY;
         let mode = Mode::RUSR | Mode::WUSR;
-        let output = rustix::fs::open(dir.join(files::STDOUT), flags, mode)?;
+        let output = file::own(&dir.join(files::STDOUT), flags, mode)?;
         let length = if appends {
             rustix::fs::fstat(&output)?.st_size
         } else {
             rustix::fs::ftruncate(&output, 0)?;
             0
         };
-        let begin = rustix::fs::open(dir.join(BEGIN), flags | OFlags::TRUNC, mode)?;
-        rustix::io::write(&begin, length.to_string().as_bytes())?;
-        Ok(())
+        files::replace(&dir.join(BEGIN), 0o600, length.to_string().as_bytes())
     }
 
     /// Returns the state for awaiting a line that contains this text in the output file in `dir`.
@@ -84,8 +82,7 @@ impl Line {
 
     /// Searches the part of the file that has not been searched yet, at most about [`AT_ONCE_BYTES`] of it at a time.
     fn look(&mut self) -> io::Result<Look> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = rustix::fs::open(&self.path, flags, Mode::empty())?;
+        let file = file::own(&self.path, OFlags::RDONLY, Mode::empty())?;
         let length = u64::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(0);
         if length < self.at {
             // The file was truncated.
@@ -229,8 +226,7 @@ impl Lines {
 
 /// Returns the offset at which the output of the process begins; `None` if it was not stored.
 fn begin_of(dir: &Path) -> Option<u64> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = rustix::fs::open(dir.join(BEGIN), flags, Mode::empty()).ok()?;
+    let file = file::own(&dir.join(BEGIN), OFlags::RDONLY, Mode::empty()).ok()?;
     let mut text = [0; 20];
     let count = rustix::io::read(&file, &mut text).ok()?;
     std::str::from_utf8(text.get(..count)?).ok()?.parse().ok()

@@ -3,11 +3,12 @@
 use crate::actors::process::{Failure, Step};
 use crate::keeper::protocol::{FRAME_BYTES_MAX, Report, Request, VERSION};
 use crate::keeper::{self, framed};
-use crate::kernel::proc;
+use crate::kernel::{descriptors, proc, socket};
 use crate::ports::process::files;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
+use rustix::process::Pid;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -50,9 +51,12 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Connects to the keeper of this data directory and greets it. Returns `None` if no keeper is listening.
+    /// Connects to the keeper of this data directory and greets it. Returns `None` if no keeper is listening. Does not wait for a keeper
+    /// whose queue of connections is full. Returns an error if the process that listens belongs to another user: it would be sent the
+    /// environments of all processes.
     pub(super) fn connect(data: &Path) -> io::Result<Option<Self>> {
-        let stream = match UnixStream::connect(data.join(keeper::SOCKET)) {
+        let path = data.join(keeper::SOCKET);
+        let stream = match socket::connect_to_own(&path, Duration::ZERO) {
             Ok(stream) => stream,
             Err(error) => {
                 let absent = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
@@ -172,8 +176,12 @@ pub(super) fn successor(program: &KeeperProgram, keeper: u32) -> Option<PathBuf>
     // If the keeper is in another PID namespace, its PID may belong to an unrelated process here.
     let words = proc::cmdline(keeper).ok()??;
     let is_keeper = words.get(1).is_some_and(|it| it.as_bytes() == b"keeper");
-    let is_older = is_keeper && proc::executes(keeper, &path).is_ok_and(|same| !same);
-    is_older.then_some(path)
+    // Only root can find out what a keeper executes. Otherwise the keeper is asked, and does nothing if it executes that program already.
+    let is_older = match proc::executes(keeper, &path) {
+        Ok(same) => !same,
+        Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+    };
+    (is_keeper && is_older).then_some(path)
 }
 
 /// Starts a keeper and waits until it is listening.
@@ -194,6 +202,12 @@ pub(super) fn start(program: &KeeperProgram, data: &Path) -> Result<(Link, Child
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| failed(&error))?;
+    // The commands that the keeper launches inherit its limits. It launches none before we have connected.
+    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+        && let Err(error) = descriptors::restore(pid)
+    {
+        tracing::warn!(%error, "failed to restore the descriptor limit for the keeper");
+    }
     let mut waited = Duration::ZERO;
     loop {
         match Link::connect(data) {
@@ -243,7 +257,7 @@ pub(super) fn none() -> Failure {
     Failure {
         step: Step::Keeper,
         errno: 0,
-        about: Some("this coordinator has no keeper".to_owned()),
+        about: Some("this coordinator has none: it runs without a data directory (--memory), or its program does not provide one".to_owned()),
     }
 }
 

@@ -3,19 +3,20 @@
 //! | file | holds |
 //! |---|---|
 //! | `world.rs` | the operations that the port needs from kernel, keeper and files |
-//! | `real.rs` `thread.rs` | the real world, and the thread that waits for its events |
-//! | `link.rs` | the connection to the keeper, and starting a keeper |
+//! | `real.rs` `place.rs` `thread.rs` | the real world, its environment, and the thread that waits for its events |
+//! | `link.rs` `starts.rs` | the connection to the keeper, and starting a keeper; how often one may be started |
 //! | `files.rs` `environment.rs` | the files and the environment of a process |
 //! | `pid_files.rs` | the PID files of running processes |
-//! | `output.rs` `rotation.rs` | a thread that rotates long output files and reads the output of hooks; the rotation itself |
+//! | `output.rs` `growth.rs` `rotation.rs` | a thread that limits the size of output files and reads the output of hooks; how files grow; the rotation itself |
 //! | `hook.rs` `moment.rs` | records in the output of hooks |
 //! | `observed.rs` | observations of the kernel and of the followed processes, for the status |
 //! | `account.rs` | users and groups by name |
-//! | `notices.rs` `line.rs` `sender.rs` | notices that processes send about themselves, and the senders from which they are accepted |
+//! | `notices.rs` `line.rs` | notices that processes send about themselves |
+//! | `inbox.rs` `sender.rs` | the sockets for notices, and which process a notice is from |
 //! | `requester.rs` | the process that makes a request, and its ancestors |
 //! | `reporting.rs` | the socket and the secrets with which processes report on tasks |
 //! | `faults.rs` | faults injected on request |
-//! | `tree.rs` | which processes belong to a tree |
+//! | `tree.rs` `members.rs` `sweep.rs` | the processes of a tree; the rules by which they belong to it; passes over all processes |
 //! | `usage.rs` | the current resource usage of a process |
 //! | `clearing.rs` `emptying.rs` | proving that a tree is empty; notifications of the kernel that it may be empty |
 //! | `follower.rs` `attempt.rs` | the logic: the same code runs on the real world and on that of the simulation |
@@ -32,10 +33,13 @@ mod environment;
 mod faults;
 pub(crate) mod files;
 mod follower;
+mod growth;
 #[cfg(any(feature = "http", feature = "replay"))]
 mod hook;
+mod inbox;
 mod line;
 mod link;
+pub mod members;
 #[cfg(any(feature = "http", feature = "replay"))]
 mod moment;
 mod namespaces;
@@ -44,6 +48,7 @@ mod observed;
 mod orphans;
 mod output;
 mod pid_files;
+mod place;
 mod real;
 mod reconcile;
 mod report;
@@ -51,6 +56,8 @@ pub(crate) mod reporting;
 pub(crate) mod requester;
 mod rotation;
 mod sender;
+mod starts;
+mod sweep;
 mod thread;
 mod tree;
 mod usage;
@@ -64,9 +71,10 @@ pub use faults::{Fault, Faults, variable_for};
 pub use follower::Follower;
 pub use link::KeeperProgram;
 pub use observed::{Observations, Observed};
-pub use real::Place;
+pub use place::Place;
 pub use reporting::Reporting;
 pub use requester::Requester;
 pub use thread::{ProcessPort, ProcessPortHandle};
+pub use tree::Left;
 pub use usage::Usage;
 pub use world::{Lookup, Survivors, Tree, World};

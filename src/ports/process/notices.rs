@@ -1,28 +1,27 @@
 //! Notices that processes send about themselves: that they are ready (by a line of output or by the `sd_notify` protocol), their status,
 //! and that they are still alive.
 //!
-//! `sender.rs` decides from which senders notices are accepted.
+//! `inbox.rs` has the sockets; `sender.rs` determines which process a notice is from.
 
 use crate::actors::process::{Expectation, Failure, Message, Notice, Ready, Spec, Step};
-use crate::bytes::Bytes;
 use crate::ids::ProcessId;
 use crate::kernel::credentials::{Datagram, Receiver};
 use crate::ports::process::files;
+use crate::ports::process::inbox::Inboxes;
 use crate::ports::process::line::{Line, Lines};
+use crate::ports::process::reporting::Reporting;
 use rustix::event::epoll;
 use rustix::net::SocketAddrUnix;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// The name of the socket for notices in the data directory.
-const SOCKET: &str = "notify.sock";
+/// The name, in the data directory, of the socket that all processes launched by earlier versions share.
+const SHARED: &str = "notify.sock";
 
-/// The epoll token of the socket for notices.
+/// The epoll token of that socket.
 pub(super) const NOTICES: u64 = 2;
-/// The epoll token of the abstract socket for notices.
-pub(super) const NOTICES_APART: u64 = 3;
 /// The epoll token of notifications that output files have grown.
 pub(super) const LINES: u64 = 4;
 
@@ -32,63 +31,71 @@ pub(super) const DATAGRAM_BYTES_MAX: usize = 4096;
 /// The minimum interval between two reports of a status text, in milliseconds.
 const WORDS_MS: u64 = 1000;
 
+/// The minimum interval between two reports of whether a process is ready or stopping, in milliseconds. The first is reported at once.
+const STATE_MS: u64 = 100;
+
 /// The notices expected from one process.
 #[derive(Debug)]
 struct Expected {
     ready: Ready,
-    is_ready: bool,
     watchdog_ms: u64,
     /// When the next watchdog notice is due.
     beats_by: Option<u64>,
-    words: StatusText,
+    /// Whether it is ready or stopping.
+    state: Paced,
+    /// Its status text.
+    words: Paced,
+    /// Whether it is to be stopped by its watchdog, which is reported once.
+    silence: Paced,
 }
 
-/// The status text of a process. Only the latest is reported, and the rate of reports is limited.
+/// What a process says about one thing. Only the latest is reported, only if it is new, and at a limited rate: a process may say the same,
+/// or the opposite, as often and as fast as it likes, so neither the work for the actor nor the memory may grow with it.
 #[derive(Debug, Default)]
-struct StatusText {
-    latest: Option<String>,
-    next: Option<String>,
+struct Paced {
+    /// The minimum interval between two reports, in milliseconds.
+    interval_ms: u64,
+    reported: Option<Notice>,
+    next: Option<Notice>,
     not_before: u64,
 }
 
 /// The notices expected from all processes.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
-    data: Option<PathBuf>,
-    by_path: Option<Receiver>,
-    /// The abstract socket, for users that have no access to the data directory.
-    abstract_socket: Option<Receiver>,
+    inboxes: Inboxes,
+    shared: Option<Receiver>,
     lines: Lines,
     expected: BTreeMap<ProcessId, Expected>,
 }
 
 impl Notices {
-    /// Opens the sockets of a data directory and registers them with `epoll`.
-    pub(super) fn open(data: Option<&Path>, epoll: &OwnedFd) -> Self {
-        let mut notices = Self {
-            data: data.map(Path::to_owned),
+    /// Prepares for notices of the processes of a data directory. Its sockets are registered with `epoll`.
+    pub(super) fn open(data: Option<&Path>, reporting: Option<Reporting>, epoll: &OwnedFd) -> Self {
+        let shared = data.and_then(|data| {
+            let receiver = shared(data).and_then(|it| waited(it, epoll, NOTICES));
+            receiver
+                .inspect_err(|error| {
+                    tracing::warn!(%error, "failed to open the socket for notices from processes of earlier versions");
+                })
+                .ok()
+        });
+        Self {
+            inboxes: Inboxes::new(data, reporting, epoll),
+            shared,
             lines: Lines::open(epoll, LINES),
             ..Self::default()
-        };
-        if let Some(data) = data {
-            let failed = |error: &io::Error| {
-                tracing::warn!("failed to open a socket for notices from processes: {error}");
-            };
-            let receiver = by_path(data).and_then(|it| waited(it, epoll, NOTICES));
-            notices.by_path = receiver.inspect_err(failed).ok();
-            let receiver = abstract_socket(data).and_then(|it| waited(it, epoll, NOTICES_APART));
-            notices.abstract_socket = receiver.inspect_err(failed).ok();
         }
-        notices
     }
 
-    /// Prepares for the notices of a process that is about to be launched. Returns the environment variables that the process needs to send
-    /// them.
+    /// Prepares for the notices of a process that is about to be launched, as this user and group if they are not our own. Returns the
+    /// environment variables that the process needs to send them.
     pub(super) fn launch(
         &mut self,
         id: ProcessId,
         spec: &Spec,
         dir: &Path,
+        user: Option<(u32, u32)>,
     ) -> Result<Vec<(&'static str, Vec<u8>)>, Failure> {
         let Some(expectation) = spec.expectation(false) else {
             return Ok(Vec::new());
@@ -101,14 +108,12 @@ impl Notices {
         self.expect(id, &expectation, dir);
         let mut own = Vec::new();
         if expectation.ready == Ready::Notify {
-            let address = self.address(spec.user.is_some() || spec.group.is_some());
-            let address = address.ok_or_else(|| Failure {
+            let address = self.inboxes.create(id, user).map_err(|error| Failure {
                 step: Step::Environment,
-                errno: 0,
-                about: Some(
-                    "there is no socket on which the process could report that it is ready"
-                        .to_owned(),
-                ),
+                errno: error.raw_os_error().unwrap_or(0),
+                about: Some(format!(
+                    "there is no socket on which the process could report that it is ready: {error}"
+                )),
             })?;
             own.push(("NOTIFY_SOCKET", address));
         }
@@ -130,15 +135,19 @@ impl Notices {
             watchdog_ms,
             output: _,
         } = expectation;
+        if *ready == Ready::Notify {
+            self.inboxes.reopen(id);
+        }
         if let (Ready::Line(text), false) = (ready, is_ready) {
             self.lines.follow(id, Line::of(dir, text));
         }
         let expected = Expected {
             ready: ready.clone(),
-            is_ready: *is_ready,
             watchdog_ms: (*watchdog_ms).into(),
             beats_by: None,
-            words: StatusText::default(),
+            state: Paced::every(STATE_MS),
+            words: Paced::every(WORDS_MS),
+            silence: Paced::default(),
         };
         self.expected.insert(id, expected);
     }
@@ -156,66 +165,64 @@ impl Notices {
     pub(super) fn forget(&mut self, id: ProcessId) {
         self.expected.remove(&id);
         self.lines.forget(id);
+        self.inboxes.remove(id);
     }
 
-    /// Returns whether notices by the `sd_notify` protocol are accepted from a process.
-    pub(super) fn accepts_from(&self, id: ProcessId) -> bool {
+    /// Returns whether notices of a process are accepted on the socket that processes share: it has none of its own.
+    pub(super) fn accepts_shared(&self, id: ProcessId) -> bool {
         let expected = self.expected.get(&id);
-        expected.is_some_and(|it| it.ready == Ready::Notify)
+        expected.is_some_and(|it| it.ready == Ready::Notify) && !self.inboxes.has(id)
     }
 
-    /// Receives the next datagram from the socket with this token, if one has arrived.
-    pub(super) fn receive(&self, token: u64, buffer: &mut [u8]) -> Option<Datagram> {
-        let receiver = match token {
-            NOTICES => self.by_path.as_ref(),
-            _ => self.abstract_socket.as_ref(),
+    /// Receives the next datagram from the socket with this token, if one has arrived, and the process that the socket belongs to. `None` for
+    /// the process means that the socket is shared.
+    pub(super) fn receive(
+        &self,
+        token: u64,
+        buffer: &mut [u8],
+    ) -> Option<(Option<ProcessId>, Datagram)> {
+        let received = if token == NOTICES {
+            let received = self.shared.as_ref()?.receive(buffer);
+            received.map(|it| it.map(|datagram| (None, datagram)))
+        } else {
+            let received = self.inboxes.receive(token, buffer);
+            received.map(|it| it.map(|(id, datagram)| (Some(id), datagram)))
         };
-        let received = receiver?.receive(buffer);
         received.unwrap_or_else(|error| {
             tracing::warn!("failed to read notices from processes: {error}");
             None
         })
     }
 
-    /// Handles a datagram that a process sent by the `sd_notify` protocol. Returns the messages for the actor.
+    /// Handles a datagram that a process sent by the `sd_notify` protocol. Returns the messages for the actor, at most one of each kind.
     pub(super) fn receive_text(&mut self, id: ProcessId, text: &str, now: u64) -> Vec<Message> {
         let Some(expected) = self.expected.get_mut(&id) else {
             return Vec::new();
         };
-        let mut messages = Vec::new();
-        let mut tell = |notice| messages.push(Message::Notice { id, notice });
         for line in text.lines() {
             match line.split_once('=') {
-                Some(("READY", "1")) => {
-                    expected.is_ready = true;
-                    tell(Notice::Ready);
-                }
-                Some(("STOPPING", "1")) => tell(Notice::Leaving),
+                Some(("READY", "1")) => expected.state.next = Some(Notice::Ready),
+                Some(("STOPPING", "1")) => expected.state.next = Some(Notice::Leaving),
                 Some(("STATUS", words)) => {
-                    expected.words.next = Some(shortened(words));
-                    if let Some(words) = expected.words.due(now) {
-                        tell(Notice::Words(words));
-                    }
+                    expected.words.next = Some(Notice::Words(shortened(words)));
                 }
                 Some(("WATCHDOG", "1")) if expected.watchdog_ms > 0 => {
                     expected.beats_by = Some(now + expected.watchdog_ms);
                 }
-                Some(("WATCHDOG", "trigger")) => tell(Notice::Silent),
+                Some(("WATCHDOG", "trigger")) => expected.silence.next = Some(Notice::Silent),
                 _ => {}
             }
         }
-        messages
+        let due = expected.due(now);
+        due.map(|notice| Message::Notice { id, notice }).collect()
     }
 
     /// Searches output that has grown. Returns a message for each process that is ready.
     pub(super) fn grown(&mut self, now: u64) -> Vec<Message> {
         let ready = self.lines.grown(now);
-        let each = ready.into_iter().map(|id| {
-            if let Some(expected) = self.expected.get_mut(&id) {
-                expected.is_ready = true;
-            }
-            let notice = Notice::Ready;
-            Message::Notice { id, notice }
+        let each = ready.into_iter().map(|id| Message::Notice {
+            id,
+            notice: Notice::Ready,
         });
         each.collect()
     }
@@ -223,11 +230,11 @@ impl Notices {
     /// Returns when `handle_due` must be called next; `None` if it need not be called.
     pub(super) fn next(&self) -> Option<u64> {
         let each = self.expected.values();
-        let times = each.flat_map(|it| [it.beats_by, it.words.next_at()]);
+        let times = each.flat_map(|it| [it.beats_by, it.state.next_at(), it.words.next_at()]);
         times.flatten().chain(self.lines.next()).min()
     }
 
-    /// Searches output that is due for a check, and looks for overdue watchdog notices and postponed status texts. Returns the messages for
+    /// Searches output that is due for a check, and looks for overdue watchdog notices and postponed reports. Returns the messages for
     /// the actor.
     pub(super) fn handle_due(&mut self, now: u64) -> Vec<Message> {
         let mut messages = Vec::new();
@@ -239,53 +246,43 @@ impl Notices {
             if expected.beats_by.is_some_and(|at| at <= now) {
                 // Reported only once, since the process is stopped as a result.
                 expected.beats_by = None;
-                let notice = Notice::Silent;
-                messages.push(Message::Notice { id, notice });
+                expected.silence.next = Some(Notice::Silent);
             }
-            if let Some(words) = expected.words.due(now) {
-                let notice = Notice::Words(words);
-                messages.push(Message::Notice { id, notice });
-            }
+            let due = expected.due(now);
+            messages.extend(due.map(|notice| Message::Notice { id, notice }));
         }
         messages
     }
+}
 
-    /// Returns the address to which a process sends notices. `is_another` is whether the process runs as another user or group, which may
-    /// have no access to the data directory. Returns `None` if there is no socket.
-    fn address(&self, is_another: bool) -> Option<Vec<u8>> {
-        let data = self.data.as_ref()?;
-        let path = || {
-            let path = data.join(SOCKET);
-            self.by_path.as_ref().map(|_| files::bytes_of(&path))
-        };
-        let abstract_socket = || {
-            let name = format!("@{}", name(data));
-            self.abstract_socket
-                .as_ref()
-                .map(|_| Bytes::new(name.into_bytes()))
-        };
-        let address = if is_another {
-            abstract_socket().or_else(path)
-        } else {
-            path().or_else(abstract_socket)
-        };
-        address.map(|address| address.as_bytes().to_vec())
+impl Expected {
+    /// Returns the notices to report now.
+    fn due(&mut self, now: u64) -> impl Iterator<Item = Notice> {
+        let all = [&mut self.state, &mut self.words, &mut self.silence];
+        all.into_iter().filter_map(move |it| it.due(now))
     }
 }
 
-impl StatusText {
-    /// Returns the status text to report now, if any.
-    fn due(&mut self, now: u64) -> Option<String> {
+impl Paced {
+    fn every(interval_ms: u64) -> Self {
+        Self {
+            interval_ms,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the notice to report now, if any.
+    fn due(&mut self, now: u64) -> Option<Notice> {
         if now < self.not_before {
             return None;
         }
-        let words = self.next.take()?;
-        if self.latest.as_ref() == Some(&words) {
+        let notice = self.next.take()?;
+        if self.reported.as_ref() == Some(&notice) {
             return None;
         }
-        self.not_before = now + WORDS_MS;
-        self.latest = Some(words.clone());
-        Some(words)
+        self.not_before = now + self.interval_ms;
+        self.reported = Some(notice.clone());
+        Some(notice)
     }
 
     fn next_at(&self) -> Option<u64> {
@@ -302,24 +299,14 @@ fn shortened(words: &str) -> String {
     words.get(..end).unwrap_or_default().to_owned()
 }
 
-/// Returns the name of the abstract socket.
-fn name(data: &Path) -> String {
-    let digest = xxhash_rust::xxh3::xxh3_64(data.as_os_str().as_encoded_bytes());
-    format!("sexton-{digest:016x}/notify")
-}
-
-fn by_path(data: &Path) -> io::Result<Receiver> {
-    let path = data.join(SOCKET);
+fn shared(data: &Path) -> io::Result<Receiver> {
+    let path = data.join(SHARED);
     let address = SocketAddrUnix::new(&path)?;
     match rustix::fs::unlink(&path) {
         Ok(()) | Err(rustix::io::Errno::NOENT) => {}
         Err(error) => return Err(error.into()),
     }
     Receiver::bind(&address)
-}
-
-fn abstract_socket(data: &Path) -> io::Result<Receiver> {
-    Receiver::bind(&SocketAddrUnix::new_abstract_name(name(data).as_bytes())?)
 }
 
 fn waited(receiver: Receiver, epoll: &OwnedFd, token: u64) -> io::Result<Receiver> {
@@ -330,7 +317,7 @@ fn waited(receiver: Receiver, epoll: &OwnedFd, token: u64) -> io::Result<Receive
 
 #[cfg(test)]
 mod tests {
-    use super::{Notices, WORDS_MS, shortened};
+    use super::{DATAGRAM_BYTES_MAX, Notices, STATE_MS, WORDS_MS, shortened};
     use crate::actors::process::{Expectation, Message, Notice, Ready};
     use crate::ids::ProcessId;
     use std::path::Path;
@@ -362,15 +349,50 @@ mod tests {
     #[test]
     fn what_is_said_is_reported_and_what_is_unknown_is_not() {
         let mut notices = expecting(0);
-        let latest =
-            notices.receive_text(ID, "READY=1\nMAINPID=7\nSTATUS=up\nFOO\nSTOPPING=1\n", 5000);
-        let expected = [
-            Notice::Ready,
-            Notice::Words("up".to_owned()),
-            Notice::Leaving,
-        ];
+        let latest = notices.receive_text(ID, "READY=1\nMAINPID=7\nSTATUS=up\nFOO\n", 5000);
+        let expected = [Notice::Ready, Notice::Words("up".to_owned())];
         assert_eq!(words(latest), expected);
+        let latest = notices.receive_text(ID, "STOPPING=1\nWATCHDOG=trigger", 6000);
+        assert_eq!(words(latest), [Notice::Leaving, Notice::Silent]);
         assert_eq!(notices.receive_text(ProcessId(8), "READY=1", 5000), []);
+    }
+
+    #[test]
+    fn a_flood_of_notices_becomes_few_messages_and_the_last_state_is_known() {
+        let mut notices = expecting(60_000);
+        let flood = |lines: &str| lines.repeat(DATAGRAM_BYTES_MAX / lines.len());
+        // The same as often as a process likes is reported once.
+        let same = flood("READY=1\nSTATUS=x\nWATCHDOG=trigger\n");
+        let mut all = Vec::new();
+        for now in 5000..9000 {
+            all.extend(words(notices.receive_text(ID, &same, now)));
+            all.extend(words(notices.handle_due(now)));
+        }
+        let expected = [Notice::Ready, Notice::Words("x".to_owned()), Notice::Silent];
+        assert_eq!(all, expected);
+        // What changes all the time is reported at its pace.
+        let (one, other) = (
+            flood("READY=1\nSTOPPING=1\n"),
+            flood("STOPPING=1\nREADY=1\n"),
+        );
+        let mut changes = 0;
+        for now in (10_000..20_000_u64).step_by(2) {
+            changes += notices.receive_text(ID, &one, now).len();
+            changes += notices.receive_text(ID, &other, now + 1).len();
+            changes += notices.handle_due(now + 1).len();
+        }
+        assert!(
+            (1..=10_000 / STATE_MS + 1).contains(&(changes as u64)),
+            "{changes}"
+        );
+        // At the end, the last of them is known.
+        drop(notices.handle_due(21_000));
+        drop(notices.receive_text(ID, "STOPPING=1", 22_000));
+        let before = notices.receive_text(ID, "READY=1", 22_000 + STATE_MS - 1);
+        assert_eq!(before, []);
+        assert_eq!(notices.next(), Some(22_000 + STATE_MS));
+        let last = notices.handle_due(22_000 + STATE_MS);
+        assert_eq!(words(last), [Notice::Ready]);
     }
 
     #[test]

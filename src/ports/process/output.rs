@@ -1,26 +1,28 @@
-//! Rotates output files that have become too long, and reads records from the output of hooks after they have ended.
+//! Limits the size of output files (see `growth.rs`), and reads records from the output of hooks after they have ended.
 //!
-//! Both take time, so a separate thread does them. Processes that are not hooks and have no size limit cost nothing here.
+//! A separate thread does this. Processes that are not hooks and have no size limit cost nothing here.
 
 use crate::actors::process::Message;
+use crate::clock::{Clock as _, SystemClock, Timestamp};
 use crate::ids::ProcessId;
 use crate::ports::process::files;
-use crate::ports::process::rotation::{Rotated, rotate};
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use rustix::fs::{AtFlags, CWD, statat};
-use std::collections::BTreeMap;
+use crate::ports::process::growth::{Bound, Growth};
+use crate::spine::halt::Sentry;
+use crate::thread::JoinHandle;
+use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
-/// The interval at which growing files are checked. A file may exceed its limit by the amount written between two checks.
-const LOOK: Duration = Duration::from_secs(1);
+/// The interval at which a hook's output is read again after an error, in milliseconds.
+const READ_AGAIN_MS: u64 = 1000;
 
-/// The maximum interval at which a file that does not grow is checked, in units of `LOOK`.
-const LOOKS_MAX: u32 = 8;
+/// The maximum number of times that the output of a hook is read, at intervals of [`READ_AGAIN_MS`], if reading it fails for a reason that may pass,
+/// such as a lack of descriptors.
+const READS_MAX: u32 = 60;
 
 /// A request to the thread.
 enum Request {
@@ -35,31 +37,27 @@ enum Request {
 /// A callback that sends a message to the actor.
 type Report = Box<dyn FnMut(Message) + Send>;
 
-/// The maximum size of an output file, and the number of rotated files to keep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Bound {
-    pub(super) bytes_max: u64,
-    pub(super) kept: u8,
-}
-
 /// A handle to the thread for output files. The thread starts with the first request and ends when the handle is dropped.
 pub(super) struct Outputs {
     /// Moved to the thread when it starts.
     report: Option<Report>,
+    sentry: Sentry,
     thread: Option<Thread>,
 }
 
 struct Thread {
     asks: Option<Sender<Request>>,
+    wake: Arc<OwnedFd>,
     is_over: Arc<AtomicBool>,
     handle: Option<JoinHandle<()>>,
 }
 
 impl Outputs {
     /// Creates a handle. The thread is not started yet.
-    pub(super) const fn new(report: Report) -> Self {
+    pub(super) const fn new(report: Report, sentry: Sentry) -> Self {
         Self {
             report: Some(report),
+            sentry,
             thread: None,
         }
     }
@@ -83,7 +81,7 @@ impl Outputs {
 
     fn ask(&mut self, asked: Request) {
         if let Some(report) = self.report.take() {
-            match Thread::start(report) {
+            match Thread::start(report, &self.sentry) {
                 Ok(thread) => self.thread = Some(thread),
                 Err(error) => {
                     return tracing::error!("failed to start the thread for output files: {error}");
@@ -93,26 +91,37 @@ impl Outputs {
         if let Some(asks) = self.thread.as_ref().and_then(|it| it.asks.as_ref()) {
             // The thread ends only when this handle is dropped, so sending fails only if the thread has panicked.
             drop(asks.send(asked));
+            self.thread.iter().for_each(Thread::wake);
         }
     }
 }
 
 impl Thread {
-    fn start(report: Report) -> io::Result<Self> {
+    fn start(report: Report, sentry: &Sentry) -> io::Result<Self> {
         let (asks, asked) = unbounded();
         let is_over = Arc::new(AtomicBool::new(false));
-        let over = Arc::clone(&is_over);
-        let thread = std::thread::Builder::new().name("output".to_owned());
-        let thread = thread.spawn(move || {
-            let mut files = Files::new(report);
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let (over, woken) = (Arc::clone(&is_over), Arc::clone(&wake));
+        let thread = sentry.thread("output", move || {
+            let mut files = Files::new(report, &over);
             let goes_on = || !over.load(Ordering::Relaxed);
-            while goes_on() && files.step(&asked, &goes_on) {}
+            while goes_on() && files.step(&asked, &goes_on) {
+                files.wait(&woken);
+            }
+            // The thread ends only when its handle is dropped.
+            true
         })?;
         Ok(Self {
             asks: Some(asks),
+            wake,
             is_over,
             handle: Some(thread),
         })
+    }
+
+    fn wake(&self) {
+        // This fails only if the counter is at its maximum, which wakes the thread as well.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 }
 
@@ -120,6 +129,7 @@ impl Drop for Thread {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         self.asks = None;
+        self.wake();
         if let Some(thread) = self.handle.take() {
             // A panic of the thread was logged by the panic hook.
             drop(thread.join());
@@ -132,7 +142,17 @@ use crate::ports::process::hook::read;
 
 /// Reports that the output cannot be read: there is no JSON parser in this build.
 #[cfg(not(any(feature = "http", feature = "replay")))]
-fn read(id: ProcessId, _: &Path, report: &mut Report, _: &dyn Fn() -> bool) {
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "reading may fail where there is a parser"
+)]
+fn read(
+    id: ProcessId,
+    _: &Path,
+    _: bool,
+    report: &mut Report,
+    _: &dyn Fn() -> bool,
+) -> io::Result<()> {
     use crate::actors::process::{HookOutput, Warning};
     let words =
         "this build cannot read records: it was built without the feature `http`".to_owned();
@@ -142,155 +162,94 @@ fn read(id: ProcessId, _: &Path, report: &mut Report, _: &dyn Fn() -> bool) {
         ..HookOutput::default()
     });
     report(Message::Found { id, found });
+    Ok(())
 }
 
-/// A file whose size is limited.
-struct Bounded {
-    path: PathBuf,
-    bound: Bound,
-    /// The size at the last check.
-    length: u64,
-    /// The number of checks still to skip.
-    skips: u32,
-    /// The current interval between checks, in units of [`LOOK`].
-    span: u32,
-    /// Whether an error has been logged since the last success.
-    is_logged: bool,
+/// A hook whose output could not be read so far.
+struct Unread {
+    id: ProcessId,
+    dir: PathBuf,
+    tries: u32,
+    /// When to try again, in milliseconds.
+    at: u64,
 }
 
 struct Files {
-    all: BTreeMap<ProcessId, [Bounded; 2]>,
+    growth: Growth,
+    clock: SystemClock,
+    unread: Vec<Unread>,
     report: Report,
 }
 
 impl Files {
-    const fn new(report: Report) -> Self {
+    fn new(report: Report, is_over: &Arc<AtomicBool>) -> Self {
         Self {
-            all: BTreeMap::new(),
+            growth: Growth::new(Arc::clone(is_over)),
+            clock: SystemClock::starting_at(Timestamp(0)),
+            unread: Vec::new(),
             report,
         }
     }
 
-    /// Waits for a request or the next check. Returns whether to continue.
+    /// Waits for a request, for growth, or for the next check.
+    fn wait(&self, wake: &OwnedFd) {
+        let now = self.clock.now().0;
+        let reads = self.unread.iter().map(|it| it.at.saturating_sub(now));
+        let wait = reads.chain(self.growth.wait_ms()).min();
+        let wait = wait.map(|ms| Timespec {
+            tv_sec: i64::try_from(ms / 1000).unwrap_or(i64::MAX),
+            tv_nsec: i64::try_from(ms % 1000 * 1_000_000).unwrap_or(0),
+        });
+        let mut fds = vec![PollFd::new(wake, PollFlags::IN)];
+        let grown = self.growth.descriptor();
+        fds.extend(grown.map(|grown| PollFd::new(grown, PollFlags::IN)));
+        // If this fails, everything is checked now.
+        let _events = poll(&mut fds, wait.as_ref());
+        let mut count = [0; 8];
+        // Reset the eventfd so that it is not reported again.
+        let _ = rustix::io::read(wake, &mut count);
+    }
+
+    /// Handles all requests, and checks the files that grow. Returns whether to continue.
     fn step(&mut self, asked: &Receiver<Request>, goes_on: &dyn Fn() -> bool) -> bool {
-        let next = if self.all.is_empty() {
-            asked.recv().map_err(|_| RecvTimeoutError::Disconnected)
-        } else {
-            asked.recv_timeout(LOOK)
-        };
-        match next {
-            Ok(Request::Bound(id, dir, bound)) => {
-                let files = [files::STDOUT, files::STDERR];
-                let files = files.map(|name| Bounded::new(dir.join(name), bound));
-                self.all.insert(id, files);
-            }
-            Ok(Request::Release(id)) => {
-                for mut file in self.all.remove(&id).into_iter().flatten() {
-                    file.skips = 0;
-                    file.look(goes_on);
+        loop {
+            match asked.try_recv() {
+                Ok(Request::Bound(id, dir, bound)) => self.growth.bound(id, &dir, bound),
+                Ok(Request::Release(id)) => self.growth.release(id),
+                Ok(Request::Read(id, dir)) => {
+                    let (tries, at) = (0, 0);
+                    self.unread.push(Unread { id, dir, tries, at });
                 }
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return false,
             }
-            Ok(Request::Read(id, dir)) => {
-                read(id, &dir.join(files::STDOUT), &mut self.report, goes_on);
+        }
+        self.growth.look();
+        let now = self.clock.now().0;
+        for hook in std::mem::take(&mut self.unread) {
+            if hook.at <= now {
+                self.read(hook, goes_on);
+                // Reading takes time, in which files may grow.
+                self.growth.look();
+            } else {
+                self.unread.push(hook);
             }
-            Err(RecvTimeoutError::Timeout) => {
-                for file in self.all.values_mut().flatten() {
-                    file.look(goes_on);
-                }
-            }
-            Err(RecvTimeoutError::Disconnected) => return false,
         }
         true
     }
-}
 
-impl Bounded {
-    const fn new(path: PathBuf, bound: Bound) -> Self {
-        Self {
-            path,
-            bound,
-            length: 0,
-            skips: 0,
-            span: 1,
-            is_logged: false,
-        }
-    }
-
-    fn look(&mut self, goes_on: &dyn Fn() -> bool) {
-        if self.skips > 0 {
-            self.skips -= 1;
-            return;
-        }
-        let stat = statat(CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW);
-        let length = stat.map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
-        if length == self.length {
-            (self.skips, self.span) = (self.span - 1, (self.span * 2).min(LOOKS_MAX));
-        } else {
-            self.span = 1;
-        }
-        self.length = length;
-        if length <= self.bound.bytes_max {
-            return;
-        }
-        match rotate(&self.path, self.bound.kept, goes_on) {
-            Ok(Rotated { bytes, is_cut }) => {
-                tracing::debug!(bytes, is_cut, "{} was rotated", self.path.display());
-                self.is_logged = false;
+    /// Reads the output of a hook. If that fails for a reason that may pass, it is read again later: what it printed is not lost because there
+    /// was no descriptor left, for example.
+    fn read(&mut self, mut hook: Unread, goes_on: &dyn Fn() -> bool) {
+        let path = hook.dir.join(files::STDOUT);
+        hook.tries += 1;
+        let is_last = hook.tries >= READS_MAX;
+        if let Err(error) = read(hook.id, &path, is_last, &mut self.report, goes_on) {
+            if hook.tries == 1 {
+                tracing::warn!("{} cannot be read yet: {error}", path.display());
             }
-            Err(error) if !self.is_logged && goes_on() => {
-                tracing::warn!("{} cannot be rotated: {error}", self.path.display());
-                self.is_logged = true;
-            }
-            Err(_) => {}
+            hook.at = self.clock.now().0 + READ_AGAIN_MS;
+            self.unread.push(hook);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Bound, Bounded, Files, Request, unbounded};
-    use crate::ids::ProcessId;
-    use crate::ports::process::rotation::rotated;
-
-    const BOUND: Bound = Bound {
-        bytes_max: 10_000,
-        kept: 2,
-    };
-
-    #[test]
-    fn a_file_that_is_too_long_is_rotated_and_one_that_does_not_grow_is_seldom_looked_at() {
-        let dir = tempfile::tempdir().expect("a directory can be created");
-        let path = dir.path().join("stdout.log");
-        let mut file = Bounded::new(path.clone(), BOUND);
-        std::fs::write(&path, vec![b'a'; 9000]).expect("the file can be written");
-        file.look(&|| true);
-        assert!(!rotated(&path, 1).exists());
-        std::fs::write(&path, vec![b'a'; 20_000]).expect("the file can be written");
-        file.look(&|| true);
-        assert!(rotated(&path, 1).exists());
-        let mut skipped = Vec::new();
-        for _ in 0..40 {
-            file.look(&|| true);
-            skipped.push(file.skips);
-        }
-        assert_eq!(skipped.iter().max(), Some(&7), "{skipped:?}");
-    }
-
-    #[test]
-    fn the_last_look_is_when_a_process_has_ended() {
-        let dir = tempfile::tempdir().expect("a directory can be created");
-        let path = dir.path().join("stderr.log");
-        let (asks, asked) = unbounded();
-        let mut files = Files::new(Box::new(|_| {}));
-        let bounded = Request::Bound(ProcessId(7), dir.path().to_owned(), BOUND);
-        asks.send(bounded).expect("the receiver exists");
-        assert!(files.step(&asked, &|| true));
-        std::fs::write(&path, vec![b'a'; 20_000]).expect("the file can be written");
-        asks.send(Request::Release(ProcessId(7)))
-            .expect("the receiver exists");
-        assert!(files.step(&asked, &|| true));
-        assert!(rotated(&path, 1).exists() && files.all.is_empty());
-        drop(asks);
-        assert!(!files.step(&asked, &|| true));
     }
 }

@@ -1,9 +1,10 @@
 //! The PID files of running processes. Files of ended processes are reused for new ones. For minutes after an inode has been freed, ext4
 //! examines it again whenever another inode is allocated, so removing a file for each process would make launches slower and slower.
 
+use crate::kernel::file;
 use crate::ports::process::files::RUN;
 use rustix::fs::OFlags;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, Metadata, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -59,7 +60,10 @@ impl PidFiles {
     /// Removes the PID file of a process, or makes it a spare file.
     pub(super) fn remove(&mut self, dir: &Path) {
         let path = dir.join(NAME);
-        if let Some((run, number)) = self.run.as_ref().zip(self.free.pop()) {
+        // In a directory of another user, the file may have been replaced by anything.
+        let is_ours = path.symlink_metadata().is_ok_and(|found| is_own(&found));
+        let number = if is_ours { self.free.pop() } else { None };
+        if let Some((run, number)) = self.run.as_ref().zip(number) {
             // The directory does not exist if all processes so far have their directories elsewhere.
             drop(DirBuilder::new().recursive(true).mode(0o700).create(run));
             if std::fs::rename(&path, spare(run, number)).is_ok() {
@@ -77,14 +81,11 @@ fn spare(run: &Path, number: usize) -> PathBuf {
     run.join(format!(".spare-{number}"))
 }
 
-/// Replaces the content of a file. Returns an error unless the file is a regular file with a single link and mode 0600, since the process
-/// whose PID file it was may have changed any of that.
+/// Replaces the content of a file. Returns an error unless [`is_own`] holds.
 fn rewrite(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or(0);
-    let mut file: File = options.write(true).custom_flags(flags).open(path)?;
+    let mut file = file::regular(path, OFlags::WRONLY | OFlags::NOFOLLOW)?;
     let metadata = file.metadata()?;
-    if !metadata.is_file() || metadata.nlink() != 1 || metadata.mode() & 0o7777 != 0o600 {
+    if !is_own(&metadata) {
         return Err(io::ErrorKind::InvalidData.into());
     }
     file.write_all(content)?;
@@ -93,6 +94,13 @@ fn rewrite(path: &Path, content: &[u8]) -> io::Result<()> {
         file.set_len(length)?;
     }
     Ok(())
+}
+
+/// Returns whether a file may become the PID file of another process: it is a regular file of our user, with a single link and mode 0600, so
+/// that no other user can have it open. The process whose PID file it was, or the user of its directory, may have changed any of that.
+fn is_own(found: &Metadata) -> bool {
+    let is_ours = found.uid() == rustix::process::geteuid().as_raw();
+    is_ours && found.is_file() && found.nlink() == 1 && found.mode() & 0o7777 == 0o600
 }
 
 fn remove(path: &Path) -> io::Result<()> {
@@ -172,6 +180,34 @@ mod tests {
             );
             files.remove(&dirs[0]);
         }
+    }
+
+    #[test]
+    fn what_is_not_the_file_that_was_written_is_not_kept() {
+        let data = tempfile::tempdir().expect("a directory can be created");
+        let dirs = dirs(data.path(), 2);
+        let path = dirs[0].join(NAME);
+        let mut files = PidFiles::open(Some(data.path()));
+        let spare = || fs::read_dir(data.path().join("run")).map_or(0, Iterator::count);
+        // A directory in its place would make the place of a spare file useless.
+        fs::create_dir(&path).expect("the directory can be created");
+        files.remove(&dirs[0]);
+        assert_eq!(spare(), 0);
+        fs::remove_dir(&path).expect("the directory exists");
+        fs::write(&path, "1\n").expect("the file can be written");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+        fs::set_permissions(&path, mode).expect("the file is ours");
+        files.remove(&dirs[0]);
+        assert_eq!((spare(), path.exists()), (0, false));
+        if rustix::process::geteuid().is_root() {
+            files.write(&dirs[0], 1).expect("the file can be written");
+            std::os::unix::fs::chown(&path, Some(12_345), None).expect("we are root");
+            files.remove(&dirs[0]);
+            assert_eq!((spare(), path.exists()), (0, false));
+        }
+        files.write(&dirs[1], 7).expect("the file can be written");
+        files.remove(&dirs[1]);
+        assert_eq!(spare(), 1);
     }
 
     #[test]

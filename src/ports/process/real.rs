@@ -1,6 +1,5 @@
 //! The production implementation of the `World` trait: its operations act on the actual kernel, keeper and files.
 
-use crate::actors::dispatch::Task;
 use crate::actors::process::{
     Expectation, Failure, Holder, Identity, Leak, Message, Remains, Spec, Step,
 };
@@ -17,18 +16,20 @@ use crate::ports::process::emptying::Emptying;
 use crate::ports::process::environment;
 use crate::ports::process::faults::{Fault, Faults};
 use crate::ports::process::files::{self, run_dir};
-use crate::ports::process::link::{self, KeeperProgram, Link};
+use crate::ports::process::growth::Bound;
+use crate::ports::process::link::{self, Link};
 use crate::ports::process::namespaces::EndedNamespaces;
 use crate::ports::process::notices::Notices;
-use crate::ports::process::observed::Observed;
-use crate::ports::process::output::{Bound, Outputs};
+use crate::ports::process::output::Outputs;
 use crate::ports::process::pid_files::PidFiles;
-use crate::ports::process::reporting::{self, Reporting};
-use crate::ports::process::tree::Groups;
+use crate::ports::process::place::Place;
+use crate::ports::process::starts::Starts;
+use crate::ports::process::sweep::Sweep;
+use crate::ports::process::tree::{Groups, Known, Left};
 use crate::ports::process::usage::{self, Usage};
 use crate::ports::process::world::{Lookup, Survivors, Tree, World};
 use rustix::event::epoll;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -40,61 +41,8 @@ pub(super) const KEEPER: u64 = 1;
 /// The first epoll token for processes.
 const PROCESSES: u64 = 16;
 
-/// The maximum number of keepers started within [`STARTS_WITHIN_MS`], so that a keeper that exits at once is not restarted in a tight loop.
-const STARTS_MAX: usize = 5;
-
-/// The period to which [`STARTS_MAX`] applies, in milliseconds.
-const STARTS_WITHIN_MS: u64 = 10_000;
-
 /// The minimum interval between two searches for the processes that still have the output of an ended process open, in milliseconds.
 const SEARCHES_MS: u64 = 100;
-
-/// The environment of the port: directories, programs and options.
-#[derive(Clone, Debug)]
-pub struct Place {
-    /// The data directory. Without one, no process is launched.
-    pub data: Option<PathBuf>,
-    /// The program to run as the keeper.
-    pub keeper: KeeperProgram,
-    /// Whether this process inherits orphans and must reap them.
-    pub is_init: bool,
-    /// The observations that the status of the node reports.
-    pub observed: Observed,
-    /// The socket and key for the reports of processes that work on tasks; `None` without a data directory.
-    pub reporting: Option<Reporting>,
-    /// The faults that tasks have requested; `None` if the configuration does not allow tasks to request faults.
-    pub faults: Option<Faults>,
-}
-
-impl Place {
-    /// Returns whether a keeper may be running, started by this coordinator or an earlier one.
-    pub(super) fn may_have_keeper(&self) -> bool {
-        let socket = self
-            .data
-            .as_ref()
-            .map(|data| data.join(crate::keeper::SOCKET));
-        socket.is_some_and(|socket| socket.exists())
-    }
-
-    /// Returns the environment variables with which a process reports on a task; none if its spec does not request them.
-    fn reports(&self, id: ProcessId, spec: &Spec) -> Vec<(&'static str, Vec<u8>)> {
-        let reports = spec.secrets.iter().any(|name| name == Task::SECRET);
-        let Some(reporting) = self.reporting.as_ref().filter(|_| reports) else {
-            return Vec::new();
-        };
-        let socket = files::bytes_of(reporting.socket()).as_bytes().to_vec();
-        vec![
-            (Task::SECRET, reporting.secret(id).into_bytes()),
-            (reporting::ADDRESS, socket),
-        ]
-    }
-
-    fn data(&self) -> Result<&Path, Failure> {
-        let data = self.data.as_deref();
-        data.filter(|_| self.keeper != KeeperProgram::None)
-            .ok_or_else(link::none)
-    }
-}
 
 /// The production implementation of [`World`], which acts on the actual kernel, keeper and files.
 pub(super) struct Real<R> {
@@ -104,7 +52,7 @@ pub(super) struct Real<R> {
     link: Option<Link>,
     /// Keepers that this process started, to be reaped when they have ended.
     keepers: Vec<Child>,
-    starts: VecDeque<u64>,
+    starts: Starts,
     /// Whether a keeper that runs another program may still be asked to execute ours. Only one such request is sent, so that an
     /// upgrade without effect is not repeated for ever.
     may_upgrade: bool,
@@ -114,6 +62,9 @@ pub(super) struct Real<R> {
     tokens: BTreeMap<ProcessId, u64>,
     watched: BTreeMap<u64, ProcessId>,
     leaders: BTreeMap<ProcessId, u32>,
+    /// The users that attempts were launched as, if not the coordinator's.
+    users: BTreeMap<ProcessId, u32>,
+    sweep: Sweep,
     /// When to check again for children that have ended, by [`World::clock`]; `None` if no check is needed.
     pub(super) reaps_at: Option<u64>,
     ended: EndedNamespaces,
@@ -134,7 +85,7 @@ impl<R: FnMut(Message)> Real<R> {
         let ended = ended.map(|data| EndedNamespaces::before(data, place.is_init));
         let ended = ended.unwrap_or_default();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let notices = Notices::open(place.data.as_deref(), &epoll);
+        let notices = Notices::open(place.data.as_deref(), place.reporting.clone(), &epoll);
         let pid_files = PidFiles::open(place.data.as_deref());
         Ok(Self {
             place,
@@ -142,7 +93,7 @@ impl<R: FnMut(Message)> Real<R> {
             epoll,
             link: None,
             keepers: Vec::new(),
-            starts: VecDeque::new(),
+            starts: Starts::default(),
             may_upgrade: true,
             groups: Groups::default(),
             emptying: Emptying::default(),
@@ -150,6 +101,8 @@ impl<R: FnMut(Message)> Real<R> {
             tokens: BTreeMap::new(),
             watched: BTreeMap::new(),
             leaders: BTreeMap::new(),
+            users: BTreeMap::new(),
+            sweep: Sweep::default(),
             reaps_at: None,
             ended,
             notices,
@@ -175,6 +128,18 @@ impl<R: FnMut(Message)> Real<R> {
     /// `None` if neither can be read.
     pub(super) fn usage(&self, tree: &Tree) -> Option<Usage> {
         usage::read(&tree.leader, self.groups.group(tree).as_deref())
+    }
+
+    /// Returns the number of passes over all processes since the last event.
+    #[cfg(test)]
+    pub(super) const fn passes(&self) -> usize {
+        self.sweep.passes()
+    }
+
+    /// Returns the live processes of a tree, for display.
+    pub(super) fn left(&mut self, tree: &Tree) -> Vec<Left> {
+        let (groups, mut known) = self.known(tree);
+        groups.left(tree, &mut known)
     }
 
     /// Publishes the number of followed processes for which it is unknown whether they are alive.
@@ -273,37 +238,16 @@ impl<R: FnMut(Message)> Real<R> {
             .retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     }
 
-    fn may_start(&mut self) -> Result<(), Failure> {
-        let now = self.clock();
-        while self
-            .starts
-            .front()
-            .is_some_and(|at| now > at + STARTS_WITHIN_MS)
-        {
-            self.starts.pop_front();
-        }
-        if self.starts.len() >= STARTS_MAX {
-            return Err(Failure {
-                step: Step::Keeper,
-                errno: 0,
-                about: Some(format!(
-                    "{STARTS_MAX} keepers have exited within {} seconds",
-                    STARTS_WITHIN_MS / 1000
-                )),
-            });
-        }
-        self.starts.push_back(now);
-        Ok(())
-    }
-
     fn connected(&mut self) -> Result<Link, Failure> {
         let data = self.place.data()?.to_owned();
         let there = Link::connect(&data);
-        let there = there.map_err(|error| files::failure(Step::Keeper, &error, &data))?;
+        let socket = data.join(crate::keeper::SOCKET);
+        let there = there.map_err(|error| files::failure(Step::Keeper, &error, &socket))?;
         if let Some(link) = there {
+            self.starts.joined();
             return Ok(link);
         }
-        self.may_start()?;
+        self.starts.begin(self.clock())?;
         self.reap_keepers();
         let (link, child) = link::start(&self.place.keeper, &data)?;
         self.keepers.push(child);
@@ -315,8 +259,20 @@ impl<R: FnMut(Message)> Real<R> {
         &self.groups
     }
 
-    fn leaders(&self) -> BTreeSet<u32> {
-        self.leaders.values().copied().collect()
+    /// Notes that events have been received: what an earlier pass over all processes found may be out of date.
+    pub(super) fn look_anew(&mut self) {
+        self.sweep.clear();
+    }
+
+    /// Returns the location of the control groups, and what else is known for a search for this tree.
+    fn known(&mut self, tree: &Tree) -> (&Groups, Known<'_>) {
+        let others = self.leaders.iter().filter(|(id, _)| **id != tree.id);
+        let known = Known {
+            leaders: others.map(|(_, pid)| *pid).collect(),
+            user: self.users.get(&tree.id).copied(),
+            sweep: &mut self.sweep,
+        };
+        (&self.groups, known)
     }
 
     fn bound(&mut self, id: ProcessId, dir: &Path, (bytes_max, kept): (u64, u8)) {
@@ -326,24 +282,29 @@ impl<R: FnMut(Message)> Real<R> {
     }
 
     /// Searches for the processes that still have the output of an ended process open, and logs them. Without a search, which is skipped if
-    /// the last one was less than [`SEARCHES_MS`] ago, no holders are returned.
-    fn leak(&mut self, id: ProcessId, paths: &[PathBuf; 2]) -> Leak {
+    /// the last one was less than [`SEARCHES_MS`] ago, or if searches would take more than a tenth of the time, no holders are returned. Returns `None` if only this process has it open, in order to
+    /// limit its size.
+    fn leak(&mut self, id: ProcessId, paths: &[PathBuf; 2]) -> Option<Box<Leak>> {
         let now = self.clock();
         let mut holders = Vec::new();
         if now >= self.searches_at {
-            self.searches_at = now + SEARCHES_MS;
-            let found = proc::holders(paths, Leak::HOLDERS_MAX).unwrap_or_default();
-            holders = found
-                .into_iter()
-                .map(|(pid, name)| Holder { pid, name })
-                .collect();
+            let mut found = proc::holders(paths, Leak::HOLDERS_MAX + 1).unwrap_or_default();
+            let took = self.clock().saturating_sub(now);
+            self.searches_at = now + SEARCHES_MS.max(10 * took);
+            let count = found.len();
+            found.retain(|(pid, _)| *pid != std::process::id());
+            if count > 0 && found.is_empty() {
+                return None;
+            }
+            let others = found.into_iter().take(Leak::HOLDERS_MAX);
+            holders = others.map(|(pid, name)| Holder { pid, name }).collect();
         }
         let open_in: Vec<String> = holders
             .iter()
             .map(|it| format!("{} (pid {})", it.name, it.pid))
             .collect();
         tracing::warn!(process = %id, open_in = open_in.join(", "), "the output is still open after the process ended");
-        Leak { holders }
+        Some(Box::new(Leak { holders }))
     }
 
     /// Returns the directory of a launched process; `None` without a data directory.
@@ -409,22 +370,33 @@ impl<R: FnMut(Message)> World for Real<R> {
         handle.exit_status().unwrap_or(ExitStatus::Unavailable)
     }
 
-    fn signal(&mut self, handle: &Pidfd, signal: u8, group: bool) -> Result<(), i32> {
+    fn signal(&mut self, handle: &Pidfd, signals: &[u8], group: bool) -> Result<(), i32> {
         const NO_SUCH_PROCESS: i32 = 3;
-        let sent = if group {
-            handle.signal_group(signal)
-        } else {
-            handle.signal(signal)
+        let send = |signal: u8| {
+            if group {
+                handle.signal_group(signal)
+            } else {
+                handle.signal(signal)
+            }
         };
-        match sent {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(NO_SUCH_PROCESS),
-            Err(error) => Err(error.raw_os_error().unwrap_or(0)),
+        let Some((first, rest)) = signals.split_first() else {
+            return Ok(());
+        };
+        match send(*first) {
+            Ok(true) => {}
+            Ok(false) => return Err(NO_SUCH_PROCESS),
+            Err(error) => return Err(error.raw_os_error().unwrap_or(0)),
         }
+        for signal in rest {
+            // The first signal may have ended the process.
+            drop(send(*signal));
+        }
+        Ok(())
     }
 
     fn survivors(&mut self, tree: &Tree) -> Survivors {
-        let left = self.groups.survivors(tree, &self.leaders());
+        let (groups, mut known) = self.known(tree);
+        let left = groups.survivors(tree, &mut known);
         if left.is_empty() {
             self.emptying.forget(tree.id);
         }
@@ -439,8 +411,9 @@ impl<R: FnMut(Message)> World for Real<R> {
         }
     }
 
-    fn signal_tree(&mut self, tree: &Tree, signal: u8) -> Result<(), i32> {
-        let sent = self.groups.signal(tree, signal, &self.leaders());
+    fn signal_tree(&mut self, tree: &Tree, signals: &[u8]) -> Result<(), i32> {
+        let (groups, mut known) = self.known(tree);
+        let sent = groups.signal(tree, signals, &mut known);
         sent.map_err(|error| error.raw_os_error().unwrap_or(0))
     }
 
@@ -464,6 +437,15 @@ impl<R: FnMut(Message)> World for Real<R> {
         Ok(())
     }
 
+    fn paused_until(&self) -> Option<u64> {
+        self.starts.paused_until()
+    }
+
+    fn leave(&mut self) -> bool {
+        self.link = None;
+        true
+    }
+
     fn ask(&mut self, request: Request) {
         if let Some(link) = &mut self.link
             && let Err(error) = link.ask(&request)
@@ -483,7 +465,12 @@ impl<R: FnMut(Message)> World for Real<R> {
         let dir = run_dir(&data, id, spec.run_dir.as_ref());
         files::prepare(&dir, spec)?;
         let account = account::of(spec)?;
-        let mut own = self.notices.launch(id, spec, &dir)?;
+        let user = account.as_ref().map(|it| (it.ids.0, it.ids.1));
+        let mut own = self.notices.launch(id, spec, &dir, user)?;
+        let reader = user.map_or_else(|| rustix::process::geteuid().as_raw(), |(user, _)| user);
+        if let Some(account) = &account {
+            self.users.insert(id, account.ids.0);
+        }
         let (user, of_user) = account.map_or((None, Vec::new()), |it| (Some(it.ids), it.env));
         own.extend(of_user);
         own.extend(self.place.reports(id, spec));
@@ -491,7 +478,7 @@ impl<R: FnMut(Message)> World for Real<R> {
         let mut launch = Launch {
             argv: spec.argv.clone(),
             dir: spec.dir.clone(),
-            env: environment::of(id, spec, (&data, own))?,
+            env: environment::of(id, spec, (&data, own), reader)?,
             parcel: spec.parcel,
             output: spec
                 .parcel
@@ -510,6 +497,15 @@ impl<R: FnMut(Message)> World for Real<R> {
             self.kill_keeper();
         }
         Ok(launch)
+    }
+
+    fn note_user(&mut self, id: ProcessId, user: &str) {
+        match account::user(user) {
+            Ok(user) => drop(self.users.insert(id, user)),
+            Err(failure) => {
+                tracing::warn!(process = %id, user, ?failure, "the user that a process was launched as is not known any more");
+            }
+        }
     }
 
     fn expect(&mut self, id: ProcessId, own: Option<&Bytes>, expectation: &Expectation) {
@@ -543,15 +539,20 @@ impl<R: FnMut(Message)> World for Real<R> {
         let Some(dir) = self.run_dir(tree.id, own).filter(|_| tree.launched) else {
             return Remains::default();
         };
-        // Without a control group, counting the survivors would require a search through all processes.
-        let left = tree.contained.then(|| self.survivors(tree));
+        let is_of_boot = (tree.leader.machine, tree.leader.boot) == self.machine_and_boot();
+        let left = if is_of_boot {
+            self.survivors(tree)
+        } else {
+            Survivors::default()
+        };
         let paths = [files::STDOUT, files::STDERR].map(|name| dir.join(name));
         let [(stdout, holds_one), (stderr, holds_other)] =
             paths.each_ref().map(|path| files::output(path));
-        let leak = (holds_one || holds_other).then(|| Box::new(self.leak(tree.id, &paths)));
+        let is_open = is_of_boot && (holds_one || holds_other);
+        let leak = is_open.then(|| self.leak(tree.id, &paths)).flatten();
         Remains {
-            alive: left.map_or(0, |left| left.alive),
-            empty: left.is_some_and(Survivors::is_empty),
+            alive: left.alive,
+            empty: left.is_empty(),
             stdout,
             stderr,
             leak,
@@ -572,6 +573,7 @@ impl<R: FnMut(Message)> World for Real<R> {
             self.watched.remove(&token);
         }
         self.leaders.remove(&tree.id);
+        self.users.remove(&tree.id);
         self.emptying.forget(tree.id);
         self.notices.forget(tree.id);
         self.outputs.release(tree.id);
@@ -580,12 +582,12 @@ impl<R: FnMut(Message)> World for Real<R> {
         }
     }
 
-    fn missing_interpreter(&mut self, launch: &Launch) -> Option<String> {
-        let program = files::path_of(launch.argv.first()?);
-        // A program without a `/` in its name is not checked: the search in `PATH` skips programs that cannot be executed.
-        let has_place = program.components().count() > 1;
-        let path = files::path_of(&launch.dir).join(program);
-        has_place.then(|| files::interpreter(&path)).flatten()
+    fn not_executed(&mut self, launch: &Launch, errno: i32) -> Option<String> {
+        let program = launch.argv.first()?;
+        // A program without a `/` in its name is not read: only the keeper knows the `PATH` in which it was found.
+        let has_place = program.as_bytes().contains(&b'/');
+        let path = files::path_of(&launch.dir).join(files::path_of(program));
+        files::not_executed(has_place.then_some(&path), errno)
     }
 
     fn report(&mut self, message: Message) {

@@ -7,11 +7,10 @@ use crate::ports::process::world::{Lookup, Tree, World};
 
 impl<W: World> Follower<W> {
     /// Looks up a process that is recorded as alive, even if the follower considers it alive. Returns whether the process has ended. How it
-    /// ended is reported as usual, as soon as that is known. Returns `false` if the lookup is inconclusive, or if the process is on another
-    /// machine.
+    /// ended is reported as usual, as soon as that is known. Returns `false` if the lookup is inconclusive, or if the id of this machine has changed.
     pub fn reconcile(&mut self, tree: &Tree, run_dir: Option<&Bytes>) -> bool {
         let Tree { id, leader, .. } = *tree;
-        if leader.machine != self.world.machine_and_boot().0 {
+        if self.is_elsewhere(&leader) {
             return false;
         }
         let attempt = self.attempts.entry(id);

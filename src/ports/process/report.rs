@@ -8,19 +8,18 @@ use crate::ports::process::attempt::{Link, about, end_of, step_of};
 use crate::ports::process::follower::Follower;
 use crate::ports::process::world::{Lookup, World};
 
-/// The errno `ENOENT`: a file does not exist.
-const NO_SUCH_FILE: i32 = 2;
-
 impl<W: World> Follower<W> {
     /// Handles a report from the keeper.
     pub fn receive(&mut self, report: Report) {
+        self.hear();
         match report {
             Report::Welcome { .. } => {
                 self.held.clear();
                 self.strangers.clear();
+                self.keep_none();
             }
             Report::Told => {
-                self.link = Link::Up;
+                (self.link, self.answers_by) = (Link::Up, None);
                 self.take_census();
                 let pending = self.attempts.iter().filter(|(_, it)| it.is_pending());
                 let pending: Vec<ProcessId> = pending.map(|(id, _)| *id).collect();
@@ -49,10 +48,9 @@ impl<W: World> Follower<W> {
                 let step = step_of(step);
                 let launch = self.attempts.get(&attempt);
                 let launch = launch.and_then(|it| it.launch.as_deref());
-                let is_absent = step == Step::Exec && errno == NO_SUCH_FILE;
-                let lacks = launch.filter(|_| is_absent);
-                let lacks = lacks.and_then(|launch| self.world.missing_interpreter(launch));
-                let about = about(step, launch).or(lacks);
+                let executed = launch.filter(|_| step == Step::Exec);
+                let why = executed.and_then(|launch| self.world.not_executed(launch, errno));
+                let about = about(step, launch).or(why);
                 self.fail(attempt, Failure { step, errno, about });
             }
             Report::Absent { attempt } => {
@@ -63,6 +61,13 @@ impl<W: World> Follower<W> {
                 tracing::warn!("the keeper refused a request: {reason}");
             }
             Report::Taken { .. } => {}
+        }
+    }
+
+    /// Notes that the keeper that launched the attempts may have been replaced by another one.
+    fn keep_none(&mut self) {
+        for attempt in self.attempts.values_mut() {
+            attempt.kept = false;
         }
     }
 
@@ -122,6 +127,7 @@ impl<W: World> Follower<W> {
         };
         (attempt.spec, attempt.launch) = (None, None);
         attempt.contained = started.contained;
+        attempt.kept |= is_child && lives;
         if attempt.identity.replace(identity).is_none() {
             if lives {
                 self.world
@@ -162,14 +168,15 @@ impl<W: World> Follower<W> {
     /// Handles the loss of the keeper: joins or starts another one, unless all attempts have ended. Until it answers, running processes are
     /// followed through their own descriptors.
     pub fn keeper_gone(&mut self) {
-        self.link = Link::Down;
+        (self.link, self.answers_by) = (Link::Down, None);
         self.held.clear();
+        self.keep_none();
         if self.attempts.values().all(|it| it.ended.is_some()) {
             return;
         }
         // Requests that this keeper did not answer are sent to the next one, after it has reported all its attempts.
         if let Err(failure) = self.joined() {
-            self.fail_unasked(&failure);
+            self.fail_unless_paused(&failure);
             let followed: Vec<ProcessId> = self.unanswered().collect();
             for id in followed {
                 self.look(id);

@@ -66,6 +66,17 @@ impl Reporting {
         is_right.then_some(process)
     }
 
+    /// Returns a name for a process that cannot be guessed without the key, and that reveals nothing about its secret.
+    pub(super) fn name(&self, process: ProcessId) -> String {
+        let mut code =
+            Hmac::<Sha256>::new_from_slice(&self.key).expect("a key may have any length");
+        code.update(b"name of ");
+        code.update(process.to_string().as_bytes());
+        let code = code.finalize().into_bytes();
+        let digits = code.iter().take(16).map(|byte| format!("{byte:02x}"));
+        digits.collect()
+    }
+
     fn code(&self, process: ProcessId) -> Hmac<Sha256> {
         let keyed = Hmac::<Sha256>::new_from_slice(&self.key);
         let mut code = keyed.expect("a key may have any length");

@@ -6,6 +6,7 @@ use crate::ids::ProcessId;
 use crate::kernel::identity::identify_with_parent;
 use crate::kernel::peer::{self, Peer};
 use crate::kernel::proc;
+use crate::ports::process::environment::ID;
 use rustix::time::{ClockId, clock_gettime};
 use std::os::fd::AsFd;
 
@@ -78,6 +79,13 @@ pub(crate) fn describe(
             bound: false,
         },
     })
+}
+
+/// Returns the id of the record of this process, if its environment names one. The record may be of another coordinator.
+pub(crate) fn own_record() -> Option<ProcessId> {
+    let mut all = std::env::vars_os();
+    let (_, id) = all.find(|(name, _)| name == ID)?;
+    id.to_str()?.parse().ok()
 }
 
 /// Converts a start time, in clock ticks since boot, to a date according to the current wall clock. It is accurate to one tick.

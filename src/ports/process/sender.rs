@@ -1,4 +1,5 @@
-//! Determines the sender of a notice: the record for which the sending process, or one of its ancestors, was launched.
+//! Determines which process a notice is from: the one that the socket belongs to or, on the socket that processes of earlier versions share,
+//! the one for which the sender or one of its ancestors was launched.
 
 use crate::actors::process::{Message, Notice};
 use crate::ids::ProcessId;
@@ -21,14 +22,16 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
     pub(super) fn notified(&mut self, token: u64) {
         let mut buffer = [0; DATAGRAM_BYTES_MAX];
         for _ in 0..AT_ONCE {
-            let Some(datagram) = self.world.notices.receive(token, &mut buffer) else {
+            let Some((of_socket, datagram)) = self.world.notices.receive(token, &mut buffer) else {
                 return;
             };
-            // The sender is looked up before the next datagram is read: once its notices have been received, it may exit.
-            let of = datagram
-                .sender
-                .and_then(|sender| self.record_of_sender(sender));
-            let Some(id) = of.filter(|id| self.world.notices.accepts_from(*id)) else {
+            // On the shared socket, the sender is looked up before the next datagram is read: once its notices have been received, it may
+            // exit.
+            let of_sender = || {
+                let id = self.record_of_sender(datagram.sender?)?;
+                self.world.notices.accepts_shared(id).then_some(id)
+            };
+            let Some(id) = of_socket.or_else(of_sender) else {
                 tracing::debug!("ignored a notice from {:?}", datagram.sender);
                 continue;
             };

@@ -6,7 +6,11 @@ mod kernel;
 
 use crate::actors::process::{Action, End, Failure, Identity, Lost, Message, Reach, Spec};
 use crate::ids::{ProcessId, Seq};
-use crate::ports::process::{Follower, Tree};
+use crate::kernel::identity::identify;
+use crate::ports::process::output::Outputs;
+use crate::ports::process::real::Real;
+use crate::ports::process::world::World as _;
+use crate::ports::process::{Follower, KeeperProgram, Observed, Place, Tree};
 use kernel::{Event, Kernel};
 
 const ID: ProcessId = ProcessId(1);
@@ -73,6 +77,7 @@ fn follow(identity: Identity, launched: bool) -> Action {
         launched,
         contained: true,
         run_dir: None,
+        user: None,
         expects: None,
     }
 }
@@ -220,6 +225,7 @@ fn after_another_boot_all_is_lost_and_no_stranger_is_touched() {
             identity,
             signal: 15,
             reach,
+            stops: true,
         };
         follower.perform(Seq(6), signal);
     }
@@ -398,6 +404,8 @@ fn one_that_cannot_be_attributed_makes_a_tree_unknown() {
         .get_mut(&child)
         .expect("the process is alive");
     process.hidden = true;
+    // Its parent has ended, so it is a child of the keeper.
+    process.parent = 1;
     follower.perform(
         Seq(9),
         Action::Kill {
@@ -444,6 +452,7 @@ fn tree_of(identity: Identity) -> Tree {
         leader: identity,
         contained: true,
         launched: true,
+        kept: false,
     }
 }
 
@@ -492,9 +501,61 @@ fn one_that_is_not_known_here_is_looked_for_by_its_identity() {
     let mut follower = restarted(follower);
     assert!(follower.reconcile(&tree_of(identity), None));
     assert_eq!(ends(&mut follower), [End::Lost(Lost::Rebooted)]);
-    // A process on another machine is left alone.
-    let mut elsewhere = tree_of(identity);
-    elsewhere.leader.machine ^= 1;
-    assert!(!follower.reconcile(&elsewhere, None));
-    assert_eq!(ends(&mut follower), []);
+}
+
+#[test]
+fn a_process_of_another_machine_is_lost_and_its_tree_is_empty() {
+    let (follower, mut identity) = launched(Kernel::default());
+    // The id of the machine has changed: the process may be alive, although it cannot be seen from here.
+    identity.machine ^= 1;
+    let mut follower = restarted(follower);
+    follower.perform(Seq(1), follow(identity, true));
+    assert!(!follower.reconcile(&tree_of(identity), None));
+    settle(&mut follower, 60_000);
+    assert_eq!(reports(&mut follower), []);
+    // The data directory was moved to another machine.
+    let mut follower = restarted(follower);
+    identity.boot ^= 8;
+    follower.perform(Seq(2), follow(identity, true));
+    assert_eq!(ends(&mut follower), [End::Lost(Lost::AnotherMachine)]);
+    follower.perform(Seq(3), Action::Await { id: ID, identity });
+    assert_eq!(reports(&mut follower), [Message::Empty { id: ID }]);
+}
+
+/// After a reboot there may be many records, and each search looks at all processes of the machine.
+#[test]
+fn what_is_left_of_another_boot_is_not_searched_for() {
+    let data = tempfile::tempdir().expect("a directory can be created");
+    let place = Place {
+        data: Some(data.path().to_owned()),
+        keeper: KeeperProgram::None,
+        is_init: false,
+        observed: Observed::default(),
+        reporting: None,
+        faults: None,
+    };
+    let outputs = Outputs::new(Box::new(|_| {}), crate::spine::halt::Sentry::default());
+    let mut real = Real::new(place, |_: Message| {}, outputs).expect("it can be made");
+    let (_, leader) = identify(std::process::id())
+        .expect("the process can be identified")
+        .expect("the process is alive");
+    let mut remains = |boot: u128, id: u128| {
+        let tree = Tree {
+            id: ProcessId(id),
+            leader: Identity {
+                boot: leader.boot ^ boot,
+                ..leader
+            },
+            contained: true,
+            launched: true,
+            kept: false,
+        };
+        let left = real.remains(&tree, None);
+        (left.alive, left.empty, real.passes())
+    };
+    for id in 0..400 {
+        assert_eq!(remains(1, id), (0, true, 0));
+    }
+    let (alive, _, passes) = remains(0, 400);
+    assert!(alive > 0 && passes == 1, "this process is alive: {alive}");
 }

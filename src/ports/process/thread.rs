@@ -5,16 +5,21 @@ use crate::bytes::Bytes;
 use crate::ids::{ProcessId, Seq};
 use crate::ports::process::faults::Faults;
 use crate::ports::process::follower::Follower;
-use crate::ports::process::notices::{LINES, NOTICES, NOTICES_APART};
+use crate::ports::process::inbox::INBOXES;
+use crate::ports::process::notices::{LINES, NOTICES};
 use crate::ports::process::observed::Observed;
 use crate::ports::process::output::Outputs;
-use crate::ports::process::real::{KEEPER, Place, Real};
+use crate::ports::process::place::Place;
+use crate::ports::process::real::{KEEPER, Real};
 use crate::ports::process::reporting::Reporting;
+use crate::ports::process::tree::Left;
 use crate::ports::process::usage::Usage;
 use crate::ports::process::world::{Tree, World as _};
 use crate::ports::process::{files, link};
 use crate::spine::effect;
+use crate::spine::halt::Sentry;
 use crate::spine::port::Port;
+use crate::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use std::io;
@@ -23,7 +28,6 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::JoinHandle;
 
 /// The epoll token of the eventfd that announces requests to the thread.
 const ASKED: u64 = 0;
@@ -39,16 +43,25 @@ const FORGET_AT_ONCE: usize = 256;
 /// Receives the answer to [`Request::Strangers`]: processes, each with its PID.
 type StrangersReceiver = Box<dyn FnOnce(Vec<(ProcessId, u32)>) + Send>;
 
+/// Receives the answer to [`Request::Left`].
+type LeftReceiver = Box<dyn FnOnce(Vec<Vec<Left>>) + Send>;
+/// Receives the answer to [`Request::Join`].
+type JoinReceiver = Box<dyn FnOnce(Result<(), Failure>) + Send>;
+
+/// The clients that wait for a keeper.
+type Joins = Vec<JoinReceiver>;
+
 /// A request to the thread.
 enum Request {
     Perform(Seq, Box<Action>),
-    Join(Box<dyn FnOnce(Result<(), Failure>) + Send>),
+    Join(JoinReceiver),
     /// Trees, each with the directory of its files.
     Reconcile(
         Vec<(Tree, Option<Bytes>)>,
         Box<dyn FnOnce(Vec<bool>) + Send>,
     ),
     Usage(Vec<Tree>, Box<dyn FnOnce(Vec<Option<Usage>>) + Send>),
+    Left(Vec<Tree>, LeftReceiver),
     Strangers(StrangersReceiver),
     Reap,
     End,
@@ -66,6 +79,7 @@ struct Started {
 
 struct Shared {
     place: Place,
+    sentry: Sentry,
     /// Set when the [`ProcessPort`] is created. Until then, requests are refused.
     reporter: OnceLock<Box<Reporter>>,
     started: OnceLock<Started>,
@@ -81,10 +95,11 @@ struct Shared {
 pub struct ProcessPortHandle(Arc<Shared>);
 
 impl ProcessPortHandle {
-    /// Creates a handle for `place`. The thread starts with the first request.
-    pub fn new(place: Place) -> Self {
+    /// Creates a handle for `place`. The thread starts with the first request. If it ends while the node runs, `sentry` halts the node.
+    pub fn new(place: Place, sentry: Sentry) -> Self {
         Self(Arc::new(Shared {
             place,
+            sentry,
             reporter: OnceLock::new(),
             started: OnceLock::new(),
             counted: AtomicBool::new(false),
@@ -105,6 +120,16 @@ impl ProcessPortHandle {
         answer: impl FnOnce(Vec<Option<Usage>>) + Send + 'static,
     ) {
         let asked = Request::Usage(trees, Box::new(answer));
+        match self.0.started.get() {
+            Some(started) => started.ask(asked),
+            None => asked.refuse(link::none(), &mut |_| {}),
+        }
+    }
+
+    /// Lists the live processes of these trees, in order, at most [`Left::MOST`] for each. The answer is empty if no process was ever
+    /// followed.
+    pub fn left(&self, trees: Vec<Tree>, answer: impl FnOnce(Vec<Vec<Left>>) + Send + 'static) {
+        let asked = Request::Left(trees, Box::new(answer));
         match self.0.started.get() {
             Some(started) => started.ask(asked),
             None => asked.refuse(link::none(), &mut |_| {}),
@@ -180,10 +205,10 @@ impl ProcessPortHandle {
         let waiting = self.0.waiting.lock();
         let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
         // Another caller may have started the thread in the meantime. After a failure, the next request tries again.
-        let outputs = || Outputs::new(reporter());
+        let outputs = || Outputs::new(reporter(), self.0.sentry.clone());
         let started = match self.0.started.get() {
             Some(started) => Ok(started),
-            None => start(self.0.place.clone(), reporter(), outputs())
+            None => start(&self.0, reporter(), outputs())
                 .map(|started| self.0.started.get_or_init(|| started)),
         };
         match started {
@@ -232,6 +257,7 @@ impl Request {
             Self::Join(answer) => answer(Err(failure)),
             Self::Reconcile(_, answer) => answer(Vec::new()),
             Self::Usage(_, answer) => answer(Vec::new()),
+            Self::Left(_, answer) => answer(Vec::new()),
             Self::Strangers(answer) => answer(Vec::new()),
             Self::Reap | Self::End => {}
         }
@@ -276,25 +302,25 @@ impl Drop for ProcessPort {
         started.ask(Request::End);
         let thread = started.thread.lock();
         if let Some(thread) = thread.unwrap_or_else(PoisonError::into_inner).take() {
-            // A panic of the thread was logged by the panic hook, and there is no one left to report it to.
+            // A panic of the thread has halted the node.
             drop(thread.join());
         }
     }
 }
 
 fn start(
-    place: Place,
+    shared: &Shared,
     report: Box<dyn FnMut(Message) + Send>,
     outputs: Outputs,
 ) -> io::Result<Started> {
     let (asks, asked) = unbounded();
-    let real = Real::new(place, report, outputs)?;
+    let real = Real::new(shared.place.clone(), report, outputs)?;
     let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let flags = epoll::EventFlags::IN;
     epoll::add(&real.epoll, &wake, epoll::EventData::new_u64(ASKED), flags)?;
     let woken = wake.try_clone()?;
-    let thread = std::thread::Builder::new().name("processes".to_owned());
-    let thread = thread.spawn(move || run(Follower::new(real), &asked, &woken))?;
+    let run = move || run(Follower::new(real), &asked, &woken);
+    let thread = shared.sentry.thread("processes", run)?;
     Ok(Started {
         asks,
         wake,
@@ -331,16 +357,22 @@ impl Past {
     }
 }
 
+/// Serves requests and events. Returns whether it was asked to end, rather than unable to wait for events.
 fn run<R: FnMut(Message)>(
     mut follower: Follower<Real<R>>,
     asked: &Receiver<Request>,
     wake: &OwnedFd,
-) {
+) -> bool {
     let mut buffer = [MaybeUninit::<epoll::Event>::uninit(); EVENTS];
     let mut past = Past::default();
+    let mut joins: Joins = Vec::new();
     loop {
         let now = follower.world().clock();
-        let deadlines = [follower.next(), past.deadline()];
+        let joinable = follower
+            .world()
+            .paused_until()
+            .filter(|_| !joins.is_empty());
+        let deadlines = [follower.next(), past.deadline(), joinable];
         let due = deadlines.into_iter().flatten().min();
         let due = due.map(|at| timespec(at.saturating_sub(now)));
         let tokens: Vec<u64> = match epoll::wait(&follower.world().epoll, &mut buffer, due.as_ref())
@@ -351,21 +383,23 @@ fn run<R: FnMut(Message)>(
                 tracing::error!(
                     "the thread that follows processes failed to wait for events: {error}"
                 );
-                return;
+                return false;
             }
         };
+        follower.world().look_anew();
         for token in tokens {
             match token {
                 ASKED => {
                     let mut count = [0; 8];
                     // Reset the eventfd so that it is not reported again.
                     let _ = rustix::io::read(wake, &mut count);
-                    if !perform(&mut follower, asked, &mut past) {
-                        return follower.forget(&past.ids);
+                    if !perform(&mut follower, asked, (&mut past, &mut joins)) {
+                        follower.forget(&past.ids);
+                        return true;
                     }
                 }
                 KEEPER => receive(&mut follower),
-                NOTICES | NOTICES_APART => follower.notified(token),
+                NOTICES | INBOXES.. => follower.notified(token),
                 LINES => follower.output_grew(),
                 token => {
                     if let Some(id) = follower.world().watched(token) {
@@ -377,6 +411,7 @@ fn run<R: FnMut(Message)>(
             }
         }
         follower.handle_due();
+        answer_joins(&mut follower, &mut joins);
         past.forget(&mut follower);
         follower.reap_again();
         follower.report_due();
@@ -392,7 +427,7 @@ fn run<R: FnMut(Message)>(
 fn perform<R: FnMut(Message)>(
     follower: &mut Follower<Real<R>>,
     asked: &Receiver<Request>,
-    past: &mut Past,
+    (past, joins): (&mut Past, &mut Joins),
 ) -> bool {
     while let Ok(asked) = asked.try_recv() {
         match asked {
@@ -403,7 +438,7 @@ fn perform<R: FnMut(Message)>(
                     follower.perform(seq, *action);
                 }
             }
-            Request::Join(answer) => answer(follower.join()),
+            Request::Join(answer) => joins.push(answer),
             Request::Reconcile(trees, answer) => {
                 let gone = trees
                     .iter()
@@ -414,12 +449,32 @@ fn perform<R: FnMut(Message)>(
                 let world = follower.world();
                 answer(trees.iter().map(|tree| world.usage(tree)).collect());
             }
+            Request::Left(trees, answer) => {
+                let world = follower.world();
+                answer(trees.iter().map(|tree| world.left(tree)).collect());
+            }
             Request::Strangers(answer) => answer(follower.strangers()),
             Request::Reap => follower.reap(),
             Request::End => return false,
         }
     }
     true
+}
+
+/// Joins a keeper for the clients that wait for one, and answers them. While the start of a keeper is only postponed, they keep waiting: a
+/// client that was refused would lose its request.
+fn answer_joins<R: FnMut(Message)>(follower: &mut Follower<Real<R>>, joins: &mut Joins) {
+    if joins.is_empty() {
+        return;
+    }
+    let now = follower.world().clock();
+    if follower.world().paused_until().is_some_and(|at| at > now) {
+        return;
+    }
+    let joined = follower.join();
+    if joined.is_ok() || follower.world().paused_until().is_none() {
+        joins.drain(..).for_each(|answer| answer(joined.clone()));
+    }
 }
 
 fn receive<R: FnMut(Message)>(follower: &mut Follower<Real<R>>) {

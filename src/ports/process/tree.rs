@@ -1,22 +1,25 @@
-//! Determines which processes belong to a tree.
+//! The processes of a tree, as `/proc` and control groups show them; `members.rs` has the rules.
 //!
-//! If the tree has a control group, the group contains exactly its processes. Otherwise `/proc` is searched: the leader and every process
-//! with the id of the attempt in its environment belong to the tree, and so do their descendants. If the keeper has inherited an orphan
-//! whose environment contains no id, the orphan may belong to any tree whose leader started before it: it counts as unknown, and is never
-//! signalled.
+//! That a tree is empty takes two proofs: nothing is in its control group, if it has one, and nothing that belongs to it is outside, where a
+//! process may have been moved (`su -l`, `systemd-run --scope`). While the keeper that launched the tree lives, its list of children is
+//! the second proof: the keeper inherits the orphans of all trees, so if it has no child but the leaders of other trees, nothing of this one
+//! is left. Otherwise all processes are searched.
 
-use crate::actors::process::{Bound, Identity};
+use crate::actors::process::{Bound, Identity, masked};
 use crate::ids::ProcessId;
 use crate::kernel::pidfd::Pidfd;
-use crate::kernel::{cgroup, identity, memory, proc};
+use crate::kernel::proc::{Stat, Variable};
+use crate::kernel::{cgroup, host, identity, memory, proc};
 use crate::ports::process::environment::ID;
+use crate::ports::process::members::{Details, Members, Wanted};
+use crate::ports::process::sweep::{Pass, Sweep};
 use crate::ports::process::world::{Survivors, Tree};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The number of consecutive searches that must find nothing if other processes are being created all the time.
-const SEARCHES: u32 = 8;
+/// How often the list of the keeper's children is read until two consecutive readings agree.
+const READINGS: u32 = 5;
 
 /// The location of the control groups, and the process that inherits orphans.
 #[derive(Clone, Debug, Default)]
@@ -27,11 +30,13 @@ pub(super) struct Groups {
     pub(super) keeper: u32,
 }
 
-/// The live members of a tree, as PIDs with their start times, and the number of orphans that may be members.
-#[derive(Debug, Default)]
-struct Members {
-    alive: Vec<(u32, u64)>,
-    unknown: u32,
+/// What else is known when a tree is searched for.
+pub(super) struct Known<'a> {
+    /// The PIDs of the leaders of other trees.
+    pub(super) leaders: BTreeSet<u32>,
+    /// The user that the tree was launched as, if not the coordinator's.
+    pub(super) user: Option<u32>,
+    pub(super) sweep: &'a mut Sweep,
 }
 
 impl Groups {
@@ -53,45 +58,120 @@ impl Groups {
     }
 
     /// Counts the live processes of a tree. If they cannot be counted, returns one unknown process.
-    pub(super) fn survivors(&self, tree: &Tree, leaders: &BTreeSet<u32>) -> Survivors {
-        let survivors = match self.group(tree) {
-            Some(group) => contained(&group),
-            None => search_on(tree, self.keeper, leaders),
-        };
-        survivors.unwrap_or(Survivors {
+    pub(super) fn survivors(&self, tree: &Tree, known: &mut Known<'_>) -> Survivors {
+        self.count(tree, known).unwrap_or(Survivors {
             alive: 0,
             unknown: 1,
         })
     }
 
-    /// Sends a signal to each process of a tree, through that process's own descriptor. SIGKILL is sent to a control group as a whole.
+    fn count(&self, tree: &Tree, known: &mut Known<'_>) -> io::Result<Survivors> {
+        let group = self.group(tree);
+        if let Some(group) = &group
+            && cgroup::is_populated(group)?
+        {
+            // Zombies are not listed as members, but the group is populated, so there is at least one process.
+            let alive = cgroup::procs(group)?.len().max(1);
+            return Ok(Survivors {
+                alive: alive.try_into().unwrap_or(u32::MAX),
+                unknown: 0,
+            });
+        }
+        if tree.kept && self.has_no_orphans(&tree.leader, &known.leaders)? {
+            return Ok(Survivors::default());
+        }
+        let members = self.search(tree, known)?;
+        Ok(Survivors {
+            alive: members.alive.len().try_into().unwrap_or(u32::MAX),
+            unknown: members.unknown,
+        })
+    }
+
+    /// Returns the live processes of a tree.
+    pub(super) fn search(&self, tree: &Tree, known: &mut Known<'_>) -> io::Result<Members> {
+        let group = self.group(tree).map(|group| cgroup::procs(&group));
+        let group: BTreeSet<u32> = group.transpose()?.into_iter().flatten().collect();
+        let own = rustix::process::geteuid().as_raw();
+        let users = [Some(own), known.user];
+        let leaders = &known.leaders;
+        let find = |pass: &Pass| {
+            let looked = Looked {
+                groups: self,
+                tree,
+                users,
+                pass,
+            };
+            // If the keeper still lives, nothing had another parent because of its end when the pass was made.
+            let keeper = if self.keeper_lives() { self.keeper } else { 0 };
+            let wanted = Wanted {
+                tree,
+                group: &group,
+                keeper,
+                leaders,
+            };
+            Members::of(wanted, &pass.living, &looked)
+        };
+        known.sweep.search(tree.leader.ticks, find)
+    }
+
+    /// Returns whether the keeper that was joined last is alive.
+    fn keeper_lives(&self) -> bool {
+        let stat = proc::stat(self.keeper).ok().flatten();
+        self.keeper != 0 && stat.is_some_and(|stat| !stat.is_zombie())
+    }
+
+    /// Returns whether every child of the keeper is the leader of another tree, has ended, or started before this leader. A child that ends
+    /// while the list is read may hide another one, but not in two readings that agree.
+    fn has_no_orphans(&self, leader: &Identity, others: &BTreeSet<u32>) -> io::Result<bool> {
+        if leader.namespace != host::namespace() {
+            return Ok(false);
+        }
+        let may_be_its = |stat: Stat| !stat.is_zombie() && stat.start_ticks >= leader.ticks;
+        let mut before = None;
+        for _ in 0..READINGS {
+            let now = proc::children(self.keeper)?;
+            let Some(children) = &now else {
+                return Ok(false);
+            };
+            for pid in children.iter().filter(|pid| !others.contains(pid)) {
+                if proc::stat(*pid)?.is_some_and(may_be_its) {
+                    return Ok(false);
+                }
+            }
+            if before == now {
+                return Ok(self.keeper_lives());
+            }
+            before = now;
+        }
+        Ok(false)
+    }
+
+    /// Sends signals to each process of a tree, through that process's own descriptor. SIGKILL is sent to a control group as a whole, and
+    /// then to the processes outside it.
     pub(super) fn signal(
         &self,
         tree: &Tree,
-        signal: u8,
-        leaders: &BTreeSet<u32>,
+        signals: &[u8],
+        known: &mut Known<'_>,
     ) -> io::Result<()> {
         const KILL: u8 = 9;
-        let Some(group) = self.group(tree) else {
-            let members = search(tree, self.keeper, leaders)?;
-            return members
-                .alive
-                .iter()
-                .try_for_each(|(pid, ticks)| send((*pid, *ticks), &tree.leader, signal));
-        };
-        if signal == KILL && cgroup::kill(&group)? {
-            return Ok(());
+        let group = self.group(tree);
+        if let Some(group) = group.as_ref().filter(|_| signals == [KILL]) {
+            cgroup::kill(group)?;
         }
-        for pid in cgroup::procs(&group)? {
-            let Some(pidfd) = Pidfd::open(pid)? else {
-                continue;
-            };
-            // The descriptor refers to the process that has the PID now: check that this process is still in the group.
-            if cgroup::procs(&group)?.contains(&pid) && pidfd.is_held()? {
-                pidfd.signal(signal)?;
-            }
+        // One that may not be signalled does not keep the others from it.
+        let mut sent = Ok(());
+        for its in self.search(tree, known)?.alive {
+            sent = sent.and(send(its, (&tree.leader, group.as_deref()), signals));
         }
-        Ok(())
+        sent
+    }
+
+    /// Returns the live processes of a tree, at most [`Left::MOST`].
+    pub(super) fn left(&self, tree: &Tree, known: &mut Known<'_>) -> Vec<Left> {
+        let members = self.search(tree, known).unwrap_or_default();
+        let pids = members.alive.iter().map(|(pid, _)| *pid);
+        pids.take(Left::MOST).map(Left::of).collect()
     }
 
     /// Returns whether the total memory of a tree can be limited.
@@ -117,84 +197,78 @@ impl Groups {
     }
 }
 
-fn contained(group: &Path) -> io::Result<Survivors> {
-    let alive = if cgroup::is_populated(group)? {
-        // Zombies are no longer listed as members, but the group is populated, so there is at least one process.
-        cgroup::procs(group)?.len().max(1)
-    } else {
-        0
-    };
-    Ok(Survivors {
-        alive: alive.try_into().unwrap_or(u32::MAX),
-        unknown: 0,
-    })
-}
-
-fn send((pid, ticks): (u32, u64), leader: &Identity, signal: u8) -> io::Result<()> {
+fn send(
+    (pid, ticks): (u32, Option<u64>),
+    (leader, group): (&Identity, Option<&Path>),
+    signals: &[u8],
+) -> io::Result<()> {
     let Some(pidfd) = Pidfd::open(pid)? else {
         return Ok(());
     };
-    let same = proc::stat(pid)?.is_some_and(|stat| stat.start_ticks == ticks);
-    let same = same && (pid != leader.pid || is_process(pid, leader)?);
-    // If the process still holds its PID, what was just read from `/proc` belongs to this process.
-    if same && pidfd.is_held()? {
-        pidfd.signal(signal)?;
+    let is_it = match ticks {
+        Some(ticks) => proc::stat(pid)?.is_some_and(|stat| stat.start_ticks == ticks),
+        // It started after the pass, and is known only from the group.
+        None => group.is_some_and(|group| cgroup::procs(group).is_ok_and(|it| it.contains(&pid))),
+    };
+    let is_it = is_it && (pid != leader.pid || is_process(pid, leader)?);
+    // If the process still holds its PID, what was just read belongs to this process.
+    if is_it && pidfd.is_held()? {
+        for signal in signals {
+            pidfd.signal(*signal)?;
+        }
     }
     Ok(())
 }
 
-/// Counts the live processes of a tree without a control group. A search that finds nothing proves that the tree is empty only if no
-/// process was created in the meantime: a tree that keeps forking may evade any search. On a busy machine, the search is repeated, at most
-/// [`SEARCHES`] times in all.
-fn search_on(tree: &Tree, keeper: u32, leaders: &BTreeSet<u32>) -> io::Result<Survivors> {
-    let mut survivors = Survivors::default();
-    for _ in 0..SEARCHES {
-        let made = proc::created_count()?;
-        let members = search(tree, keeper, leaders)?;
-        survivors = Survivors {
-            alive: members.alive.len().try_into().unwrap_or(u32::MAX),
-            unknown: members.unknown,
-        };
-        if !survivors.is_empty() || proc::created_count()? == made {
-            break;
-        }
-    }
-    Ok(survivors)
+/// A live process of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// Its PID when it was found.
+    pub pid: u32,
+    /// Its command line, with secrets masked.
+    pub command: String,
 }
 
-fn search(tree: &Tree, keeper: u32, leaders: &BTreeSet<u32>) -> io::Result<Members> {
-    let stats = proc::living()?;
-    let leader = &tree.leader;
-    let mut members = BTreeSet::new();
-    let mut strangers = Vec::new();
-    for (pid, stat) in &stats {
-        let has_its_numbers = *pid == leader.pid && stat.start_ticks == leader.ticks;
-        let is_leader = has_its_numbers && is_process(*pid, leader)?;
-        match (is_leader, attributed(*pid, tree.id)) {
-            (true, _) | (false, Some(true)) => {
-                members.insert(*pid);
-            }
-            // A descendant cannot have started before the leader.
-            (false, None)
-                if stat.parent == keeper
-                    && keeper != 0
-                    && stat.start_ticks >= leader.ticks
-                    && !leaders.contains(pid) =>
-            {
-                strangers.push(*pid);
-            }
-            (false, _) => {}
-        }
+impl Left {
+    /// The maximum number of processes that are named for a tree.
+    pub const MOST: usize = 16;
+    /// The maximum number of characters of a command line.
+    const LETTERS_MAX: usize = 200;
+
+    fn of(pid: u32) -> Self {
+        let argv = proc::cmdline(pid).ok().flatten().unwrap_or_default();
+        let argv = masked(&argv);
+        let words = argv.iter().map(|it| String::from_utf8_lossy(it.as_bytes()));
+        let command = words.collect::<Vec<_>>().join(" ");
+        let command = command.chars().take(Self::LETTERS_MAX).collect();
+        Self { pid, command }
     }
-    // A descendant of a member is also a member, whatever its environment contains.
-    proc::add_descendants(&mut members, &stats);
-    let alive = members
-        .iter()
-        .filter_map(|pid| Some((*pid, stats.get(pid)?.start_ticks)));
-    Ok(Members {
-        alive: alive.collect(),
-        unknown: strangers.len().try_into().unwrap_or(u32::MAX),
-    })
+}
+
+/// Looks up the details of single processes in `/proc`.
+struct Looked<'a> {
+    groups: &'a Groups,
+    tree: &'a Tree,
+    users: [Option<u32>; 2],
+    pass: &'a Pass,
+}
+
+impl Details for Looked<'_> {
+    fn is_leader(&self, pid: u32) -> bool {
+        // If this cannot be determined, the process has the PID and the start time of the leader.
+        is_process(pid, &self.tree.leader).unwrap_or(true)
+    }
+
+    fn named(&self, pid: u32) -> Option<(ProcessId, bool)> {
+        let variable = self.pass.named(pid)?;
+        let mut users = self.users.iter().flatten();
+        let is_trusted = users.any(|user| variable.is_of(*user));
+        Some((id_in(&variable)?, is_trusted))
+    }
+
+    fn attempt_of(&self, pid: u32) -> Option<ProcessId> {
+        self.groups.attempt_of(pid)
+    }
 }
 
 /// Returns whether the process with this PID is really the given one. Within one clock tick, another process may have received the same
@@ -204,33 +278,24 @@ fn is_process(pid: u32, which: &Identity) -> io::Result<bool> {
     Ok(found.is_some_and(|(_, now)| now.is(which)))
 }
 
-/// Returns whether a process belongs to this attempt according to its environment; `None` if the environment names no attempt or cannot
-/// be read.
-fn attributed(pid: u32, id: ProcessId) -> Option<bool> {
-    Some(id_in_environment(pid)? == id.to_string().into_bytes())
-}
-
 /// Returns the record named in the environment of a process, if any.
 pub(super) fn named(pid: u32) -> Option<ProcessId> {
-    String::from_utf8(id_in_environment(pid)?)
+    id_in(&proc::variable(pid, ID).ok()??)
+}
+
+fn id_in(variable: &Variable) -> Option<ProcessId> {
+    std::str::from_utf8(variable.value.as_bytes())
         .ok()?
         .parse()
         .ok()
 }
 
-fn id_in_environment(pid: u32) -> Option<Vec<u8>> {
-    let environment = proc::environ(pid).ok()??;
-    let prefix = format!("{ID}=");
-    let mut variables = environment.iter();
-    let its = variables.find_map(|it| it.as_bytes().strip_prefix(prefix.as_bytes()))?;
-    Some(its.to_vec())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::Groups;
+    use super::{Groups, Known};
     use crate::ids::ProcessId;
     use crate::kernel::identity::identify;
+    use crate::ports::process::sweep::Sweep;
     use crate::ports::process::world::Tree;
     use std::collections::BTreeSet;
 
@@ -245,12 +310,19 @@ mod tests {
             leader,
             launched: true,
             contained: true,
+            kept: false,
         };
         let groups = Groups {
             base: Some(base.path().to_owned()),
             keeper: 0,
         };
-        let survivors = groups.survivors(&tree, &BTreeSet::new());
+        let mut sweep = Sweep::default();
+        let mut known = Known {
+            leaders: BTreeSet::new(),
+            user: None,
+            sweep: &mut sweep,
+        };
+        let survivors = groups.survivors(&tree, &mut known);
         assert!(survivors.alive > 0, "this process is alive: {survivors:?}");
     }
 }

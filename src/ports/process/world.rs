@@ -46,6 +46,9 @@ pub struct Tree {
     pub contained: bool,
     /// Whether the tree was launched by the keeper.
     pub launched: bool,
+    /// Whether the keeper that launched it has been joined ever since. Everything that descends from the leader then descends from the
+    /// keeper, which inherits orphans.
+    pub kept: bool,
 }
 
 /// Access to kernel, keeper and files. No method blocks for long.
@@ -66,26 +69,37 @@ pub trait World {
     fn watch(&mut self, id: ProcessId, handle: &Self::Handle);
     /// Returns how the process ended, as far as this process can learn it from the kernel, or that it is still alive.
     fn status(&mut self, handle: &Self::Handle) -> ExitStatus;
-    /// Sends a signal to the process or, if `group` is set, to its process group; returns the errno on failure.
-    fn signal(&mut self, handle: &Self::Handle, signal: u8, group: bool) -> Result<(), i32>;
+    /// Sends signals, in this order, to the process or, if `group` is set, to its process group; returns the errno on failure.
+    fn signal(&mut self, handle: &Self::Handle, signals: &[u8], group: bool) -> Result<(), i32>;
 
     /// Counts the live processes of a tree.
     fn survivors(&mut self, tree: &Tree) -> Survivors;
     /// Arranges for `Follower::emptied` to be called when a tree may have become empty, if the kernel supports that. This lasts until the
     /// tree is empty or cleared.
     fn watch_tree(&mut self, _tree: &Tree) {}
-    /// Sends a signal to all processes of a tree; returns the errno on failure.
-    fn signal_tree(&mut self, tree: &Tree, signal: u8) -> Result<(), i32>;
+    /// Sends signals, in this order, to each process of a tree; returns the errno on failure.
+    fn signal_tree(&mut self, tree: &Tree, signals: &[u8]) -> Result<(), i32>;
 
     /// Returns whether a keeper may be running, even if it has not been joined.
     fn has_keeper(&mut self) -> bool;
     /// Joins the running keeper, or starts one: connects to it and sends `Hello`.
     fn join(&mut self) -> Result<(), Failure>;
+    /// Returns when [`join`](Self::join) may start a keeper again, by [`clock`](Self::clock), if it failed only because too many keepers
+    /// have exited lately.
+    fn paused_until(&self) -> Option<u64> {
+        None
+    }
+    /// Closes the connection to a keeper that does not answer. Returns `false` if there is no such thing here.
+    fn leave(&mut self) -> bool {
+        false
+    }
     /// Sends a request to the keeper. Does nothing without a keeper: the follower sends the request again to the next one.
     fn ask(&mut self, request: Request);
 
     /// Prepares the files and the environment of a launch.
     fn prepare(&mut self, id: ProcessId, spec: &Spec) -> Result<Launch, Failure>;
+    /// Notes the user, by name or number, that a process was launched as. Called for a process that an earlier coordinator launched.
+    fn note_user(&mut self, _id: ProcessId, _user: &str) {}
     /// Starts to expect notices from a launched process, unless notices are already expected from it.
     fn expect(&mut self, _id: ProcessId, _run_dir: Option<&Bytes>, _expectation: &Expectation) {}
     /// Starts reading the output of a hook in the background.
@@ -100,9 +114,8 @@ pub trait World {
     /// contain the PID file of the next process of the same service.
     fn clear(&mut self, tree: &Tree, run_dir: Option<&Bytes>);
 
-    /// Describes the missing interpreter of a program that exists although the kernel reports it as missing; `None` if the program itself
-    /// is missing.
-    fn missing_interpreter(&mut self, _launch: &Launch) -> Option<String> {
+    /// Explains the error `errno` of the kernel when it was to execute the program of a launch; `None` if the error says enough.
+    fn not_executed(&mut self, _launch: &Launch, _errno: i32) -> Option<String> {
         None
     }
     /// Sends a message to the actor.

@@ -37,7 +37,7 @@ enum State {
     Refused { left: u64, why: Refusal },
     /// A body.
     Body(Box<Incoming>),
-    /// An HTTP request. All further input is discarded.
+    /// An HTTP request or a TLS handshake. All further input is discarded.
     Http,
 }
 
@@ -145,7 +145,7 @@ impl Decoder {
             if window.len() < LINE_BYTES_MAX {
                 return (0, None);
             }
-            if line::is_http(window) {
+            if line::is_of_browser(window) {
                 self.state = State::Http;
                 return (LINE_BYTES_MAX, Some(Command::Http));
             }

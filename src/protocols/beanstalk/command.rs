@@ -86,8 +86,8 @@ pub enum Command<'a> {
     ListTubeUsed,
     /// `quit`, which ends the connection without a reply.
     Quit,
-    /// A line of an HTTP request. The connection is then closed, since a web page can make a browser send a request with commands in its
-    /// body.
+    /// A line of an HTTP request or of a TLS handshake. The connection is then closed, since a web page can make a browser send commands in
+    /// either.
     Http,
     /// A command that is answered with an error when its turn comes.
     Refused {

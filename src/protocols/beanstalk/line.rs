@@ -102,16 +102,22 @@ const METHODS: &[&[u8]] = &[b"GET ", b"HEAD ", b"POST ", b"OPTIONS "];
 /// The header that precedes the body of every HTTP/1.1 request, whatever the method. Matched without regard to case.
 const HOST: &[u8] = b"host:";
 
-/// Returns whether a line, or its beginning, is the first line of an HTTP request or its `Host` header.
-pub(super) fn is_http(line: &[u8]) -> bool {
+/// The beginning of a TLS handshake: the type of the record, and the first byte of the version. A browser can be made to open one to this
+/// port, with text of a web page's choice in it.
+const HANDSHAKE: &[u8] = &[0x16, 0x03];
+
+/// Returns whether a line, or its beginning, is what browsers send: the first line of an HTTP request or its `Host` header, or a TLS
+/// handshake.
+pub(super) fn is_of_browser(line: &[u8]) -> bool {
     let header = line.get(..HOST.len());
     METHODS.iter().any(|method| line.starts_with(method))
+        || line.starts_with(HANDSHAKE)
         || header.is_some_and(|header| header.eq_ignore_ascii_case(HOST))
 }
 
 /// Parses a line without its line end.
 pub(super) fn read(line: &[u8]) -> Line<'_> {
-    if is_http(line) {
+    if is_of_browser(line) {
         return Line::Command(Command::Http);
     }
     if line.contains(&0) {

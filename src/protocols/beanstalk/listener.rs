@@ -4,6 +4,7 @@ use crate::actors::queue::{QueueMachine, QueueName, Totals, Watch};
 use crate::clock::{Clock, Timestamp};
 use crate::config::{Address, BeanstalkConfig, Opened};
 use crate::handle::{Drains, ListenerStatus};
+use crate::kernel::socket::Peers;
 use crate::protocols::beanstalk::VERSION;
 use crate::protocols::beanstalk::command::Counted;
 use crate::protocols::beanstalk::reply::Reply;
@@ -193,7 +194,8 @@ impl Listener {
             os: text(system.version()),
             platform: text(system.machine()),
         });
-        runtime::spawn(serve(listener, config.clone(), queues, Arc::clone(&shared)));
+        let serving = serve(listener, config.clone(), queues, Arc::clone(&shared));
+        runtime::spawn("beanstalkd listener", serving);
         Ok(Self { shared, address })
     }
 
@@ -251,19 +253,19 @@ async fn serve(
     // This watch keeps the default tube in existence even if it has no jobs and no clients.
     let default = QueueName::new(DEFAULT_TUBE).expect("the default tube has a valid name");
     let _standing = queues.begin_watch(Watch::KeepQueue(default));
-    let session = || BeanstalkSession::new(queues.clone(), Arc::clone(&shared));
+    let session = || BeanstalkSession::new(&queues, Arc::clone(&shared));
     match listener {
         Listening::Tcp(listener) => loop {
             let (stream, peer) = listener::accept(&listener).await;
             if let Some(place) = admit(&config, &shared, Some(peer)) {
-                runtime::spawn(serve_connection(stream, session(), place));
+                runtime::spawn_brief(serve_connection(stream, session(), place));
             }
         },
         // The list of hosts does not apply: every user with access to the socket file may connect.
         Listening::Unix(listener) => loop {
-            let (stream, _) = listener::accept_unix(&listener).await;
+            let (stream, _) = listener::accept_unix(&listener, Peers::OfFile).await;
             if let Some(place) = admit(&config, &shared, None) {
-                runtime::spawn(serve_connection(stream, session(), place));
+                runtime::spawn_brief(serve_connection(stream, session(), place));
             }
         },
     }

@@ -61,7 +61,7 @@ pub(crate) enum Request {
     /// Sets how `reserve` chooses among the watched tubes.
     Mode(ReserveMode),
     Quit,
-    /// An HTTP request, which ends the connection.
+    /// An HTTP request or a TLS handshake, which ends the connection.
     Http,
     Refused(Refusal),
 }

@@ -101,8 +101,10 @@ struct Reserving {
 }
 
 impl BeanstalkSession {
-    pub(crate) fn new(queues: Mailbox<QueueMachine>, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(queues: &Mailbox<QueueMachine>, shared: Arc<Shared>) -> Self {
         shared.counters.connected();
+        // The protocol has neither tokens nor users: whoever can connect is trusted with nothing that a process depends on.
+        let queues = queues.limited();
         let client = Client::new(Worker(queues.ticket().0));
         Self {
             decoder: Decoder::new(shared.job_bytes_max),
@@ -192,7 +194,11 @@ impl BeanstalkSession {
             Request::Quit => return NextStep::Close,
             Request::Http => {
                 let so_far = self.shared.counters.http.fetch_add(1, Ordering::Relaxed) + 1;
-                listener::refused(&"a connection", so_far, "it carries an HTTP request");
+                listener::refused(
+                    &"a connection",
+                    so_far,
+                    "it carries an HTTP request or a TLS handshake",
+                );
                 return NextStep::Close;
             }
             other => unreachable!("{other:?} must go to the actor"),

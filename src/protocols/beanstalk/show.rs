@@ -47,15 +47,15 @@ pub(crate) fn tube(queue: &QueueView, now: Timestamp) -> TubeStats<'_> {
     }
 }
 
-/// Returns the number of jobs in each of beanstalkd's states. Jobs that wait for a retry count as delayed, and abandoned jobs as buried,
-/// since a kick makes both ready.
+/// Returns the number of jobs in each of beanstalkd's states. Jobs that wait for a retry count as delayed, and abandoned and quarantined jobs as
+/// buried, since a kick makes them ready.
 pub(crate) fn counts(counts: &Counts) -> JobCounts {
     JobCounts {
         urgent: counts.urgent.into(),
         ready: counts.ready.into(),
         reserved: counts.claimed.into(),
         delayed: (counts.delayed + counts.retrying).into(),
-        buried: (counts.buried + counts.abandoned).into(),
+        buried: (counts.buried + counts.abandoned + counts.quarantined).into(),
     }
 }
 
@@ -65,7 +65,7 @@ pub(crate) const fn state(phase: Phase) -> JobState {
         Phase::Ready => JobState::Ready,
         Phase::Delayed | Phase::Retrying => JobState::Delayed,
         Phase::Claimed => JobState::Reserved,
-        Phase::Buried | Phase::Abandoned => JobState::Buried,
+        Phase::Buried | Phase::Abandoned | Phase::Quarantined => JobState::Buried,
     }
 }
 
@@ -80,9 +80,9 @@ pub(crate) fn plain(asked: &Request, told: &ActorReply) -> Reply<'static> {
                 priority: None,
             },
         },
-        (Request::Put(_), ActorReply::Remembered { id }) => Reply::Inserted(*id),
+        (Request::Put(_), ActorReply::Remembered { id, .. }) => Reply::Inserted(*id),
         (Request::Spoiled, _) => Reply::ExpectedCrlf,
-        (_, ActorReply::Refused(Refused::Draining | Refused::ReadOnly)) => Reply::Draining,
+        (_, ActorReply::Refused(Refused::Draining) | ActorReply::ReadOnly(_)) => Reply::Draining,
         (_, ActorReply::Refused(Refused::TooBig)) => Reply::JobTooBig,
         (_, ActorReply::Refused(Refused::Full | Refused::QueuesFull | Refused::DiskFull)) => {
             Reply::OutOfMemory
@@ -96,7 +96,9 @@ pub(crate) fn plain(asked: &Request, told: &ActorReply) -> Reply<'static> {
         (Request::PauseFound { .. }, ActorReply::Done) => Reply::Paused,
         (Request::Kick(_), ActorReply::Count(count)) => Reply::Kicked((*count).into()),
         (Request::Flush(_), ActorReply::Count(count)) => Reply::Flushed((*count).into()),
-        (_, ActorReply::Absent | ActorReply::Refused(Refused::StaleToken)) => Reply::NotFound,
+        (_, ActorReply::Absent | ActorReply::Refused(Refused::StaleToken | Refused::Forbidden)) => {
+            Reply::NotFound
+        }
         (asked, told) => unreachable!("{told:?} is not an answer to {asked:?}"),
     }
 }

@@ -1,17 +1,20 @@
 //! Decides which clients' requests are accepted. Any web page can make a browser send requests to the coordinator, either by DNS rebinding
-//! (`Host` then contains a foreign name) or as cross-site requests (`Origin` then contains a foreign site). Both kinds are refused.
+//! (`Host` then contains a foreign name) or as requests of another origin (`Origin` then contains a foreign site or, since browsers leave it
+//! out of most GET requests, `Sec-Fetch-Site` says so). Both kinds are refused.
 //!
 //! This module also decides which scopes a client has. `route.rs` compares them with those that the route requires.
 
 use crate::clock::Date;
 use crate::handle::Requester;
+use crate::protocols::http::guesses::Guesses;
+use crate::protocols::http::origin::{check_origin, check_site, single};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::scope::Scopes;
 use crate::protocols::http::token::Tokens;
 use crate::refusal::Reason;
 use actix_http::RequestHead;
 use actix_http::uri::Authority;
-use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::header::{self, HeaderMap};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The credentials that a path requires over TCP if tokens are configured.
@@ -40,8 +43,13 @@ impl Gate {
 /// The sender of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Peer {
-    /// A TCP client, with the local address that it connected to.
-    Tcp(IpAddr),
+    /// A TCP client.
+    Tcp {
+        /// The local address that it connected to.
+        local: IpAddr,
+        /// Its own address.
+        remote: IpAddr,
+    },
     /// A process on this machine that connected to the Unix socket.
     Socket {
         /// The process's user.
@@ -60,6 +68,8 @@ pub(crate) struct Rules<'a> {
     pub(crate) lets_others_in: bool,
     /// The tokens; if `None`, no token is required.
     pub(crate) tokens: Option<&'a Tokens>,
+    /// The recent wrong tokens.
+    pub(crate) guesses: &'a Guesses,
     /// Whether TCP connections use TLS.
     pub(crate) is_private: bool,
     /// The current date, for the expiry of logins.
@@ -71,10 +81,16 @@ pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result
     // A browser may reach the Unix socket through a forwarded port, possibly under a foreign host name or from a page of another site.
     let local = match peer {
         Peer::Socket { .. } => Ipv4Addr::LOCALHOST.into(),
-        Peer::Tcp(local) => local,
+        Peer::Tcp { local, .. } => local,
     };
     let host = check_host(head, local, rules.names)?;
-    check_origin(&head.headers, host)?;
+    let schemes = match peer {
+        Peer::Socket { .. } => &["http", "https"][..],
+        Peer::Tcp { .. } if rules.is_private => &["https"],
+        Peer::Tcp { .. } => &["http"],
+    };
+    check_origin(&head.headers, (schemes, host))?;
+    check_site(head)?;
     match peer {
         Peer::Socket { uid, .. } if is_trusted(uid, rustix::process::geteuid().as_raw()) => {
             Ok(Scopes::All)
@@ -84,8 +100,8 @@ pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result
             Reason::Foreign,
             "this socket serves only the coordinator's own user: use TCP with a token, or open the socket to a group with --socket-group",
         )),
-        Peer::Tcp(local) => {
-            let check = |tokens| check_token(head, host, (tokens, rules.now));
+        Peer::Tcp { local, remote } => {
+            let check = |tokens| check_token(head, host, (tokens, remote), rules);
             let scopes = rules.tokens.map(check).transpose()?;
             let scopes = scopes.unwrap_or(Scopes::Plain);
             let is_exposed = !rules.is_private && !local.is_loopback();
@@ -139,45 +155,6 @@ fn check_host<'a>(
     }
 }
 
-/// Refuses a request whose `Origin` header names another host or port than `host`, that is, a request from a page that this coordinator
-/// did not serve. Only browsers send this header, so a request without it is accepted.
-fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Problem> {
-    let ours = |origin: &HeaderValue| {
-        let origin = origin.to_str().ok()?;
-        let (_, authority) = origin.split_once("://")?;
-        authority.eq_ignore_ascii_case(host).then_some(())
-    };
-    if headers
-        .get_all(header::ORIGIN)
-        .all(|origin| ours(origin).is_some())
-    {
-        return Ok(());
-    }
-    Err(Problem::new(
-        Reason::Foreign,
-        "requests from pages of another origin are not accepted",
-    ))
-}
-
-/// Refuses a form that was not sent from a page of this coordinator. This also applies to the Unix socket, which a browser
-/// may reach through a forwarded port. Browsers state where a form comes from in `Origin` or `Sec-Fetch-Site`; a form with neither is
-/// refused.
-pub(crate) fn check_form(headers: &HeaderMap) -> Result<(), Problem> {
-    let is_ours = match single(headers, &header::ORIGIN) {
-        Some(_) => {
-            single(headers, &header::HOST).is_some_and(|host| check_origin(headers, host).is_ok())
-        }
-        None => {
-            let site = HeaderName::from_static("sec-fetch-site");
-            !headers.contains_key(header::ORIGIN) && single(headers, &site) == Some("same-origin")
-        }
-    };
-    let words = "forms are accepted only from pages of this coordinator, in a browser that sends Origin or Sec-Fetch-Site";
-    is_ours
-        .then_some(())
-        .ok_or_else(|| Problem::new(Reason::Foreign, words))
-}
-
 /// Returns the name of the login cookie, which includes the port because all ports of a host share cookies.
 pub(crate) fn cookie_name(host: &str) -> String {
     let port = host.strip_prefix(without_port(host)).unwrap_or_default();
@@ -197,7 +174,8 @@ fn login<'a>(headers: &'a HeaderMap, host: &str) -> Option<&'a str> {
 fn check_token(
     head: &RequestHead,
     host: &str,
-    (tokens, now): (&Tokens, Date),
+    (tokens, remote): (&Tokens, IpAddr),
+    rules: &Rules<'_>,
 ) -> Result<Scopes, Problem> {
     let refused = |detail| {
         Err(Problem::new(Reason::Unauthorized, detail).with(header::WWW_AUTHENTICATE, "Bearer"))
@@ -206,7 +184,7 @@ fn check_token(
     match Gate::of(head.uri.path()) {
         Gate::Open => return Ok(Scopes::None),
         Gate::Page if !headers.contains_key(header::AUTHORIZATION) => {
-            let login = login(headers, host).and_then(|login| tokens.find_login(login, now));
+            let login = login(headers, host).and_then(|login| tokens.find_login(login, rules.now));
             return login.map_or_else(|| refused("not logged in, or the login has expired"), Ok);
         }
         Gate::Page | Gate::Token => {}
@@ -217,18 +195,12 @@ fn check_token(
     };
     match credentials.as_bytes().split_at_checked(7) {
         Some((scheme, offered)) if scheme.eq_ignore_ascii_case(b"bearer ") => {
-            let found = tokens.find(offered);
+            let from = (remote, rules.now);
+            let found = rules.guesses.compare(from, || tokens.find(offered))?;
             found.map_or_else(|| refused("the token is unknown"), Ok)
         }
         Some(_) | None => refused("expected a bearer token"),
     }
-}
-
-/// Returns the value of a header if it occurs exactly once and is text.
-fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    let mut values = headers.get_all(name);
-    let value = values.next()?.to_str().ok()?;
-    values.next().is_none().then_some(value)
 }
 
 /// Returns a host without its port. `[::1]:80` keeps its brackets, and a suffix that is not a port is kept.
@@ -246,13 +218,23 @@ fn without_port(host: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Gate, Peer, Rules, check, check_form, cookie_name, is_trusted};
+    use super::{Gate, Peer, Rules, check, cookie_name, is_trusted};
     use crate::clock::Date;
+    use crate::protocols::http::guesses::Guesses;
     use crate::protocols::http::scope::Scopes;
     use crate::protocols::http::token::Tokens;
     use actix_http::RequestHead;
     use actix_web::ResponseError as _;
     use actix_web::http::header::{HeaderName, HeaderValue};
+
+    /// Returns a client that connected to this address, from the same address.
+    fn tcp(local: &str) -> Peer {
+        let local = local.parse().unwrap();
+        Peer::Tcp {
+            local,
+            remote: local,
+        }
+    }
 
     fn head(headers: &[(&'static str, &'static str)]) -> RequestHead {
         let mut head = RequestHead::default();
@@ -273,10 +255,11 @@ mod tests {
             names: &names,
             lets_others_in: false,
             tokens,
+            guesses: &Guesses::default(),
             is_private: false,
             now: Date(0),
         };
-        let peer = Peer::Tcp(local.parse().unwrap());
+        let peer = tcp(local);
         check(&head(headers), peer, &rules)
             .map_or_else(|problem| problem.status_code().as_u16(), |_| 200)
     }
@@ -290,10 +273,11 @@ mod tests {
                 names: &["ledger.example".to_owned()],
                 lets_others_in: false,
                 tokens: Some(&tokens),
+                guesses: &Guesses::default(),
                 is_private,
                 now: Date(0),
             };
-            let peer = Peer::Tcp(local.parse().unwrap());
+            let peer = tcp(local);
             check(&head(&headers), peer, &rules).unwrap()
         };
         let (plain, runs) = ("Bearer 0123456789abcdef", "Bearer fedcba9876543210");
@@ -363,6 +347,7 @@ mod tests {
             "http://evil.example",
             "http://localhost",
             "http://localhost:3000",
+            "https://localhost:11380",
             "localhost:11380",
         ] {
             assert_eq!(from(origin), 403, "{origin}");
@@ -411,10 +396,11 @@ mod tests {
                 names: &[],
                 lets_others_in: false,
                 tokens: Some(&tokens),
+                guesses: &Guesses::default(),
                 is_private: false,
                 now: Date(0),
             };
-            let peer = Peer::Tcp("127.0.0.1".parse().unwrap());
+            let peer = tcp("127.0.0.1");
             check(&head, peer, &rules).is_ok()
         };
         let ours = format!("a=b; sexton-80={login}; c=d");
@@ -446,34 +432,6 @@ mod tests {
     }
 
     #[test]
-    fn a_form_comes_from_a_page_of_ours() {
-        let from = |headers: &[(&'static str, &'static str)]| {
-            let all: Vec<_> = [("host", "localhost:80")]
-                .iter()
-                .chain(headers)
-                .copied()
-                .collect();
-            check_form(&head(&all).headers).is_ok()
-        };
-        assert!(from(&[("origin", "http://localhost:80")]));
-        assert!(from(&[("sec-fetch-site", "same-origin")]));
-        for foreign in [
-            &[][..],
-            &[("origin", "null")],
-            &[("origin", "http://localhost:81")],
-            &[("origin", "null"), ("sec-fetch-site", "same-origin")],
-            &[
-                ("origin", "http://localhost:80"),
-                ("origin", "http://localhost:80"),
-            ],
-            &[("sec-fetch-site", "same-site")],
-            &[("sec-fetch-site", "none")],
-        ] {
-            assert!(!from(foreign), "{foreign:?}");
-        }
-    }
-
-    #[test]
     fn the_socket_answers_its_own_user_and_root_or_whom_its_mode_lets_in() {
         assert!(is_trusted(1000, 1000) && is_trusted(0, 1000));
         assert!(!is_trusted(1001, 1000) && !is_trusted(1000, 0));
@@ -486,6 +444,7 @@ mod tests {
                 names: &[],
                 lets_others_in,
                 tokens: None,
+                guesses: &Guesses::default(),
                 is_private: true,
                 now: Date(0),
             };
@@ -503,6 +462,8 @@ mod tests {
                 assert!(check(&asked, stranger, &rules).is_err(), "{host} {origin}");
             }
             assert!(check(&head(&[("host", "evil.example")]), stranger, &rules).is_err());
+            let image = head(&[("host", "localhost"), ("sec-fetch-site", "cross-site")]);
+            assert!(check(&image, stranger, &rules).is_err());
             assert!(check(&head(&[]), stranger, &rules).is_err());
             let page = [
                 ("host", "localhost:8080"),

@@ -4,10 +4,11 @@
 
 use crate::handle::{Handle, Leases, Locks, Processes, Queues, Requester, Tasks};
 use crate::ids::RequestKey;
-use crate::protocols::http::access::{self, Peer};
+use crate::protocols::http::access::Peer;
 use crate::protocols::http::capacity::Capacity;
-use crate::protocols::http::idempotency::key_of;
+use crate::protocols::http::idempotency::{self, key_of};
 use crate::protocols::http::input;
+use crate::protocols::http::origin;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::scope::{Scope, Scopes};
 use crate::protocols::http::shared::Shared;
@@ -73,7 +74,8 @@ impl Drop for Rollback {
 
 /// A request, with everything needed to answer it.
 pub(crate) struct Call {
-    pub(crate) node: Data<Handle>,
+    /// The node. For a caller without the scope `run`, the actors refuse what would start or end a process.
+    pub(crate) node: Handle,
     /// The idempotency key; `None` before [`Call::take_key`] or without the header.
     pub(crate) key: Cell<Option<RequestKey>>,
     /// The action to take if the answer is not delivered.
@@ -116,7 +118,7 @@ impl Call {
 
     /// Refuses a form that was not sent from a page of this coordinator.
     pub(crate) fn check_form(&self) -> Result<(), Problem> {
-        access::check_form(self.request.headers())
+        origin::check_form(self.request.headers())
     }
 
     /// Returns the head of the request.
@@ -145,6 +147,16 @@ impl Call {
         let (headers, path) = (self.request.headers(), self.request.path());
         self.key
             .set(key_of(headers, self.caller.peer, (path, &self.body))?);
+        Ok(())
+    }
+
+    /// Refuses a request with an idempotency key. For routes that would carry it out again when it is repeated, although a client that sends a
+    /// key relies on the opposite.
+    pub(crate) fn refuse_key(&self) -> Result<(), Problem> {
+        if self.request.headers().contains_key(idempotency::HEADER) {
+            let words = "is not accepted here: a repetition would be carried out again, so send the request without a key";
+            return Err(Problem::field("Idempotency-Key", words));
+        }
         Ok(())
     }
 
@@ -197,7 +209,7 @@ impl Call {
     pub(crate) fn requester(&self) -> Option<Requester> {
         match self.caller.peer {
             Peer::Socket { process, .. } => process,
-            Peer::Tcp(_) => None,
+            Peer::Tcp { .. } => None,
         }
     }
 
@@ -263,8 +275,14 @@ impl FromRequest for Call {
         Box::pin(async move {
             let mut none = Payload::None;
             let caller: ReqData<Caller> = ReqData::from_request(&request, &mut none).await?;
+            let node: Data<Handle> = Data::from_request(&request, &mut none).await?;
+            let node = if caller.scopes.has(Scope::Run) {
+                node.as_ref().clone()
+            } else {
+                node.limited()
+            };
             Ok(Self {
-                node: Data::from_request(&request, &mut none).await?,
+                node,
                 key: Cell::new(None),
                 rollback: Cell::new(None),
                 shared: Data::from_request(&request, &mut none).await?,

@@ -10,11 +10,12 @@ use actix_web::http::header::HeaderMap;
 use sha1::{Digest as _, Sha1};
 use xxhash_rust::xxh3::xxh3_128;
 
-const HEADER: &str = "idempotency-key";
+/// The name of the header.
+pub(crate) const HEADER: &str = "idempotency-key";
 const KEY_BYTES_MAX: usize = 128;
 
 /// Returns the key of a request, or `None` if it does not have the header. The key's `id` is a digest of the client's key and the caller,
-/// and its `fingerprint` is a digest of the path and the body. Refuses a malformed or repeated header.
+/// and its `fingerprint` has a digest of the path and the body, and the caller. Refuses a malformed or repeated header.
 pub(crate) fn key_of(
     headers: &HeaderMap,
     peer: Peer,
@@ -32,10 +33,20 @@ pub(crate) fn key_of(
         let words = format!("must be given once, as 1 to {KEY_BYTES_MAX} visible ASCII characters");
         return Err(Problem::field("Idempotency-Key", words));
     }
-    Ok(Some(RequestKey {
+    let key = RequestKey {
         id: id_of(peer, text),
         fingerprint: xxh3_128(&[path.as_bytes(), b"\0", body].concat()),
-    }))
+    };
+    Ok(Some(key.of_caller(caller(peer))))
+}
+
+/// Returns the number of a caller, each of which has a share of the keys: 0 for all TCP clients, and one for each user on the Unix socket.
+fn caller(peer: Peer) -> u32 {
+    match peer {
+        Peer::Tcp { .. } => 0,
+        // No user has the highest id, which stands for an unknown one.
+        Peer::Socket { uid, .. } => uid.saturating_add(1),
+    }
 }
 
 /// Returns the id of a client's key. All TCP clients count as one caller, and each user on the Unix socket as another. SHA-1 is used so
@@ -43,7 +54,7 @@ pub(crate) fn key_of(
 fn id_of(peer: Peer, key: &str) -> u128 {
     let mut hash = Sha1::new();
     match peer {
-        Peer::Tcp(_) => hash.update([0]),
+        Peer::Tcp { .. } => hash.update([0]),
         Peer::Socket { uid, .. } => {
             hash.update([1]);
             hash.update(uid.to_le_bytes());
@@ -72,7 +83,10 @@ mod tests {
         assert_eq!(id_of(ann, "k"), id_of(ann, "k"));
         assert_ne!(id_of(ann, "k"), id_of(bob, "k"));
         assert_ne!(id_of(ann, "k"), id_of(ann, "l"));
-        let tcp = |host| Peer::Tcp([127, 0, 0, host].into());
+        let tcp = |host| Peer::Tcp {
+            local: [127, 0, 0, host].into(),
+            remote: [127, 0, 0, host].into(),
+        };
         assert_eq!(id_of(tcp(1), "k"), id_of(tcp(2), "k"));
         assert_ne!(id_of(tcp(1), "k"), id_of(ann, "k"));
     }

@@ -3,7 +3,9 @@
 //!
 //! The queue actor decides which client may do what with a job.
 
-use crate::actors::queue::{self, DedupKey, JobView, Phase, Progress, Put, QueueName, Root};
+use crate::actors::queue::{
+    self, Command, DedupKey, JobView, Phase, Progress, Put, QueueName, Root,
+};
 use crate::handle::Added;
 use crate::ids::Token;
 use crate::protocols::http::binding::{Bound, Extent};
@@ -66,9 +68,10 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/pop",
-            Scope::Use.or_run("`process` is set", |Body(it): &Body<pop::Pop>| {
-                it.process.is_some()
-            }),
+            Scope::Use.or_run(
+                "`process` is set, or a claim in `done` is bound to a process",
+                |Body(it): &Body<pop::Pop>| it.process.is_some(),
+            ),
             pop::pop,
             RouteDocs {
                 id: "pop_jobs",
@@ -80,7 +83,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/ack",
-            Scope::Use,
+            Scope::Use.or_run_by_state("the claim is bound to a process"),
             ack,
             RouteDocs {
                 id: "ack_job",
@@ -92,7 +95,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/fail",
-            Scope::Use,
+            Scope::Use.or_run_by_state("the claim is bound to a process"),
             fail,
             RouteDocs {
                 id: "fail_job",
@@ -104,7 +107,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/defer",
-            Scope::Use,
+            Scope::Use.or_run_by_state("the claim is bound to a process"),
             defer,
             RouteDocs {
                 id: "defer_job",
@@ -116,7 +119,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/report",
-            Scope::Use,
+            Scope::Use.or_run_by_state("the claim is bound to a process"),
             report,
             RouteDocs {
                 id: "report_job",
@@ -128,21 +131,22 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/touch",
-            Scope::Use.or_run("`process` is set", |Body(it): &Body<TouchJob>| {
-                it.process.is_some()
-            }),
+            Scope::Use.or_run(
+                "`process` or `command` is set, or the claim is bound to a process",
+                |Body(it): &Body<TouchJob>| it.process.is_some() || it.command.is_some(),
+            ),
             touch,
             RouteDocs {
                 id: "touch_job",
                 summary: "Extend a claim",
-                more: "Restarts the time limit of the claim. Requires the token of the claim. With `process`, the claim is bound to that process from now on.",
+                more: "Restarts the time limit of the claim. Requires the token of the claim. With `process`, the claim is bound to that process from now on. With `command`, a claim that is bound to a process is handed over to another one when that process is gone.",
                 answer: "The state of the job.",
             },
             &[Absent, Stale, Fencing, Ended, DiskFull, Failed],
         ),
         Route::post_once(
             "/v1/queues/release",
-            Scope::Use,
+            Scope::Use.or_run_by_state("the claim is bound to a process"),
             release,
             RouteDocs {
                 id: "release_job",
@@ -154,7 +158,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/bury",
-            Scope::Use,
+            Scope::Use.or_run_by_state("the claim is bound to a process"),
             bury,
             RouteDocs {
                 id: "bury_job",
@@ -258,11 +262,14 @@ pub(crate) struct Pushed {
     id: u64,
     /// Whether the job was added; if not, `id` is that of the existing job with the same deduplication key.
     new: bool,
+    /// The phase of the existing job, if this one was not added; left out if that job is done or was removed, and in answers about batches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phase: Option<Phase>,
 }
 
 impl From<Added> for Pushed {
-    fn from(Added { id, new }: Added) -> Self {
-        Self { id, new }
+    fn from(Added { id, new, phase }: Added) -> Self {
+        Self { id, new, phase }
     }
 }
 
@@ -347,6 +354,9 @@ pub(crate) struct Fail {
     retry_after_ms: Option<Span>,
     /// What went wrong, shown with the job; cut off after 1,000 bytes.
     error: Option<String>,
+    /// Whether the work ended with a crash. After `crash_tries` crashes in a row, the job is quarantined.
+    #[serde(default)]
+    crashed: bool,
 }
 
 /// The state of a changed job.
@@ -367,7 +377,11 @@ pub(crate) struct Changed {
 async fn fail(call: &Call, Body(of): Body<Fail>) -> Result<Json<Changed>, Problem> {
     let retry_after_ms = of.retry_after_ms.map(|span| span.0);
     let said = (retry_after_ms, of.error.map(Into::into));
-    let view = call.queues().fail(of.id, of.token, said).await?;
+    let view = if of.crashed {
+        call.queues().crash(of.id, of.token, said).await?
+    } else {
+        call.queues().fail(of.id, of.token, said).await?
+    };
     Ok(changed(call, of.id, view.as_ref()))
 }
 
@@ -381,12 +395,25 @@ pub(crate) struct Defer {
     error: Option<String>,
     /// Milliseconds until the job is retried. If left out, the delay grows each time the job is given back.
     retry_after_ms: Option<Span>,
+    /// Whether the worker was interrupted, which says nothing about the job: it is ready again immediately, even if it is more than a day
+    /// old. Cannot be combined with `retry_after_ms`.
+    #[serde(default)]
+    interrupted: bool,
 }
 
 /// Reports that a claimed job cannot be tried now.
 async fn defer(call: &Call, Body(of): Body<Defer>) -> Result<Json<Changed>, Problem> {
     let retry_after_ms = of.retry_after_ms.map(|span| span.0);
-    let said = (retry_after_ms, of.error.map(Into::into));
+    let error = of.error.map(Into::into);
+    if of.interrupted {
+        if retry_after_ms.is_some() {
+            let words = "cannot be combined with interrupted";
+            return Err(Problem::field("retry_after_ms", words));
+        }
+        let view = call.queues().interrupt(of.id, of.token, error).await?;
+        return Ok(changed(call, of.id, view.as_ref()));
+    }
+    let said = (retry_after_ms, error);
     let view = call.queues().defer(of.id, of.token, said).await?;
     Ok(changed(call, of.id, view.as_ref()))
 }
@@ -427,10 +454,41 @@ pub(crate) struct TouchJob {
     /// Whether, once the claim has expired, the process tree is killed and its end confirmed before the job is available again.
     #[serde(default)]
     kill_before_grant: bool,
+    /// The process that works on the job on behalf of the process that the claim is bound to, given by the id of its record or a prefix of
+    /// that id. When the latter is gone, the claim lasts as long as the tree of this one. Cannot be combined with `process`.
+    command: Option<String>,
+    /// With `command`: how long the claim lasts without being extended, in milliseconds; 0 for no limit. After that time, the tree of the
+    /// command is stopped, and the job has failed.
+    #[serde(default)]
+    claim_ms: Span,
+    /// With `command`: whether its exit status is the result of the job if the process that the claim is bound to is gone: 0 completes
+    /// the job, any other fails it. Otherwise the job is tried again in both cases.
+    #[serde(default)]
+    completes: bool,
 }
 
 /// Extends a claim.
 async fn touch(call: &Call, Body(of): Body<TouchJob>) -> Result<Json<Changed>, Problem> {
+    if let Some(command) = of.command {
+        if of.process.is_some() {
+            return Err(Problem::field("command", "cannot be combined with process"));
+        }
+        let bound = Bound {
+            process: Some(command),
+            release: Extent::default(),
+            kill_before_grant: false,
+        };
+        // The command may have ended already. Its record then says how.
+        let binding = bound.binding_again(call).await?;
+        let process = binding.expect("a process is given").process;
+        let command = Command {
+            process,
+            completes: of.completes,
+        };
+        let terms = (command, of.claim_ms.0);
+        let view = call.queues().attach(of.id, of.token, terms).await?;
+        return Ok(changed(call, of.id, view.as_ref()));
+    }
     let bound = Bound {
         process: of.process,
         release: of.release,

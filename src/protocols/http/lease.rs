@@ -4,7 +4,7 @@
 //! A pass is one run of a lease's command, by the coordinator or by a client. The lease actor decides whose turn it is to run one.
 //! Whatever starts or stops a command, or stores one, requires the scope `run` (see `scope.rs`).
 
-use crate::actors::lease::{Claim, LeaseMachine, LeaseView, PassRequest, Turn};
+use crate::actors::lease::{Claim, LeaseMachine, LeaseView, PassRequest, Settings, Turn};
 use crate::actors::lock::Name;
 use crate::handle::Requested;
 use crate::ids::Token;
@@ -50,9 +50,10 @@ fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/leases/claim",
-            Scope::Use.or_run("`process` is set", |Body(it): &Body<Claiming>| {
-                it.process.is_some()
-            }),
+            Scope::Use.or_run(
+                "`process` is set, or the lease launches commands",
+                |Body(it): &Body<Claiming>| it.process.is_some(),
+            ),
             claim,
             RouteDocs {
                 id: "claim_lease",
@@ -66,9 +67,10 @@ fn routes() -> Vec<Route> {
         ),
         Route::post(
             "/v1/leases/renew",
-            Scope::Use.or_run("`process` is set", |Body(it): &Body<Renew>| {
-                it.process.is_some()
-            }),
+            Scope::Use.or_run(
+                "`process` is set, the pass is bound to one, or the lease launches commands",
+                |Body(it): &Body<Renew>| it.process.is_some(),
+            ),
             renew,
             RouteDocs {
                 id: "renew_lease",
@@ -80,7 +82,8 @@ fn routes() -> Vec<Route> {
         ),
         Route::post(
             "/v1/leases/finish",
-            Scope::Use,
+            Scope::Use
+                .or_run_by_state("the pass is bound to a process, or the lease launches commands"),
             finish,
             RouteDocs {
                 id: "finish_lease",
@@ -145,6 +148,8 @@ pub(crate) struct Run {
     /// The absolute path of a file on the coordinator's machine, to which a line is appended when this pass begins and another when it
     /// ends; the lease's setting if left out.
     logfile: Option<String>,
+    /// Milliseconds after which this pass is stopped, 0 for never; the lease's setting if left out.
+    max_run_ms: Option<Number<u64, 0, { Settings::SPAN_MS_MAX }>>,
     /// The maximum time to wait, in seconds. If the wait times out, the request stays in line.
     #[serde(default)]
     wait: Number<u64, 0, 3600>,
@@ -179,6 +184,7 @@ async fn run(call: &Call, Body(asked): Body<Run>) -> Result<Json<Ran>, Problem> 
         period_ms: asked.period_ms.map(|it| it.0),
         no_delay: asked.no_delay,
         log: asked.logfile,
+        max_run_ms: asked.max_run_ms.map(|it| it.0),
     };
     let leases = call.node.leases();
     let requested = call.leases().request(requesting).await?;
@@ -309,6 +315,7 @@ async fn claim(call: &Call, Body(asked): Body<Claiming>) -> Result<Json<Claimed>
         // Without a process, a later request could not be matched to this one.
         no_delay: asked.no_delay || !waits && process.is_none(),
         log: None,
+        max_run_ms: None,
     };
     let leases = call.leases();
     let requested = leases.request(requesting).await?;

@@ -219,6 +219,8 @@ pub(crate) struct Lease {
     logfile: Option<String>,
     /// The next scheduled date, in milliseconds since 1970; null if there is no schedule.
     due_at: Option<Timestamp>,
+    /// The dates of the schedule that were missed last; null if there were none.
+    missed: Option<MissedDates>,
     /// The number of the last pass that began; 0 if there was none. Passes are numbered from 1.
     begun: u64,
     /// The number of the last pass that ran to completion, or was stopped because it ran too long; 0 if there is none.
@@ -236,6 +238,18 @@ pub(crate) struct Lease {
     text: String,
     /// The current time by the coordinator's wall clock, in milliseconds since 1970.
     now: Timestamp,
+}
+
+/// Dates of a schedule that came and went without a pass.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "LeaseMissed")]
+pub(crate) struct MissedDates {
+    /// The first of them, in milliseconds since 1970.
+    first_at: Timestamp,
+    /// When this was noticed, in milliseconds since 1970. Later dates are not missed.
+    noticed_at: Timestamp,
+    /// `down`: the coordinator was down; `clock`: the wall clock was set forward, or the machine was suspended.
+    cause: &'static str,
 }
 
 /// A pass.
@@ -257,7 +271,7 @@ pub(crate) struct Pass {
     command: Option<Vec<String>>,
     /// The state of the process: `queued`, `running`, `stopping` or `exited`; null if there is no process, or if it has no record.
     status: Option<&'static str>,
-    /// The time the pass began, in milliseconds since 1970.
+    /// The time the pass began, in milliseconds since 1970: when it was granted or, once its command has started, when that was reported.
     since_at: Timestamp,
     /// The end of the pass's period, in milliseconds since 1970. No other pass begins until after this time.
     until_at: Timestamp,
@@ -267,6 +281,8 @@ pub(crate) struct Pass {
     stopping: bool,
     /// The number of warnings issued because the pass overran its period.
     warnings: u32,
+    /// Milliseconds after which this pass is stopped, 0 for never, if its request named a limit; null if the lease's `max_run_ms` applies.
+    max_run_ms: Option<u64>,
     /// The time the pass ended, in milliseconds since 1970; null while it is running.
     ended_at: Option<Timestamp>,
     /// The exit code of the process, or the one that the client reported; null if there is none.
@@ -326,6 +342,7 @@ impl Lease {
             current,
             next,
             schedule,
+            extra,
             ..
         } = &view.lease;
         let current = current.as_ref().map(|it| Pass::shown(it, records, here));
@@ -349,6 +366,11 @@ impl Lease {
             catch_up: settings.catches_up,
             logfile: settings.log.clone(),
             due_at: view.due.map(|it| Timestamp(it.0)),
+            missed: extra.missed.map(|it| MissedDates {
+                first_at: Timestamp(it.first.0),
+                noticed_at: Timestamp(it.noticed.0),
+                cause: it.cause(),
+            }),
             begun: *begun,
             whole: *whole,
             owed: view.wanted,
@@ -396,6 +418,7 @@ impl Pass {
             running: it.runs(),
             stopping: it.stopping,
             warnings: it.warnings,
+            max_run_ms: it.progress.max_run_ms,
             ended_at: it.end.map(|end| here.date(end.at)),
             code: match exit {
                 Some(Exit::Code(code)) => Some(code),

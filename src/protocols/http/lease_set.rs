@@ -60,7 +60,10 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post(
             "/v1/leases/reset",
-            Scope::Operate.or_run("`force` is set", |Body(it): &Body<Reset>| it.force),
+            Scope::Operate.or_run(
+                "`force` is set, or the lease has settings or launches commands",
+                |Body(it): &Body<Reset>| it.force,
+            ),
             reset,
             RouteDocs {
                 id: "reset_lease",
@@ -181,6 +184,13 @@ async fn import(call: &Call, Body(asked): Body<Import>) -> Result<Json<Lease>, P
     Ok(Json(Lease::of(call, imported).await?))
 }
 
+/// Returns whether a process that started at this date may hold a pass whose period ends at `until`. Fossil stores the end of a period of 60
+/// seconds when the holder, which is running, begins it; a process that started later only has its PID. Both dates may be off by a second.
+fn may_hold(started: Date, until: Date) -> bool {
+    const INEXACT_MS: u64 = 1000;
+    started.0 + Settings::PERIOD_MS <= until.0 + INEXACT_MS
+}
+
 /// Converts a holder's PID and the end of its period, in seconds since 1970, and registers the process if it is alive.
 async fn imported(call: &Call, pid: u64, until: u64) -> Result<Imported, Problem> {
     let until = Date(until.saturating_mul(1000));
@@ -189,10 +199,21 @@ async fn imported(call: &Call, pid: u64, until: u64) -> Result<Imported, Problem
         until,
         process: None,
     };
-    if let Some(pid) = u32::try_from(pid).ok().filter(|pid| *pid > 0) {
-        let processes = call.node.processes();
+    let processes = call.node.processes();
+    let pid = u32::try_from(pid).ok().filter(|pid| *pid > 0);
+    let holds = |pid: &u32| {
+        processes
+            .start_of(*pid)
+            .is_some_and(|at| may_hold(at, until))
+    };
+    if let Some(pid) = pid.filter(holds) {
         match processes.register_pid(pid, Tags::default(), None).await {
-            Ok((record, _)) => found.process = Some(record.id).filter(|_| record.end.is_none()),
+            // By now, another process may have the PID.
+            Ok((record, _)) => {
+                let started = record.started.unwrap_or_default();
+                let is_it = record.end.is_none() && may_hold(started, until);
+                found.process = is_it.then_some(record.id);
+            }
             // No process with this PID is alive.
             Err(ProcessError::Refused(crate::actors::process::Refused::Unknown)) => {}
             Err(error) => return Err(error.into()),

@@ -3,9 +3,11 @@
 
 use crate::config::{HttpConfig, Listeners};
 use crate::handle::{Handle, ListenerStatus, Requester};
+use crate::kernel::socket::Peers;
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::capacity::Capacity;
 use crate::protocols::http::counters::{Counters, Stats};
+use crate::protocols::http::guesses::Guesses;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::queue_rates::QueueRates;
 use crate::protocols::http::rates::Rates;
@@ -133,6 +135,7 @@ impl Listener {
                 inventory: task_server::INVENTORY,
                 description: routes::description(),
                 clock: Arc::clone(&node.facts.clock),
+                guesses: Guesses::default(),
                 rates: Rates::default(),
                 queue_rates: QueueRates::default(),
             }),
@@ -152,13 +155,14 @@ impl Listener {
             closing: asked,
         };
         let (ready, opened) = oneshot::channel();
-        let thread = std::thread::Builder::new()
-            .name("sexton-http".to_owned())
-            .spawn(move || {
-                serving.run(ready);
-                drop(ended);
-            })
-            .map_err(OpenError::Thread)?;
+        let run = move || {
+            let closing = serving.closing.clone();
+            serving.run(ready);
+            drop(ended);
+            *closing.borrow()
+        };
+        let thread = node.facts.sentry.thread("sexton-http", run);
+        let thread = thread.map_err(OpenError::Thread)?;
         // The thread is not joined: it ends when the listener closes, and `closed` reports that.
         drop(thread);
         match opened.await {
@@ -416,11 +420,12 @@ impl<A: App> ConnectionServer<A> {
     async fn serve_tcp(&self, listener: Option<TcpListener>) {
         let Some(listener) = listener else { return };
         let accept = async || loop {
-            let (stream, _) = listener::accept(&listener).await;
+            let (stream, remote) = listener::accept(&listener).await;
             // These calls fail if the connection was closed meanwhile. It is then dropped.
             let bounded = sockopt::set_socket_send_buffer_size(&stream, SEND_BYTES);
             if let (Ok(local), Ok(())) = (stream.local_addr(), bounded) {
-                return (stream, Peer::Tcp(local.ip().to_canonical()));
+                let (local, remote) = (local.ip().to_canonical(), remote.to_canonical());
+                return (stream, Peer::Tcp { local, remote });
             }
         };
         if self.shared.identity().is_none() {
@@ -441,12 +446,13 @@ impl<A: App> ConnectionServer<A> {
     async fn serve_unix(&self, listener: Option<UnixListener>) {
         let Some(listener) = listener else { return };
         let accept = async || {
-            let (stream, from) = listener::accept_unix(&listener).await;
+            // A user whom the mode of the file admits, but the settings do not, gets a refusal: see `admit`.
+            let (stream, uid) = listener::accept_unix(&listener, Peers::OfFile).await;
             // If the kernel supports it, the process is identified by an inode, so that it is not confused with a later
             // process with the same PID.
-            let pid = from.pid().and_then(|pid| u32::try_from(pid).ok());
+            let pid = stream.peer_cred().ok().and_then(|from| from.pid());
+            let pid = pid.and_then(|pid| u32::try_from(pid).ok());
             let process = pid.and_then(|pid| Requester::of(&stream, pid));
-            let uid = from.uid();
             (stream, Peer::Socket { uid, process })
         };
         self.serve(
@@ -499,7 +505,11 @@ impl<A: App> ConnectionServer<A> {
             let stream = stream.await?;
             Some(Session::new(stream, peer, config, shared))
         };
-        if let Some(place) = places.take() {
+        // A stranger takes none of the places that are for clients.
+        let is_stranger =
+            matches!(peer, Peer::Socket { uid, .. } if !self.shared.peers().admits(uid));
+        let place = if is_stranger { None } else { places.take() };
+        if let Some(place) = place {
             self.shared.counters.accepted();
             let (app, closing) = (Rc::clone(&self.app), self.closing.clone());
             sessions.spawn_local(async move {
@@ -510,12 +520,16 @@ impl<A: App> ConnectionServer<A> {
             });
             return;
         }
-        self.shared.counters.rejected_busy();
-        let most = self.shared.connections_max;
+        let problem = if is_stranger {
+            Problem::new(Reason::Foreign, socket::FOREIGN)
+        } else {
+            self.shared.counters.rejected_busy();
+            let most = self.shared.connections_max;
+            let words = format!("{most} connections are open, which is the limit");
+            Problem::new(Reason::Crowded, words)
+        };
         if let Some(place) = refusals.take() {
             sessions.spawn_local(async move {
-                let words = format!("{most} connections are open, which is the limit");
-                let problem = Problem::new(Reason::Crowded, words);
                 if let Some(session) = session.await {
                     session.reject(&problem).await;
                 }

@@ -1,7 +1,5 @@
 //! Locks over HTTP: converts requests to calls of [`Locks`](crate::handle::Locks), and results to answers. The JSON fields are
-//! documented in `docs/protocols/http.md`, "Locks".
-//!
-//! Which client may do what with a lock is decided by [`LockMachine`], not here.
+//! documented in `docs/protocols/http.md`, "Locks". [`LockMachine`] decides which client may do what with a lock.
 
 use crate::actors::lock::{
     EntryView, LinePosition as Place, LockMachine, Name, Refused, Selection,
@@ -29,8 +27,8 @@ impl Routed for LockMachine {
 #[expect(clippy::too_many_lines, reason = "a table of routes")]
 fn routes() -> Vec<Route> {
     use Reason::{
-        Absent, DiskFull, Draining, Ended as HasEnded, Failed, Fencing, Full, Held, Large,
-        Reserved, Stale, Waits,
+        Absent, DiskFull, Draining, Ended as Over, Failed, Fencing, Full, Held, Large, Reserved,
+        Stale, Waits,
     };
     vec![
         Route::get(
@@ -71,9 +69,10 @@ fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/locks/acquire",
-            Scope::Use.or_run("`process` is set", |Body(it): &Body<Acquire>| {
-                it.process.is_some()
-            }),
+            Scope::Use.or_run(
+                "`process` is set, or the owner has an entry that is bound to a process",
+                |Body(it): &Body<Acquire>| it.process.is_some(),
+            ),
             acquire,
             RouteDocs {
                 id: "acquire_lock",
@@ -82,12 +81,12 @@ fn routes() -> Vec<Route> {
                 answer: "The owner now holds the lock.",
             },
             &[
-                Held, Reserved, Draining, Full, Waits, DiskFull, Failed, Fencing, Absent, HasEnded,
+                Held, Reserved, Draining, Full, Waits, DiskFull, Failed, Fencing, Absent, Over,
             ],
         ),
         Route::post_once(
             "/v1/locks/renew",
-            Scope::Use,
+            Scope::Use.or_run_by_state("the entry is bound to a process"),
             renew,
             RouteDocs {
                 id: "renew_lock",
@@ -99,7 +98,7 @@ fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/locks/release",
-            Scope::Use,
+            Scope::Use.or_run_by_state("the entry is bound to a process"),
             release,
             RouteDocs {
                 id: "release_lock",
@@ -111,7 +110,7 @@ fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/locks/force",
-            Scope::Operate,
+            Scope::Operate.or_run_by_state("the entry is bound to a process"),
             force,
             RouteDocs {
                 id: "force_lock",
@@ -123,7 +122,7 @@ fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/locks/release-all",
-            Scope::Use,
+            Scope::Use.or_run_by_state("an entry of the owner is bound to a process"),
             release_all,
             RouteDocs {
                 id: "release_all_locks",
@@ -321,7 +320,6 @@ pub(crate) struct Release {
     leaves: bool,
 }
 
-/// Ends an entry.
 async fn release(call: &Call, Body(asked): Body<Release>) -> Result<Json<EndedEntries>, Problem> {
     let locks = call.locks();
     if asked.leaves {

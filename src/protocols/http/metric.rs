@@ -462,7 +462,7 @@ impl Page {
     }
 }
 
-fn by_phase(jobs: Counts) -> [(&'static str, u64); 6] {
+fn by_phase(jobs: Counts) -> [(&'static str, u64); 7] {
     PHASES.map(|(word, phase)| (word, jobs.of(phase).into()))
 }
 

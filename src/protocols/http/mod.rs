@@ -7,10 +7,11 @@
 //! |---|---|
 //! | `listener.rs` | sockets, limits, the serving thread, opening and closing |
 //! | `session.rs` | one client: its requests and answers, with their bounds |
-//! | `access.rs` | which requests are accepted: `Host`, `Origin`, token, peer |
+//! | `access.rs` `origin.rs` | which requests are accepted: `Host`, token, peer; what says which page sent them |
 //! | `scope.rs` | what a route requires, and what a caller has |
 //! | `tls.rs` | the certificate, its key, and the handshake |
 //! | `token.rs` | the bearer token and its file |
+//! | `guesses.rs` | the bounds on wrong tokens |
 //! | `socket.rs` | the Unix socket's file |
 //! | `route.rs` | the definition of a route |
 //! | `routes.rs` | the table of routes |
@@ -49,9 +50,11 @@ mod call;
 mod capacity;
 mod counters;
 mod event;
+mod guesses;
 mod idempotency;
 mod input;
 mod job;
+mod job_shown;
 mod lease;
 mod lease_look;
 mod lease_set;
@@ -61,6 +64,7 @@ mod lock;
 mod metric;
 mod openapi;
 mod operate;
+mod origin;
 mod page;
 mod pop;
 mod problem;

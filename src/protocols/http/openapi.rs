@@ -12,11 +12,12 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// The reasons for which any route may refuse a request. Some of them apply only to requests with a body.
-const ANY: [Reason; 14] = [
+const ANY: [Reason; 15] = [
     Reason::Malformed,
     Reason::Field,
     Reason::NotHttp,
     Reason::Unauthorized,
+    Reason::Throttled,
     Reason::Foreign,
     Reason::NotAllowed,
     Reason::TooSlow,

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 /// The maximum time that the actors may take to report their status.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The maximum time that the supervisor actor may take to answer a health check.
+/// The maximum time that the supervisor actor, and the journal, may take for a health check.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -40,8 +40,8 @@ pub(crate) fn routes() -> Vec<Route> {
             RouteDocs {
                 id: "health",
                 summary: "Check whether the node is alive",
-                more: "Queries the supervisor actor, which must answer within 5 seconds. The answer does not depend on the disk.",
-                answer: "The node is alive: `ok`, or `draining` if some new work is refused.",
+                more: "Queries the supervisor actor, and waits until everything accepted so far is durable. Each may take 5 seconds.",
+                answer: "The node is alive and its disk accepts writes: `ok`, or `draining` if some new work is refused.",
             },
             &[Busy],
         )
@@ -128,10 +128,18 @@ async fn health(call: &Call, (): ()) -> Result<HttpResponse, Problem> {
     }
     let actors = call.node.actors();
     match timeout(HEALTH_TIMEOUT, actors.supervisor.status()).await {
-        Ok(Ok(_)) if call.node.draining().any() => Ok(text(TEXT, "draining\n")),
-        Ok(Ok(_)) => Ok(text(TEXT, "ok\n")),
-        Ok(Err(gone)) => Err(stopped(gone)),
-        Err(_) => Err(busy()),
+        Ok(Ok(_)) => {}
+        Ok(Err(gone)) => return Err(call.problem(stopped(gone))),
+        Err(_) => return Err(busy()),
+    }
+    match timeout(HEALTH_TIMEOUT, call.node.until_durable()).await {
+        Ok(Ok(())) if call.node.draining().any() => Ok(text(TEXT, "draining\n")),
+        Ok(Ok(())) => Ok(text(TEXT, "ok\n")),
+        Ok(Err(gone)) => Err(call.problem(stopped(gone))),
+        Err(_) => {
+            let words = "the disk has made nothing durable for 5 seconds: look at the data directory's disk";
+            Err(call.problem(Problem::new(Reason::Busy, words)))
+        }
     }
 }
 

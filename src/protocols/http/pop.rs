@@ -335,7 +335,8 @@ async fn pop_within(
     }
     let mut waiting = source.wait(queues);
     match timeout(wait, waiting.claim()).await {
-        Ok(claim) => claim.map(|claim| vec![claim]),
+        // Without a claim, the wait was withdrawn.
+        Ok(claim) => claim.map(|claim| claim.into_iter().collect()),
         Err(_) => match waiting.withdraw().await? {
             Some(claim) => Ok(vec![claim]),
             // The client may have repeated the request on another connection and claimed a job there. Claiming again under the same key

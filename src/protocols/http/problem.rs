@@ -21,6 +21,9 @@ pub(crate) const HTML: &str = "text/html; charset=utf-8";
 /// The number of seconds after which a retry may succeed.
 const RETRY_AFTER: &str = "1";
 
+/// The same after too many wrong tokens.
+const RETRY_TOKEN_AFTER: &str = "60";
+
 /// The maximum number of characters of a field name that are shown.
 const SHOWN_CHARS_MAX: usize = 40;
 
@@ -112,8 +115,13 @@ impl Problem {
 
     /// Returns the value of the `Retry-After` header, if the same request may succeed later.
     pub(crate) fn retry_after(&self) -> Option<HeaderValue> {
+        let after = if self.0.reason == Reason::Throttled {
+            RETRY_TOKEN_AFTER
+        } else {
+            RETRY_AFTER
+        };
         let is_later = self.0.reason.retry() == Retry::Later;
-        is_later.then_some(HeaderValue::from_static(RETRY_AFTER))
+        is_later.then_some(HeaderValue::from_static(after))
     }
 
     /// Returns the problem that replaces an error response of the web framework. Its reason is the first one with the same status; if there

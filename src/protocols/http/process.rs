@@ -3,7 +3,7 @@
 //!
 //! Every route requires the scope `run`; `access.rs` decides which clients have it.
 
-use crate::actors::process::{Launching, Parentage, ProcessMachine, Spec, Tags};
+use crate::actors::process::{Launching, Parentage, Phase, ProcessMachine, Spec, Tags};
 use crate::bytes::Bytes;
 use crate::clock::Date;
 use crate::handle::{ProcessError, Processes, Stopping};
@@ -110,7 +110,7 @@ fn acting() -> Vec<Route> {
             RouteDocs {
                 id: "wait_for_process",
                 summary: "Wait until a process has ended",
-                more: "If its tree is being stopped, or a lock, claim or pass is bound to it, waits for the whole tree, including launched descendants with records of their own. Answers immediately if the process has already ended. Also answers when the wait times out: `status` shows whether the process has ended.",
+                more: "If its tree is being stopped, or a lock, claim or pass is bound to it, waits for the whole tree, including launched descendants with records of their own. Answers immediately if the process has already ended. Also answers when the wait times out: see `timed_out`.",
                 answer: "The record of the process.",
             },
             &[Absent, Waits, Failed],
@@ -412,10 +412,12 @@ async fn wait(call: &Call, Body(asked): Body<Awaited>) -> Result<Json<Process>, 
         };
         let ended = timeout(Duration::from_secs(asked.wait.0), ended);
         if let Ok(ended) = call.wait(ended).await? {
-            return Ok(Json(Process::of(call, ended?)));
+            return Ok(Json(Process::of(call, ended?).waited(true)));
         }
     }
-    Ok(Json(Process::of(call, processes.get(id).await?)))
+    let record = processes.get(id).await?;
+    let has_ended = record.phase == Phase::Exited;
+    Ok(Json(Process::of(call, record).waited(has_ended)))
 }
 
 #[derive(Deserialize, JsonSchema)]

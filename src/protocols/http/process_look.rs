@@ -9,12 +9,12 @@ use crate::actors::process::{
 };
 use crate::bytes::Bytes;
 use crate::clock::{Date, Timestamp};
-use crate::handle::{Usage, failure_words};
+use crate::handle::{Left, Usage, failure_words};
 use crate::ids::ProcessId;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{Listing, Written};
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::process_now::ProcessUsage;
+use crate::protocols::http::process_now::{ProcessUsage, Remaining};
 use crate::protocols::http::route::{Json, Large, Query, Route, RouteDocs};
 use crate::protocols::http::schema::Number;
 use crate::protocols::http::scope::Scope;
@@ -113,10 +113,19 @@ pub(crate) struct One {
 
 async fn process(call: &Call, Query(asked): Query<One>) -> Result<Json<Process>, Problem> {
     let id = which(call, &asked.id).await?;
-    Ok(Json(Process::of(
-        call,
-        call.node.processes().get(id).await?,
-    )))
+    let processes = call.node.processes();
+    let record = processes.get(id).await?;
+    let only = std::slice::from_ref(&record);
+    let left = processes.left(only).await?;
+    let left = left.into_iter().next().unwrap_or_default();
+    let usage = processes.usage(only).await?.into_iter().next().flatten();
+    let below = processes.below(&record).await?;
+    Ok(Json(Process {
+        left: Remaining::of_each(left),
+        children: Remaining::of_each(below),
+        usage: usage.map(ProcessUsage::from),
+        ..Process::of(call, record)
+    }))
 }
 
 async fn ancestors(call: &Call, Query(asked): Query<One>) -> Result<Large<Records>, Problem> {
@@ -161,8 +170,11 @@ pub(crate) struct Filter {
     parent: Option<String>,
     /// Only processes in the tree with this root.
     root: Option<String>,
-    /// Only processes with this text in their arguments, URL, labels or type. Case is ignored.
+    /// Only processes with this text in their arguments, URL, labels or type, or in the beginning or end of their output that the record
+    /// has. Case is ignored.
     search: Option<String>,
+    /// Only processes that have or had this PID. Creates no record.
+    pid: Option<Number<u32, 1, { u32::MAX as u64 }>>,
     /// Only processes on one machine: `this` for the coordinator's machine, or the `machine` of a record. Processes that have not started
     /// match every machine.
     machine: Option<String>,
@@ -210,6 +222,7 @@ impl Filter {
             parent: id(self.parent.as_deref(), "parent")?,
             root: id(self.root.as_deref(), "root")?,
             text: self.search,
+            pid: self.pid.map(|pid| pid.0),
             machine: machine(call, self.machine.as_deref())?,
             label,
             newest_first: self.newest_first == Truth::True,
@@ -220,7 +233,7 @@ impl Filter {
 }
 
 /// Parses the machine of a filter; returns `None` if the filter names none.
-fn machine(call: &Call, text: Option<&str>) -> Result<Option<u128>, Problem> {
+pub(crate) fn machine(call: &Call, text: Option<&str>) -> Result<Option<u128>, Problem> {
     match text {
         None | Some("") => Ok(None),
         Some("this") => Ok(Some(call.node.processes().machine())),
@@ -255,10 +268,13 @@ impl Records {
                 usage = call.node.processes().usage(&records).await?;
             }
             usage.resize(records.len(), None);
+            let left = call.node.processes().left(&records).await?;
+            let usage = usage.into_iter().zip(left);
             Ok((records.into_iter().zip(usage).collect(), next))
         };
-        let show = |(record, usage): &(RecordView, Option<Usage>)| Process {
+        let show = |(record, (usage, left)): &(RecordView, (Option<Usage>, Vec<Left>))| Process {
             usage: usage.map(ProcessUsage::from),
+            left: Remaining::of_each(left.clone()),
             ..Process::of(call, record.clone())
         };
         let listing = Listing::gather(call, from, page, show).await?;
@@ -341,7 +357,8 @@ pub(crate) struct Process {
     /// The signal that ended the process; null if no signal did.
     signal: Option<u8>,
     core_dumped: bool,
-    /// Why the exit status is unknown: `rebooted`, `keeper-gone`, `not-ours` or `unknown`; null if it is known.
+    /// Why the exit status is unknown: `rebooted`, `keeper-gone`, `not-ours`, `another-machine` or `unknown`; null if it is
+    /// known.
     lost: Option<&'static str>,
     /// Why the process could not be started; null unless an attempt to start it failed.
     failure: Option<Failed>,
@@ -369,9 +386,19 @@ pub(crate) struct Process {
     /// The processes that still had the output of this process open after it had ended, which is a leak: at most 8 of them. Null if there
     /// were none; empty if there were some, but they could not be identified.
     output_held_by: Option<Vec<Holder>>,
+    /// The processes of its tree that are alive although the process itself has ended: at most 16 of them. Only in lists, and where a single
+    /// record is read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left: Vec<Remaining>,
+    /// Whether the time to wait passed before what was waited for. Only in the answer to a wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timed_out: Option<bool>,
+    /// While it runs: at most 16 of the processes that the kernel shows below it. Only where a single record is read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    children: Vec<Remaining>,
     /// The parsed output of a hook; null until it has been read, or if the process is not a hook.
     hook: Option<Hook>,
-    /// Current resource usage; only if requested, and only for a running process.
+    /// Current resource usage; in lists only if requested, and only for a running process.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<ProcessUsage>,
 }
@@ -465,9 +492,9 @@ pub(crate) struct Failed {
 pub(crate) struct Stream {
     /// The number of bytes written.
     pub(crate) bytes: u64,
-    /// The first 112 bytes; invalid UTF-8 is replaced by U+FFFD.
+    /// The whole output if it has at most 224 bytes, otherwise its first 64 bytes; invalid UTF-8 is replaced by U+FFFD.
     pub(crate) head: String,
-    /// The last bytes that are not part of `head`, at most 112; empty if `head` is the whole output.
+    /// The last 160 bytes; empty if `head` is the whole output.
     pub(crate) tail: String,
 }
 
@@ -534,8 +561,17 @@ impl Process {
             stderr: remains.map(|it| (&it.stderr).into()),
             hook: record.found.map(|it| Hook::of(*it)),
             output_held_by: remains.and_then(|it| it.leak.as_deref()).map(held),
+            left: Vec::new(),
+            timed_out: None,
+            children: Vec::new(),
             usage: None,
         }
+    }
+
+    /// The answer to a wait, with whether what was waited for has happened.
+    pub(super) fn waited(self, is_over: bool) -> Self {
+        let timed_out = Some(!is_over);
+        Self { timed_out, ..self }
     }
 }
 

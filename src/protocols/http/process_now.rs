@@ -3,7 +3,7 @@
 //!
 //! Usage and existence are read from the kernel on request.
 
-use crate::handle::{ProcessError, Usage};
+use crate::handle::{Left, ProcessError, Usage};
 use crate::ids::ProcessId;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
@@ -114,8 +114,12 @@ pub(crate) struct OfOne {
 pub(crate) struct ProcessUsage {
     /// Processor time used so far, in milliseconds.
     cpu_ms: u64,
+    /// That time as a percentage of the time since the process started: 100 is one processor, all the time.
+    cpu_percent: f64,
     /// Memory in use, in bytes.
     memory_bytes: u64,
+    /// Virtual memory of the process alone, in bytes; null if it cannot be read.
+    virtual_bytes: Option<u64>,
     /// The extent of the values: `process` for the process alone, or `group` for its control group.
     of: &'static str,
 }
@@ -124,7 +128,9 @@ impl From<Usage> for ProcessUsage {
     fn from(usage: Usage) -> Self {
         Self {
             cpu_ms: usage.cpu_ms,
+            cpu_percent: usage.cpu_percent(),
             memory_bytes: usage.memory_bytes,
+            virtual_bytes: usage.virtual_bytes,
             of: if usage.is_of_group {
                 "group"
             } else {
@@ -150,4 +156,21 @@ async fn usage(call: &Call, Body(asked): Body<UsageQuery>) -> Result<Json<OfEach
     });
     let usage = usage.collect();
     Ok(Json(OfEach { usage }))
+}
+
+/// A process that is alive after the one that it descends from has ended.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Remaining {
+    /// Its PID when it was found.
+    pid: u32,
+    /// Its command line, with secrets masked.
+    command: String,
+}
+
+impl Remaining {
+    pub(super) fn of_each(left: Vec<Left>) -> Vec<Self> {
+        let each = left.into_iter();
+        each.map(|Left { pid, command }| Self { pid, command })
+            .collect()
+    }
 }

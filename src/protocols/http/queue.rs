@@ -9,7 +9,7 @@ use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Body, Json, Route, RouteDocs, Routed};
 use crate::protocols::http::schema::{Number, Span};
 use crate::protocols::http::scope::Scope;
-use crate::protocols::http::{job, queue_bulk, queue_look, result};
+use crate::protocols::http::{job, process_look, queue_bulk, queue_look, result};
 use crate::refusal::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,18 @@ impl Routed for QueueMachine {
 fn routes() -> Vec<Route> {
     use Reason::{Absent, Claimed, DiskFull, Failed};
     vec![
+        Route::post(
+            "/v1/queues/withdraw",
+            Scope::Run,
+            withdraw,
+            RouteDocs {
+                id: "withdraw_pops",
+                summary: "End the requests of a process that wait for a job",
+                more: "Each request to `pop` whose claims would be bound to this process, and that waits, is answered with an empty list. A worker that is about to give jobs back does this first, so that it does not claim them again. A request that arrives later is not affected.",
+                answer: "No request that arrived before is given a job any more.",
+            },
+            &[Failed],
+        ),
         Route::post_once(
             "/v1/queues/delete",
             Scope::Use,
@@ -47,7 +59,7 @@ fn routes() -> Vec<Route> {
             RouteDocs {
                 id: "kick_jobs",
                 summary: "Make buried or delayed jobs ready",
-                more: "Kicks buried jobs, the oldest first, then abandoned ones. If there are neither, kicks delayed jobs, in the order in which they are due, then jobs that wait for a retry. Each job is treated as if it had never been tried.",
+                more: "Kicks buried jobs, the oldest first, then abandoned and quarantined ones. If there are none of these, kicks delayed jobs, in the order in which they are due, then jobs that wait for a retry. Each job is treated as if it had never been tried.",
                 answer: "The number of jobs made ready, which may be 0.",
             },
             &[DiskFull, Failed],
@@ -59,19 +71,19 @@ fn routes() -> Vec<Route> {
             RouteDocs {
                 id: "kick_job",
                 summary: "Make one job ready",
-                more: "The job must be buried, abandoned, delayed or waiting for a retry. It is treated as if it had never been tried.",
+                more: "The job must be buried, abandoned, quarantined, delayed or waiting for a retry. It is treated as if it had never been tried.",
                 answer: "1, or 0 if the job was already ready.",
             },
             &[Absent, Claimed, DiskFull, Failed],
         ),
         Route::post_once(
             "/v1/queues/cancel",
-            Scope::Use,
+            Scope::Use.or_run_by_state("the job's claim is bound to a process"),
             cancel,
             RouteDocs {
                 id: "cancel_job",
                 summary: "Cancel a job",
-                more: "The job is abandoned, and its claim ends. A claim that is bound to a process, as those of `sexton work` are, ends only when the process has ended, or when the job is completed, failed or given back. Until then, `touch` and `report` are refused, and `sexton work` stops its command.",
+                more: "The job is abandoned, and its claim ends. A claim that is bound to a process, as those of `sexton work` are, ends only when the process has ended, or when the job is completed, failed or given back. Until then, `touch` and `report` are refused, and `sexton work` stops its command; if `sexton work` is gone, the coordinator stops it.",
                 answer: "1, or 0 if the job was already abandoned or cancelled.",
             },
             &[Absent, Failed],
@@ -102,7 +114,7 @@ fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/queues/flush",
-            Scope::Use,
+            Scope::Use.or_run_by_state("the claim of one of the jobs is bound to a process"),
             flush,
             RouteDocs {
                 id: "flush_queue",
@@ -177,18 +189,63 @@ pub(crate) struct Cancel {
 }
 
 #[derive(Serialize, JsonSchema)]
+#[expect(clippy::struct_field_names, reason = "the names of the JSON fields")]
 pub(crate) struct Cancelled {
     /// The number of jobs cancelled. If the claim of a job is bound to a process, the job is abandoned only once the claim has ended.
     cancelled: u32,
+    /// The process that still works on the job, whose end the claim waits for; null if there is none.
+    process: Option<String>,
+    /// Whether that process is being stopped: by the coordinator, or by the process that runs it, which is alive.
+    stopping: bool,
 }
 
 /// Cancels a job.
 async fn cancel(call: &Call, Body(of): Body<Cancel>) -> Result<Json<Cancelled>, Problem> {
     let error = of.error.unwrap_or_else(|| "cancelled".to_owned());
     let is_done = call.queues().cancel(of.id, Some(error.into())).await?;
+    let cancelled = u32::from(is_done);
+    let (process, stopping) = works_on(call, of.id).await?;
     Ok(Json(Cancelled {
-        cancelled: u32::from(is_done),
+        cancelled,
+        process,
+        stopping,
     }))
+}
+
+/// Returns the process that still works on a cancelled job, if there is one, and whether it is being stopped.
+async fn works_on(call: &Call, id: u64) -> Result<(Option<String>, bool), Problem> {
+    let view = match call.queues().job(id).await {
+        Ok(view) if view.cancelled => view,
+        Ok(_) | Err(QueueError::Absent) => return Ok((None, false)),
+        Err(error) => return Err(error.into()),
+    };
+    let Some(bound) = view.bound else {
+        return Ok((None, false));
+    };
+    let record = call.node.processes().get(bound.process).await;
+    let is_alive = record.is_ok_and(|record| record.end.is_none());
+    let works = view.command.map_or(bound.process, |it| it.process);
+    Ok((Some(works.to_string()), view.fencing || is_alive))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Withdraw {
+    /// The process, given by the full id of its record.
+    process: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Withdrawn {
+    #[schemars(extend("const" = true))]
+    withdrawn: bool,
+}
+
+/// Ends the requests that wait for a job on behalf of a process.
+async fn withdraw(call: &Call, Body(of): Body<Withdraw>) -> Result<Json<Withdrawn>, Problem> {
+    let process = process_look::id(Some(&of.process), "process")?;
+    let process = process.ok_or_else(|| Problem::field("process", "is not an id: it is empty"))?;
+    call.queues().withdraw(process).await?;
+    Ok(Json(Withdrawn { withdrawn: true }))
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -55,7 +55,7 @@ pub(crate) struct BulkSelection {
     pub(crate) queue: Option<QueueName>,
     /// Only jobs of this type.
     pub(crate) r#type: Option<String>,
-    /// Only jobs in this phase; abandoned or buried ones if left out.
+    /// Only jobs in this phase; abandoned, buried or quarantined ones if left out.
     pub(crate) phase: Option<Phase>,
     /// Only jobs whose last error contains this text.
     pub(crate) error: Option<String>,
@@ -76,17 +76,17 @@ pub(crate) enum BulkOperation {
 impl BulkOperation {
     /// Returns the phases of jobs that the operation applies to.
     const fn phases(self) -> &'static [Phase] {
-        use Phase::{Abandoned, Buried, Delayed, Ready, Retrying};
+        use Phase::{Abandoned, Buried, Delayed, Quarantined, Ready, Retrying};
         match self {
-            Self::Retry => &[Delayed, Retrying, Buried, Abandoned],
-            Self::Discard => &[Ready, Delayed, Retrying, Buried, Abandoned],
+            Self::Retry => &[Delayed, Retrying, Buried, Abandoned, Quarantined],
+            Self::Discard => &[Ready, Delayed, Retrying, Buried, Abandoned, Quarantined],
         }
     }
 
     const fn must_be(self) -> &'static str {
         match self {
-            Self::Retry => "must be delayed, retrying, buried or abandoned",
-            Self::Discard => "must be ready, delayed, retrying, buried or abandoned",
+            Self::Retry => "must be delayed, retrying, buried, abandoned or quarantined",
+            Self::Discard => "must be ready, delayed, retrying, buried, abandoned or quarantined",
         }
     }
 }
@@ -130,7 +130,7 @@ pub(crate) async fn each(
     what: BulkOperation,
 ) -> Result<(u32, Option<u32>), Problem> {
     let phases = match which.phase {
-        None => vec![Phase::Buried, Phase::Abandoned],
+        None => vec![Phase::Buried, Phase::Abandoned, Phase::Quarantined],
         Some(phase) if what.phases().contains(&phase) => vec![phase],
         Some(_) => {
             return Err(Problem::field("phase", what.must_be()));

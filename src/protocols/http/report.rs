@@ -9,6 +9,7 @@ use crate::actors::dispatch::{RemoteEnd, Report, Task};
 use crate::bytes::Bytes;
 use crate::handle::{Handle, Tasks};
 use crate::ids::ProcessId;
+use crate::kernel::socket::Peers;
 use crate::protocols::http::socket::{self, Rights, SocketFile};
 use crate::protocols::listener::{self, Places};
 use base64::Engine as _;
@@ -32,6 +33,9 @@ const REQUEST_BYTES_MAX: u64 = 1 << 20;
 /// The maximum number of connections at a time.
 const OPEN_MAX: u32 = 256;
 
+/// The maximum number of connections that are told at a time that there are too many. Further ones are closed without an answer.
+const REFUSALS_MAX: u32 = 64;
+
 /// The listening socket and its file.
 pub(crate) type Socket = (std::os::unix::net::UnixListener, SocketFile);
 
@@ -51,21 +55,23 @@ pub(crate) async fn serve(
     mut closing: watch::Receiver<bool>,
 ) {
     let places = Places::new(OPEN_MAX);
+    let refusals = Places::new(REFUSALS_MAX);
     loop {
-        let (stream, peer) = tokio::select! {
-            accepted = listener::accept_unix(&listener) => accepted,
+        let (stream, _) = tokio::select! {
+            accepted = listener::accept_unix(&listener, Peers::Own) => accepted,
             _ = closing.wait_for(|closing| *closing) => return,
         };
-        // The mode of the socket keeps out all other users except root. If one of them connects nevertheless, it is refused.
-        let own = rustix::process::geteuid().as_raw();
-        let is_trusted = peer.uid() == own || peer.uid() == 0;
-        let place = places.take().filter(|_| is_trusted);
+        let place = places.take();
+        let refusal = refusals.take();
         let tasks = node.tasks();
         tokio::task::spawn_local(async move {
             match place {
                 // An error means that the client has disconnected or is too slow.
                 Some(_) => drop(receive(stream, &tasks).await),
-                None => drop(answer(stream, &refused("busy", "too many concurrent reports")).await),
+                None if refusal.is_some() => {
+                    drop(answer(stream, &refused("busy", "too many concurrent reports")).await);
+                }
+                None => {}
             }
         });
     }
@@ -110,6 +116,10 @@ enum ReportKind {
     Ended { exit: RemoteExit },
     /// The machine that the attempt runs on cannot be reached.
     Unreachable {},
+    /// The machine that the attempt was to run on could not be reached, so nothing ran.
+    NotReached {},
+    /// The machine that the attempt is to run on was reached.
+    Reached {},
 }
 
 /// How an attempt ended on another machine.
@@ -181,6 +191,8 @@ async fn take(tasks: &Tasks, request: Request) -> Value {
         },
         ReportKind::Ended { exit } => Report::Far(RemoteEnd::Ended(exit.into())),
         ReportKind::Unreachable {} => Report::Far(RemoteEnd::Unreachable),
+        ReportKind::NotReached {} => Report::Far(RemoteEnd::NotReached),
+        ReportKind::Reached {} => Report::Reached,
     };
     match tasks.report(process, body, request.nth).await {
         Ok(revision) => json!({ "ok": true, "revision": revision }),

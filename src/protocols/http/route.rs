@@ -165,11 +165,16 @@ impl Route {
         refusals: &[Reason],
     ) -> Self {
         let answer = async move |call: &Call, input: T| read(call, input).await?.into_answer();
-        let route = Self::new((path, Method::GET), required.into(), answer, None);
+        let route = Self::new(
+            (path, Method::GET, ignore_key),
+            required.into(),
+            answer,
+            None,
+        );
         route.described_as::<T, G>(words, refusals)
     }
 
-    /// Creates a route that performs an action, for POST.
+    /// Creates a route that performs an action, for POST. It refuses an idempotency key.
     pub(crate) fn post<T: FromCall, G: IntoAnswer>(
         path: &'static str,
         required: impl Into<Required<T>>,
@@ -178,7 +183,12 @@ impl Route {
         refusals: &[Reason],
     ) -> Self {
         let answer = async move |call: &Call, input: T| act(call, input).await?.into_answer();
-        let route = Self::new((path, Method::POST), required.into(), answer, None);
+        let route = Self::new(
+            (path, Method::POST, Call::refuse_key),
+            required.into(),
+            answer,
+            None,
+        );
         route.described_as::<T, G>(words, refusals)
     }
 
@@ -195,17 +205,24 @@ impl Route {
         G: Serialize + JsonSchema,
     {
         let answer = async move |call: &Call, input: T| {
-            call.take_key()?;
             let mut response = act(call, input).await?.into_answer()?;
             if let Some(rollback) = call.rollback.take() {
                 response.extensions_mut().insert(rollback);
             }
             Ok(response)
         };
-        let route = Self::new((path, Method::POST), required.into(), answer, None);
+        let route = Self::new(
+            (path, Method::POST, Call::take_key),
+            required.into(),
+            answer,
+            None,
+        );
         let route = route.described_as::<T, Json<G>>(words, refusals);
         route.describing(|described| {
             described.refusals.push(Reason::KeyReused);
+            if !described.refusals.contains(&Reason::Full) {
+                described.refusals.push(Reason::Full);
+            }
             described.headers.push(idempotency_key());
         })
     }
@@ -213,7 +230,7 @@ impl Route {
     /// Creates a route for a page, or for a form sent from one. Refusals are shown as pages, too.
     pub(crate) fn page(
         (path, method): (&'static str, Method),
-        scope: Scope,
+        required: impl Into<Required<()>>,
         show: impl AsyncFn(&Call) -> Result<HttpResponse, Problem> + Clone + 'static,
         refused: ShownRefusal,
     ) -> Self {
@@ -224,12 +241,13 @@ impl Route {
             }
             show(call).await
         };
-        Self::new((path, method), scope.into(), answer, Some(refused))
+        let place: (_, _, KeyRule) = (path, method, ignore_key);
+        Self::new(place, required.into(), answer, Some(refused))
     }
 
     /// Creates a route. `act` gets its input only after the caller's scopes have been compared with those that the route requires.
     fn new<T: FromCall>(
-        (path, method): (&'static str, Method),
+        (path, method, key): (&'static str, Method, KeyRule),
         required: Required<T>,
         act: impl AsyncFn(&Call, T) -> Result<HttpResponse, Problem> + Clone + 'static,
         refused: Option<ShownRefusal>,
@@ -238,7 +256,10 @@ impl Route {
         let answer = move |call: Call| {
             let (act, required) = (act.clone(), required.clone());
             async move {
-                let answered = async { act(&call, admitted(&call, &required)?).await };
+                let answered = async {
+                    key(&call)?;
+                    act(&call, admitted(&call, &required)?).await
+                };
                 let answered = answered.await.map_err(|problem| call.problem(problem));
                 match (answered, refused) {
                     (Err(problem), Some(refused)) => Ok(refused(&problem, call.head())),
@@ -293,6 +314,18 @@ impl Route {
     pub(crate) fn with_header(self, parameter: Value) -> Self {
         self.describing(|described| described.headers.push(parameter))
     }
+}
+
+/// What a route does with the idempotency key of a request, before anything else.
+type KeyRule = fn(&Call) -> Result<(), Problem>;
+
+/// For routes that change nothing, and for forms, which carry no key.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "it has the type of the other rules for keys"
+)]
+const fn ignore_key(_: &Call) -> Result<(), Problem> {
+    Ok(())
 }
 
 /// Converts a refusal to a page.

@@ -44,6 +44,15 @@ impl Scope {
             run: Some((condition, applies)),
         }
     }
+
+    /// Requires this scope, and [`Scope::Run`] for requests to which `condition` applies, which depends on the state of an actor: the actor
+    /// refuses them (see `Machine::forbids`), since every caller without that scope has limited authority.
+    pub(crate) const fn or_run_by_state(self, condition: &'static str) -> ByState {
+        ByState {
+            scope: self,
+            condition,
+        }
+    }
 }
 
 /// A condition on the input of a route: in words, and as a function.
@@ -81,6 +90,18 @@ impl<T> Clone for Required<T> {
 impl<T> From<Scope> for Required<T> {
     fn from(scope: Scope) -> Self {
         Self { scope, run: None }
+    }
+}
+
+/// The scopes that a route requires, depending on the state of an actor, which checks them.
+pub(crate) struct ByState {
+    scope: Scope,
+    condition: &'static str,
+}
+
+impl<T> From<ByState> for Required<T> {
+    fn from(it: ByState) -> Self {
+        it.scope.or_run(it.condition, |_| false)
     }
 }
 

@@ -168,7 +168,8 @@ pub(crate) struct LastEnd {
     code: Option<u8>,
     /// The signal that ended the process; null if no signal did.
     signal: Option<u8>,
-    /// Why the exit status is unknown: `rebooted`, `keeper-gone`, `not-ours` or `unknown`; null if it is known.
+    /// Why the exit status is unknown: `rebooted`, `keeper-gone`, `not-ours`, `another-machine` or `unknown`; null if it is
+    /// known.
     lost: Option<&'static str>,
     /// Why the process could not be started; null if it was started.
     failure: Option<Failed>,

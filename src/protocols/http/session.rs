@@ -237,6 +237,7 @@ impl<IO: Stream> Session<IO> {
             names: &self.shared.names,
             lets_others_in: self.shared.lets_others_in,
             tokens: tokens.as_deref(),
+            guesses: &self.shared.guesses,
             is_private: self.shared.is_private(),
             now: self.shared.date(),
         };
@@ -454,6 +455,7 @@ mod tests {
     use crate::protocols::http::access::Peer;
     use crate::protocols::http::capacity::Capacity;
     use crate::protocols::http::counters::Counters;
+    use crate::protocols::http::guesses::Guesses;
     use crate::protocols::http::queue_rates::QueueRates;
     use crate::protocols::http::rates::Rates;
     use crate::protocols::http::shared::Shared;
@@ -532,6 +534,7 @@ mod tests {
             description: &Value::Null,
             clock: Arc::new(ManualClock::default()),
             rates: Rates::default(),
+            guesses: Guesses::default(),
             queue_rates: QueueRates::default(),
         }
     }
@@ -555,7 +558,11 @@ mod tests {
                 let response = HttpResponse::Ok().finish();
                 async { Ok(ServiceResponse::new(request, response)) }
             });
-            let peer = Peer::Tcp(Ipv4Addr::LOCALHOST.into());
+            let local = Ipv4Addr::LOCALHOST.into();
+            let peer = Peer::Tcp {
+                local,
+                remote: local,
+            };
             let session = Session::new(ours, peer, ServiceConfig::default(), Arc::new(shared()));
             let (closing, closed) = watch::channel(false);
             let serving = spawn_local(session.serve(Rc::new(app), closed));

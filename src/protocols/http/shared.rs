@@ -2,9 +2,11 @@
 
 use crate::clock::{Clock, Date, Offset};
 use crate::config::{INVENTORY_BYTES_MAX, REQUEST_BYTES_MAX};
+use crate::kernel::socket::Peers;
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::capacity::Capacity;
 use crate::protocols::http::counters::Counters;
+use crate::protocols::http::guesses::Guesses;
 use crate::protocols::http::queue_rates::QueueRates;
 use crate::protocols::http::rates::Rates;
 use crate::protocols::http::tls::Identity;
@@ -34,6 +36,8 @@ pub(crate) struct Shared {
     pub(super) inventory: &'static str,
     /// The `OpenAPI` description of all routes.
     pub(crate) description: &'static Value,
+    /// The recent wrong tokens.
+    pub(crate) guesses: Guesses,
     pub(super) clock: Arc<dyn Clock>,
     /// The recent activity of the listeners, the actors and the journal.
     pub(crate) rates: Rates,
@@ -42,6 +46,15 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Returns the users that the Unix socket serves.
+    pub(super) const fn peers(&self) -> Peers {
+        if self.lets_others_in {
+            Peers::OfFile
+        } else {
+            Peers::Own
+        }
+    }
+
     /// Returns the maximum body size of requests to this path, in bytes.
     pub(crate) fn body_bytes_max(&self, path: &str) -> usize {
         if self.long.contains(&path) {
@@ -72,7 +85,7 @@ impl Shared {
     /// Returns the capacity limits that apply to `peer`.
     pub(crate) const fn room(&self, peer: Peer) -> &Capacity {
         match peer {
-            Peer::Tcp(_) => &self.tcp,
+            Peer::Tcp { .. } => &self.tcp,
             Peer::Socket { .. } => &self.unix,
         }
     }

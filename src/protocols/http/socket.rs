@@ -18,6 +18,9 @@ const PATH_BYTES_MAX: usize = 107;
 /// The maximum number of connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
 
+/// The answer to a user that the settings do not admit.
+pub(crate) const FOREIGN: &str = "this socket serves only the coordinator's own user: use TCP with a token, or open the socket to a group with --socket-group";
+
 /// The file of a socket, removed on drop if it is still the same file.
 #[derive(Debug)]
 pub(crate) struct SocketFile {

@@ -2,9 +2,12 @@
 //! fields are documented in `docs/protocols/http.md`, "Tasks".
 
 use crate::actors::dispatch::{
-    GroupView, Host, Pause, Remote, Server as Kept, ServerChange, ServerView,
+    GroupView, Host, Outage, Pause, Remote, Server as Kept, ServerChange, ServerView,
 };
 use crate::actors::lock::Name;
+use crate::actors::process::{Output, RecordView};
+use crate::clock::{Offset, Timestamp};
+use crate::ids::ProcessId;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::lease::turn_of;
 use crate::protocols::http::problem::Problem;
@@ -214,11 +217,67 @@ pub(crate) struct Server {
     /// How the server is reached over ssh; absent if it is the coordinator's own machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     ssh: Option<Ssh>,
+    /// The failures to reach the server since it was last reached; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outage: Option<ServerOutage>,
 }
 
-impl From<ServerView> for Server {
-    fn from(it: ServerView) -> Self {
+/// The failures to reach a server since it was last reached. Tasks are assigned to the server only if no other has a free thread, one at a
+/// time, and not before `retry_at`.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "TaskServerOutage")]
+pub(crate) struct ServerOutage {
+    /// How many times the server could not be reached.
+    failures: u32,
+    /// When that was first noticed, in milliseconds since 1970.
+    since_at: Timestamp,
+    /// When it was last noticed, in milliseconds since 1970.
+    latest_at: Timestamp,
+    /// When the server may be tried again, in milliseconds since 1970.
+    retry_at: Timestamp,
+    /// The id of the process that tried last.
+    process: String,
+    /// The last line of what that process wrote to its standard error, such as the message of ssh; absent if there is none, if its record
+    /// was removed, or if the caller may not see processes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+/// The longest `reason` of an outage, in characters.
+const REASON_CHARS_MAX: usize = 200;
+
+impl ServerOutage {
+    fn of(it: Outage, records: &[RecordView], offset: Offset) -> Self {
+        let date = |at: Timestamp| Timestamp(offset.date(at).0);
+        let record = records.iter().find(|record| record.id == it.process);
+        let left = record.and_then(|it| it.remains.as_ref());
         Self {
+            failures: it.failures,
+            since_at: date(it.since),
+            latest_at: date(it.latest),
+            retry_at: date(it.retry),
+            process: it.process.to_string(),
+            reason: left.and_then(|it| last_line(&it.stderr)),
+        }
+    }
+}
+
+/// Returns the last line of output that is not empty.
+fn last_line(output: &Output) -> Option<String> {
+    let ends = [output.tail(), output.head()];
+    let end = ends.into_iter().find(|it| !it.is_empty())?;
+    let text = String::from_utf8_lossy(end);
+    let mut lines = text.lines().rev().map(str::trim);
+    let line = lines.find(|line| !line.is_empty())?;
+    let plain = line.chars().filter(|it| !it.is_control());
+    Some(plain.take(REASON_CHARS_MAX).collect())
+}
+
+impl Server {
+    fn of(it: ServerView, records: &[RecordView], offset: Offset) -> Self {
+        let outage = it.outage.map(|it| ServerOutage::of(it, records, offset));
+        Self {
+            outage,
             name: ServerName { server: it.name },
             threads: it.threads,
             used: it.used,
@@ -237,7 +296,19 @@ pub(crate) struct Servers {
 
 async fn list(call: &Call, Query(_): Query<Nothing>) -> Result<Json<Servers>, Problem> {
     let servers = call.node.tasks().servers().await?;
-    let servers = servers.into_iter().map(Into::into).collect();
+    let failed = servers.iter().filter_map(|it| it.outage);
+    let ids: Vec<ProcessId> = failed
+        .filter(|_| call.may_run())
+        .map(|it| it.process)
+        .collect();
+    let records = if ids.is_empty() {
+        Vec::new()
+    } else {
+        call.node.processes().each(&ids).await?
+    };
+    let offset = call.node.offset();
+    let servers = servers.into_iter();
+    let servers = servers.map(|it| Server::of(it, &records, offset)).collect();
     Ok(Json(Servers { servers }))
 }
 

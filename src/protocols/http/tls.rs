@@ -136,7 +136,12 @@ impl Identity {
 
 /// Returns the first [`BYTES_MAX`] bytes of a file, or all if it has fewer, and its mode.
 fn read(what: &'static str, path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
-    file::read(path, BYTES_MAX).map_err(|source| TlsError::Unreadable {
+    let read = if what == KEY {
+        file::read_own
+    } else {
+        file::read
+    };
+    read(path, BYTES_MAX).map_err(|source| TlsError::Unreadable {
         what,
         file: path.to_owned(),
         source,

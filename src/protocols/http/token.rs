@@ -82,7 +82,7 @@ impl Tokens {
         };
         // Enough for one line more than allowed, so that a file with too many lines is detected.
         let most = (TOKENS_MAX + 1) * (BYTES_MAX + READ.len() + 2);
-        let (bytes, mode) = file::read(path, most as u64).map_err(unreadable)?;
+        let (bytes, mode) = file::read_own(path, most as u64).map_err(unreadable)?;
         if mode & 0o077 != 0 {
             return Err(TokenError::Exposed { file, mode });
         }

@@ -70,7 +70,8 @@ impl Listener {
         });
         let config = config.clone();
         let hosts_file = config.hosts.clone();
-        runtime::spawn(serve(listener, config, locks, Arc::clone(&shared)));
+        let serving = serve(listener, config, locks, Arc::clone(&shared));
+        runtime::spawn("lockserver listener", serving);
         Ok(Self {
             shared,
             address,
@@ -124,8 +125,8 @@ async fn serve(
         match admit(&shared, peer) {
             Some(place) => {
                 let session =
-                    LockserverSession::new(locks.clone(), Arc::clone(&shared), peer, config.long);
-                runtime::spawn(greet(stream, session, config.idle, place));
+                    LockserverSession::new(&locks, Arc::clone(&shared), peer, config.long);
+                runtime::spawn_brief(greet(stream, session, config.idle, place));
             }
             None => refuse(stream, &shared),
         }
@@ -136,7 +137,7 @@ async fn serve(
 /// connections are still being closed, the connection is closed without the byte.
 fn refuse(stream: TcpStream, shared: &Arc<Shared>) {
     if let Some(place) = shared.refusals.take() {
-        runtime::spawn(async move {
+        runtime::spawn_brief(async move {
             if connection::write(&stream, REFUSED).await.is_ok() {
                 connection::finish(stream).await;
             }

@@ -20,7 +20,8 @@ use crate::clock::Timestamp;
 use crate::ids::{ActorId, RequestKey, Seq, Ticket};
 use crate::persist::journal::Room;
 use crate::spine::delivery::{
-    Answer, Delivery, Failed, Flow, Forger, Item, PanicInjector, ReplyTo, Report, Stage, Wait,
+    Answer, Authority, Delivery, Failed, Flow, Forger, Item, PanicInjector, ReplyTo, Report, Stage,
+    Wait,
 };
 use crate::spine::effect::{Effect, Tell};
 use crate::spine::feed::Feed;
@@ -89,6 +90,7 @@ struct Running<M: Machine> {
     answers: Vec<Answer<M::Reply>>,
     reply_to: ReplyTo<M::Reply>,
     sender: Option<ActorId>,
+    authority: Authority,
     /// Whether the delivery repeats an earlier one. If so, messages without a receipt are skipped: they were not carried out then, either.
     is_repetition: bool,
 }
@@ -158,6 +160,7 @@ impl<M: Actor> Host<M> {
             items: delivery.items.into_iter(),
             reply_to: delivery.reply_to,
             sender: delivery.sender,
+            authority: delivery.authority,
             is_repetition,
         });
         self.proceed(ledger)
@@ -374,7 +377,7 @@ impl<M: Actor> Host<M> {
     }
 
     /// Decides a message, and determines whether and how its outcome is journaled. The outer error is a panic of the machine: its stage and
-    /// message. The inner error is the refusal of a message for which the disk is too full; ticks are never refused.
+    /// message. The inner error is the refusal of a message for which the disk is too full, or which its sender may not send; ticks are never refused.
     #[expect(
         clippy::type_complexity,
         reason = "the type is used only here, and fits on one line"
@@ -388,6 +391,9 @@ impl<M: Actor> Host<M> {
     ) -> Result<Result<(M::Outcome, Durability), Refusal>, (Stage, String)> {
         let (machine, injector) = (&self.machine, self.injector.as_deref());
         let forger = self.forger.as_ref();
+        let running = self.backlog.as_ref();
+        let is_limited =
+            stage == Stage::Decide && running.is_some_and(|it| it.authority == Authority::Limited);
         let at = Cell::new(stage);
         let decided = guard(|| {
             let may_refuse = stage != Stage::Tick && room != Room::Ample;
@@ -395,6 +401,9 @@ impl<M: Actor> Host<M> {
                 return Err(Refusal::DiskFull);
             }
             call_injector(injector, stage, Some(message));
+            if is_limited && machine.forbids(message) {
+                return Err(Refusal::Forbidden);
+            }
             let outcome = decided((machine, forger), moment, message);
             // If `durability` panics in a tick, the stage is still `Tick`, because the item is quarantined as if `decide` had panicked.
             if stage != Stage::Tick {

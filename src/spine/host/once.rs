@@ -11,7 +11,7 @@ use crate::spine::machine::{Actor, Now, Refusal};
 
 impl<M: Actor> Host<M> {
     /// Carries out a message, unless one was carried out before under the same key. In that case, returns the former answer, or refuses the
-    /// message if its fingerprint differs from the earlier one's.
+    /// message if its fingerprint differs from the earlier one's. Refuses a message with a new key if there is no room for its receipt.
     ///
     /// A repeated answer needs no separate wait for its entry: every answer of this actor waits until the entries with a key before it are
     /// durable.
@@ -23,9 +23,12 @@ impl<M: Actor> Host<M> {
         stage: Stage,
     ) -> Result<MessageResult<M::Reply>, Report> {
         let Some(receipt) = self.receipts.find(key, now.at) else {
+            if !self.receipts.has_room(key.caller(), now.at) {
+                return Ok(MessageResult::Refused(Refusal::ReceiptsFull));
+            }
             return self.message(ledger, now, (message, Some(key)), stage);
         };
-        if receipt.key.fingerprint != key.fingerprint {
+        if !receipt.key.has_content_of(*key) {
             return Ok(MessageResult::Refused(Refusal::KeyReused));
         }
         let answered = guard(|| {
@@ -71,9 +74,9 @@ impl<M: Actor> Host<M> {
     ) -> Result<(), Report> {
         let is_repetition = self.receipts.find(key, now.at).is_some();
         let reply = match self.once(ledger, now, (tick, key), Stage::Tick)? {
-            _ if !is_repetition => return Ok(()),
-            MessageResult::Answered(reply) => reply,
             MessageResult::Refused(refusal) => refusal.into(),
+            MessageResult::Answered(_) if !is_repetition => return Ok(()),
+            MessageResult::Answered(reply) => reply,
         };
         let machine = &mut self.machine;
         if let Err(cause) = guard(|| machine.unwatch(ticket)) {

@@ -6,7 +6,7 @@ use crate::clock::ClockCallback;
 use crate::decode;
 use crate::ids::{RequestKey, Ticket};
 use crate::spine::budget::Budget;
-use crate::spine::delivery::{Answer, Delivery, Item, PanicInjector, ReplyTo, Wait};
+use crate::spine::delivery::{Answer, Authority, Delivery, Item, PanicInjector, ReplyTo, Wait};
 use crate::spine::directory::Admission;
 use crate::spine::effect::To;
 use crate::spine::host::Host;
@@ -20,11 +20,33 @@ use tokio::sync::oneshot;
 pub struct Mailbox<M: Actor> {
     address: Addr<Shell<M>>,
     admission: Admission,
+    authority: Authority,
 }
 
 impl<M: Actor> Mailbox<M> {
     pub(super) fn new(address: Addr<Shell<M>>, admission: Admission) -> Self {
-        Self { address, admission }
+        Self {
+            address,
+            admission,
+            authority: Authority::Full,
+        }
+    }
+
+    /// Returns the address of the same actor, for senders of limited authority.
+    #[must_use]
+    pub fn limited(&self) -> Self {
+        Self {
+            authority: Authority::Limited,
+            ..self.clone()
+        }
+    }
+
+    fn delivery(&self, items: Vec<Item<M>>, reply_to: ReplyTo<M::Reply>) -> shell::Deliver<M> {
+        let authority = self.authority;
+        shell::Deliver(Delivery {
+            authority,
+            ..Delivery::new(items, reply_to)
+        })
     }
 }
 
@@ -33,6 +55,7 @@ impl<M: Actor> Clone for Mailbox<M> {
         Self {
             address: self.address.clone(),
             admission: self.admission.clone(),
+            authority: self.authority,
         }
     }
 }
@@ -55,9 +78,9 @@ impl<M: Actor> Mailbox<M> {
             // The caller may no longer be waiting; the commands were carried out nevertheless.
             drop(answer.send(all));
         });
-        self.address
-            .try_send(shell::Deliver(Delivery::new(items, reply_to)))
-            .map_err(|_| Stopped)?;
+        // Not `try_send`: actix would refuse more than a few messages, but the bound on open commands has been enforced already. If the
+        // actor has stopped, the answer's channel is dropped with the message.
+        self.address.do_send(self.delivery(items, reply_to));
         answers.await.map_err(|_| Stopped)
     }
 
@@ -81,17 +104,23 @@ impl<M: Actor> Mailbox<M> {
             drop(permit);
             answer(all);
         });
-        self.address
-            .try_send(shell::Deliver(Delivery::new(items, reply_to)))
-            .map_err(|_| Stopped)?;
+        // Not `try_send`: actix would refuse more than a few messages, but the bound on open commands has been enforced already. If the
+        // actor has stopped, the answer's channel is dropped with the message.
+        self.address.do_send(self.delivery(items, reply_to));
         answers.answers().await.ok_or(Stopped)
     }
 
     /// Delivers commands without waiting for their answers, regardless of the bound on open commands.
     pub fn cast(&self, items: Vec<Item<M>>) {
         let reply_to: ReplyTo<M::Reply> = Box::new(drop);
-        self.address
-            .do_send(shell::Deliver(Delivery::new(items, reply_to)));
+        self.address.do_send(self.delivery(items, reply_to));
+    }
+
+    /// Delivers nothing, and passes the answers to `reply_to`, for tests in which it panics.
+    #[doc(hidden)]
+    pub fn cast_to(&self, reply_to: ReplyTo<M::Reply>) {
+        let delivery = Delivery::new(Vec::new(), reply_to);
+        self.address.do_send(shell::Deliver(delivery));
     }
 
     /// Waits for a condition, and returns the answer.

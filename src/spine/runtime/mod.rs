@@ -23,4 +23,4 @@ mod start;
 pub use mailbox::{Mailbox, Stopped, Waiting};
 pub use peer::{Completions, Judge};
 pub use shell::ActorStatus;
-pub use start::{block_on, spawn, start, watch_wall_clock};
+pub use start::{block_on, spawn, spawn_brief, start, watch_tasks, watch_wall_clock};

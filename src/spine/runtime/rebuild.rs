@@ -7,6 +7,7 @@ use crate::spine::machine::Actor;
 use crate::spine::parallel::both;
 use crate::spine::recovery::{self, Recovered, Recovering, RecoveryError, Replica, Scope};
 use crate::spine::shared::{Halt, Spine};
+use crate::thread;
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -64,9 +65,13 @@ fn on_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> oneshot::Receiver<T> {
     let (done, worked) = oneshot::channel();
-    let spawned = std::thread::Builder::new()
-        .name(format!("sexton-rebuild-{actor}"))
-        .spawn(move || drop(done.send(work())));
+    let name = format!("sexton-rebuild-{actor}");
+    let spawned = thread::start(&name, work, |worked| {
+        // After a panic, the channel closes without a result.
+        if let Ok(worked) = worked {
+            drop(done.send(worked));
+        }
+    });
     if let Err(error) = spawned {
         tracing::error!(%error, "failed to start a thread to rebuild an actor");
     }

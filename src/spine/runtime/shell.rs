@@ -156,6 +156,17 @@ impl<M: machine::Actor> Shell<M> {
     }
 }
 
+/// actix drops an actor whose handler panics. The host catches the panics of the machine, so this is one of the code around it, and nothing
+/// would answer the actor's requests any more.
+impl<M: machine::Actor> Drop for Shell<M> {
+    fn drop(&mut self) {
+        if !self.spine.is_over() {
+            let name = format!("the actor {:?}", M::NAME);
+            self.spine.sentry().ended(&name, Ok(()));
+        }
+    }
+}
+
 // No part of a shell is ever pinned in memory.
 impl<M: machine::Actor> Unpin for Shell<M> {}
 

@@ -5,10 +5,12 @@ use super::paging::Pager;
 use super::peer::{Address, Completions};
 use super::shell::Shell;
 use crate::spine::directory::Admission;
+use crate::spine::guard::panic_words;
 use crate::spine::host::Host;
 use crate::spine::machine::Actor;
 use crate::spine::port::Port;
-use crate::spine::shared::Spine;
+use crate::spine::shared::{Sentry, Spine};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +30,7 @@ pub fn start<M: Actor>(
     let address = actix::Actor::start(shell);
     outbox.set_port(port(Completions::new(address.clone())));
     let (halted, abandoned) = (Rc::clone(spine), address.clone());
-    spawn(async move {
+    spawn_brief(async move {
         halted.until_halted().await;
         abandoned.do_send(super::shell::Abandon);
     });
@@ -49,8 +51,39 @@ pub fn block_on<T>(run: impl Future<Output = T>) -> T {
     })
 }
 
-/// Starts a task on the core thread.
-pub fn spawn(task: impl Future<Output = ()> + 'static) {
+thread_local! {
+    /// The sentry of the node whose core runs on this thread.
+    static SENTRY: RefCell<Option<Sentry>> = const { RefCell::new(None) };
+}
+
+/// Sets the sentry that watches the tasks of this thread from now on. Called on the core thread, once.
+pub fn watch_tasks(sentry: &Sentry) {
+    SENTRY.set(Some(sentry.clone()));
+}
+
+/// Starts a task that the node depends on, on the core thread. If the task ends while the node runs, for whatever reason, the node halts.
+pub fn spawn(name: &'static str, task: impl Future<Output = ()> + 'static) {
+    let sentry = SENTRY.with_borrow(Option::clone);
+    let running = actix::spawn(task);
+    drop(actix::spawn(async move {
+        let end = match running.await {
+            Ok(()) => Ok(()),
+            Err(error) => match error.try_into_panic() {
+                Ok(payload) => Err(panic_words(payload.as_ref())),
+                // The core thread exits, and drops its tasks.
+                Err(_) => return,
+            },
+        };
+        match sentry {
+            Some(sentry) => sentry.ended(&format!("the task {name:?}"), end),
+            None => tracing::error!(name, ?end, "a task ended"),
+        }
+    }));
+}
+
+/// Starts a task that may end, on the core thread, such as that of a connection. If it panics, what it owns is dropped: a connection is
+/// closed, and whoever waits for an answer is notified.
+pub fn spawn_brief(task: impl Future<Output = ()> + 'static) {
     drop(actix::spawn(task));
 }
 

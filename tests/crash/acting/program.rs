@@ -104,9 +104,14 @@ fn open(
     let (halt, _) = watch::channel(None);
     let spine = Rc::new(Spine::new(ledger, Some(files), halt));
     let writing = Rc::clone(&spine);
-    runtime::spawn(async move { writing.write_forever().await });
+    runtime::spawn(
+        "journal writer",
+        async move { writing.write_forever().await },
+    );
     let releasing = Rc::clone(&spine);
-    runtime::spawn(async move { releasing.release_forever().await });
+    runtime::spawn("release of answers", async move {
+        releasing.release_forever().await;
+    });
     let (mut left, mut right) = (host(left, start), host(right, start));
     if plant == "undrained" {
         // The tells that the actors requested in `resume` are discarded.

@@ -3,7 +3,7 @@
 
 use crate::left_out::left_out;
 use crate::patience::until;
-use crate::processes::children::{Children, Recorded, by_number, recorded};
+use crate::processes::children::{Children, Last, Recorded, by_number, recorded};
 use crate::processes::host::{Host, is_taken};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use serde_json::{Value, json};
@@ -33,6 +33,7 @@ impl Stranger {
         let birth = SpawnOptions {
             group: None,
             pid: i32::try_from(pid).ok(),
+            further: &[],
         };
         let spawned = until("the PID is free", || {
             match spawn(&plan, [null.as_fd(); 3], birth) {
@@ -85,13 +86,21 @@ fn held(host: &Host) -> u64 {
     held.expect("the status has it")
 }
 
+/// The grace period of those that [`stop_some`] stops and whose numbers are divisible by four, in milliseconds. It ends before or after the
+/// crash that follows, depending on the machine.
+const SHORT_GRACE_MS: u64 = 2000;
+
 /// Stops half of the launched processes. They ignore SIGTERM, so the stops continue after the restart, when some grace periods end.
 fn stop_some(host: &Host, records: &BTreeMap<u64, Value>) {
     for (number, record) in records
         .range(0..EACH)
         .filter(|(number, _)| *number % 2 == 0)
     {
-        let grace = if number % 4 == 0 { 2000 } else { 600_000 };
+        let grace = if number % 4 == 0 {
+            SHORT_GRACE_MS
+        } else {
+            600_000
+        };
         let body = json!({"id": record.get("id"), "tree": number % 3 == 0, "grace_ms": grace});
         host.well("/v1/processes/stop", &body);
     }
@@ -128,8 +137,9 @@ fn no_signal_reaches_a_stranger_that_has_the_pid() {
     let records = by_number(host.records());
     assert_eq!(records.len() as u64, 2 * EACH);
     children.begun(0..EACH);
-    stop_some(&host, &records);
+    // The locks are bound and counted first: those of processes whose short grace periods end before the crash are released.
     bind_locks(&host, &records);
+    stop_some(&host, &records);
     daemon.kill();
     host.kill_keeper();
     drop(registered);
@@ -138,13 +148,11 @@ fn no_signal_reaches_a_stranger_that_has_the_pid() {
         let pid = records[number]["pid"].as_u64().expect("it was started");
         u32::try_from(pid).expect("a small number")
     };
-    for number in records.keys() {
+    let taken = |number| {
         until("it is gone", || (!is_taken(pid(number))).then_some(()));
-    }
-    let strangers: Vec<Stranger> = records
-        .keys()
-        .map(|number| Stranger::with(pid(number)))
-        .collect();
+        Stranger::with(pid(number))
+    };
+    let strangers: Vec<Stranger> = records.keys().map(taken).collect();
 
     let daemon = host.start();
     for (number, record) in &records {
@@ -166,17 +174,22 @@ fn no_signal_reaches_a_stranger_that_has_the_pid() {
         let is_over = |record| recorded(record) != Recorded::Alive;
         records.values().all(is_over).then_some(records)
     });
-    for record in ended.values() {
-        assert!(matches!(recorded(record), Recorded::Lost(_)), "{record}");
+    for (number, record) in &ended {
+        match recorded(record) {
+            Recorded::Lost(_) => {}
+            // Its short grace period ended before the crash.
+            Recorded::Ended(Last::Signal(9)) if *number < EACH && number % 4 == 0 => {}
+            other @ (Recorded::Alive | Recorded::Ended(_) | Recorded::Failed(_)) => {
+                panic!("{other:?}: {record}")
+            }
+        }
     }
     until("the rights of all have ended", || {
         (held(&host) == 0).then_some(())
     });
-    for stranger in &strangers {
-        assert!(
-            !stranger.0.has_ended().expect("it can be polled"),
-            "a stranger was killed"
-        );
+    for Stranger(pidfd) in &strangers {
+        let has_ended = pidfd.has_ended().expect("it can be polled");
+        assert!(!has_ended, "a stranger was killed");
     }
     daemon.kill();
 }

@@ -18,7 +18,7 @@ pub(super) struct Order {
 #[derive(Debug, Default)]
 pub(super) struct Past {
     /// Jobs that were added and are not done, with their bodies.
-    jobs: BTreeMap<u64, String>,
+    jobs: BTreeMap<u64, (u64, String)>,
     /// Jobs that were done, with their bodies.
     mails: BTreeMap<u64, String>,
     /// Tasks that are not over, by slot: number and name.
@@ -92,16 +92,27 @@ impl Past {
     }
 
     fn take_queue(&mut self, record: &Value, line: &str) {
-        if let Some(id) = number(record, "/outcome/put/job/id") {
-            self.jobs.insert(id, word(record, "/message/put/body"));
+        if let Some(slot) = number(record, "/outcome/put/slot") {
+            let id = number(record, "/outcome/put/job/id").expect("a job has an id");
+            let job = (id, word(record, "/message/put/body"));
+            self.jobs.insert(slot, job);
         }
-        if record.pointer("/outcome/deleted").is_some()
-            && let Some(id) = number(record, "/message/delete/id")
-        {
-            match self.jobs.remove(&id) {
-                Some(body) => drop(self.mails.insert(id, body)),
-                None => self.wrong.push(format!("a job was done twice: {line}")),
+        if let Some(slot) = number(record, "/outcome/deleted/slot") {
+            self.end_job(slot, line);
+        }
+        // A claim whose worker is gone ends with its command, whose exit status 0 completes the job.
+        let ends = record.pointer("/outcome/claims_ended/ends");
+        for end in ends.and_then(Value::as_array).into_iter().flatten() {
+            if end.pointer("/1") == Some(&"done".into()) {
+                self.end_job(number(end, "/0").expect("a slot"), line);
             }
+        }
+    }
+
+    fn end_job(&mut self, slot: u64, line: &str) {
+        match self.jobs.remove(&slot) {
+            Some((id, body)) => drop(self.mails.insert(id, body)),
+            None => self.wrong.push(format!("a job was done twice: {line}")),
         }
     }
 
@@ -197,6 +208,10 @@ impl Past {
         self.launched = self.unseen.len();
         for (id, record) in records {
             self.unseen.remove(id);
+            // The records of the server and of who started it stay.
+            if ["supervisord", "cli"].contains(&word(record, "/kind").as_str()) {
+                continue;
+            }
             // A process that could not be started has a failure in place of an end.
             let mut ends = ["/end", "/failure"].iter();
             let end = ends.find_map(|it| record.pointer(it).filter(|end| !end.is_null()));

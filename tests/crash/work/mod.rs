@@ -173,7 +173,7 @@ impl Campaign {
         let host = Host::new();
         let notes = host.file("notes");
         std::fs::create_dir(&notes).expect("the disk has space");
-        let config = "[queues.default]\nmax_tries = 0\nbackoff = { first = \"10ms\", factor = 1, max = \"10ms\" }\n";
+        let config = "[queues.default]\nmax_tries = 0\ncrash_tries = 0\nbackoff = { first = \"10ms\", factor = 1, max = \"10ms\" }\n";
         std::fs::write(host.file("sexton.toml"), config).expect("the disk has space");
         let mut campaign = Self {
             kept: Kept::beside(&host.data()),
@@ -295,6 +295,7 @@ impl Campaign {
                 "retrying",
                 "buried",
                 "abandoned",
+                "quarantined",
             ];
             let is_empty = left.iter().all(|phase| {
                 let count = status.pointer(&format!("/queues/jobs/{phase}"));

@@ -18,6 +18,10 @@ pub(super) struct Past {
     open: BTreeSet<u64>,
     /// Jobs that were done, with their claims.
     pub(super) done: BTreeMap<u64, u64>,
+    /// The id of the job in each slot. A new job is put into the lowest free one.
+    slots: BTreeMap<u64, u64>,
+    /// The token of the last claim of the job in each slot.
+    claims: BTreeMap<u64, u64>,
     /// By slot.
     waiting: BTreeMap<u64, Waiting>,
     /// How often a job waited for a retry.
@@ -77,10 +81,39 @@ impl Past {
         }
         let placed = record.pointer("/outcome/batch/placed");
         let placed = placed.and_then(Value::as_array).into_iter().flatten();
-        let new = placed.filter_map(|placed| number(placed, "/new/id"));
-        self.open.extend(new);
-        if slot("deleted").is_some() {
+        for id in placed.filter_map(|placed| number(placed, "/new/id")) {
+            let free = (0..=u64::MAX).find(|slot| !self.slots.contains_key(slot));
+            self.slots.extend(free.map(|slot| (slot, id)));
+            self.open.insert(id);
+        }
+        if let (Some(slot), Some(seq)) = (slot("claimed"), number(record, "/seq")) {
+            self.claims.insert(slot, seq);
+        }
+        if let Some(slot) = slot("deleted") {
+            self.slots.remove(&slot);
             self.end(record, line);
+        }
+        let ends = record.pointer("/outcome/claims_ended/ends");
+        for end in ends.and_then(Value::as_array).into_iter().flatten() {
+            self.end_claim(end, (at, line));
+        }
+    }
+
+    /// Handles the end of a claim whose process is gone: with exit status 0 of its command, the job is done.
+    fn end_claim(&mut self, end: &Value, (at, line): (u64, &str)) {
+        let slot = number(end, "/0").unwrap_or(u64::MAX);
+        if let Some(until) = number(end, "/1/retried/until") {
+            self.retried += 1;
+            self.waiting.insert(slot, Waiting { since: at, until });
+        }
+        if end.pointer("/1") == Some(&"done".into()) {
+            let (id, claim) = (self.slots.remove(&slot), self.claims.get(&slot));
+            match (id, claim) {
+                (Some(id), Some(claim)) if self.open.remove(&id) => {
+                    self.done.insert(id, *claim);
+                }
+                _ => self.wrong.push(format!("none is there to be done: {line}")),
+            }
         }
     }
 
@@ -121,6 +154,9 @@ fn what_is_lost_or_late_or_done_without_an_end_is_found() {
     const READY: &str = r#"{"at":16,"actor":"queue","message":{},"outcome":{"ready":{"slot":0}}}"#;
     const START: &str = r#"{"at":100,"actor":"node","mark":{"start":{}}}"#;
     const DONE: &str = r#"{"at":17,"actor":"queue","message":{"delete":{"id":7,"by":{"token":3}}},"outcome":{"deleted":{"slot":0}}}"#;
+    const CLAIMED: &str =
+        r#"{"at":2,"seq":3,"actor":"queue","message":{},"outcome":{"claimed":{"slot":0}}}"#;
+    const GONE: &str = r#"{"at":17,"actor":"queue","message":{},"outcome":{"claims_ended":{"ends":[[0,"done"]]}}}"#;
     let noted = |text: &str| {
         let mut noted = NotesReader::of(std::path::Path::new(""));
         noted.take(text);
@@ -133,6 +169,8 @@ fn what_is_lost_or_late_or_done_without_an_end_is_found() {
     };
     let none = Vec::<String>::new();
     assert_eq!(wrong(&[ADDED, FAILED, READY, DONE], "end 7 2 3 9\n"), none);
+    assert_eq!(wrong(&[ADDED, CLAIMED, GONE], "end 7 2 3 9\n"), none);
+    assert_eq!(wrong(&[ADDED, CLAIMED, GONE], "end 7 2 4 9\n").len(), 1);
     // Violations: lost; left unfinished, and so lost, too; completed under another claim; done twice; not ready when due.
     assert_eq!(wrong(&[], "end 7 2 3 9\n").len(), 1);
     assert_eq!(wrong(&[ADDED], "end 7 2 3 9\n").len(), 2);

@@ -48,7 +48,17 @@ fn command(chance: &mut Chance) -> Arc<Launching> {
 }
 
 fn report(chance: &mut Chance) -> Report {
-    match chance.weighted(&[(40, 0), (15, 1), (10, 2), (30, 3), (5, 4), (6, 5), (2, 6)]) {
+    match chance.weighted(&[
+        (40, 0),
+        (15, 1),
+        (10, 2),
+        (30, 3),
+        (5, 4),
+        (6, 5),
+        (2, 6),
+        (3, 7),
+        (4, 8),
+    ]) {
         0 => {
             let body = *chance.pick(&["a", "bc", "", "longer"]);
             Report::Save(Bytes::new(body.as_bytes()))
@@ -70,7 +80,9 @@ fn report(chance: &mut Chance) -> Report {
             Exit::Lost,
             Exit::Failed,
         ]))),
-        _ => Report::Far(RemoteEnd::Unreachable),
+        6 => Report::Far(RemoteEnd::Unreachable),
+        7 => Report::Reached,
+        _ => Report::Far(RemoteEnd::NotReached),
     }
 }
 

@@ -305,7 +305,9 @@ fn a_burst_in_spite_of_a_hard_pause_is_caught() {
 
 #[test]
 fn a_wake_that_is_lost_in_a_burst_is_caught() {
-    caught(Plant::WakeLost, &[Promise::WakeKept], 400);
+    // A forged entry is also found when it is decided again.
+    let others = [Promise::DecidedAgain];
+    caught_as(Plant::WakeLost, Promise::WakeKept, &others, 400);
 }
 
 #[test]
@@ -315,7 +317,9 @@ fn a_failed_task_that_does_not_say_why_is_caught() {
 
 #[test]
 fn a_thread_that_is_never_given_back_is_caught() {
-    caught(Plant::ThreadLeaked, &[Promise::UnderWay], 100);
+    // What waits for the thread is never launched.
+    let others = [Promise::Told];
+    caught_as(Plant::ThreadLeaked, Promise::UnderWay, &others, 100);
 }
 
 #[test]

@@ -129,6 +129,7 @@ impl Reference for Dispatches {
                 ..Terms::default()
             },
             group_max: 3,
+            ..Rules::default()
         }
     }
 
@@ -281,6 +282,8 @@ impl Reference for Dispatches {
                 | Step::ServerThreads(..)
                 | Step::ServerReached(..)
                 | Step::ServerEnabled(..)
+                | Step::ServerFailed(..)
+                | Step::ServerAnswered(_)
                 | Step::GroupSet { .. }
                 | Step::Paused(_)
                 | Step::Rests => {}

@@ -140,6 +140,7 @@ fn ended(task: u32, verdict: Verdict, is_due: bool) -> Step {
         is_due,
         forgotten: Date(9),
         cleanup: None,
+        unstarted: false,
     };
     Step::Task(Slot(task), ended)
 }

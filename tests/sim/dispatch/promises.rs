@@ -110,7 +110,11 @@ impl Promises {
                 });
             }
             Step::Paused(pause) => self.pause = *pause,
-            Step::Rests | Step::GivesBack(_) | Step::ServerReached(..) => {}
+            Step::Rests
+            | Step::GivesBack(_)
+            | Step::ServerReached(..)
+            | Step::ServerFailed(..)
+            | Step::ServerAnswered(_) => {}
         }
         Ok(())
     }
@@ -160,6 +164,7 @@ impl Promises {
             enabled: true,
             leaves: false,
             remote: None,
+            outage: None,
         };
         if let Some((_, server)) = self.servers.iter_mut().find(|(_, it)| it.name == *name) {
             *server = made;
@@ -233,14 +238,17 @@ impl Promises {
         match step {
             TaskStep::Reported { .. } => return known.check_report(message),
             TaskStep::Ended {
-                verdict, is_due, ..
+                verdict,
+                is_due,
+                unstarted,
+                ..
             } => {
                 let woken = std::mem::take(&mut known.woken);
                 let live = known.live.take();
                 ensure(live.is_some(), Promise::OneAttempt, || {
                     format!("an attempt of {known:?} that is over ends")
                 })?;
-                known.under_way = verdict.exit().is_none();
+                known.under_way = verdict.exit().is_none() && !unstarted;
                 ensure(
                     !known.under_way || !woken || *is_due,
                     Promise::WakeKept,

@@ -25,6 +25,7 @@ fn printed(hook: ProcessId) -> (Vec<Child>, HookOutput) {
         end: (nth < 3).then_some(End::Code(7)),
         started: None,
         ended: (nth == 1).then_some(Date(5)),
+        exact: true,
     });
     let found = HookOutput {
         children: count,
@@ -121,9 +122,12 @@ pub(super) fn check_read(record: &RecordView) -> Result<(), Violation> {
         return Ok(());
     }
     let (_, found) = printed(record.id);
-    ensure(
-        record.found.as_deref() == Some(&found),
-        Promise::ChildOnce,
-        || format!("it printed {found:?}: {record:?}"),
-    )
+    // Processes that the rules refused to record are not counted, and cause a warning.
+    let right = record.found.as_deref().is_some_and(|it| {
+        let is_less = it.children < found.children && it.broken == found.broken + 1;
+        *it == found || is_less && (it.records, &it.kept) == (found.records, &found.kept)
+    });
+    ensure(right, Promise::ChildOnce, || {
+        format!("it printed {found:?}: {record:?}")
+    })
 }

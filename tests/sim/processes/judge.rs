@@ -269,6 +269,7 @@ impl Reference for Processes {
             | Message::Signalled { .. } => Origin::Tell,
             Message::Launch(_)
             | Message::Register(_)
+            | Message::Serve(_)
             | Message::Finish { .. }
             | Message::Stop { .. }
             | Message::Signal { .. }
@@ -392,6 +393,8 @@ impl Reference for Processes {
             Outcome::Found { .. } => counted.hooks_read += 1,
             Outcome::Stuck { .. } => counted.trees_stuck += 1,
             Outcome::Known { .. }
+            | Outcome::Serving(_)
+            | Outcome::Renewed { .. }
             | Outcome::Taken
             | Outcome::Declined(_)
             | Outcome::Unchanged

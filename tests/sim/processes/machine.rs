@@ -1,7 +1,8 @@
 //! The kernel below the port, and the faults that its wiring may have.
 
 use super::hooks;
-use super::kernel::{Handle, Kernel, Key};
+use super::kernel::world::Handle;
+use super::kernel::{Kernel, Key};
 use crate::setting::Plant;
 use sexton::actors::process::{
     Action, End, Failure, Identity, Lost, Message, Notice, Remains, Spec,
@@ -51,6 +52,10 @@ impl Machine {
     pub(super) fn means(&mut self, id: ProcessId, identity: &Identity) {
         self.meant.insert((identity.boot, identity.inode));
         self.trees.insert(id);
+        // A process of a tree that registered itself leads a tree of its own, which is part of the other.
+        let mut its = self.kernel.processes.values();
+        let its = its.find(|it| it.inode == identity.inode && self.kernel.boot == identity.boot);
+        self.trees.extend(its.and_then(|it| it.tree));
     }
 
     /// Records the time of the first request to kill an attempt or to wait for it.
@@ -75,10 +80,11 @@ impl Machine {
     }
 
     /// Returns a signal that reached a process for which none was requested, or `None`.
-    pub(super) fn take_stray(&mut self) -> Option<(Key, Option<ProcessId>, u8)> {
+    pub(super) fn take_stray(&mut self) -> Option<(Key, [Option<ProcessId>; 2], u8)> {
         let sent = std::mem::take(&mut self.kernel.signalled);
-        let mut stray = sent.into_iter().filter(|(key, tree, _)| {
-            !self.meant.contains(key) && tree.is_none_or(|id| !self.trees.contains(&id))
+        let mut stray = sent.into_iter().filter(|(key, trees, _)| {
+            let mut trees = trees.iter().flatten();
+            !self.meant.contains(key) && !trees.any(|id| self.trees.contains(id))
         });
         stray.next()
     }
@@ -118,8 +124,8 @@ impl World for Machine {
         self.kernel.status(handle)
     }
 
-    fn signal(&mut self, handle: &Handle, signal: u8, group: bool) -> Result<(), i32> {
-        self.kernel.signal(handle, signal, group)
+    fn signal(&mut self, handle: &Handle, signals: &[u8], group: bool) -> Result<(), i32> {
+        self.kernel.signal(handle, signals, group)
     }
 
     fn survivors(&mut self, tree: &Tree) -> Survivors {
@@ -134,9 +140,9 @@ impl World for Machine {
         self.kernel.watch_tree(tree);
     }
 
-    fn signal_tree(&mut self, tree: &Tree, signal: u8) -> Result<(), i32> {
+    fn signal_tree(&mut self, tree: &Tree, signals: &[u8]) -> Result<(), i32> {
         if self.is(Plant::StopTakenForEnd) && self.places.contains_key(&tree.id) {
-            let (end, dumped) = (signal, false);
+            let (end, dumped) = (signals.first().copied().unwrap_or(0), false);
             let left = Remains {
                 empty: true,
                 ..Remains::default()
@@ -151,7 +157,7 @@ impl World for Machine {
                 left: Box::new(left),
             });
         }
-        self.kernel.signal_tree(tree, signal)
+        self.kernel.signal_tree(tree, signals)
     }
 
     fn has_keeper(&mut self) -> bool {

@@ -1,6 +1,6 @@
 //! Random events of processes, keepers and the kernel, and the end of all faults.
 
-use super::kernel::Kernel;
+use super::kernel::{Kernel, OTHER};
 use super::machine::Machine;
 use super::port::{EventCounts, Port};
 use crate::chance::Chance;
@@ -13,6 +13,8 @@ enum Turn {
     End,
     Fork,
     Defy,
+    Headless,
+    Imitate,
     StrangerBegins,
     StrangerEnds,
     KeeperDies,
@@ -30,6 +32,8 @@ const TURNS: &[(u64, Turn)] = &[
     (28, Turn::End),
     (26, Turn::Fork),
     (30, Turn::Defy),
+    (12, Turn::Headless),
+    (8, Turn::Imitate),
     (12, Turn::StrangerBegins),
     (9, Turn::StrangerEnds),
     (3, Turn::KeeperDies),
@@ -59,6 +63,8 @@ impl Port {
             other @ (Turn::End
             | Turn::Fork
             | Turn::Defy
+            | Turn::Headless
+            | Turn::Imitate
             | Turn::StrangerBegins
             | Turn::StrangerEnds
             | Turn::KeeperDies
@@ -165,6 +171,17 @@ fn turn(turn: Turn, kernel: &mut Kernel, met: &mut EventCounts, chance: &mut Cha
                 process.unkillable = chance.per_mille(500);
             }
         }
+        Turn::Headless => {
+            let mut some: Vec<_> = kernel.processes.values_mut().collect();
+            if !some.is_empty() {
+                let at = chance.index(some.len());
+                if let Some(process) = some.get_mut(at) {
+                    met.headless += u64::from(!process.headless);
+                    process.headless = true;
+                }
+            }
+        }
+        Turn::Imitate => imitate(kernel, met, chance),
         Turn::StrangerBegins => {
             if chance.per_mille(500) {
                 met.pids_reused += u64::from(kernel.reuse());
@@ -204,20 +221,57 @@ fn end_one(kernel: &mut Kernel, chance: &mut Chance, (stranger, status): (bool, 
     }
 }
 
-/// Makes a launched process start another one. That one may leave the session, so that it cannot be attributed.
+/// Starts a process of another user, with the id of a tree in its environment.
+fn imitate(kernel: &mut Kernel, met: &mut EventCounts, chance: &mut Chance) {
+    let trees: Vec<_> = kernel.processes.values().filter_map(|it| it.tree).collect();
+    if trees.is_empty() || kernel.processes.len() > 24 {
+        return;
+    }
+    let named = Some(*chance.pick(&trees));
+    if let Some(pid) = kernel.spawn(None)
+        && let Some(process) = kernel.processes.get_mut(&pid)
+    {
+        (process.user, process.named) = (OTHER, named);
+        met.imitations += 1;
+    }
+}
+
+/// Makes a launched process start another one. That one may leave the session, so that it cannot be attributed, leave the
+/// control group of its tree, change its user, or, within the control group of its tree, carry the id of another tree.
 fn fork(kernel: &mut Kernel, met: &mut EventCounts, chance: &mut Chance) {
-    let some = kernel.processes.values().filter(|it| it.tree.is_some());
-    let some: Vec<_> = some.map(|it| it.tree).collect();
+    let some = kernel.processes.iter().filter(|(_, it)| it.tree.is_some());
+    let some: Vec<_> = some.map(|(pid, it)| (*pid, it.clone())).collect();
     if some.is_empty() || kernel.processes.len() > 24 {
         return;
     }
-    let Some(pid) = kernel.spawn(*chance.pick(&some)) else {
+    let (parent, before) = chance.pick(&some).clone();
+    let (_, other) = chance.pick(&some).clone();
+    let Some(pid) = kernel.spawn(before.tree) else {
         return;
     };
     met.forks += 1;
+    let is_grouped = before.tree.is_some_and(|tree| kernel.has_group(tree)) && !before.moved;
     if let Some(process) = kernel.processes.get_mut(&pid) {
+        process.parent = parent;
+        (process.user, process.named) = (before.user, before.named);
         process.ignores_term = chance.per_mille(500);
-        process.hidden = chance.per_mille(150);
-        met.escapes += u64::from(process.hidden);
+        process.hidden = before.hidden || chance.per_mille(150);
+        process.moved = before.moved;
+        if is_grouped {
+            match chance.below(8) {
+                0 => {
+                    process.named = other.tree;
+                    met.foreign_ids += u64::from(other.tree != before.tree);
+                }
+                // A process that carries a foreign id and left its group could not be told from one of the other tree.
+                1 if process.named == process.tree => {
+                    process.moved = true;
+                    met.moves += 1;
+                }
+                2 => process.user = OTHER,
+                _ => {}
+            }
+        }
+        met.escapes += u64::from(process.hidden && !before.hidden);
     }
 }

@@ -75,13 +75,44 @@ fn a_process_that_is_found_by_its_pid_is_caught() {
 
 #[test]
 fn a_tree_that_is_thought_empty_without_its_leader_is_caught() {
-    let promises = [Promise::TreeEmpty, Promise::GoneTrue];
-    caught(Plant::TreeOfLeader, &promises, 300);
+    // What is left of a tree that counts as gone may be signalled on behalf of another.
+    let others = [Promise::GoneTrue, Promise::NoStranger];
+    caught_as(Plant::TreeOfLeader, Promise::TreeEmpty, &others, 300);
+}
+
+#[test]
+fn a_process_that_is_thought_ended_with_its_main_thread_is_caught() {
+    let promises = [Promise::TreeEmpty, Promise::GoneTrue, Promise::StuckTrue];
+    caught(Plant::ThreadsUnseen, &promises, 300);
+}
+
+#[test]
+fn a_group_that_is_taken_for_the_whole_tree_is_caught() {
+    let promises = [Promise::TreeEmpty, Promise::GoneTrue, Promise::StuckTrue];
+    caught(Plant::GroupIsAll, &promises, 300);
+}
+
+#[test]
+fn a_process_of_another_user_that_is_taken_at_its_word_is_caught() {
+    let promises = [
+        Promise::NoStranger,
+        Promise::Reconciled,
+        Promise::StuckTrue,
+        Promise::KeptUp,
+    ];
+    caught(Plant::AnyoneNames, &promises, 400);
+}
+
+#[test]
+fn a_foreign_id_that_counts_more_than_the_group_is_caught() {
+    let promises = [Promise::NoStranger, Promise::Reconciled, Promise::StuckTrue];
+    caught(Plant::GroupsIgnored, &promises, 400);
 }
 
 #[test]
 fn a_process_that_is_thought_gone_as_it_cannot_be_looked_at_is_caught() {
-    caught(Plant::UnknownIsGone, &[Promise::EndTrue], 400);
+    let others = [Promise::NoStranger, Promise::StuckTrue];
+    caught_as(Plant::UnknownIsGone, Promise::EndTrue, &others, 400);
 }
 
 #[test]
@@ -169,7 +200,12 @@ fn a_service_that_runs_twice_is_caught() {
 
 #[test]
 fn a_service_that_is_launched_beside_what_was_only_told_to_end_is_caught() {
-    let promises = [Promise::EndTrue, Promise::OneEach, Promise::TreeEmpty];
+    let promises = [
+        Promise::EndTrue,
+        Promise::OneEach,
+        Promise::TreeEmpty,
+        Promise::GoneTrue,
+    ];
     caught(Plant::StopTakenForEnd, &promises, 60);
 }
 

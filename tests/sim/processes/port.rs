@@ -1,6 +1,6 @@
 //! The port of processes, one step at a time: its requests, its observations, and its reports. The kernel outlives it.
 
-use super::kernel::{Event, Kernel};
+use super::kernel::{Blindness, Event, Kernel};
 use super::machine::Machine;
 use crate::chance::Chance;
 use crate::setting::Plant;
@@ -24,6 +24,10 @@ pub(crate) struct EventCounts {
     pub(crate) keepers_killed: u64,
     pub(crate) forks: u64,
     pub(crate) escapes: u64,
+    pub(crate) moves: u64,
+    pub(crate) headless: u64,
+    pub(crate) foreign_ids: u64,
+    pub(crate) imitations: u64,
     pub(crate) pids_reused: u64,
     pub(crate) descriptors_out: u64,
     pub(crate) events_overtaken: u64,
@@ -51,9 +55,16 @@ pub(super) struct Room {
 
 impl Port {
     pub(crate) fn new(plant: Option<Plant>) -> Self {
-        let machine = Machine {
+        let mut machine = Machine {
             plant,
             ..Machine::default()
+        };
+        machine.kernel.blindness = match plant {
+            Some(Plant::ThreadsUnseen) => Some(Blindness::Threads),
+            Some(Plant::GroupIsAll) => Some(Blindness::OutsideGroup),
+            Some(Plant::AnyoneNames) => Some(Blindness::Users),
+            Some(Plant::GroupsIgnored) => Some(Blindness::Groups),
+            _ => None,
         };
         Self(Rc::new(RefCell::new(Room {
             follower: Follower::new(machine),

@@ -170,7 +170,7 @@ fn check_end(machine: &Machine, record: &RecordView) -> Result<(), Violation> {
             kernel.orphaned.contains(&record.id) || machine.given_up.contains(&record.id)
         }
         End::Lost(Lost::NotOurs) => !record.launched,
-        End::Lost(Lost::Unknown) => false,
+        End::Lost(Lost::Unknown | Lost::AnotherMachine) => false,
     };
     if !right {
         return wrong(&format!("it ended with {truth:?}"));

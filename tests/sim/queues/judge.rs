@@ -211,7 +211,9 @@ impl Reference for Queues {
                 Phase::Ready | Phase::Delayed | Phase::Buried => {
                     self.found(self.model.kickable(queue, *phase).first().copied())
                 }
-                Phase::Claimed | Phase::Abandoned | Phase::Retrying => Reply::Absent,
+                Phase::Claimed | Phase::Abandoned | Phase::Retrying | Phase::Quarantined => {
+                    Reply::Absent
+                }
             },
             Query::Job { id } => self.find(*id).map_or(Reply::Absent, |job| {
                 Reply::Job(Box::new(self.model.shown(job)))
@@ -284,6 +286,7 @@ impl Reference for Queues {
             Reply::Nothing { .. }
             | Reply::Absent
             | Reply::Refused(_)
+            | Reply::ReadOnly(_)
             | Reply::Found(..)
             | Reply::Job(_)
             | Reply::Queue(_)
@@ -387,9 +390,9 @@ impl Reference for Queues {
             Outcome::Kicked { .. } | Outcome::KickedJob { .. } => counted.kicks += 1,
             Outcome::Paused { .. } => counted.pauses += 1,
             Outcome::Flushed { .. } => counted.flushes += 1,
-            Outcome::Departed { .. } if matches!(message, Message::Gone(_)) => {
-                counted.claims_ended_with_process += 1;
-            }
+            Outcome::ClaimsEnded { .. } => counted.claims_ended_with_process += 1,
+            Outcome::Attached { .. } => counted.claims_attached += 1,
+            Outcome::Quarantined { .. } => counted.jobs_quarantined += 1,
             Outcome::Departed { .. } => counted.departures += 1,
             Outcome::Fenced { .. } => counted.claims_fenced += 1,
             Outcome::Deferred { .. } => counted.jobs_deferred += 1,
@@ -424,6 +427,7 @@ impl Reference for Queues {
                 | Message::Touch { .. }
                 | Message::Report { .. }
                 | Message::Bind { .. }
+                | Message::Attach { .. }
                 | Message::Kick { .. }
                 | Message::Repush { .. }
                 | Message::KickJob { .. }

@@ -17,6 +17,10 @@ pub(crate) fn rules_of(queue: &QueueName) -> TypeRules {
         ..TypeRules::default()
     };
     match queue.as_bytes() {
+        b"b" => TypeRules {
+            crash_tries: 1,
+            ..default
+        },
         b"few" => TypeRules {
             max_tries: 2,
             tube_max_tries: 2,

@@ -361,6 +361,7 @@ impl Maker {
                         by: right,
                         retry_after_ms: Some(50_000),
                         error: None,
+                        crashed: false,
                     },
                     4 => Job::Delete { id, by: right },
                     _ => Job::PopJob { id, by },

@@ -5,11 +5,12 @@ use crate::journal::log::{
     self, SMALL, Written, after, needed_from, read, read_after, records, segment, write, writer,
     writer_at,
 };
+use sexton::clock::Timestamp;
 use sexton::ids::Seq;
 use sexton::persist::PersistError;
 use sexton::persist::disk::{Disk, DiskFile};
-use sexton::persist::journal::Sizes;
-use sexton::persist::retention::{Trimmed, trim};
+use sexton::persist::journal::{Sizes, segment as segments};
+use sexton::persist::retention::{Kept, Trimmed, history, trim, trim_but};
 use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -93,6 +94,41 @@ fn what_is_needed_of_a_log_with_parts_stays_and_all_else_goes() {
         records(7..=8, 300_000),
     ];
     trim_at_every_number(log_of(sizes, &batches), sizes);
+}
+
+#[test]
+fn history_is_kept_by_age_and_by_size_and_does_not_delay_a_start() {
+    let (disk, all, last) = small_log();
+    let end = all.last().expect("there are records").0;
+    let needed = needed_from(&disk, last, end);
+    assert!(needed > 4, "there are many segments");
+    let bytes = SMALL.first_bytes;
+    let begins = |ordinal| {
+        segments::opened_at(&disk, ordinal)
+            .expect("readable")
+            .expect("a record")
+    };
+    let everything = needed - 1;
+    for (since, bytes_max, left) in [
+        (Timestamp(0), u64::MAX, everything),
+        (Timestamp(0), 2 * bytes, 2),
+        (Timestamp(0), 2 * bytes - 1, 1),
+        (Timestamp(0), 0, 0),
+        (Timestamp(begins(needed).0 + 1), u64::MAX, 0),
+        (begins(needed), u64::MAX, 1),
+        (begins(3), u64::MAX, needed - 2),
+    ] {
+        let disk = disk.copy();
+        let kept = Kept { since, bytes_max };
+        let trimmed = trim_but(&disk, Seq(end), kept).expect("a removal");
+        assert_eq!(trimmed.segments, everything - left, "{kept:?}");
+        let history = history(&disk, Seq(end)).expect("readable");
+        assert_eq!(history.bytes, left * bytes, "{kept:?}");
+        assert_eq!(history.since, Some(begins(needed - left)), "{kept:?}");
+        // What recovery reads begins where it would begin without the history.
+        let (found, _) = read_after(&disk, after(end)).expect("an intact log");
+        assert!(found.is_empty(), "{kept:?}");
+    }
 }
 
 #[test]

@@ -44,6 +44,8 @@ pub(crate) fn settings(data: &Path, segments: Sizes) -> Config {
             records: 1 << 40,
             bytes: u64::MAX,
             growth_percent: 0,
+            history_ms: 0,
+            history_bytes_max: 0,
         },
         ..Config::at(data)
     }

@@ -97,7 +97,7 @@ fn killed_amid_a_checkpoint_the_other_snapshot_and_the_journal_have_it_all() {
             kill < KILLS * 10,
             "{amid} of {kill} kills amid a checkpoint"
         );
-        let daemon = Daemon::serve(&["--data", text]);
+        let daemon = Daemon::serve(&["--data", text, "--journal-kept-max", "0"]);
         past.read_on(kept.keep());
         let said = status(&data);
         let digest = format!("\"digest\":\"{}\"", past.machine().digest());

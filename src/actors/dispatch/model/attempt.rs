@@ -3,8 +3,8 @@
 use super::{Entry, Model};
 use sexton::actors::binding::{EndNotice, Exit, Until};
 use sexton::actors::dispatch::{
-    Attempt, BurstReport, Cause, Cleaning, ExitStatus, Past, RemoteAttempt, RemoteEnd, RunStatus,
-    Stage, Task, Trace, Verdict,
+    Attempt, BurstReport, Cause, Cleaning, ExitStatus, Outage, Past, RemoteAttempt, RemoteEnd,
+    RunStatus, Stage, Task, Trace, Verdict,
 };
 use sexton::actors::lock::LockState;
 use sexton::clock::{Date, Timestamp};
@@ -156,7 +156,7 @@ impl Model {
             self.state.rests = true;
             return true;
         }
-        let Some((slot, server)) = self.next() else {
+        let Some((slot, server)) = self.next(entry.now.at) else {
             return false;
         };
         let process = entry.process.unwrap_or_default();
@@ -293,6 +293,7 @@ impl Model {
         let is_fresh = reach.again == 0;
         let (exit, lost) = match reach.end {
             Some(RemoteEnd::Ended(exit)) => (exit, false),
+            Some(RemoteEnd::NotReached) => (Exit::Failed, false),
             Some(RemoteEnd::Unreachable) => (Exit::Lost, true),
             None if is_fresh && exit == Exit::Failed => (Exit::Failed, false),
             None if reach.again == 10 => (Exit::Lost, true),
@@ -307,7 +308,11 @@ impl Model {
         if lost {
             attempt.stopping = stopping.or(Some(Cause::ServerLost));
         }
+        let ended = attempt.clone();
         self.end(slot, Some(exit), entry);
+        if lost {
+            self.fail_server(&ended, entry);
+        }
     }
 
     /// Handles a report that an attempt was granted a lock, or waits for one. Returns whether anything changed.
@@ -366,6 +371,7 @@ impl Model {
     }
 
     /// Ends an attempt: its locks are released, and the verdict is applied to the task.
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind")]
     fn end(&mut self, slot: Slot, exit: Option<Exit>, entry: Entry) {
         self.tell_yield_of(slot, &["wip-pool-lock-execute", "wip-pool-lock-update"]);
         let today = entry.now.date();
@@ -373,12 +379,14 @@ impl Model {
         let attempt = task.attempt.take().expect("the task has an attempt");
         let verdict = verdict(task, &attempt, exit);
         let saved = task.revision > attempt.revision;
+        let end = attempt.reach.as_ref().and_then(|it| it.end);
+        let unreached = end == Some(RemoteEnd::NotReached);
         task.words = words(&attempt, verdict, exit);
         let woken = std::mem::take(&mut task.woken);
         let wake: Date = match (verdict, &attempt.said) {
             _ if woken => today,
             (Verdict::Waits, Some(BurstReport::Wait { until })) => *until,
-            (Verdict::Reset(_), _) if !saved => today.plus_ms(backoff(task.setbacks)),
+            (Verdict::Reset(_), _) if !saved && !unreached => today.plus_ms(backoff(task.setbacks)),
             _ => today,
         };
         self.troubled |= matches!(
@@ -388,10 +396,10 @@ impl Model {
         );
         let is_reset = matches!(verdict, Verdict::Reset(_));
         let task = self.at(slot);
-        task.setbacks = if is_reset && !saved {
-            task.setbacks + 1
-        } else {
-            0
+        task.setbacks = match (is_reset, saved, unreached) {
+            (true, _, true) => task.setbacks,
+            (true, false, false) => task.setbacks + 1,
+            (_, _, _) => 0,
         };
         let cleans = task.cleanup.is_some() && attempt.stage != Stage::Claimed;
         if cleans {
@@ -411,8 +419,21 @@ impl Model {
             self.be_over(slot, exit, entry);
         } else {
             let task = self.at(slot);
-            task.status = RunStatus::Waiting;
-            (task.wake, task.is_due) = (wake, wake <= today);
+            let first = task.started == Some(attempt.claimed);
+            let cleans_up = attempt.last || task.terminating;
+            if is_reset && unreached && first && !cleans_up {
+                let was_over =
+                    |it: &Past| matches!(it.verdict, Verdict::Ended(_) | Verdict::FailedOut(_));
+                task.status = if task.past.iter().any(was_over) {
+                    RunStatus::Restarted
+                } else {
+                    RunStatus::NotStarted
+                };
+                (task.counts, task.started) = (false, None);
+            } else {
+                task.status = RunStatus::Waiting;
+                (task.wake, task.is_due) = (wake, wake <= today);
+            }
         }
         self.remember(slot, (&attempt, saved), (exit, verdict), entry);
         self.tell_obligations(slot);
@@ -420,8 +441,35 @@ impl Model {
             self.make_room(slot);
         }
         let is_last = self.used(attempt.server) == 0;
+        if unreached {
+            self.fail_server(&attempt, entry);
+        }
         let servers = &mut self.state.servers;
         servers.retain(|(its, it)| *its != attempt.server || !it.leaves || !is_last);
+    }
+
+    /// Records that the server of an attempt could not be reached, unless a failure was noticed after the attempt was claimed. The server
+    /// is tried again after one second, two, four and so on, up to a minute.
+    fn fail_server(&mut self, attempt: &Attempt, entry: Entry) {
+        let now = entry.now.at;
+        let mut servers = self.state.servers.iter_mut();
+        let server = servers.find(|(its, it)| *its == attempt.server && it.remote.is_some());
+        let Some((_, server)) = server else {
+            return;
+        };
+        let before = server.outage;
+        if before.is_some_and(|it| it.latest >= attempt.claimed) {
+            return;
+        }
+        let failures = before.map_or(1, |it| it.failures + 1);
+        let seconds = (1..failures).fold(1, |pause, _| (2 * pause).min(60));
+        server.outage = Some(Outage {
+            failures,
+            since: before.map_or(now, |it| it.since),
+            latest: now,
+            retry: now.plus_ms(seconds * 1000),
+            process: attempt.process,
+        });
     }
 
     fn remember(

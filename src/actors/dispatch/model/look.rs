@@ -96,6 +96,7 @@ impl Model {
             enabled: it.enabled,
             leaves: it.leaves,
             remote: it.remote.clone(),
+            outage: it.outage,
         });
         let mut views: Vec<_> = views.collect();
         views.sort_by(|a, b| a.name.cmp(&b.name));

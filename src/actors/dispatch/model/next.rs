@@ -53,7 +53,8 @@ impl Model {
         let all = tasks.filter_map(|(slot, task)| Some((acts_at(task)?, *slot)));
         let first: Option<(Timestamp, Slot)> = all.filter(|(at, _)| *at <= now.at).min();
         let dispatch = || {
-            let next = self.next().filter(|_| !self.stalled && !self.disk_low);
+            let next = self.next(now.at);
+            let next = next.filter(|_| !self.stalled && !self.disk_low);
             next.map(|_| Item::Dispatch)
         };
         first.map(|(_, slot)| Item::Task(slot)).or_else(dispatch)
@@ -77,13 +78,27 @@ impl Model {
         self.enabled().map(|(_, it)| it.threads).sum()
     }
 
-    /// Returns the server with the lowest percentage of threads in use, the first by slot among equals; `None` if no thread is free.
-    fn place(&self) -> Option<Slot> {
-        let free = self.enabled().filter_map(|(slot, it)| {
+    /// Returns the server with the lowest percentage of threads in use, the first by slot among equals; `None` if no thread is free. Servers
+    /// that could not be reached are not considered.
+    fn sound(&self) -> Option<Slot> {
+        let sound = self.enabled().filter(|(_, it)| it.outage.is_none());
+        let free = sound.filter_map(|(slot, it)| {
             let used = self.used(*slot);
             (used < it.threads).then(|| (used * 100 / it.threads, *slot))
         });
         free.min().map(|(_, slot)| slot)
+    }
+
+    /// Returns the server for the next attempt at `now`: a sound one or, if none has a free thread, the idle one that could not be reached
+    /// and has waited longest to be tried again.
+    fn place(&self, now: Timestamp) -> Option<Slot> {
+        let failing = || {
+            let idle = self.enabled().filter(|(slot, _)| self.used(*slot) == 0);
+            let all = idle.filter_map(|(slot, it)| Some((it.outage?.retry, *slot)));
+            let first = all.min().filter(|(retry, _)| *retry <= now);
+            first.map(|(_, slot)| slot)
+        };
+        self.sound().or_else(failing)
     }
 
     /// Counts the tasks that are in progress and not paused.
@@ -163,8 +178,8 @@ impl Model {
 
     /// Returns the task whose burst begins next, and its server, if a burst can begin. Tasks that have started come first, by priority,
     /// wake time and id, then the others, by priority and id.
-    pub(super) fn next(&self) -> Option<(Slot, Slot)> {
-        let server = self.place().filter(|_| !self.state.rests)?;
+    pub(super) fn next(&self, now: Timestamp) -> Option<(Slot, Slot)> {
+        let server = self.place(now).filter(|_| !self.state.rests)?;
         let max = self.threads().saturating_mul(self.rules.tasks_per_thread);
         let starts = self.under_way() < max;
         let tasks = self.state.tasks.iter();
@@ -192,6 +207,8 @@ impl Model {
         }
         let threads = self.threads();
         let max = threads.saturating_mul(self.rules.tasks_per_thread);
+        let sound = self.enabled().filter(|(_, it)| it.outage.is_none());
+        let sound: u32 = sound.map(|(_, it)| it.threads).sum();
         let used = self.under_way();
         let is_fresh = task.status != RunStatus::Waiting;
         let of_threads = || {
@@ -202,9 +219,14 @@ impl Model {
                     is_fresh && used >= max,
                     Obstacle::TooManyUnderWay { used, max },
                 ),
-                (self.place().is_none(), Obstacle::NoThread { threads }),
+                (sound == 0, Obstacle::NotReached { threads }),
                 (
-                    self.next().is_some_and(|(next, _)| next != slot),
+                    self.sound().is_none(),
+                    Obstacle::NoThread { threads: sound },
+                ),
+                (
+                    self.next(Timestamp(u64::MAX))
+                        .is_some_and(|(next, _)| next != slot),
                     Obstacle::InLine,
                 ),
             ];

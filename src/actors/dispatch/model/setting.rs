@@ -98,14 +98,20 @@ impl Model {
                 let is_new = remote.is_some() && it.remote.as_ref() != remote;
                 if is_new {
                     check_remote(remote)?;
-                    self.server_at(slot).remote = remote.cloned();
+                    let server = self.server_at(slot);
+                    (server.remote, server.outage) = (remote.cloned(), None);
                 }
                 self.server_at(slot).threads = threads;
                 Ok((Reply::Done, it.threads != threads || is_new))
             }
             (ServerChange::Enabled(on), Some((slot, it))) => {
-                self.server_at(slot).enabled = *on;
-                Ok((Reply::Done, it.enabled != *on))
+                let server = self.server_at(slot);
+                server.enabled = *on;
+                if *on {
+                    server.outage = None;
+                }
+                let is_freed = *on && it.outage.is_some();
+                Ok((Reply::Done, it.enabled != *on || is_freed))
             }
             (ServerChange::Removed, Some((slot, _))) => {
                 self.remove_server(slot);
@@ -147,6 +153,7 @@ impl Model {
             enabled: true,
             leaves: false,
             remote: remote.cloned(),
+            outage: None,
         };
         match self.named_server(name).map(|(slot, _)| slot) {
             Some(slot) => *self.server_at(slot) = server,

@@ -1,9 +1,10 @@
 //! Requests about tasks, and reports from their commands.
 
 use super::{Applied, ApplyResult, Entry, Model, free_slot};
+use sexton::actors::binding::Exit;
 use sexton::actors::dispatch::{
-    Act, BurstReport, Cause, ExitStatus, NewTask, Refused, Reply, Report, RunStatus, Saved, Server,
-    Task,
+    Act, BurstReport, Cause, ExitStatus, NewTask, Refused, RemoteEnd, Reply, Report, RunStatus,
+    Saved, Server, Task,
 };
 use sexton::actors::lock::Name;
 use sexton::actors::process::Launching;
@@ -27,11 +28,30 @@ impl Model {
         (self.shown(slot), true)
     }
 
+    /// Returns the size of the texts of all tasks.
+    fn bytes(&self) -> u64 {
+        let of_task = |(_, task): &(Slot, Task)| {
+            let names = [&task.work, &task.group, &task.name];
+            let names: usize = names.iter().map(|it| it.as_bytes().len()).sum();
+            let saved = task.saved.as_ref().map_or(0, |it| it.body.as_bytes().len());
+            let commands = [Some(&task.command), task.cleanup.as_ref()];
+            let commands = commands.into_iter().flatten().map(|it| it.bytes());
+            (names + saved + task.words.len()) as u64 + commands.sum::<u64>()
+        };
+        self.state.tasks.iter().map(of_task).sum()
+    }
+
     pub(super) fn add(&mut self, asked: &NewTask, entry: Entry) -> ApplyResult {
         if entry.draining {
             return Err(Refused::Draining);
         }
         if self.state.tasks.len() >= self.rules.tasks_max as usize {
+            return Err(Refused::Full);
+        }
+        let cleanup = asked.cleanup.as_ref().map_or(0, |it| it.bytes());
+        let names = [&asked.work, &asked.group, &asked.name];
+        let names: usize = names.iter().map(|it| it.as_bytes().len()).sum();
+        if self.bytes() + asked.command.bytes() + cleanup + names as u64 > self.rules.bytes_max {
             return Err(Refused::Full);
         }
         let terms = asked.terms.unwrap_or(self.rules.terms);
@@ -185,6 +205,7 @@ impl Model {
         found.map(|(slot, task)| (*slot, task))
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind")]
     pub(super) fn report(
         &mut self,
         process: ProcessId,
@@ -194,7 +215,7 @@ impl Model {
         let (slot, task) = self.attempted_by(process).ok_or(Refused::Stale)?;
         let attempt = task.attempt.as_ref().ok_or(Refused::Stale)?;
         let updates = attempt.updates;
-        let is_far = matches!(report, Report::Far(_));
+        let is_far = matches!(report, Report::Far(_) | Report::Reached);
         let is_old = match &attempt.reach {
             None if is_far => return Err(Refused::Stale),
             None => false,
@@ -206,6 +227,11 @@ impl Model {
         }
         if let Some(cause) = attempt.stopping.filter(|_| !is_far) {
             return Err(Refused::Stopping(cause));
+        }
+        let server = attempt.server;
+        if *report == Report::Reached {
+            let answered = self.answer_server(server);
+            return Ok((self.shown(slot), answered));
         }
         let max = self.rules.saved_bytes_max as usize;
         let date = entry.now.date();
@@ -224,7 +250,8 @@ impl Model {
             | Report::Done { .. }
             | Report::Wait { .. }
             | Report::Fail { .. }
-            | Report::Far(_) => self.at(slot),
+            | Report::Far(_)
+            | Report::Reached => self.at(slot),
         };
         let attempt = task.attempt.as_mut().expect("its attempt was just found");
         // Once an attempt has sent a heartbeat, each of its reports counts as one.
@@ -238,7 +265,7 @@ impl Model {
             }
         }
         match report {
-            Report::Beat | Report::Far(_) => {}
+            Report::Beat | Report::Far(_) | Report::Reached => {}
             Report::Save(body) => {
                 task.revision += 1;
                 let (at, body) = (entry.now.at, body.clone());
@@ -258,6 +285,21 @@ impl Model {
                 attempt.said = Some(BurstReport::Fail { words });
             }
         }
+        let proves_nothing = [
+            RemoteEnd::NotReached,
+            RemoteEnd::Unreachable,
+            RemoteEnd::Ended(Exit::Failed),
+        ];
+        if !proves_nothing.map(Report::Far).contains(report) {
+            self.answer_server(server);
+        }
         Ok(self.came(slot))
+    }
+
+    /// Records that a server was reached. Returns whether it could not be reached before.
+    fn answer_server(&mut self, slot: Slot) -> bool {
+        let mut servers = self.state.servers.iter_mut();
+        let server = servers.find(|(its, _)| *its == slot);
+        server.is_some_and(|(_, it)| it.outage.take().is_some())
     }
 }

@@ -41,6 +41,7 @@ const NAMES: &[&str] = &[
     "obstacle work-under-way",
     "obstacle no-server",
     "obstacle no-thread",
+    "obstacle not-reached",
     "obstacle too-many-under-way",
     "obstacle in-line",
     "obstacle draining",
@@ -76,6 +77,9 @@ const NAMES: &[&str] = &[
     "disk low",
     "reattached",
     "reached otherwise",
+    "failed",
+    "answered",
+    "unstarted",
     "refused remote",
     "failed-out server-lost",
     "reset server-lost",
@@ -121,8 +125,16 @@ impl Coverage {
                 Step::Task(_, TaskStep::Over { exit, .. }) => {
                     self.note(format!("over {}", exit.name()));
                 }
-                Step::Task(_, TaskStep::Ended { verdict, .. }) => {
+                Step::Task(
+                    _,
+                    TaskStep::Ended {
+                        verdict, unstarted, ..
+                    },
+                ) => {
                     self.note_verdict(*verdict);
+                    if *unstarted {
+                        self.note("unstarted");
+                    }
                     if steps.iter().any(removes) {
                         self.note("server removed with its last attempt");
                     }
@@ -136,6 +148,8 @@ impl Coverage {
                 Step::Task(_, TaskStep::Unblocked) => self.note("unblocked"),
                 Step::Task(_, TaskStep::Reattached { .. }) => self.note("reattached"),
                 Step::ServerReached(..) => self.note("reached otherwise"),
+                Step::ServerFailed(..) => self.note("failed"),
+                Step::ServerAnswered(_) => self.note("answered"),
                 Step::Task(_, TaskStep::CleanupEnded(_)) => self.note("cleaned up"),
                 Step::Task(..)
                 | Step::ServerMade { .. }
@@ -182,6 +196,8 @@ impl Coverage {
             Refused::Words => "refused words",
             Refused::DiskFull => "refused disk-full",
             Refused::KeyReused => "refused key-reused",
+            Refused::ReceiptsFull => "refused receipts-full",
+            Refused::Forbidden => "refused forbidden",
         });
     }
 
@@ -201,6 +217,7 @@ impl Coverage {
             Obstacle::WorkUnderWay { .. } => "obstacle work-under-way",
             Obstacle::NoServer => "obstacle no-server",
             Obstacle::NoThread { .. } => "obstacle no-thread",
+            Obstacle::NotReached { .. } => "obstacle not-reached",
             Obstacle::TooManyUnderWay { .. } => "obstacle too-many-under-way",
             Obstacle::InLine => "obstacle in-line",
             Obstacle::Draining => "obstacle draining",

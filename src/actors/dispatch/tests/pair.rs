@@ -37,6 +37,7 @@ pub(super) fn rules() -> Rules {
             ..Terms::default()
         },
         group_max: 3,
+        ..Rules::default()
     }
 }
 

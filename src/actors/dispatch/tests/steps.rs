@@ -139,6 +139,8 @@ fn report() -> impl Strategy<Value = Report> {
         2 => words.prop_map(|words| Report::Fail { words }),
         3 => exit().prop_filter_map("the exit is known", |exit| Some(Report::Far(RemoteEnd::Ended(exit?)))),
         3 => Just(Report::Far(RemoteEnd::Unreachable)),
+        4 => Just(Report::Far(RemoteEnd::NotReached)),
+        2 => Just(Report::Reached),
     ]
 }
 

@@ -2,9 +2,10 @@
 
 use super::{Entry, Model};
 use sexton::actors::binding::{Exit, Until};
-use sexton::actors::lease::{Holder, NextRequest};
+use sexton::actors::lease::{ClockReading, Holder, Missed, NextRequest};
 use sexton::clock::{Date, Timestamp};
 use sexton::ids::{ProcessId, Slot, Token};
+use sexton::schedule::Schedule;
 
 impl Model {
     /// Updates a lease after a process, or its tree, has ended. Returns whether the lease changed.
@@ -12,7 +13,7 @@ impl Model {
         &mut self,
         slot: Slot,
         (process, until, exit): (ProcessId, Until, Option<Exit>),
-        entry: Entry,
+        (pid, entry): (Option<u32>, Entry),
     ) -> bool {
         let Some(known) = self.all.iter_mut().find(|it| it.slot == slot) else {
             return false;
@@ -49,7 +50,11 @@ impl Model {
                     | Holder::Process(_)
                     | Holder::Timed { .. }
                     | Holder::Nobody => {
-                        let whole = stopped || matches!(exit, Some(Exit::Code(_)));
+                        let code = matches!(exit, Some(Exit::Code(_)));
+                        let whole = code || stopped && exit != Some(Exit::Failed);
+                        if pid.is_some() || exit == Some(Exit::Lost) {
+                            known.started(entry.now.at);
+                        }
                         stays = known.end(entry.now.at, exit, whole);
                     }
                 }
@@ -79,7 +84,7 @@ impl Model {
             known.lease.next = None;
             return true;
         }
-        let max = known.lease.settings.max_run_ms;
+        let max = known.max_run_ms();
         if let Some(current) = known.lease.current.as_mut().filter(|it| it.end.is_none()) {
             let lost = match current.holder {
                 Holder::Timed { ttl_ms, renewed } => renewed.max(epoch).0 + ttl_ms <= now.0,
@@ -108,6 +113,7 @@ impl Model {
                 until: Timestamp(0),
                 shared: false,
                 log: known.lease.log.clone(),
+                max_run_ms: known.lease.extra.max_run_ms,
             })
         });
         match place {
@@ -122,20 +128,56 @@ impl Model {
         let Some(known) = self.all.iter_mut().find(|it| it.lease.due == Some(place)) else {
             return false;
         };
-        let today = entry.now.date();
+        let (now, today) = (entry.now, entry.now.date());
+        let hours = |count: u64| count * 3_600_000;
         let due = known.due.unwrap_or_default();
         let schedule = known.lease.schedule.as_ref();
-        known.due = schedule.and_then(|it| it.next(today));
-        known.lease.due = known.due.map(|_| place);
-        let since = |date: Date| today.0.checked_sub(date.0);
-        let recent = schedule.and_then(|it| it.next(Date(today.0.saturating_sub(60_001))));
-        let in_time = [Some(due), recent].into_iter().flatten();
-        let in_time = in_time.filter_map(since).any(|since| since <= 60_000);
-        if !known.lease.settings.disabled && (in_time || known.lease.settings.catches_up) {
-            known.owe();
-            known.share();
-            (known.lease.command, known.lease.log) = (None, None);
+        let next = schedule.and_then(|it| it.next(today));
+        let read = known.clock.unwrap_or(ClockReading {
+            offset: now.offset,
+            seen: Date(0),
+        });
+        let was = Date(read.offset.date(now.at).0.max(read.seen.0));
+        known.clock = Some(ClockReading {
+            offset: now.offset,
+            seen: today,
+        });
+        if due > today {
+            // The clock has stepped. A time of day that comes for the second time is left out, but a clock that was wrong by more than three
+            // hours is not trusted about what has come.
+            let is_repeated = was.0.saturating_sub(today.0) <= hours(3);
+            let is_hourly = schedule.is_some_and(Schedule::is_hourly);
+            if is_repeated && !is_hourly {
+                known.clock = Some(ClockReading {
+                    offset: now.offset,
+                    seen: Date(was.0.max(today.0)),
+                });
+            } else {
+                known.due = next;
+            }
+        } else {
+            known.due = next;
+            let late = today.0 - due.0;
+            let recent = schedule.and_then(|it| it.next(Date(today.0.saturating_sub(60_001))));
+            let is_recent = late <= 60_000 || recent.is_some_and(|it| it <= today);
+            let down = read.offset.time(due) < self.epoch;
+            let comes = is_recent || !down && late <= hours(3);
+            if known.lease.settings.disabled {
+                // Nothing comes, and nothing is missed.
+            } else if comes || known.lease.settings.catches_up {
+                known.owe();
+                known.share();
+                (known.lease.command, known.lease.log) = (None, None);
+                known.lease.extra.max_run_ms = None;
+            } else {
+                known.lease.extra.missed = Some(Missed {
+                    first: due,
+                    noticed: today,
+                    down,
+                });
+            }
         }
+        known.lease.due = known.due.map(|_| place);
         known.stuck = false;
         true
     }

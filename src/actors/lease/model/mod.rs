@@ -8,8 +8,8 @@ mod record;
 pub(crate) use record::{Entry, ModelLease};
 use sexton::actors::binding::{Exit, Until};
 use sexton::actors::lease::{
-    Claim, Current, End, Holder, Imported, Message, NextRequest, PassRequest, Query, Refused,
-    Reply, Rules, Setting, Turn, Watch,
+    Claim, ClockReading, Current, End, Holder, Imported, Message, NextRequest, PassRequest,
+    Progress, Query, Refused, Reply, Rules, Setting, Turn, Watch,
 };
 use sexton::actors::lock::Name;
 use sexton::clock::{Now, Timestamp};
@@ -43,6 +43,18 @@ impl Model {
 
     /// Returns the first item that is due at `now`, if there is one.
     pub(crate) fn due(&self, now: Now) -> Option<Item> {
+        let offset_of = |it: &ModelLease| it.clock.map(|it| it.offset.0);
+        let with_date = self.all.iter().filter(|it| !it.stuck_date);
+        let mut dates: Vec<_> = with_date
+            .filter_map(|it| Some((offset_of(it), it.lease.due?)))
+            .collect();
+        dates.sort_unstable();
+        let ends = dates.first().into_iter().chain(dates.last());
+        let steps = |of: Option<i64>| of.is_none_or(|of| (of - now.offset.0).abs() >= 60_000);
+        let mut stepped = ends.filter(|(of, _)| steps(*of));
+        if let Some((_, place)) = stepped.next() {
+            return Some(Item::Date(*place));
+        }
         let mut all = Vec::new();
         for known in &self.all {
             if let Some(at) = known.acts_at(self.epoch).filter(|_| !known.stuck) {
@@ -92,7 +104,8 @@ impl Model {
                 let slots: Vec<Slot> = self.all.iter().map(|it| it.slot).collect();
                 let mut changed = false;
                 for slot in slots {
-                    changed |= self.gone(slot, (gone.process, gone.until, gone.exit), entry);
+                    let ended = (gone.process, gone.until, gone.exit);
+                    changed |= self.gone(slot, ended, (gone.pid, entry));
                 }
                 (Reply::Done, changed)
             }
@@ -110,6 +123,17 @@ impl Model {
                     {
                         (*taken, changed) = (true, true);
                         known.stuck = false;
+                    }
+                }
+                (Reply::Done, changed)
+            }
+            Message::Started(process) => {
+                let mut changed = false;
+                for known in &mut self.all {
+                    let current = known.lease.current.as_ref().filter(|it| it.end.is_none());
+                    let is_its = current.is_some_and(|it| it.holder.process() == Some(*process));
+                    if is_its && known.started(entry.now.at) {
+                        (known.stuck, changed) = (false, true);
                     }
                 }
                 (Reply::Done, changed)
@@ -227,7 +251,11 @@ impl Model {
             ttl_ms, process, ..
         } = asked.claim.unwrap_or_default();
         let is_span = |span: u64| (1..=SPAN_MAX).contains(&span);
-        if !is_span(ttl_ms) || !asked.period_ms.is_none_or(is_span) {
+        let is_limit = |span: u64| span == 0 || is_span(span);
+        if !is_span(ttl_ms)
+            || !asked.period_ms.is_none_or(is_span)
+            || !asked.max_run_ms.is_none_or(is_limit)
+        {
             return Err(Refused::Span);
         }
         if let Some(command) = &asked.command {
@@ -371,7 +399,7 @@ impl Model {
             }
             Setting::Schedule(None) => {
                 known.lease.schedule = None;
-                (known.lease.due, known.due) = (None, None);
+                (known.lease.due, known.due, known.clock) = (None, None, None);
             }
             Setting::Schedule(Some(schedule)) => {
                 if settings.command.is_none() {
@@ -381,6 +409,10 @@ impl Model {
                 known.lease.schedule = Some(schedule.clone());
                 known.lease.due.get_or_insert(fresh);
                 known.due = Some(date);
+                known.clock = Some(ClockReading {
+                    offset: entry.now.offset,
+                    seen: entry.now.date(),
+                });
                 known.stuck_date = false;
             }
         }
@@ -420,6 +452,7 @@ impl Model {
             stopping: false,
             warnings: 0,
             log: None,
+            progress: Progress::default(),
         });
         known.lease.begun += u64::from(known.lease.current.is_some());
         if !known.runs() {
@@ -436,6 +469,7 @@ impl Model {
             until: now.offset.time(next.until).min(at.plus_ms(2 * period)),
             shared: false,
             log: None,
+            max_run_ms: None,
         });
         known.lease.wanted = known.lease.whole;
         known.stuck = false;

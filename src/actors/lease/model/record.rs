@@ -2,7 +2,8 @@
 
 use sexton::actors::binding::Exit;
 use sexton::actors::lease::{
-    Command, Current, End, Holder, Lease, LeaseView, NextRequest, PassRequest,
+    ClockReading, Command, Current, End, Holder, Lease, LeaseView, NextRequest, PassRequest,
+    Progress,
 };
 use sexton::actors::lock::Name;
 use sexton::clock::{Date, Now, Timestamp};
@@ -23,6 +24,8 @@ pub(crate) struct ModelLease {
     pub(crate) slot: Slot,
     pub(crate) lease: Lease,
     pub(crate) due: Option<Date>,
+    /// The clock by which `due` was determined.
+    pub(crate) clock: Option<ClockReading>,
     /// Whether the lease's deadline is ignored until the lease changes, because handling it panicked.
     pub(super) stuck: bool,
     /// Whether the next date of the lease's schedule is ignored until the schedule is set again, because handling it panicked.
@@ -39,6 +42,7 @@ impl ModelLease {
             slot,
             lease,
             due: None,
+            clock: None,
             stuck: false,
             stuck_date: false,
         }
@@ -76,8 +80,8 @@ impl ModelLease {
             if let Holder::Timed { ttl_ms, renewed } = current.holder {
                 all.push(renewed.max(epoch).0 + ttl_ms);
             }
-            if lease.settings.max_run_ms > 0 && !current.stopping {
-                all.push(current.since.0 + lease.settings.max_run_ms);
+            if self.max_run_ms() > 0 && !current.stopping {
+                all.push(current.since.0 + self.max_run_ms());
             }
             all.push(current.until.0 + (30_000 << current.warnings.min(40)));
         } else if !lease.rests {
@@ -131,6 +135,7 @@ impl ModelLease {
             let period = asked.period_ms.unwrap_or(self.lease.settings.period_ms);
             self.lease.command = Some((bare.into(), period));
             self.lease.log.clone_from(&asked.log);
+            self.lease.extra.max_run_ms = asked.max_run_ms;
         }
     }
 
@@ -168,6 +173,7 @@ impl ModelLease {
             until,
             shared: false,
             log: asked.log.clone(),
+            max_run_ms: asked.max_run_ms,
         }
     }
 
@@ -198,7 +204,37 @@ impl ModelLease {
             stopping: false,
             warnings: 0,
             log: place.log.clone().or(self.lease.settings.log.clone()),
+            progress: Progress {
+                started: false,
+                max_run_ms: place.max_run_ms,
+            },
         });
+    }
+
+    /// Returns the time limit of the running pass, or 0 if it has none.
+    pub(super) fn max_run_ms(&self) -> u64 {
+        let own = self.lease.current.as_ref();
+        let own = own.and_then(|it| it.progress.max_run_ms);
+        own.unwrap_or(self.lease.settings.max_run_ms)
+    }
+
+    /// Moves the beginning of a launched pass, and with it its period, to the time at which its process started. Returns whether anything
+    /// changed.
+    pub(super) fn started(&mut self, now: Timestamp) -> bool {
+        let current = self.lease.current.as_mut();
+        let is_new = |it: &&mut Current| {
+            matches!(it.holder, Holder::Launched { .. }) && !it.progress.started
+        };
+        let Some(current) = current.filter(is_new) else {
+            return false;
+        };
+        let until = Timestamp(now.0 + (current.until.0 - current.since.0));
+        (current.since, current.until) = (now, until);
+        current.progress.started = true;
+        if let Some(place) = &mut self.lease.next {
+            place.until = Timestamp(place.until.0.max(until.0 + place.period_ms));
+        }
+        true
     }
 
     /// Ends the running pass. Returns whether the lease remains: `false` means that it was to be deleted after this pass, which the caller

@@ -51,6 +51,8 @@ enum Fault {
     Early,
     /// After a restart, messages to other actors are not sent again.
     NotRestated,
+    /// The start of a process is not counted as the beginning of its pass.
+    StartIgnored,
     /// A process record may be removed before the actor that launched it has been notified of the launch.
     RemovedEarly,
 }
@@ -273,11 +275,15 @@ impl Bench {
     }
 
     fn gone(&mut self, process: ProcessId, exit: impl Into<Option<Exit>>) {
+        self.gone_with(process, exit.into(), None);
+    }
+
+    fn gone_with(&mut self, process: ProcessId, exit: Option<Exit>, pid: Option<u32>) {
         self.say(Message::Gone(EndNotice {
             process,
             until: Until::Tree,
-            exit: exit.into(),
-            pid: None,
+            exit,
+            pid,
         }));
     }
 }

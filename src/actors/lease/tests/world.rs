@@ -45,6 +45,11 @@ enum Act {
         heard: bool,
     },
     Lose,
+    /// A launched process starts. This is reported to the `LeaseActor` if `heard`.
+    Start {
+        nth: usize,
+        heard: bool,
+    },
     /// A process ends.
     End {
         nth: usize,
@@ -93,6 +98,7 @@ fn act() -> impl Strategy<Value = Act> {
         8 => Just(Act::Deliver { heard: true }),
         2 => Just(Act::Deliver { heard: false }),
         1 => Just(Act::Lose),
+        6 => (0..4_usize, any::<bool>()).prop_map(|(nth, heard)| Act::Start { nth, heard }),
         8 => (0..4_usize, exit).prop_map(|(nth, exit)| Act::End { nth, exit }),
         1 => Just(Act::Prune),
         8 => prop_oneof![Just(1_u64), 0..5_000_u64, 10_000..100_000_u64].prop_map(Act::Pass),
@@ -108,6 +114,8 @@ fn act() -> impl Strategy<Value = Act> {
 #[derive(Debug)]
 struct Record {
     lease: Name,
+    /// Whether the process has started.
+    started: bool,
     /// How the process ended; `None` while it is running.
     end: Option<Exit>,
     /// Whether the `LeaseActor` has been notified of the launch and has requested notification of the end.
@@ -121,8 +129,11 @@ struct World {
     records: BTreeMap<ProcessId, Record>,
     /// Every process that was ever launched.
     launched: BTreeSet<ProcessId>,
-    /// When the latest pass of each lease began, and its token.
+    /// When the latest pass of each lease began, and its token. A pass with a command begins when its process starts; until then, this is
+    /// when it was granted.
     began: BTreeMap<Name, (u64, Token)>,
+    /// When the latest process of each lease started, and the token of its pass.
+    ran: BTreeMap<Name, (u64, Token)>,
     /// For each lease, the number of the first pass that can serve its latest request, and the result of that request.
     asked: BTreeMap<Name, (u64, Turn)>,
     /// The shortest period that a lease can have in this test, in milliseconds.
@@ -136,6 +147,7 @@ impl World {
             records: BTreeMap::new(),
             launched: BTreeSet::new(),
             began: BTreeMap::new(),
+            ran: BTreeMap::new(),
             asked: BTreeMap::new(),
             period: 30_000,
         }
@@ -172,7 +184,9 @@ impl World {
                 }
                 ToProcesses::Fence(process) => {
                     if let Some(record) = self.records.get_mut(&process) {
-                        record.end.get_or_insert(Exit::Signal(15));
+                        let signal = Exit::Signal(15);
+                        let end = if record.started { signal } else { Exit::Failed };
+                        record.end.get_or_insert(end);
                         self.tell_if_gone(process);
                     }
                 }
@@ -197,6 +211,7 @@ impl World {
         assert!(beside.is_none(), "a pass is already running: {beside:?}");
         let record = Record {
             lease,
+            started: false,
             end: None,
             watched: false,
         };
@@ -210,7 +225,11 @@ impl World {
         }
         match self.records.get(&process) {
             Some(record) if record.end.is_none() || !record.watched => {}
-            Some(record) => self.bench.gone(process, record.end),
+            Some(record) => {
+                let is_known = record.started && self.bench.fault != Some(Fault::StartIgnored);
+                let pid = is_known.then_some(7);
+                self.bench.gone_with(process, record.end, pid);
+            }
             None => self.bench.gone(process, None),
         }
     }
@@ -282,6 +301,16 @@ impl World {
             }
             Act::Deliver { heard } => self.deliver(*heard),
             Act::Lose => self.bench.told.clear(),
+            Act::Start { nth, heard } => {
+                let mut waiting = self.records.iter();
+                let waiting = waiting
+                    .by_ref()
+                    .filter(|(_, it)| !it.started && it.end.is_none());
+                let id = waiting.map(|(id, _)| *id).nth(*nth);
+                if let Some(id) = id {
+                    self.start(id, *heard);
+                }
+            }
             Act::End { nth, exit } => self.end(*nth, *exit),
             Act::Prune => self.prune(),
             Act::Pass(ms) => self.pass(*ms),
@@ -328,6 +357,27 @@ impl World {
         })));
     }
 
+    /// Starts a launched process, which begins its pass. Checks that this is more than one period after the beginning of the latest pass.
+    fn start(&mut self, id: ProcessId, heard: bool) {
+        let record = self.records.get_mut(&id).expect("the process has a record");
+        record.started = true;
+        let (name, now) = (record.lease.clone(), self.bench.now);
+        if let Some((began, token)) = self.began.get_mut(&name) {
+            let token = *token;
+            if let Some((before, old)) = self.ran.insert(name, (now, token)) {
+                let apart = now - before;
+                assert!(
+                    token == old || apart > self.period,
+                    "passes begin {apart} ms apart"
+                );
+            }
+            *began = now;
+        }
+        if heard && self.bench.fault != Some(Fault::StartIgnored) {
+            self.bench.say(Message::Started(id));
+        }
+    }
+
     /// Ends the `nth` running process, counted from 0, and notifies the `LeaseActor` if it watches the process. Does nothing if there are
     /// too few.
     fn end(&mut self, nth: usize, exit: Exit) {
@@ -336,8 +386,16 @@ impl World {
         else {
             return;
         };
-        record.end = Some(exit);
         let id = *id;
+        let exit = match (record.started, exit) {
+            (true, Exit::Failed) => Exit::Signal(9),
+            (_, exit) => exit,
+        };
+        if !record.started && exit != Exit::Failed {
+            self.start(id, false);
+        }
+        let record = self.records.get_mut(&id).expect("the process has a record");
+        record.end = Some(exit);
         self.tell_if_gone(id);
     }
 
@@ -369,6 +427,7 @@ impl World {
             let Some(lease) = self.lease(&name) else {
                 // The lease was deleted: the next request gets a pass immediately.
                 self.began.remove(&name);
+                self.ran.remove(&name);
                 self.asked.remove(&name);
                 continue;
             };
@@ -398,6 +457,8 @@ impl World {
     fn settle(&mut self) {
         for lease in 0..2 {
             self.act(&Act::Set(lease, Setting::Schedule(None)));
+            // Below, a launch takes longer than the time limit of some leases.
+            self.act(&Act::Set(lease, Setting::MaxRun(0)));
         }
         for _ in 0..40 {
             self.deliver(true);
@@ -483,6 +544,11 @@ fn a_request_that_is_forgotten_when_the_next_one_dies_is_found() {
 #[test]
 fn a_pass_that_begins_early_after_the_wall_clock_jumped_is_found() {
     caught(Fault::Early, "ms apart");
+}
+
+#[test]
+fn a_pass_that_begins_early_because_the_one_before_started_late_is_found() {
+    caught(Fault::StartIgnored, "ms apart");
 }
 
 #[test]

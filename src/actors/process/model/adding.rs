@@ -209,6 +209,7 @@ impl Model {
             awaited: None,
             tree_watched: false,
             handled: 0,
+            refused: 0,
         }
     }
 

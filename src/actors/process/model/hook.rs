@@ -2,7 +2,8 @@
 
 use super::{Actions, Entry, Model, Modelled};
 use sexton::actors::process::{
-    Action, Child, End, HookOutput, Identity, Lost, Phase, Refused, Reply, Spec, Tags, masked,
+    Action, Child, End, HookOutput, Identity, Lost, Phase, Refused, Reply, Spec, Tags, Warning,
+    masked,
 };
 use sexton::ids::ProcessId;
 
@@ -40,7 +41,11 @@ impl Model {
         hook.quarantined = false;
         match self.add_child((of, child), entry) {
             Ok(()) => (true, Reply::Done),
-            Err(refused) => (true, Reply::Refused(refused)),
+            Err(refused) => {
+                let hook = self.find_mut(of).expect("the hook was just found");
+                hook.refused += u32::from(child.exact);
+                (true, Reply::Refused(refused))
+            }
         }
     }
 
@@ -72,8 +77,14 @@ impl Model {
             ticks: 0,
             ..its
         });
-        new.view.started = child.started;
-        new.view.ended = Some(child.ended.unwrap_or(now).min(now).max(queued));
+        let ended = child.ended.unwrap_or(now).min(now);
+        if child.exact {
+            new.view.started = child.started.map(|it| it.min(now));
+            new.view.ended = new.view.started.max(Some(ended));
+        } else {
+            new.view.started = child.started;
+            new.view.ended = Some(ended.max(queued));
+        }
         new.view.end = Some(child.end.unwrap_or(End::Lost(Lost::NotOurs)));
         let gone = self.making_room(bytes, &above)?;
         self.remove(&gone);
@@ -88,10 +99,22 @@ impl Model {
         let Some(hook) = read else {
             return false;
         };
+        let mut found = found.clone();
+        if hook.refused > 0 {
+            let words = format!(
+                "{} of the processes that it reports have no record: there was no room for more records, or the tree is too deep",
+                hook.refused
+            );
+            found.children -= hook.refused.min(found.children);
+            found.broken += 1;
+            let first = [Warning { line: 0, words }];
+            let warnings = first.into_iter().chain(found.warnings);
+            found.warnings = warnings.take(HookOutput::WARNINGS_MAX).collect();
+        }
         let kept = found.kept.iter().map(|it| it.as_bytes().len());
         let words = found.warnings.iter().map(|it| it.words.len());
         hook.bytes += kept.chain(words).sum::<usize>() as u64;
-        hook.view.found = Some(Box::new(found.clone()));
+        hook.view.found = Some(Box::new(found));
         hook.quarantined = false;
         true
     }

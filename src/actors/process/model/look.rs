@@ -52,6 +52,7 @@ impl Model {
         };
         match query {
             Query::One(id) => one(self.view(*id)),
+            Query::Server => one(None),
             Query::Process(identity) => {
                 one(self.live(identity).map(|it| Box::new(it.view.clone())))
             }
@@ -101,7 +102,9 @@ impl Model {
                     .filter_map(|id| self.find(id));
                 let stops_below =
                     below.any(|below| below.view.phase != Phase::Exited && is_stopped(below));
-                it.view.phase == Phase::Exited && !(is_stopped(it) && stops_below)
+                let is_left = it.view.end.is_some() && !is_stopped(it) && !it.tree_watched;
+                let is_over = it.view.phase == Phase::Exited && !(is_stopped(it) && stops_below);
+                is_left || is_over
             }
             Watch::Leader(_) => it.view.phase == Phase::Exited || it.view.end.is_some(),
             Watch::Services(_) => unreachable!("watches of services are answered above"),
@@ -139,13 +142,19 @@ fn is_selected(selection: &Selection, it: &RecordView) -> bool {
         let mut texts = labels.chain(&it.url).chain([&it.kind]).cloned();
         let line = words.collect::<Vec<_>>().join(" ");
         let text = text.to_lowercase();
-        line.to_lowercase().contains(&text) || texts.any(|it| it.to_lowercase().contains(&text))
+        let output = it.remains.iter().flat_map(|it| [&it.stdout, &it.stderr]);
+        let mut output = output.flat_map(|it| [it.head(), it.tail()]);
+        line.to_lowercase().contains(&text)
+            || texts.any(|it| it.to_lowercase().contains(&text))
+            || output.any(|it| String::from_utf8_lossy(it).to_lowercase().contains(&text))
     };
+    let has_pid = |pid: u32| it.identity.is_some_and(|its| its.pid == pid);
     !elsewhere
         && selection.kind.as_ref().is_none_or(|kind| it.kind == *kind)
         && (selection.phases.is_empty() || selection.phases.contains(&it.phase))
         && selection.parent.is_none_or(|id| it.parent == Some(id))
         && selection.root.is_none_or(|id| it.root == id)
+        && selection.pid.is_none_or(has_pid)
         && selection.label.as_ref().is_none_or(has_label)
         && selection.text.as_ref().is_none_or(says)
 }

@@ -54,6 +54,8 @@ pub(super) struct Modelled {
     tree_watched: bool,
     /// For a hook, the number of processes in its output that have been handled.
     pub(super) handled: u32,
+    /// For a hook, the number of processes in its output that were refused a record.
+    pub(super) refused: u32,
 }
 
 /// The model: all records in order of creation, and all services.
@@ -128,12 +130,17 @@ impl Model {
         })
     }
 
-    /// Returns the slot of every removable record, each with the date at which the process ended, the earliest first.
+    /// Returns the slot of every removable record, each with the date at which its retention begins, the earliest first.
     fn removable(&self) -> Vec<(Date, Slot)> {
         let free = self.records.iter();
         let free = free.filter(|it| !self.is_kept(it.view.id) && it.awaited.is_none());
         let mut free: Vec<_> = free
-            .map(|it| (it.view.ended.expect("it has ended"), it.slot))
+            .map(|it| {
+                (
+                    it.view.ended.expect("it has ended").max(it.view.queued),
+                    it.slot,
+                )
+            })
             .collect();
         free.sort_unstable();
         free
@@ -216,6 +223,12 @@ impl Model {
         tells.retain(|it| !before.contains(it));
         if let (Message::Watch(watch), Ok((true, _))) = (message, &done) {
             tells.extend(self.gone_already(*watch));
+        }
+        if let (Message::Started { id, .. }, Ok((true, _))) = (message, &done)
+            && let Some(it) = self.find(*id)
+            && it.launched_for(ActorId::LEASE)
+        {
+            tells.push((ActorId::LEASE, ToHolder::Started(*id)));
         }
         if let (Message::LaunchAs(asked), Ok((_, reply))) = (message, &done) {
             let (by, process, until) = (asked.by, asked.id, Until::Tree);
@@ -380,6 +393,7 @@ impl Model {
                 Ok((true, Reply::Launched(record)))
             }
             Message::Register(registering) => self.register(registering, entry),
+            Message::Serve(_) => unreachable!("the model has no record of the server"),
             Message::Prune {
                 before,
                 keep,

@@ -7,7 +7,7 @@
 
 use super::{Actions, Entry, Modelled};
 use sexton::actors::process::{
-    Action, Announced, Cause, End, Identity, Lost, Message, Notice, Phase, Reach, Ready, Refused,
+    Action, Announced, Cause, End, Identity, Message, Notice, Phase, Reach, Ready, Refused,
     Remains, Sent, Spec, Stop, Stuck,
 };
 use sexton::clock::{Date, Timestamp};
@@ -68,6 +68,7 @@ impl Modelled {
                 launched: self.view.launched,
                 contained: self.view.contained,
                 run_dir: self.spec.run_dir.clone(),
+                user: self.spec.user.clone(),
                 expects: {
                     let is_ready = self.view.announced != Announced::Nothing;
                     self.spec
@@ -104,6 +105,7 @@ impl Modelled {
                 identity,
                 signal: stop.signal,
                 reach,
+                stops: true,
             }
         };
         let has_ended = self.view.end.is_some();
@@ -123,6 +125,7 @@ impl Modelled {
             identity,
             signal,
             reach,
+            stops: false,
         };
         actions.push((self.slot.0.into(), asked, what));
     }
@@ -381,8 +384,10 @@ impl Modelled {
         let stop = self.view.stop;
         let stop = stop.filter(|_| self.view.phase == Phase::Stopping);
         let stop = stop.filter(|stop| stop.tree);
-        let awaited = stop.is_some() || self.view.launched && self.tree_watched;
-        if !awaited || self.empty || end == End::Lost(Lost::Rebooted) {
+        let left = self.view.remains.as_ref();
+        let is_left = self.view.identity.is_some() && left.is_some_and(|left| left.alive > 0);
+        let awaited = stop.is_some() || self.view.launched && (self.tree_watched || is_left);
+        if !awaited || self.empty || end.ends_tree() {
             return self.leave(entry, actions);
         }
         self.view.phase = Phase::Stopping;

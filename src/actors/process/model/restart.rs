@@ -2,7 +2,7 @@
 
 use super::{Actions, Entry, Model, Modelled};
 use sexton::actors::process::{
-    Cause, Consequence, End, Last, Lost, Message, Notice, Phase, Policy, Verdict,
+    Cause, Consequence, End, Last, Message, Notice, Phase, Policy, Verdict,
 };
 use sexton::clock::Timestamp;
 use sexton::ids::{ProcessId, Slot};
@@ -67,9 +67,7 @@ impl Model {
             .filter(|it| it.view.phase != Phase::Exited)?
             .clone();
         it.report(message, entry, &mut Actions::new());
-        let waits_for_tree = it.view.stop.is_some_and(|stop| stop.tree);
-        let has_ended = it.view.end.is_some() && !waits_for_tree;
-        if it.view.phase != Phase::Exited && !has_ended {
+        if it.view.phase != Phase::Exited {
             return None;
         }
         let last = Last {
@@ -112,7 +110,7 @@ impl Model {
             Policy::Never => return Consequence::Never(Verdict::Failed),
             Policy::Always | Policy::OnFailure => {}
         }
-        if last.end == Some(End::Lost(Lost::Rebooted)) {
+        if last.end.is_some_and(End::ends_tree) {
             let (at, series, counts) = (now, 0, false);
             return Consequence::Again { at, series, counts };
         }

@@ -2,8 +2,8 @@
 
 use super::{Actions, Changed, Entry, Model};
 use sexton::actors::process::{
-    Announced, Definition, Flaw, Last, Launching, Message, Parentage, Phase, Ready, Refused, Reply,
-    ServiceMessage, Spec, Tags, Verdict,
+    Announced, Definition, Flaw, Last, Launching, Message, Parentage, Phase, Ready, RecordView,
+    Refused, Reply, ServiceMessage, Spec, Tags, Verdict,
 };
 use sexton::bytes::Bytes;
 use sexton::clock::Timestamp;
@@ -327,6 +327,14 @@ impl Model {
         const NOW: Timestamp = Timestamp(0);
         if !it.listed && it.processes().next().is_none() {
             return Some((NOW, Act::Remove));
+        }
+        let is_left = |id: ProcessId| {
+            let view = self.find(id).map(|it| &it.view);
+            let stops_tree = |view: &RecordView| view.stop.is_some_and(|stop| stop.tree);
+            view.is_some_and(|view| view.end.is_some() && !stops_tree(view))
+        };
+        if let Some((_, id)) = it.processes().find(|(_, id)| is_left(*id)) {
+            return Some((NOW, Act::Stop(id)));
         }
         let mut to_stop = it.processes().filter(|(nth, _)| it.must_stop(*nth));
         let to_stop = to_stop.find(|(_, id)| !self.has_stop(*id));

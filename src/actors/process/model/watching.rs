@@ -106,6 +106,14 @@ impl Model {
     }
 }
 
+impl Modelled {
+    /// Returns whether the record is of a launch, and the actor requested it or watches its tree.
+    pub(super) fn launched_for(&self, actor: ActorId) -> bool {
+        let watches = self.watchers.contains(&(actor, Until::Tree));
+        self.view.launched && (watches || self.awaited == Some(actor))
+    }
+}
+
 fn gone_of(it: &Modelled, until: Until) -> EndNotice {
     let exit = match it.view.end {
         Some(End::Code(code)) => Exit::Code(code),

@@ -2,7 +2,7 @@
 
 use crate::actors::process::insertion::Insertion;
 use crate::actors::process::machine::ProcessMachine;
-use crate::actors::process::message::{End, Lost, Message};
+use crate::actors::process::message::{End, Message};
 use crate::actors::process::outcome::{Outcome, Refused, Turn};
 use crate::actors::process::record::{Cause, Record};
 use crate::actors::process::service::definition::{Definition, Policy};
@@ -157,7 +157,7 @@ impl ProcessMachine {
 
     fn launched(&self, moment: &Moment, service: &Service, nth: usize) -> Option<Box<Insertion>> {
         let launching = service.launching(nth);
-        match self.launching(moment, &launching, None) {
+        match self.launching(moment, (&launching, &self.below_server(&launching)), None) {
             Ok(Outcome::Launched(insertion)) => Some(insertion),
             Ok(other) => unreachable!("a launch creates a record, and does not lead to {other:?}"),
             Err(_) => None,
@@ -207,12 +207,11 @@ impl ProcessMachine {
         Outcome::Service(Box::new(Turn { process, steps }))
     }
 
-    /// Returns the process that an outcome ends, and how it ended; `None` if the outcome ends no process. A process that is being stopped
-    /// with its tree counts as ended only when the whole tree has ended. Any other process counts as ended at once: processes that it
-    /// started may still run at the same time as its replacement, even if a client or an actor waits for them.
+    /// Returns the process that an outcome ends, and how it ended; `None` if the outcome ends no process. A process that left some of its
+    /// tree alive counts as ended only when the whole tree has ended, which is stopped if need be: otherwise a program that puts itself
+    /// into the background would run once more with each restart.
     fn ended_by(&self, message: &Message, outcome: &Outcome) -> Option<(ProcessId, Last)> {
         let record = |slot: &Slot| self.state.records.get(*slot);
-        let is_stopped = |it: &Record| it.rare.stop.is_some_and(|stop| stop.tree);
         let last = |record: &Record, at: Date| Last {
             process: record.id,
             at,
@@ -231,7 +230,7 @@ impl ProcessMachine {
                 _,
             ) => {
                 let record = record(slot)?;
-                if *tree && is_stopped(record) {
+                if *tree {
                     return None;
                 }
                 Last {
@@ -285,7 +284,7 @@ fn then(
         });
     }
     // A reboot of the machine is not the service's fault: the restart is neither delayed nor counted.
-    if last.end == Some(End::Lost(Lost::Rebooted)) {
+    if last.end.is_some_and(End::ends_tree) {
         return Consequence::Again {
             at: now,
             series: 0,

@@ -78,6 +78,12 @@ impl State {
     /// Returns the first of a service's processes that must be stopped and is not being stopped yet; `None` if there is no such process, or
     /// if services that depend on this one must end first.
     fn first_to_stop(&self, service: &Service) -> Option<ProcessId> {
+        let mut all = service.instances.iter().filter_map(|it| it.process);
+        let is_left = |it: &Record| it.end.is_some() && !it.is_stopped_with_tree();
+        if let Some(id) = all.find(|id| is_left(self.record_of(*id))) {
+            // What an ended process left does not serve anybody.
+            return Some(id);
+        }
         let ending = service.instances.iter().enumerate();
         let ending = ending.filter(|(nth, _)| service.is_to_end(*nth));
         let mut ids = ending.filter_map(|(_, it)| it.process);

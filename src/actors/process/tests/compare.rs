@@ -154,7 +154,7 @@ impl Pair {
 }
 
 /// Returns selections that together use every criterion.
-fn selections(of: Option<ProcessId>) -> [Selection; 9] {
+fn selections(of: Option<ProcessId>) -> [Selection; 11] {
     let selection = |newest_first| Selection {
         newest_first,
         most: 2,
@@ -187,6 +187,14 @@ fn selections(of: Option<ProcessId>) -> [Selection; 9] {
         Selection {
             text: Some("EXAMPLE".to_owned()),
             ..selection(false)
+        },
+        Selection {
+            text: Some("OO".to_owned()),
+            ..selection(false)
+        },
+        Selection {
+            pid: Some(1),
+            ..selection(true)
         },
         Selection {
             label: Some(("of".to_owned(), Some("hook".to_owned()))),

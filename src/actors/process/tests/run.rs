@@ -92,7 +92,7 @@ proptest! {
 fn the_model_test_meets_every_rule() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut seen = BTreeMap::<String, u32>::new();
-    for _ in 0..60 {
+    for _ in 0..80 {
         let steps = prop::collection::vec(any_step(), 150..151);
         let steps = steps.new_tree(&mut runner).expect("steps are drawn");
         let mut pair = Pair::new();

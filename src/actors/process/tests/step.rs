@@ -90,6 +90,7 @@ fn any_end() -> impl Strategy<Value = Message> {
         3 => (0u8..4).prop_map(End::Code),
         1 => Just(End::Signal { signal: 9, dumped: false }),
         1 => Just(End::Lost(Lost::Rebooted)),
+        1 => Just(End::Lost(Lost::AnotherMachine)),
         1 => Just(End::Lost(Lost::NotOurs)),
     ];
     (end, any_date(), 0usize..9, 0u32..4).prop_map(move |(end, at, bytes, alive)| {
@@ -143,6 +144,7 @@ fn any_child() -> impl Strategy<Value = Child> {
     let end = prop::sample::select(vec![None, Some(End::Code(2))]);
     let dates = (prop::option::of(any_date()), prop::option::of(any_date()));
     (nth, 0u32..9, argv, end, dates).prop_map(|(nth, line, argv, end, (started, ended))| Child {
+        exact: line % 2 == 0,
         line,
         argv: argv
             .split(' ')

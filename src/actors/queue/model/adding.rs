@@ -48,8 +48,8 @@ impl Model {
                 return Reply::Refused(Refused::TooBig);
             } else if self.draining {
                 return Reply::Refused(Refused::Draining);
-            } else if self.rules_of(&put.queue).read_only.is_some() {
-                return Reply::Refused(Refused::ReadOnly);
+            } else if let Some(why) = self.rules_of(&put.queue).read_only.clone() {
+                return Reply::ReadOnly(why);
             }
         }
         let before = (self.jobs.clone(), self.roots.clone(), self.next_id);
@@ -163,10 +163,12 @@ impl Model {
             return Reply::Refused(Refused::TooBig);
         } else if self.draining {
             return Reply::Refused(Refused::Draining);
-        } else if self.rules_of(&put.queue).read_only.is_some() {
-            return Reply::Refused(Refused::ReadOnly);
+        } else if let Some(why) = self.rules_of(&put.queue).read_only.clone() {
+            return Reply::ReadOnly(why);
         } else if let Some(id) = self.remembered(&put.queue, self.key_of(put)) {
-            return Reply::Remembered { id };
+            let job = self.jobs.iter().find(|job| job.view.id == id);
+            let phase = job.map(|job| job.view.phase);
+            return Reply::Remembered { id, phase };
         } else if let Some(twin) = self.twin(put) {
             return Reply::Put {
                 id: twin.view.id,
@@ -238,6 +240,8 @@ impl Model {
                 bound: None,
                 fencing: false,
                 cancelled: false,
+                command: None,
+                crashes: 0,
                 progress: None,
             },
             worker: None,

@@ -1,7 +1,7 @@
 //! The model of messages from claimants, of cancellation, and of claims whose process is gone.
 
 use super::{Entry, Model, Moment};
-use sexton::actors::binding::{EndNotice, Exit};
+use sexton::actors::binding::{Binding, Until};
 use sexton::actors::queue::{ErrorText, JobView, Message, Phase, Progress, Refused, Reply, Right};
 use sexton::clock::Timestamp;
 
@@ -13,7 +13,7 @@ impl Entry {
         let Message::Bind { to, .. } = message else {
             return;
         };
-        (self.view.bound, self.worker) = (Some(*to), None);
+        (self.view.bound, self.worker, self.view.command) = (Some(*to), None, None);
         // In the view, a claim that ends only with its process has no deadline.
         self.view.until = self.view.until.filter(|at| *at != Timestamp(u64::MAX));
     }
@@ -32,22 +32,10 @@ impl Entry {
     fn defer(&mut self, at: Timestamp, until: Timestamp) {
         self.view.attempts -= 1;
         self.view.releases += 1;
+        self.view.crashes = 0;
         self.go(Phase::Retrying, Some(until));
         self.span = until.0 - at.0;
     }
-}
-
-/// Returns the error of a job whose claim ended because its process is gone.
-fn how_it_ended(gone: EndNotice) -> String {
-    let id = gone.process.to_string();
-    let named = gone.pid.map_or(id, |pid| pid.to_string());
-    let did = match gone.exit {
-        Some(Exit::Code(code)) => &format!("exited with status {code}"),
-        Some(Exit::Signal(number)) => &format!("was killed by signal {number}"),
-        Some(Exit::Failed) => "could not be started",
-        Some(Exit::Lost) | None => "is gone",
-    };
-    ["its claim ended: process ", &named, " ", did].concat()
 }
 
 /// Returns the delay before the retry, in milliseconds; `None` if the message does not specify one.
@@ -61,29 +49,6 @@ fn retry_of(message: &Message) -> Option<u64> {
 }
 
 impl Model {
-    /// Ends the claims that are bound to a process that is gone.
-    pub(super) fn gone(&mut self, gone: EndNotice) -> Reply {
-        let ends = |job: &&mut Entry| {
-            let bound = job.view.bound;
-            bound.is_some_and(|it| it.process == gone.process && gone.ends(it.until))
-        };
-        let mut ended: Vec<_> = self.jobs.iter_mut().filter(ends).collect();
-        let is_late = ended.iter().any(|job| job.view.fencing);
-        let mut words = how_it_ended(gone);
-        if is_late {
-            words.push_str(" after a claim ran out");
-        }
-        for job in &mut ended {
-            if !job.view.cancelled {
-                job.view.error = Some(words.clone().into());
-            }
-            job.give_back();
-        }
-        let done = !ended.is_empty();
-        self.jobs.retain(|job| !job.is_gone);
-        if done { Reply::Done } else { Reply::Absent }
-    }
-
     /// Abandons a job or, if its claim is bound to a process, marks it to be abandoned when the process has ended.
     pub(super) fn cancel(&mut self, id: u64, why: Option<&ErrorText>, at: Timestamp) -> Reply {
         let date = self.date(at);
@@ -100,6 +65,18 @@ impl Model {
         if job.view.bound.is_some() {
             job.view.cancelled = true;
             job.quarantined = false;
+            let process = job.view.bound.map(|it| it.process);
+            if job
+                .view
+                .command
+                .is_some_and(|it| Some(it.process) == process)
+            {
+                (job.view.fencing, job.view.until) = (true, None);
+            }
+            if job.view.fencing {
+                let told = job.obligations();
+                self.told.extend(told);
+            }
         } else {
             job.give_back();
             self.jobs.retain(|job| !job.is_gone);
@@ -108,6 +85,7 @@ impl Model {
     }
 
     /// Applies a message from the claimant of a job.
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind")]
     pub(super) fn end(
         &mut self,
         message: &Message,
@@ -120,7 +98,14 @@ impl Model {
         let view = self.job(id).expect("the job exists").view.clone();
         let is_wanted = !view.cancelled;
         let is_young = at.0.saturating_sub(view.created.0) <= Message::DEFERRED_MS_MAX;
-        let is_deferred = is_young && is_wanted && matches!(message, Message::Defer { .. });
+        let goes_back = |it: &Message| match it {
+            Message::Defer { interrupted, .. } => is_young || *interrupted,
+            _ => false,
+        };
+        let is_deferred = is_wanted && goes_back(message);
+        if let Message::Fail { crashed: true, .. } = message {
+            return self.crash(message, view.id, at);
+        }
         let asked = retry_of(message).map(|ms| at.plus_ms(ms));
         let backed_off = match asked {
             Some(_) => None,
@@ -141,6 +126,7 @@ impl Model {
                     return Reply::Abandoned;
                 }
                 job.view.delay_ms = *delay_ms;
+                job.view.crashes = 0;
                 match delay_ms {
                     0 => job.go(Phase::Ready, None),
                     ms => job.go(Phase::Delayed, Some(date.plus_ms(*ms))),
@@ -149,10 +135,26 @@ impl Model {
             Message::Bury { priority, .. } => {
                 job.view.priority = priority.unwrap_or(job.view.priority);
                 job.view.buries += 1;
+                job.view.crashes = 0;
                 job.buried = seq;
                 job.go(Phase::Buried, None);
             }
             Message::Touch { .. } => job.touch(message, at),
+            Message::Attach {
+                command, ttr_ms, ..
+            } => {
+                let Some(Binding { process, until, .. }) = &mut job.view.bound else {
+                    return Reply::Absent;
+                };
+                job.quarantined = false;
+                if *process != command.process {
+                    *until = Until::Process;
+                }
+                job.view.command = Some(*command);
+                job.span = if *ttr_ms == 0 { u64::MAX } else { *ttr_ms };
+                job.view.until = (*ttr_ms > 0).then(|| at.plus_ms(*ttr_ms));
+                self.watch(view.id);
+            }
             Message::Bind { .. } => {
                 job.touch(message, at);
                 self.watch(view.id);
@@ -176,13 +178,19 @@ impl Model {
             }
             Message::Fail { error, .. } | Message::Defer { error, .. } => {
                 job.view.error.clone_from(error);
+                job.view.crashes = 0;
                 let until = asked.or(backed_off);
                 job.go(Phase::Retrying, until.or(job.view.until).or(Some(usual)));
                 // A quarantined job keeps a claim that has timed out, so `until` may be before `at`.
                 let until = job.view.until.expect("a failed job has a retry time");
                 job.span = until.0.saturating_sub(at.0);
             }
-            Message::Delete { .. } => self.jobs.retain(|job| job.view.id != id),
+            Message::Delete { .. } => {
+                if view.phase != Phase::Claimed {
+                    self.forget_keys_of(&[id]);
+                }
+                self.jobs.retain(|job| job.view.id != id);
+            }
             other => unreachable!("{other:?} is not a message from a claimant"),
         }
         Reply::Done
@@ -200,7 +208,10 @@ impl Model {
         let free = claimed == Some(false) && matches!(message, Message::Delete { .. });
         let goes_on = matches!(
             message,
-            Message::Touch { .. } | Message::Bind { .. } | Message::Report { .. }
+            Message::Touch { .. }
+                | Message::Bind { .. }
+                | Message::Attach { .. }
+                | Message::Report { .. }
         );
         match (by, allowed) {
             _ if job.is_none() => Some(Reply::Absent),

@@ -8,6 +8,7 @@
 )]
 
 mod adding;
+mod crashes;
 mod ending;
 mod results;
 mod time;
@@ -112,7 +113,7 @@ impl Entry {
         (self.view.token, self.worker) = (None, None);
         self.view.claimed = None;
         (self.view.bound, self.view.fencing) = (None, false);
-        self.view.cancelled = false;
+        (self.view.cancelled, self.view.command) = (false, None);
         self.quarantined = false;
         if phase != Phase::Claimed {
             self.last = None;
@@ -132,6 +133,7 @@ impl Entry {
     fn kick(&mut self) {
         self.view.kicks += 1;
         self.view.attempts = 0;
+        self.view.crashes = 0;
         self.go(Phase::Ready, None);
     }
 
@@ -261,6 +263,7 @@ impl Model {
             buried: count(&[Phase::Buried], u64::MAX),
             abandoned: count(&[Phase::Abandoned], u64::MAX),
             retrying: count(&[Phase::Retrying], u64::MAX),
+            quarantined: count(&[Phase::Quarantined], u64::MAX),
         }
     }
 
@@ -273,19 +276,23 @@ impl Model {
         line.sort_by_key(|job| match phase {
             Phase::Ready => self.rank(job),
             Phase::Buried => (job.buried.0, job.view.id),
-            Phase::Retrying | Phase::Abandoned => (0, job.view.id),
+            Phase::Retrying | Phase::Abandoned | Phase::Quarantined => (0, job.view.id),
             Phase::Delayed | Phase::Claimed => (job.view.until.unwrap_or_default().0, job.view.id),
         });
         line.iter().map(|job| job.view.id).collect()
     }
 
     /// Returns the ids of the jobs that a kick or a peek considers for a phase: delayed jobs and then jobs that wait for a
-    /// retry, or buried jobs and then abandoned jobs. For any other phase, only the jobs in it.
+    /// retry, or buried jobs, then abandoned and then quarantined jobs. For any other phase, only the jobs in it.
     pub(super) fn kickable(&self, queue: &QueueName, phase: Phase) -> Vec<u64> {
         let mut line = self.line(queue, phase);
         line.extend(match phase {
             Phase::Delayed => self.line(queue, Phase::Retrying),
-            Phase::Buried => self.line(queue, Phase::Abandoned),
+            Phase::Buried => {
+                let mut aside = self.line(queue, Phase::Abandoned);
+                aside.extend(self.line(queue, Phase::Quarantined));
+                aside
+            }
             _ => Vec::new(),
         });
         line
@@ -374,19 +381,14 @@ impl Model {
             Message::Pause { queue, ms } => self.pause(queue, *ms, at),
             Message::Flush { queue } => {
                 let count = self.counts(Some(queue)).all();
+                let ids = self.jobs.iter().filter(|job| job.view.queue == *queue);
+                let ids: Vec<u64> = ids.map(|job| job.view.id).collect();
+                self.forget_keys_of(&ids);
                 self.jobs.retain(|job| job.view.queue != *queue);
                 Reply::Count(count)
             }
-            Message::Depart { worker } => {
-                let mut mine = self
-                    .jobs
-                    .iter_mut()
-                    .filter(|job| job.worker == Some(*worker));
-                let done = mine.by_ref().map(Entry::give_back).count() > 0;
-                self.jobs.retain(|job| !job.is_gone);
-                if done { Reply::Done } else { Reply::Absent }
-            }
-            Message::Gone(gone) => self.gone(*gone),
+            Message::Depart { worker } => self.depart(*worker, at),
+            Message::Gone(gone) => self.gone(*gone, at),
             Message::Cancel { id, error } => self.cancel(*id, error.as_ref(), at),
             Message::Drain if self.draining => Reply::Absent,
             Message::Drain => {
@@ -407,6 +409,7 @@ impl Model {
             | Message::Touch { id, by }
             | Message::Report { id, by, .. }
             | Message::Bind { id, by, .. }
+            | Message::Attach { id, by, .. }
             | Message::Defer { id, by, .. }
             | Message::Fail { id, by, .. } => self.end(message, (*id, *by), (seq, at)),
         };
@@ -529,8 +532,14 @@ impl Model {
             .and_then(|job| job.root);
         let duplicate = root.is_some_and(|root| self.newest(root.key) > Some(root.at));
         let job = self.job(id).expect("the job exists");
-        if matches!(view.phase, Phase::Buried | Phase::Abandoned) {
+        if matches!(
+            view.phase,
+            Phase::Buried | Phase::Abandoned | Phase::Quarantined
+        ) {
             job.view.attempts = 0;
+        }
+        if view.phase == Phase::Quarantined {
+            job.view.crashes = 0;
         }
         job.go(Phase::Claimed, (!is_endless).then(|| at.plus_ms(span)));
         job.span = span;

@@ -128,11 +128,16 @@ impl Model {
                 let job = self.job(view.id).expect("a due job exists");
                 let pruned = view.phase == Phase::Abandoned
                     || ever && view.token.is_some() && job.last.is_none();
-                if view.phase == Phase::Claimed && view.bound.is_some_and(|it| it.fence) {
+                let kills = view.bound.is_some_and(|it| it.fence) || view.command.is_some();
+                if view.phase == Phase::Claimed && kills {
+                    job.hand_over();
                     (job.view.fencing, job.view.until) = (true, None);
                     let told = job.obligations();
                     self.told.extend(told);
                 } else if pruned {
+                    if view.phase == Phase::Abandoned {
+                        self.forget_keys_of(&[view.id]);
+                    }
                     self.jobs.retain(|job| job.slot != *slot);
                 } else {
                     job.view.timeouts += u32::from(view.phase == Phase::Claimed);

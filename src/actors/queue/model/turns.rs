@@ -51,7 +51,7 @@ impl Model {
             };
             let tenant = of.tenant.as_ref();
             let is_tenant = tenant.is_none_or(|it| it.as_bytes() == queue.tenant());
-            let is_open = !self.is_shut(queue) && rules.read_only.is_none();
+            let is_open = !self.is_shut(queue);
             is_kind && is_tenant && is_open
         };
         let asked: Vec<&QueueName> = self.turns.queues.iter().filter(is_asked).collect();

@@ -21,6 +21,15 @@ impl Model {
         known.map(|it| it.id)
     }
 
+    /// Forgets the keys of jobs that are deleted before they are done.
+    pub(super) fn forget_keys_of(&mut self, ids: &[u64]) {
+        for known in &mut self.keys {
+            if known.as_ref().is_some_and(|it| ids.contains(&it.key.id)) {
+                *known = None;
+            }
+        }
+    }
+
     pub(super) fn is_one_key_too_many(&self, put: &Put) -> bool {
         let known = self.keys.iter().flatten().count();
         put.unique_for_ms > 0 && known >= self.rules.across.keys_max as usize

@@ -23,7 +23,11 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![
         routing::view("/page/job", Scope::Read, one),
         routing::form("/page/job/retry", Scope::Use, retry),
-        routing::form("/page/job/cancel", Scope::Use, cancel),
+        routing::form(
+            "/page/job/cancel",
+            Scope::Use.or_run_by_state("the job's claim is bound to a process"),
+            cancel,
+        ),
         routing::form("/page/job/discard", Scope::Use, discard),
     ]
 }
@@ -91,7 +95,7 @@ const fn ends(phase: Phase) -> &'static str {
     match phase {
         Phase::Delayed | Phase::Retrying => "Ready",
         Phase::Claimed => "Claim ends",
-        Phase::Ready | Phase::Buried | Phase::Abandoned => "Pruned",
+        Phase::Ready | Phase::Buried | Phase::Abandoned | Phase::Quarantined => "Pruned",
     }
 }
 
@@ -103,7 +107,7 @@ fn acts(job: &JobView) -> Markup {
             @match job.phase {
                 Phase::Claimed => form.act method="post" action="/page/job/cancel" { (id) button.danger { "Cancel" } },
                 Phase::Ready => (discards(&id)),
-                Phase::Delayed | Phase::Retrying | Phase::Buried | Phase::Abandoned => {
+                Phase::Delayed | Phase::Retrying | Phase::Buried | Phase::Abandoned | Phase::Quarantined => {
                     form.act method="post" action="/page/job/retry" { (id) button { "Retry" } }
                     (discards(&id))
                 }

@@ -17,7 +17,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 /// The phases of jobs that need attention, shown by default.
-const FAILED: [Phase; 2] = [Phase::Buried, Phase::Abandoned];
+const FAILED: [Phase; 3] = [Phase::Buried, Phase::Abandoned, Phase::Quarantined];
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
@@ -160,7 +160,7 @@ fn asked(filter: &Filter) -> Markup {
             label { "Type " input name="type" value=(filter.r#type.as_deref().unwrap_or_default()) placeholder="any"; }
             label { "Phase "
                 select name="phase" {
-                    option value="" { "buried or abandoned" }
+                    option value="" { "buried, abandoned or quarantined" }
                     @for (word, phase) in PHASES { option value=(word) selected[filter.phase == Some(phase)] { (word) } }
                 }
             }
@@ -207,7 +207,7 @@ pub(crate) fn table(jobs: &[JobView], here: PageClock) -> Markup {
 /// Renders the phase of a job.
 pub(crate) fn phase(job: &JobView) -> Markup {
     let level = match job.phase {
-        Phase::Buried | Phase::Abandoned => "bad",
+        Phase::Buried | Phase::Abandoned | Phase::Quarantined => "bad",
         Phase::Retrying => "warn",
         Phase::Claimed => "good",
         Phase::Ready | Phase::Delayed => "",

@@ -46,7 +46,7 @@ async fn changes(call: &Call) -> Result<HttpResponse, Problem> {
         return Err(Problem::new(Reason::Halted, words));
     }
     let changes = Changes {
-        node: call.node.as_ref().clone(),
+        node: call.node.clone(),
         events,
         closing: call.closing(),
         is_new: true,

@@ -25,7 +25,11 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![
         routing::view("/page/locks", Scope::Read, list),
         routing::view("/page/lock", Scope::Read, one),
-        routing::form("/page/lock/force", Scope::Operate, force),
+        routing::form(
+            "/page/lock/force",
+            Scope::Operate.or_run_by_state("the entry is bound to a process"),
+            force,
+        ),
     ]
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn routes() -> Vec<Route> {
 
 /// Returns whether a caller can log in and out, that is, whether it uses TCP and tokens are configured.
 pub(crate) fn is_login(call: &Call) -> bool {
-    matches!(call.peer(), Peer::Tcp(_)) && call.shared.tokens().is_some()
+    matches!(call.peer(), Peer::Tcp { .. }) && call.shared.tokens().is_some()
 }
 
 async fn ask(call: &Call) -> Result<HttpResponse, Problem> {
@@ -52,7 +52,12 @@ async fn enter(call: &Call) -> Result<HttpResponse, Problem> {
     };
     let Entering { token, to } = call.form()?;
     let until = call.shared.date().plus_ms(LASTS_S * 1000);
-    let login = tokens.login(token.as_bytes(), until);
+    let Peer::Tcp { remote, .. } = call.peer() else {
+        return Ok(see_other("/"));
+    };
+    let from = (remote, call.shared.date());
+    let compare = || tokens.login(token.as_bytes(), until);
+    let login = call.shared.guesses.compare(from, compare)?;
     let login = login.ok_or_else(|| Problem::new(Reason::Unauthorized, "the token is unknown"))?;
     let mut response = see_other(if is_ours(&to) { &to } else { "/" });
     set_cookie(call, &mut response, (&login, LASTS_S));

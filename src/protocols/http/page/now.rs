@@ -234,6 +234,7 @@ fn counts(status: &NodeStatus) -> Markup {
             div { dt { "retrying" } dd { (count(jobs.retrying)) } }
             div { dt { "buried" } dd { (count(jobs.buried)) } }
             div { dt { "abandoned" } dd { (count(jobs.abandoned)) } }
+            div { dt { "quarantined" } dd { (count(jobs.quarantined)) } }
             div { dt { "Workers waiting" } dd { (count(status.queues.waiting)) } }
         }
     }

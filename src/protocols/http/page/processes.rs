@@ -1,6 +1,8 @@
 //! The processes view: services, and the tree of current and past processes, with their resource usage.
 
-use crate::actors::process::{InstanceView, Phase, RecordView, Selection, ServiceView, Status};
+use crate::actors::process::{
+    InstanceView, Phase, RecordView, Selection, ServiceView, Status, Tags,
+};
 use crate::handle::Usage;
 use crate::ids::ProcessId;
 use crate::protocols::http::call::Call;
@@ -22,6 +24,16 @@ const SERVICES: usize = 200;
 /// The maximum number of instances that are shown for each service.
 const INSTANCES: usize = 20;
 
+/// The types that the filter offers; any other may be entered.
+const KINDS: [&str; 6] = [
+    "cli",
+    "supervisord",
+    "orchestrator",
+    "worker",
+    "hook",
+    "binary",
+];
+
 pub(crate) fn routes() -> Vec<Route> {
     vec![routing::view("/page/processes", Scope::Run, list)]
 }
@@ -31,14 +43,18 @@ pub(crate) fn routes() -> Vec<Route> {
 struct Filter {
     /// The name of a phase, or `all`; if left out, live processes are selected, that is, those queued, running or stopping.
     status: Option<String>,
+    /// The type.
+    kind: Option<String>,
+    /// The machine: `this`, or the id of one.
+    machine: Option<String>,
     search: Option<String>,
     after: Option<String>,
 }
 
 impl Filter {
-    fn selection(&self) -> Result<Selection, Problem> {
+    fn selection(&self, call: &Call) -> Result<Selection, Problem> {
         let phases = match self.status.as_deref() {
-            None => vec![Phase::Queued, Phase::Running, Phase::Stopping],
+            None | Some("") => vec![Phase::Queued, Phase::Running, Phase::Stopping],
             Some("all") => Vec::new(),
             Some(word) => {
                 let phase = Phase::ALL.into_iter().find(|phase| phase.name() == word);
@@ -48,6 +64,8 @@ impl Filter {
         };
         Ok(Selection {
             phases,
+            kind: self.kind.clone().filter(|kind| !kind.is_empty()),
+            machine: process_look::machine(call, self.machine.as_deref())?,
             text: self.search.clone(),
             after: process_look::id(self.after.as_deref(), "after")?,
             newest_first: self.status.as_deref() == Some(Phase::Exited.name()),
@@ -58,13 +76,15 @@ impl Filter {
     fn link(&self) -> Link {
         let link = Link::to("/page/processes");
         let link = link.with_some("status", self.status.as_deref().map(str::as_bytes));
+        let link = link.with_some("kind", self.kind.as_deref().map(str::as_bytes));
+        let link = link.with_some("machine", self.machine.as_deref().map(str::as_bytes));
         link.with_some("search", self.search.as_deref().map(str::as_bytes))
     }
 }
 
 async fn list(call: &Call) -> Result<Page, Problem> {
     let filter: Filter = call.query_form()?;
-    let selection = filter.selection()?;
+    let selection = filter.selection(call)?;
     let processes = call.node.processes();
     let share = async |after, most| {
         let selection = Selection {
@@ -111,6 +131,9 @@ fn asked(filter: &Filter) -> Markup {
                     option value="all" selected[is("all")] { "all" }
                 }
             }
+            label { "Type " input name="kind" value=(filter.kind.as_deref().unwrap_or_default()) list="kinds" maxlength=(Tags::NAME_BYTES_MAX); }
+            datalist id="kinds" { @for kind in KINDS { option value=(kind) {} } }
+            label { "Machine " input name="machine" value=(filter.machine.as_deref().unwrap_or_default()) placeholder="this, or an id"; }
             label { "Search " input name="search" value=(filter.search.as_deref().unwrap_or_default()) dir="auto" placeholder="in arguments, labels, type"; }
             button { "Show" }
         }

@@ -101,7 +101,7 @@ fn table(call: &Call, queues: &[QueueView]) -> Markup {
         div.wide tabindex="0" { table {
             thead { tr {
                 th { "Tenant" } th { "Type" } th.n { "Ready" } th.n { "Oldest" } th.n { "Claimed" } th.n { "Delayed" } th.n { "Retrying" }
-                th.n { "Buried" } th.n { "Abandoned" } th.n { "Workers" } th.n { "Added" } th.n { "Done" } th { "State" }
+                th.n { "Buried" } th.n { "Abandoned" } th.n { "Quarantined" } th.n { "Workers" } th.n { "Added" } th.n { "Done" } th { "State" }
             } }
             tbody {
                 @for (view, rate) in queues.iter().zip(rates) {
@@ -115,6 +115,7 @@ fn table(call: &Call, queues: &[QueueView]) -> Markup {
                         (number(view.jobs.retrying))
                         (bad(view.jobs.buried))
                         (bad(view.jobs.abandoned))
+                        (bad(view.jobs.quarantined))
                         (number(view.waiting))
                         (counted(view.total, rate.map(|it| it.added)))
                         (counted(view.deletes, rate.map(|it| it.done)))
@@ -197,7 +198,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
 /// Returns whether jobs of a phase need attention.
 pub(crate) const fn is_bad(phase: Phase) -> bool {
     match phase {
-        Phase::Buried | Phase::Abandoned => true,
+        Phase::Buried | Phase::Abandoned | Phase::Quarantined => true,
         Phase::Ready | Phase::Delayed | Phase::Claimed | Phase::Retrying => false,
     }
 }

@@ -8,7 +8,7 @@ use crate::protocols::http::page::login;
 use crate::protocols::http::page::render::{Link, PageClock};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::Route;
-use crate::protocols::http::scope::Scope;
+use crate::protocols::http::scope::{Required, Scope};
 use actix_web::http::header;
 use actix_web::http::{Method, StatusCode};
 
@@ -37,11 +37,11 @@ pub(crate) fn view(
 /// Creates a route for a form: it performs `act`, and redirects to the page that `act` returns, which shows the result.
 pub(crate) fn form(
     path: &'static str,
-    scope: Scope,
+    required: impl Into<Required<()>>,
     act: impl AsyncFn(&Call) -> Result<Link, Problem> + Clone + 'static,
 ) -> Route {
     let acted = async move |call: &Call| Ok(frame::see_other(act(call).await?.as_str()));
-    Route::page((path, Method::POST), scope, acted, frame::refused)
+    Route::page((path, Method::POST), required, acted, frame::refused)
 }
 
 /// Creates a route for a static file.

@@ -290,6 +290,7 @@ fn word(message: &Value) -> &str {
 
 /// Renders the message and the outcome of an entry, or its mark, as JSON that is collapsed at first and truncated to [`ENTRY_CHARS`].
 fn whole(line: &Line) -> Markup {
+    let line = line.masked();
     let part = |value: &Option<Value>| value.as_ref().map_or_else(String::new, Value::to_string);
     let words = match &line.mark {
         Some(mark) => serde_json::to_string(mark).unwrap_or_default(),

@@ -12,7 +12,7 @@ use crate::actors::process::{
 };
 use crate::bytes::Bytes;
 use crate::clock::{Date, Now, Offset, Timestamp};
-use crate::ids::{Chance, ProcessId, Seq, Ticket};
+use crate::ids::{ActorId, Chance, ProcessId, Seq, Ticket};
 use crate::spine::effect::Effect;
 use crate::spine::machine::{
     Durability, Effects, Machine as _, Moment, Paged as _, Stamp, Start, Timed as _,
@@ -34,6 +34,10 @@ pub(super) struct Bench {
     pub(super) running: BTreeMap<ProcessId, u32>,
     /// Processes that were sent a signal to end and have not ended yet, in the order of the signals.
     pub(super) told: Vec<ProcessId>,
+    /// Processes that the port was requested to follow, in order.
+    pub(super) followed: Vec<ProcessId>,
+    /// The actors that were notified, in order.
+    pub(super) notified: Vec<ActorId>,
     /// The tickets of answered waits, with the replies.
     pub(super) woken: Vec<(Ticket, Reply)>,
     /// Whether requested launches and stops are performed immediately.
@@ -82,6 +86,8 @@ impl Bench {
             launched: Vec::new(),
             running: BTreeMap::new(),
             told: Vec::new(),
+            notified: Vec::new(),
+            followed: Vec::new(),
             woken: Vec::new(),
             is_prompt: true,
             newest: None,
@@ -138,7 +144,7 @@ impl Bench {
             match effect {
                 Effect::Act(action) => self.act(&action.what),
                 Effect::Wake(ticket, reply) => self.woken.push((ticket, reply)),
-                Effect::Tell(..) => panic!("no other actor is notified"),
+                Effect::Tell(to, _) => self.notified.push(to),
             }
         }
     }
@@ -155,11 +161,9 @@ impl Bench {
                 self.told.push(*id);
             }
             Action::Kill { id, .. } => self.told.push(*id),
-            Action::Follow { .. }
-            | Action::Await { .. }
-            | Action::Read { .. }
-            | Action::Forget { .. }
-            | Action::Census => {}
+            Action::Follow { id, .. } => self.followed.push(*id),
+            Action::Await { .. } | Action::Read { .. } | Action::Forget { .. } | Action::Census => {
+            }
         }
     }
 

@@ -240,6 +240,13 @@ fn of_queues(status: &NodeStatus, rules: &Rules) -> Vec<Trouble> {
             html! { (jobs) " failed permanently, and can be retried or discarded." },
         ));
     }
+    if totals.jobs.quarantined > 0 {
+        let jobs = jobs(totals.jobs.quarantined, "quarantined");
+        all.push(Trouble::bad(
+            "Jobs crashed",
+            html! { (jobs) " crashed too often; they wait until they are retried or discarded." },
+        ));
+    }
     if totals.jobs.buried > 0 {
         let jobs = jobs(totals.jobs.buried, "buried");
         all.push(Trouble::warn(
@@ -261,6 +268,7 @@ fn of_queues(status: &NodeStatus, rules: &Rules) -> Vec<Trouble> {
         totals.jobs.buried,
         totals.jobs.abandoned,
         totals.jobs.retrying,
+        totals.jobs.quarantined,
     ]
     .into_iter()
     .map(u64::from)

@@ -3,7 +3,7 @@
 use super::*;
 use crate::actors::binding::Exit;
 use crate::actors::dispatch::Pause;
-use crate::actors::lease::{self, Current, Holder, Lease};
+use crate::actors::lease::{self, Current, Holder, Lease, Progress};
 use crate::actors::process::{InstanceView, Last, Policy};
 use crate::actors::queue::{Counts, Totals};
 use crate::actors::supervisor::{self, Cause};
@@ -233,6 +233,13 @@ fn queues_say_what_fails_and_what_fills_up() {
         ),
         (
             phase(Counts {
+                quarantined: 2,
+                ..none()
+            }),
+            "bad Jobs crashed: 2 jobs crashed too often; they wait until they are retried or discarded.",
+        ),
+        (
+            phase(Counts {
                 buried: 2,
                 ..none()
             }),
@@ -299,6 +306,7 @@ fn pass(end: Option<lease::End>, warnings: u32) -> Current {
         stopping: false,
         warnings,
         log: None,
+        progress: Progress::default(),
     }
 }
 

@@ -1,0 +1,258 @@
+//! Opens files at paths where somebody else may have put something else: a pipe or a leased file, which would block whoever opens it; a
+//! device or a terminal; a link to a file of ours; a file of their own, to read or choose what is in it.
+
+use crate::kernel::socket;
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
+
+/// Why what was found at a path is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// It is a pipe, a device, a directory or a socket.
+    #[error("it is not a regular file")]
+    Irregular,
+    /// It has another name, which may be that of a file of ours.
+    #[error("it has more than one name (hard link)")]
+    Linked,
+    /// Its last part is a symbolic link.
+    #[error("it is a symbolic link")]
+    Symbolic,
+    /// It belongs to somebody else.
+    #[error("it belongs to user {0}: it must belong to root or to the user of this process")]
+    Foreign(u32),
+    /// It belongs to somebody else than the user for whom it is read.
+    #[error(
+        "it belongs to user {0}: it must belong to root, to the user of the coordinator or to the user of the process"
+    )]
+    Unrelated(u32),
+    /// It was reached through a link that the user for whom it is read may have made.
+    #[error(
+        "a symbolic link or .. leads to it, but it is not a file of the user of the process, who may have made the link: name the file itself"
+    )]
+    Led,
+}
+
+impl Unfit {
+    const fn errno(self) -> Errno {
+        match self {
+            Self::Irregular => Errno::INVAL,
+            Self::Linked => Errno::MLINK,
+            Self::Symbolic => Errno::LOOP,
+            Self::Foreign(_) | Self::Unrelated(_) | Self::Led => Errno::PERM,
+        }
+    }
+}
+
+impl From<Unfit> for io::Error {
+    fn from(unfit: Unfit) -> Self {
+        Self::new(io::ErrorKind::InvalidInput, unfit)
+    }
+}
+
+/// Returns why what was found is not used, if that is what this error says.
+pub fn unfit(error: &io::Error) -> Option<Unfit> {
+    error.get_ref()?.downcast_ref().copied()
+}
+
+/// Returns the kernel's number for an error of this file, or 0 if there is none.
+pub fn errno(error: &io::Error) -> i32 {
+    let unfit = unfit(error).map(|unfit| unfit.errno().raw_os_error());
+    error.raw_os_error().or(unfit).unwrap_or(0)
+}
+
+/// Opens a regular file, whoever it belongs to, without blocking. A link is followed unless `flags` contains `NOFOLLOW`. A file that is
+/// created is for the own user alone.
+///
+/// # Errors
+/// Returns an error if it cannot be opened, or [`Unfit`].
+pub fn regular(path: &Path, flags: OFlags) -> io::Result<File> {
+    open(path, flags, Mode::RUSR | Mode::WUSR).map(|(file, _)| file)
+}
+
+/// Opens a regular file of the own user or of root, with a single name, without blocking and never through a link. A file that is created
+/// gets this mode.
+///
+/// # Errors
+/// Returns an error if it cannot be opened, or [`Unfit`].
+pub fn own(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
+    let (file, found) = open(path, flags | OFlags::NOFOLLOW, mode)?;
+    if !socket::is_own(found.st_uid) {
+        return Err(Unfit::Foreign(found.st_uid).into());
+    }
+    if found.st_nlink > 1 {
+        return Err(Unfit::Linked.into());
+    }
+    Ok(file)
+}
+
+/// Opens a regular file, to pass what is in it to a process of this user. If that is somebody else, they must not get to read more than
+/// was meant for them: a file that is not theirs must be ours, and must be what is at the path, rather than what a link leads to that they
+/// may have made.
+///
+/// # Errors
+/// Returns an error if it cannot be opened, or [`Unfit`].
+pub fn of_user(path: &Path, user: u32) -> io::Result<File> {
+    let (file, found) = open(path, OFlags::RDONLY, Mode::empty())?;
+    if socket::is_own(user) || found.st_uid == user {
+        return Ok(file);
+    }
+    if !socket::is_own(found.st_uid) {
+        return Err(Unfit::Unrelated(found.st_uid).into());
+    }
+    if found.st_nlink > 1 {
+        return Err(Unfit::Linked.into());
+    }
+    if std::fs::read_link(by_descriptor(&file))? != std::path::absolute(path)? {
+        return Err(Unfit::Led.into());
+    }
+    Ok(file)
+}
+
+fn open(path: &Path, flags: OFlags, mode: Mode) -> io::Result<(File, Stat)> {
+    let all = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let follow = flags & OFlags::NOFOLLOW;
+    if flags.contains(OFlags::CREATE) {
+        let opened = rustix::fs::open(path, all, mode);
+        let file = opened.map_err(|error| refusal(error, follow))?;
+        let found = examined(&file)?;
+        return Ok((file.into(), found));
+    }
+    // To open a device may already have an effect, so what is at the path is examined before.
+    let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC | follow, mode)?;
+    let found = examined(&place)?;
+    let file = rustix::fs::open(by_descriptor(&place), all - follow, mode)?;
+    Ok((file.into(), found))
+}
+
+/// Returns what the kernel says of a file, which must be a regular one.
+fn examined(file: &impl AsFd) -> io::Result<Stat> {
+    let found = rustix::fs::fstat(file)?;
+    let kind = FileType::from_raw_mode(found.st_mode);
+    if kind == FileType::RegularFile {
+        Ok(found)
+    } else if kind == FileType::Symlink {
+        Err(Unfit::Symbolic.into())
+    } else {
+        Err(Unfit::Irregular.into())
+    }
+}
+
+/// Converts the kernel's refusal to open, for writing, what is no regular file.
+fn refusal(error: Errno, follow: OFlags) -> io::Error {
+    match error {
+        Errno::LOOP if !follow.is_empty() => Unfit::Symbolic.into(),
+        // A directory that is opened for writing, or a pipe without a reader.
+        Errno::ISDIR | Errno::NXIO => Unfit::Irregular.into(),
+        other => other.into(),
+    }
+}
+
+/// Returns the path of what is open in this process, which no other process can change.
+fn by_descriptor(file: &impl AsRawFd) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Unfit, errno, of_user, own, regular};
+    use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
+    use std::io;
+    use std::os::unix::fs::{chown, symlink};
+    use std::path::Path;
+
+    const STRANGER: u32 = 65_534;
+
+    fn unfit<T>(opened: io::Result<T>) -> Unfit {
+        let error = opened.err().expect("it is refused");
+        super::unfit(&error).unwrap_or_else(|| panic!("{error}"))
+    }
+
+    fn own_of(path: &Path, flags: OFlags) -> io::Result<std::fs::File> {
+        own(path, flags, Mode::RUSR | Mode::WUSR)
+    }
+
+    #[test]
+    fn what_is_no_file_is_neither_waited_for_nor_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pipe, link) = (folder.path().join("pipe"), folder.path().join("link"));
+        mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
+        symlink(&pipe, &link).unwrap();
+        let appended = OFlags::WRONLY | OFlags::APPEND;
+        for path in [&pipe, &link, folder.path(), Path::new("/dev/zero")] {
+            for flags in [OFlags::RDONLY, appended, appended | OFlags::CREATE] {
+                assert_eq!(unfit(regular(path, flags)), Unfit::Irregular, "{path:?}");
+            }
+        }
+        assert_eq!(
+            unfit(own_of(&pipe, appended | OFlags::CREATE)),
+            Unfit::Irregular
+        );
+    }
+
+    #[test]
+    fn a_file_of_ours_has_one_name_and_is_no_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for flags in [OFlags::RDONLY, OFlags::WRONLY | OFlags::CREATE] {
+            std::fs::write(path("file"), "a").unwrap();
+            own_of(&path("file"), flags).unwrap();
+            symlink(path("file"), path("link")).unwrap();
+            let refused = own_of(&path("link"), flags).unwrap_err();
+            assert_eq!(errno(&refused), 40, "ELOOP");
+            regular(&path("link"), flags).unwrap();
+            std::fs::hard_link(path("file"), path("other")).unwrap();
+            assert_eq!(unfit(own_of(&path("file"), flags)), Unfit::Linked);
+            std::fs::remove_file(path("other")).unwrap();
+            std::fs::remove_file(path("link")).unwrap();
+        }
+        assert_eq!(
+            errno(&own_of(&path("none"), OFlags::RDONLY).unwrap_err()),
+            2
+        );
+        if rustix::process::geteuid().is_root() {
+            chown(path("file"), Some(STRANGER), None).unwrap();
+            let refused = unfit(own_of(&path("file"), OFlags::WRONLY));
+            assert_eq!(refused, Unfit::Foreign(STRANGER));
+        }
+    }
+
+    /// No second user is needed: a user that does not exist will do for the reader.
+    #[test]
+    fn another_user_is_not_read_a_file_of_ours_through_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        let path = |name: &str| folder.join(name);
+        std::fs::create_dir(path("ours")).unwrap();
+        std::fs::write(path("ours/env"), "A=1").unwrap();
+        symlink(path("ours/env"), path("link")).unwrap();
+        symlink(path("ours"), path("theirs")).unwrap();
+        let own = rustix::process::geteuid().as_raw();
+        for (place, leads) in [
+            ("ours/env", false),
+            ("link", true),
+            ("theirs/env", true),
+            ("ours/../ours/env", true),
+        ] {
+            of_user(&path(place), own).unwrap();
+            let opened = of_user(&path(place), STRANGER);
+            if leads {
+                assert_eq!(unfit(opened), Unfit::Led, "{place}");
+            } else {
+                opened.unwrap();
+            }
+        }
+        std::fs::hard_link(path("ours/env"), path("ours/more")).unwrap();
+        assert_eq!(unfit(of_user(&path("ours/more"), STRANGER)), Unfit::Linked);
+        if rustix::process::geteuid().is_root() {
+            // A file of the reader may be reached in any way; one of a third user is refused.
+            chown(path("ours/env"), Some(STRANGER), None).unwrap();
+            of_user(&path("theirs/env"), STRANGER).unwrap();
+            let refused = unfit(of_user(&path("ours/env"), STRANGER - 1));
+            assert_eq!(refused, Unfit::Unrelated(STRANGER));
+        }
+    }
+}

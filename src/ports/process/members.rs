@@ -1,0 +1,251 @@
+//! Which processes belong to a tree, decided from what a pass over all processes shows. Both the real world and that of the simulation use
+//! these rules.
+//!
+//! - The leader, every process in the tree's control group, and all descendants of a member are members.
+//! - An orphan is recognised by the id in its environment. Anyone can put an id into the environment of a process of their own, so it counts
+//!   only if the process descends from the keeper, which inherits the orphans of all trees, and of nobody else. If the keeper that launched
+//!   the tree has ended, its orphans have other parents: then the id counts if the process runs as the coordinator's user, or as the one
+//!   that the tree was launched as.
+//! - An orphan of the keeper that is in no control group and whose environment names no tree may belong to any tree whose leader started
+//!   before it: it is unknown.
+
+use crate::ids::ProcessId;
+use crate::kernel::proc::{self, Stat};
+use crate::ports::process::world::Tree;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The tree whose members are wanted, and what is known about it.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The tree.
+    pub tree: &'a Tree,
+    /// The PIDs in its control group; none if it has no group.
+    pub group: &'a BTreeSet<u32>,
+    /// The PID of the keeper that has been joined; 0 if there is none, or if it has ended since.
+    pub keeper: u32,
+    /// The PIDs of the leaders of other trees.
+    pub leaders: &'a BTreeSet<u32>,
+}
+
+/// Details of single processes, which are looked up only for those that need it.
+pub trait Details {
+    /// Returns whether this process really is the leader of the tree, and not another one with the same PID and start time.
+    fn is_leader(&self, pid: u32) -> bool;
+    /// Returns the attempt that is named in the environment of a process, and whether the process runs as a user whose word counts.
+    fn named(&self, pid: u32) -> Option<(ProcessId, bool)>;
+    /// Returns the attempt whose control group contains a process.
+    fn attempt_of(&self, pid: u32) -> Option<ProcessId>;
+}
+
+/// The live members of a tree, as PIDs with their start times, and the number of orphans that may be members.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members {
+    /// The members. The start time is `None` for a process that the pass did not show.
+    pub alive: Vec<(u32, Option<u64>)>,
+    /// The number of processes that may belong to the tree.
+    pub unknown: u32,
+}
+
+impl Members {
+    /// Returns whether there are none, and none in doubt.
+    pub const fn is_empty(&self) -> bool {
+        self.alive.is_empty() && self.unknown == 0
+    }
+
+    /// Decides which of the `living` processes are members.
+    pub fn of(wanted: Wanted<'_>, living: &BTreeMap<u32, Stat>, details: &impl Details) -> Self {
+        let Wanted { tree, group, .. } = wanted;
+        let leader = &tree.leader;
+        let mut members = group.clone();
+        let mut unknown = 0_u32;
+        for (pid, stat) in living {
+            let has_its_numbers = *pid == leader.pid && stat.start_ticks == leader.ticks;
+            if has_its_numbers && details.is_leader(*pid) {
+                members.insert(*pid);
+            }
+            // Nothing that the leader started can have started before it.
+            if members.contains(pid) || stat.start_ticks < leader.ticks {
+                continue;
+            }
+            match wanted.is_named(*pid, living, details) {
+                Some(true) => {
+                    members.insert(*pid);
+                }
+                Some(false) => {}
+                None => unknown += u32::from(wanted.may_be_its(*pid, stat, details)),
+            }
+        }
+        // A descendant of a member is also a member, whatever its environment contains.
+        proc::add_descendants(&mut members, living);
+        let alive = members
+            .iter()
+            .map(|pid| (*pid, living.get(pid).map(|stat| stat.start_ticks)));
+        Self {
+            alive: alive.collect(),
+            unknown,
+        }
+    }
+}
+
+impl Wanted<'_> {
+    /// Returns whether a process belongs to the tree according to its environment; `None` if that names no attempt, or does not count.
+    fn is_named(
+        &self,
+        pid: u32,
+        living: &BTreeMap<u32, Stat>,
+        details: &impl Details,
+    ) -> Option<bool> {
+        let (named, is_trusted) = details.named(pid)?;
+        // Its control group, if it is in that of another tree, says more than its environment.
+        let is_elsewhere = || details.attempt_of(pid).is_some_and(|it| it != self.tree.id);
+        let is_named = named == self.tree.id && !is_elsewhere();
+        let is_kept = self.tree.kept && self.keeper != 0;
+        let counts = self.is_below_keeper(pid, living) || is_trusted && !is_kept;
+        counts.then_some(is_named)
+    }
+
+    fn is_below_keeper(&self, pid: u32, living: &BTreeMap<u32, Stat>) -> bool {
+        let parent = |pid: &u32| living.get(pid).map(|stat| stat.parent);
+        let mut above = std::iter::successors(parent(&pid), parent).take(living.len());
+        self.keeper != 0 && above.any(|pid| pid == self.keeper)
+    }
+
+    /// Returns whether a process that nothing attributes to a tree may be an orphan of this one.
+    fn may_be_its(&self, pid: u32, stat: &Stat, details: &impl Details) -> bool {
+        self.keeper != 0
+            && stat.parent == self.keeper
+            && !self.leaders.contains(&pid)
+            && details.attempt_of(pid).is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Details, Members, Wanted};
+    use crate::actors::process::Identity;
+    use crate::ids::ProcessId;
+    use crate::kernel::proc::Stat;
+    use crate::ports::process::world::Tree;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    const ID: ProcessId = ProcessId(7);
+    const OTHER: ProcessId = ProcessId(8);
+    const KEEPER: u32 = 2;
+
+    /// The named attempt and whether its word counts, and the control group, of each process that has them.
+    #[derive(Default)]
+    struct Known {
+        named: BTreeMap<u32, (ProcessId, bool)>,
+        groups: BTreeMap<u32, ProcessId>,
+    }
+
+    impl Details for Known {
+        fn is_leader(&self, _pid: u32) -> bool {
+            true
+        }
+
+        fn named(&self, pid: u32) -> Option<(ProcessId, bool)> {
+            self.named.get(&pid).copied()
+        }
+
+        fn attempt_of(&self, pid: u32) -> Option<ProcessId> {
+            self.groups.get(&pid).copied()
+        }
+    }
+
+    fn tree(kept: bool) -> Tree {
+        let leader = Identity {
+            machine: 1,
+            boot: 1,
+            namespace: 1,
+            pid: 10,
+            inode: 10,
+            ticks: 100,
+        };
+        Tree {
+            id: ID,
+            leader,
+            contained: true,
+            launched: true,
+            kept,
+        }
+    }
+
+    /// Returns the members and the unknown ones among processes given as PID, parent and start time.
+    fn found(all: &[(u32, u32, u64)], known: &Known, kept: bool) -> (Vec<u32>, u32) {
+        let stat = |(pid, parent, start_ticks): &(u32, u32, u64)| {
+            let text = format!("{pid} (sh) S {parent} 0 0");
+            let zeroes = " 0".repeat(15);
+            let text = format!("{text}{zeroes} {start_ticks} 0 0");
+            (
+                *pid,
+                Stat::parse(text.as_bytes()).expect("the format is right"),
+            )
+        };
+        let living = all.iter().map(stat).collect();
+        let tree = tree(kept);
+        let wanted = Wanted {
+            tree: &tree,
+            group: &BTreeSet::new(),
+            keeper: KEEPER,
+            leaders: &BTreeSet::from([20]),
+        };
+        let Members { alive, unknown } = Members::of(wanted, &living, known);
+        (alive.into_iter().map(|(pid, _)| pid).collect(), unknown)
+    }
+
+    #[test]
+    fn descendants_and_orphans_are_members() {
+        let known = Known {
+            named: [(12, (ID, false)), (13, (OTHER, true))].into(),
+            groups: BTreeMap::new(),
+        };
+        // The keeper, the leader with a child of another id, an orphan of any user, one of another tree, and another leader.
+        let all = [
+            (KEEPER, 1, 1),
+            (10, KEEPER, 100),
+            (11, 10, 101),
+            (12, KEEPER, 102),
+            (13, KEEPER, 103),
+            (14, 12, 104),
+            (20, KEEPER, 105),
+        ];
+        assert_eq!(found(&all, &known, true), (vec![10, 11, 12, 14], 0));
+        // An orphan without an id that started later is unknown, unless it is in a control group.
+        let all = [(KEEPER, 1, 1), (15, KEEPER, 99), (16, KEEPER, 100)];
+        assert_eq!(found(&all, &Known::default(), true), (Vec::new(), 1));
+        let known = Known {
+            named: BTreeMap::new(),
+            groups: [(16, OTHER)].into(),
+        };
+        assert_eq!(found(&all, &known, true), (Vec::new(), 0));
+    }
+
+    #[test]
+    fn an_id_counts_only_with_descent_or_the_right_user() {
+        let all = [(KEEPER, 1, 1), (30, 1, 200), (31, 1, 201)];
+        let known = Known {
+            named: [(30, (ID, false)), (31, (ID, true))].into(),
+            groups: BTreeMap::new(),
+        };
+        assert_eq!(found(&all, &known, false), (vec![31], 0));
+        // While the keeper lives, it is the ancestor of whatever belongs to the tree.
+        assert_eq!(found(&all, &known, true), (Vec::new(), 0));
+        // It has ended.
+        let without = [(30, 1, 200), (31, 1, 201)];
+        assert_eq!(found(&without, &known, false), (vec![31], 0));
+    }
+
+    #[test]
+    fn a_control_group_counts_more_than_an_id() {
+        let all = [(KEEPER, 1, 1), (40, KEEPER, 200)];
+        let known = Known {
+            named: [(40, (ID, true))].into(),
+            groups: [(40, OTHER)].into(),
+        };
+        assert_eq!(found(&all, &known, true), (Vec::new(), 0));
+        // The keeper has ended.
+        let orphan = [(40, 1, 200)];
+        assert_eq!(found(&orphan, &known, false), (Vec::new(), 0));
+    }
+}

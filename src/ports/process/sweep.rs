@@ -1,0 +1,135 @@
+//! Passes over all processes, shared by all trees that are asked about between two events.
+
+use crate::kernel::proc::{self, Stat, Variable};
+use crate::ports::process::environment::ID;
+use crate::ports::process::members::Members;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+
+/// The number of passes that must find nothing if other processes are being created all the time.
+const PASSES: usize = 8;
+
+/// The passes made since the last event. Each is made when the first tree needs it, and serves all others.
+#[derive(Debug, Default)]
+pub(super) struct Sweep(Vec<Pass>);
+
+/// All live processes.
+#[derive(Debug)]
+pub(super) struct Pass {
+    pub(super) living: BTreeMap<u32, Stat>,
+    /// The ids in the environments of the processes for which a tree asked.
+    named: RefCell<BTreeMap<u32, Option<Variable>>>,
+    /// When it began, in clock ticks since boot.
+    ticks: u64,
+    /// Whether no process was created while it was made.
+    is_settled: bool,
+}
+
+impl Pass {
+    fn make() -> io::Result<Self> {
+        let (ticks, created) = (proc::now_ticks(), proc::created_count()?);
+        let living = proc::living()?;
+        let is_settled = proc::created_count()? == created;
+        Ok(Self {
+            living,
+            named: RefCell::default(),
+            ticks,
+            is_settled,
+        })
+    }
+
+    /// Returns the id in the environment of a process, which is read once for all trees.
+    pub(super) fn named(&self, pid: u32) -> Option<Variable> {
+        let mut named = self.named.borrow_mut();
+        let read = || proc::variable(pid, ID).ok().flatten();
+        named.entry(pid).or_insert_with(read).clone()
+    }
+}
+
+impl Sweep {
+    /// Forgets all passes, since something may have happened after them.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Returns the members of a tree whose leader started at `started`. A pass that finds nothing proves that the tree is empty only if no
+    /// process was created in the meantime: a tree that keeps forking may evade any pass. On a busy machine, up to [`PASSES`] are made.
+    pub(super) fn search(
+        &mut self,
+        started: u64,
+        find: impl Fn(&Pass) -> Members,
+    ) -> io::Result<Members> {
+        // A pass that began before the leader may have missed the whole tree.
+        if self.0.first().is_some_and(|pass| pass.ticks <= started) {
+            self.clear();
+        }
+        for at in 0..PASSES {
+            if self.0.len() <= at {
+                self.0.push(Pass::make()?);
+            }
+            let Some(pass) = self.0.get(at) else {
+                break;
+            };
+            let members = find(pass);
+            if !members.is_empty() || pass.is_settled {
+                return Ok(members);
+            }
+        }
+        Ok(Members::default())
+    }
+
+    /// Returns the number of passes made since the last event.
+    #[cfg(test)]
+    pub(super) const fn passes(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PASSES, Sweep};
+    use crate::ports::process::members::Members;
+
+    #[test]
+    fn all_trees_share_the_passes_between_two_events() {
+        let mut sweep = Sweep::default();
+        for _ in 0..400 {
+            let found = sweep.search(0, |_| Members::default());
+            assert_eq!(found.expect("it is readable"), Members::default());
+        }
+        let passes = sweep.passes();
+        assert!((1..=PASSES).contains(&passes), "{passes}");
+        sweep.clear();
+        let own = std::process::id();
+        let found = sweep.search(0, |pass| Members {
+            alive: pass
+                .living
+                .get_key_value(&own)
+                .map(|it| (*it.0, None))
+                .into_iter()
+                .collect(),
+            unknown: 0,
+        });
+        assert_eq!(found.expect("it is readable").alive, [(own, None)]);
+        assert_eq!(sweep.passes(), 1, "one member is enough");
+    }
+
+    #[test]
+    fn a_pass_does_not_count_for_a_tree_that_began_after_it() {
+        let mut sweep = Sweep::default();
+        let own = std::process::id();
+        let find = |_: &_| Members {
+            alive: vec![(own, None)],
+            unknown: 0,
+        };
+        sweep.search(0, find).expect("it is readable");
+        let before = sweep.0.first().map(|pass| pass.ticks);
+        let later = before.unwrap_or_default() + 1;
+        while crate::kernel::proc::now_ticks() <= later {
+            std::thread::yield_now();
+        }
+        sweep.search(later, find).expect("it is readable");
+        assert_ne!(sweep.0.first().map(|pass| pass.ticks), before);
+    }
+}

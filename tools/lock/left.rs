@@ -1,0 +1,56 @@
+//! Which processes keep a lock although the process that it is bound to has ended.
+
+use crate::client::{self, Target};
+use crate::lock::named::shown;
+use crate::process::{command, left};
+use crate::text::{number, words};
+use serde_json::Value;
+
+/// The maximum number of locks whose processes are looked up for one list.
+const LOCKS_MAX: usize = 16;
+/// The maximum number of processes that are named for a lock.
+const NAMED_MAX: usize = 8;
+
+/// Returns a line for each of these locks that is kept by what an ended process left, for at most [`LOCKS_MAX`] locks. A process that cannot
+/// be looked up is not mentioned.
+pub(super) fn lines(target: &Target, entries: &[Value]) -> String {
+    let held = entries.iter().filter(|it| number(it, "/place") == 1);
+    let bound = held.filter(|it| it.pointer("/process").is_some_and(Value::is_string));
+    let lines = bound.take(LOCKS_MAX).filter_map(|it| line(target, it));
+    lines.collect()
+}
+
+fn line(target: &Target, entry: &Value) -> Option<String> {
+    let id = words(entry, "/process");
+    let of = |path: &str| {
+        let answer = client::get(target, &format!("/v1/processes/{path}?id={id}"));
+        answer.ok()?.json().ok()
+    };
+    let record = of("process").filter(has_ended)?;
+    let below = of("descendants");
+    let below = below.as_ref().and_then(|it| it.pointer("/processes"));
+    let below = below.and_then(Value::as_array).map(Vec::as_slice);
+    let live = below.unwrap_or_default().iter();
+    let live = live.filter(|it| words(it, "/status") != "exited");
+    let mut named = left(&record);
+    for it in live {
+        if has_ended(it) {
+            named.extend(left(it));
+        } else if number(it, "/pid") > 0 {
+            named.push(format!("{} {}", number(it, "/pid"), command(it)));
+        }
+    }
+    let more = named.len().saturating_sub(NAMED_MAX);
+    named.truncate(NAMED_MAX);
+    if more > 0 {
+        named.push(format!("{more} more"));
+    }
+    let (key, named) = (shown(entry, "key"), named.join(", "));
+    (!named.is_empty()).then(|| {
+        format!("{key}: the process {id} has ended; what it started keeps the lock: {named}\n")
+    })
+}
+
+fn has_ended(record: &Value) -> bool {
+    record.pointer("/ended_at").is_some_and(|at| !at.is_null())
+}
