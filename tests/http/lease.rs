@@ -246,3 +246,55 @@ fn leases_are_listed_by_name_and_by_pages() {
         .post_as_owner("/v1/leases/set", &wrong)
         .because(400, "field");
 }
+
+#[test]
+fn a_command_line_is_shown_to_everyone_who_may_read() {
+    let opened = Opened::configured(launches);
+    let command = json!(["true", "--password=secret", "visible"]);
+    let launch = json!({"command": command, "allow_secrets": true});
+    let set = json!({"name": "k", "launch": launch});
+    well(&opened.post_as_owner("/v1/leases/set", &set));
+    let shown = show(&opened, "k").to_string();
+    assert!(shown.contains("visible"), "{shown}");
+    assert!(!shown.contains("=secret"), "{shown}");
+}
+
+/// A client without the scope `run` may neither delay nor replace nor delete what only one with it can set up.
+#[test]
+fn a_lease_that_launches_commands_is_left_to_those_who_may_run_them() {
+    let opened = Opened::configured(launches);
+    let forbidden = |path: &str, fields: &Value| {
+        opened.post(path, fields).because(403, "out-of-scope");
+    };
+    let year = 366_u64 * 24 * 3_600_000;
+    let launch = json!({"command": ["true"]});
+    let set = json!({"name": "nightly", "launch": launch, "schedule": "0 3 * * *"});
+    well(&opened.post_as_owner("/v1/leases/set", &set));
+    let settings = || {
+        let mut lease = show(&opened, "nightly");
+        lease["now"].take();
+        lease
+    };
+    let before = settings();
+    forbidden(CLAIM, &json!({"name": "nightly", "period_ms": year}));
+    forbidden(CLAIM, &json!({"name": "nightly"}));
+    forbidden("/v1/leases/reset", &json!({"name": "nightly"}));
+    assert_eq!(settings(), before);
+    // A client has a pass already when a request with a command comes.
+    let pass = well(&opened.post(CLAIM, &json!({"name": "late"})));
+    let pass = json!({"name": "late", "token": of(&pass, "/token")});
+    let run = json!({"name": "late", "launch": launch});
+    let asked = well(&opened.post_as_owner("/v1/leases/run", &run));
+    assert_eq!(of(&asked, "/turn"), "next", "{asked}");
+    forbidden("/v1/leases/renew", &pass);
+    forbidden("/v1/leases/finish", &pass);
+    forbidden("/v1/leases/reset", &json!({"name": "late"}));
+    // A lease that is only disabled, or has another period, is as its operator set it.
+    well(&opened.post_as_owner("/v1/leases/set", &json!({"name": "off", "disabled": true})));
+    forbidden("/v1/leases/reset", &json!({"name": "off"}));
+    // One of clients alone is theirs.
+    let pass = well(&opened.post(CLAIM, &json!({"name": "theirs"})));
+    let pass = json!({"name": "theirs", "token": of(&pass, "/token")});
+    well(&opened.post("/v1/leases/finish", &pass));
+    well(&opened.post("/v1/leases/reset", &json!({"name": "theirs"})));
+}

@@ -198,7 +198,7 @@ fn harmless(route: &RouteScope) -> (String, String) {
     }
 }
 
-/// A lock, a claim of a job and a pass of a lease that are bound to a process of the coordinator's own user.
+/// A lock, a claim of a job and a pass of a lease that are bound to a process of the coordinator's own user, who has also set a lease.
 struct Bound {
     job: u64,
     claim: u64,
@@ -227,6 +227,8 @@ impl Bound {
             let runs = claimed["lease"]["current"]["running"] == true;
             runs.then_some(claimed)
         });
+        let launch = json!({"command": ["true"]});
+        post("/v1/leases/set", &json!({"name": "set", "launch": launch}));
         let number = |found: &Value| found.as_u64().expect("a number");
         Self {
             job: number(&job["id"]),
@@ -240,6 +242,7 @@ impl Bound {
 fn conditional(path: &str, bound: &Bound) -> Vec<String> {
     let claim = json!({"id": bound.job, "token": bound.claim});
     let pass = json!({"name": "bound", "token": bound.pass});
+    let of_set = json!({"name": "set", "token": 1});
     let entry = json!({"key": "bound", "owner": "owner"});
     let requests = match path {
         "/page/lock/force" => return vec!["key=bound&index=".to_owned()],
@@ -247,7 +250,7 @@ fn conditional(path: &str, bound: &Bound) -> Vec<String> {
         "/v1/locks/renew" | "/v1/locks/release" => vec![entry],
         "/v1/locks/release-all" => vec![json!({"owner": "owner"})],
         "/v1/locks/force" => vec![json!({"key": "bound"})],
-        "/v1/leases/finish" => vec![pass],
+        "/v1/leases/finish" => vec![pass, of_set],
         "/v1/queues/ack" | "/v1/queues/fail" | "/v1/queues/defer" | "/v1/queues/release"
         | "/v1/queues/bury" => vec![claim],
         "/v1/queues/report" => vec![json!({"id": bound.job, "token": bound.claim, "percent": 1})],
@@ -257,9 +260,19 @@ fn conditional(path: &str, bound: &Bound) -> Vec<String> {
             json!({"key": "k", "owner": "me", "process": ABSENT}),
             json!({"key": "bound", "owner": "owner", "ttl": 3600}),
         ],
-        "/v1/leases/claim" => vec![json!({"name": "k", "process": ABSENT})],
-        "/v1/leases/renew" => vec![json!({"name": "k", "token": 1, "process": ABSENT}), pass],
-        "/v1/leases/reset" => vec![json!({"name": "none", "force": true})],
+        "/v1/leases/claim" => vec![
+            json!({"name": "k", "process": ABSENT}),
+            json!({"name": "set", "no_delay": true}),
+        ],
+        "/v1/leases/renew" => vec![
+            json!({"name": "k", "token": 1, "process": ABSENT}),
+            pass,
+            of_set,
+        ],
+        "/v1/leases/reset" => vec![
+            json!({"name": "none", "force": true}),
+            json!({"name": "set"}),
+        ],
         "/v1/queues/pop" => vec![json!({"queues": ["q"], "process": ABSENT})],
         "/v1/queues/touch" => vec![
             json!({"id": 1, "token": 1, "process": ABSENT}),

@@ -374,6 +374,23 @@ impl Lease {
         self.current.as_ref().filter(|it| it.runs())
     }
 
+    /// Returns whether the coordinator launches commands for the lease: it or one of its requests has a command, or the latest pass was
+    /// launched.
+    pub fn launches(&self) -> bool {
+        let current = self.current.as_ref();
+        let was_launched = current.is_some_and(|it| matches!(it.holder, Holder::Launched { .. }));
+        let next = self.next.as_ref();
+        was_launched
+            || self.owed_command().is_some()
+            || self.schedule.is_some()
+            || next.is_some_and(|it| it.command.is_some())
+    }
+
+    /// Returns whether it has settings that are not the default ones.
+    pub fn is_set(&self) -> bool {
+        self.schedule.is_some() || self.settings != Settings::default()
+    }
+
     /// Returns how the latest pass failed; `None` if it is still running or did not fail, or if there has been no pass.
     pub fn failure(&self) -> Option<End> {
         let end = self.current.as_ref()?.end;

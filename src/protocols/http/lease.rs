@@ -50,9 +50,10 @@ fn routes() -> Vec<Route> {
         ),
         Route::post_once(
             "/v1/leases/claim",
-            Scope::Use.or_run("`process` is set", |Body(it): &Body<Claiming>| {
-                it.process.is_some()
-            }),
+            Scope::Use.or_run(
+                "`process` is set, or the lease launches commands",
+                |Body(it): &Body<Claiming>| it.process.is_some(),
+            ),
             claim,
             RouteDocs {
                 id: "claim_lease",
@@ -67,7 +68,7 @@ fn routes() -> Vec<Route> {
         Route::post(
             "/v1/leases/renew",
             Scope::Use.or_run(
-                "`process` is set, or the pass is bound to a process",
+                "`process` is set, the pass is bound to one, or the lease launches commands",
                 |Body(it): &Body<Renew>| it.process.is_some(),
             ),
             renew,
@@ -81,7 +82,8 @@ fn routes() -> Vec<Route> {
         ),
         Route::post(
             "/v1/leases/finish",
-            Scope::Use.or_run_by_state("the pass is bound to a process"),
+            Scope::Use
+                .or_run_by_state("the pass is bound to a process, or the lease launches commands"),
             finish,
             RouteDocs {
                 id: "finish_lease",

@@ -60,7 +60,10 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
         Route::post(
             "/v1/leases/reset",
-            Scope::Operate.or_run("`force` is set", |Body(it): &Body<Reset>| it.force),
+            Scope::Operate.or_run(
+                "`force` is set, or the lease has settings or launches commands",
+                |Body(it): &Body<Reset>| it.force,
+            ),
             reset,
             RouteDocs {
                 id: "reset_lease",

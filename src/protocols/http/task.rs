@@ -89,7 +89,7 @@ fn routes() -> Vec<Route> {
         ),
         Route::post(
             "/v1/tasks/prune",
-            Scope::Operate,
+            Scope::Run,
             prune,
             RouteDocs {
                 id: "prune_tasks",
