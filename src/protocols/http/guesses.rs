@@ -1,10 +1,10 @@
-//! Wrong tokens: how many are compared in a minute, from each address and in total. Beyond that, tokens are refused without being compared,
-//! and nobody waits. An address that has sent a right token is not locked out, since other users of its machine may be the ones who guess.
+//! Wrong tokens: how many are answered as such in a minute, from each address and in total. Beyond that, wrong tokens are answered with 429. A
+//! right token is always accepted: otherwise whoever can reach the listener could lock out all others (decision 71).
 
 use crate::clock::Date;
 use crate::protocols::http::problem::Problem;
 use crate::refusal::Reason;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,9 +17,6 @@ const OF_ADDRESS_MAX: u32 = 20;
 /// The maximum number of wrong tokens in that time.
 const ALL_MAX: u32 = 1000;
 
-/// The maximum number of addresses that have sent a right token and are remembered.
-const KNOWN_MAX: usize = 4096;
-
 /// The recent wrong tokens.
 #[derive(Debug, Default)]
 pub(crate) struct Guesses(Mutex<Recent>);
@@ -30,39 +27,26 @@ struct Recent {
     since: Date,
     all: u32,
     by_address: HashMap<IpAddr, u32>,
-    /// Addresses that have sent a right token.
-    known: HashSet<IpAddr>,
 }
 
 impl Guesses {
-    /// Compares a token: `compare` returns `None` if it is wrong. Refuses it without a comparison if too many wrong tokens were sent and no
-    /// right one has come from this address.
+    /// Compares a token: `compare` returns `None` if it is wrong. If too many wrong tokens were sent, the error is the answer to a wrong one.
     pub(crate) fn compare<T>(
         &self,
         (address, now): (IpAddr, Date),
         compare: impl FnOnce() -> Option<T>,
     ) -> Result<Option<T>, Problem> {
-        let (is_over, is_known) = {
-            let mut recent = self.recent();
-            recent.forget(now);
-            (recent.is_over(address), recent.known.contains(&address))
-        };
-        let words = "too many wrong tokens were sent: wait a minute before the next one";
-        let refused = || Err(Problem::new(Reason::Throttled, words));
-        if is_over && !is_known {
-            return refused();
+        if let Some(found) = compare() {
+            return Ok(Some(found));
         }
-        let found = compare();
         let mut recent = self.recent();
-        match found {
-            Some(_) if recent.known.len() < KNOWN_MAX => {
-                recent.known.insert(address);
-            }
-            Some(_) => {}
-            None if is_over => return refused(),
-            None => recent.note(address, now),
+        recent.forget(now);
+        if recent.is_over(address) {
+            let words = "the token is unknown, and too many wrong tokens were sent: wait a minute before the next one";
+            return Err(Problem::new(Reason::Throttled, words));
         }
-        Ok(found)
+        recent.note(address, now);
+        Ok(None)
     }
 
     fn recent(&self) -> MutexGuard<'_, Recent> {
@@ -104,7 +88,7 @@ mod tests {
         std::net::Ipv4Addr::from_bits(0x0a00_0000 + last).into()
     }
 
-    /// Sends a token. Returns whether it was accepted, or `None` if it was not compared, or was one wrong token too many.
+    /// Sends a token. Returns whether it was accepted, or `None` if it was one wrong token too many.
     fn send(guesses: &Guesses, from: u32, at: u64, is_right: bool) -> Option<bool> {
         let compared = guesses.compare((address(from), Date(at)), || is_right.then_some(()));
         compared.ok().map(|it| it.is_some())
@@ -118,45 +102,41 @@ mod tests {
         }
         assert_eq!(send(&guesses, 1, WINDOW_MS, false), None);
         assert_eq!(
-            send(&guesses, 1, WINDOW_MS, true),
-            None,
-            "it is not compared"
+            send(&guesses, 2, WINDOW_MS, false),
+            Some(false),
+            "another address"
         );
         assert_eq!(
-            send(&guesses, 2, WINDOW_MS, true),
-            Some(true),
-            "nobody else waits"
-        );
-        assert_eq!(
-            send(&guesses, 1, WINDOW_MS + 5, true),
-            Some(true),
+            send(&guesses, 1, WINDOW_MS + 5, false),
+            Some(false),
             "a minute later"
         );
     }
 
     #[test]
-    fn one_that_knows_a_token_is_not_locked_out_by_another_on_its_address() {
+    fn a_right_token_is_accepted_whoever_has_sent_wrong_ones() {
         let guesses = Guesses::default();
-        assert_eq!(send(&guesses, 1, 5, true), Some(true));
-        for _ in 0..OF_ADDRESS_MAX {
-            assert_eq!(send(&guesses, 1, 5, false), Some(false));
+        for from in 0..ALL_MAX {
+            assert_eq!(send(&guesses, from / OF_ADDRESS_MAX, 5, false), Some(false));
         }
         assert_eq!(send(&guesses, 1, 5, false), None);
-        assert_eq!(send(&guesses, 1, 5, true), Some(true));
+        for from in [1, ALL_MAX + 1] {
+            assert_eq!(send(&guesses, from, 5, true), Some(true), "its first");
+            assert_eq!(send(&guesses, from, 5, false), None);
+            assert_eq!(send(&guesses, from, 5, true), Some(true));
+        }
     }
 
     #[test]
     fn all_addresses_together_send_a_bounded_number_of_wrong_tokens() {
         let guesses = Guesses::default();
-        assert_eq!(send(&guesses, 0, 5, true), Some(true));
         for from in 1..=ALL_MAX {
             assert_eq!(send(&guesses, from, 5, false), Some(false));
         }
-        assert_eq!(send(&guesses, ALL_MAX + 1, 5, true), None);
-        assert_eq!(send(&guesses, 0, 5, true), Some(true), "it is known");
+        assert_eq!(send(&guesses, ALL_MAX + 1, 5, false), None);
         assert_eq!(
-            send(&guesses, 1, 4, true),
-            Some(true),
+            send(&guesses, 1, 4, false),
+            Some(false),
             "the clock was set back"
         );
     }
