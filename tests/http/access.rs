@@ -24,6 +24,11 @@ fn a_foreign_host_or_origin_is_refused_on_tcp() {
     with("Host: 10.1.2.3\r\n").problem(421);
     with("Host: localhost\r\nOrigin: https://evil.example\r\n").problem(403);
     with("Host: localhost\r\nOrigin: null\r\n").problem(403);
+    // Browsers send no `Origin` with an image, a script or a link.
+    let site = "Host: localhost\r\nSec-Fetch-Site: cross-site\r\n";
+    with(site).problem(403);
+    let link = "Sec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n";
+    assert_eq!(with(&format!("{site}{link}")).status, 200);
     let port = opened.address().port();
     assert_eq!(with(&format!("Host: 127.0.0.1:{port}\r\n")).status, 200);
     assert_eq!(with("Host: ledger.example\r\n").status, 200);
@@ -134,6 +139,21 @@ fn what_a_task_printed_is_for_those_who_may_run_commands() {
     let told = opened.get(&path, &with(TOKEN));
     assert!(!told.body.contains("secret"), "{told:?}");
     assert_eq!(told.json()["stories"][0]["outcome"], "ended");
+}
+
+#[test]
+fn wrong_tokens_lock_nobody_out() {
+    let opened = Opened::with_token();
+    let with =
+        |token: &str| opened.get("/v1/status", &format!("Authorization: Bearer {token}\r\n"));
+    // No right token has come from this address yet.
+    for _ in 0..20 {
+        with("wrong-horse-battery-staple").problem(401);
+    }
+    with("wrong-horse-battery-staple").problem(429);
+    assert_eq!(with(TOKEN).status, 200);
+    with("wrong-horse-battery-staple").problem(429);
+    assert_eq!(with(TOKEN).status, 200);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Decides which clients' requests are accepted. Any web page can make a browser send requests to the coordinator, either by DNS rebinding
-//! (`Host` then contains a foreign name) or as cross-site requests (`Origin` then contains a foreign site). Both kinds are refused.
+//! (`Host` then contains a foreign name) or as requests of another origin (`Origin` then contains a foreign site or, since browsers leave it
+//! out of most GET requests, `Sec-Fetch-Site` says so). Both kinds are refused.
 //!
 //! This module also decides which scopes a client has. `route.rs` compares them with those that the route requires.
 
@@ -10,8 +11,8 @@ use crate::protocols::http::problem::Problem;
 use crate::protocols::http::scope::Scopes;
 use crate::protocols::http::token::Tokens;
 use crate::refusal::Reason;
-use actix_http::RequestHead;
 use actix_http::uri::Authority;
+use actix_http::{Method, RequestHead};
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -88,6 +89,7 @@ pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result
         Peer::Tcp { .. } => &["http"],
     };
     check_origin(&head.headers, (schemes, host))?;
+    check_site(head)?;
     match peer {
         Peer::Socket { uid, .. } if is_trusted(uid, rustix::process::geteuid().as_raw()) => {
             Ok(Scopes::All)
@@ -171,6 +173,28 @@ fn check_origin(headers: &HeaderMap, (schemes, host): (&[&str], &str)) -> Result
     Err(Problem::new(
         Reason::Foreign,
         "requests from pages of another origin are not accepted",
+    ))
+}
+
+/// Refuses a request that a browser sends for a page of another origin, or of another port of this host, unless it is for a document of its
+/// own, as when a link is followed. Only browsers send these headers, and only to loopback addresses and over TLS.
+fn check_site(head: &RequestHead) -> Result<(), Problem> {
+    let site = HeaderName::from_static("sec-fetch-site");
+    let mode = HeaderName::from_static("sec-fetch-mode");
+    let dest = HeaderName::from_static("sec-fetch-dest");
+    let is_ours = |it: &HeaderValue| matches!(it.as_bytes(), b"same-origin" | b"none");
+    let follows_link = || {
+        let headers = &head.headers;
+        matches!(head.method, Method::GET | Method::HEAD)
+            && single(headers, &mode) == Some("navigate")
+            && single(headers, &dest) == Some("document")
+    };
+    if head.headers.get_all(&site).all(is_ours) || follows_link() {
+        return Ok(());
+    }
+    Err(Problem::new(
+        Reason::Foreign,
+        "requests for pages of another origin are not accepted",
     ))
 }
 
@@ -269,7 +293,7 @@ mod tests {
     use crate::protocols::http::guesses::Guesses;
     use crate::protocols::http::scope::Scopes;
     use crate::protocols::http::token::Tokens;
-    use actix_http::RequestHead;
+    use actix_http::{Method, RequestHead};
     use actix_web::ResponseError as _;
     use actix_web::http::header::{HeaderName, HeaderValue};
 
@@ -475,6 +499,60 @@ mod tests {
         }
         assert_eq!(cookie_name("[::1]:80"), "sexton-80");
         assert_eq!(cookie_name("ledger.example"), "sexton");
+    }
+
+    #[test]
+    fn what_a_page_of_another_origin_loads_is_refused() {
+        let asked = |method: Method, headers: &[(&'static str, &'static str)]| {
+            let mut head = head(headers);
+            head.headers.append(
+                HeaderName::from_static("host"),
+                HeaderValue::from_static("localhost"),
+            );
+            head.method = method;
+            let rules = Rules {
+                names: &[],
+                lets_others_in: true,
+                tokens: None,
+                guesses: &Guesses::default(),
+                is_private: false,
+                now: Date(0),
+            };
+            let stranger = Peer::Socket {
+                uid: u32::MAX - 1,
+                process: None,
+            };
+            let heard = [tcp("127.0.0.1"), stranger].map(|peer| check(&head, peer, &rules).is_ok());
+            assert_eq!(heard[0], heard[1]);
+            heard[0]
+        };
+        assert!(asked(Method::GET, &[]), "not a browser");
+        for ours in ["same-origin", "none"] {
+            assert!(asked(Method::GET, &[("sec-fetch-site", ours)]));
+        }
+        let (mode, dest) = (
+            ("sec-fetch-mode", "navigate"),
+            ("sec-fetch-dest", "document"),
+        );
+        for foreign in ["cross-site", "same-site"] {
+            let site = ("sec-fetch-site", foreign);
+            assert!(!asked(Method::GET, &[site]));
+            assert!(!asked(Method::GET, &[("sec-fetch-site", "none"), site]));
+            assert!(!asked(
+                Method::GET,
+                &[
+                    site,
+                    ("sec-fetch-mode", "no-cors"),
+                    ("sec-fetch-dest", "image")
+                ]
+            ));
+            assert!(!asked(
+                Method::GET,
+                &[site, mode, ("sec-fetch-dest", "iframe")]
+            ));
+            assert!(!asked(Method::POST, &[site, mode, dest]));
+            assert!(asked(Method::GET, &[site, mode, dest]), "a link");
+        }
     }
 
     #[test]
