@@ -7,13 +7,14 @@
 use crate::clock::Date;
 use crate::handle::Requester;
 use crate::protocols::http::guesses::Guesses;
+use crate::protocols::http::origin::{check_origin, check_site, single};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::scope::Scopes;
 use crate::protocols::http::token::Tokens;
 use crate::refusal::Reason;
+use actix_http::RequestHead;
 use actix_http::uri::Authority;
-use actix_http::{Method, RequestHead};
-use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::header::{self, HeaderMap};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The credentials that a path requires over TCP if tokens are configured.
@@ -154,70 +155,6 @@ fn check_host<'a>(
     }
 }
 
-/// Refuses a request whose `Origin` header names another scheme, host or port than this coordinator's, that is, a request from a page that
-/// this coordinator did not serve. On the Unix socket, which a browser may reach through a proxy with TLS, both schemes are ours. Only
-/// browsers send this header, so a request without it is accepted.
-fn check_origin(headers: &HeaderMap, (schemes, host): (&[&str], &str)) -> Result<(), Problem> {
-    let ours = |origin: &HeaderValue| {
-        let origin = origin.to_str().ok()?;
-        let (scheme, authority) = origin.split_once("://")?;
-        let is_ours = schemes.iter().any(|it| it.eq_ignore_ascii_case(scheme));
-        (is_ours && authority.eq_ignore_ascii_case(host)).then_some(())
-    };
-    if headers
-        .get_all(header::ORIGIN)
-        .all(|origin| ours(origin).is_some())
-    {
-        return Ok(());
-    }
-    Err(Problem::new(
-        Reason::Foreign,
-        "requests from pages of another origin are not accepted",
-    ))
-}
-
-/// Refuses a request that a browser sends for a page of another origin, or of another port of this host, unless it is for a document of its
-/// own, as when a link is followed. Only browsers send these headers, and only to loopback addresses and over TLS.
-fn check_site(head: &RequestHead) -> Result<(), Problem> {
-    let site = HeaderName::from_static("sec-fetch-site");
-    let mode = HeaderName::from_static("sec-fetch-mode");
-    let dest = HeaderName::from_static("sec-fetch-dest");
-    let is_ours = |it: &HeaderValue| matches!(it.as_bytes(), b"same-origin" | b"none");
-    let follows_link = || {
-        let headers = &head.headers;
-        matches!(head.method, Method::GET | Method::HEAD)
-            && single(headers, &mode) == Some("navigate")
-            && single(headers, &dest) == Some("document")
-    };
-    if head.headers.get_all(&site).all(is_ours) || follows_link() {
-        return Ok(());
-    }
-    Err(Problem::new(
-        Reason::Foreign,
-        "requests for pages of another origin are not accepted",
-    ))
-}
-
-/// Refuses a form that was not sent from a page of this coordinator; [`check`] has compared its `Origin`, if it has one. This also applies to the Unix socket, which a browser
-/// may reach through a forwarded port. Browsers state where a form comes from in `Origin` or `Sec-Fetch-Site`; a form with neither is
-/// refused.
-pub(crate) fn check_form(headers: &HeaderMap) -> Result<(), Problem> {
-    let is_ours = match single(headers, &header::ORIGIN) {
-        Some(_) => {
-            let is_ours = |host| check_origin(headers, (&["http", "https"], host)).is_ok();
-            single(headers, &header::HOST).is_some_and(is_ours)
-        }
-        None => {
-            let site = HeaderName::from_static("sec-fetch-site");
-            !headers.contains_key(header::ORIGIN) && single(headers, &site) == Some("same-origin")
-        }
-    };
-    let words = "forms are accepted only from pages of this coordinator, in a browser that sends Origin or Sec-Fetch-Site";
-    is_ours
-        .then_some(())
-        .ok_or_else(|| Problem::new(Reason::Foreign, words))
-}
-
 /// Returns the name of the login cookie, which includes the port because all ports of a host share cookies.
 pub(crate) fn cookie_name(host: &str) -> String {
     let port = host.strip_prefix(without_port(host)).unwrap_or_default();
@@ -266,13 +203,6 @@ fn check_token(
     }
 }
 
-/// Returns the value of a header if it occurs exactly once and is text.
-fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    let mut values = headers.get_all(name);
-    let value = values.next()?.to_str().ok()?;
-    values.next().is_none().then_some(value)
-}
-
 /// Returns a host without its port. `[::1]:80` keeps its brackets, and a suffix that is not a port is kept.
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
@@ -288,12 +218,12 @@ fn without_port(host: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Gate, Peer, Rules, check, check_form, cookie_name, is_trusted};
+    use super::{Gate, Peer, Rules, check, cookie_name, is_trusted};
     use crate::clock::Date;
     use crate::protocols::http::guesses::Guesses;
     use crate::protocols::http::scope::Scopes;
     use crate::protocols::http::token::Tokens;
-    use actix_http::{Method, RequestHead};
+    use actix_http::RequestHead;
     use actix_web::ResponseError as _;
     use actix_web::http::header::{HeaderName, HeaderValue};
 
@@ -502,88 +432,6 @@ mod tests {
     }
 
     #[test]
-    fn what_a_page_of_another_origin_loads_is_refused() {
-        let asked = |method: Method, headers: &[(&'static str, &'static str)]| {
-            let mut head = head(headers);
-            head.headers.append(
-                HeaderName::from_static("host"),
-                HeaderValue::from_static("localhost"),
-            );
-            head.method = method;
-            let rules = Rules {
-                names: &[],
-                lets_others_in: true,
-                tokens: None,
-                guesses: &Guesses::default(),
-                is_private: false,
-                now: Date(0),
-            };
-            let stranger = Peer::Socket {
-                uid: u32::MAX - 1,
-                process: None,
-            };
-            let heard = [tcp("127.0.0.1"), stranger].map(|peer| check(&head, peer, &rules).is_ok());
-            assert_eq!(heard[0], heard[1]);
-            heard[0]
-        };
-        assert!(asked(Method::GET, &[]), "not a browser");
-        for ours in ["same-origin", "none"] {
-            assert!(asked(Method::GET, &[("sec-fetch-site", ours)]));
-        }
-        let (mode, dest) = (
-            ("sec-fetch-mode", "navigate"),
-            ("sec-fetch-dest", "document"),
-        );
-        for foreign in ["cross-site", "same-site"] {
-            let site = ("sec-fetch-site", foreign);
-            assert!(!asked(Method::GET, &[site]));
-            assert!(!asked(Method::GET, &[("sec-fetch-site", "none"), site]));
-            assert!(!asked(
-                Method::GET,
-                &[
-                    site,
-                    ("sec-fetch-mode", "no-cors"),
-                    ("sec-fetch-dest", "image")
-                ]
-            ));
-            assert!(!asked(
-                Method::GET,
-                &[site, mode, ("sec-fetch-dest", "iframe")]
-            ));
-            assert!(!asked(Method::POST, &[site, mode, dest]));
-            assert!(asked(Method::GET, &[site, mode, dest]), "a link");
-        }
-    }
-
-    #[test]
-    fn a_form_comes_from_a_page_of_ours() {
-        let from = |headers: &[(&'static str, &'static str)]| {
-            let all: Vec<_> = [("host", "localhost:80")]
-                .iter()
-                .chain(headers)
-                .copied()
-                .collect();
-            check_form(&head(&all).headers).is_ok()
-        };
-        assert!(from(&[("origin", "http://localhost:80")]));
-        assert!(from(&[("sec-fetch-site", "same-origin")]));
-        for foreign in [
-            &[][..],
-            &[("origin", "null")],
-            &[("origin", "http://localhost:81")],
-            &[("origin", "null"), ("sec-fetch-site", "same-origin")],
-            &[
-                ("origin", "http://localhost:80"),
-                ("origin", "http://localhost:80"),
-            ],
-            &[("sec-fetch-site", "same-site")],
-            &[("sec-fetch-site", "none")],
-        ] {
-            assert!(!from(foreign), "{foreign:?}");
-        }
-    }
-
-    #[test]
     fn the_socket_answers_its_own_user_and_root_or_whom_its_mode_lets_in() {
         assert!(is_trusted(1000, 1000) && is_trusted(0, 1000));
         assert!(!is_trusted(1001, 1000) && !is_trusted(1000, 0));
@@ -614,6 +462,8 @@ mod tests {
                 assert!(check(&asked, stranger, &rules).is_err(), "{host} {origin}");
             }
             assert!(check(&head(&[("host", "evil.example")]), stranger, &rules).is_err());
+            let image = head(&[("host", "localhost"), ("sec-fetch-site", "cross-site")]);
+            assert!(check(&image, stranger, &rules).is_err());
             assert!(check(&head(&[]), stranger, &rules).is_err());
             let page = [
                 ("host", "localhost:8080"),

@@ -4,10 +4,11 @@
 
 use crate::handle::{Handle, Leases, Locks, Processes, Queues, Requester, Tasks};
 use crate::ids::RequestKey;
-use crate::protocols::http::access::{self, Peer};
+use crate::protocols::http::access::Peer;
 use crate::protocols::http::capacity::Capacity;
 use crate::protocols::http::idempotency::{self, key_of};
 use crate::protocols::http::input;
+use crate::protocols::http::origin;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::scope::{Scope, Scopes};
 use crate::protocols::http::shared::Shared;
@@ -117,7 +118,7 @@ impl Call {
 
     /// Refuses a form that was not sent from a page of this coordinator.
     pub(crate) fn check_form(&self) -> Result<(), Problem> {
-        access::check_form(self.request.headers())
+        origin::check_form(self.request.headers())
     }
 
     /// Returns the head of the request.

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `listener.rs` | sockets, limits, the serving thread, opening and closing |
 //! | `session.rs` | one client: its requests and answers, with their bounds |
-//! | `access.rs` | which requests are accepted: `Host`, `Origin`, token, peer |
+//! | `access.rs` `origin.rs` | which requests are accepted: `Host`, token, peer; what says which page sent them |
 //! | `scope.rs` | what a route requires, and what a caller has |
 //! | `tls.rs` | the certificate, its key, and the handshake |
 //! | `token.rs` | the bearer token and its file |
@@ -64,6 +64,7 @@ mod lock;
 mod metric;
 mod openapi;
 mod operate;
+mod origin;
 mod page;
 mod pop;
 mod problem;
