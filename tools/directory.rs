@@ -1,8 +1,14 @@
-//! Checks whether a path is a readable data directory, and if it is not, explains why.
+//! Checks whether a path is a readable data directory, and if it is not, explains why; and whether other users can put another directory in
+//! its place.
 
 use crate::report::Failure;
+use sexton::kernel::socket::is_own;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
+
+/// The mode bit with which only the owner of a file can replace it, in a directory to which all may write.
+const STICKY: u32 = 0o1000;
 
 /// Fails unless `data` is a directory that contains at least one of `names`. The message says that the program failed to `action`.
 pub(crate) fn check(action: &str, data: &Path, names: &[&str]) -> Result<(), Failure> {
@@ -24,6 +30,37 @@ fn refusal(data: &Path, names: &[&str]) -> Option<(String, &'static str)> {
             Some((why, which))
         }
     }
+}
+
+/// Returns why somebody can put another directory in the place of `data`, other than root, the user of this process and `trusted`: a
+/// directory above it is not theirs alone, or a symbolic link in its path is somebody else's. Returns `None` if nobody can.
+pub(crate) fn replaceable(data: &Path, trusted: Option<u32>) -> Option<String> {
+    let is_trusted = |user: u32| is_own(user) || trusted == Some(user);
+    let named = std::path::absolute(data).ok()?;
+    let links = named.ancestors().filter_map(|path| {
+        let link = path.symlink_metadata().ok()?;
+        let owner = link.uid();
+        let words = || format!("{} is a symbolic link of user {owner}", path.display());
+        (link.is_symlink() && !is_trusted(owner)).then(words)
+    });
+    // A directory that does not exist yet is created in the last one of its path that does.
+    let real = named.ancestors().find_map(|it| it.canonicalize().ok())?;
+    let above = real.ancestors().skip(usize::from(named.exists()));
+    let above = named.ancestors().skip(1).chain(above);
+    let above = above.filter_map(|it| writable(it, is_trusted));
+    above.chain(links).next()
+}
+
+/// Returns why a user who is not trusted can replace what is in a directory; `None` if nobody can, or if there is no such directory.
+fn writable(directory: &Path, is_trusted: impl Fn(u32) -> bool) -> Option<String> {
+    let metadata = directory.metadata().ok()?;
+    let (owner, mode) = (metadata.uid(), metadata.permissions().mode() & 0o7777);
+    let directory = directory.display();
+    if !is_trusted(owner) {
+        return Some(format!("{directory} belongs to user {owner}"));
+    }
+    let is_open = mode & 0o022 != 0 && mode & STICKY == 0;
+    is_open.then(|| format!("{directory} has mode {mode:04o}"))
 }
 
 /// Returns a description of an error about a path, and advice on what to do.
@@ -51,8 +88,64 @@ pub(crate) fn refused(error: &io::Error) -> (String, &'static str) {
 
 #[cfg(test)]
 mod tests {
-    use super::refused;
+    use super::{refused, replaceable};
+    use std::fs::{Permissions, create_dir, set_permissions};
     use std::io;
+    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+
+    #[test]
+    fn a_directory_below_one_that_others_may_write_to_can_be_replaced() {
+        let scratch = tempfile::tempdir().expect("a directory can be created");
+        let above = scratch.path().canonicalize().expect("it exists");
+        let data = above.join("parent/between/data");
+        for path in [above.join("parent"), above.join("parent/between")] {
+            create_dir(path).expect("it can be created");
+        }
+        let parent = above.join("parent");
+        let set =
+            |mode| set_permissions(&parent, Permissions::from_mode(mode)).expect("it is ours");
+        for is_there in [false, true] {
+            if is_there {
+                create_dir(&data).expect("it can be created");
+            }
+            for mode in [0o700, 0o755, 0o1777] {
+                set(mode);
+                assert_eq!(replaceable(&data, None), None, "{mode:o}");
+            }
+            for mode in [0o777, 0o775, 0o757] {
+                set(mode);
+                let why = replaceable(&data, None).expect("others may write to the parent");
+                assert!(
+                    why.contains(&format!("{} has mode {mode:04o}", parent.display())),
+                    "{why}"
+                );
+            }
+            set(0o755);
+        }
+        // The directory itself is checked by the store.
+        set_permissions(&data, Permissions::from_mode(0o777)).expect("it is ours");
+        assert_eq!(replaceable(&data, None), None);
+        let link = above.join("link");
+        symlink(&parent, &link).expect("it can be created");
+        let through = link.join("between/data");
+        assert_eq!(replaceable(&through, None), None, "a link of our own");
+        set(0o777);
+        assert!(replaceable(&through, None).is_some());
+        set(0o755);
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::lchown(&link, Some(65_534), None).expect("root may do so");
+            let why = replaceable(&through, None).expect("another user made the link");
+            assert!(why.contains("link of user 65534"), "{why}");
+            chown(&parent, Some(65_534), None).expect("root may do so");
+            let why = replaceable(&data, None).expect("the parent is another user's");
+            assert!(why.contains("belongs to user 65534"), "{why}");
+            assert_eq!(
+                replaceable(&data, Some(65_534)),
+                None,
+                "that user is trusted"
+            );
+        }
+    }
 
     #[test]
     fn what_may_not_be_read_is_not_said_to_be_missing() {

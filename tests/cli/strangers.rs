@@ -2,7 +2,7 @@
 //! the tests are reported as skipped.
 
 use crate::coordinator::done;
-use crate::daemon::{self, text};
+use crate::daemon::{self, Daemon, sexton, text};
 use crate::left_out::left_out;
 use crate::patience::until;
 use crate::tree::Tree;
@@ -313,6 +313,91 @@ fn a_secret_file_of_another_user_is_refused() {
     assert_eq!(refused.status, 3, "{refused:?}");
     let words = format!("belongs to user {STRANGER}");
     assert!(refused.err.contains(&words), "{refused:?}");
+}
+
+#[test]
+fn a_start_below_a_directory_that_others_may_write_to_is_warned_of() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let parent = files.path().join("parent");
+    std::fs::create_dir(&parent).expect("a new directory");
+    let data = parent.join("data");
+    let set = |mode| {
+        let mode = Permissions::from_mode(mode);
+        std::fs::set_permissions(&parent, mode).expect("our own directory");
+    };
+    let words = "other users can put another directory in the place of";
+    for (mode, is_warned_of) in [
+        (0o755, false),
+        (0o777, true),
+        (0o775, true),
+        (0o1777, false),
+    ] {
+        set(mode);
+        let daemon = Daemon::serve(&["--data", text(&data), "--http", "127.0.0.1:0"]);
+        daemon.signal(Signal::TERM);
+        let (status, log) = daemon.end();
+        assert!(status.success(), "{log}");
+        assert_eq!(log.contains(words), is_warned_of, "{mode:o}: {log}");
+    }
+}
+
+/// Nothing is sent to a user who may have put their own directory in the place of the one that was named.
+#[test]
+fn one_who_may_have_replaced_the_data_directory_is_not_asked() {
+    if !can_be_another("a data directory in the place of another") {
+        return;
+    }
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let passable = Permissions::from_mode(0o711);
+    std::fs::set_permissions(files.path(), passable).expect("our own directory");
+    let parent = files.path().join("parent");
+    let data = parent.join("data");
+    std::fs::create_dir_all(&data).expect("a new directory");
+    chown(&data, Some(STRANGER), None).expect("root may do this");
+    let socket = data.join("sexton.sock");
+    let listen = || {
+        use rustix::process::Uid;
+        // This changes only the user of the thread.
+        rustix::thread::set_thread_uid(Uid::from_raw(STRANGER)).expect("root may do this");
+        UnixListener::bind(&socket).expect("the directory is theirs")
+    };
+    let listener = std::thread::scope(|scope| scope.spawn(listen).join().expect("it listens"));
+    let ask = |flag: &str, value: &str| {
+        let mut command = sexton();
+        command.args(["lock", "list", flag, value]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().expect("the program starts");
+        let (mut asked, _) = listener.accept().expect("it connects");
+        let mut first = [0; 1];
+        let count = asked.read(&mut first).expect("it is connected");
+        drop(asked);
+        (count, child)
+    };
+    for owner in [0, STRANGER] {
+        chown(&parent, Some(owner), None).expect("root may do this");
+        let (count, child) = ask("--data", text(&data));
+        assert_eq!(count, 1, "only they and root can replace their directory");
+        child.wait_with_output().expect("it ends");
+    }
+    for (owner, mode, words) in [
+        (0, 0o777, "has mode 0777"),
+        (STRANGER - 1, 0o755, "belongs to user 65533"),
+    ] {
+        chown(&parent, Some(owner), None).expect("root may do this");
+        let mode = Permissions::from_mode(mode);
+        std::fs::set_permissions(&parent, mode).expect("root may do this");
+        let (count, child) = ask("--data", text(&data));
+        assert_eq!(count, 0, "nothing is sent");
+        let refused = done(child.wait_with_output().expect("it ends"));
+        assert_eq!(refused.status, 3, "{refused:?}");
+        assert!(
+            refused.err.contains("user 65534 listens there") && refused.err.contains(words),
+            "{refused:?}"
+        );
+        let (count, child) = ask("--url", &format!("unix:{}", text(&socket)));
+        assert_eq!(count, 1, "this socket is meant");
+        child.wait_with_output().expect("it ends");
+    }
 }
 
 /// The environments of all commands pass through server and keeper. A command can be looked into as before.

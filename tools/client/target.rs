@@ -4,6 +4,7 @@
 //! The token goes into the head of a request and nowhere else; in particular, never into an error message.
 
 use crate::client::connection::{Connection, Idle};
+use crate::directory;
 use crate::report::Failure;
 use crate::settings::data_directory;
 use clap::Args;
@@ -185,10 +186,30 @@ impl Target {
         let connection = match self.idle.take() {
             Some((connection, limit)) if limit == patience => return Ok(connection),
             Some((connection, _)) => connection,
-            None => self.way.connect()?,
+            None => {
+                let connection = self.way.connect()?;
+                self.check_listener(&*connection)?;
+                connection
+            }
         };
         connection.wait_at_most(patience)?;
         Ok(connection)
+    }
+
+    /// Fails if another user, who is not root, listens on the socket of a data directory in whose place somebody else than that user can have
+    /// put another one. Nothing has been sent yet.
+    fn check_listener(&self, connection: &dyn Connection) -> io::Result<()> {
+        let user = connection.user().filter(|user| !socket::is_own(*user));
+        let (Some(data), Some(user)) = (&self.data, user) else {
+            return Ok(());
+        };
+        directory::replaceable(data, Some(user)).map_or(Ok(()), |why| {
+            let words = format!(
+                "user {user} listens there, and others can put another directory in the place of {}, since {why}: if the coordinator of that user is meant, name its socket with --url unix:PATH",
+                data.display()
+            );
+            Err(io::Error::other(words))
+        })
     }
 
     /// Fails if the coordinator runs as another user than this process, and not as root. Called before anything is handed over that the

@@ -5,6 +5,7 @@ mod reload;
 mod signals;
 
 use crate::allocator::{give_back, give_back_forever};
+use crate::directory;
 use crate::log;
 use crate::notify::Notify;
 use crate::progress::Progress;
@@ -244,8 +245,14 @@ fn say_what_descriptors_allow(descriptors: u64, node: &Config) {
     }
 }
 
-/// Warns if other users can replace files in the data directory.
+/// Warns if other users can replace files in the data directory, or the directory itself.
 fn say_who_may_change(data: &Path) {
+    if let Some(why) = directory::replaceable(data, None) {
+        let data = data.display();
+        tracing::warn!(
+            "other users can put another directory in the place of {data}, since {why}: move it to where only its user and root may write"
+        );
+    }
     let Ok(metadata) = std::fs::metadata(data) else {
         // A directory that does not exist yet is created private.
         return;
