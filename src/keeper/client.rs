@@ -6,8 +6,7 @@
 use crate::ids::ProcessId;
 use crate::keeper::attempts::Attempts;
 use crate::keeper::frame::{self, Front};
-use crate::keeper::protocol::Inheritance;
-use crate::keeper::protocol::{Report, Request};
+use crate::keeper::protocol::{Inheritance, Report, Request};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 use std::collections::VecDeque;

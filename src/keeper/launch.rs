@@ -3,8 +3,7 @@
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
 use crate::keeper::parcels::Waiting;
-use crate::keeper::protocol::Inheritance;
-use crate::keeper::protocol::{Launch, Parcel, Started, step};
+use crate::keeper::protocol::{Inheritance, Launch, Parcel, Started, step};
 use crate::kernel::inheritance::Priorities;
 use crate::kernel::plan::{Plan, Step, User};
 use crate::kernel::spawn::{SpawnOptions, Spawned, spawn};

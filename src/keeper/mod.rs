@@ -49,7 +49,6 @@ mod succession;
 mod upgrade;
 
 pub use frame::framed;
-#[cfg(target_os = "linux")]
 pub use run::SOCKET;
 #[cfg(target_os = "linux")]
 pub use run::{KeeperError, arguments, run, run_if_asked};

@@ -1,8 +1,9 @@
 //! Parcels: environment, umask, limits and streams that a client hands over for a launch. A parcel is kept in memory only, until a launch
 //! names its ticket, the connection of its client closes, or a minute has passed. A client can request that its parcel has no time limit.
 
-use crate::keeper::protocol::Inheritance;
-use crate::keeper::protocol::{PARCEL_SECONDS, PARCELS_MAX, PARCELS_STAYING_MAX, Parcel};
+use crate::keeper::protocol::{
+    Inheritance, PARCEL_SECONDS, PARCELS_MAX, PARCELS_STAYING_MAX, Parcel,
+};
 use std::os::fd::OwnedFd;
 
 /// The maximum total size of waiting parcels, in bytes.
@@ -132,8 +133,9 @@ impl Parcels {
 #[cfg(test)]
 mod tests {
     use super::{BYTES_MAX, Parcels, STAYS, until};
-    use crate::keeper::protocol::Inheritance;
-    use crate::keeper::protocol::{PARCEL_SECONDS, PARCELS_MAX, PARCELS_STAYING_MAX, Parcel};
+    use crate::keeper::protocol::{
+        Inheritance, PARCEL_SECONDS, PARCELS_MAX, PARCELS_STAYING_MAX, Parcel,
+    };
     use std::fs::File;
     use std::os::fd::OwnedFd;
 

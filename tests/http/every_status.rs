@@ -227,8 +227,8 @@ impl Nodes {
             return process_status::at(&well, &node.socket());
         }
         match status {
-            409 | 422 | 429 => self.provoke_by_state(well, path, method, status),
-            _ => self.provoke_by_request(well, path, method, status),
+            409 | 422 | 429 => self.provoke_by_state(well, (path, method, status)),
+            _ => self.provoke_by_request(well, (path, method, status)),
         }
     }
 
@@ -244,9 +244,7 @@ impl Nodes {
     fn provoke_by_state(
         &self,
         well: PendingRequest,
-        path: &str,
-        method: &str,
-        status: u16,
+        (path, method, status): (&str, &str, u16),
     ) -> Answer {
         match status {
             409 if path == "/v1/checkpoint" => well.of(&self.memory),
@@ -273,9 +271,7 @@ impl Nodes {
     fn provoke_by_request(
         &self,
         well: PendingRequest,
-        path: &str,
-        method: &str,
-        status: u16,
+        (path, method, status): (&str, &str, u16),
     ) -> Answer {
         match (status, path) {
             (200, _) => well.of(&self.well),

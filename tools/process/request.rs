@@ -93,22 +93,13 @@ impl ClientOptions {
 
     /// Sends a signal to the whole process group of a process.
     pub(crate) fn send(&self, id: &str, signal: i32) -> Result<Value, Failure> {
-        let asked = fields([
-            ("id", id.into()),
-            ("signal", signal.into()),
-            ("group", true.into()),
-        ]);
-        self.act("signal", asked)
+        self.act("signal", to_group(id, signal))
     }
 
     /// Sends a signal to the whole process group of a process, and waits for at most `patience`. An error is ignored: the process may have
     /// ended, as its record will show.
     pub(super) fn send_soon(&self, id: &str, signal: i32, patience: Duration) {
-        let asked = fields([
-            ("id", id.into()),
-            ("signal", signal.into()),
-            ("group", true.into()),
-        ]);
+        let asked = to_group(id, signal);
         let path = "/v1/processes/signal";
         drop(client::send_within(&self.target, path, asked, patience));
     }
@@ -205,6 +196,15 @@ fn success(answer: &Answer, id: Option<&str>) -> Result<Value, Failure> {
 /// Returns whether a record is of a process that has ended.
 pub(crate) fn has_ended(record: &Value) -> bool {
     record.pointer("/status").and_then(Value::as_str) == Some("exited")
+}
+
+/// Returns the request for a signal to the whole process group of a process.
+fn to_group(id: &str, signal: i32) -> Fields {
+    fields([
+        ("id", id.into()),
+        ("signal", signal.into()),
+        ("group", true.into()),
+    ])
 }
 
 /// Returns whether what was waited for has happened, according to the answer to a wait.

@@ -23,8 +23,8 @@ pub(super) struct NewRecord<'a> {
     pub(super) identity: Option<Identity>,
     /// The id chosen by the caller, which must not be in use; `None` to draw a random one.
     pub(super) id: Option<ProcessId>,
-    /// Whether the process has already ended. If so, its record is created even while the server is draining or has reached the limit on
-    /// live processes.
+    /// Whether the process has already ended, or is the server itself. If so, its record is created even while the server is draining or has
+    /// reached the limit on live processes.
     pub(super) is_past: bool,
 }
 
@@ -88,23 +88,14 @@ impl ProcessMachine {
         if let Some((_, record)) = self.state.find_live(&registering.identity) {
             return Ok(Outcome::Known { id: record.id });
         }
-        let kind = kind(&registering.tags, &registering.argv);
-        let profile = registering.profile(kind);
+        let wanted = running(registering);
         // The process is already running, so its spec is not validated: only the size limits apply.
-        if profile.spec.argv.len() > Spec::ARGV_MAX {
+        if wanted.profile.spec.argv.len() > Spec::ARGV_MAX {
             return Err(Refused::Invalid(Flaw::Argv));
         }
-        if profile.spec.bytes() > Spec::BYTES_MAX {
+        if wanted.profile.spec.bytes() > Spec::BYTES_MAX {
             return Err(Refused::Invalid(Flaw::Bytes));
         }
-        let wanted = NewRecord {
-            kind: kind.to_owned(),
-            profile,
-            parentage: &registering.parentage,
-            identity: Some(registering.identity),
-            id: None,
-            is_past: false,
-        };
         let insertion = self.insertion(moment, &wanted)?;
         Ok(Outcome::Registered(Box::new(insertion)))
     }
@@ -130,14 +121,9 @@ impl ProcessMachine {
                 Outcome::Renewed { slot, id }
             });
         }
-        let kind = kind(&registering.tags, &registering.argv);
         let wanted = NewRecord {
-            kind: kind.to_owned(),
-            profile: registering.profile(kind),
-            parentage: &registering.parentage,
-            identity: Some(registering.identity),
-            id: None,
             is_past: true,
+            ..running(registering)
         };
         let insertion = self.insertion(moment, &wanted)?;
         Ok(Outcome::Serving(Box::new(insertion)))
@@ -286,6 +272,19 @@ impl Profile {
         let mut tags = tags.clone();
         kind.clone_into(&mut tags.kind);
         Self { spec, tags }
+    }
+}
+
+/// Returns the record of a process that is already running.
+fn running(registering: &Registering) -> NewRecord<'_> {
+    let kind = kind(&registering.tags, &registering.argv);
+    NewRecord {
+        kind: kind.to_owned(),
+        profile: registering.profile(kind),
+        parentage: &registering.parentage,
+        identity: Some(registering.identity),
+        id: None,
+        is_past: false,
     }
 }
 

@@ -221,9 +221,9 @@ mod tests {
     use super::{Gate, Peer, Rules, check, cookie_name, is_trusted};
     use crate::clock::Date;
     use crate::protocols::http::guesses::Guesses;
+    use crate::protocols::http::origin::tests::head;
     use crate::protocols::http::scope::Scopes;
     use crate::protocols::http::token::Tokens;
-    use actix_http::RequestHead;
     use actix_web::ResponseError as _;
     use actix_web::http::header::{HeaderName, HeaderValue};
 
@@ -234,15 +234,6 @@ mod tests {
             local,
             remote: local,
         }
-    }
-
-    fn head(headers: &[(&'static str, &'static str)]) -> RequestHead {
-        let mut head = RequestHead::default();
-        for (name, value) in headers {
-            let name = HeaderName::from_static(name);
-            head.headers.append(name, HeaderValue::from_static(value));
-        }
-        head
     }
 
     fn status(

@@ -53,9 +53,9 @@ pub(crate) fn check_site(head: &RequestHead) -> Result<(), Problem> {
     ))
 }
 
-/// Refuses a form that was not sent from a page of this coordinator; `access.rs` has compared its `Origin`, if it has one. This also applies to the Unix socket, which a browser
-/// may reach through a forwarded port. Browsers state where a form comes from in `Origin` or `Sec-Fetch-Site`; a form with neither is
-/// refused.
+/// Refuses a form that was not sent from a page of this coordinator; `access.rs` has compared its `Origin`, if it has one. This also applies
+/// to the Unix socket, which a browser may reach through a forwarded port. Browsers state where a form comes from in `Origin` or
+/// `Sec-Fetch-Site`; a form with neither is refused.
 pub(crate) fn check_form(headers: &HeaderMap) -> Result<(), Problem> {
     let is_ours = match single(headers, &header::ORIGIN) {
         Some(_) => {
@@ -81,12 +81,13 @@ pub(crate) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::{check_form, check_site};
     use actix_http::{Method, RequestHead};
     use actix_web::http::header::{HeaderName, HeaderValue};
 
-    fn head(headers: &[(&'static str, &'static str)]) -> RequestHead {
+    /// Returns the head of a request with these headers.
+    pub(crate) fn head(headers: &[(&'static str, &'static str)]) -> RequestHead {
         let mut head = RequestHead::default();
         for (name, value) in headers {
             let name = HeaderName::from_static(name);
