@@ -387,6 +387,7 @@ impl Serving {
             shared: Arc::clone(&listener.shared),
             closing,
         };
+        listener.shared.rates.read(&node);
         drop(ready.send(Ok(())));
         let core = async {
             let mut closing = server.closing.clone();

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 /// The interval between two readings.
 const EVERY: Duration = Duration::from_secs(5);
@@ -63,15 +63,21 @@ struct Reading {
 pub(crate) struct Rates(Mutex<VecDeque<Reading>>);
 
 impl Rates {
-    /// Reads the counters periodically until the listener closes.
+    /// Reads the counters.
+    pub(crate) fn read(&self, node: &Handle) {
+        self.keep(Reading::of(node));
+    }
+
+    /// Reads the counters periodically until the listener closes. The first reading is taken before the listener serves, by [`Self::read`],
+    /// so that the first page has it.
     pub(crate) async fn sample(&self, node: &Handle, mut closing: watch::Receiver<bool>) {
-        let mut ticks = interval(EVERY);
+        let mut ticks = interval_at(Instant::now() + EVERY, EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
                 _ = closing.wait_for(|closing| *closing) => return,
-                _ = ticks.tick() => self.keep(Reading::of(node)),
+                _ = ticks.tick() => self.read(node),
             }
         }
     }
