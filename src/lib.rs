@@ -157,6 +157,7 @@ pub mod status;
 #[doc(hidden)]
 pub mod text;
 mod thread;
+pub mod trouble;
 
 /// Compiles the README's Rust examples.
 #[cfg(doctest)]

@@ -2,7 +2,6 @@
 
 use crate::client::{self, Target, Where};
 use crate::lease::active_table;
-use crate::process::command;
 use crate::report::{Failure, print};
 use crate::system;
 use crate::text::{self, bytes, grouped, number, span, words};
@@ -12,13 +11,16 @@ use sexton::actors::process::Status as ServiceStatus;
 use sexton::clock::Timestamp;
 use std::fmt::Write as _;
 
-/// Show the state of a running coordinator.
+/// Show the state of a running coordinator, and everything that is wrong with it.
 ///
-/// Connects to `DATA/sexton.sock`, or to the coordinator of --url.
+/// Connects to `DATA/sexton.sock`, or to the coordinator of --url. With --json, prints the answer of `GET /v1/status`, with the `troubles`
+/// of `GET /v1/trouble`.
 #[derive(Args)]
 #[command(after_help = "Examples:
   sexton status                      the coordinator of this user
   sexton status --json | jq .queues  as JSON, for programs
+  sexton status --json | jq -e '.troubles == []'
+                                     whether all is well
   sexton status > /dev/null          only whether it runs, by exit status
 
 Exit status: 0 it runs; 2 wrong flags; 3 no coordinator runs there, or it cannot be reached; 4 it has halted.")]
@@ -34,13 +36,49 @@ pub(crate) struct Status {
 impl Status {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let target = self.at.target()?;
-        let status = ask(&target)?;
+        let mut status = ask(&target)?;
+        let troubles = troubles(&target);
         if self.json {
+            if let (Some(status), Some(troubles)) = (status.as_object_mut(), troubles) {
+                status.insert("troubles".to_owned(), troubles);
+            }
             print(&format!("{status}\n"))
         } else {
-            print(&[page(&status), stuck(&target), leases(&target)].concat())
+            let troubles = troubles.as_ref().map(shown).unwrap_or_default();
+            print(&[page(&status), troubles, leases(&target)].concat())
         }
     }
+}
+
+/// Requests the list of problems. Returns `None` if the coordinator does not provide it, as before version 0.2.
+pub(crate) fn troubles(target: &Target) -> Option<Value> {
+    let answer = client::get(target, "/v1/trouble").ok()?;
+    let mut body = answer.success(&[]).ok()?;
+    body.pointer_mut("/troubles").map(Value::take)
+}
+
+/// Formats the list of problems, one to a line; empty if there are none.
+fn shown(troubles: &Value) -> String {
+    let troubles = troubles.as_array().into_iter().flatten();
+    let lines: Vec<String> = troubles.map(trouble).collect();
+    if lines.is_empty() {
+        return String::new();
+    }
+    format!("\n{}\n", lines.join("\n"))
+}
+
+fn trouble(trouble: &Value) -> String {
+    let level = match words(trouble, "/level").as_str() {
+        "bad" => "PROBLEM",
+        _ => "warning",
+    };
+    format!("{level:<10}  {}", described(trouble))
+}
+
+/// Formats the title and the description of a problem.
+pub(crate) fn described(trouble: &Value) -> String {
+    let at = |path: &str| text::plain(&words(trouble, path));
+    format!("{}: {}", at("/title"), at("/words"))
 }
 
 /// Requests the coordinator's status.
@@ -52,34 +90,6 @@ pub(crate) fn ask(target: &Target) -> Result<Value, Failure> {
     } else {
         Err(Failure::refused(&status, &[]))
     }
-}
-
-/// Formats one line for each process tree that is being stopped and is stuck: some of its processes survive SIGKILL, or it is unknown
-/// whether some processes belong to it. Returns an empty string if the processes cannot be listed, such as for lack of permission.
-fn stuck(target: &Target) -> String {
-    let path = format!("/v1/processes?status=stopping&limit={STOPPING_MAX}");
-    let answer = client::get(target, &path).ok();
-    let body = answer.and_then(|answer| answer.success(&[]).ok());
-    let records = body.as_ref().and_then(|body| body.pointer("/processes"));
-    let records = records.and_then(Value::as_array).into_iter().flatten();
-    records.filter_map(stuck_tree).collect()
-}
-
-/// The maximum number of stopping process trees to check for being stuck.
-const STOPPING_MAX: u32 = 1000;
-
-fn stuck_tree(record: &Value) -> Option<String> {
-    let (unkillable, unknown) = (number(record, "/unkillable"), number(record, "/unknown"));
-    let why = match (unkillable, unknown) {
-        (0, 0) => return None,
-        (0, unknown) => format!("processes that may or may not belong to it: {unknown}"),
-        (unkillable, _) => format!("processes of its tree that SIGKILL does not end: {unkillable}"),
-    };
-    let (pid, id) = (words(record, "/pid"), words(record, "/id"));
-    Some(format!(
-        "stuck: process {pid}, {id}, {}: {why}\n",
-        command(record)
-    ))
 }
 
 /// Formats the leases with a running or requested pass, running ones first. Returns an empty string if there are none, or if the
@@ -134,12 +144,6 @@ fn page(status: &Value) -> String {
         ("socket", at("/listeners/socket")),
         ("recovered", recovered(status)),
     ];
-    lines.extend(reload(status).map(|words| ("reload", words)));
-    lines.extend(draining(status).map(|words| ("draining", words)));
-    if is("/recovered/cut") {
-        lines.push(("cut", at("/recovered/cut")));
-    }
-    lines.extend(clock(status).map(|words| ("clock", words)));
     if is("/journal") {
         let written = bytes(number(status, "/journal/bytes"));
         let writes = many("/journal/writes", "write");
@@ -190,13 +194,6 @@ fn recovered(status: &Value) -> String {
     let records = text::count(number(status, "/recovered/records"), "record");
     let took = grouped(number(status, "/recovered/ms"));
     format!("{records} in {took} ms, after {before}")
-}
-
-/// Describes the problems of the last reload of the configuration, if it had any.
-fn reload(status: &Value) -> Option<String> {
-    let problems = status.pointer("/reloaded/problems")?.as_array()?;
-    let problems: Vec<_> = problems.iter().filter_map(Value::as_str).collect();
-    (!problems.is_empty()).then(|| format!("FAILED: {}", text::plain(&problems.join("; "))))
 }
 
 /// Formats the lines about locks, jobs, leases and tasks.
@@ -273,10 +270,6 @@ fn following(status: &Value) -> Option<String> {
         }
         .map(str::to_owned),
     );
-    match number(status, "/following/unknown") {
-        0 => {}
-        unknown => parts.push(format!("processes whose state is UNKNOWN: {unknown}")),
-    }
     Some(parts.join("; "))
 }
 
@@ -288,22 +281,6 @@ fn limits(status: &Value) -> Option<String> {
         _ => "the data memory of each process of a command (RLIMIT_DATA)",
     };
     Some(words.to_owned())
-}
-
-/// Describes what the coordinator refuses because of a drain, if one has begun.
-fn draining(status: &Value) -> Option<String> {
-    let what = status.pointer("/draining_what")?.as_array()?;
-    let what: Vec<_> = what.iter().filter_map(Value::as_str).collect();
-    (!what.is_empty()).then(|| format!("no new {}", what.join(", ")))
-}
-
-/// Describes how far the wall clock is ahead of the expected time. Returns `None` if the clock is not in doubt.
-fn clock(status: &Value) -> Option<String> {
-    let ahead = status.pointer("/clock_ahead_ms")?.as_u64()?;
-    Some(format!(
-        "IN DOUBT, {} ahead: nothing is pruned until `sexton confirm-clock` is run, or an hour passes without a step",
-        span(ahead)
-    ))
 }
 
 /// Describes the snapshots and the last checkpoint.
@@ -330,9 +307,6 @@ fn snapshots(status: &Value) -> String {
         parts.push(format!(
             "the journal begins at {since}, with {history} that only show what happened"
         ));
-    }
-    if at("last_failure") != "-" {
-        parts.push(format!("FAILED: {}", at("last_failure")));
     }
     parts.join("; ")
 }

@@ -20,6 +20,7 @@ mod results;
 mod services;
 mod system;
 mod tasks;
+mod troubles;
 mod unexpected;
 #[cfg(feature = "jobs")]
 mod work;
@@ -45,6 +46,8 @@ pub use self::results::Ending;
 pub use self::services::Services;
 pub(crate) use self::system::System;
 pub use self::tasks::{Fault, Inventoried, TaskError, Tasks};
+pub(crate) use self::troubles::Included;
+pub use self::troubles::TroubleError;
 #[cfg(feature = "jobs")]
 pub use self::work::{Attempt, Job, JobError, PushError, WorkError, Workers, put_of};
 use crate::actors::lock::{Query, Reply};

@@ -101,7 +101,7 @@ fn a_drain_waits_for_claims_and_makes_no_new_ones() {
     assert_eq!((status, popped.as_str()), (Some(1), ""));
     let (_, page) = drained.run(&["status"]);
     assert!(
-        page.contains("draining    no new locks, jobs, claims, passes, tasks\n"),
+        page.contains("warning     Draining: New locks, jobs, claims, passes, tasks are refused"),
         "{page}"
     );
     assert_eq!(

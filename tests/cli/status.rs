@@ -1,5 +1,6 @@
 //! `sexton status` and the HTTP side of `sexton serve`, with the real program.
 
+use crate::coordinator::Coordinator;
 use crate::daemon::{self, Daemon, ended, sexton};
 use rustix::process::Signal;
 use std::io::{Read as _, Write as _};
@@ -268,4 +269,27 @@ fn a_reader_that_has_gone_is_no_failure() {
         let [_, error] = ended(output, 0);
         assert_eq!(error, "", "{words:?}");
     }
+}
+
+/// The same list as over HTTP: an abandoned job is one problem, which goes when the job is discarded.
+#[test]
+fn the_status_ends_with_what_is_wrong() {
+    let coordinator = Coordinator::start(&["queue"]);
+    let status = |flags: &[&str]| status(&coordinator.data, flags);
+    let all_is_well: serde_json::Value =
+        serde_json::from_slice(&status(&["--json"]).stdout).expect("valid JSON");
+    assert_eq!(all_is_well["troubles"], serde_json::json!([]));
+    assert!(!text(&status(&[]).stdout).contains("PROBLEM"));
+    let pushed = coordinator.well(&["push", "mail", "x"]);
+    let id = pushed.split_whitespace().next().expect("an id");
+    coordinator.well(&["cancel", id]);
+    let page = text(&status(&[]).stdout);
+    let expected =
+        "\nPROBLEM     Jobs failed: 1 job failed permanently, and can be retried or discarded.\n";
+    assert!(page.contains(expected), "{page}");
+    let json: serde_json::Value =
+        serde_json::from_slice(&status(&["--json"]).stdout).expect("valid JSON");
+    assert_eq!(json["troubles"][0]["kind"], "jobs-abandoned", "{json}");
+    coordinator.well(&["delete", id]);
+    assert!(!text(&status(&[]).stdout).contains("PROBLEM"));
 }

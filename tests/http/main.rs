@@ -74,4 +74,5 @@ mod strangers;
 mod task_status;
 mod tls;
 mod tricks;
+mod trouble;
 mod turns;

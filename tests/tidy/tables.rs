@@ -290,6 +290,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "spine",
             "status",
             "text",
+            "trouble",
         ],
     ),
     // The requests that a node accepts do not depend on protocols. Only the code that opens a node depends on both.
@@ -307,13 +308,16 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "replay",
             "spine",
             "status",
+            "text",
             "thread",
+            "trouble",
         ],
     ),
     (
         "src/status.rs",
         &["actors", "address", "clock", "ids", "persist", "spine"],
     ),
+    ("src/trouble.rs", &["actors::lock", "text"]),
     ("src/address.rs", &["kernel::socket"]),
     ("src/refusal.rs", &[]),
     (

@@ -1,5 +1,6 @@
 //! The textual parts of the screen: notes, figures without a history, and the actors.
 
+use crate::status::described;
 use crate::system;
 use crate::text::{bytes, grouped, number, span, words};
 use crate::top::sample::{COMMANDS, Contact, Watched, actors as actors_of, list};
@@ -30,7 +31,10 @@ pub(crate) fn place(status: &Value, width: usize) -> Vec<String> {
     flowed(&parts, "  ", width)
 }
 
-/// Returns the notes, in ascending order of rank.
+/// The maximum number of problems shown.
+const TROUBLES_MAX: usize = 10;
+
+/// Returns the notes: why there is no answer, the problems, and whether the coordinator's process was replaced.
 pub(crate) fn notes(watched: &Watched) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut note = |rank: u8, urgent: bool, words: String| {
@@ -46,55 +50,18 @@ pub(crate) fn notes(watched: &Watched) -> Vec<Note> {
     let Some((_, status)) = &watched.status else {
         return notes;
     };
-    let at = |path: &str| words(status, path);
-    match at("/journal/room").as_str() {
-        "low" => note(
-            1,
-            true,
-            "the disk is nearly full: new locks and jobs are refused".to_owned(),
-        ),
-        "scant" => note(
-            1,
-            true,
-            "the disk is full: new locks, new jobs and renewals are refused".to_owned(),
-        ),
-        _ => {}
+    for trouble in list(status, "/troubles").iter().take(TROUBLES_MAX) {
+        let is_bad = words(trouble, "/level") == "bad";
+        note(if is_bad { 2 } else { 9 }, is_bad, described(trouble));
     }
-    if status.pointer("/draining") == Some(&Value::Bool(true)) {
-        note(
-            2,
-            false,
-            "draining: new locks and jobs are refused until a restart".to_owned(),
-        );
-    }
-    if at("/snapshots/last_failure") != "-" {
-        let why = at("/snapshots/last_failure");
-        note(3, true, format!("the last checkpoint failed: {why}"));
-    }
-    for actor in actors_of(status) {
-        let (name, items) = (words(actor, "/name"), list(actor, "/quarantined").len());
-        if items > 0 {
-            let words = format!("{name}: {items} quarantined, deadlines ignored (tab)");
-            note(3, true, words);
-        }
+    let more = list(status, "/troubles").len().saturating_sub(TROUBLES_MAX);
+    if more > 0 {
+        let words = format!("{more} more problems: `sexton status` lists them");
+        note(9, false, words);
     }
     if let Some(succession) = &watched.succession {
         let (at, before) = (moment(succession.at), succession.before);
         note(9, false, format!("process {before} was replaced at {at}"));
-    }
-    if at("/recovered/cut") != "-" {
-        note(
-            9,
-            false,
-            format!("cut at startup: {}", at("/recovered/cut")),
-        );
-    }
-    for mended in list(status, "/recovered/mended") {
-        note(
-            9,
-            false,
-            format!("mended at startup: {}", words(mended, "")),
-        );
     }
     notes
 }

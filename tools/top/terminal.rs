@@ -113,9 +113,9 @@ fn wait(questions: &Receiver<Question>, question: &mut Question) -> bool {
     }
 }
 
-/// Requests the status, and adds the busiest items to it; if `processes` is given, also the services, the live processes, and the resource
+/// Requests the status, and adds the problems and the busiest items to it; if `processes` is given, also the services, the live processes, and the resource
 /// usage of the processes with these ids. If there are very many queues, an answer covers only a share of them; `after` is the end of the
-/// previous share. Succeeds even if the busiest items or the processes cannot be read.
+/// previous share. Succeeds even if what is added cannot be read.
 fn ask(
     target: &Target,
     after: &mut Option<String>,
@@ -134,6 +134,9 @@ fn ask(
         let after = std::mem::replace(after, next);
         put(&mut busiest, "after", after.into());
         put(&mut status, "busiest", busiest);
+    }
+    if let Some(troubles) = status::troubles(target) {
+        put(&mut status, "troubles", troubles);
     }
     if let Some(ids) = processes {
         let found = family(target, ids);

@@ -1,5 +1,5 @@
 //! Formats a status as metrics, in the `OpenMetrics` text format that Prometheus reads. All numbers in an answer come from a single status
-//! and are consistent, except those of individual queues. The values of labels come from fixed sets, except for the names of queues, of
+//! and are consistent, except those of individual queues and of problems. The values of labels come from fixed sets, except for the names of queues, of
 //! which at most `QUEUES` are shown, so clients cannot create an unlimited number of series.
 
 use crate::actors::process::{Phase, ProcessMachine, Status};
@@ -14,6 +14,7 @@ use crate::status::{
     ActorReport, BeanstalkStats, HostStatus, HttpStats, JournalStatus, LockserverStats, NodeStatus,
     ProcessStatus,
 };
+use crate::trouble::{Kind, Trouble};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -58,10 +59,17 @@ pub(crate) async fn largest(queues: &Queues) -> Result<Vec<QueueView>, QueueErro
     Ok(largest)
 }
 
-/// Formats the metrics of a status. Only the queues in `queues` get metrics of their own.
-pub(crate) fn page(status: &NodeStatus, queues: &[QueueView]) -> String {
+/// Formats the metrics of a status, and the number of problems if they are known. Only the queues in `queues` get metrics of their own.
+pub(crate) fn page(
+    status: &NodeStatus,
+    queues: &[QueueView],
+    troubles: Option<&[Trouble]>,
+) -> String {
     let mut page = Page(Registry::with_prefix("sexton"));
     page.node(status);
+    if let Some(troubles) = troubles {
+        page.troubles(troubles);
+    }
     page.jobs(&status.queues, queues);
     page.actors(&status.actors);
     let process = status.actors.iter().find(|it| it.status.name == PROCESS);
@@ -139,6 +147,18 @@ impl Page {
             "Contenders for locks",
             status.lock_contenders.into(),
         );
+    }
+
+    /// Writes the number of problems of each kind, including kinds without any, so that an alert on a kind has a series from the start.
+    fn troubles(&mut self, troubles: &[Trouble]) {
+        let family = Family::<[(&'static str, &'static str); 2], Whole>::default();
+        for kind in Kind::ALL {
+            let labels = [("kind", kind.name()), ("level", kind.level().name())];
+            let number = troubles.iter().filter(|it| it.kind == *kind).count();
+            family.get_or_create(&labels).set(number as u64);
+        }
+        let help = "Problems, by kind and level, as listed by GET /v1/trouble";
+        self.0.register("troubles", help, family);
     }
 
     fn jobs(&mut self, totals: &Totals, queues: &[QueueView]) {

@@ -38,6 +38,7 @@
 //! | `capacity.rs` | the capacity limits of a listener |
 //! | `call.rs` | a request as seen by its route; waits that end with the client's connection |
 //! | `metric.rs` | the status as metrics |
+//! | `trouble.rs` | the list of problems |
 //! | `problem.rs` | refusals, as `application/problem+json` |
 //! | `idempotency.rs` | the `Idempotency-Key` of a request that may be repeated |
 //! | `counters.rs` | the listener's statistics |
@@ -94,6 +95,7 @@ mod task_server;
 mod task_transcript;
 mod tls;
 mod token;
+mod trouble;
 
 pub use counters::Stats;
 pub(crate) use listener::Sockets;

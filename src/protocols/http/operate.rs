@@ -1,7 +1,7 @@
 //! The node over HTTP: its status, and commands that operate it.
 
 use crate::actors::supervisor::SupervisorMachine;
-use crate::handle::{self, Handle, InProgress};
+use crate::handle::{self, Handle, InProgress, Included};
 use crate::protocols::http::call::Call;
 use crate::protocols::http::metric;
 use crate::protocols::http::problem::Problem;
@@ -53,7 +53,7 @@ pub(crate) fn routes() -> Vec<Route> {
             RouteDocs {
                 id: "metrics",
                 summary: "Get the status as metrics",
-                more: "Returns the metrics in the OpenMetrics text format. All of them, except those of individual queues, come from a single status.",
+                more: "Returns the metrics in the OpenMetrics text format. All of them, except those of individual queues and `sexton_troubles`, come from a single status.",
                 answer: "The metrics.",
             },
             &[Busy],
@@ -149,7 +149,10 @@ async fn metrics(call: &Call, (): ()) -> Result<HttpResponse, Problem> {
     let queues = metric::largest(&call.node.queues())
         .await
         .unwrap_or_default();
-    Ok(text(metric::CONTENT_TYPE, metric::page(&status, &queues)))
+    // Numbers without names, so that everybody may see them. They are left out if an actor does not answer.
+    let troubles = call.node.troubles_of(&status, Included::All).await.ok();
+    let page = metric::page(&status, &queues, troubles.as_deref());
+    Ok(text(metric::CONTENT_TYPE, page))
 }
 
 /// The description of all routes. Like the status, it may get additional members in later versions.

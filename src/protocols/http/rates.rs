@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::{MissedTickBehavior, interval};
 
 /// The interval between two readings.
 const EVERY: Duration = Duration::from_secs(5);
@@ -71,8 +71,9 @@ impl Rates {
     /// Reads the counters periodically until the listener closes. The first reading is taken before the listener serves, by [`Self::read`],
     /// so that the first page has it.
     pub(crate) async fn sample(&self, node: &Handle, mut closing: watch::Receiver<bool>) {
-        let mut ticks = interval_at(Instant::now() + EVERY, EVERY);
+        let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.tick().await; // the first tick, which is immediate
         loop {
             tokio::select! {
                 biased;

@@ -6,7 +6,7 @@ use crate::protocols::http::access::Gate;
 use crate::protocols::http::page::frame;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::route::{Route, Routed};
-use crate::protocols::http::{audit, busiest, event, openapi, operate, page};
+use crate::protocols::http::{audit, busiest, event, openapi, operate, page, trouble};
 use crate::refusal::Reason;
 use actix_web::http::header;
 use actix_web::web::{self, ServiceConfig};
@@ -51,11 +51,12 @@ pub fn scopes() -> Vec<RouteScope> {
 
 /// Returns every route.
 fn table() -> Vec<Route> {
-    let of_node: [fn() -> Vec<Route>; 5] = [
+    let of_node: [fn() -> Vec<Route>; 6] = [
         operate::routes,
         event::routes,
         busiest::routes,
         audit::routes,
+        trouble::routes,
         page::routes,
     ];
     let of_actors = each!(type M => <M as Routed>::ROUTES);

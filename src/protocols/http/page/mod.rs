@@ -12,7 +12,7 @@
 //! | `plot.rs` | rates as small plots |
 //! | `live.rs` | the stream that makes pages reload |
 //! | `event_rows.rs` | events as rows |
-//! | `now.rs` `trouble/` | the start page, and the problems that it lists |
+//! | `now.rs` | the start page |
 //! | `locks.rs` `leases.rs` | holders and waiters; the history of a lock, and of a lease |
 //! | `queues.rs` `jobs.rs` `job.rs` | queues, their jobs by state, and the history of one job |
 //! | `processes.rs` `process.rs` | services, the tree of processes, and the history of one process |
@@ -39,7 +39,6 @@ mod render;
 mod routing;
 mod tasks;
 mod then;
-mod trouble;
 mod walk;
 
 use crate::protocols::http::route::Route;

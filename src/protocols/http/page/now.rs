@@ -1,8 +1,9 @@
 //! The start page: problems, activity, the longest waits, and totals.
 
-use crate::actors::dispatch::{RunStatus, TaskFilter, TaskView};
+use crate::actors::dispatch::{self, RunStatus, TaskFilter, TaskView};
 use crate::actors::lease::LeaseView;
 use crate::actors::lock::{Contended, Ranking};
+use crate::actors::process;
 use crate::actors::queue::QueueView;
 use crate::clock::Timestamp;
 use crate::ids::Slot;
@@ -12,17 +13,18 @@ use crate::protocols::http::page::frame::{Page, View};
 use crate::protocols::http::page::leases;
 use crate::protocols::http::page::login;
 use crate::protocols::http::page::plot::{self, plot};
-use crate::protocols::http::page::render::{self, PageClock, count};
+use crate::protocols::http::page::render::{self, Link, PageClock, count};
 use crate::protocols::http::page::routing;
 use crate::protocols::http::page::tasks;
-use crate::protocols::http::page::trouble::{self, Others, Trouble};
 use crate::protocols::http::page::walk::walk;
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::rates::{Counted, Rates};
 use crate::protocols::http::route::Route;
 use crate::protocols::http::scope::Scope;
+use crate::protocols::http::trouble;
 use crate::status::NodeStatus;
 use crate::text;
+use crate::trouble::{Part, Subject, Trouble};
 use maud::{Markup, html};
 
 /// The maximum number of rows in each list.
@@ -30,9 +32,6 @@ const MOST: u32 = 8;
 
 /// The number of busiest queues that are examined for the longest-waiting jobs.
 const LOOKED_AT: u32 = 100;
-
-/// The maximum number of active leases examined for problems.
-const LEASES: u32 = 50;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![routing::view("/", Scope::Read, now)]
@@ -43,9 +42,9 @@ async fn now(call: &Call) -> Result<Page, Problem> {
     if let Some(words) = &status.halted {
         return Err(Problem::new(crate::refusal::Reason::Halted, words.clone()));
     }
-    let active = call.node.leases().active(LEASES).await?;
+    let active = call.node.leases().active(MOST).await?;
     let totals = Others::of(call).await?;
-    let troubles = trouble::all(call, &status, &active.leases, &totals).await?;
+    let troubles = trouble::all(call, &status).await?;
     let (contended, contended_all) = call.locks().contended(MOST, Ranking::Longest).await?;
     let (mut queues, _) = call.node.queues().busiest(Slot(0), LOOKED_AT).await?;
     queues.retain(|queue| queue.oldest.is_some());
@@ -53,7 +52,7 @@ async fn now(call: &Call) -> Result<Page, Problem> {
     queues.truncate(MOST as usize);
     let waiting = waiting_tasks(call).await?;
     let here = PageClock::of(&call.node);
-    let leases: Vec<LeaseView> = active.leases.into_iter().take(MOST as usize).collect();
+    let leases: Vec<LeaseView> = active.leases;
     let main = html! {
         section #trouble data-live { (troubled(&troubles, hidden(call))) }
         section #rates data-live { h2 { "Rates" } (rates(&call.shared.rates)) }
@@ -104,12 +103,56 @@ fn troubled(troubles: &[Trouble], hidden: Option<Markup>) -> Markup {
             p.well { "No problems with locks, leases, queues or tasks." }
         } @else {
             ul.troubles {
-                @for trouble in troubles {
-                    li class=(trouble.level.class()) { strong { (trouble.what) } " " span { (trouble.words) } }
+                @for Trouble { kind, parts } in troubles {
+                    li class=(kind.level().name()) {
+                        strong { (kind.title()) } " " span { @for part in parts { (shown(part)) } }
+                    }
                 }
             }
         }
         @if let Some(hidden) = hidden { p { (hidden) } }
+    }
+}
+
+/// Renders a part of the description of a problem.
+fn shown(part: &Part) -> Markup {
+    match part {
+        Part::Text(text) => html! { (text) },
+        Part::Quoted(text) => render::words(text),
+        Part::Command(command) => html! { code { (render::words(command)) } },
+        Part::Subject(subject) => {
+            html! { a href=(link(subject)) { (render::words(&subject.to_string())) } }
+        }
+    }
+}
+
+/// Returns the page that shows what a problem is about.
+fn link(subject: &Subject) -> Link {
+    match subject {
+        Subject::Jobs(_, phase) => Link::to("/page/jobs").with("phase", phase.as_bytes()),
+        Subject::Tasks(_) => Link::to("/page/tasks").with("status", b"complete"),
+        Subject::Processes(_) => Link::to("/page/processes").with("status", b"stopping"),
+        Subject::Process(id) => Link::to("/page/process").with("id", id.as_bytes()),
+        Subject::Lease(name) => Link::to("/page/lease").with("name", name.as_bytes()),
+        Subject::Service(_) => Link::to("/page/processes"),
+    }
+}
+
+/// The totals that [`NodeStatus`] does not contain. `processes` is `None` unless the user may run commands.
+struct Others {
+    tasks: dispatch::Totals,
+    processes: Option<process::Totals>,
+}
+
+impl Others {
+    async fn of(call: &Call) -> Result<Self, Problem> {
+        let tasks = call.node.tasks().totals().await?;
+        let processes = if call.may_run() {
+            Some(call.node.processes().totals().await?)
+        } else {
+            None
+        };
+        Ok(Self { tasks, processes })
     }
 }
 

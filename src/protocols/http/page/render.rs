@@ -29,13 +29,6 @@ impl PageClock {
         }
     }
 
-    /// Returns a clock that shows `now`, on a node whose wall clock equals node time.
-    #[cfg(test)]
-    pub(crate) const fn at(now: Timestamp) -> Self {
-        let offset = Offset(0);
-        Self { now, offset }
-    }
-
     /// Formats the node time that has passed since `at`.
     pub(crate) fn since(self, at: Timestamp) -> String {
         text::span(self.now.0.saturating_sub(at.0))
@@ -44,11 +37,6 @@ impl PageClock {
     /// Formats the node time that has passed since a date.
     pub(crate) fn since_date(self, date: Date) -> String {
         self.since(self.offset.time(date))
-    }
-
-    /// Returns whether a date is at most `ms` milliseconds ago, or in the future.
-    pub(crate) fn is_within(self, date: Date, ms: u64) -> bool {
-        self.now.0.saturating_sub(self.offset.time(date).0) <= ms
     }
 
     /// Formats the node time until `at`; returns `None` if `at` is not in the future.

@@ -7,7 +7,6 @@ use crate::actors::lease::{self, Current, Holder, Lease, Progress};
 use crate::actors::process::{InstanceView, Last, Policy};
 use crate::actors::queue::{Counts, Totals};
 use crate::actors::supervisor::{self, Cause};
-use crate::clock::{Date, Offset, Timestamp};
 use crate::ids::{ProcessId, Seq, Token};
 use crate::persist::journal::JournalCounts;
 use crate::spine::checkpoint::SnapshotStatus;
@@ -15,31 +14,23 @@ use crate::spine::delivery::{Report, Stage};
 use crate::spine::runtime::ActorStatus;
 use crate::status::{HostStatus, JournalStatus, ProcessStatus, Recovered, Reloaded};
 
-const HERE: PageClock = PageClock::at(Timestamp(100_000));
+const NOW: Now = at(Timestamp(100_000));
 
-/// Renders problems as level, title and text, without tags.
+/// Returns the time `at` on a node whose wall clock equals node time.
+const fn at(at: Timestamp) -> Now {
+    let offset = Offset(0);
+    Now { at, offset }
+}
+
+/// Formats problems with level and title.
 fn said(troubles: impl IntoIterator<Item = Trouble>) -> Vec<String> {
-    let said = |it: Trouble| {
-        let words = it.words.into_string();
-        let parts = words.split('<').enumerate();
-        let parts = parts.map(|(at, part)| match part.split_once('>') {
-            Some((_, text)) if at > 0 => text,
-            _ => part,
-        });
-        let words: String = parts.collect();
-        format!("{} {}: {words}", it.level.class(), it.what)
-    };
+    let said = |it: Trouble| format!("{} {}: {it}", it.kind.level().name(), it.kind.title());
     troubles.into_iter().map(said).collect()
 }
 
 /// Returns all problems that follow from a status alone.
 fn of(status: &NodeStatus) -> Vec<String> {
-    let mut all = of_node(status);
-    all.extend(status.actors.iter().flat_map(|it| of_actor(it, HERE)));
-    all.extend(of_disk(status, HERE));
-    all.extend(of_machine(status));
-    all.extend(of_queues(status, &Rules::default()));
-    said(all)
+    said(of_status(status, &Rules::default(), NOW))
 }
 
 fn actor(quarantined: usize, panics: supervisor::Record) -> NodeStatus {
@@ -75,10 +66,10 @@ fn queues(change: impl FnOnce(&mut Totals)) -> NodeStatus {
 fn nothing_is_said_of_what_is_well() {
     assert_eq!(of(&NodeStatus::default()), Vec::<String>::new());
     assert!(of_tasks(&dispatch::Totals::default()).is_empty());
-    assert!(of_processes(&process::Totals::default()).is_none());
-    assert!(of_lease(&lease(0, None), HERE).is_none());
+    assert!(more_stuck(&process::Totals::default(), 0).is_none());
+    assert!(of_lease(&lease(0, None), NOW).is_none());
     for status in [Status::Running, Status::Stopped, Status::Finished] {
-        assert!(of_service(&service(status, 0), HERE).is_none());
+        assert!(of_service(&service(status, 0), NOW).is_none());
     }
 }
 
@@ -115,7 +106,7 @@ fn a_node_says_what_its_start_and_its_clock_found() {
         ),
         (
             clock,
-            "warn Clock in doubt: The wall clock is 1 d 0 h ahead of the expected time. Nothing is pruned until you run sexton confirm-clock, or an hour passes without a step of the clock.",
+            "warn Clock in doubt: The wall clock is 1 d 0 h ahead of the expected time. Nothing is pruned until you run `sexton confirm-clock`, or an hour passes without a step of the clock.",
         ),
         (
             reloaded,
@@ -260,15 +251,19 @@ fn queues_say_what_fails_and_what_fills_up() {
         ..none()
     };
     for (status, used, percent) in [
-        (phase(full), format!("{} jobs", count(jobs)), 90),
+        (
+            phase(full),
+            format!("{} jobs", text::grouped(jobs.into())),
+            90,
+        ),
         (
             queues(|it| it.bytes = rules.bytes_max),
-            format!("{} bytes of jobs", count(rules.bytes_max)),
+            format!("{} bytes of jobs", text::grouped(rules.bytes_max)),
             100,
         ),
         (
             queues(|it| it.queues = rules.queues_max),
-            format!("{} queues", count(rules.queues_max)),
+            format!("{} queues", text::grouped(rules.queues_max.into())),
             100,
         ),
     ] {
@@ -352,8 +347,8 @@ fn tasks_processes_leases_and_services_say_what_does_not_go_on() {
         ..process::Totals::default()
     };
     let overruns = pass(None, 1);
-    let lease = |broken, current| said(of_lease(&lease(broken, current), HERE));
-    let service = |status, restarts| said(of_service(&service(status, restarts), HERE));
+    let lease = |broken, current| said(of_lease(&lease(broken, current), NOW));
+    let service = |status, restarts| said(of_service(&service(status, restarts), NOW));
     for (found, expected) in [
         (
             said(of_tasks(&failed)),
@@ -364,7 +359,7 @@ fn tasks_processes_leases_and_services_say_what_does_not_go_on() {
             "warn Tasks paused: All tasks are paused (hard).",
         ),
         (
-            said(of_processes(&stuck)),
+            said(more_stuck(&stuck, 0)),
             "bad Processes stuck: 1 process did not exit after SIGKILL.",
         ),
         (
@@ -402,20 +397,20 @@ fn a_pass_that_failed_is_a_problem_until_another_does_not() {
     let ended = |broken, exit, whole| {
         let at = Timestamp(70_000);
         let pass = pass(Some(lease::End { at, exit, whole }), 0);
-        said(of_lease(&lease(broken, Some(pass)), HERE))
+        said(of_lease(&lease(broken, Some(pass)), NOW))
     };
     for (found, expected) in [
         (
             ended(0, Some(Exit::Code(3)), true),
-            "bad Lease failed: The last pass of sync failed 30 s ago (exit 3): see sexton lease show sync.",
+            "bad Lease failed: The last pass of sync failed 30 s ago (exit 3): see `sexton lease show sync`.",
         ),
         (
             ended(0, Some(Exit::Signal(15)), true),
-            "bad Lease failed: The last pass of sync failed 30 s ago (signal 15): see sexton lease show sync.",
+            "bad Lease failed: The last pass of sync failed 30 s ago (signal 15): see `sexton lease show sync`.",
         ),
         (
             ended(3, Some(Exit::Failed), false),
-            "bad Lease failed: The last pass of sync failed 30 s ago (failed to start), like the 2 before it: see sexton lease show sync.",
+            "bad Lease failed: The last pass of sync failed 30 s ago (failed to start), like the 2 before it: see `sexton lease show sync`.",
         ),
     ] {
         assert_eq!(found, [expected]);
@@ -447,9 +442,9 @@ fn a_command_that_could_not_be_launched_is_a_problem_for_an_hour() {
         service.instances[0].last = Some(last);
         service
     };
-    let here = PageClock::at(Timestamp(RECENT_MS + 10_000));
-    let found = |status, code, at| said(of_service(&ended(status, code, at), here));
-    let words = "Command not run: web exited 1 h 0 min ago with status 127, because a command could not be launched: see sexton service logs web --stderr.";
+    let now = at(Timestamp(RECENT_MS + 10_000));
+    let found = |status, code, at| said(of_service(&ended(status, code, at), now));
+    let words = "Command not run: web exited 1 h 0 min ago with status 127, because a command could not be launched: see `sexton service logs web --stderr`.";
     assert_eq!(
         found(Status::Running, 127, 10_000),
         [format!("warn {words}")]
