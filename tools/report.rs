@@ -57,6 +57,8 @@ pub(crate) struct Failure {
     /// Details, printed one per line below the message.
     found: Vec<String>,
     help: Option<String>,
+    /// The field of a refused request that the refusal is about.
+    field: Option<String>,
 }
 
 /// Returns the `reason` of a refused request, or of a refused part of one. Returns `None` if it is missing or unknown.
@@ -74,6 +76,7 @@ impl Failure {
             words: words.into(),
             found: Vec::new(),
             help: None,
+            field: None,
         }
     }
 
@@ -128,6 +131,8 @@ impl Failure {
         let mut helps = helps.iter().chain(HELPS);
         let help = helps.find(|(known, _)| Some(*known) == reason);
         failure.help = help.map(|(_, help)| (*help).to_owned());
+        let field = document.pointer("/field").and_then(Value::as_str);
+        failure.field = field.map(str::to_owned);
         failure
     }
 
@@ -157,6 +162,11 @@ impl Failure {
         let parts =
             std::iter::once(self.words.as_str()).chain(self.found.iter().map(String::as_str));
         parts.collect::<Vec<_>>().join(" ")
+    }
+
+    /// Returns whether this is the refusal of a request because of this field.
+    pub(crate) fn is_about(&self, field: &str) -> bool {
+        self.field.as_deref() == Some(field)
     }
 
     /// Returns the advice, if there is any.

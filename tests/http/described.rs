@@ -8,6 +8,7 @@
 
 use crate::opened::Answer;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 static DESCRIPTION: LazyLock<&Value> = LazyLock::new(sexton::protocols::http::description);
@@ -71,6 +72,18 @@ pub(crate) fn answers() -> Vec<(String, String, u16)> {
         }
     }
     found
+}
+
+/// Returns the names of the fields of a request: those of its query and of its body.
+#[cfg(feature = "cli")]
+pub(crate) fn fields(method: &str, path: &str) -> BTreeSet<&'static str> {
+    let operation = &DESCRIPTION["paths"][path][method.to_lowercase()];
+    let parameters = operation["parameters"].as_array().into_iter().flatten();
+    let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+    let members = resolve(schema)["properties"].as_object();
+    let members = members.into_iter().flatten().map(|(name, _)| name.as_str());
+    let parameters = parameters.filter_map(|it| it["name"].as_str());
+    parameters.chain(members).collect()
 }
 
 /// Returns the smallest request for a path: the query and the body with only the required members, each as short as

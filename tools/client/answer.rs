@@ -83,21 +83,21 @@ impl Answer {
         (self.status == reason.status()).then_some(reason)
     }
 
-    /// Returns the field that is wrong, if this is a refusal because of one.
+    /// Returns the field of the request that is invalid, or that names what does not exist, if this is a refusal because of one.
     pub(super) fn field(&self) -> Option<String> {
         let said: Value = serde_json::from_str(&self.body).ok()?;
         Some(said.pointer("/field")?.as_str()?.to_owned())
     }
 
     /// If the coordinator refused the request because an item does not exist, prefixes the detail of the refusal with the item's name,
-    /// which is taken from `asked`, the fields of the request.
+    /// which is taken from `asked`, the fields of the request: the refusal says which of them names the item.
     pub(crate) fn about(self, asked: &Value) -> Self {
         if !self.is_refused_as(Reason::Absent) {
             return self;
         }
         if let Ok(said) = self.json()
             && let Some(detail) = said.pointer("/detail").and_then(Value::as_str)
-            && let Some(name) = named(asked, detail)
+            && let Some(name) = self.field().and_then(|field| text_of(asked.get(&field)?))
         {
             let detail = format!("{name}: {detail}");
             return self.with_detail(detail);
@@ -120,19 +120,13 @@ impl Answer {
     }
 }
 
-/// Finds the name of the missing item in the fields of a request: that of the process if `detail` mentions one, otherwise that of the job,
-/// lock or other item that the request is about. Returns `None` if the fields have no such name.
-fn named(asked: &Value, detail: &str) -> Option<String> {
-    let fields: &[&str] = if detail.contains("process") {
-        &["process", "id", "parent"]
-    } else {
-        &["id", "name", "key", "queue"]
-    };
-    fields.iter().find_map(|field| match asked.get(*field)? {
+/// Returns the value of a field as text; `None` if it is neither text nor a number.
+fn text_of(value: &Value) -> Option<String> {
+    match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-    })
+    }
 }
 
 /// Appends the fields to the path as a query string. Each value must be a string; any other is sent as an empty one.
@@ -157,24 +151,24 @@ mod tests {
 
     #[test]
     fn a_refusal_names_what_does_not_exist() {
-        let refused = |detail: &str| Answer {
+        let refused = |field: &str, detail: &str| Answer {
             status: 404,
-            body: format!("{{\"detail\":\"{detail}\",\"reason\":\"absent\"}}\n"),
-        };
-        let job = Value::Object(fields([("id", 17.into()), ("process", "01a2".into())]));
-        for (asked, detail, said) in [
-            (&job, "there is no such job", "17: there is no such job"),
-            (
-                &job,
-                "no process has this id",
-                "01a2: no process has this id",
+            body: format!(
+                "{{\"detail\":\"{detail}\",\"field\":\"{field}\",\"reason\":\"absent\"}}\n"
             ),
-            (&Value::Null, "there is no such job", "there is no such job"),
+        };
+        let asked = Value::Object(fields([("id", 17.into()), ("process", "01a2".into())]));
+        // The words do not matter.
+        for (field, expected) in [
+            ("id", "17: not this process"),
+            ("process", "01a2: not this process"),
+            ("queue", "not this process"),
         ] {
-            assert_eq!(refused(detail).about(asked), refused(said));
+            let answer = refused(field, "not this process").about(&asked);
+            assert_eq!(answer, refused(field, expected));
         }
-        let mut other = refused("there is no such job");
+        let mut other = refused("id", "there is no such job");
         other.status = 409;
-        assert_eq!(other.about(&job).status, 409);
+        assert_eq!(other.about(&asked).status, 409);
     }
 }

@@ -141,9 +141,9 @@ impl Run {
         }
     }
 
-    /// Adds advice on how to set a command, if the request failed because the lease has none.
+    /// Adds advice on how to set a command, if a request without a command failed because the lease has none.
     fn without_command(&self, failure: Failure) -> Failure {
-        if !failure.words().contains("the lease has no command") {
+        if !failure.is_about("launch") {
             return failure;
         }
         let name = self.which.name.to_text();

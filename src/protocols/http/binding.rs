@@ -38,8 +38,10 @@ impl Bound {
             return Ok(None);
         };
         let fence = self.kill_before_grant;
-        let id = process_look::which(call, process).await?;
-        let record = call.node.processes().get(id).await?;
+        let id = process_look::which(call, process).await;
+        let id = id.map_err(|problem| problem.naming("process"))?;
+        let record = call.node.processes().get(id).await;
+        let record = record.map_err(|error| Problem::from(error).naming("process"))?;
         if record.end.is_some() {
             return Err(Problem::new(Reason::Ended, "the process has ended"));
         }

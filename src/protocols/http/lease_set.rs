@@ -134,8 +134,9 @@ impl Set {
             (Some(""), _) => Some(Setting::Schedule(None)),
             (Some(expression), zone) => {
                 let schedule = Schedule::new(expression, zone);
-                let schedule =
-                    schedule.map_err(|error| Problem::new(Reason::Field, error.to_string()))?;
+                let schedule = schedule.map_err(|error| {
+                    Problem::new(Reason::Field, error.to_string()).naming("schedule")
+                })?;
                 Some(Setting::Schedule(Some(schedule)))
             }
         };

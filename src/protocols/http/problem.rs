@@ -2,6 +2,7 @@
 //! body, because these must not end up in logs.
 
 use crate::actors::lock::{self, Name};
+use crate::actors::{dispatch, lease};
 use crate::handle::{LeaseError, LockError, QueueError, TaskError};
 use crate::protocols::http::schema::OwnerName;
 use crate::refusal::{Reason, Retry};
@@ -55,7 +56,7 @@ pub(crate) struct Document<'a> {
     detail: &'a str,
     /// The machine-readable reason.
     reason: Reason,
-    /// The invalid field.
+    /// The field of the request that is invalid or, if the reason is `absent`, that names what does not exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<&'a str>,
     /// If another owner holds the lock: the position at which the entry joined the line.
@@ -86,6 +87,15 @@ impl Problem {
         let mut problem = Self::new(Reason::Field, format!("the field {shown} {what}"));
         problem.0.field = Some(shown);
         problem
+    }
+
+    /// Adds the field of the request that is invalid or, if the reason is `absent`, that names what does not exist. Has no effect on a
+    /// refusal for another reason.
+    pub(crate) fn naming(mut self, field: &str) -> Self {
+        if [Reason::Absent, Reason::Field].contains(&self.0.reason) {
+            self.0.field = Some(field.to_owned());
+        }
+        self
     }
 
     /// Adds the entry's position in line, and the owner that holds the lock, if any.
@@ -143,25 +153,44 @@ impl From<LockError> for Problem {
         if error == LockError::Refused(lock::Refused::NoOwner) {
             return Self::field("owner", "must not be empty");
         }
-        Self::new(error.reason(), error.to_string())
+        Self::new(error.reason(), error.to_string()).naming("key")
     }
 }
 
 impl From<QueueError> for Problem {
     fn from(error: QueueError) -> Self {
-        Self::new(error.reason(), error.to_string())
+        Self::new(error.reason(), error.to_string()).naming("id")
     }
 }
 
 impl From<LeaseError> for Problem {
     fn from(error: LeaseError) -> Self {
-        Self::new(error.reason(), error.to_string())
+        use lease::Refused;
+        let problem = Self::new(error.reason(), error.to_string());
+        match error {
+            LeaseError::Absent | LeaseError::Refused(Refused::NoName) => problem.naming("name"),
+            LeaseError::Refused(Refused::Command(_) | Refused::NoCommand) => {
+                problem.naming("launch")
+            }
+            LeaseError::Refused(Refused::Log) => problem.naming("logfile"),
+            LeaseError::Refused(Refused::NoDate) => problem.naming("schedule"),
+            LeaseError::Refused(_) | LeaseError::Failed(_) | LeaseError::Stopped(_) => problem,
+        }
     }
 }
 
 impl From<TaskError> for Problem {
     fn from(error: TaskError) -> Self {
-        Self::new(error.reason(), error.to_string())
+        let problem = Self::new(error.reason(), error.to_string());
+        match error {
+            TaskError::Absent => problem.naming("id"),
+            TaskError::Refused(dispatch::Refused::Command(_)) => problem.naming("launch"),
+            TaskError::Refused(_)
+            | TaskError::NoFaults
+            | TaskError::Failed(_)
+            | TaskError::Rules(_)
+            | TaskError::Stopped(_) => problem,
+        }
     }
 }
 

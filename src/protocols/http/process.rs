@@ -3,7 +3,7 @@
 //!
 //! Every route requires the scope `run`; `access.rs` decides which clients have it.
 
-use crate::actors::process::{Launching, Parentage, Phase, ProcessMachine, Spec, Tags};
+use crate::actors::process::{Launching, Parentage, Phase, ProcessMachine, Refused, Spec, Tags};
 use crate::bytes::Bytes;
 use crate::clock::Date;
 use crate::handle::{ProcessError, Processes, Stopping};
@@ -312,7 +312,8 @@ async fn register(call: &Call, Body(asked): Body<Register>) -> Result<Json<Regis
         url: asked.url,
         labels: asked.labels.into_iter().collect(),
     };
-    let (record, known) = call.processes().register_pid(process, tags, named).await?;
+    let registered = call.processes().register_pid(process, tags, named).await;
+    let (record, known) = registered.map_err(|error| Problem::from(error).naming("pid"))?;
     let process = Process::of(call, record);
     Ok(Json(Registered { known, process }))
 }
@@ -459,6 +460,19 @@ async fn keeper(call: &Call, (): ()) -> Result<Json<Keeper>, Problem> {
 
 impl From<ProcessError> for Problem {
     fn from(error: ProcessError) -> Self {
-        Self::new(error.reason(), error.to_string())
+        let field = match &error {
+            ProcessError::Refused(Refused::Unknown) | ProcessError::Ambiguous(_) => Some("id"),
+            ProcessError::Refused(Refused::NoService) => Some("name"),
+            ProcessError::Refused(_)
+            | ProcessError::Unsent(_)
+            | ProcessError::NoKeeper(_)
+            | ProcessError::Failed(_)
+            | ProcessError::Stopped(_) => None,
+        };
+        let problem = Self::new(error.reason(), error.to_string());
+        match field {
+            Some(field) => problem.naming(field),
+            None => problem,
+        }
     }
 }

@@ -300,7 +300,8 @@ async fn pause(
     // The queue must exist, since pausing a mistyped name would create a queue. A request that ends a pause and has an idempotency key
     // is not checked: it may be a repetition, and the queue may have been removed since the original request.
     if ms.0 > 0 || call.key.get().is_none() {
-        queues.queue(&queue).await?;
+        let known = queues.queue(&queue).await;
+        known.map_err(|error| Problem::from(error).naming("queue"))?;
     }
     queues.pause(&queue, ms.0).await?;
     let paused_ms = ms.0;

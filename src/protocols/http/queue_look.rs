@@ -211,7 +211,8 @@ pub(crate) struct OneQueue {
 
 /// Returns a queue.
 async fn queue(call: &Call, Query(of): Query<OneQueue>) -> Result<Json<Queue>, Problem> {
-    let view = call.node.queues().queue(&of.queue).await?;
+    let view = call.node.queues().queue(&of.queue).await;
+    let view = view.map_err(|error| Problem::from(error).naming("queue"))?;
     Ok(Json(queue_shown(&view, call.node.now())))
 }
 

@@ -189,7 +189,8 @@ async fn list(call: &Call, (): ()) -> Result<Json<ServiceList>, Problem> {
 async fn service(call: &Call, Query(asked): Query<One>) -> Result<Json<Service>, Problem> {
     let services = call.node.services();
     let found = services.list(Some(known(asked.name)?)).await?.pop();
-    let view = found.ok_or_else(|| Problem::new(Reason::Absent, Reason::Absent.title()))?;
+    let view =
+        found.ok_or_else(|| Problem::new(Reason::Absent, Reason::Absent.title()).naming("name"))?;
     Ok(Json(Service::of(&services, view)))
 }
 

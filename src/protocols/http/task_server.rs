@@ -7,6 +7,7 @@ use crate::actors::dispatch::{
 use crate::actors::lock::Name;
 use crate::actors::process::{Output, RecordView};
 use crate::clock::{Offset, Timestamp};
+use crate::handle::TaskError;
 use crate::ids::ProcessId;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::lease::turn_of;
@@ -312,6 +313,11 @@ async fn list(call: &Call, Query(_): Query<Nothing>) -> Result<Json<Servers>, Pr
     Ok(Json(Servers { servers }))
 }
 
+/// Converts the error of a request about a server.
+fn of_server(error: TaskError) -> Problem {
+    Problem::from(error).naming("server")
+}
+
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "SetServer")]
 pub(crate) struct Setting {
@@ -331,12 +337,14 @@ async fn set(call: &Call, Body(asked): Body<Setting>) -> Result<Json<Confirmatio
     }
     if let Some(threads) = asked.threads {
         let change = ServerChange::Threads(threads.0);
-        tasks.server(asked.server.clone(), change).await?;
+        let done = tasks.server(asked.server.clone(), change).await;
+        done.map_err(of_server)?;
     }
     if let Some(enabled) = asked.enabled {
         tasks
             .server(asked.server, ServerChange::Enabled(enabled))
-            .await?;
+            .await
+            .map_err(of_server)?;
     }
     Ok(Confirmation::done())
 }
@@ -358,7 +366,8 @@ async fn reach(call: &Call, Body(asked): Body<Reaching>) -> Result<Json<Confirma
         threads: asked.threads.0,
         remote: asked.ssh.into(),
     };
-    call.node.tasks().server(asked.server, change).await?;
+    let done = call.tasks().server(asked.server, change).await;
+    done.map_err(of_server)?;
     Ok(Confirmation::done())
 }
 
@@ -371,8 +380,9 @@ pub(crate) struct Removing {
 }
 
 async fn remove(call: &Call, Body(asked): Body<Removing>) -> Result<Json<Confirmation>, Problem> {
-    let tasks = call.node.tasks();
-    tasks.server(asked.server, ServerChange::Removed).await?;
+    let tasks = call.tasks();
+    let done = tasks.server(asked.server, ServerChange::Removed).await;
+    done.map_err(of_server)?;
     Ok(Confirmation::done())
 }
 
@@ -435,7 +445,9 @@ pub(crate) struct Refreshing {
 }
 
 async fn refresh(call: &Call, (): ()) -> Result<Json<Refreshing>, Problem> {
-    let requested = call.node.refresh_servers().await?;
+    let requested = call.node.refresh_servers().await;
+    // The request does not name the lease.
+    let requested = requested.map_err(|error| Problem::new(error.reason(), error.to_string()))?;
     let turn = turn_of(&requested, &requested.lease);
     Ok(Json(Refreshing { turn }))
 }
@@ -494,7 +506,7 @@ pub(crate) struct Limiting {
 }
 
 async fn limit(call: &Call, Body(asked): Body<Limiting>) -> Result<Json<Confirmation>, Problem> {
-    let tasks = call.node.tasks();
+    let tasks = call.tasks();
     tasks.limit(asked.group, asked.max).await?;
     Ok(Confirmation::done())
 }
