@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// Returns the paths of POST requests, each with whether it is described to accept a key.
-fn posts() -> Vec<(String, bool)> {
+pub(crate) fn posts() -> Vec<(String, bool)> {
     let description = sexton::protocols::http::description();
     let paths = description["paths"].as_object().expect("paths");
     let posts = paths.iter().filter_map(|(path, operations)| {

@@ -174,7 +174,7 @@ pub(crate) fn provoke(
 }
 
 /// Waits until the pass that this answer shows has ended.
-fn wait_for_its_end(said: &Value, socket: &Path) {
+pub(crate) fn wait_for_its_end(said: &Value, socket: &Path) {
     let token = said.pointer("/lease/current/token").cloned();
     let body = json!({"name": "run", "ended": token, "wait": 60});
     let ended = at(&least("/v1/leases/wait", "POST").about(&body), socket);

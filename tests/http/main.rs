@@ -26,6 +26,8 @@ mod browser;
 mod busiest;
 mod crowd;
 mod described;
+#[cfg(feature = "cli")]
+mod done_once;
 mod event;
 #[cfg(feature = "cli")]
 mod every_status;

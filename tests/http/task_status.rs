@@ -48,18 +48,23 @@ fn named(name: &str) -> Name {
     Name::try_from(name).expect("the name is short")
 }
 
-/// Returns a request that succeeds.
-fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest {
+/// Returns a request that succeeds, and changes something if it is of a kind that does.
+pub(crate) fn well(path: &str, method: &str, opened: &Opened) -> PendingRequest {
     let asking = PendingRequest::as_described(path, method);
     let body = match path {
         "/v1/tasks" | "/v1/tasks/groups" | "/v1/servers" => return asking,
         "/v1/tasks/task" | "/v1/tasks/transcript" => {
             return asking.at_target(&format!("{path}?id={}", paused(opened)));
         }
-        "/v1/tasks/act" => json!({"id": paused(opened), "act": "pause"}),
+        "/v1/tasks/act" => json!({"id": paused(opened), "act": "terminate"}),
         "/v1/tasks/wait" => json!({"id": paused(opened), "wait": 0}),
         "/v1/servers/set" => json!({"server": "set", "threads": 1}),
-        "/v1/servers/reach" => json!({"server": "far", "threads": 1, "ssh": {"to": "far"}}),
+        "/v1/servers/reach" => {
+            let tasks = opened.handle().tasks();
+            // It may be there from an earlier request.
+            drop(run(tasks.server(named("far"), ServerChange::Removed)));
+            json!({"server": "far", "threads": 1, "ssh": {"to": "far"}})
+        }
         "/v1/servers/remove" => {
             let tasks = opened.handle().tasks();
             let added = tasks.server(named("removed"), ServerChange::Threads(1));

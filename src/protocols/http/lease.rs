@@ -65,7 +65,7 @@ fn routes() -> Vec<Route> {
                 Disabled, Draining, Full, Waits, DiskFull, Failed, Absent, Ended,
             ],
         ),
-        Route::post(
+        Route::post_once(
             "/v1/leases/renew",
             Scope::Use.or_run(
                 "`process` is set, the pass is bound to one, or the lease launches commands",

@@ -51,7 +51,7 @@ fn routes() -> Vec<Route> {
             },
             &[Draining, Full, DiskFull, NoFaults, Failed],
         ),
-        Route::post(
+        Route::post_once(
             "/v1/tasks/act",
             Scope::Run,
             act,

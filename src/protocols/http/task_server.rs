@@ -50,7 +50,7 @@ pub(crate) fn routes() -> Vec<Route> {
             },
             &[Absent, Full, DiskFull, Failed],
         ),
-        Route::post(
+        Route::post_once(
             "/v1/servers/reach",
             Scope::Run,
             reach,
@@ -62,7 +62,7 @@ pub(crate) fn routes() -> Vec<Route> {
             },
             &[Full, DiskFull, Failed],
         ),
-        Route::post(
+        Route::post_once(
             "/v1/servers/remove",
             Scope::Run,
             remove,
