@@ -13,6 +13,7 @@ mod locks;
 mod past;
 mod pop;
 mod processes;
+mod pruning;
 mod queue_error;
 mod queues;
 mod refresh;

@@ -14,6 +14,7 @@ use crate::actors::process::{
 };
 use crate::bytes::Bytes;
 use crate::clock::Date;
+use crate::handle::pruning::{PRUNED_AT_ONCE, together};
 use crate::handle::unexpected::unexpected;
 use crate::ids::{ActorId, ProcessId, RequestKey, Seq};
 pub use crate::ports::process::{Left, Requester, Usage};
@@ -30,9 +31,6 @@ const READ_AT_ONCE: usize = 32;
 
 /// The maximum number of processes checked in one go.
 const RECONCILED_AT_ONCE: u32 = 100;
-
-/// The maximum number of records removed with one message.
-const PRUNED_AT_ONCE: u32 = 1000;
 
 /// Why a process operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -432,25 +430,29 @@ impl Processes {
     /// Removes the records of processes that ended before `before`, or of all ended processes if `before` is `None`. The records of the
     /// `keep` processes that ended last are kept, and so are records with live descendants. Returns the number of records removed.
     pub async fn prune(&self, before: Option<Date>, keep: u32) -> Result<u64, ProcessError> {
+        let limit = PRUNED_AT_ONCE;
+        let prune = Message::Prune {
+            before,
+            keep,
+            limit,
+        };
         let mut all = 0;
-        for nth in 0.. {
-            let limit = PRUNED_AT_ONCE;
-            let message = Message::Prune {
-                before,
-                keep,
-                limit,
-            };
-            match self.send_nth(message, nth).await? {
-                Reply::Pruned { count, more } => {
-                    all += u64::from(count);
-                    if !more {
-                        break;
+        loop {
+            let items = (0..together(self.key)).map(|nth| self.item(prune.clone(), nth));
+            let mut is_over = true;
+            for answer in self.mailbox.call(items.collect()).await? {
+                match answer? {
+                    Reply::Pruned { count, more } => {
+                        all += u64::from(count);
+                        is_over = !more;
                     }
+                    other => return Err(refusal(other)),
                 }
-                other => return Err(refusal(other)),
+            }
+            if is_over || self.key.is_some() {
+                return Ok(all);
             }
         }
-        Ok(all)
     }
 
     /// Creates a record for a process on this machine, given its PID. `named` is the record that `SEXTON_PROCESS_ID` in the process's
@@ -514,13 +516,12 @@ impl Processes {
     }
 
     async fn send(&self, message: Message) -> Result<Reply, ProcessError> {
-        self.send_nth(message, 0).await
+        self.one(self.item(message, 0)).await
     }
 
-    /// Sends message number `nth` of a request, counting from 0, under the request's key.
-    async fn send_nth(&self, message: Message, nth: u64) -> Result<Reply, ProcessError> {
-        let key = self.key.map(|key| key.nth(nth));
-        self.one(Item::once(message, key)).await
+    /// Wraps message number `nth` of a request, counting from 0, with the request's key.
+    fn item(&self, message: Message, nth: u64) -> Item<ProcessMachine> {
+        Item::once(message, self.key.map(|key| key.nth(nth)))
     }
 
     async fn query(&self, query: Query) -> Result<Reply, ProcessError> {

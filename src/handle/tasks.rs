@@ -17,6 +17,7 @@ use crate::actors::dispatch::{
 use crate::actors::lock::Name;
 use crate::bytes::Bytes;
 use crate::clock::Date;
+use crate::handle::pruning::{PRUNED_AT_ONCE, together};
 use crate::handle::unexpected::unexpected;
 use crate::ids::{ProcessId, RequestKey};
 use crate::persist::journal::{Journal, Shortage};
@@ -26,9 +27,6 @@ use crate::refusal::Reason;
 use crate::spine::delivery::{Failed, Item};
 use crate::spine::runtime::{Mailbox, Stopped};
 use std::sync::Arc;
-
-/// The maximum number of tasks removed with one journal entry.
-const PRUNED_AT_ONCE: u32 = 1000;
 
 /// Why a task operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -318,25 +316,29 @@ impl Tasks {
     /// Removes the tasks that ended before `before`, or all tasks that are over if `before` is `None`. The `keep` tasks that ended last are
     /// kept. Returns the number of tasks removed.
     pub async fn prune(&self, before: Option<Date>, keep: u32) -> Result<u64, TaskError> {
+        let limit = PRUNED_AT_ONCE;
+        let prune = Message::Prune {
+            before,
+            keep,
+            limit,
+        };
         let mut all = 0;
-        for nth in 0.. {
-            let limit = PRUNED_AT_ONCE;
-            let prune = Message::Prune {
-                before,
-                keep,
-                limit,
-            };
-            match self.send_nth(prune, nth).await? {
-                Reply::Pruned(count, more) => {
-                    all += u64::from(count);
-                    if !more {
-                        break;
+        loop {
+            let items = (0..together(self.key)).map(|nth| self.item(prune.clone(), nth));
+            let mut is_over = true;
+            for answer in self.mailbox.call(items.collect()).await? {
+                match answer? {
+                    Reply::Pruned(count, more) => {
+                        all += u64::from(count);
+                        is_over = !more;
                     }
+                    other => return Err(refusal(&other)),
                 }
-                other => return Err(refusal(&other)),
+            }
+            if is_over || self.key.is_some() {
+                return Ok(all);
             }
         }
-        Ok(all)
     }
 
     /// Handles a report that the command of an attempt makes about its burst. `process` is the process of the attempt. Returns how often
@@ -404,13 +406,12 @@ impl Tasks {
     }
 
     async fn send(&self, message: Message) -> Result<Reply, TaskError> {
-        self.send_nth(message, 0).await
+        self.one(self.item(message, 0)).await
     }
 
-    /// Sends message number `nth` of a request, counting from 0, under the request's key.
-    async fn send_nth(&self, message: Message, nth: u64) -> Result<Reply, TaskError> {
-        let key = self.key.map(|key| key.nth(nth));
-        self.one(Item::once(message, key)).await
+    /// Wraps message number `nth` of a request, counting from 0, with the request's key.
+    fn item(&self, message: Message, nth: u64) -> Item<DispatchMachine> {
+        Item::once(message, self.key.map(|key| key.nth(nth)))
     }
 
     async fn query(&self, query: Query) -> Result<Reply, TaskError> {

@@ -8,6 +8,8 @@ mod failing;
 mod full_mailbox;
 #[cfg(feature = "jobs")]
 mod jobs;
+#[cfg(all(feature = "cli", feature = "jobs"))]
+mod keyed;
 mod leases;
 mod locks;
 mod open_stop;

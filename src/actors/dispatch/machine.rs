@@ -1,5 +1,6 @@
 //! The machine of the `DispatchActor`: the interface between the rules of dispatch and the host, which runs the machine.
 
+use crate::actors::dispatch::decide::PRUNED_MAX;
 use crate::actors::dispatch::message::{Message, Query, Reply, Rules, Watch};
 use crate::actors::dispatch::outcome::{Outcome, Step, TaskStep};
 use crate::actors::dispatch::state::{Page, State};
@@ -248,6 +249,7 @@ impl Machine for DispatchMachine {
             Request::Query(
                 Query::Servers | Query::Groups | Query::Inventory(_) | Query::WorkInProgress,
             ) => LISTED_MAX as usize,
+            Request::Message(Message::Prune { limit, .. }) => 1 + (*limit).min(PRUNED_MAX) as usize,
             Request::Query(_) | Request::Message(_) | Request::Watch(_) => 1,
         }
     }
