@@ -3,6 +3,7 @@
 
 use crate::client::answer::{Answer, Fields, with_query};
 use crate::client::connection::Connection;
+use crate::client::returning::Pauses;
 use crate::client::target::Target;
 use crate::report::{BOTH_WAYS, Failure, tell};
 use serde_json::{Map, Value};
@@ -15,14 +16,6 @@ use std::time::{Duration, Instant};
 
 /// How long the coordinator may take to answer a request that does not wait for anything.
 const TIMEOUT: Duration = Duration::from_secs(15);
-
-/// The pause after the first attempt to reach a coordinator that is down. The pause doubles after each further one.
-const PAUSE_MIN: Duration = Duration::from_millis(20);
-/// The longest pause before another attempt to reach a coordinator on this machine: until then, a right may wait for the client to which it
-/// was granted, and an attempt on a socket costs next to nothing.
-const PAUSE_MAX: Duration = Duration::from_millis(200);
-/// The longest pause before another attempt to reach a coordinator over TCP.
-const PAUSE_MAX_FAR: Duration = Duration::from_secs(1);
 
 /// How long to keep repeating a request with an idempotency key while the coordinator is down. The coordinator remembers keys for longer
 /// than that.
@@ -96,40 +89,7 @@ pub(crate) fn send(
                 Failure::unreachable(words).help("`sexton status` shows whether it is running")
             );
         }
-        rest(pauses.next().min(left));
-    }
-}
-
-/// The pauses between attempts to reach a coordinator that is down. Each is twice as long as the one before, up to a limit, until a
-/// connection stood: the coordinator was there, so it is probably soon back.
-struct Pauses {
-    next: Duration,
-    most: Duration,
-}
-
-impl Pauses {
-    fn of(target: &Target) -> Self {
-        let most = if target.is_socket() {
-            PAUSE_MAX
-        } else {
-            PAUSE_MAX_FAR
-        };
-        Self {
-            next: PAUSE_MIN,
-            most,
-        }
-    }
-
-    /// Returns how long to wait before the next attempt.
-    fn next(&mut self) -> Duration {
-        let next = self.next;
-        self.next = (next * 2).min(self.most);
-        next
-    }
-
-    /// Notes that a connection stood.
-    const fn start_again(&mut self) {
-        self.next = PAUSE_MIN;
+        pauses.rest(left);
     }
 }
 
@@ -227,7 +187,7 @@ pub(crate) fn send_once(
             return Err(failure.unwrap_or_else(|| Failure::unreachable(words)));
         }
         outage.get_or_insert_with(|| Outage::begin(STOPPED));
-        rest(pauses.next());
+        pauses.rest(RETURN_MAX);
     }
 }
 
@@ -526,19 +486,7 @@ fn parse(answer: &[u8]) -> Option<Answer> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, Pauses, parse};
-    use std::time::Duration;
-
-    #[test]
-    fn the_pause_is_short_again_once_a_connection_stood() {
-        let ms = Duration::from_millis;
-        let (next, most) = (ms(20), ms(200));
-        let mut pauses = Pauses { next, most };
-        let mut first = || std::array::from_fn(|_| pauses.next());
-        assert_eq!(first(), [20, 40, 80, 160, 200, 200].map(ms));
-        pauses.start_again();
-        assert_eq!([pauses.next(), pauses.next()], [20, 40].map(ms));
-    }
+    use super::{Answer, parse};
 
     #[test]
     fn an_answer_is_taken_whole_or_not_at_all() {

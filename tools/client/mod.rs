@@ -6,10 +6,12 @@
 //! | `connection.rs` | connections, and the pool of idle ones |
 //! | `answer.rs` | the fields of a request, and the coordinator's answer |
 //! | `ask.rs` | requests, streams, and requests that are repeated after a restart |
+//! | `returning.rs` | waiting for a coordinator that is down |
 
 mod answer;
 mod ask;
 mod connection;
+mod returning;
 mod target;
 
 pub(crate) use answer::{Answer, Fields, bytes, bytes_of, fields, with_query};

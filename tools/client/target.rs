@@ -143,6 +143,14 @@ impl Target {
         matches!(self.way, Way::Socket(_))
     }
 
+    /// Returns the path of the Unix socket; `None` over TCP.
+    pub(crate) fn socket(&self) -> Option<&Path> {
+        match &self.way {
+            Way::Socket(path) => Some(path),
+            Way::Tcp { .. } => None,
+        }
+    }
+
     /// Returns the target for the coordinator of a data directory.
     pub(crate) fn of(data: &Path) -> Self {
         Self {
