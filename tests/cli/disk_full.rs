@@ -5,11 +5,12 @@
 //! There are two kinds of disks: a limit on the size of files, which every user can set on their own process, and a small
 //! tmpfs, which requires the right to mount. Without that right, the tmpfs is reported as skipped.
 
-use crate::daemon::{Daemon, text};
+use crate::daemon::{Daemon, ended, sexton, text};
 use crate::lockserver::{Client, find_owner, release, request};
 use crate::patience::until;
+use serde_json::Value;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
@@ -256,6 +257,49 @@ fn with_a_limit_on_files_it_goes_on_when_the_limit_is_lifted() {
 #[test]
 fn with_a_limit_on_files_it_halts_when_nothing_is_left() {
     halts_when_nothing_is_left(&Disk::limit());
+}
+
+/// Returns the size of the journal that is kept as history, in bytes.
+fn history_bytes(data: &Path) -> u64 {
+    let mut status = sexton();
+    let status = status.args(["status", "--json", "--data", text(data)]);
+    let [status, _] = ended(status.output().expect("the program runs"), 0);
+    let status: Value = serde_json::from_str(&status).expect("valid JSON");
+    let bytes = status.pointer("/snapshots/history/bytes");
+    bytes.and_then(Value::as_u64).expect("a size")
+}
+
+#[test]
+fn history_gives_way_when_space_is_low() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let data = files.path().join("data");
+    let daemon = Daemon::serve(&["--fsync", "never", "--data", text(&data)]);
+    let mut client = Client::connect(daemon.lockserver()).expect("connected");
+    // More than the first segment holds.
+    for number in 0..8000 {
+        let index = format!("{number} {}", "x".repeat(200));
+        let asked = request("filling", &index, "alice", (6000, 60, 0));
+        client.number(&asked).expect("an answer");
+    }
+    // A snapshot in each slot.
+    for _ in 0..2 {
+        let mut checkpoint = sexton();
+        let checkpoint = checkpoint.args(["checkpoint", "--data", text(&data)]);
+        ended(checkpoint.output().expect("the program runs"), 0);
+        client.number(&ask(REQUESTS_MAX)).expect("an answer");
+    }
+    assert!(history_bytes(&data) > 0, "the first segment is kept");
+    let first = data.join("journal/00000001.seg");
+    assert!(first.exists(), "it is kept as history");
+
+    // The third segment, of 4 MiB, can be prepared, and no other.
+    daemon.limit_files(Some(4 << 20));
+    fill(&mut client, &daemon);
+    until("the history is gone", || {
+        (history_bytes(&data) == 0).then_some(())
+    });
+    assert!(!first.exists(), "it made room");
+    daemon.limit_files(None);
 }
 
 #[test]

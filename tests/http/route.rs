@@ -151,6 +151,8 @@ fn the_metrics_are_metrics_line_by_line() {
     assert_eq!(at(r#"sexton_http_requests_total{result="refused"}"#), "1");
     assert!(number("sexton_journal_written_bytes_total") > 0.0);
     assert!(number("sexton_start_time_seconds") > 1.6e9);
+    assert_eq!(at("sexton_journal_history_bytes"), "0");
+    assert!(number("sexton_journal_begin_time_seconds") > 1.6e9);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::actors::process::{Phase, ProcessMachine, Status};
 use crate::actors::queue::{Counts, QueueSelection, QueueView, Totals};
 use crate::handle::{QueueError, Queues};
 use crate::ids::Slot;
+use crate::persist::retention::History;
 use crate::persist::snapshots::SlotId;
 use crate::protocols::http::queue_look::PHASES;
 use crate::spine::checkpoint::SnapshotStatus;
@@ -86,6 +87,7 @@ pub(crate) fn page(
     }
     if let Some(snapshots) = &status.snapshots {
         page.snapshots(snapshots);
+        page.history(&snapshots.history, status.wall_offset_ms);
     }
     if let Some(stats) = &status.lockserver {
         page.lockserver(stats);
@@ -357,6 +359,17 @@ impl Page {
             .map(|(name, slot)| (name, snapshots.slots[slot].map_or(0, |upto| upto.0)));
         let help = "Last sequence number covered by the snapshot in each slot; 0 if the slot has no complete snapshot";
         self.gauges("snapshot_seq", help, "slot", &upto);
+    }
+
+    fn history(&mut self, history: &History, wall_offset_ms: i64) {
+        let help = "Total size of the journal segments that no snapshot needs, kept as history";
+        self.bytes("journal_history", help, Some(history.bytes));
+        if let Some(since) = history.since {
+            let ms = i128::from(since.0) + i128::from(wall_offset_ms);
+            let began = seconds(i64::try_from(ms).unwrap_or(0));
+            let help = "Time of the oldest entry in the journal, in seconds since 1970";
+            self.seconds("journal_begin_time", help, began);
+        }
     }
 
     fn lockserver(&mut self, stats: &LockserverStats) {
