@@ -73,6 +73,7 @@ mod status;
 mod story;
 mod strangers;
 mod supervisor;
+mod suspended;
 mod task;
 mod task_commands;
 mod task_config;

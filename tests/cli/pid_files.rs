@@ -1,6 +1,7 @@
 //! PID files of other programs: only the process for which a file was written gets the signal.
 
 use crate::daemon::{ended, sexton, text};
+use crate::suspended::suspend;
 use serde_json::Value;
 use std::fs::{File, FileTimes};
 use std::os::unix::fs::chown;
@@ -118,6 +119,21 @@ fn the_process_of_a_pid_file_is_found_and_ended() {
     assert_eq!(other.status(), "gone");
     let [_, told] = kill(&other.pid_file(), &[], 1);
     assert!(told.contains("no process has this PID"), "{told}");
+}
+
+#[test]
+fn a_suspended_process_is_ended_by_sigterm() {
+    let mut other = Other::start("/usr/bin/sleep");
+    suspend(i32::try_from(other.child.id()).expect("a PID"));
+    // The grace period is longer than any test waits.
+    let [said, _] = kill(&other.pid_file(), &["--grace", "1h", "--json"], 0);
+    let said: Value = serde_json::from_str(&said).expect("valid JSON");
+    assert_eq!(said.pointer("/outcome"), Some(&"ended".into()));
+    let status = other.child.wait().expect("it has ended");
+    assert_eq!(
+        std::os::unix::process::ExitStatusExt::signal(&status),
+        Some(15)
+    );
 }
 
 #[test]

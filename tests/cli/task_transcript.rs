@@ -103,6 +103,31 @@ fn assert_pages(tree: &Tree, id: &str) {
 }
 
 #[test]
+fn a_transcript_marks_where_output_was_cut_and_shows_its_end() {
+    let tree = Tree::start();
+    let script = "i=0; while [ $i -lt 20000 ]; do echo \"line $i\"; i=$((i+1)); done >&2; echo 'KeyError: the cause' >&2; exit 3";
+    let id = tree.well(&["task", "add", "--", "sh", "-c", script]);
+    let id = id.trim_end();
+    let told = until("it is over", || {
+        let told = story(&tree, id);
+        (told["status"] == "complete").then_some(told)
+    });
+    let stderr = &told["stories"][0]["stderr"];
+    let length = |part: &str| stderr[part].as_str().expect("text").len() as u64;
+    let left_out = stderr["bytes"].as_u64().expect("a size") - length("head") - length("tail");
+    assert!(left_out > 100_000, "{stderr}");
+    let page = tree.well(&["task", "transcript", id]);
+    let lines: Vec<&str> = page.lines().map(str::trim).collect();
+    let mark = lines
+        .iter()
+        .position(|line| line.starts_with("[... ") && line.ends_with(" left out ...]"));
+    let mark = mark.unwrap_or_else(|| panic!("a mark in {page}"));
+    assert!(lines[..mark].contains(&"line 0"), "{page}");
+    let end = lines.iter().position(|line| *line == "KeyError: the cause");
+    assert!(end.is_some_and(|end| end > mark), "{page}");
+}
+
+#[test]
 fn what_has_not_come_so_far_is_left_out_and_what_is_not_there_is_refused() {
     let tree = Tree::start();
     let waits = tree.well(&["task", "add", "--paused", "--", "true"]);
