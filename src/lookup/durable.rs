@@ -44,6 +44,11 @@ pub trait Item: Sized + 'static {
     /// Appends the canonical bytes of the item, over which the digest is computed.
     fn canonical(&self, slot: Slot, bytes: &mut Vec<u8>);
 
+    /// Appends the bytes over which earlier versions of the program computed the digest.
+    fn former_canonical(&self, slot: Slot, bytes: &mut Vec<u8>) {
+        self.canonical(slot, bytes);
+    }
+
     /// Returns when the item, whose spans were last restarted at `epoch`, becomes due; `None` if it never does.
     fn deadline(&self, _epoch: Timestamp) -> Option<Deadline> {
         None
@@ -182,6 +187,17 @@ impl<T: Item> DurableSlab<T> {
     /// Returns the digest of all items.
     pub fn digest(&self) -> Digest {
         self.digest
+    }
+
+    /// Returns the digest of all items that earlier versions of the program computed. Takes time in proportion to the number of items.
+    pub fn former_digest(&self) -> Digest {
+        let (mut digest, mut bytes) = (Digest::default(), Vec::new());
+        for (slot, item) in self.items.iter() {
+            bytes.clear();
+            item.former_canonical(slot, &mut bytes);
+            digest.add(&bytes);
+        }
+        digest
     }
 
     /// Restarts every span (a length of time, such as a TTL) at `epoch`, and recomputes every deadline.

@@ -52,6 +52,8 @@ pub trait Replayed: Recovering {
     fn reply(&self, seq: Seq, message: &Value, outcome: &Value) -> Result<String, String>;
     /// Returns the digest of the state.
     fn state_digest(&self) -> Digest;
+    /// Returns whether a recorded digest is that of the state, as this or an earlier version of the program computes it.
+    fn has_state_digest(&self, recorded: Digest) -> bool;
     /// Returns the state as JSON.
     fn view(&self) -> Value;
     /// Returns the state as JSON, with only the first `most` items of each kind.
@@ -184,6 +186,10 @@ impl<M: Actor> Replayed for Replica<M> {
 
     fn state_digest(&self) -> Digest {
         self.digest()
+    }
+
+    fn has_state_digest(&self, recorded: Digest) -> bool {
+        self.has_digest(recorded)
     }
 
     fn view(&self) -> Value {

@@ -188,6 +188,11 @@ pub trait Paged: Machine {
     fn from_pages(rules: Self::Rules, pages: &mut dyn Iterator<Item = Self::Page>) -> Self;
     /// Returns the digest of durable state.
     fn digest(&self) -> Digest;
+    /// Returns the digest that earlier versions of the program computed, which a log or snapshot of theirs has; `None` if it is the same. It
+    /// may take time in proportion to the state.
+    fn former_digest(&self) -> Option<Digest> {
+        None
+    }
 }
 
 /// The view of a machine for users and programs. No decision depends on it.

@@ -92,6 +92,10 @@ impl Recovering for Watched<'_> {
         self.replica.digest()
     }
 
+    fn has_digest(&self, recorded: Digest) -> bool {
+        self.replica.has_digest(recorded)
+    }
+
     fn last(&self) -> Seq {
         self.replica.last()
     }

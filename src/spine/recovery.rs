@@ -152,6 +152,8 @@ pub trait Recovering {
     fn start(&mut self, start: Start);
     /// Returns the digest of the actor's state.
     fn digest(&self) -> Digest;
+    /// Returns whether a recorded digest is that of the actor's state, as this or an earlier version of the program computes it.
+    fn has_digest(&self, recorded: Digest) -> bool;
     /// Returns the sequence number of the last entry or start mark that the state includes.
     fn last(&self) -> Seq;
     /// Returns the actor's name.
@@ -194,6 +196,10 @@ impl<M: Actor> Recovering for Replica<M> {
         digest(&self.machine, &self.receipts)
     }
 
+    fn has_digest(&self, recorded: Digest) -> bool {
+        is_digest_of(recorded, &self.machine, &self.receipts)
+    }
+
     fn last(&self) -> Seq {
         self.last
     }
@@ -212,12 +218,14 @@ impl<M: Actor> Recovering for Replica<M> {
         state: Option<&Watermark>,
     ) -> Result<Box<dyn Any>, String> {
         let (machine, receipts) = loading::machine::<M>(self.rules.clone(), pages)?;
-        let found = digest(&machine, &receipts);
         match state {
-            Some(Watermark { digest: said, .. }) if found != *said => Err(format!(
-                "the digest of {} is {found}, but should be {said}",
-                M::NAME
-            )),
+            Some(Watermark { digest: said, .. }) if !is_digest_of(*said, &machine, &receipts) => {
+                let found = digest(&machine, &receipts);
+                Err(format!(
+                    "the digest of {} is {found}, but should be {said}",
+                    M::NAME
+                ))
+            }
             state => Ok(Box::new(Recovered {
                 machine,
                 receipts,
@@ -244,6 +252,15 @@ pub fn digest<M: Actor>(machine: &M, receipts: &Receipts) -> Digest {
     let mut digest = machine.digest();
     digest.merge(receipts.digest());
     digest
+}
+
+/// Returns whether a recorded digest is that of this state, as this or an earlier version of the program computes it.
+fn is_digest_of<M: Actor>(recorded: Digest, machine: &M, receipts: &Receipts) -> bool {
+    let is_former = |mut former: Digest| {
+        former.merge(receipts.digest());
+        former == recorded
+    };
+    digest(machine, receipts) == recorded || machine.former_digest().is_some_and(is_former)
 }
 
 /// How far a recovery replays the log, and for which actors.

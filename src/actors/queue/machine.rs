@@ -518,6 +518,10 @@ impl Paged for QueueMachine {
     fn digest(&self) -> Digest {
         self.state.digest()
     }
+
+    fn former_digest(&self) -> Option<Digest> {
+        Some(self.state.former_digest())
+    }
 }
 
 impl Observable for QueueMachine {

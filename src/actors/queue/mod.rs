@@ -8,7 +8,7 @@
 //! | `message.rs` `outcome.rs` `refused.rs` `right.rs` `name.rs` | messages that change queues, and their outcomes |
 //! | `reply.rs` | queries, watches and replies |
 //! | `rules.rs` | configuration: for all queues, and for each type of job |
-//! | `job.rs` `report.rs` `phase.rs` `queue.rs` | one job; what its worker reports about it; the phases of a job; one queue |
+//! | `job.rs` `job_digest.rs` `report.rs` `phase.rs` `queue.rs` | one job, and what its digest covers; what its worker reports about it; the phases of a job; one queue |
 //! | `ready.rs` `claimed.rs` | the ready jobs of a queue, in order; its claimed jobs |
 //! | `state.rs` `index.rs` `by_id.rs` | jobs and queues, and moving a job from phase to phase; the indexes over them |
 //! | `bound.rs` | claims that are bound to processes |
@@ -44,6 +44,7 @@ mod index;
 #[cfg(test)]
 mod invariants;
 mod job;
+mod job_digest;
 mod load;
 mod look;
 mod machine;

@@ -3,9 +3,8 @@
 //!
 //! Change rule: the layout is part of the on-disk format, see `persist/format.rs`.
 
-use crate::actors::binding::{Binding, Until};
 use crate::actors::queue::job::{Job, Story, nonzero};
-use crate::actors::queue::message::{DedupKey, Root, is_not};
+use crate::actors::queue::message::is_not;
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::queue::{Numbered, Pause, Queue};
@@ -214,8 +213,28 @@ impl Item for Job {
         })
     }
 
-    /// Appends all durable fields except the body, which never changes and has a digest of its own, and `Story::claimed`.
     fn canonical(&self, _slot: Slot, bytes: &mut Vec<u8>) {
+        self.canonical_numbers(bytes);
+        if let Some(story) = &self.story {
+            story.canonical(bytes);
+        }
+    }
+
+    fn former_canonical(&self, _slot: Slot, bytes: &mut Vec<u8>) {
+        self.canonical_numbers(bytes);
+        if let Some(story) = &self.story {
+            story.former_canonical(bytes);
+        }
+    }
+
+    fn deadline(&self, epoch: Timestamp) -> Option<Deadline> {
+        self.ends(epoch)
+    }
+}
+
+impl Job {
+    /// Appends all durable fields except its story and the body, which never changes and has a digest of its own.
+    fn canonical_numbers(&self, bytes: &mut Vec<u8>) {
         for word in [self.id, self.created.0, self.ttr_ms] {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
@@ -226,82 +245,6 @@ impl Item for Job {
             self.passing.into(),
             u8::from(self.retries) | u8::from(self.tube) << 1,
         ]);
-        if let Some(story) = &self.story {
-            story.canonical(bytes);
-        }
-    }
-
-    fn deadline(&self, epoch: Timestamp) -> Option<Deadline> {
-        self.ends(epoch)
-    }
-}
-
-impl Story {
-    fn canonical(&self, bytes: &mut Vec<u8>) {
-        let worker = self.worker.map_or(0, |worker| worker.0);
-        for word in [
-            self.since.0,
-            self.until.0,
-            self.delay_ms,
-            self.token.0,
-            worker,
-            self.buried.0,
-            self.prune.0,
-        ] {
-            bytes.extend_from_slice(&word.to_le_bytes());
-        }
-        for count in [
-            self.attempts,
-            self.reserves,
-            self.timeouts,
-            self.releases,
-            self.buries,
-            self.kicks,
-        ] {
-            bytes.extend_from_slice(&count.to_le_bytes());
-        }
-        if let Some(DedupKey(key)) = &self.dedup {
-            bytes.extend_from_slice(key);
-        }
-        if let Some(Root { key, at }) = &self.root {
-            bytes.extend_from_slice(&key.0);
-            bytes.extend_from_slice(&at.to_le_bytes());
-        }
-        if let Some(error) = &self.error {
-            bytes.extend_from_slice(error.as_str().as_bytes());
-        }
-        if let Some(bound) = &self.bound {
-            let Binding {
-                process,
-                until,
-                fence,
-            } = bound.binding;
-            let until = match until {
-                Until::Process => 1,
-                Until::Tree => 2,
-            };
-            bytes.extend_from_slice(&process.0.to_le_bytes());
-            bytes.extend_from_slice(&[until, fence.into(), bound.fencing.into()]);
-            if bound.cancelled {
-                bytes.extend_from_slice(b"cancelled");
-            }
-            if let Some(command) = bound.command {
-                bytes.extend_from_slice(&command.process.0.to_le_bytes());
-                bytes.push(1 + u8::from(command.completes));
-            }
-        }
-        if self.crashes > 0 {
-            bytes.extend_from_slice(b"crashes");
-            bytes.extend_from_slice(&self.crashes.to_le_bytes());
-        }
-        if self.items > 0 {
-            bytes.extend_from_slice(&self.items.to_le_bytes());
-        }
-        if let Some(progress) = &self.progress {
-            bytes.push(progress.percent.map_or(0, |percent| percent + 1));
-            let text = progress.text.as_ref().map_or("", |text| text.as_str());
-            bytes.extend_from_slice(text.as_bytes());
-        }
     }
 }
 
