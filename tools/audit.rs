@@ -91,7 +91,7 @@ fn page(body: &Value, tried: bool) -> String {
     let tasks = count(number(body, "/tasks"), "task");
     let processes = grouped(number(body, "/processes"));
     let left = match number(body, "/left") {
-        0 => "consistent".to_owned(),
+        none if none == 0 => "consistent".to_owned(),
         left => count(left, "disagreement"),
     };
     writeln!(

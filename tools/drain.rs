@@ -86,7 +86,7 @@ impl Drain {
         let left = left.map(|(path, one)| (number(&said, path), one));
         let is_left = left.iter().any(|(number, _)| *number > 0);
         let words = if is_left {
-            let [locks, claims, passes, attempts] = left.map(|(number, one)| counted(number, one));
+            let [locks, claims, passes, attempts] = left.map(|(number, one)| count(number, one));
             format!(
                 "draining: no new {new}; still left: {locks} (held or waited for), {claims}, {passes} and {attempts} of a task; the \
                  coordinator exits when none is left\n"
@@ -104,13 +104,5 @@ impl Drain {
             .help("the drain continues; `sexton status` shows what is left, and --wait sets a longer wait"));
         }
         Ok(())
-    }
-}
-
-/// Formats a count with its noun, in the singular or plural.
-fn counted(number: u64, one: &str) -> String {
-    match (number, one) {
-        (1, _) | (_, "lock" | "claim" | "attempt") => count(number, one),
-        (_, one) => format!("{number} {one}es"),
     }
 }

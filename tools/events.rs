@@ -198,7 +198,7 @@ fn shown_to_people(told: &Value) -> String {
         };
         Some((field, value))
     });
-    let at = Timestamp(number(told, "/at"));
+    let at = Timestamp(number(told, "/at").or_zero());
     let actor = words(told, "/actor");
     let named = (actor.as_str(), kind.as_str());
     line(&words(told, "/position"), at, named, fields)

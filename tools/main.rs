@@ -12,6 +12,7 @@ mod drain;
 mod events;
 #[cfg(test)]
 mod examples;
+mod figure;
 mod import;
 mod inspect;
 mod isolated;

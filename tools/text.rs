@@ -1,9 +1,10 @@
 //! Formats values from API responses for display: text, counts, sizes, durations and times.
 
+use crate::figure::Figure;
+pub(crate) use crate::figure::{number, required};
 use serde_json::Value;
 use sexton::clock::Timestamp;
-use sexton::text::steers;
-pub(crate) use sexton::text::{bytes, count, grouped, span};
+use sexton::text::{self, steers};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use time::UtcDateTime;
@@ -56,16 +57,34 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
-pub(crate) fn number(value: &Value, path: &str) -> u64 {
-    value.pointer(path).and_then(Value::as_u64).unwrap_or(0)
+/// Formats a number with commas between groups of three digits.
+pub(crate) fn grouped(number: impl Into<Figure>) -> String {
+    number.into().shown(text::grouped)
+}
+
+/// Formats a size in bytes.
+pub(crate) fn bytes(number: impl Into<Figure>) -> String {
+    number.into().shown(text::bytes)
+}
+
+/// Formats a span of time, given in milliseconds.
+pub(crate) fn span(ms: impl Into<Figure>) -> String {
+    ms.into().shown(text::span)
+}
+
+/// Formats a number of things, in the singular or plural.
+pub(crate) fn count(number: impl Into<Figure>, one: &str) -> String {
+    match number.into().known() {
+        Some(number) => text::count(number, one),
+        None => text::count(0, one).replacen('0', "-", 1),
+    }
 }
 
 /// Formats a duration: in milliseconds if it is shorter than ten seconds, and otherwise as [`span`] does.
-pub(crate) fn brief(ms: u64) -> String {
-    if ms < 10_000 {
-        format!("{} ms", grouped(ms))
-    } else {
-        span(ms)
+pub(crate) fn brief(ms: impl Into<Figure>) -> String {
+    match ms.into() {
+        short if short < 10_000 => format!("{} ms", grouped(short)),
+        ms => span(ms),
     }
 }
 
@@ -81,7 +100,7 @@ pub(crate) fn excerpt(stream: &Value) -> Vec<String> {
     if tail.is_empty() {
         return shown;
     }
-    let left_out = number(stream, "/bytes").saturating_sub((head.len() + tail.len()) as u64);
+    let left_out = number(stream, "/bytes").minus((head.len() + tail.len()) as u64);
     if left_out == 0 {
         let whole = [head, tail].concat();
         return whole.lines().map(plain).collect();

@@ -187,7 +187,7 @@ fn snapshot(page: &mut Page, slot: &SnapshotFindings) {
 }
 
 fn journal(page: &mut Page, journal: &JournalFindings) {
-    let all = journal.segments.iter().map(|segment| segment.bytes).sum();
+    let all: u64 = journal.segments.iter().map(|segment| segment.bytes).sum();
     let segments = count(journal.segments.len() as u64, "segment");
     page.line("journal", &format!("{segments}, {}", bytes(all)));
     for segment in &journal.segments {

@@ -1,9 +1,10 @@
 //! Formats leases for a terminal, and as Fossil prints them.
 
+use crate::figure::Figure;
 use crate::lock::shown;
 use crate::process::{command, failure, shown_command};
 use crate::table::{Column, table};
-use crate::text::{number, span, time, words};
+use crate::text::{count, number, span, time, words};
 use serde_json::Value;
 use sexton::actors::lease::fossil::{FossilLease, last_run};
 use sexton::clock::Timestamp;
@@ -26,7 +27,7 @@ pub(super) fn fossil(lease: &Value) -> String {
             .unwrap_or_default(),
     );
     let FossilLease([current, until, next, until_next]) = four;
-    let now = number(lease, "/now") / 1000;
+    let now = number(lease, "/now").or_zero() / 1000;
     let exists = |id: u64, lives: bool| match (id, lives) {
         (0, _) | (_, false) => " (done)",
         (_, true) => " (exists)",
@@ -116,12 +117,12 @@ fn state(lease: &Value) -> String {
 }
 
 /// Formats a time span without rounding.
-pub(super) fn exact(ms: u64) -> String {
-    match (ms % 60_000, ms % 1000) {
+pub(super) fn exact(ms: impl Into<Figure>) -> String {
+    ms.into().shown(|ms| match (ms % 60_000, ms % 1000) {
         (0, _) if ms > 0 => span(ms),
         (_, 0) => format!("{} s", ms / 1000),
         _ => format!("{ms} ms"),
-    }
+    })
 }
 
 pub(super) fn date(lease: &Value, path: &str) -> String {
@@ -132,7 +133,7 @@ fn last(lease: &Value) -> String {
     match at(lease, "/current/since_at") {
         None => last_run(&FossilLease([0; 4]), 0, |_| String::new()),
         Some(since) => {
-            let ago = number(lease, "/now").saturating_sub(since);
+            let ago = number(lease, "/now").minus(since);
             format!("{}, {} ago", time(Timestamp(since)), span(ago))
         }
     }
@@ -140,15 +141,18 @@ fn last(lease: &Value) -> String {
 
 /// Formats by how much the running pass overruns its period; empty if it does not.
 fn overrun(lease: &Value) -> String {
-    let over = number(lease, "/now").saturating_sub(number(lease, "/current/until_at"));
-    if !is(lease, "/current/running") || over == 0 {
+    let over = number(lease, "/now").minus(number(lease, "/current/until_at"));
+    if !is(lease, "/current/running") || !(over > 0) {
         return String::new();
     }
     let period = "the pass runs longer than its period, which was over";
-    match number(lease, "/current/warnings") {
+    match number(lease, "/current/warnings").or_zero() {
         0 => format!("{period} {} ago", span(over)),
-        1 => format!("{period} {} ago; 1 warning", span(over)),
-        warnings => format!("{period} {} ago; {warnings} warnings", span(over)),
+        warnings => format!(
+            "{period} {} ago; {}",
+            span(over),
+            count(warnings, "warning")
+        ),
     }
 }
 
@@ -228,7 +232,7 @@ fn last_end(lease: &Value) -> String {
 }
 
 fn ended(pass: &Value) -> String {
-    let took = number(pass, "/ended_at").saturating_sub(number(pass, "/since_at"));
+    let took = number(pass, "/ended_at").minus(number(pass, "/since_at"));
     let how = end(pass);
     if let Some(found) = pass.pointer("/failure").filter(|it| !it.is_null()) {
         return format!("{how}: {}", failure(found));
@@ -249,9 +253,9 @@ fn next(lease: &Value) -> String {
         "" => format!("process {}", number(place, "/pid")),
         command => command.to_owned(),
     };
-    match at(lease, "/current/until_at") {
-        Some(until) if until >= number(lease, "/now") => {
-            let left = exact(until - number(lease, "/now") + 1);
+    match (at(lease, "/current/until_at"), at(lease, "/now")) {
+        (Some(until), Some(now)) if until >= now => {
+            let left = exact(until - now + 1);
             format!("{who}: begins in {left}")
         }
         _ => format!("{who}: begins when the pass has ended"),
@@ -264,12 +268,13 @@ pub(crate) fn active_row(lease: &Value) -> [String; 4] {
     let now = number(lease, "/now");
     let (who, since) = match lease.pointer("/current") {
         Some(pass) if is(pass, "/running") => {
-            let ran = span(now.saturating_sub(number(pass, "/since_at")));
+            let ran = span(now.minus(number(pass, "/since_at")));
             (holder(pass), ran)
         }
         _ => ("-".to_owned(), "-".to_owned()),
     };
-    let due = at(lease, "/due_at").map(|at| format!("due in {}", span(at.saturating_sub(now))));
+    let due =
+        at(lease, "/due_at").map(|at| format!("due in {}", span(Figure::from(at).minus(now))));
     let next = match next(lease).as_str() {
         "-" if is(lease, "/owed") && who == "-" => Some("a missed pass is due".to_owned()),
         "-" => None,

@@ -91,7 +91,7 @@ impl SettingName {
             Self::Period => page::exact(number(lease, "/period_ms")),
             Self::NoDelay => switch("/no_delay"),
             Self::MaxRun => match number(lease, "/max_run_ms") {
-                0 => NONE.to_owned(),
+                none if none == 0 => NONE.to_owned(),
                 span => page::exact(span),
             },
             Self::Disabled => switch("/disabled"),

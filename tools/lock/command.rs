@@ -434,7 +434,7 @@ fn members(
 /// Describes a position in line.
 fn place(said: &Value) -> String {
     match number(said, "/place") {
-        1 => format!(
+        first if first == 1 => format!(
             "place 1: it holds the lock, token {}",
             words(said, "/token")
         ),

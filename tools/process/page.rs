@@ -1,5 +1,6 @@
 //! Formats processes for a terminal.
 
+use crate::figure::Figure;
 use crate::report::shows_whole;
 use crate::table::{Column, table};
 use crate::text::{bytes, excerpt, grouped, number, plain, span, time, words};
@@ -234,12 +235,12 @@ fn hook(record: &Value) -> Vec<(&'static str, String)> {
     lines.extend(warnings.iter().map(|it| {
         let wrong = words(it, "/words");
         let shown = match number(it, "/line") {
-            0 => wrong,
+            none if none == 0 => wrong,
             place => format!("line {place} of its output: {wrong}"),
         };
         ("warning", shown)
     }));
-    let more = number(hook, "/broken").saturating_sub(warnings.len() as u64);
+    let more = number(hook, "/broken").minus(warnings.len() as u64);
     if more > 0 {
         lines.push(("warning", format!("more invalid lines: {more}")));
     }
@@ -388,9 +389,10 @@ pub(super) fn reconciled(body: &Value) -> String {
     page
 }
 
-fn counted(number: u64) -> String {
-    match number {
-        1 => "1 process".to_owned(),
-        _ => format!("{} processes", grouped(number)),
+fn counted(number: Figure) -> String {
+    if number == 1 {
+        "1 process".to_owned()
+    } else {
+        format!("{} processes", grouped(number))
     }
 }

@@ -1,5 +1,6 @@
 //! Formats services for a terminal.
 
+use crate::figure::Figure;
 use crate::process::page::{failure, shown_command};
 use crate::table::{Column, table};
 use crate::text::{count, number, plain, span, words};
@@ -101,13 +102,13 @@ pub(super) fn awaited(service: &Value) -> String {
 }
 
 /// Formats a period in the largest unit of which it is a multiple.
-fn period(ms: u64) -> String {
-    match (ms % 3_600_000, ms % 60_000, ms % 1000) {
+fn period(ms: Figure) -> String {
+    ms.shown(|ms| match (ms % 3_600_000, ms % 60_000, ms % 1000) {
         (0, _, _) => format!("{} h", ms / 3_600_000),
         (_, 0, _) => format!("{} min", ms / 60_000),
         (_, _, 0) => format!("{} s", ms / 1000),
         _ => format!("{ms} ms"),
-    }
+    })
 }
 
 /// Describes the limit on restarts that a failed service has reached, and how to start it again. Returns `None` if it failed although it is

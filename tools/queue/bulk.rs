@@ -6,7 +6,7 @@ use crate::queue::answer::{ClientOptions, success};
 use crate::queue::command::name;
 use crate::queue::list::{Status, total};
 use crate::report::{Failure, print, tell};
-use crate::text::{count, number};
+use crate::text::{count, required};
 use clap::{ArgGroup, Args};
 use serde_json::{Value, json};
 use sexton::actors::queue::QueueName;
@@ -116,7 +116,8 @@ impl JobSelector {
             }
             fields.insert("limit".to_owned(), most.min(SHARE).into());
             let mut body = success(&options.post(what, fields.clone(), 0)?)?;
-            so_far.fetch_add(number(&body, &format!("/{done}")), Ordering::Relaxed);
+            let some = required(&body, &format!("/{done}"))?;
+            so_far.fetch_add(some, Ordering::Relaxed);
             let next = body.get_mut("next").map_or(Value::Null, Value::take);
             if next.is_null() {
                 break;

@@ -9,7 +9,7 @@ use crate::queue::batch;
 use crate::queue::command::name;
 use crate::report::{Failure, print, print_bytes, tell};
 use crate::span::{SPAN, milliseconds, seconds};
-use crate::text::{count, number, span, words};
+use crate::text::{count, number, required, span, words};
 use clap::{ArgGroup, Args, ValueEnum};
 use serde_json::{Value, json};
 use sexton::actors::queue::QueueName;
@@ -188,7 +188,7 @@ impl Pushed {
         let phase = words(&said, "/phase");
         if ["buried", "abandoned", "quarantined"].contains(&phase.as_str()) {
             // The job counts as added, but nobody will work on it.
-            let id = number(&said, "/id");
+            let id = required(&said, "/id")?;
             let words =
                 format!("nothing was added, and job {id}, which has the same key, is {phase}");
             return Err(Failure::found(words).help(format!(

@@ -2,6 +2,7 @@
 
 use crate::client;
 use crate::client::{Fields, fields};
+use crate::figure::Figure;
 use crate::queue::answer::{ClientOptions, success};
 use crate::queue::command::name;
 use crate::queue::job::{print_body, until};
@@ -269,7 +270,8 @@ impl ShowQueues {
 /// Returns the number of jobs of these queues that are in a phase.
 pub(super) fn total(queues: &[Value], phase: &str) -> u64 {
     let path = format!("/{phase}");
-    queues.iter().map(|queue| number(queue, &path)).sum()
+    let all = queues.iter().map(|queue| number(queue, &path));
+    all.sum::<Figure>().or_zero()
 }
 
 /// Prints how many jobs will be ready later, on standard error, so that a script still reads a single number from standard output.

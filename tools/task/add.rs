@@ -7,7 +7,7 @@ use crate::report::Failure;
 use crate::span::{SPAN, milliseconds, seconds};
 use crate::task::inject::Injection;
 use crate::task::request::{ClientOptions, WAIT_MAX};
-use crate::text::number;
+use crate::text::required;
 use crate::words;
 use clap::{Args, ValueEnum};
 use sexton::actors::lock::Name;
@@ -192,7 +192,7 @@ impl Add {
             }
         }
         let task = options.act("tasks/add", asked)?;
-        let id = number(&task, "/id");
+        let id = required(&task, "/id")?;
         match self.wait {
             Some(wait) => options.ended(&options.over(id, wait)?),
             None => options.tell(&task, |_| format!("{id}\n")),

@@ -3,7 +3,7 @@
 use crate::client::fields;
 use crate::report::{Failure, tell};
 use crate::task::request::ClientOptions;
-use crate::text::number;
+use crate::text::required;
 use clap::Args;
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -88,14 +88,16 @@ impl From {
     fn update(&self, options: &ClientOptions, check: bool) -> Result<u64, Failure> {
         let asked = fields([("hosts", self.hosts()?), ("check", check.into())]);
         let body = options.act("servers/inventory", asked)?;
-        let counts =
-            ["added", "removed", "changed"].map(|what| (what, number(&body, &format!("/{what}"))));
+        let mut counts = [("added", 0), ("removed", 0), ("changed", 0)];
+        for (what, count) in &mut counts {
+            *count = required(&body, &format!("/{what}"))?;
+        }
         options.tell(&body, |_| {
             let would = if check { "would be " } else { "" };
             let counts = counts.map(|(what, count)| format!("{count} {would}{what}"));
             format!("{}\n", counts.join(", "))
         })?;
-        Ok(counts.iter().map(|(_, count)| count).sum())
+        Ok(counts.iter().map(|(_, count)| *count).sum())
     }
 
     /// Reads the hosts of the inventory.

@@ -1,5 +1,6 @@
 //! Formats tasks, groups and servers for a terminal.
 
+use crate::figure::Figure;
 use crate::lock::shown;
 use crate::process::{command, shown_command};
 use crate::table::{Column, table};
@@ -40,7 +41,7 @@ fn state(task: &Value) -> String {
 /// Describes why a task does not run, or how it ended; `-` if there is nothing to describe.
 fn why(task: &Value) -> String {
     if let Some(wake) = at(task, "/wake_at") {
-        let left = wake.saturating_sub(number(task, "/now"));
+        let left = Figure::from(wake).minus(number(task, "/now"));
         let left = format!("its next burst is in {}", span(left));
         // If the last attempt was reset, name the cause.
         let newest = items(task, "/past").last();
@@ -141,7 +142,7 @@ pub(crate) fn overview_row(task: &Value) -> [String; 4] {
     let named = !matches!(name.as_str(), "" | "-");
     let name = if named { name } else { command(task) };
     let since = at(task, "/attempt/claimed_at");
-    let since = since.map(|at| span(number(task, "/now").saturating_sub(at)));
+    let since = since.map(|at| span(number(task, "/now").minus(at)));
     [
         format!("{} {name}", words(task, "/id")),
         state(task),
@@ -175,9 +176,12 @@ pub(super) fn whole(task: &Value, held: &Held) -> String {
     if is(task, "/terminating") {
         line("terminating", "its next burst is its last");
     }
-    let saved = match (number(task, "/revision"), at(task, "/saved_bytes")) {
-        (0, _) => "nothing".to_owned(),
-        (revision, bytes) => format!("revision {revision}, {} bytes", bytes.unwrap_or(0)),
+    let saved = match number(task, "/revision") {
+        none if none == 0 => "nothing".to_owned(),
+        revision => format!(
+            "revision {revision}, {} bytes",
+            number(task, "/saved_bytes")
+        ),
     };
     line("saved", &saved);
     let abort = if is(task, "/abort_on_failure") {
@@ -205,13 +209,13 @@ pub(super) fn whole(task: &Value, held: &Held) -> String {
     page
 }
 
-fn live(attempt: &Value, now: u64) -> String {
+fn live(attempt: &Value, now: Figure) -> String {
     let mut live = format!(
         "{} on {}, {} since {}",
         words(attempt, "/token"),
         words(attempt, "/server"),
         words(attempt, "/stage"),
-        span(now.saturating_sub(number(attempt, "/claimed_at"))),
+        span(now.minus(number(attempt, "/claimed_at"))),
     );
     for (path, word) in [
         ("/process", "process"),
@@ -239,7 +243,7 @@ fn attempts(past: &[Value]) -> String {
         ("PROCESS", Column::Words),
     ];
     let rows = past.iter().map(|it| {
-        let took = number(it, "/ended_at").saturating_sub(number(it, "/claimed_at"));
+        let took = number(it, "/ended_at").minus(number(it, "/claimed_at"));
         let outcome = match words(it, "/cause").as_str() {
             "-" => words(it, "/outcome"),
             cause => format!("{}: {cause}", words(it, "/outcome")),
@@ -323,9 +327,9 @@ pub(super) fn servers(body: &Value) -> String {
 /// Formats why a server cannot be reached, and when it is tried again; `None` if it can be reached.
 fn outage(server: &Value) -> Option<String> {
     server.pointer("/outage")?;
-    let at = |path: &str| time(Timestamp(number(server, path)));
+    let at = |path: &str| number(server, path).shown(|at| time(Timestamp(at)));
     let failures = match number(server, "/outage/failures") {
-        1 => "once".to_owned(),
+        one if one == 1 => "once".to_owned(),
         failures => format!("{failures} times"),
     };
     let reason = match server.pointer("/outage/reason").and_then(Value::as_str) {

@@ -26,7 +26,7 @@ pub(super) fn page(story: &Value, dispatch: bool, held: &Held) -> String {
     }
     let stories = story.pointer("/stories").and_then(Value::as_array);
     let stories = stories.map(Vec::as_slice).unwrap_or_default();
-    let left_out = number(story, "/attempts").saturating_sub(stories.len() as u64);
+    let left_out = number(story, "/attempts").minus(stories.len() as u64);
     if left_out > 0 {
         line(
             &mut page,
@@ -73,14 +73,11 @@ fn attempt(page: &mut String, story: &Value, dispatch: bool) {
         );
     }
     let phases = story.pointer("/phases").and_then(Value::as_array);
-    let began = story
-        .pointer("/phases/0/at")
-        .and_then(Value::as_u64)
-        .unwrap_or(0);
+    let began = number(story, "/phases/0/at");
     for phase in phases.into_iter().flatten() {
         let at = number(phase, "/at");
-        let after = at.saturating_sub(began);
-        let (at, phase) = (time(Timestamp(at)), words(phase, "/phase"));
+        let after = at.minus(began);
+        let (at, phase) = (at.shown(|at| time(Timestamp(at))), words(phase, "/phase"));
         line(page, &format!("{at}  +{after:<7} {phase}"));
     }
     match (words(story, "/code"), words(story, "/signal")) {
@@ -94,9 +91,8 @@ fn attempt(page: &mut String, story: &Value, dispatch: bool) {
         line(page, &format!("not launched: {}", words(story, "/failure")));
     }
     for stream in ["stdout", "stderr"] {
-        let of = |name: &str| story.pointer(&format!("/{stream}/{name}"));
-        let bytes = of("bytes").and_then(Value::as_u64).unwrap_or(0);
-        if bytes == 0 {
+        let bytes = number(story, &format!("/{stream}/bytes"));
+        if !(bytes > 0) {
             continue;
         }
         let dir = words(story, "/dir");

@@ -183,7 +183,7 @@ fn connections(status: &Value) -> Vec<String> {
             continue;
         }
         let mut words = counted(listener, status, &path("/active"));
-        // The HTTP listener has no list of hosts, so its status has no `rejected_hosts`, which reads as 0.
+        // The HTTP listener has no list of hosts, so its status has no `rejected_hosts`.
         let (hosts, busy) = (
             count(&path("/rejected_hosts")),
             count(&path("/rejected_busy")),
@@ -208,7 +208,7 @@ fn checkpoints(status: &Value) -> Vec<String> {
     }
     if is("last") {
         if is("last/at") {
-            let age = number(status, "/now").saturating_sub(count("last/at"));
+            let age = number(status, "/now").minus(count("last/at"));
             parts.push(format!("last {} ago", span(age)));
         }
         let took = grouped(count("last/ms"));
@@ -298,7 +298,7 @@ pub(crate) fn actors(watched: &Watched, width: usize) -> Vec<Line<'static>> {
 
 fn happened(report: &Value, status: &Value) -> String {
     let at = |path: &str| words(report, path);
-    let age = number(status, "/now").saturating_sub(number(report, "/at"));
+    let age = number(status, "/now").minus(number(report, "/at"));
     let (stage, seq, cause) = (at("/stage"), at("/seq"), at("/cause"));
     format!("{} ago, {stage} at {seq}: {cause}", span(age))
 }

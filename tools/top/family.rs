@@ -85,7 +85,7 @@ impl Family {
 
 impl Usage {
     fn of(answer: &Value, uptime_ms: u64, before: Option<&Self>) -> Self {
-        let cpu_ms = number(answer, "/cpu_ms");
+        let cpu_ms = number(answer, "/cpu_ms").or_zero();
         let share = before.and_then(|before| {
             let over_ms = uptime_ms
                 .checked_sub(before.uptime_ms)
@@ -96,7 +96,7 @@ impl Usage {
         Self {
             uptime_ms,
             cpu_ms,
-            memory_bytes: number(answer, "/memory_bytes"),
+            memory_bytes: number(answer, "/memory_bytes").or_zero(),
             share,
         }
     }

@@ -164,11 +164,11 @@ impl Watched {
                 let heard_before = self.contact == Contact::Answering;
                 point.rates = rates(before, &status).filter(|_| heard_before);
             } else {
-                let before = number(before, "/pid");
+                let before = number(before, "/pid").or_zero();
                 self.succession = Some(Succession { at, before });
             }
         }
-        let uptime_ms = number(&status, "/uptime_ms");
+        let uptime_ms = number(&status, "/uptime_ms").or_zero();
         self.work.take(&busiest.unwrap_or_default(), uptime_ms);
         self.family.take(&mut family.unwrap_or_default(), uptime_ms);
         self.contact = Contact::Answering;
@@ -289,11 +289,12 @@ fn is_same(before: &Value, now: &Value) -> bool {
 
 /// Computes the rates between two statuses of the same process; `None` if the uptime has not increased.
 fn rates(before: &Value, now: &Value) -> Option<Rates> {
-    let over_ms = number(now, "/uptime_ms").checked_sub(number(before, "/uptime_ms"))?;
+    let uptime_ms = |status| number(status, "/uptime_ms").known();
+    let over_ms = uptime_ms(now)?.checked_sub(uptime_ms(before)?)?;
     if over_ms == 0 {
         return None;
     }
-    let grown = |path: &str| number(now, path).saturating_sub(number(before, path));
+    let grown = |path: &str| number(now, path).minus(number(before, path)).or_zero();
     let rate = |path: &str| Rate::new(grown(path), over_ms);
     let http = ["/http/answered", "/http/refused", "/http/failed"].map(grown);
     let entries = entries(now).saturating_sub(entries(before));
@@ -306,7 +307,7 @@ fn rates(before: &Value, now: &Value) -> Option<Rates> {
         }),
         beanstalk: beanstalk(now)
             .map(|(name, count)| {
-                let before = number(before, &format!("/beanstalk/commands/{name}"));
+                let before = number(before, &format!("/beanstalk/commands/{name}")).or_zero();
                 (
                     name.clone(),
                     Rate::new(count.saturating_sub(before), over_ms),
@@ -332,14 +333,16 @@ fn beanstalk(status: &Value) -> impl Iterator<Item = (&String, u64)> {
 
 /// Reads a count of the LockServer protocol. Such counts wrap at 2^32.
 fn wrapped(status: &Value, path: &str) -> u32 {
-    u32::try_from(number(status, path)).unwrap_or(0)
+    u32::try_from(number(status, path).or_zero()).unwrap_or(0)
 }
 
 fn entries(status: &Value) -> u64 {
     if let Some(released) = status.pointer("/journal/released").and_then(Value::as_u64) {
         return released;
     }
-    let newest = actors(status).iter().map(|actor| number(actor, "/last"));
+    let newest = actors(status)
+        .iter()
+        .map(|actor| number(actor, "/last").or_zero());
     newest.max().unwrap_or(0)
 }
 

@@ -69,7 +69,7 @@ impl Work {
             drop(self.shares.split_off(&(after + 1)));
         }
         self.locks = list(answer, "/locks").to_vec();
-        self.locks_all = number(answer, "/locks_all");
+        self.locks_all = number(answer, "/locks_all").or_zero();
         self.leases = list(answer, "/leases").to_vec();
         self.leases_more = answer.pointer("/leases_more") == Some(&true.into());
         self.tasks = list(answer, "/tasks").to_vec();
@@ -110,7 +110,8 @@ impl Share {
         let is_it = |row: &&QueueRow| row.queue.get("queue") == queue.get("queue");
         let before = &self.queues.iter().find(is_it)?.queue;
         let rate = |path| {
-            let more = number(queue, path).checked_sub(number(before, path))?;
+            let (now, before) = (number(queue, path).known()?, number(before, path).known()?);
+            let more = now.checked_sub(before)?;
             Some(Rate::new(more, over_ms)).filter(|_| over_ms > 0)
         };
         Some((rate("/total")?, rate("/deletes")?))

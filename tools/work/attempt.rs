@@ -430,7 +430,7 @@ impl Attempts {
         if let Some(given_back) = self.halted() {
             return given_back;
         }
-        let used = number(record, "/memory_max");
+        let used = number(record, "/memory_max").or_zero();
         if let Some(cause) = crash(record) {
             let memory = (used, self.bounds.memory);
             return Verdict::Crashed(crash_words(&cause, memory, &said));

@@ -4,6 +4,7 @@
 //! If the coordinator is stopped, a run waits until it is started again, so a restart ends neither a waiting run nor a job.
 
 use crate::client::{self, Answer, Fields, Outage, Target, fields, instant, rest};
+use crate::figure::Figure;
 use crate::process::attached;
 use crate::report::{Failure, reason_of};
 use crate::text::{number, words};
@@ -196,7 +197,7 @@ impl Jobs {
         };
         let each = queues.iter().map(|queue| {
             let view = self.queue(queue)?;
-            Some(number(&view, "/ready"))
+            number(&view, "/ready").known()
         });
         each.sum()
     }
@@ -209,7 +210,11 @@ impl Jobs {
         let answer = client::get(&self.target, &path).ok()?.success(&[]).ok()?;
         let is_all = answer.pointer("/next").is_none_or(Value::is_null);
         let queues = answer.pointer("/queues").and_then(Value::as_array)?;
-        is_all.then(|| queues.iter().map(|queue| number(queue, "/ready")).sum())
+        let ready = queues
+            .iter()
+            .map(|queue| number(queue, "/ready"))
+            .sum::<Figure>();
+        ready.known().filter(|_| is_all)
     }
 
     /// Returns the types whose queues are closed by their throttles, which means that no job can be claimed, each with the time at which
