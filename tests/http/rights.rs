@@ -203,6 +203,8 @@ struct Bound {
     job: u64,
     claim: u64,
     pass: u64,
+    /// A request that waits for a job of another queue; none if there is no coordinator.
+    _waiting: Option<UnixStream>,
 }
 
 impl Bound {
@@ -215,6 +217,16 @@ impl Bound {
             "/v1/locks/acquire",
             &json!({"key": "bound", "owner": "owner", "process": process}),
         );
+        // Somebody waits for another queue, which therefore has a place and no number: so the place and the number of the queue with the
+        // bound job are not the same by chance.
+        let waiting = node.begin_as_owner(
+            "/v1/queues/pop",
+            &json!({"queues": ["other"], "wait": 3600}),
+        );
+        until("the request waits", || {
+            let status = node.get_over_socket("/v1/status").json();
+            (status["queues"]["waiting"] == 1).then_some(())
+        });
         post("/v1/queues/push", &json!({"queue": "bound", "body": "x"}));
         let popped = post(
             "/v1/queues/pop",
@@ -234,6 +246,7 @@ impl Bound {
             job: number(&job["id"]),
             claim: number(&job["token"]),
             pass: number(&claimed["lease"]["current"]["token"]),
+            _waiting: Some(waiting),
         }
     }
 }
@@ -254,6 +267,9 @@ fn conditional(path: &str, bound: &Bound) -> Vec<String> {
         "/v1/queues/ack" | "/v1/queues/fail" | "/v1/queues/defer" | "/v1/queues/release"
         | "/v1/queues/bury" => vec![claim],
         "/v1/queues/report" => vec![json!({"id": bound.job, "token": bound.claim, "percent": 1})],
+        "/v1/queues/keep-result" => {
+            vec![json!({"id": bound.job, "token": bound.claim, "keep_ms": 1000, "done": true})]
+        }
         "/v1/queues/cancel" => vec![json!({"id": bound.job})],
         "/v1/queues/flush" => vec![json!({"queue": "bound"})],
         "/v1/locks/acquire" => vec![
@@ -332,6 +348,7 @@ fn rows() -> Vec<Row> {
                 job: 0,
                 claim: 0,
                 pass: 0,
+                _waiting: None,
             },
         )
         .len();

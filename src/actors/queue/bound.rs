@@ -321,10 +321,13 @@ impl QueueMachine {
             | Message::Defer { id, .. }
             | Message::Report { id, .. }
             | Message::Cancel { id, .. } => is_bound(*id),
+            Message::KeepResult(keep) => is_bound(keep.id),
             Message::Flush { queue } => {
-                let named = self.state.queue_named(queue).map(|(slot, _)| slot);
                 let mut claims = self.state.bound.iter();
-                claims.any(|(_, slot)| self.state.job(*slot).map(|job| job.queue) == named)
+                claims.any(|(_, slot)| {
+                    let job = self.state.job(*slot);
+                    job.is_some_and(|job| self.state.queue_of(job).name == *queue)
+                })
             }
             Message::Bind { .. }
             | Message::Attach { .. }
@@ -343,8 +346,7 @@ impl QueueMachine {
             | Message::Repush { .. }
             | Message::KickJob { .. }
             | Message::Pause { .. }
-            | Message::Depart { .. }
-            | Message::KeepResult(_) => false,
+            | Message::Depart { .. } => false,
         }
     }
 

@@ -21,7 +21,7 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::post_once(
             "/v1/queues/keep-result",
-            Scope::Use,
+            Scope::Use.or_run_by_state("the claim is bound to a process"),
             keep,
             RouteDocs {
                 id: "keep_job_result",
