@@ -110,7 +110,9 @@ fn what_cannot_be_killed_keeps_its_lock_until_it_is_forced() {
     let mut waits = Killed(waits.spawn().expect("the command starts"));
     let status = until("it does not end, and is reported", || {
         let status = tree.well(&["status"]);
-        status.contains("did not exit after SIGKILL").then_some(status)
+        status
+            .contains("did not exit after SIGKILL")
+            .then_some(status)
     });
     let named = status.lines().find(|line| line.contains("SIGKILL"));
     let number = pid.as_raw_nonzero().to_string();

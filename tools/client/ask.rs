@@ -30,9 +30,13 @@ const SILENCE: Duration = Duration::from_secs(45);
 /// The size of the buffer for reading an answer, in bytes. Most answers are shorter.
 const READ_BYTES: usize = 1 << 10;
 
-/// The maximum sizes, in bytes, of the head of a stream and of one of its chunks.
+/// The maximum sizes, in bytes, of the head of a stream, of one of its chunks, and of one of its lines, which may span chunks.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const CHUNK_BYTES_MAX: usize = 1 << 20;
+const LINE_BYTES_MAX: usize = 4 << 20;
+
+/// The maximum length of the line with the size of a chunk, in bytes.
+const SIZE_BYTES_MAX: u64 = 64;
 
 /// Sends a GET request, and waits at most [`TIMEOUT`] for the answer.
 pub(crate) fn get(target: &Target, path: &str) -> Result<Answer, Failure> {
@@ -306,7 +310,9 @@ pub(crate) fn follow(
     let mut reader = ask_on(target, ("GET", path, ""), SILENCE)?;
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
-        if reader.read_line(&mut head).map_err(broken)? == 0 || head.len() > HEAD_BYTES_MAX {
+        let left = (HEAD_BYTES_MAX - head.len()) as u64;
+        let line = reader.by_ref().take(left).read_line(&mut head);
+        if line.map_err(broken)? == 0 {
             return Err(broken(io::ErrorKind::UnexpectedEof.into()));
         }
     }
@@ -328,6 +334,9 @@ pub(crate) fn follow(
             let line: Vec<u8> = rest.drain(..=end).collect();
             take(String::from_utf8_lossy(&line).trim_end())?;
         }
+        if rest.len() > LINE_BYTES_MAX {
+            return Err(broken(io::ErrorKind::InvalidData.into()));
+        }
     }
     Ok(None)
 }
@@ -335,9 +344,10 @@ pub(crate) fn follow(
 /// Reads the next chunk of a body. Returns `None` at the end of the body.
 fn next_chunk(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut size = String::new();
-    if reader.read_line(&mut size)? == 0 {
+    if reader.take(SIZE_BYTES_MAX).read_line(&mut size)? == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
+    let size = size.strip_suffix('\n').ok_or(io::ErrorKind::InvalidData)?;
     let size = usize::from_str_radix(size.trim_end(), 16).ok();
     let size = size.filter(|size| *size <= CHUNK_BYTES_MAX);
     let size = size.ok_or(io::ErrorKind::InvalidData)?;
