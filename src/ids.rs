@@ -177,6 +177,11 @@ impl Digest {
         self.0 = self.0.wrapping_add(other.0);
     }
 
+    /// Replaces the items of one digest by those of another.
+    pub fn exchange(&mut self, before: Self, after: Self) {
+        self.0 = self.0.wrapping_sub(before.0).wrapping_add(after.0);
+    }
+
     /// Removes the item whose canonical bytes are `item`.
     pub fn remove(&mut self, item: &[u8]) {
         self.0 = self.0.wrapping_sub(xxhash_rust::xxh3::xxh3_128(item));

@@ -6,9 +6,10 @@
 use crate::client::target::Target;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
-use rustix::io::Errno;
+use std::ffi::{CStr, OsStr};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -59,7 +60,8 @@ impl<'t> Pauses<'t> {
             self.created = self.socket.and_then(watch);
         }
         let pause = self.next().min(left);
-        if is_created(self.created.as_ref(), pause) {
+        let name = self.socket.and_then(Path::file_name).unwrap_or_default();
+        if is_created(self.created.as_ref(), name, pause) {
             self.start_again();
         }
     }
@@ -86,23 +88,21 @@ fn watch(socket: &Path) -> Option<OwnedFd> {
     Some(inotify)
 }
 
-/// Waits for at most `pause` until a file is created. Returns whether one was. Without a watch, waits for the whole pause.
-fn is_created(created: Option<&OwnedFd>, pause: Duration) -> bool {
-    let mut polled: Vec<PollFd<'_>> = created
-        .map(|created| PollFd::new(created, PollFlags::IN))
-        .into_iter()
-        .collect();
+/// Waits for at most `pause`, until a file is created. Returns whether one with this name was. Without a watch, waits for the whole pause.
+fn is_created(created: Option<&OwnedFd>, name: &OsStr, pause: Duration) -> bool {
+    let polled = created.map(|created| PollFd::new(created, PollFlags::IN));
     let pause = Timespec::try_from(pause).ok();
-    let is_created = match poll(&mut polled, pause.as_ref()) {
-        Ok(ready) => ready > 0,
-        // A signal ended the pause early.
-        Err(Errno::INTR) => false,
-        Err(_) => return false,
+    // A signal, too, ends the pause early.
+    let _ = poll(&mut Vec::from_iter(polled), pause.as_ref());
+    let Some(created) = created else {
+        return false;
     };
-    if let Some(created) = created.filter(|_| is_created) {
-        let mut bytes = [MaybeUninit::uninit(); NOTIFICATION_BYTES];
-        let mut notifications = inotify::Reader::new(created, &mut bytes);
-        while notifications.next().is_ok() {}
+    let mut bytes = [MaybeUninit::uninit(); NOTIFICATION_BYTES];
+    let mut notifications = inotify::Reader::new(created, &mut bytes);
+    let mut is_created = false;
+    while let Ok(notification) = notifications.next() {
+        let of = notification.file_name().map(CStr::to_bytes);
+        is_created |= of == Some(name.as_bytes());
     }
     is_created
 }
@@ -110,13 +110,15 @@ fn is_created(created: Option<&OwnedFd>, pause: Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{Pauses, is_created, watch};
+    use std::ffi::OsStr;
     use std::os::unix::net::UnixListener;
+    use std::path::Path;
     use std::time::Duration;
 
     #[test]
     fn the_pause_is_short_again_once_a_connection_stood() {
         let ms = Duration::from_millis;
-        let socket = std::path::Path::new("/no/such/sexton.sock");
+        let socket = Path::new("/no/such/sexton.sock");
         let mut pauses = Pauses::new(Some(socket));
         let mut first = || std::array::from_fn(|_| pauses.next());
         assert_eq!(first(), [20, 40, 80, 160, 200, 200].map(ms));
@@ -129,26 +131,25 @@ mod tests {
         let files = tempfile::tempdir().unwrap();
         let socket = files.path().join("sexton.sock");
         let created = watch(&socket);
-        assert!(created.is_some(), "the directory is watched");
-        assert!(!is_created(created.as_ref(), Duration::ZERO));
+        let waits = |pause| is_created(created.as_ref(), OsStr::new("sexton.sock"), pause);
+        assert!(!waits(Duration::ZERO));
+        // Another file may be created meanwhile.
+        std::fs::write(files.path().join("lock"), "").unwrap();
         std::thread::scope(|scope| {
             let back = scope.spawn(|| UnixListener::bind(&socket).unwrap());
-            assert!(is_created(created.as_ref(), Duration::from_mins(10)));
+            while !waits(Duration::from_mins(10)) {}
             back.join().unwrap();
         });
-        assert!(
-            !is_created(created.as_ref(), Duration::ZERO),
-            "it is told once"
-        );
-        // It is created anew after a crash, which leaves the old one.
+        assert!(!waits(Duration::ZERO), "it is told once");
+        // A coordinator that was killed leaves its socket, and the next one creates it anew.
         std::fs::remove_file(&socket).unwrap();
         let _again = UnixListener::bind(&socket).unwrap();
-        assert!(is_created(created.as_ref(), Duration::from_mins(10)));
+        assert!(waits(Duration::from_mins(10)));
     }
 
     #[test]
     fn without_a_directory_to_watch_the_whole_pause_passes() {
-        assert!(watch(std::path::Path::new("/no/such/sexton.sock")).is_none());
-        assert!(!is_created(None, Duration::from_millis(1)));
+        assert!(watch(Path::new("/no/such/sexton.sock")).is_none());
+        assert!(!is_created(None, OsStr::new(""), Duration::from_millis(1)));
     }
 }

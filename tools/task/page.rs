@@ -180,7 +180,7 @@ pub(super) fn whole(task: &Value, held: &Held) -> String {
         none if none == 0 => "nothing".to_owned(),
         revision => format!(
             "revision {revision}, {} bytes",
-            number(task, "/saved_bytes")
+            number(task, "/saved_bytes").or_zero()
         ),
     };
     line("saved", &saved);

@@ -2,7 +2,9 @@
 
 use crate::actors::binding::Exit;
 use crate::actors::dispatch::machine::DispatchMachine;
-use crate::actors::dispatch::message::{Act, Host, Message, NewTask, Report, ServerChange};
+use crate::actors::dispatch::message::{
+    Act, Host, Message, NewTask, PRUNED_MAX, Report, ServerChange,
+};
 use crate::actors::dispatch::outcome::{Outcome, Refused, Step, TaskStep};
 use crate::actors::dispatch::remote::{Remote, RemoteEnd};
 use crate::actors::dispatch::server::{Group, Pause, Server};
@@ -13,9 +15,6 @@ use crate::clock::Date;
 use crate::ids::{ProcessId, Slot, Token};
 use crate::spine::machine::Moment;
 use std::collections::BTreeMap;
-
-/// The maximum number of tasks that one [`Message::Prune`] forgets.
-pub(super) const PRUNED_MAX: u32 = 1000;
 
 /// The key of the lock that an attempt must hold to run its command. The index of the lock is the id of the task.
 pub const EXECUTE: &str = "wip-pool-lock-execute";

@@ -1,9 +1,8 @@
 //! Builds the views of tasks, servers and groups.
 
-use crate::actors::dispatch::decide::PRUNED_MAX;
 use crate::actors::dispatch::event;
 use crate::actors::dispatch::machine::{DispatchMachine, LISTED_MAX, LOOKED_AT_MAX};
-use crate::actors::dispatch::message::{Message, Reply, TaskFilter};
+use crate::actors::dispatch::message::{Message, PRUNED_MAX, Reply, TaskFilter};
 use crate::actors::dispatch::outcome::{Outcome, Step};
 use crate::actors::dispatch::ready::GroupIndex;
 use crate::actors::dispatch::server::Pause;

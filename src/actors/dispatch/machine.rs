@@ -1,7 +1,6 @@
 //! The machine of the `DispatchActor`: the interface between the rules of dispatch and the host, which runs the machine.
 
-use crate::actors::dispatch::decide::PRUNED_MAX;
-use crate::actors::dispatch::message::{Message, Query, Reply, Rules, Watch};
+use crate::actors::dispatch::message::{Message, PRUNED_MAX, Query, Reply, Rules, Watch};
 use crate::actors::dispatch::outcome::{Outcome, Step, TaskStep};
 use crate::actors::dispatch::state::{Page, State};
 use crate::actors::dispatch::task::RunStatus;

@@ -105,6 +105,9 @@ impl Default for Rules {
     }
 }
 
+/// The maximum number of tasks that one [`Message::Prune`] forgets.
+pub(super) const PRUNED_MAX: u32 = 1000;
+
 /// A message that may change tasks, servers or groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

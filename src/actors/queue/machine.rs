@@ -520,7 +520,9 @@ impl Paged for QueueMachine {
     }
 
     fn former_digest(&self) -> Option<Digest> {
-        Some(self.state.former_digest())
+        let (mut digest, jobs) = (self.digest(), &self.state.jobs);
+        digest.exchange(jobs.digest(), jobs.former_digest());
+        Some(digest)
     }
 }
 

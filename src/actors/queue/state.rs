@@ -248,28 +248,20 @@ impl State {
         !self.wanted.is_empty()
     }
 
-    pub(super) fn digest(&self) -> Digest {
-        self.digest_with(self.jobs.digest())
-    }
-
-    /// Returns the digest that earlier versions of the program computed: see [`Item::former_canonical`].
-    pub(super) fn former_digest(&self) -> Digest {
-        self.digest_with(self.jobs.former_digest())
-    }
-
-    /// Returns the digest of the state, given that of its jobs.
-    fn digest_with(&self, jobs: Digest) -> Digest {
+    /// Returns the combined digest of all items, that is, of everything but the head.
+    pub(super) fn digest_of_items(&self) -> Digest {
         let mut digest = self.bodies;
-        for other in [
-            jobs,
-            self.numbers.digest(),
-            self.roots.known.digest(),
-            self.results.known.digest(),
-            self.uniques.known.digest(),
-            self.head.digest(),
-        ] {
-            digest.merge(other);
-        }
+        digest.merge(self.jobs.digest());
+        digest.merge(self.numbers.digest());
+        digest.merge(self.roots.known.digest());
+        digest.merge(self.results.known.digest());
+        digest.merge(self.uniques.known.digest());
+        digest
+    }
+
+    pub(super) fn digest(&self) -> Digest {
+        let mut digest = self.digest_of_items();
+        digest.merge(self.head.digest());
         digest
     }
 

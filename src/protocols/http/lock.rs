@@ -433,8 +433,7 @@ async fn owner(
     Query(Lock { key, index }): Query<Lock>,
 ) -> Result<Json<LockOwner>, Problem> {
     let owner = call.locks().owner(&key, &index).await?;
-    let owner =
-        owner.ok_or_else(|| Problem::new(Reason::Absent, "nobody holds the lock").naming("key"))?;
+    let owner = owner.ok_or_else(|| Problem::absent("key", "nobody holds the lock"))?;
     let names = EntryNames { key, index, owner };
     Ok(Json(LockOwner { names }))
 }

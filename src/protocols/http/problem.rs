@@ -89,6 +89,11 @@ impl Problem {
         problem
     }
 
+    /// Creates a problem about something that does not exist, which this field of the request names.
+    pub(crate) fn absent(field: &str, detail: impl Into<String>) -> Self {
+        Self::new(Reason::Absent, detail).naming(field)
+    }
+
     /// Adds the field of the request that is invalid or, if the reason is `absent`, that names what does not exist. Has no effect on a
     /// refusal for another reason.
     pub(crate) fn naming(mut self, field: &str) -> Self {

@@ -189,8 +189,7 @@ async fn list(call: &Call, (): ()) -> Result<Json<ServiceList>, Problem> {
 async fn service(call: &Call, Query(asked): Query<One>) -> Result<Json<Service>, Problem> {
     let services = call.node.services();
     let found = services.list(Some(known(asked.name)?)).await?.pop();
-    let view =
-        found.ok_or_else(|| Problem::new(Reason::Absent, Reason::Absent.title()).naming("name"))?;
+    let view = found.ok_or_else(|| Problem::absent("name", Reason::Absent.title()))?;
     Ok(Json(Service::of(&services, view)))
 }
 

@@ -4,7 +4,7 @@ use super::{Fixture, Pushed, Request, done, launching, name, named, shown, task}
 use sexton::actors::binding::{Binding, Until};
 use sexton::actors::dispatch::{Act, Host, Pause, Report, ServerChange};
 use sexton::actors::lease::{Imported, Setting};
-use sexton::actors::process::{Registering, Tags};
+use sexton::actors::process::{Identity, Registering, Tags};
 use sexton::actors::queue::{
     AnyType, Body, Claim as Claimed, Command, JobEnd, OutputTail, Progress, Put, Root,
 };
@@ -15,6 +15,25 @@ fn any_of(queue: &str) -> AnyType {
     AnyType {
         types: vec![queue.to_owned()],
         ..AnyType::default()
+    }
+}
+
+/// Returns the registration of a process on another machine, which this node does not follow.
+fn elsewhere(pid: u32) -> Registering {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux has one");
+    let boot = u128::from_str_radix(&boot.trim().replace('-', ""), 16);
+    Registering {
+        identity: Identity {
+            machine: 1,
+            // A process of another boot has ended.
+            boot: boot.expect("hexadecimal digits"),
+            namespace: 1,
+            pid,
+            inode: 0,
+            ticks: 1,
+        },
+        argv: vec![Bytes::new(*b"elsewhere")],
+        ..Registering::default()
     }
 }
 
@@ -196,7 +215,7 @@ impl Fixture {
                 shown(launched.id)
             }),
             "register" => Box::new(move |it| {
-                let (record, _) = done(processes.once(it).register(Registering::default()));
+                let (record, _) = done(processes.once(it).register(elsewhere(1)));
                 shown(record.id)
             }),
             "register_pid" => Box::new(move |it| {
@@ -205,11 +224,7 @@ impl Fixture {
                 shown(done(keyed.register_pid(parent, Tags::default(), None)).0.id)
             }),
             "finish" => {
-                let registering = Registering {
-                    argv: vec![Bytes::new(*b"finished")],
-                    ..Registering::default()
-                };
-                let id = done(processes.register(registering)).0.id;
+                let id = done(processes.register(elsewhere(2))).0.id;
                 Box::new(move |it| shown(done(processes.once(it).finish(id, 0, None))))
             }
             "stop" => {
