@@ -21,7 +21,7 @@ use crate::persist::journal::Room;
 use crate::persist::mark::Watermark;
 use crate::persist::retention::{self, History, Kept};
 use crate::persist::snapshots::{
-    BySlot, FOLDER, Manifest, Page, Seal, Sealed, SlotId, Slots, SnapshotThread,
+    BySlot, FOLDER, Manifest, Page, Seal, Sealed, SlotId, Slots, SnapshotThread, Target,
 };
 pub use crate::spine::due::Rules;
 use crate::spine::event::EventBody;
@@ -355,10 +355,22 @@ impl Checkpoints {
         taken
     }
 
-    async fn take_into(&self, slots: Slots) -> Result<Taken, CheckpointError> {
-        let disk = self.spine.disk().ok_or(CheckpointError::Memory)?;
+    /// Returns what to write next. On a disk that is low on space, the history is removed first.
+    fn target(&self) -> Target {
         let sealed = self.shown.lock().slots;
         let slot = slot_to_write(sealed);
+        let is_low = self.spine.ledger().room() != Room::Ample;
+        Target {
+            slot,
+            relied_on: sealed[slot].is_some(),
+            frees: is_low.then(|| needed_after(sealed)),
+        }
+    }
+
+    async fn take_into(&self, slots: Slots) -> Result<Taken, CheckpointError> {
+        let disk = self.spine.disk().ok_or(CheckpointError::Memory)?;
+        let target = self.target();
+        let slot = target.slot;
         let began = self.spine.ledger().now();
         let (appended, entries) = {
             let ledger = self.spine.ledger();
@@ -370,7 +382,7 @@ impl Checkpoints {
         let thread = SnapshotThread::start(
             disk,
             slots,
-            (slot, sealed[slot].is_some()),
+            target,
             Box::new(|done| drop(opened.send(done))),
             Box::new(move |seal| {
                 after_each();
@@ -380,6 +392,10 @@ impl Checkpoints {
         )
         .map_err(Arc::new)?;
         self.shown.lock().slots[slot] = None;
+        if target.frees.is_some() {
+            // It is gone, whether or not there is room for the snapshot.
+            self.shown.lock().history = History::default();
+        }
         let older = self.shown.lock().slots[slot.other()];
         let steps = self.steps(thread, slot, open, older.unwrap_or_default());
         let taken = tokio::select! {

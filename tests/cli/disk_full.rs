@@ -292,7 +292,7 @@ fn history_gives_way_when_space_is_low() {
     let first = data.join("journal/00000001.seg");
     assert!(first.exists(), "it is kept as history");
 
-    // The third segment, of 4 MiB, can be prepared, and no other.
+    // The third segment, of 4 MiB, can be prepared, but no other, and no snapshot can be taken: their largest file is larger.
     daemon.limit_files(Some(4 << 20));
     fill(&mut client, &daemon);
     until("the history is gone", || {

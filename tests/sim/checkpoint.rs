@@ -11,7 +11,7 @@ use sexton::ids::{ActorId, Seq};
 use sexton::persist::PersistError;
 use sexton::persist::mark::Watermark;
 use sexton::persist::retention::Kept;
-use sexton::persist::snapshots::{Manifest, Page, SlotId, Writing};
+use sexton::persist::snapshots::{Manifest, Page, SlotId, Target, Writing};
 use sexton::spine::Actor;
 use sexton::spine::Host;
 use sexton::spine::checkpoint::{begin, since, slot_to_write};
@@ -60,7 +60,13 @@ impl Checkpoint {
         let relied_on = node.sealed[slot].take().is_some();
         let older = node.sealed[slot.other()];
         let (disk, slots) = (node.snapshots_disk(), node.slots.clone());
-        let writing = Writing::open(disk, slots, slot, relied_on)?;
+        let frees = None;
+        let target = Target {
+            slot,
+            relied_on,
+            frees,
+        };
+        let writing = Writing::open(disk, slots, target)?;
         Ok(Self {
             slot,
             older: older.unwrap_or_default(),

@@ -28,7 +28,7 @@ pub use seal::{FileCheck, Seal};
 pub use sled::SledStores;
 pub use slots::{Contents, SlotDetails, SlotStatus, SlotWriter, Slots};
 pub use thread::SnapshotThread;
-pub use writing::{Sealed, Writing};
+pub use writing::{Sealed, Target, Writing};
 
 use crate::persist::error::PersistError;
 use std::fmt;

@@ -8,7 +8,7 @@ use crate::ids::Seq;
 use crate::persist::disk::Disk;
 use crate::persist::error::PersistError;
 use crate::persist::retention::Kept;
-use crate::persist::snapshots::{Manifest, Page, Seal, Sealed, SlotId, Slots, Writing};
+use crate::persist::snapshots::{Manifest, Page, Seal, Sealed, Slots, Target, Writing};
 use crate::thread;
 use crossbeam_channel::{Sender, unbounded};
 use std::sync::Arc;
@@ -36,8 +36,7 @@ pub struct SnapshotThread {
 }
 
 impl SnapshotThread {
-    /// Starts a thread that opens a slot for writing, from scratch if the slot was not `relied_on` (see [`Writing::open`]). Returns an
-    /// error if the thread cannot be started.
+    /// Starts a thread that opens a slot for writing (see [`Writing::open`]). Returns an error if the thread cannot be started.
     ///
     /// The thread calls `opened` with the slot's previous manifest, with `None` if the slot is written from scratch, or with an error if
     /// opening failed. When about to exit, it calls `ended` with the slot's seal, with `None` if the slot was not sealed, or with the message
@@ -45,14 +44,14 @@ impl SnapshotThread {
     pub fn start(
         disk: Arc<dyn Disk>,
         slots: Slots,
-        (slot, relied_on): (SlotId, bool),
+        target: Target,
         opened: Completion<Option<Manifest>>,
         ended: Box<dyn FnOnce(Result<Option<Seal>, String>) + Send>,
     ) -> Result<Self, PersistError> {
         let (orders, received) = unbounded();
         let run = move || {
             lower_priority();
-            let mut writing = match Writing::open(disk, slots, slot, relied_on) {
+            let mut writing = match Writing::open(disk, slots, target) {
                 Ok(writing) => {
                     opened(Ok(writing.before().cloned()));
                     writing
@@ -68,8 +67,10 @@ impl SnapshotThread {
             {}
             writing.end()
         };
-        thread::start("sexton-snapshot", run, ended)
-            .map_err(PersistError::io("start a thread to write", &slot.folder()))?;
+        thread::start("sexton-snapshot", run, ended).map_err(PersistError::io(
+            "start a thread to write",
+            &target.slot.folder(),
+        ))?;
         Ok(Self { orders })
     }
 

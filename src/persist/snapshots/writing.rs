@@ -1,12 +1,13 @@
 //! The blocking side of a checkpoint, step by step: open a slot, put pages, close it, seal it, trim the journal.
 //!
-//! Guarantees: a slot whose writing fails, or is abandoned before it is sealed, is removed; segments are removed only once the slot is
-//! sealed, and only those needed by neither this slot nor the other one. The caller provides the thread and the order of the steps.
+//! Guarantees: a slot whose writing fails, or is abandoned before it is sealed, is removed; segments that the slot's former content needs are
+//! removed only once the slot is sealed, and only those needed by neither this slot nor the other one. The caller provides the thread and the
+//! order of the steps.
 
 use crate::ids::Seq;
 use crate::persist::disk::Disk;
 use crate::persist::error::PersistError;
-use crate::persist::retention::{self, History, Kept, Trimmed, trim_but};
+use crate::persist::retention::{self, History, Kept, Trimmed, trim, trim_but};
 use crate::persist::snapshots::slots::Closed;
 use crate::persist::snapshots::{Manifest, Page, Seal, SlotId, SlotWriter, Slots};
 use std::sync::Arc;
@@ -20,6 +21,18 @@ pub struct Sealed {
     pub trimmed: Trimmed,
     /// What is left of the journal beyond what the snapshots need.
     pub history: History,
+}
+
+/// What to write a slot for.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The slot.
+    pub slot: SlotId,
+    /// Whether the slot's content may be reused. If not, it was unreadable, or belongs to another log.
+    pub relied_on: bool,
+    /// If the disk is low on space: the last entry that both slots cover. The journal that neither needs is removed first, because writing a
+    /// slot takes space, too.
+    pub frees: Option<Seq>,
 }
 
 /// A slot being written.
@@ -40,14 +53,20 @@ enum Stage {
 }
 
 impl Writing {
-    /// Removes a slot's seal and opens the slot for writing. A slot that is not `relied_on` is rewritten from scratch even if it matches
-    /// its seal: it was unreadable, or belongs to another log, so its content must not be reused.
+    /// Removes a slot's seal and opens the slot for writing. A slot that is not relied on is rewritten from scratch even if it matches its
+    /// seal.
     pub fn open(
         disk: Arc<dyn Disk>,
         slots: Slots,
-        slot: SlotId,
-        relied_on: bool,
+        Target {
+            slot,
+            relied_on,
+            frees,
+        }: Target,
     ) -> Result<Self, PersistError> {
+        if let Some(upto) = frees {
+            trim(disk.as_ref(), upto)?;
+        }
         if !relied_on {
             slots.discard(slot)?;
         }
