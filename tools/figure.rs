@@ -19,7 +19,7 @@ pub(crate) fn number(value: &Value, path: &str) -> Figure {
 pub(crate) fn required(value: &Value, path: &str) -> Result<u64, Failure> {
     number(value, path).known().ok_or_else(|| {
         let field = path.trim_start_matches('/').replace('/', ".");
-        let words = format!("the coordinator's answer lacks the number `{field}`");
+        let words = format!("the coordinator's answer lacks the number {field}");
         Failure::unreachable(words)
             .help("the coordinator may be of another version: `sexton status` shows it")
     })
@@ -128,7 +128,7 @@ mod tests {
         let answer = json!({"job": {"id": 7}});
         assert_eq!(required(&answer, "/job/id").ok(), Some(7));
         let failure = required(&answer, "/job/token").expect_err("it is not there");
-        let words = "the coordinator's answer lacks the number `job.token`";
+        let words = "the coordinator's answer lacks the number job.token";
         assert_eq!(failure.words(), words);
     }
 }
