@@ -9,11 +9,7 @@ use serde_json::{Value, json};
 use sexton::ids::ActorId;
 
 /// The fields of answers that show the current state, in which a repeated answer may differ.
-<<<<<<< ours
 const CURRENT: [&str; 4] = ["remaining_ms", "age_ms", "lease", "now"];
-=======
-const CURRENT: [&str; 4] = ["now", "remaining_ms", "age_ms", "lease"];
->>>>>>> theirs
 
 /// Returns a request that changes something, and the process that must be ended afterwards, if it needs one.
 fn request(path: &str, opened: &Opened) -> (PendingRequest, Option<String>) {
