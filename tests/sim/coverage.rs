@@ -162,6 +162,7 @@ coverage! {
     moves >= 50,
     headless >= 50,
     foreign_ids >= 20,
+    chains >= 50,
     imitations >= 50,
     pids_reused >= 200,
     descriptors_out >= 200,

@@ -424,6 +424,7 @@ impl<'a> Run<'a> {
         met.moves = seen.moves;
         met.headless = seen.headless;
         met.foreign_ids = seen.foreign_ids;
+        met.chains = seen.chains;
         met.imitations = seen.imitations;
         met.pids_reused = seen.pids_reused;
         met.descriptors_out = seen.descriptors_out;

@@ -122,6 +122,8 @@ pub(crate) enum Plant {
     AnyoneNames,
     /// Whoever carries the id of a tree belongs to it, whatever its control group.
     GroupsIgnored,
+    /// A tree is taken for empty if a search finds nothing, although processes were created meanwhile.
+    UnsettledIsEmpty,
     /// The end of a process is taken for that of another one.
     EndOfAnother,
     /// A keeper is requested to forget an end that is not durable yet.

@@ -1,5 +1,5 @@
 //! A simulated kernel, keeper and file system: PIDs are reused, descriptors run out, exits arrive late, processes leave
-//! their session or their control group, end their main thread or carry the id of another tree, a second user imitates
+//! their session or their control group, end their main thread, keep forking or carry the id of another tree, a second user imitates
 //! them, keepers are killed, and the machine reboots. It has the true state, with which tests compare reports.
 
 use sexton::actors::process::{Identity, Message};
@@ -31,7 +31,12 @@ pub(crate) enum Blindness {
     Users,
     /// An id in the environment counts, whatever the control group of the process.
     Groups,
+    /// A pass counts although processes were created while it was made.
+    Forks,
 }
+
+/// The number of passes, which show no process that keeps forking.
+const PASSES: usize = 2;
 
 /// The number of available PIDs, so small that PIDs are reused.
 const PIDS: u32 = 40;
@@ -73,6 +78,8 @@ pub(crate) struct Process {
     pub(crate) moved: bool,
     /// Whether its main thread has ended. It lives on in other threads.
     pub(crate) headless: bool,
+    /// Whether it keeps forking, each process ending when it has started the next: no pass over all processes shows it.
+    pub(crate) fleeting: bool,
 }
 
 /// The entry for an attempt in a keeper's log.
@@ -114,6 +121,8 @@ pub(crate) struct Kernel {
     watched: BTreeSet<(u64, ProcessId)>,
     /// Trees that were launched in a control group of their own.
     grouped: BTreeSet<ProcessId>,
+    /// Attempts that the coordinator follows.
+    followed: BTreeSet<ProcessId>,
     pub(crate) blindness: Option<Blindness>,
     /// Trees with their own control groups, which will become empty.
     emptying: BTreeSet<ProcessId>,
@@ -156,6 +165,7 @@ impl Default for Kernel {
             log: BTreeMap::new(),
             watched: BTreeSet::new(),
             grouped: BTreeSet::new(),
+            followed: BTreeSet::new(),
             blindness: None,
             emptying: BTreeSet::new(),
             booted: 0,
@@ -204,6 +214,7 @@ impl Kernel {
             named: tree,
             moved: false,
             headless: false,
+            fleeting: false,
         };
         self.processes.insert(pid, process);
         Some(pid)
@@ -262,6 +273,14 @@ impl Kernel {
         }
     }
 
+    /// Makes a process without children an orphan, outside the control group of its tree.
+    pub(crate) fn detach(&mut self, pid: u32) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            (process.parent, process.moved) = (pid, true);
+        }
+        self.orphan(pid);
+    }
+
     /// Gives the children of an ended process to the keeper, if that launched their tree.
     fn orphan(&mut self, parent: u32) {
         let children = self.keeper.as_ref().map(|it| it.launched.clone());
@@ -306,6 +325,7 @@ impl Kernel {
         self.events.clear();
         self.watched.clear();
         self.emptying.clear();
+        self.followed.clear();
         if let Some(keeper) = &mut self.keeper {
             keeper.joined = false;
         }
@@ -363,8 +383,9 @@ impl Kernel {
             return;
         };
         let key = (self.boot, process.inode);
-        let is_grouped = process.tree.is_some_and(|it| self.grouped.contains(&it));
-        // A process of our own user may name another tree, and its word counts unless its control group says otherwise.
+        let is_grouped = |it: ProcessId| self.grouped.contains(&it) && self.followed.contains(&it);
+        let is_grouped = process.tree.is_some_and(is_grouped);
+        // A process of our own user may name another tree, and its word counts unless the control group of a followed tree says otherwise.
         let counts = process.user == OWN && (process.moved || !is_grouped);
         let named = process.named.filter(|_| counts);
         self.signalled.push((key, [process.tree, named], signal));
@@ -378,6 +399,7 @@ impl Kernel {
         }
     }
 
+    /// Returns the members of a tree, as `tree.rs` of the port finds them.
     fn members(&self, tree: &Tree) -> Members {
         let is_in = |it: &Process| it.tree == Some(tree.id) && !it.moved;
         let group = self.processes.iter();
@@ -393,7 +415,10 @@ impl Kernel {
         let others = self.processes.iter();
         let others = others.filter(|(_, it)| it.leads.is_some_and(|id| id != tree.id));
         let others: BTreeSet<u32> = others.map(|(pid, _)| *pid).collect();
-        let living = self.processes.iter().map(|(pid, it)| (*pid, it.stat()));
+        let keeps_forking = self.processes.values().any(|it| it.fleeting);
+        let is_settled = !keeps_forking || is_blind(Blindness::Forks);
+        let living = self.processes.iter().filter(|(_, it)| !it.fleeting);
+        let living = living.map(|(pid, it)| (*pid, it.stat()));
         let living = living.filter(|(_, it)| !it.is_zombie());
         let living = living.filter(|(_, it)| it.state != b'Z' || !is_blind(Blindness::Threads));
         let wanted = Wanted {
@@ -403,7 +428,16 @@ impl Kernel {
             leaders: &others,
         };
         let seen = world::Seen { kernel: self, tree };
-        Members::of(wanted, &living.collect(), &seen)
+        let may_own = |(pid, it): (&u32, &Process)| {
+            it.parent == KEEPER && wanted.may_own(*pid, &it.stat(), &seen)
+        };
+        let is_proved = tree.kept && self.keeper.is_some() && !is_blind(Blindness::Forks);
+        if is_proved && group.is_empty() && !self.processes.iter().any(may_own) {
+            return Members::default();
+        }
+        let living = living.collect();
+        let pass = || Ok((Members::of(wanted, &living, &seen), is_settled));
+        Members::proved((0..PASSES).map(|_| pass())).expect("every pass can be made")
     }
 
     fn said(&self, attempt: ProcessId, logged: &Logged) -> Report {

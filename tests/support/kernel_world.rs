@@ -35,6 +35,10 @@ impl Details for Seen<'_> {
         let is_blind = self.kernel.blindness == Some(Blindness::Groups);
         (self.kernel.grouped.contains(&tree) && !is_blind).then_some(tree)
     }
+
+    fn is_followed(&self, id: ProcessId) -> bool {
+        self.kernel.followed.contains(&id)
+    }
 }
 
 /// A descriptor, which refers to one process even if its PID is reused.
@@ -54,6 +58,14 @@ impl World for Kernel {
 
     fn clock(&self) -> u64 {
         self.now
+    }
+
+    fn note(&mut self, id: ProcessId, _leader: Option<&Identity>) {
+        self.followed.insert(id);
+    }
+
+    fn forget(&mut self, id: ProcessId) {
+        self.followed.remove(&id);
     }
 
     fn find(&mut self, identity: &Identity) -> Lookup<Handle> {

@@ -121,6 +121,9 @@ impl<W: World> Follower<W> {
                     let run_dir = run_dir.as_ref();
                     self.world.expect(id, run_dir, &expectation);
                 }
+                // A process of another boot has ended, and its PID may be that of another one.
+                let is_of_boot = identity.boot == self.world.machine_and_boot().1;
+                self.world.note(id, Some(&identity).filter(|_| is_of_boot));
                 let attempt = self.attempts.entry(id);
                 let attempt = attempt.or_insert_with(|| Attempt::new(launched, run_dir));
                 (attempt.identity, attempt.contained) = (Some(identity), contained);
@@ -187,6 +190,7 @@ impl<W: World> Follower<W> {
         attempt.spec = Some(Box::new(spec));
         attempt.asked = !self.has_taken_census;
         self.attempts.insert(id, attempt);
+        self.world.note(id, None);
         match self.joined() {
             Ok(()) if self.link == Link::Up => self.launch_pending(id),
             // The attempt is launched once the keeper has reported all its attempts.
@@ -365,6 +369,7 @@ impl<W: World> Follower<W> {
         if identity.boot != self.world.machine_and_boot().1 {
             return self.world.report(Message::Empty { id });
         }
+        self.world.note(id, None);
         let attempt = self.attempts.entry(id);
         let attempt = attempt.or_insert_with(|| Attempt::new(false, None));
         attempt.identity.get_or_insert(identity);
@@ -438,6 +443,7 @@ impl<W: World> Follower<W> {
             {
                 self.world.clear(&tree, attempt.run_dir.as_ref());
             }
+            self.world.forget(*id);
             if self.held.remove(id).is_some() {
                 attempts.push(*id);
             }

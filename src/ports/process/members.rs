@@ -6,13 +6,15 @@
 //!   only if the process descends from the keeper, which inherits the orphans of all trees, and of nobody else. If the keeper that launched
 //!   the tree has ended, its orphans have other parents: then the id counts if the process runs as the coordinator's user, or as the one
 //!   that the tree was launched as.
-//! - An orphan of the keeper that is in no control group and whose environment names no tree may belong to any tree whose leader started
-//!   before it: it is unknown.
+//! - An id and a control group attribute an orphan to another tree only if that tree is followed: anyone can name a tree, or make a control
+//!   group for one, that never existed or has ended.
+//! - An orphan of the keeper that nothing attributes to a tree may belong to any tree whose leader started before it: it is unknown.
 
 use crate::ids::ProcessId;
 use crate::kernel::proc::{self, Stat};
 use crate::ports::process::world::Tree;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 
 /// The tree whose members are wanted, and what is known about it.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +37,8 @@ pub trait Details {
     fn named(&self, pid: u32) -> Option<(ProcessId, bool)>;
     /// Returns the attempt whose control group contains a process.
     fn attempt_of(&self, pid: u32) -> Option<ProcessId>;
+    /// Returns whether an attempt is followed. Until a launched tree is empty, it is.
+    fn is_followed(&self, id: ProcessId) -> bool;
 }
 
 /// The live members of a tree, as PIDs with their start times, and the number of orphans that may be members.
@@ -67,7 +71,8 @@ impl Members {
             if members.contains(pid) || stat.start_ticks < leader.ticks {
                 continue;
             }
-            match wanted.is_named(*pid, living, details) {
+            let is_below = wanted.is_below_keeper(*pid, living);
+            match wanted.is_named(*pid, is_below, details) {
                 Some(true) => {
                     members.insert(*pid);
                 }
@@ -85,23 +90,52 @@ impl Members {
             unknown,
         }
     }
+
+    /// Returns what several passes show together. Each yields the members that it found, and whether no process was created while it was
+    /// made. One that finds none proves that the tree is empty only if none was created: a tree that keeps forking may evade any pass. If no
+    /// pass proves it, the tree may have a member.
+    ///
+    /// # Errors
+    /// Returns the error of the first pass that could not be made.
+    pub fn proved(passes: impl IntoIterator<Item = io::Result<(Self, bool)>>) -> io::Result<Self> {
+        for pass in passes {
+            let (members, is_settled) = pass?;
+            if !members.is_empty() || is_settled {
+                return Ok(members);
+            }
+        }
+        Ok(Self {
+            alive: Vec::new(),
+            unknown: 1,
+        })
+    }
 }
 
 impl Wanted<'_> {
-    /// Returns whether a process belongs to the tree according to its environment; `None` if that names no attempt, or does not count.
-    fn is_named(
-        &self,
-        pid: u32,
-        living: &BTreeMap<u32, Stat>,
-        details: &impl Details,
-    ) -> Option<bool> {
+    /// Returns whether a child of the keeper may belong to the tree. If none may, and the keeper launched the tree, the tree is empty:
+    /// whatever belongs to it descends from its leader or from an orphan, and both are children of the keeper.
+    pub fn may_own(&self, pid: u32, stat: &Stat, details: &impl Details) -> bool {
+        stat.start_ticks >= self.tree.leader.ticks
+            && !self.leaders.contains(&pid)
+            && self
+                .is_named(pid, true, details)
+                .unwrap_or_else(|| self.may_be_its(pid, stat, details))
+    }
+
+    /// Returns whether a process belongs to the tree according to its environment; `None` if that names no attempt that is followed, or does
+    /// not count.
+    fn is_named(&self, pid: u32, is_below_keeper: bool, details: &impl Details) -> Option<bool> {
         let (named, is_trusted) = details.named(pid)?;
-        // Its control group, if it is in that of another tree, says more than its environment.
-        let is_elsewhere = || details.attempt_of(pid).is_some_and(|it| it != self.tree.id);
-        let is_named = named == self.tree.id && !is_elsewhere();
+        // If the keeper that launched the tree lives, whatever belongs to the tree is below it.
         let is_kept = self.tree.kept && self.keeper != 0;
-        let counts = self.is_below_keeper(pid, living) || is_trusted && !is_kept;
-        counts.then_some(is_named)
+        if !is_below_keeper && (is_kept || !is_trusted) {
+            return None;
+        }
+        if named != self.tree.id {
+            return details.is_followed(named).then_some(false);
+        }
+        // Its control group, if it is in that of another tree, says more than its environment.
+        Some(self.group_of(pid, details).is_none_or(|it| it == named))
     }
 
     fn is_below_keeper(&self, pid: u32, living: &BTreeMap<u32, Stat>) -> bool {
@@ -115,7 +149,13 @@ impl Wanted<'_> {
         self.keeper != 0
             && stat.parent == self.keeper
             && !self.leaders.contains(&pid)
-            && details.attempt_of(pid).is_none()
+            && self.group_of(pid, details).is_none()
+    }
+
+    /// Returns the followed attempt whose control group contains a process.
+    fn group_of(&self, pid: u32, details: &impl Details) -> Option<ProcessId> {
+        let group = details.attempt_of(pid)?;
+        (group == self.tree.id || details.is_followed(group)).then_some(group)
     }
 }
 
@@ -130,6 +170,8 @@ mod tests {
 
     const ID: ProcessId = ProcessId(7);
     const OTHER: ProcessId = ProcessId(8);
+    /// An attempt that has no record, or not any more.
+    const ENDED: ProcessId = ProcessId(9);
     const KEEPER: u32 = 2;
 
     /// The named attempt and whether its word counts, and the control group, of each process that has them.
@@ -151,6 +193,10 @@ mod tests {
         fn attempt_of(&self, pid: u32) -> Option<ProcessId> {
             self.groups.get(&pid).copied()
         }
+
+        fn is_followed(&self, id: ProcessId) -> bool {
+            id != ENDED
+        }
     }
 
     fn tree(kept: bool) -> Tree {
@@ -171,18 +217,16 @@ mod tests {
         }
     }
 
+    fn stat((pid, parent, start_ticks): (u32, u32, u64)) -> Stat {
+        let text = format!("{pid} (sh) S {parent} 0 0");
+        let zeroes = " 0".repeat(15);
+        let text = format!("{text}{zeroes} {start_ticks} 0 0");
+        Stat::parse(text.as_bytes()).expect("the format is right")
+    }
+
     /// Returns the members and the unknown ones among processes given as PID, parent and start time.
     fn found(all: &[(u32, u32, u64)], known: &Known, kept: bool) -> (Vec<u32>, u32) {
-        let stat = |(pid, parent, start_ticks): &(u32, u32, u64)| {
-            let text = format!("{pid} (sh) S {parent} 0 0");
-            let zeroes = " 0".repeat(15);
-            let text = format!("{text}{zeroes} {start_ticks} 0 0");
-            (
-                *pid,
-                Stat::parse(text.as_bytes()).expect("the format is right"),
-            )
-        };
-        let living = all.iter().map(stat).collect();
+        let living = all.iter().map(|it| (it.0, stat(*it))).collect();
         let tree = tree(kept);
         let wanted = Wanted {
             tree: &tree,
@@ -219,6 +263,76 @@ mod tests {
             groups: [(16, OTHER)].into(),
         };
         assert_eq!(found(&all, &known, true), (Vec::new(), 0));
+    }
+
+    #[test]
+    fn an_orphan_that_names_a_tree_that_is_not_followed_is_unknown() {
+        let all = [(KEEPER, 1, 1), (15, KEEPER, 101), (16, KEEPER, 102)];
+        let known = Known {
+            named: [(15, (ENDED, true)), (16, (OTHER, true))].into(),
+            groups: BTreeMap::new(),
+        };
+        assert_eq!(found(&all, &known, true), (Vec::new(), 1));
+        let known = Known {
+            named: BTreeMap::new(),
+            groups: [(15, ENDED), (16, OTHER)].into(),
+        };
+        assert_eq!(found(&all, &known, true), (Vec::new(), 1));
+        // Its own id counts, in a control group that it made for itself.
+        let known = Known {
+            named: [(15, (ID, true)), (16, (ID, true))].into(),
+            groups: [(15, ENDED), (16, OTHER)].into(),
+        };
+        assert_eq!(found(&all, &known, true), (vec![15], 0));
+    }
+
+    #[test]
+    fn a_child_of_the_keeper_may_belong_to_a_tree_unless_it_is_anothers() {
+        let known = Known {
+            named: [(13, (OTHER, true)), (14, (ENDED, true)), (15, (ID, true))].into(),
+            groups: [(16, OTHER)].into(),
+        };
+        let tree = tree(true);
+        let wanted = Wanted {
+            tree: &tree,
+            group: &BTreeSet::new(),
+            keeper: KEEPER,
+            leaders: &BTreeSet::from([20]),
+        };
+        // The last but one started before the leader, and the last is the leader of another tree.
+        let all = [
+            (12, 101),
+            (13, 101),
+            (14, 101),
+            (15, 101),
+            (16, 101),
+            (17, 99),
+            (20, 101),
+        ];
+        let may = all
+            .into_iter()
+            .filter(|(pid, ticks)| wanted.may_own(*pid, &stat((*pid, KEEPER, *ticks)), &known));
+        let may: Vec<u32> = may.map(|(pid, _)| pid).collect();
+        assert_eq!(may, [12, 14, 15]);
+    }
+
+    #[test]
+    fn passes_that_find_nothing_while_processes_are_created_prove_nothing() {
+        let none = || Ok((Members::default(), false));
+        let unknown = Members {
+            alive: Vec::new(),
+            unknown: 1,
+        };
+        let proved = |passes: Vec<_>| Members::proved(passes).expect("no pass failed");
+        assert_eq!(proved(vec![none(), none()]), unknown);
+        assert_eq!(proved(Vec::new()), unknown);
+        let settled = Ok((Members::default(), true));
+        assert_eq!(proved(vec![none(), settled]), Members::default());
+        let one = Members {
+            alive: vec![(10, None)],
+            unknown: 0,
+        };
+        assert_eq!(proved(vec![none(), Ok((one.clone(), false))]), one);
     }
 
     #[test]

@@ -61,7 +61,8 @@ pub(super) struct Real<R> {
     next_token: u64,
     tokens: BTreeMap<ProcessId, u64>,
     watched: BTreeMap<u64, ProcessId>,
-    leaders: BTreeMap<ProcessId, u32>,
+    /// The attempts that are followed, each with the PID of its leader unless that has ended or is not known.
+    trees: BTreeMap<ProcessId, Option<u32>>,
     /// The users that attempts were launched as, if not the coordinator's.
     users: BTreeMap<ProcessId, u32>,
     sweep: Sweep,
@@ -81,9 +82,8 @@ pub(super) struct Real<R> {
 
 impl<R: FnMut(Message)> Real<R> {
     pub(super) fn new(place: Place, report: R, outputs: Outputs) -> io::Result<Self> {
-        let ended = place.data.as_deref();
-        let ended = ended.map(|data| EndedNamespaces::before(data, place.is_init));
-        let ended = ended.unwrap_or_default();
+        let before = |data: &Path| EndedNamespaces::before(data, place.is_init);
+        let ended = place.data.as_deref().map(before).unwrap_or_default();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let notices = Notices::open(place.data.as_deref(), place.reporting.clone(), &epoll);
         let pid_files = PidFiles::open(place.data.as_deref());
@@ -100,7 +100,7 @@ impl<R: FnMut(Message)> Real<R> {
             next_token: PROCESSES,
             tokens: BTreeMap::new(),
             watched: BTreeMap::new(),
-            leaders: BTreeMap::new(),
+            trees: BTreeMap::new(),
             users: BTreeMap::new(),
             sweep: Sweep::default(),
             reaps_at: None,
@@ -266,9 +266,8 @@ impl<R: FnMut(Message)> Real<R> {
 
     /// Returns the location of the control groups, and what else is known for a search for this tree.
     fn known(&mut self, tree: &Tree) -> (&Groups, Known<'_>) {
-        let others = self.leaders.iter().filter(|(id, _)| **id != tree.id);
         let known = Known {
-            leaders: others.map(|(_, pid)| *pid).collect(),
+            trees: &self.trees,
             user: self.users.get(&tree.id).copied(),
             sweep: &mut self.sweep,
         };
@@ -326,6 +325,15 @@ impl<R: FnMut(Message)> World for Real<R> {
 
     fn clock(&self) -> u64 {
         self.clock.now().0
+    }
+
+    fn note(&mut self, id: ProcessId, leader: Option<&Identity>) {
+        let noted = self.trees.entry(id).or_default();
+        *noted = leader.map(|it| it.pid).or(*noted);
+    }
+
+    fn forget(&mut self, id: ProcessId) {
+        self.trees.remove(&id);
     }
 
     fn find(&mut self, identity: &Identity) -> Lookup<Pidfd> {
@@ -524,7 +532,6 @@ impl<R: FnMut(Message)> World for Real<R> {
     }
 
     fn write_pid_file(&mut self, id: ProcessId, own: Option<&Bytes>, pid: u32) {
-        self.leaders.insert(id, pid);
         self.notices.start(id, self.clock());
         if let Some(dir) = self.run_dir(id, own)
             && let Err(error) = self.pid_files.write(&dir, pid)
@@ -534,7 +541,7 @@ impl<R: FnMut(Message)> World for Real<R> {
     }
 
     fn remains(&mut self, tree: &Tree, own: Option<&Bytes>) -> Remains {
-        self.leaders.remove(&tree.id);
+        self.trees.insert(tree.id, None);
         self.notices.forget(tree.id);
         let Some(dir) = self.run_dir(tree.id, own).filter(|_| tree.launched) else {
             return Remains::default();
@@ -572,7 +579,6 @@ impl<R: FnMut(Message)> World for Real<R> {
         if let Some(token) = self.tokens.remove(&tree.id) {
             self.watched.remove(&token);
         }
-        self.leaders.remove(&tree.id);
         self.users.remove(&tree.id);
         self.emptying.forget(tree.id);
         self.notices.forget(tree.id);

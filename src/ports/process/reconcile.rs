@@ -13,6 +13,7 @@ impl<W: World> Follower<W> {
         if self.is_elsewhere(&leader) {
             return false;
         }
+        self.world.note(id, None);
         let attempt = self.attempts.entry(id);
         let attempt = attempt.or_insert_with(|| Attempt::new(tree.launched, run_dir.cloned()));
         attempt.contained |= tree.contained;

@@ -130,6 +130,7 @@ impl<W: World> Follower<W> {
         attempt.kept |= is_child && lives;
         if attempt.identity.replace(identity).is_none() {
             if lives {
+                self.world.note(id, Some(&identity));
                 self.world
                     .write_pid_file(id, attempt.run_dir.as_ref(), started.pid);
             }

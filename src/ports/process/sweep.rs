@@ -53,10 +53,19 @@ impl Sweep {
         self.0.clear();
     }
 
-    /// Returns the members of a tree whose leader started at `started`. A pass that finds nothing proves that the tree is empty only if no
-    /// process was created in the meantime: a tree that keeps forking may evade any pass. On a busy machine, up to [`PASSES`] are made.
+    /// Returns the members of a tree whose leader started at `started`, as [`Members::proved`] does. On a busy machine, up to [`PASSES`]
+    /// are made.
     pub(super) fn search(
         &mut self,
+        started: u64,
+        find: impl Fn(&Pass) -> Members,
+    ) -> io::Result<Members> {
+        self.search_by(Pass::make, started, find)
+    }
+
+    fn search_by(
+        &mut self,
+        make: impl Fn() -> io::Result<Pass>,
         started: u64,
         find: impl Fn(&Pass) -> Members,
     ) -> io::Result<Members> {
@@ -64,19 +73,16 @@ impl Sweep {
         if self.0.first().is_some_and(|pass| pass.ticks <= started) {
             self.clear();
         }
-        for at in 0..PASSES {
+        Members::proved((0..PASSES).filter_map(|at| {
             if self.0.len() <= at {
-                self.0.push(Pass::make()?);
+                match make() {
+                    Ok(pass) => self.0.push(pass),
+                    Err(error) => return Some(Err(error)),
+                }
             }
-            let Some(pass) = self.0.get(at) else {
-                break;
-            };
-            let members = find(pass);
-            if !members.is_empty() || pass.is_settled {
-                return Ok(members);
-            }
-        }
-        Ok(Members::default())
+            let pass = self.0.get(at)?;
+            Some(Ok((find(pass), pass.is_settled)))
+        }))
     }
 
     /// Returns the number of passes made since the last event.
@@ -88,15 +94,42 @@ impl Sweep {
 
 #[cfg(test)]
 mod tests {
-    use super::{PASSES, Sweep};
+    use super::{PASSES, Pass, Sweep};
     use crate::ports::process::members::Members;
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
+    fn pass(is_settled: bool) -> Pass {
+        Pass {
+            living: BTreeMap::new(),
+            named: RefCell::default(),
+            ticks: 1,
+            is_settled,
+        }
+    }
+
+    #[test]
+    fn a_tree_is_unknown_while_processes_are_created_during_every_pass() {
+        let mut sweep = Sweep::default();
+        let mut search = |is_settled| {
+            sweep.clear();
+            let found = sweep.search_by(|| Ok(pass(is_settled)), 0, |_| Members::default());
+            (found.expect("the passes are made"), sweep.passes())
+        };
+        let unknown = Members {
+            alive: Vec::new(),
+            unknown: 1,
+        };
+        assert_eq!(search(false), (unknown, PASSES));
+        assert_eq!(search(true), (Members::default(), 1), "a settled pass");
+    }
 
     #[test]
     fn all_trees_share_the_passes_between_two_events() {
         let mut sweep = Sweep::default();
         for _ in 0..400 {
             let found = sweep.search(0, |_| Members::default());
-            assert_eq!(found.expect("it is readable"), Members::default());
+            assert_eq!(found.expect("it is readable").alive, []);
         }
         let passes = sweep.passes();
         assert!((1..=PASSES).contains(&passes), "{passes}");

@@ -2,24 +2,29 @@
 //!
 //! That a tree is empty takes two proofs: nothing is in its control group, if it has one, and nothing that belongs to it is outside, where a
 //! process may have been moved (`su -l`, `systemd-run --scope`). While the keeper that launched the tree lives, its list of children is
-//! the second proof: the keeper inherits the orphans of all trees, so if it has no child but the leaders of other trees, nothing of this one
-//! is left. Otherwise all processes are searched.
+//! the second proof: the keeper inherits the orphans of all trees, so if none of its children may belong to this one, nothing of it is left.
+//! Otherwise all processes are searched.
 
 use crate::actors::process::{Bound, Identity, masked};
 use crate::ids::ProcessId;
 use crate::kernel::pidfd::Pidfd;
-use crate::kernel::proc::{Stat, Variable};
+use crate::kernel::proc::Variable;
 use crate::kernel::{cgroup, host, identity, memory, proc};
 use crate::ports::process::environment::ID;
 use crate::ports::process::members::{Details, Members, Wanted};
 use crate::ports::process::sweep::{Pass, Sweep};
 use crate::ports::process::world::{Survivors, Tree};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How often the list of the keeper's children is read until two consecutive readings agree.
-const READINGS: u32 = 5;
+/// How often the list of the keeper's children is read until [`AGREE`] consecutive readings do.
+const READINGS: usize = 6;
+
+/// The number of readings that prove what the children of the keeper were. The first is looked at; if the second agrees, no child that the
+/// first listed had ended and hidden another one before the second began, and if the third agrees, neither had any during the second, which
+/// thus lists all children there were at its end.
+const AGREE: usize = 3;
 
 /// The location of the control groups, and the process that inherits orphans.
 #[derive(Clone, Debug, Default)]
@@ -32,8 +37,8 @@ pub(super) struct Groups {
 
 /// What else is known when a tree is searched for.
 pub(super) struct Known<'a> {
-    /// The PIDs of the leaders of other trees.
-    pub(super) leaders: BTreeSet<u32>,
+    /// The attempts that are followed, each with the PID of its leader if that may be alive.
+    pub(super) trees: &'a BTreeMap<ProcessId, Option<u32>>,
     /// The user that the tree was launched as, if not the coordinator's.
     pub(super) user: Option<u32>,
     pub(super) sweep: &'a mut Sweep,
@@ -77,7 +82,7 @@ impl Groups {
                 unknown: 0,
             });
         }
-        if tree.kept && self.has_no_orphans(&tree.leader, &known.leaders)? {
+        if tree.kept && self.has_no_orphans(tree, known)? {
             return Ok(Survivors::default());
         }
         let members = self.search(tree, known)?;
@@ -91,15 +96,14 @@ impl Groups {
     pub(super) fn search(&self, tree: &Tree, known: &mut Known<'_>) -> io::Result<Members> {
         let group = self.group(tree).map(|group| cgroup::procs(&group));
         let group: BTreeSet<u32> = group.transpose()?.into_iter().flatten().collect();
-        let own = rustix::process::geteuid().as_raw();
-        let users = [Some(own), known.user];
-        let leaders = &known.leaders;
+        let (leaders, trees, user) = (known.leaders(tree.id), known.trees, known.user);
         let find = |pass: &Pass| {
             let looked = Looked {
                 groups: self,
                 tree,
-                users,
-                pass,
+                trees,
+                user,
+                pass: Some(pass),
             };
             // If the keeper still lives, nothing had another parent because of its end when the pass was made.
             let keeper = if self.keeper_lives() { self.keeper } else { 0 };
@@ -107,7 +111,7 @@ impl Groups {
                 tree,
                 group: &group,
                 keeper,
-                leaders,
+                leaders: &leaders,
             };
             Members::of(wanted, &pass.living, &looked)
         };
@@ -120,30 +124,30 @@ impl Groups {
         self.keeper != 0 && stat.is_some_and(|stat| !stat.is_zombie())
     }
 
-    /// Returns whether every child of the keeper is the leader of another tree, has ended, or started before this leader. A child that ends
-    /// while the list is read may hide another one, but not in two readings that agree.
-    fn has_no_orphans(&self, leader: &Identity, others: &BTreeSet<u32>) -> io::Result<bool> {
-        if leader.namespace != host::namespace() {
+    /// Returns whether it is proved that no child of the keeper belongs to the tree.
+    fn has_no_orphans(&self, tree: &Tree, known: &Known<'_>) -> io::Result<bool> {
+        if tree.leader.namespace != host::namespace() {
             return Ok(false);
         }
-        let may_be_its = |stat: Stat| !stat.is_zombie() && stat.start_ticks >= leader.ticks;
-        let mut before = None;
-        for _ in 0..READINGS {
-            let now = proc::children(self.keeper)?;
-            let Some(children) = &now else {
-                return Ok(false);
-            };
-            for pid in children.iter().filter(|pid| !others.contains(pid)) {
-                if proc::stat(*pid)?.is_some_and(may_be_its) {
-                    return Ok(false);
-                }
-            }
-            if before == now {
-                return Ok(self.keeper_lives());
-            }
-            before = now;
-        }
-        Ok(false)
+        let looked = Looked {
+            groups: self,
+            tree,
+            trees: known.trees,
+            user: known.user,
+            pass: None,
+        };
+        let wanted = Wanted {
+            tree,
+            group: &BTreeSet::new(),
+            keeper: self.keeper,
+            leaders: &known.leaders(tree.id),
+        };
+        let may_be_its = |pid| {
+            let stat = proc::stat(pid)?.filter(|stat| !stat.is_zombie());
+            Ok(stat.is_some_and(|stat| wanted.may_own(pid, &stat, &looked)))
+        };
+        let children = || proc::children(self.keeper);
+        Ok(has_none(children, may_be_its)? && self.keeper_lives())
     }
 
     /// Sends signals to each process of a tree, through that process's own descriptor. SIGKILL is sent to a control group as a whole, and
@@ -194,6 +198,41 @@ impl Groups {
             // The error is ignored: a group with a live process cannot be removed, and remains.
             drop(cgroup::remove(&group));
         }
+    }
+}
+
+/// Returns whether it is proved that no child may belong to a tree, from readings of a list that misses children if others end while it is
+/// read: [`AGREE`] readings in a row must agree. A tree that keeps forking, each process ending when it has started the next, has another
+/// child in each reading.
+fn has_none(
+    mut children: impl FnMut() -> io::Result<Option<Vec<u32>>>,
+    may_be_its: impl Fn(u32) -> io::Result<bool>,
+) -> io::Result<bool> {
+    let (mut looked_at, mut agree) = (None, 0);
+    for _ in 0..READINGS {
+        let now = children()?;
+        if looked_at == now {
+            agree += 1;
+        } else {
+            for pid in now.iter().flatten() {
+                if may_be_its(*pid)? {
+                    return Ok(false);
+                }
+            }
+            (looked_at, agree) = (now, 1);
+        }
+        if looked_at.is_none() || agree == AGREE {
+            break;
+        }
+    }
+    Ok(agree == AGREE)
+}
+
+impl Known<'_> {
+    /// Returns the PIDs of the leaders of other trees.
+    fn leaders(&self, id: ProcessId) -> BTreeSet<u32> {
+        let others = self.trees.iter().filter(|(other, _)| **other != id);
+        others.filter_map(|(_, pid)| *pid).collect()
     }
 }
 
@@ -249,8 +288,11 @@ impl Left {
 struct Looked<'a> {
     groups: &'a Groups,
     tree: &'a Tree,
-    users: [Option<u32>; 2],
-    pass: &'a Pass,
+    trees: &'a BTreeMap<ProcessId, Option<u32>>,
+    /// See [`Known::user`].
+    user: Option<u32>,
+    /// The pass that remembers what has been looked up, if one is made.
+    pass: Option<&'a Pass>,
 }
 
 impl Details for Looked<'_> {
@@ -260,14 +302,22 @@ impl Details for Looked<'_> {
     }
 
     fn named(&self, pid: u32) -> Option<(ProcessId, bool)> {
-        let variable = self.pass.named(pid)?;
-        let mut users = self.users.iter().flatten();
-        let is_trusted = users.any(|user| variable.is_of(*user));
+        let variable = match self.pass {
+            Some(pass) => pass.named(pid)?,
+            None => proc::variable(pid, ID).ok().flatten()?,
+        };
+        let own = rustix::process::geteuid().as_raw();
+        let users = [Some(own), self.user];
+        let is_trusted = users.iter().flatten().any(|user| variable.is_of(*user));
         Some((id_in(&variable)?, is_trusted))
     }
 
     fn attempt_of(&self, pid: u32) -> Option<ProcessId> {
         self.groups.attempt_of(pid)
+    }
+
+    fn is_followed(&self, id: ProcessId) -> bool {
+        self.trees.contains_key(&id)
     }
 }
 
@@ -292,12 +342,45 @@ fn id_in(variable: &Variable) -> Option<ProcessId> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Groups, Known};
+    use super::{Groups, Known, READINGS, has_none};
     use crate::ids::ProcessId;
     use crate::kernel::identity::identify;
     use crate::ports::process::sweep::Sweep;
     use crate::ports::process::world::Tree;
-    use std::collections::BTreeSet;
+    use std::cell::Cell;
+    use std::collections::BTreeMap;
+
+    /// Returns what the readings prove; nothing once they are used up. The PIDs from 100 may be members.
+    fn prove(readings: &[&[u32]]) -> bool {
+        let at = Cell::new(0);
+        let children = || {
+            let reading = readings.get(at.replace(at.get() + 1));
+            Ok(reading.map(|pids| pids.to_vec()))
+        };
+        has_none(children, |pid| Ok(pid >= 100)).expect("no reading fails")
+    }
+
+    #[test]
+    fn no_child_is_left_if_three_readings_in_a_row_agree() {
+        assert!(prove(&[&[1, 2], &[1, 2], &[1, 2]]));
+        assert!(prove(&[&[], &[], &[]]));
+        assert!(prove(&[&[1], &[1, 2], &[2], &[2], &[2]]));
+        assert!(!prove(&[&[1, 2], &[1, 2]]), "the keeper has gone");
+        assert!(!prove(&[&[1], &[1, 100], &[1, 100], &[1, 100]]));
+    }
+
+    #[test]
+    fn a_tree_that_keeps_forking_is_seen_by_the_list_of_children() {
+        // Each process has ended, and started the next, when it is looked at.
+        let chain: Vec<Vec<u32>> = (1..=20).map(|pid| vec![pid]).collect();
+        let chain: Vec<&[u32]> = chain.iter().map(Vec::as_slice).collect();
+        assert!(!prove(&chain));
+        // The next one was hidden by the end of the first, while the list was read.
+        let hidden: Vec<&[u32]> = (0..READINGS)
+            .map(|at| if at % 3 == 2 { &[2][..] } else { &[1][..] })
+            .collect();
+        assert!(!prove(&hidden));
+    }
 
     #[test]
     fn a_tree_whose_group_is_not_here_is_searched_for() {
@@ -318,7 +401,7 @@ mod tests {
         };
         let mut sweep = Sweep::default();
         let mut known = Known {
-            leaders: BTreeSet::new(),
+            trees: &BTreeMap::new(),
             user: None,
             sweep: &mut sweep,
         };

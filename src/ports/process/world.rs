@@ -63,6 +63,11 @@ pub trait World {
     /// Returns the time of a monotonic clock, in milliseconds since an arbitrary origin.
     fn clock(&self) -> u64;
 
+    /// Notes that an attempt is followed from now on, until [`forget`](Self::forget), and its leader once that is known.
+    fn note(&mut self, _id: ProcessId, _leader: Option<&Identity>) {}
+    /// Notes that an attempt is not followed any more.
+    fn forget(&mut self, _id: ProcessId) {}
+
     /// Looks up a process.
     fn find(&mut self, identity: &Identity) -> Lookup<Self::Handle>;
     /// Arranges for `Follower::ended` to be called when the process ends.

@@ -105,6 +105,14 @@ impl World for Machine {
         self.kernel.clock()
     }
 
+    fn note(&mut self, id: ProcessId, leader: Option<&Identity>) {
+        self.kernel.note(id, leader);
+    }
+
+    fn forget(&mut self, id: ProcessId) {
+        self.kernel.forget(id);
+    }
+
     fn find(&mut self, identity: &Identity) -> Lookup<Handle> {
         if self.is(Plant::FoundByPid) {
             let there = self.kernel.processes.get(&identity.pid);

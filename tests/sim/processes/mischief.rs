@@ -12,6 +12,7 @@ use sexton::ids::ProcessId;
 enum Turn {
     End,
     Fork,
+    Chain,
     Defy,
     Headless,
     Imitate,
@@ -31,6 +32,7 @@ enum Turn {
 const TURNS: &[(u64, Turn)] = &[
     (28, Turn::End),
     (26, Turn::Fork),
+    (14, Turn::Chain),
     (30, Turn::Defy),
     (12, Turn::Headless),
     (8, Turn::Imitate),
@@ -62,6 +64,7 @@ impl Port {
             Turn::ServiceEnds => end_service(room.machine(), chance),
             other @ (Turn::End
             | Turn::Fork
+            | Turn::Chain
             | Turn::Defy
             | Turn::Headless
             | Turn::Imitate
@@ -105,6 +108,9 @@ impl Port {
 fn nothing_fails(kernel: &mut Kernel) {
     (kernel.exhausted, kernel.no_keeper, kernel.secretive) = (false, false, false);
     (kernel.refuses, kernel.early_wakes) = (None, 0);
+    for process in kernel.processes.values_mut() {
+        process.fleeting = false;
+    }
 }
 
 fn all_can_end(kernel: &mut Kernel) {
@@ -160,6 +166,7 @@ fn turn(turn: Turn, kernel: &mut Kernel, met: &mut EventCounts, chance: &mut Cha
             end_one(kernel, chance, (false, status));
         }
         Turn::Fork => fork(kernel, met, chance),
+        Turn::Chain => chain(kernel, met, chance),
         Turn::Defy => {
             let pids: Vec<u32> = kernel.processes.keys().copied().collect();
             if pids.is_empty() {
@@ -236,10 +243,30 @@ fn imitate(kernel: &mut Kernel, met: &mut EventCounts, chance: &mut Chance) {
     }
 }
 
+/// Makes a launched process leave an orphan outside the control group of its tree, which keeps forking.
+fn chain(kernel: &mut Kernel, met: &mut EventCounts, chance: &mut Chance) {
+    let leaders = kernel.processes.values().filter_map(|it| it.leads);
+    let leaders: Vec<ProcessId> = leaders.collect();
+    if leaders.is_empty() || kernel.processes.len() > 24 {
+        return;
+    }
+    let tree = *chance.pick(&leaders);
+    let Some(pid) = kernel.spawn(Some(tree)) else {
+        return;
+    };
+    if let Some(process) = kernel.processes.get_mut(&pid) {
+        process.ignores_term = chance.per_mille(500);
+        process.fleeting = true;
+    }
+    met.chains += 1;
+    kernel.detach(pid);
+}
+
 /// Makes a launched process start another one. That one may leave the session, so that it cannot be attributed, leave the
 /// control group of its tree, change its user, or, within the control group of its tree, carry the id of another tree.
 fn fork(kernel: &mut Kernel, met: &mut EventCounts, chance: &mut Chance) {
-    let some = kernel.processes.iter().filter(|(_, it)| it.tree.is_some());
+    let some = kernel.processes.iter();
+    let some = some.filter(|(_, it)| it.tree.is_some() && !it.fleeting);
     let some: Vec<_> = some.map(|(pid, it)| (*pid, it.clone())).collect();
     if some.is_empty() || kernel.processes.len() > 24 {
         return;

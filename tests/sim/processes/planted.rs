@@ -110,6 +110,12 @@ fn a_foreign_id_that_counts_more_than_the_group_is_caught() {
 }
 
 #[test]
+fn a_tree_that_is_thought_empty_while_it_keeps_forking_is_caught() {
+    let promises = [Promise::TreeEmpty, Promise::GoneTrue];
+    caught(Plant::UnsettledIsEmpty, &promises, 600);
+}
+
+#[test]
 fn a_process_that_is_thought_gone_as_it_cannot_be_looked_at_is_caught() {
     let others = [Promise::NoStranger, Promise::StuckTrue];
     caught_as(Plant::UnknownIsGone, Promise::EndTrue, &others, 400);

@@ -27,6 +27,7 @@ pub(crate) struct EventCounts {
     pub(crate) moves: u64,
     pub(crate) headless: u64,
     pub(crate) foreign_ids: u64,
+    pub(crate) chains: u64,
     pub(crate) imitations: u64,
     pub(crate) pids_reused: u64,
     pub(crate) descriptors_out: u64,
@@ -64,6 +65,7 @@ impl Port {
             Some(Plant::GroupIsAll) => Some(Blindness::OutsideGroup),
             Some(Plant::AnyoneNames) => Some(Blindness::Users),
             Some(Plant::GroupsIgnored) => Some(Blindness::Groups),
+            Some(Plant::UnsettledIsEmpty) => Some(Blindness::Forks),
             _ => None,
         };
         Self(Rc::new(RefCell::new(Room {

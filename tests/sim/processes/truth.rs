@@ -43,8 +43,10 @@ impl Port {
             return Ok(());
         }
         // Processes that were left in a tree that no actor watched are reported with the leader's end, and not followed
-        // any more.
-        let is_left = record.remains.as_ref().is_some_and(|it| it.alive > 0);
+        // any more, and neither are trees that were in doubt then.
+        let in_doubt = |empty: bool| !empty && record.stop.is_none();
+        let is_left = record.remains.as_ref();
+        let is_left = is_left.is_some_and(|it| it.alive > 0 || in_doubt(it.empty));
         let tree_lives = gone.until == Until::Tree && left > 0 && !is_left;
         let lives = leader_lives(kernel, record) || tree_lives;
         ensure(!lives, Promise::GoneTrue, || {
