@@ -84,6 +84,7 @@ reasons! {
     Ended        "ended"          409 No          Final   "the process has ended, or the task is over"
     NotStarted   "not-started"    409 No          Later   "the process has not started yet"
     Launched     "launched"       409 No          Changed "the coordinator launched the process and observes its exit itself, so the exit cannot be reported"
+    NotUnknown   "not-unknown"    409 No          Changed "the tree of the process is not unknown: it has not been killed, or some of it is known to be alive"
     Server       "server"         409 No          Changed "the process is the coordinator itself, or its tree contains the coordinator, which is not stopped in this way"
     Unsent       "unsent"         409 No          Changed "the signal could not be sent"
     NoFaults     "no-faults"      403 No          Changed "the coordinator's configuration does not allow faults to be injected"

@@ -63,6 +63,7 @@ impl ProcessError {
             Self::Refused(Refused::Ended) => Reason::Ended,
             Self::Refused(Refused::Queued) => Reason::NotStarted,
             Self::Refused(Refused::Launched) => Reason::Launched,
+            Self::Refused(Refused::NotUnknown) => Reason::NotUnknown,
             Self::Refused(Refused::Server) => Reason::Server,
             Self::Refused(
                 Refused::Full | Refused::TooDeep | Refused::Busy | Refused::ReceiptsFull,
@@ -207,6 +208,15 @@ impl Processes {
                 Err(ProcessError::Refused(Refused::Ended))
             }
             Reply::Sent(_) => Ok(()),
+            other => Err(refusal(other)),
+        }
+    }
+
+    /// Records that nothing of a process's tree is alive any more, although the node cannot determine that. Refused unless the whole tree has
+    /// been killed, and only processes that may or may not belong to it were left.
+    pub async fn settle(&self, id: ProcessId) -> Result<(), ProcessError> {
+        match self.send(Message::Settle { id }).await? {
+            Reply::Done => Ok(()),
             other => Err(refusal(other)),
         }
     }

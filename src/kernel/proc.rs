@@ -123,6 +123,25 @@ pub fn living() -> io::Result<BTreeMap<u32, Stat>> {
     Ok(living)
 }
 
+/// Brings what [`living`] returned up to date: removes the processes that are not listed any more, and adds those with other PIDs. This takes
+/// much less time than to look at all of them. A process that has got the PID of an earlier one meanwhile is taken for that one.
+///
+/// # Errors
+/// Returns an error if `/proc` cannot be read.
+pub fn catch_up(living: &mut BTreeMap<u32, Stat>) -> io::Result<()> {
+    let listed: BTreeSet<u32> = pids()?.into_iter().collect();
+    living.retain(|pid, _| listed.contains(pid));
+    for pid in listed {
+        if !living.contains_key(&pid)
+            && let Some(stat) = stat(pid)?
+            && !stat.is_zombie()
+        {
+            living.insert(pid, stat);
+        }
+    }
+    Ok(())
+}
+
 /// Adds to `members` all of their descendants that are among `living`.
 pub fn add_descendants(members: &mut BTreeSet<u32>, living: &BTreeMap<u32, Stat>) {
     loop {
@@ -435,9 +454,28 @@ fn positive(found: libc::c_long, usual: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::{
-        Stat, cmdline, cwd, environ, holders_among, is_secure, pids, split, stat, users_in,
-        variable,
+        Stat, catch_up, cmdline, cwd, environ, holders_among, is_secure, living, pids, split, stat,
+        users_in, variable,
     };
+
+    #[test]
+    fn what_was_created_after_a_pass_is_added_and_what_has_ended_is_removed() {
+        let mut sleeper = std::process::Command::new("sleep");
+        sleeper.arg("1000");
+        let mut first = sleeper.spawn().expect("it is executed");
+        let mut all = living().expect("/proc can be read");
+        assert!(all.contains_key(&first.id()));
+        let mut second = sleeper.spawn().expect("it is executed");
+        assert!(!all.contains_key(&second.id()));
+        first.kill().expect("it is our child");
+        first.wait().expect("it is our child");
+        catch_up(&mut all).expect("/proc can be read");
+        let own = std::process::id();
+        let found = [first.id(), second.id(), own].map(|pid| all.contains_key(&pid));
+        second.kill().expect("it is our child");
+        second.wait().expect("it is our child");
+        assert_eq!(found, [false, true, true]);
+    }
 
     #[test]
     fn a_search_for_who_has_a_file_open_has_an_end() {

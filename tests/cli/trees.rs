@@ -5,7 +5,7 @@ use crate::daemon::text;
 use crate::left_out::left_out;
 use crate::patience::until;
 use crate::tree::Tree;
-use rustix::process::geteuid;
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
 use sexton::kernel::{cgroup, proc};
 use std::os::unix::process::CommandExt as _;
@@ -233,5 +233,105 @@ fn a_lock_names_the_processes_that_keep_it() {
             let listed = tree.well(&["lock", "list"]);
             listed.contains(&words).then_some(())
         });
+    }
+}
+
+/// Returns what an attempt of another client to get a lock says; it waits for a second.
+fn cannot_take(tree: &Tree, key: &str, why: &str) {
+    let taken = tree.run(&["lock", "acquire", key, "--wait", "1s", "--owner", "other"]);
+    assert_ne!(taken.status, 0, "{why}: {taken:?}");
+}
+
+/// Binds a lock to the tree of a process.
+fn bind(tree: &Tree, key: &str, id: &str) {
+    let bound =
+        format!(r#"{{"key": "{key}", "owner": "holder", "process": "{id}", "release": "tree"}}"#);
+    assert_eq!(tree.post("/v1/locks/acquire", &bound)["place"], 1);
+}
+
+/// Each process of a chain starts the next one and ends, so a search for them may find none.
+#[test]
+fn a_chain_of_processes_keeps_the_lock_of_its_tree() {
+    for tree in coordinators() {
+        let [link, begin, goes_on] =
+            ["link.sh", "begin", "goes-on"].map(|name| tree.data.join(name));
+        let next = "[ -e \"$1\" ] || exit 0\nsh \"$0\" \"$1\" &\n";
+        std::fs::write(&link, next).expect("a writable file");
+        std::fs::write(&goes_on, "").expect("a writable file");
+        let id = tree.detach(&format!(
+            "until [ -e {} ]; do sleep 0.02; done; exec sh {} {}",
+            text(&begin),
+            text(&link),
+            text(&goes_on)
+        ));
+        bind(&tree, "k", &id);
+        std::fs::write(&begin, "").expect("a writable file");
+        until("the process itself has ended", || {
+            (!tree.record(&id)["ended_at"].is_null()).then_some(())
+        });
+        for _ in 0..3 {
+            cannot_take(&tree, "k", "the chain goes on");
+            let record = tree.record(&id);
+            assert_eq!(record["status"], "stopping", "{record}");
+        }
+        std::fs::remove_file(&goes_on).expect("it is there");
+        tree.well(&["lock", "acquire", "k", "--wait", "60s", "--owner", "other"]);
+        assert_eq!(tree.record(&id)["status"], "exited");
+    }
+}
+
+/// Without control groups, nothing tells the tree of an orphan that names a record which never was.
+#[test]
+fn an_orphan_that_names_no_record_keeps_the_lock_until_its_tree_is_settled() {
+    let Some(tree) = Tree::without_groups() else {
+        return;
+    };
+    let nobody = "00000000-0000-7000-8000-000000000001";
+    let orphan = |mark: &str| {
+        let begin = tree.data.join(mark);
+        let id = tree.detach(&format!(
+            "until [ -e {} ]; do sleep 0.02; done; SEXTON_PROCESS_ID={nobody} setsid sleep {mark} & wait; exit 0",
+            text(&begin)
+        ));
+        (id, begin)
+    };
+    let (ended, settled) = (mark(11), mark(12));
+    // The orphan of the first is older than the second process, and thus in no doubt for its tree.
+    for (mark, is_settled) in [(&ended, false), (&settled, true)] {
+        let (id, begin) = orphan(mark);
+        bind(&tree, mark, &id);
+        std::fs::write(&begin, "").expect("a writable file");
+        let pid = until("it has started", || sleepers(mark).first().copied());
+        tree.well(&["kill", "--now", &id]);
+        until(
+            "only the orphan is left, which cannot be attributed",
+            || (!tree.record(&id)["ended_at"].is_null()).then_some(()),
+        );
+        cannot_take(&tree, mark, "it is unknown");
+        let early = tree.run(&["ps", "settle", &id]);
+        assert_eq!(early.status, 1, "nobody has killed the tree: {early:?}");
+        if is_settled {
+            tree.well(&["kill", "--tree", "--now", &id]);
+            until("it is shown", || {
+                let shown = tree.well(&["ps", &id]);
+                shown.contains("stopping, unknown").then_some(())
+            });
+            cannot_take(&tree, mark, "nobody has said anything");
+            assert!(lives(pid), "what cannot be attributed is not killed");
+            tree.well(&["ps", "settle", &id]);
+            tree.well(&["lock", "acquire", mark, "--wait", "60s", "--owner", "other"]);
+            assert!(lives(pid), "the user's word counted");
+        } else {
+            let listed = tree.well(&["lock", "list"]);
+            assert!(listed.contains("it is unknown whether"), "{listed}");
+            let listed = tree.well(&["ps"]);
+            assert!(listed.contains("children may live"), "{listed}");
+        }
+        let orphan = Pid::from_raw(i32::try_from(pid).expect("a PID")).expect("a PID");
+        kill_process(orphan, Signal::KILL).expect("it is alive");
+        if !is_settled {
+            tree.well(&["lock", "acquire", mark, "--wait", "60s", "--owner", "other"]);
+        }
+        assert_eq!(tree.record(&id)["status"], "exited");
     }
 }

@@ -263,6 +263,7 @@ impl Words {
                 signal: signal.parse().map_err(|_| "a signal is a number")?,
                 group: *group == ["group"],
             },
+            ["settle", name] => Message::Settle { id: self.id(name)? },
             ["prune"] => Message::Prune {
                 before: date(options, "before")?,
                 keep: number(options, "keep", 0)?,

@@ -33,9 +33,12 @@ fn line(target: &Target, entry: &Value) -> Option<String> {
     let live = below.unwrap_or_default().iter();
     let live = live.filter(|it| words(it, "/status") != "exited");
     let mut named = left(&record);
+    let is_open = |it: &Value| words(it, "/status") != "exited";
+    let mut in_doubt = is_open(&record).then(|| words(&record, "/id"));
     for it in live {
         if has_ended(it) {
             named.extend(left(it));
+            in_doubt.get_or_insert_with(|| words(it, "/id"));
         } else if number(it, "/pid") > 0 {
             named.push(format!("{} {}", number(it, "/pid"), command(it)));
         }
@@ -46,9 +49,14 @@ fn line(target: &Target, entry: &Value) -> Option<String> {
         named.push(format!("{more} more"));
     }
     let (key, named) = (shown(entry, "key"), named.join(", "));
-    (!named.is_empty()).then(|| {
-        format!("{key}: the process {id} has ended; what it started keeps the lock: {named}\n")
-    })
+    if !named.is_empty() {
+        let why = format!("what it started keeps the lock: {named}");
+        return Some(format!("{key}: the process {id} has ended; {why}\n"));
+    }
+    // The search for what is left may prove nothing: the lock is then kept although nothing can be named.
+    let in_doubt = in_doubt?;
+    let why = format!("it is unknown whether what it started is alive: `sexton ps {in_doubt}`");
+    Some(format!("{key}: the process {id} has ended; {why}\n"))
 }
 
 fn has_ended(record: &Value) -> bool {

@@ -62,7 +62,10 @@ pub(crate) fn standing(record: &Value) -> String {
             let named = named.unwrap_or_default();
             let more = Some(more).filter(|more| *more > 0);
             let more = more.map_or_else(String::new, |more| format!(", and {more} more"));
-            format!("{}, children live{named}{more}", ending(record))
+            // Nothing is known to be alive, but neither that nothing is.
+            let in_doubt = named.is_empty() && number(record, "/alive") == 0;
+            let live = if in_doubt { "may live" } else { "live" };
+            format!("{}, children {live}{named}{more}", ending(record))
         }
         Some(status) => status.to_owned(),
         None => "-".to_owned(),

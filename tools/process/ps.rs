@@ -121,6 +121,17 @@ enum Action {
     /// The coordinator notices by itself when a process ends, so this is only a cross-check.
     #[command(after_help = "Example: sexton ps reconcile --json")]
     Reconcile,
+    /// Declare that nothing of a process's tree is alive, if the coordinator cannot tell
+    ///
+    /// For a process whose status stays `stopping, unknown` after `sexton kill --tree --now`: a process that cannot be attributed
+    /// may belong to its tree. The coordinator then takes your word that it does not, or has ended: whatever waits for the tree,
+    /// such as the next holder of a lock, goes on.
+    #[command(after_help = "Example: sexton ps settle 0192f5e0")]
+    Settle {
+        /// Process id, or at least its first eight digits
+        #[arg(value_name = "ID")]
+        id: String,
+    },
 }
 
 impl Ps {
@@ -133,6 +144,12 @@ impl Ps {
         if let Some(Action::Reconcile) = self.action {
             let body = options.act("reconcile", fields([]))?;
             return options.tell(&body, page::reconciled);
+        }
+        if let Some(Action::Settle { id }) = &self.action {
+            let record = options.act("settle", fields([("id", id.as_str().into())]))?;
+            return options.tell(&record, |record| {
+                format!("{}  {}\n", words(record, "/id"), page::standing(record))
+            });
         }
         if let Some(Action::Prune { older_than, keep }) = self.action {
             let asked = fields([("older_than_ms", older_than.into()), ("keep", keep.into())]);

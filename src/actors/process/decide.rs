@@ -27,6 +27,7 @@ impl ProcessMachine {
             }
             Message::Stop { .. } => self.stop(moment, message),
             Message::Signal { id, signal, .. } => self.signal(*id, *signal),
+            Message::Settle { id } => self.settle(*id),
             Message::Prune {
                 before,
                 keep,
@@ -82,7 +83,7 @@ impl ProcessMachine {
             slot,
             end,
             at: moment.now.date(),
-            tree: self.awaits_tree(record, end),
+            tree: awaits_tree(record, end),
         })
     }
 
@@ -209,6 +210,21 @@ impl ProcessMachine {
         Ok(Outcome::Signalling { slot })
     }
 
+    /// Decides that a tree counts as empty because a client says so. Refused unless the whole tree has been killed, and only processes that may
+    /// or may not belong to it were left.
+    fn settle(&self, id: ProcessId) -> Result<Outcome, Refused> {
+        let (slot, record) = self.live(id)?;
+        let is_killed = record
+            .rare
+            .stop
+            .is_some_and(|stop| stop.tree && stop.killed);
+        let is_unknown = record.rare.stuck.is_some_and(|it| it.unkillable == 0);
+        if record.end.is_none() || !is_killed || !is_unknown {
+            return Err(Refused::NotUnknown);
+        }
+        Ok(Outcome::Emptied { slot })
+    }
+
     /// Decides which records a prune request removes: at most `limit` and at most [`PRUNED_MAX`] records, beginning with the process that
     /// ended longest ago. The last `keep` processes to end keep their records, as do those that ended at or after `before`.
     fn prune(&self, before: Option<Date>, keep: u32, limit: u32) -> Outcome {
@@ -250,14 +266,13 @@ impl ProcessMachine {
             },
             Message::Failed { .. } => Outcome::Contradicted,
             Message::Ended { end, at, left, .. }
-                if record.end.is_none() && !self.lacks_start(record) =>
+                if record.end.is_none() && !self.lacks_start(record, left) =>
             {
                 Outcome::Ended {
                     slot,
                     end: *end,
                     at: (*at).min(now.date()),
-                    tree: !left.empty
-                        && (self.awaits_tree(record, *end) || is_left_alive((record, *end), left)),
+                    tree: !left.empty && awaits_tree(record, *end),
                 }
             }
             Message::Empty { .. } if is_emptied(record) => Outcome::Emptied { slot },
@@ -284,6 +299,7 @@ impl ProcessMachine {
             | Message::Finish { .. }
             | Message::Stop { .. }
             | Message::Signal { .. }
+            | Message::Settle { .. }
             | Message::Prune { .. }
             | Message::Watch(_)
             | Message::Fence(_)
@@ -295,20 +311,13 @@ impl ProcessMachine {
         }
     }
 
-    /// Returns whether the start of this process has not been reported although its tree is being stopped or watched. A report of its end
-    /// is then ignored, since the tree cannot be identified without the start. The port will repeat both reports, in order.
-    fn lacks_start(&self, record: &Record) -> bool {
-        let is_stopped = record.rare.stop.is_some_and(|stop| stop.tree);
-        record.phase == Phase::Queued && (is_stopped || self.state.is_tree_watched(record))
-    }
-
-    /// Returns whether a record whose process ends like this must wait until the tree is empty, because the tree is being stopped or
-    /// watched. After a reboot, it need not: the tree is known to be empty.
-    fn awaits_tree(&self, record: &Record, end: End) -> bool {
-        let stopped =
-            record.phase == Phase::Stopping && record.rare.stop.is_some_and(|stop| stop.tree);
-        let watched = record.launched && self.state.is_tree_watched(record);
-        (stopped || watched) && !record.empty && !end.ends_tree()
+    /// Returns whether the start of this process has not been reported although its tree is being stopped, watched, or not proved to be empty.
+    /// A report of its end is then ignored, since the tree cannot be identified without the start. The port will repeat both reports, in
+    /// order.
+    fn lacks_start(&self, record: &Record, left: &Remains) -> bool {
+        let is_stopped = record.is_stopped_with_tree();
+        let needs_it = is_stopped || self.state.is_tree_watched(record) || !left.empty;
+        record.phase == Phase::Queued && needs_it
     }
 
     /// Decides the outcome of a notice from a process, or of a missing watchdog notice.
@@ -423,12 +432,11 @@ fn merged(before: Stop, asked: Stop, epoch: Timestamp) -> Option<Stop> {
     Some(stop)
 }
 
-/// Returns whether a record whose process ends like this waits for its tree because the process left some of it alive: until that has ended,
-/// it can be stopped, and is listed. After a reboot, nothing is left.
-fn is_left_alive((record, end): (&Record, End), left: &Remains) -> bool {
-    // Without the report of the start, the tree could not be identified.
-    let is_known = record.launched && record.identity.is_some();
-    is_known && left.alive > 0 && !record.empty && !end.ends_tree()
+/// Returns whether a record whose process ends like this waits until its tree is proved to be empty: because that is being stopped, or because
+/// the process was launched, so that what it left can be listed and stopped. After a reboot, nothing is left.
+fn awaits_tree(record: &Record, end: End) -> bool {
+    let is_stopped = record.phase == Phase::Stopping && record.is_stopped_with_tree();
+    (is_stopped || record.launched) && !record.empty && !end.ends_tree()
 }
 
 /// Returns whether the record waits for a report that its tree is empty, and has not received one yet.

@@ -267,6 +267,7 @@ impl Machine for ProcessMachine {
             | Message::Serve(_)
             | Message::Finish { .. }
             | Message::Stop { .. }
+            | Message::Settle { .. }
             | Message::Prune { .. }
             | Message::Started { .. }
             | Message::Failed { .. }

@@ -52,6 +52,11 @@ pub enum Message {
         /// Whether the signal goes to its process group.
         group: bool,
     },
+    /// From a client: nothing of this tree is alive any more, although that cannot be determined here.
+    Settle {
+        /// The id of its record.
+        id: ProcessId,
+    },
     /// From a client: remove records of ended processes.
     Prune {
         /// Only records of processes that ended before this date are removed; `None` means any date.
@@ -156,6 +161,7 @@ impl Message {
             Self::Finish { id, .. }
             | Self::Stop { id, .. }
             | Self::Signal { id, .. }
+            | Self::Settle { id }
             | Self::Started { id, .. }
             | Self::Failed { id, .. }
             | Self::Ended { id, .. }

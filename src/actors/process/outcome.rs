@@ -170,6 +170,11 @@ pub enum Refused {
     /// Sexton launched the process and observes its exit, so a client must not report the exit.
     #[error("the process was launched by sexton, so its exit must not be reported")]
     Launched,
+    /// The tree is not in doubt: it has not been killed, or processes that certainly belong to it are alive.
+    #[error(
+        "the tree of the process is not unknown: stop it with sexton kill --tree --now, and wait until its status is `stopping, unknown`"
+    )]
+    NotUnknown,
     /// The record is that of the server itself, or of a tree that contains the server.
     #[error(
         "this is the server itself, or a tree that contains it: stop services with sexton service stop, and the server with SIGTERM"

@@ -176,7 +176,8 @@ impl<W: World> Follower<W> {
     /// processor time in milliseconds and its peak memory in bytes.
     pub(super) fn end(&mut self, id: ProcessId, end: End, at: Option<Date>, used: [u64; 2]) {
         let at = at.unwrap_or_else(|| self.world.date());
-        let knows_all = self.knows_all();
+        let launched = self.attempts.get(&id).is_some_and(|it| it.launched);
+        let knows_all = self.knows_all(launched);
         let Some(attempt) = self.attempts.get_mut(&id) else {
             return;
         };

@@ -409,22 +409,25 @@ impl<W: World> Follower<W> {
         }
     }
 
-    /// Returns whether it can be certain now that the tree of a process is empty. Only the keeper knows the control groups, and the orphans
-    /// that it has inherited: until it has introduced itself, a search may miss processes of the tree. Joins the keeper if there is one.
+    /// Returns whether a search for the tree of a process can prove now that it is empty. Joins a keeper if that takes one.
     fn can_prove_empty(&mut self, id: ProcessId) -> bool {
-        let clearing = self.attempts.get(&id).and_then(|it| it.clearing.as_ref());
+        let attempt = self.attempts.get(&id);
+        let clearing = attempt.and_then(|it| it.clearing.as_ref());
         let is_whole = clearing.is_some_and(Clearing::is_whole);
-        if !is_whole || self.knows_all() {
+        let launched = attempt.is_some_and(|it| it.launched);
+        if !is_whole || self.knows_all(launched) {
             return true;
         }
         // If this fails, `joined` schedules the next try.
         drop(self.joined());
-        !self.may_report_ends()
+        false
     }
 
-    /// Returns whether a keeper has introduced itself, or there is none.
-    pub(super) fn knows_all(&mut self) -> bool {
-        self.link == Link::Up || !self.world.has_keeper()
+    /// Returns whether everything is known that a search for a tree needs. Only a keeper knows the control groups, and which orphans are its
+    /// own: until one has introduced itself, a search may miss processes of the tree. It need not if there is none, and thus no tree of a
+    /// launched process in which the process may be.
+    pub(super) fn knows_all(&mut self, launched: bool) -> bool {
+        self.link == Link::Up || !launched && !self.world.has_keeper()
     }
 
     /// Handles a notification, requested with `World::watch_tree`, that a tree may have become empty.

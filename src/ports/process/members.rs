@@ -91,9 +91,9 @@ impl Members {
         }
     }
 
-    /// Returns what several passes show together. Each yields the members that it found, and whether no process was created while it was
-    /// made. One that finds none proves that the tree is empty only if none was created: a tree that keeps forking may evade any pass. If no
-    /// pass proves it, the tree may have a member.
+    /// Returns what several passes show together. Each yields the members that it found, and whether it shows every process that was alive at
+    /// its end. One that does not, because processes were created, proves nothing if it finds no members: a tree that keeps forking may evade
+    /// it. If no pass proves that the tree is empty, it may have a member.
     ///
     /// # Errors
     /// Returns the error of the first pass that could not be made.

@@ -10,6 +10,9 @@ use std::io;
 /// The number of passes that must find nothing if other processes are being created all the time.
 const PASSES: usize = 8;
 
+/// How often a pass during which processes were created looks at the new ones.
+const CATCH_UPS: usize = 8;
+
 /// The passes made since the last event. Each is made when the first tree needs it, and serves all others.
 #[derive(Debug, Default)]
 pub(super) struct Sweep(Vec<Pass>);
@@ -22,15 +25,26 @@ pub(super) struct Pass {
     named: RefCell<BTreeMap<u32, Option<Variable>>>,
     /// When it began, in clock ticks since boot.
     ticks: u64,
-    /// Whether no process was created while it was made.
+    /// Whether it shows every process that was alive at its end.
     is_settled: bool,
 }
 
 impl Pass {
+    /// Looks at all processes. One that is alive at the end and was not seen has been created since the beginning, since one that was alive
+    /// all the time was seen. So if processes were created, the new ones are looked at, until none is created meanwhile.
     fn make() -> io::Result<Self> {
-        let (ticks, created) = (proc::now_ticks(), proc::created_count()?);
-        let living = proc::living()?;
-        let is_settled = proc::created_count()? == created;
+        let (ticks, mut created) = (proc::now_ticks(), proc::created_count()?);
+        let mut living = proc::living()?;
+        let mut is_settled = false;
+        for _ in 0..CATCH_UPS {
+            let now = proc::created_count()?;
+            is_settled = now == created;
+            if is_settled {
+                break;
+            }
+            created = now;
+            proc::catch_up(&mut living)?;
+        }
         Ok(Self {
             living,
             named: RefCell::default(),

@@ -114,6 +114,27 @@ fn no_tree_is_empty_before_a_running_keeper_has_told_what_it_knows() {
 }
 
 #[test]
+fn no_launched_tree_is_empty_while_no_keeper_can_be_started() {
+    let (mut follower, identity) = launched(Kernel::default());
+    follower.world().end(identity.pid, 0);
+    follower.world().kill_keeper();
+    follower.world().no_keeper = true;
+    let mut follower = restarted(follower);
+    follower.perform(Seq(2), follow(identity, true));
+    settle(&mut follower, 60_000);
+    let told = reports(&mut follower);
+    let is_doubted =
+        |it: &Message| matches!(it, Message::Ended { left, .. } if !left.empty && left.alive == 0);
+    assert!(told.iter().any(is_doubted), "{told:?}");
+    follower.perform(Seq(3), Action::Await { id: ID, identity });
+    settle(&mut follower, 60_000);
+    assert_eq!(reports(&mut follower), []);
+    follower.world().no_keeper = false;
+    settle(&mut follower, 20_000);
+    assert_eq!(reports(&mut follower), [Message::Empty { id: ID }]);
+}
+
+#[test]
 fn an_exit_is_the_one_that_the_keeper_saw() {
     let (mut follower, identity) = launched(Kernel::default());
     follower.world().end(identity.pid, 3 << 8);

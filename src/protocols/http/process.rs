@@ -103,6 +103,18 @@ fn acting() -> Vec<Route> {
             },
             &[Absent, Ended, NotStarted, Unsent, Full, DiskFull, Failed],
         ),
+        Route::post_once(
+            "/v1/processes/settle",
+            Scope::Run,
+            settle,
+            RouteDocs {
+                id: "settle_process",
+                summary: "Declare that nothing of a process's tree is alive",
+                more: "For a tree of which the coordinator cannot tell whether it is empty. Refused unless the process has ended, its tree has been killed, and only `unknown` processes are left.",
+                answer: "The record of the process.",
+            },
+            &[Absent, Ended, Reason::NotUnknown, Failed],
+        ),
         Route::post(
             "/v1/processes/wait",
             Scope::Run,
@@ -419,6 +431,21 @@ async fn wait(call: &Call, Body(asked): Body<Awaited>) -> Result<Json<Process>, 
     let record = processes.get(id).await?;
     let has_ended = record.phase == Phase::Exited;
     Ok(Json(Process::of(call, record).waited(has_ended)))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Settle {
+    /// The id of the process, or at least its first eight digits.
+    id: String,
+}
+
+async fn settle(call: &Call, Body(asked): Body<Settle>) -> Result<Json<Process>, Problem> {
+    let id = which(call, &asked.id).await?;
+    call.processes().settle(id).await?;
+    Ok(Json(Process::of(
+        call,
+        call.node.processes().get(id).await?,
+    )))
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -273,6 +273,7 @@ impl Reference for Processes {
             | Message::Finish { .. }
             | Message::Stop { .. }
             | Message::Signal { .. }
+            | Message::Settle { .. }
             | Message::Service(_)
             | Message::Prune { .. } => Origin::Client,
         }

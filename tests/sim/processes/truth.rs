@@ -42,12 +42,7 @@ impl Port {
         if record.remains.is_none() && record.end.is_some() {
             return Ok(());
         }
-        // Processes that were left in a tree that no actor watched are reported with the leader's end, and not followed
-        // any more, and neither are trees that were in doubt then.
-        let in_doubt = |empty: bool| !empty && record.stop.is_none();
-        let is_left = record.remains.as_ref();
-        let is_left = is_left.is_some_and(|it| it.alive > 0 || in_doubt(it.empty));
-        let tree_lives = gone.until == Until::Tree && left > 0 && !is_left;
+        let tree_lives = gone.until == Until::Tree && left > 0;
         let lives = leader_lives(kernel, record) || tree_lives;
         ensure(!lives, Promise::GoneTrue, || {
             format!(
@@ -180,16 +175,14 @@ fn check_end(machine: &Machine, record: &RecordView) -> Result<(), Violation> {
     check_tree(kernel, record, end)
 }
 
-/// Checks that nothing of a stopped tree is alive once its record has ended.
+/// Checks that nothing of a tree that was launched or stopped is alive once its record has ended.
 fn check_tree(kernel: &Kernel, record: &RecordView, end: End) -> Result<(), Violation> {
-    let stopped = record.stop.is_some_and(|stop| stop.tree);
+    let counts = record.launched || record.stop.is_some_and(|stop| stop.tree);
     let is_over = record.phase == Phase::Exited && end != End::Lost(Lost::Rebooted);
     let left = members(kernel, record);
-    ensure(
-        !stopped || !is_over || left == 0,
-        Promise::TreeEmpty,
-        || format!("{left} processes of a stopped tree are alive: {record:?}"),
-    )
+    ensure(!counts || !is_over || left == 0, Promise::TreeEmpty, || {
+        format!("{left} processes of the tree of an ended record are alive: {record:?}")
+    })
 }
 
 /// Checks that no lock is held or waited for, and no job is claimed, on behalf of a process that is gone.

@@ -428,6 +428,12 @@ impl Model {
                 };
                 Ok((changed, reply))
             }
+            Message::Settle { id } => {
+                let it = self.find(*id).ok_or(Refused::Unknown)?;
+                it.settles()?;
+                self.reported((*id, &Message::Empty { id: *id }), entry, actions);
+                Ok((true, Reply::Done))
+            }
             Message::Started { id, .. }
             | Message::Failed { id, .. }
             | Message::Ended { id, .. }

@@ -171,6 +171,20 @@ impl Modelled {
         Ok(changed)
     }
 
+    /// Refuses to take the tree for empty, unless it has been killed and it is unknown whether any of it is left.
+    pub(super) fn settles(&self) -> Result<(), Refused> {
+        let view = &self.view;
+        if view.phase == Phase::Exited {
+            return Err(Refused::Ended);
+        }
+        let is_killed = view.stop.is_some_and(|stop| stop.killed && stop.tree);
+        let is_unknown = view
+            .stuck
+            .is_some_and(|it| it.unkillable == 0 && it.unknown > 0);
+        let settles = view.end.is_some() && is_killed && is_unknown;
+        settles.then_some(()).ok_or(Refused::NotUnknown)
+    }
+
     /// Returns the stop that this message requests for a whole tree; `None` if it requests none.
     pub(super) fn stops_tree(&self, message: &Message, entry: Entry) -> Option<Stop> {
         let stops = matches!(message, Message::Stop { tree: true, .. });
@@ -266,9 +280,11 @@ impl Modelled {
             }
             Message::Failed { .. } => (false, true),
             // The end is ignored, since the tree cannot be identified before the start is reported. The port repeats both reports.
-            Message::Ended { .. }
+            Message::Ended { left, .. }
                 if self.view.phase == Phase::Queued
-                    && (self.view.stop.is_some_and(|stop| stop.tree) || self.tree_watched) =>
+                    && (self.view.stop.is_some_and(|stop| stop.tree)
+                        || self.tree_watched
+                        || !left.empty) =>
             {
                 (false, false)
             }
@@ -384,9 +400,7 @@ impl Modelled {
         let stop = self.view.stop;
         let stop = stop.filter(|_| self.view.phase == Phase::Stopping);
         let stop = stop.filter(|stop| stop.tree);
-        let left = self.view.remains.as_ref();
-        let is_left = self.view.identity.is_some() && left.is_some_and(|left| left.alive > 0);
-        let awaited = stop.is_some() || self.view.launched && (self.tree_watched || is_left);
+        let awaited = stop.is_some() || self.view.launched;
         if !awaited || self.empty || end.ends_tree() {
             return self.leave(entry, actions);
         }

@@ -94,7 +94,10 @@ fn a_million_short_processes_leave_no_more_than_the_limit() {
     for number in 1..ALL {
         let id = churn.launch(number, Some(root));
         let at = churn.now().date();
-        let left = Box::<Remains>::default();
+        let left = Box::new(Remains {
+            empty: true,
+            ..Remains::default()
+        });
         let end = End::Code(0);
         churn.send(&Message::Ended { id, end, at, left });
         if number % (ALL / 10) == 0 {

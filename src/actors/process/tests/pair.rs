@@ -144,6 +144,7 @@ impl Pair {
             Message::Finish { id, .. }
             | Message::Stop { id, .. }
             | Message::Signal { id, .. }
+            | Message::Settle { id }
             | Message::Started { id, .. }
             | Message::Failed { id, .. }
             | Message::Ended { id, .. }

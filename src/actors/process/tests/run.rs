@@ -25,6 +25,8 @@ const MET: &[&str] = &[
     "Stop Stopping",
     "Stop Unchanged",
     "Signal Signalling",
+    "Settle Emptied",
+    "NotUnknown",
     "Signalled Signalled",
     "Signalled Unchanged",
     "Stuck Stuck",
@@ -92,7 +94,7 @@ proptest! {
 fn the_model_test_meets_every_rule() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut seen = BTreeMap::<String, u32>::new();
-    for _ in 0..80 {
+    for _ in 0..100 {
         let steps = prop::collection::vec(any_step(), 150..151);
         let steps = steps.new_tree(&mut runner).expect("steps are drawn");
         let mut pair = Pair::new();

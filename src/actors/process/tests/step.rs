@@ -81,6 +81,7 @@ fn any_request() -> impl Strategy<Value = Message> {
             move |(by, until)| Message::Watch(Watch { by: ActorId(by), process: id, until })
         ),
         1 => Just(Message::Fence(id)),
+        4 => Just(Message::Settle { id }),
     ]
 }
 
@@ -93,11 +94,11 @@ fn any_end() -> impl Strategy<Value = Message> {
         1 => Just(End::Lost(Lost::AnotherMachine)),
         1 => Just(End::Lost(Lost::NotOurs)),
     ];
-    (end, any_date(), 0usize..9, 0u32..4).prop_map(move |(end, at, bytes, alive)| {
+    (end, any_date(), 0usize..9, 0u32..5).prop_map(move |(end, at, bytes, alive)| {
         let stdout = Output::new(0, &vec![b'o'; bytes], &[]);
         let left = Box::new(Remains {
-            alive: alive % 3,
-            empty: alive == 3,
+            alive: if alive < 3 { alive } else { 0 },
+            empty: alive >= 3,
             stdout,
             ..Remains::default()
         });
@@ -119,8 +120,8 @@ fn any_report() -> impl Strategy<Value = Message> {
         }),
         2 => Just(Message::Failed { id, failure }),
         6 => any_end(),
-        11 => Just(Message::Empty { id }),
-        2 => (0u32..2, 0u32..2).prop_map(move |(unkillable, unknown)| {
+        14 => Just(Message::Empty { id }),
+        6 => (0u32..2, 0u32..2).prop_map(move |(unkillable, unknown)| {
             Message::Stuck { id, unkillable, unknown }
         }),
         2 => any_notice().prop_map(move |notice| Message::Notice { id, notice }),

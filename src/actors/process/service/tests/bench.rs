@@ -231,7 +231,10 @@ impl Bench {
             id,
             end,
             at: Date(self.now.at.0),
-            left: Box::new(Remains::default()),
+            left: Box::new(Remains {
+                empty: true,
+                ..Remains::default()
+            }),
         });
         let is_live = |machine: &ProcessMachine| machine.state.record_of(id).is_live();
         if is_live(&self.machine) {
