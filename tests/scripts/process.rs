@@ -31,6 +31,7 @@ const OPTIONS: &[&str] = &[
     "alive",
     "at",
     "boot",
+    "empty",
     "before",
     "code",
     "entry",

@@ -106,7 +106,7 @@ coverage! {
     claims >= 15_000,
     claims_waited_for >= 1_500,
     touches >= 400,
-    deletes >= 3_000,
+    deletes >= 2_500,
     jobs_released >= 450,
     // A campaign reaches about 600 now that part of the steps goes to services.
     burials >= 500,

@@ -124,6 +124,8 @@ pub(crate) enum Plant {
     GroupsIgnored,
     /// A tree is taken for empty if a search finds nothing, although processes were created meanwhile.
     UnsettledIsEmpty,
+    /// A tree is reported as empty with the end of its process if nothing of it was found, although that proves nothing.
+    DoubtIsEmpty,
     /// The end of a process is taken for that of another one.
     EndOfAnother,
     /// A keeper is requested to forget an end that is not durable yet.
@@ -291,6 +293,8 @@ impl Setting {
                 | Plant::GroupIsAll
                 | Plant::AnyoneNames
                 | Plant::GroupsIgnored
+                | Plant::UnsettledIsEmpty
+                | Plant::DoubtIsEmpty
                 | Plant::FoundByPid
                 | Plant::UnknownIsGone
                 | Plant::LowDiskIgnored

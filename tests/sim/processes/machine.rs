@@ -221,7 +221,8 @@ impl World for Machine {
         if matches!(message, Message::Stuck { .. }) && self.is(Plant::StuckUnsaid) {
             return;
         }
-        if let Message::Ended { id, end, .. } = &mut message {
+        if let Message::Ended { id, end, left, .. } = &mut message {
+            left.empty |= left.alive == 0 && self.is(Plant::DoubtIsEmpty);
             let is_single_threaded = self
                 .alone
                 .is_some_and(|at| self.kernel.now >= at + ALONE_MS);

@@ -32,7 +32,7 @@ enum Turn {
 const TURNS: &[(u64, Turn)] = &[
     (28, Turn::End),
     (26, Turn::Fork),
-    (40, Turn::Chain),
+    (20, Turn::Chain),
     (30, Turn::Defy),
     (12, Turn::Headless),
     (8, Turn::Imitate),

@@ -82,7 +82,13 @@ fn a_tree_that_is_thought_empty_without_its_leader_is_caught() {
 
 #[test]
 fn a_process_that_is_thought_ended_with_its_main_thread_is_caught() {
-    let promises = [Promise::TreeEmpty, Promise::GoneTrue, Promise::StuckTrue];
+    // What is not seen is not killed either.
+    let promises = [
+        Promise::TreeEmpty,
+        Promise::GoneTrue,
+        Promise::StuckTrue,
+        Promise::Reconciled,
+    ];
     caught(Plant::ThreadsUnseen, &promises, 300);
 }
 
@@ -112,7 +118,13 @@ fn a_foreign_id_that_counts_more_than_the_group_is_caught() {
 #[test]
 fn a_tree_that_is_thought_empty_while_it_keeps_forking_is_caught() {
     let promises = [Promise::TreeEmpty, Promise::GoneTrue];
-    caught(Plant::UnsettledIsEmpty, &promises, 600);
+    caught(Plant::UnsettledIsEmpty, &promises, 300);
+}
+
+#[test]
+fn a_tree_that_is_thought_empty_as_nothing_of_it_was_found_is_caught() {
+    let promises = [Promise::TreeEmpty, Promise::GoneTrue, Promise::Reconciled];
+    caught(Plant::DoubtIsEmpty, &promises, 300);
 }
 
 #[test]

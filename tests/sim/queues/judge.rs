@@ -14,8 +14,8 @@ use crate::queues::kinds::{
 use crate::queues::model::{Due, Entry, Model};
 use crate::reference::{AnsweredMessages, Origin, Reference};
 use sexton::actors::queue::{
-    JobView, Message, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Refused, Reply, Right,
-    Rules, Watch,
+    Claimant, JobView, Message, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Refused,
+    Reply, Right, Rules, Watch,
 };
 use sexton::clock::{Offset, Timestamp};
 use sexton::ids::Seq;
@@ -330,15 +330,19 @@ impl Reference for Queues {
             (Message::Spoil | Message::Depart { .. } | Message::Report { .. }, _) => true,
             // The claim of a client that waited is not among the answers to calls, so it cannot be found there.
             (Message::Touch { id, by }, _) => {
+                // What others claimed the job with before says nothing about this claim.
+                let claimant = match by {
+                    Right::Worker(worker) => Some(Claimant::Worker(*worker)),
+                    Right::Token(_) | Right::Unclaimed => None,
+                };
                 let is_counted = |told: (&Message, &Reply)| match told {
                     (
                         Message::Pop(Pop { by, .. }) | Message::PopJob { by, .. },
                         Reply::Claim(claim),
-                    ) => claim.id == *id && !claim_passes(*by, claim),
+                    ) => Some(*by) == claimant && claim.id == *id && !claim_passes(*by, claim),
                     _ => false,
                 };
-                let by_worker = matches!(by, Right::Worker(_));
-                by_worker && !told().any(is_counted) || is_in_memory_by_id(*id)
+                claimant.is_some() && !told().any(is_counted) || is_in_memory_by_id(*id)
             }
             (Message::KeepResult(keep), _) => is_in_memory_by_id(keep.id),
             (
