@@ -79,16 +79,16 @@ impl Clearing {
         self.next
     }
 
-    /// Sends SIGKILL, if this clearing kills, and checks for survivors. Returns `Empty` if no process is alive and `is_certain` says that a
-    /// search misses none. Returns `Stuck` if, after [`STUCK_MS`], processes have survived a kill or may be alive, and their numbers differ
-    /// from those in the last report. Otherwise, returns `None`.
+    /// Sends SIGKILL, if this clearing kills, and checks for survivors. Unless `is_certain` says that a search misses none, one that finds none
+    /// may have missed a process. Returns `Empty` if no process is alive. Returns `Stuck` if, after [`STUCK_MS`], processes have survived a
+    /// kill or may be alive, and their numbers differ from those in the last report. Otherwise, returns `None`.
     pub(super) fn step<W: World>(
         &mut self,
         world: &mut W,
         tree: &Tree,
         (leader_gone, is_certain): (bool, bool),
     ) -> Option<Message> {
-        let left = if self.whole {
+        let mut left = if self.whole {
             if self.kills {
                 // An error is ignored, since the survivors show whether the kill succeeded.
                 let _ = world.signal_tree(tree, &[KILL]);
@@ -103,8 +103,11 @@ impl Clearing {
         self.next = now + self.span;
         self.span = (self.span * 2).min(LOOK_MS_MAX);
         let id = tree.id;
+        if left.is_empty() && is_certain {
+            return Some(Message::Empty { id });
+        }
         if left.is_empty() {
-            return is_certain.then_some(Message::Empty { id });
+            left.unknown = 1;
         }
         let stuck = self.kills && now >= self.since + STUCK_MS;
         let doubtful = left.unknown > 0 && now >= self.since + STUCK_MS;

@@ -128,7 +128,12 @@ fn no_launched_tree_is_empty_while_no_keeper_can_be_started() {
     assert!(told.iter().any(is_doubted), "{told:?}");
     follower.perform(Seq(3), Action::Await { id: ID, identity });
     settle(&mut follower, 60_000);
-    assert_eq!(reports(&mut follower), []);
+    let stuck = Message::Stuck {
+        id: ID,
+        unkillable: 0,
+        unknown: 1,
+    };
+    assert_eq!(reports(&mut follower), [stuck]);
     follower.world().no_keeper = false;
     settle(&mut follower, 20_000);
     assert_eq!(reports(&mut follower), [Message::Empty { id: ID }]);
