@@ -20,8 +20,7 @@ pub enum Message {
     Launch(Box<Launching>),
     /// From a client: create a record for this running process. If it already has a live record, that record is returned instead.
     Register(Box<Registering>),
-    /// From the handle: create the record of the server itself, or let the existing one stand for this process, which has taken the place of
-    /// an earlier one.
+    /// From the handle: create the record of the server itself, or let the existing one stand for this process, which took its place.
     Serve(Box<Registering>),
     /// From a client: a registered process has ended.
     Finish {
