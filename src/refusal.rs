@@ -83,6 +83,7 @@ reasons! {
     Running      "running"        409 No          Later   "a pass of the lease is running, or the task is not over"
     Ended        "ended"          409 No          Final   "the process has ended, or the task is over"
     NotStarted   "not-started"    409 No          Later   "the process has not started yet"
+    NotDeferred  "not-deferred"   409 No          Final   "the launch of the process is not deferred: it was requested already"
     Launched     "launched"       409 No          Changed "the coordinator launched the process and observes its exit itself, so the exit cannot be reported"
     NotUnknown   "not-unknown"    409 No          Changed "the tree of the process is not unknown: it has not been killed, or some of it is known to be alive"
     Server       "server"         409 No          Changed "the process is the coordinator itself, or its tree contains the coordinator, which is not stopped in this way"

@@ -62,6 +62,7 @@ impl ProcessError {
             Self::Refused(Refused::Unknown | Refused::NoService) => Reason::Absent,
             Self::Refused(Refused::Ended) => Reason::Ended,
             Self::Refused(Refused::Queued) => Reason::NotStarted,
+            Self::Refused(Refused::NotDeferred) => Reason::NotDeferred,
             Self::Refused(Refused::Launched) => Reason::Launched,
             Self::Refused(Refused::NotUnknown) => Reason::NotUnknown,
             Self::Refused(Refused::Server) => Reason::Server,
@@ -83,6 +84,9 @@ impl ProcessError {
 
 /// Describes why a process could not be started: what failed, and the kernel's error.
 pub fn words(failure: &Failure) -> String {
+    if failure.is_cancellation() {
+        return "it was stopped before it was launched".to_owned();
+    }
     let error = match failure.errno {
         0 => None,
         errno => Some(std::io::Error::from_raw_os_error(errno).to_string()),
@@ -145,9 +149,15 @@ impl Processes {
     }
 
     /// Launches a process through the keeper. Resolves when the record is durable. The process may not have started by then: see
-    /// [`Processes::started`].
+    /// [`Processes::started`]. If the launch is [deferred](Launching::deferred), the process stays queued until [`Processes::start`] is
+    /// called, also after restarts of the node and of the machine; [`Processes::stop`] cancels it.
     pub async fn launch(&self, launching: Launching) -> Result<RecordView, ProcessError> {
         self.record(Message::Launch(Box::new(launching))).await
+    }
+
+    /// Launches a process whose launch was deferred. Resolves when that is durable, as for [`Processes::launch`].
+    pub async fn start(&self, id: ProcessId) -> Result<RecordView, ProcessError> {
+        self.record(Message::Begin { id }).await
     }
 
     /// Creates a record for a process that is already running. Returns the record, and whether it existed before.

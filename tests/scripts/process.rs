@@ -163,6 +163,7 @@ impl Vocabulary for Words {
                 format!("{name} ran too long")
             }
             Outcome::Killing { .. } => format!("the grace of {name} is over"),
+            Outcome::Cancelled { .. } => format!("{name} is cancelled"),
             Outcome::Pruned { .. } => format!("{name} is removed"),
             other => format!("{name}: {other:?}"),
         })
@@ -214,6 +215,7 @@ impl Words {
             spec,
             tags: tags(kind),
             parentage: self.parentage(options)?,
+            deferred: options.get("deferred").is_some(),
         })
     }
 
@@ -223,6 +225,7 @@ impl Words {
             ["launch", kind, argv @ ..] => {
                 Message::Launch(Box::new(self.launching(kind, argv, options)?))
             }
+            ["begin", name] => Message::Begin { id: self.id(name)? },
             // A launch by another actor, with an id that the actor chose.
             ["launch-as", by, id, kind, argv @ ..] => Message::LaunchAs(Box::new(LaunchAs {
                 by: actor(by)?,
@@ -403,6 +406,7 @@ impl Words {
             view.number,
             view.phase.name()
         )];
+        words.extend(view.deferred.map(|_| "deferred".to_owned()));
         words.extend(view.identity.map(|it| it.to_string()));
         let above = view.parent.map(|id| self.name(id));
         words.extend(above.map(|name| format!("under {name} at depth {}", view.depth)));
@@ -428,7 +432,10 @@ impl Words {
         );
         words.extend(view.end.map(ending));
         let failure = view.failure.as_ref();
-        words.extend(failure.map(|it| format!("failed: errno {}", it.errno)));
+        words.extend(failure.map(|it| match it.is_cancellation() {
+            true => "cancelled".to_owned(),
+            false => format!("failed: errno {}", it.errno),
+        }));
         words.extend(view.error.as_ref().map(|it| format!("error {it}")));
         let left = view.remains.as_ref().filter(|it| it.alive > 0);
         words.extend(left.map(|it| format!("{} left alive", it.alive)));

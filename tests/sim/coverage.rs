@@ -132,6 +132,9 @@ coverage! {
     jobs_abandoned >= 300,
     jobs_pruned >= 1_000,
     processes_launched >= 5_000,
+    launches_deferred >= 100,
+    launches_begun >= 50,
+    launches_cancelled >= 20,
     processes_started >= 3_000,
     processes_registered >= 500,
     // A campaign reaches about 100 of each now that clients also query services.

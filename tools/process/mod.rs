@@ -1,9 +1,10 @@
-//! Subcommands on processes: `run`, `ps`, `kill`, `wait`, `register`, `logs`, `service`.
+//! Subcommands on processes: `run`, `ps`, `start`, `kill`, `wait`, `register`, `logs`, `service`.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `request.rs` | requests and answers |
 //! | `run.rs` `attached.rs` | launching commands, and running them in the foreground: streams, signals, exit status |
+//! | `start.rs` | launching commands whose launch was deferred |
 //! | `inheritance.rs` | the descriptors and priorities of this process, which a command in the foreground takes over |
 //! | `terminal.rs` | a pseudo-terminal between the caller's terminal and a command |
 //! | `ps.rs` `page.rs` | listing processes; formatting them |
@@ -29,6 +30,7 @@ mod request;
 mod run;
 mod service;
 mod service_page;
+mod start;
 mod terminal;
 
 pub(crate) use kill::{Kill, WaitFor, signal};
@@ -40,3 +42,4 @@ pub(crate) use request::{ClientOptions, WaitExtent, has_ended};
 pub(crate) use run::{PARENT, Run, detached, here, outcome, plain, variables};
 pub(crate) use service::Service;
 pub(crate) use service_page::{about, last};
+pub(crate) use start::Start;

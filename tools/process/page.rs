@@ -67,6 +67,9 @@ pub(crate) fn standing(record: &Value) -> String {
             let live = if in_doubt { "may live" } else { "live" };
             format!("{}, children {live}{named}{more}", ending(record))
         }
+        Some(status) if record.pointer("/deferred") == Some(&true.into()) => {
+            format!("{status}, deferred")
+        }
         Some(status) => status.to_owned(),
         None => "-".to_owned(),
     }
@@ -98,6 +101,9 @@ pub(crate) fn ending(record: &Value) -> String {
         ""
     };
     if let Some(found) = record.pointer("/failure").filter(|it| !it.is_null()) {
+        if text(found, "/step") == Some("cancelled") {
+            return "cancelled".to_owned();
+        }
         return format!("not started: {}", failure(found));
     }
     if let Some(lost) = text(record, "/lost") {

@@ -106,6 +106,10 @@ pub(crate) struct Run {
     #[arg(long)]
     detach: bool,
 
+    /// With --detach: only make the record, and print its id. `sexton start ID` launches the command
+    #[arg(long, requires = "detach")]
+    deferred: bool,
+
     /// Run the command even if its arguments seem to contain a secret; they are stored unchanged, but masked when shown
     #[arg(long)]
     allow_secrets: bool,
@@ -153,6 +157,7 @@ impl Run {
             ("run_dir", absolute(&self.files).into()),
             ("parent", self.parent.clone().into()),
             ("records", self.records.into()),
+            ("deferred", self.deferred.then_some(true).into()),
             ("output_bytes_max", self.output_max.into()),
             (
                 "output_kept",
@@ -250,11 +255,16 @@ pub(crate) const PARENT: &str = "SEXTON_PROCESS_ID";
 /// Launches a command in the background and prints its process id or, with `--json`, its record. Fails if the command could not be
 /// started.
 pub(crate) fn detached(options: &ClientOptions, asked: Fields) -> Result<(), Failure> {
-    let record = options.act("launch", asked)?;
-    if has_ended(&record) && !record.pointer("/failure").is_none_or(Value::is_null) {
-        return outcome(&record, &words(&record, "/command/0"));
-    }
+    let record = launched(options.act("launch", asked)?)?;
     options.tell(&record, |record| words(record, "/id") + "\n")
+}
+
+/// Returns the record of a process that was launched; fails if it could not be started.
+pub(crate) fn launched(record: Value) -> Result<Value, Failure> {
+    if has_ended(&record) && !record.pointer("/failure").is_none_or(Value::is_null) {
+        outcome(&record, &words(&record, "/command/0"))?;
+    }
+    Ok(record)
 }
 
 /// Converts the end of a command to the result of this process: an error with the exit status to use, unless that is 0.

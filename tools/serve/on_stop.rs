@@ -101,7 +101,8 @@ async fn stop_all(processes: &Processes) -> Result<(), ProcessError> {
     }
 }
 
-/// Returns the live processes that the coordinator launched. The others are only watched by it, and it must not stop them.
+/// Returns the live processes that the coordinator launched. The others are only watched by it, and it must not stop them. Those whose
+/// launch is deferred stay queued.
 async fn launched(processes: &Processes) -> Result<Vec<ProcessId>, ProcessError> {
     let mut ids = Vec::new();
     let mut selection = Selection {
@@ -111,7 +112,9 @@ async fn launched(processes: &Processes) -> Result<Vec<ProcessId>, ProcessError>
     };
     loop {
         let (records, next) = processes.list(selection.clone()).await?;
-        let launched = records.iter().filter(|it| it.launched);
+        let launched = records
+            .iter()
+            .filter(|it| it.launched && it.deferred.is_none());
         ids.extend(launched.map(|it| it.id));
         if next.is_none() {
             return Ok(ids);

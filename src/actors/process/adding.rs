@@ -36,6 +36,10 @@ impl ProcessMachine {
         id: Option<ProcessId>,
     ) -> Result<Outcome, Refused> {
         launching.spec.check().map_err(Refused::Invalid)?;
+        // The keeper does not keep a parcel for long, and actors expect what they request to start.
+        if launching.deferred && (launching.spec.parcel.is_some() || id.is_some()) {
+            return Err(Refused::Invalid(Flaw::Deferred));
+        }
         let kind = kind(&launching.tags, &launching.spec.argv);
         let wanted = NewRecord {
             kind: kind.to_owned(),
@@ -47,6 +51,10 @@ impl ProcessMachine {
         };
         self.check_above(parentage)?;
         let insertion = self.insertion(moment, &wanted)?;
+        // What is being stopped with its tree would cancel it.
+        if launching.deferred && insertion.stop.is_some() {
+            return Err(Refused::Ended);
+        }
         Ok(Outcome::Launched(Box::new(insertion)))
     }
 
@@ -63,7 +71,7 @@ impl ProcessMachine {
     /// Refuses a launch that is bound to a process that has ended or has no record. Also refuses a launch below a process that is being
     /// fenced, that is, stopped with its tree because the right bound to it has ended: new processes could keep the tree from becoming
     /// empty.
-    fn check_above(&self, parentage: &Parentage) -> Result<(), Refused> {
+    pub(super) fn check_above(&self, parentage: &Parentage) -> Result<(), Refused> {
         let named = parentage.named.and_then(|id| self.state.find(id));
         let lives = named.is_some_and(|(_, record)| record.end.is_none() && record.is_live());
         let is_fenced = |record: &Record| {

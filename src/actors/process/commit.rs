@@ -8,7 +8,7 @@ use crate::actors::process::message::{
 };
 use crate::actors::process::outcome::{Insertion, Outcome};
 use crate::actors::process::record::{
-    Announced, Phase, Profile, RareFields, Record, Sending, Sent, Stop, Stuck,
+    Announced, Deferral, Phase, Profile, RareFields, Record, Sending, Sent, Stop, Stuck,
 };
 use crate::actors::process::spec::{Expectation, Ready};
 use crate::clock::Timestamp;
@@ -30,6 +30,10 @@ impl ProcessMachine {
         match (outcome, message) {
             (Outcome::Launched(insertion), Message::Launch(launching)) => {
                 self.commit_launch(entry.seq, (launching, insertion), effects);
+            }
+            (Outcome::Begun { slot }, _) => self.commit_begin(entry.seq, *slot, effects),
+            (Outcome::Cancelled { slot, at }, _) => {
+                self.commit_cancellation(entry.seq, (*slot, *at), effects);
             }
             (outcome, Message::LaunchAs(asked)) => {
                 self.commit_launch_as(entry.seq, (asked, outcome), effects);
@@ -188,9 +192,16 @@ impl ProcessMachine {
         (launching, insertion): (&Launching, &Insertion),
         effects: &mut Effects<Self>,
     ) {
-        self.counted.launches += 1;
         let profile = launching.profile(&insertion.kind);
-        self.add(entry, insertion, profile, |it| it.launched = true);
+        let bound = launching.parentage.bound;
+        let deferred = launching.deferred.then_some(Deferral { bound });
+        self.counted.launches += u64::from(deferred.is_none());
+        self.add(entry, insertion, profile, |it| {
+            it.launched = true;
+            if deferred.is_some() {
+                it.rare.deferred = deferred;
+            }
+        });
         self.request_attempt(insertion.slot, effects);
     }
 
@@ -340,7 +351,12 @@ impl ProcessMachine {
 
     /// Sets the phase of a record to `Exited`, tells the keeper to forget the process, and answers the clients that wait for its end. Does
     /// nothing if `tree` is set: the record then still waits for its tree to end.
-    fn leave(&mut self, entry: Seq, (slot, tree): (Slot, bool), effects: &mut Effects<Self>) {
+    pub(super) fn leave(
+        &mut self,
+        entry: Seq,
+        (slot, tree): (Slot, bool),
+        effects: &mut Effects<Self>,
+    ) {
         if tree {
             return;
         }
@@ -437,9 +453,12 @@ impl ProcessMachine {
 
     /// Requests the action for a live record: to launch its process, or to follow it once its identity is known. If the process has ended,
     /// it is followed until its tree has ended, too, because the port needs the identity to recognise the tree. If the port then reports
-    /// the end of the process again, the report is ignored.
+    /// the end of the process again, the report is ignored. Requests nothing while the launch is deferred.
     pub(super) fn request_attempt(&self, slot: Slot, effects: &mut Effects<Self>) {
         let record = self.record(slot);
+        if record.is_deferred() {
+            return;
+        }
         let id = record.id;
         let what = match record.identity {
             None => Action::Launch {

@@ -19,6 +19,7 @@ impl ProcessMachine {
             Message::Launch(launching) => {
                 self.launching(moment, (launching, &launching.parentage), None)
             }
+            Message::Begin { id } => self.begin(moment, *id),
             Message::Register(registering) => self.registering(moment, registering),
             Message::Serve(registering) => self.serving(moment, registering),
             Message::Finish { id, code, error } => {
@@ -52,7 +53,7 @@ impl ProcessMachine {
     }
 
     /// Returns the record with this id if it is live; otherwise, the reason to refuse the request.
-    fn live(&self, id: ProcessId) -> Result<(Slot, &Record), Refused> {
+    pub(super) fn live(&self, id: ProcessId) -> Result<(Slot, &Record), Refused> {
         let found = self.state.find(id).ok_or(Refused::Unknown)?;
         Some(found)
             .filter(|(_, record)| record.is_live())
@@ -243,9 +244,11 @@ impl ProcessMachine {
     fn reported(&self, moment: &Moment, message: &Message) -> Outcome {
         let id = message.id();
         let found = id.and_then(|id| self.state.find(id));
-        // The server's own record is not followed: a late report is about an earlier process that it stood for.
-        let found =
-            found.filter(|(_, record)| record.is_live() && !self.state.is_server(record.id));
+        // The server's own record is not followed: a late report is about an earlier process that it stood for. Nor is a process that the
+        // port was not asked to launch.
+        let is_followed =
+            |it: &Record| it.is_live() && !it.is_deferred() && !self.state.is_server(it.id);
+        let found = found.filter(|(_, record)| is_followed(record));
         let Some((slot, record)) = found else {
             return Outcome::Unchanged;
         };
@@ -294,6 +297,7 @@ impl ProcessMachine {
             Message::Ended { .. }
             | Message::Empty { .. }
             | Message::Launch(_)
+            | Message::Begin { .. }
             | Message::Register(_)
             | Message::Serve(_)
             | Message::Finish { .. }
@@ -373,7 +377,10 @@ impl ProcessMachine {
                 slots: vec![slot],
                 more: false,
             },
-            Phase::Queued => unreachable!("a queued process has no deadline"),
+            Phase::Queued => Outcome::Cancelled {
+                slot,
+                at: moment.now.date(),
+            },
         }
     }
 }

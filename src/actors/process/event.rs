@@ -15,6 +15,8 @@ type Publish<'a> = &'a mut dyn FnMut(EventBody);
 impl ProcessMachine {
     /// The kinds of events that this actor publishes.
     pub(super) const EVENTS: &'static [&'static str] = &[
+        "cancelled",
+        "deferred",
         "exited",
         "failed",
         "launched",
@@ -46,8 +48,11 @@ impl ProcessMachine {
     ) {
         match (outcome, message) {
             (Outcome::Launched(insertion), _) => {
-                self.publish_gone(&insertion.evicted, publish);
-                publish(added("launched", insertion));
+                self.publish_launch((message, insertion), publish);
+            }
+            (Outcome::Begun { slot }, _) => self.publish_beginning(*slot, publish),
+            (Outcome::Cancelled { slot, .. }, _) => {
+                self.of("cancelled", *slot, publish, |it, _| it);
             }
             (Outcome::Child(insertion), _) => self.publish_gone(&insertion.evicted, publish),
             (Outcome::Registered(insertion), Message::Register(registering))
@@ -97,10 +102,7 @@ impl ProcessMachine {
                     ..
                 },
             ) => {
-                self.of("stuck", *slot, publish, |it, _| {
-                    it.number("unkillable", *unkillable)
-                        .number("unknown", *unknown)
-                });
+                self.publish_stuck(*slot, (*unkillable, *unknown), publish);
             }
             (Outcome::Fenced { stops } | Outcome::StoppingTree { stops }, _) => {
                 for (slot, stop) in stops {
@@ -132,10 +134,11 @@ impl ProcessMachine {
             | Outcome::Serving(insertion)
             | Outcome::Child(insertion) => &insertion.evicted,
             Outcome::Pruned { slots, .. } => slots,
-            Outcome::Stopping { slot, .. } | Outcome::Killing { slot } => {
-                std::slice::from_ref(slot)
-            }
+            Outcome::Stopping { slot, .. }
+            | Outcome::Killing { slot }
+            | Outcome::Cancelled { slot, .. } => std::slice::from_ref(slot),
             Outcome::Known { .. }
+            | Outcome::Begun { .. }
             | Outcome::Renewed { .. }
             | Outcome::Started { .. }
             | Outcome::Failed { .. }
@@ -165,9 +168,29 @@ impl ProcessMachine {
         slots.iter().filter_map(about).collect()
     }
 
+    fn publish_launch(&self, (message, insertion): (&Message, &Insertion), publish: Publish<'_>) {
+        self.publish_gone(&insertion.evicted, publish);
+        let is_deferred = matches!(message, Message::Launch(launching) if launching.deferred);
+        let kind = if is_deferred { "deferred" } else { "launched" };
+        publish(added(kind, insertion));
+    }
+
+    fn publish_beginning(&self, slot: Slot, publish: Publish<'_>) {
+        self.of("launched", slot, publish, |it, record| {
+            with_parent(it.number("number", record.number), record.parent)
+        });
+    }
+
     fn publish_renewal(&self, slot: Slot, pid: u32, publish: Publish<'_>) {
         self.of("registered", slot, publish, |it, record| {
             it.number("number", record.number).number("pid", pid)
+        });
+    }
+
+    fn publish_stuck(&self, slot: Slot, (unkillable, unknown): (u32, u32), publish: Publish<'_>) {
+        self.of("stuck", slot, publish, |it, _| {
+            it.number("unkillable", unkillable)
+                .number("unknown", unknown)
         });
     }
 
@@ -218,7 +241,11 @@ fn event_body(kind: &'static str, id: ProcessId, of_kind: &str) -> EventBody {
 fn added(kind: &'static str, insertion: &Insertion) -> EventBody {
     let event_body = event_body(kind, insertion.id, &insertion.kind);
     let event_body = event_body.number("number", insertion.number);
-    match insertion.parent {
+    with_parent(event_body, insertion.parent)
+}
+
+fn with_parent(event_body: EventBody, parent: Option<ProcessId>) -> EventBody {
+    match parent {
         Some(parent) => event_body.text("parent", parent.to_string()),
         None => event_body,
     }

@@ -145,7 +145,10 @@ impl Index {
         let has_ended = !record.is_live();
         let lost = has_ended && matches!(record.end, Some(End::Lost(_)));
         count(&mut totals.lost, lost.into());
-        count(&mut totals.failed, record.rare.failure.is_some().into());
+        let failure = record.rare.failure.as_ref();
+        let has_failed = failure.is_some_and(|it| !it.is_cancellation());
+        count(&mut totals.failed, has_failed.into());
+        count(&mut totals.deferred, record.is_deferred().into());
         count(&mut totals.stuck, record.rare.stuck.is_some().into());
     }
 }

@@ -85,6 +85,10 @@ impl State {
 
 fn assert_record(record: &Record) {
     let has_ended = record.end.is_some();
+    assert!(
+        !record.is_deferred() || record.phase == Phase::Queued,
+        "only the launch of a queued process is deferred"
+    );
     match record.phase {
         Phase::Queued => assert!(record.identity.is_none() && !has_ended && record.launched),
         Phase::Running => {

@@ -134,6 +134,7 @@ impl ProcessMachine {
             launched: record.launched,
             is_hook: spec.is_hook,
             phase: record.phase,
+            deferred: record.rare.deferred,
             identity: record.identity,
             contained: record.contained,
             queued: record.queued,

@@ -62,6 +62,8 @@ impl ProcessMachine {
             | Outcome::Stuck { slot }
             | Outcome::Ended { slot, .. } => *slot,
             Outcome::Launched(_)
+            | Outcome::Begun { .. }
+            | Outcome::Cancelled { .. }
             | Outcome::Child(_)
             | Outcome::Found { .. }
             | Outcome::Registered(_)
@@ -140,6 +142,8 @@ impl Machine for ProcessMachine {
             // It does no harm if a crash loses this outcome: the keeper has the start in its log, and reports it again to the next server.
             Outcome::Started { .. } => Durability::Transient,
             Outcome::Launched(_)
+            | Outcome::Begun { .. }
+            | Outcome::Cancelled { .. }
             | Outcome::Registered(_)
             | Outcome::Serving(_)
             | Outcome::Renewed { .. }
@@ -217,6 +221,10 @@ impl Machine for ProcessMachine {
                     Reply::Done
                 }
             }
+            Outcome::Begun { .. } => {
+                let id = message.id();
+                id.map_or(Reply::Done, |id| self.shown_in(id, Reply::Launched))
+            }
             Outcome::Signalling { .. } => Reply::Signalling(seq),
             Outcome::Pruned { slots, more } => Reply::Pruned {
                 count: u32::try_from(slots.len()).unwrap_or(u32::MAX),
@@ -224,6 +232,7 @@ impl Machine for ProcessMachine {
             },
             Outcome::Started { .. }
             | Outcome::Failed { .. }
+            | Outcome::Cancelled { .. }
             | Outcome::Emptied { .. }
             | Outcome::Killing { .. }
             | Outcome::Stuck { .. }
@@ -257,6 +266,7 @@ impl Machine for ProcessMachine {
     fn space_effect(&self, message: &Message) -> SpaceEffect {
         match message {
             Message::Launch(_)
+            | Message::Begin { .. }
             | Message::LaunchAs(_)
             | Message::Register(_)
             | Message::Child { .. } => SpaceEffect::Adds,
@@ -409,6 +419,11 @@ impl Observable for ProcessMachine {
                 "queued",
                 "processes waiting to be launched",
                 totals.queued.into(),
+            ),
+            gauge(
+                "deferred",
+                "queued processes whose launch is deferred",
+                totals.deferred.into(),
             ),
             gauge("running", "running processes", totals.running.into()),
             gauge(

@@ -18,6 +18,11 @@ use serde::{Deserialize, Serialize};
 pub enum Message {
     /// From a client: launch this process.
     Launch(Box<Launching>),
+    /// From a client: launch this process, whose launch was [deferred](Launching::deferred) until now.
+    Begin {
+        /// The id of its record.
+        id: ProcessId,
+    },
     /// From a client: create a record for this running process. If it already has a live record, that record is returned instead.
     Register(Box<Registering>),
     /// From the handle: create the record of the server itself, or let the existing one stand for this process, which took its place.
@@ -157,7 +162,8 @@ impl Message {
     /// Returns the id of the record that the message is about; `None` if the message contains no id.
     pub const fn id(&self) -> Option<ProcessId> {
         match self {
-            Self::Finish { id, .. }
+            Self::Begin { id }
+            | Self::Finish { id, .. }
             | Self::Stop { id, .. }
             | Self::Signal { id, .. }
             | Self::Settle { id }
@@ -300,6 +306,9 @@ pub struct Launching {
     pub tags: Tags,
     /// Where it belongs in the tree.
     pub parentage: Parentage,
+    /// Whether its record stays queued until a client requests the launch with [`Message::Begin`]. Only for a launch that a client requests.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub deferred: bool,
 }
 
 impl Launching {
@@ -308,11 +317,14 @@ impl Launching {
         (self.spec.bytes() + self.tags.bytes()) as u64
     }
 
-    /// Checks spec and tags.
+    /// Checks spec and tags of a command that another actor will launch, whose launch must not be deferred.
     ///
     /// # Errors
     /// Returns the first flaw found.
     pub fn check(&self) -> Result<(), Flaw> {
+        if self.deferred {
+            return Err(Flaw::Deferred);
+        }
         self.spec.check()?;
         self.tags.check()
     }
@@ -394,6 +406,24 @@ pub enum Step {
     Exec,
     /// No step was begun, because the server that requested the launch had exited by then.
     Abandoned,
+    /// No step was begun, because the process was stopped while its launch was deferred.
+    Cancelled,
+}
+
+impl Failure {
+    /// Returns the reason why a process whose launch was deferred is never started: it was stopped.
+    pub const fn cancelled() -> Self {
+        Self {
+            step: Step::Cancelled,
+            errno: 0,
+            about: None,
+        }
+    }
+
+    /// Returns whether the process was stopped while its launch was deferred, rather than that its launch failed.
+    pub fn is_cancellation(&self) -> bool {
+        self.step == Step::Cancelled
+    }
 }
 
 impl Step {
@@ -412,6 +442,7 @@ impl Step {
             Self::Limits => "limits",
             Self::Exec => "exec",
             Self::Abandoned => "abandoned",
+            Self::Cancelled => "cancelled",
         }
     }
 }

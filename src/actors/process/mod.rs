@@ -18,6 +18,7 @@
 //! | `pages.rs` `profiles.rs` | durable state as pages; sharing of equal profiles, the immutable parts of records |
 //! | `machine.rs` | the interface to the host, and deadlines |
 //! | `decide.rs` `adding.rs` `commit.rs` | the rules for changes and for new records; committing them |
+//! | `deferred.rs` | launches that clients defer |
 //! | `hook.rs` | deciding and committing what hooks report |
 //! | `launch_as.rs` | deciding and committing launches requested by other actors |
 //! | `look.rs` | answers to queries, in pages if many records are visited |
@@ -28,6 +29,7 @@
 mod adding;
 mod commit;
 mod decide;
+mod deferred;
 mod event;
 mod hook;
 mod identity;
@@ -68,7 +70,8 @@ pub use outcome::{Outcome, Refused, Turn};
 pub use output::Output;
 pub use pages::Page;
 pub use record::{
-    Announced, Cause, Phase, Profile, Rare, RareFields, Record, Sending, Sent, Stop, Stuck,
+    Announced, Cause, Deferral, Phase, Profile, Rare, RareFields, Record, Sending, Sent, Stop,
+    Stuck,
 };
 pub use reply::{Query, RecordView, Reply, Selection, Totals, View, Watch};
 pub use rules::Rules;

@@ -14,8 +14,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// A record was created for a process that will be launched.
+    /// A record was created for a process that will be launched, at once or when a client requests it.
     Launched(Box<Insertion>),
+    /// A process whose launch was deferred will be launched.
+    Begun {
+        /// The slot of its record.
+        slot: Slot,
+    },
+    /// A process whose launch was deferred will not be launched any more, because it was stopped.
+    Cancelled {
+        /// The slot of its record.
+        slot: Slot,
+        /// When it was stopped.
+        at: Date,
+    },
     /// A record was created for a process that is already running.
     Registered(Box<Insertion>),
     /// A record was created for the server itself.
@@ -167,6 +179,9 @@ pub enum Refused {
     /// The process has not started yet, so there is nothing to signal.
     #[error("the process has not started yet")]
     Queued,
+    /// The launch of the process is not deferred, so it cannot be requested.
+    #[error("the launch of the process is not deferred: it was requested already")]
+    NotDeferred,
     /// Sexton launched the process and observes its exit, so a client must not report the exit.
     #[error("the process was launched by sexton, so its exit must not be reported")]
     Launched,

@@ -19,7 +19,7 @@ use std::sync::Arc;
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Its launch was requested, but it has not started yet.
+    /// It has not started yet: its launch was requested, or is [deferred](RareFields::deferred).
     #[default]
     Queued,
     /// It is running.
@@ -140,6 +140,8 @@ pub struct RareFields {
     pub handled: u32,
     /// For a hook, the number of processes in its output that were refused a record.
     pub refused: u32,
+    /// That its launch is deferred until a client requests it; `None` if it is not, or not any more.
+    pub deferred: Option<Deferral>,
 }
 
 /// The default values, for a record in which no rare field is set.
@@ -155,6 +157,7 @@ static NONE: RareFields = RareFields {
     found: None,
     handled: 0,
     refused: 0,
+    deferred: None,
 };
 
 /// The rare fields of a record: allocated when one of them is written, and freed when `settle` finds that none is set.
@@ -193,6 +196,13 @@ impl DerefMut for Rare {
     fn deref_mut(&mut self) -> &mut RareFields {
         self.0.get_or_insert_default()
     }
+}
+
+/// A launch that is deferred until a client requests it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deferral {
+    /// Whether the process is launched only while its parent is alive: see [`Parentage::bound`](super::spec::Parentage::bound).
+    pub bound: bool,
 }
 
 /// What a process announced about its readiness.
@@ -301,6 +311,11 @@ impl Record {
         !matches!(self.phase, Phase::Exited)
     }
 
+    /// Returns whether its launch is deferred until a client requests it.
+    pub(super) fn is_deferred(&self) -> bool {
+        self.rare.deferred.is_some()
+    }
+
     /// Returns whether the process is running and, if its spec requires that, has announced that it is ready.
     pub(super) fn is_ready(&self) -> bool {
         let says = self.profile.spec.ready != Ready::Running;
@@ -395,6 +410,8 @@ impl Plain for Record {
                 Some(Deadline::Time(since.plus_ms(stop.grace_ms.into())))
             }
             (Phase::Running, _) => self.expiry().map(Deadline::Time),
+            // Nothing runs that a stop would have to wait for: the record is cancelled at once.
+            (Phase::Queued, Some(stop)) if self.is_deferred() => Some(Deadline::Time(stop.since)),
             (Phase::Queued | Phase::Stopping | Phase::Exited, _) => None,
         }
     }

@@ -3,7 +3,7 @@
 use crate::actors::process::identity::Identity;
 use crate::actors::process::message::{End, Failure, HookOutput, Remains};
 use crate::actors::process::outcome::Refused;
-use crate::actors::process::record::{Announced, Phase, Sent, Stop, Stuck};
+use crate::actors::process::record::{Announced, Deferral, Phase, Sent, Stop, Stuck};
 use crate::bytes::Bytes;
 use crate::clock::Date;
 use crate::ids::{ActorId, ProcessId, Seq};
@@ -141,7 +141,7 @@ impl Watch {
 /// The reply to a message, a query or a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// A record was created, and the process is about to be launched.
+    /// A record was created, and the process is about to be launched, unless its launch is deferred; or a deferred launch was requested.
     Launched(Box<RecordView>),
     /// The record of a registered process.
     Registered {
@@ -241,6 +241,9 @@ pub struct RecordView {
     pub is_hook: bool,
     /// The phase of the process.
     pub phase: Phase,
+    /// That its launch is deferred until a client requests it; `None` if it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deferred: Option<Deferral>,
     /// The identity of the process.
     pub identity: Option<Identity>,
     /// Whether it has its own control group.
@@ -283,6 +286,8 @@ pub type View = BTreeMap<ProcessId, RecordView>;
 pub struct Totals {
     /// Records of processes waiting to be launched.
     pub queued: u32,
+    /// Of the queued records, those of processes whose launch is deferred until a client requests it.
+    pub deferred: u32,
     /// Records of running processes.
     pub running: u32,
     /// Records of processes being stopped.
@@ -291,7 +296,7 @@ pub struct Totals {
     pub exited: u32,
     /// Of the exited records, those of processes that ended in an unknown way.
     pub lost: u32,
-    /// Of the exited records, those of processes that could not be started.
+    /// Of the exited records, those of processes that could not be started. Those that were stopped before do not count.
     pub failed: u32,
     /// Of the stopping records, those of processes whose trees have members that survived SIGKILL.
     pub stuck: u32,

@@ -167,6 +167,11 @@ pub enum Flaw {
     /// The definitions of services are invalid.
     #[error("the service definitions are invalid")]
     Services,
+    /// The launch of a command that the coordinator launches of its own accord, or whose streams a client passed on, was deferred.
+    #[error(
+        "a launch that a service, lease or task requests, or with the streams of a client (a parcel), cannot be deferred"
+    )]
+    Deferred,
     /// The identity names no process: its PID is 0.
     #[error("the PID of an identity must not be 0")]
     Identity,

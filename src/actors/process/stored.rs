@@ -4,7 +4,7 @@ use crate::actors::binding::Until;
 use crate::actors::process::identity::Identity;
 use crate::actors::process::message::{End, Failure, HookOutput, Remains};
 use crate::actors::process::record::{
-    Announced, Phase, RareFields, Record, Sending, Sent, Stop, Stuck,
+    Announced, Deferral, Phase, RareFields, Record, Sending, Sent, Stop, Stuck,
 };
 use crate::clock::{Date, Timestamp};
 use crate::ids::{ActorId, ProcessId, Seq};
@@ -52,23 +52,20 @@ struct Stored<'a> {
     found: Option<Cow<'a, HookOutput>>,
     #[serde(default)]
     awaited: Option<ActorId>,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    handled: u32,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    refused: u32,
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-fn is_zero(count: &u32) -> bool {
-    *count == 0
+    // Fields are stored by their order, so none is left out before one that is stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    handled: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refused: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    deferred: Option<Deferral>,
 }
 
 impl<'a> From<&'a Record> for Stored<'a> {
     fn from(record: &'a Record) -> Self {
         let rare: &RareFields = &record.rare;
+        let has_refused = rare.refused > 0 || rare.deferred.is_some();
+        let has_handled = rare.handled > 0 || has_refused;
         Self {
             id: record.id,
             made: record.made,
@@ -99,8 +96,9 @@ impl<'a> From<&'a Record> for Stored<'a> {
             said: rare.said.as_deref().map(Cow::Borrowed),
             found: rare.found.as_deref().map(Cow::Borrowed),
             awaited: record.awaited,
-            handled: rare.handled,
-            refused: rare.refused,
+            handled: has_handled.then_some(rare.handled),
+            refused: has_refused.then_some(rare.refused),
+            deferred: rare.deferred,
         }
     }
 }
@@ -117,8 +115,9 @@ impl From<Stored<'_>> for Record {
             ready_by: stored.ready_by,
             said: stored.said.map(Cow::into_owned),
             found: stored.found.map(|it| Box::new(it.into_owned())),
-            handled: stored.handled,
-            refused: stored.refused,
+            handled: stored.handled.unwrap_or_default(),
+            refused: stored.refused.unwrap_or_default(),
+            deferred: stored.deferred,
         };
         Self {
             id: stored.id,
@@ -166,7 +165,9 @@ mod tests {
     use crate::actors::binding::Until;
     use crate::actors::process::message::{Failure, HookOutput, Remains, Step};
     use crate::actors::process::output::Output;
-    use crate::actors::process::record::{Cause, RareFields, Record, Sending, Sent, Stop, Stuck};
+    use crate::actors::process::record::{
+        Cause, Deferral, RareFields, Record, Sending, Sent, Stop, Stuck,
+    };
     use crate::bytes::Bytes;
     use crate::clock::Timestamp;
     use crate::decode;
@@ -213,6 +214,7 @@ mod tests {
             })),
             handled: 4,
             refused: 2,
+            deferred: Some(Deferral { bound: true }),
         };
         let remains = Remains {
             alive: 1,
@@ -230,9 +232,16 @@ mod tests {
         }
     }
 
+    /// Returns a record whose launch is deferred, and that has no other rare field.
+    fn deferred() -> Record {
+        let mut record = Record::default();
+        record.rare.deferred = Some(Deferral { bound: false });
+        record
+    }
+
     #[test]
     fn a_record_is_restored_as_it_was_stored() {
-        for record in [Record::default(), rare()] {
+        for record in [Record::default(), rare(), deferred()] {
             let stored = rmp_serde::to_vec(&record).expect("a record is encoded");
             let restored: Record = decode::from_slice(&stored).expect("a stored record decodes");
             assert_eq!(restored, record);
@@ -242,7 +251,7 @@ mod tests {
     #[cfg(feature = "replay")]
     #[test]
     fn a_record_is_restored_from_json() {
-        for record in [Record::default(), rare()] {
+        for record in [Record::default(), rare(), deferred()] {
             let shown = serde_json::to_string(&record).expect("a record is encoded");
             let restored: Record = serde_json::from_str(&shown).expect("a stored record decodes");
             assert_eq!(restored, record);
@@ -255,14 +264,17 @@ mod tests {
         let shown = serde_json::to_value(rare()).expect("a record is encoded");
         let names: Vec<&String> = shown.as_object().expect("an object").keys().collect();
         let order = "id made parent root depth number launched phase identity contained queued started ended \
-             expires stop end empty failure error remains stuck signals sent watchers announced ready_by said found awaited handled refused";
+             expires stop end empty failure error remains stuck signals sent watchers announced ready_by said found awaited handled refused deferred";
         assert_eq!(names, order.split_whitespace().collect::<Vec<_>>());
         let stdout = shown.pointer("/remains/stdout").expect("it has output");
         let wanted = serde_json::json!({ "bytes": 500, "head": "the head", "tail": "the tail" });
         assert_eq!(*stdout, wanted);
         // In a snapshot, the fields of the record are stored as an array, and so are those of an output.
         let stored = rmp_serde::to_vec(&rare()).expect("a record is encoded");
-        assert_eq!(stored.get(..3), Some([0xdc, 0, 31].as_slice()));
+        assert_eq!(stored.get(..3), Some([0xdc, 0, 32].as_slice()));
+        // A field without a value takes no room at the end of the array, so that records are stored as by earlier versions.
+        let stored = rmp_serde::to_vec(&Record::default()).expect("a record is encoded");
+        assert_eq!(stored.get(..3), Some([0xdc, 0, 29].as_slice()));
     }
 
     /// `docs/benchmarks.md` allows 1,024 bytes for a record with output: the record, its `Remains`, two outputs and the index entries.

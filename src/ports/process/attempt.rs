@@ -172,7 +172,12 @@ pub(super) fn about(step: Step, launch: Option<&Launch>) -> Option<String> {
         Step::Parcel => {
             Some("the environment and streams handed over for it no longer exist".to_owned())
         }
-        Step::Keeper | Step::Files | Step::Environment | Step::Exec | Step::Abandoned => None,
+        Step::Keeper
+        | Step::Files
+        | Step::Environment
+        | Step::Exec
+        | Step::Abandoned
+        | Step::Cancelled => None,
     }
 }
 

@@ -40,7 +40,8 @@ impl Routed for ProcessMachine {
 #[expect(clippy::too_many_lines, reason = "a table of routes")]
 fn acting() -> Vec<Route> {
     use Reason::{
-        Absent, DiskFull, Draining, Ended, Failed, Full, NoKeeper, NotStarted, Unsent, Waits,
+        Absent, DiskFull, Draining, Ended, Failed, Full, NoKeeper, NotDeferred, NotStarted, Unsent,
+        Waits,
     };
     vec![
         Route::post_once(
@@ -50,10 +51,30 @@ fn acting() -> Vec<Route> {
             RouteDocs {
                 id: "launch_process",
                 summary: "Launch a process",
-                more: "Answers when the process is running or has ended, or when it could not be started; in the last case, `failure` has the reason. The process continues to run if the connection closes or the coordinator stops.",
+                more: "Answers when the process is running or has ended, or when it could not be started; in the last case, `failure` has the reason. With `deferred`, only its record is made, and answered at once. The process continues to run if the connection closes or the coordinator stops.",
                 answer: "The record of the process.",
             },
             &[Full, Draining, DiskFull, NoKeeper, Waits, Failed],
+        ),
+        Route::post_once(
+            "/v1/processes/start",
+            Scope::Run,
+            start,
+            RouteDocs {
+                id: "start_process",
+                summary: "Launch a process whose launch was deferred",
+                more: "Answers as a launch does. `/v1/processes/stop` cancels such a process instead.",
+                answer: "The record of the process.",
+            },
+            &[
+                Absent,
+                Ended,
+                NotDeferred,
+                Draining,
+                DiskFull,
+                Waits,
+                Failed,
+            ],
         ),
         Route::post(
             "/v1/processes/register",
@@ -86,10 +107,10 @@ fn acting() -> Vec<Route> {
             RouteDocs {
                 id: "stop_process",
                 summary: "Stop a process: a signal, a grace period, then SIGKILL",
-                more: "With `tree`, also stops everything that it has started. Launched descendants with records of their own are stopped in the same way, each through its own record. The process is `stopping` until everything else that it started is confirmed to have exited.",
+                more: "With `tree`, also stops everything that it has started. Launched descendants with records of their own are stopped in the same way, each through its own record. The process is `stopping` until everything else that it started is confirmed to have exited. A process whose launch is deferred is cancelled: it is `exited`, with a `failure` of the step `cancelled`.",
                 answer: "The record of the process.",
             },
-            &[Absent, Ended, Failed],
+            &[Absent, Ended, Waits, Failed],
         ),
         Route::post_once(
             "/v1/processes/signal",
@@ -220,6 +241,10 @@ pub(crate) struct Launch {
     /// Whether to launch the process only if `parent` is alive, because it relies on a lock or claim of `parent`.
     #[serde(default)]
     bound: bool,
+    /// Whether only the record is made, and the process stays `queued` until `/v1/processes/start` launches it. Not with `parcel`, nor in
+    /// the `launch` of a lease or a task.
+    #[serde(default)]
+    deferred: bool,
 }
 
 fn bytes(text: String) -> Bytes {
@@ -273,17 +298,36 @@ impl Launch {
             spec,
             tags,
             parentage,
+            deferred: self.deferred,
         })
     }
 }
 
-/// Launches a process, and waits until it is running or has failed to start.
+/// Launches a process, and waits until it is running or has failed to start, unless the launch is deferred.
 async fn launch(call: &Call, Body(launch): Body<Launch>) -> Result<Json<Process>, Problem> {
     let mut launching = launch.launching()?;
     launching.parentage.line = call.requester().map(Processes::line_of).unwrap_or_default();
     let processes = call.processes();
     let record = processes.launch(launching).await?;
+    if record.deferred.is_some() {
+        return Ok(Json(Process::of(call, record)));
+    }
     let started = call.wait(processes.started(record.id)).await??;
+    Ok(Json(Process::of(call, started)))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Start {
+    /// The id of the process, or at least its first eight digits.
+    id: String,
+}
+
+/// Launches a process whose launch was deferred, and waits until it is running or has failed to start.
+async fn start(call: &Call, Body(asked): Body<Start>) -> Result<Json<Process>, Problem> {
+    let id = which(call, &asked.id).await?;
+    let processes = call.processes();
+    processes.start(id).await?;
+    let started = call.wait(processes.started(id)).await??;
     Ok(Json(Process::of(call, started)))
 }
 
@@ -371,10 +415,13 @@ async fn stop(call: &Call, Body(asked): Body<Stop>) -> Result<Json<Process>, Pro
         grace_ms: asked.grace_ms.map(|it| it.0),
         tree: asked.tree,
     };
-    Ok(Json(Process::of(
-        call,
-        call.processes().stop(id, how).await?,
-    )))
+    let processes = call.processes();
+    let mut record = processes.stop(id, how).await?;
+    if record.deferred.is_some() {
+        // Nothing runs, so it is cancelled at once.
+        record = call.wait(processes.leader_ended(id)).await??;
+    }
+    Ok(Json(Process::of(call, record)))
 }
 
 #[expect(clippy::struct_field_names, reason = "these are the names in JSON")]

@@ -314,6 +314,10 @@ async fn count(call: &Call, Query(filter): Query<Filter>) -> Result<Json<Counted
 
 /// The record of a process.
 #[derive(Serialize, JsonSchema)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a separate JSON member"
+)]
 pub(crate) struct Process {
     /// The id of the process, a UUID of version 7.
     id: String,
@@ -328,6 +332,8 @@ pub(crate) struct Process {
     number: u64,
     /// `queued`, `running`, `stopping` or `exited`.
     status: &'static str,
+    /// Whether the process is queued until `/v1/processes/start` launches it.
+    deferred: bool,
     /// The PID; null if the process has not started.
     pid: Option<u32>,
     /// The id of the machine on which the process runs or ran, in hexadecimal; null if it has not started.
@@ -479,7 +485,7 @@ pub(crate) struct Holder {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Failed {
     /// The step that failed: `keeper`, `files`, `output`, `environment`, `parcel`, `fork`, `group`, `directory`, `user`,
-    /// `limits`, `exec` or `abandoned`.
+    /// `limits`, `exec`, `abandoned` or `cancelled` (it was stopped while its launch was deferred).
     step: &'static str,
     /// The kernel's error number; 0 if the error is not the kernel's.
     errno: i32,
@@ -528,6 +534,7 @@ impl Process {
             r#type: record.kind,
             number: record.number,
             status: record.phase.name(),
+            deferred: record.deferred.is_some(),
             pid: record.identity.map(|it| it.pid),
             machine: record.identity.map(|it| format!("{:032x}", it.machine)),
             boot: record.identity.map(|it| format!("{:032x}", it.boot)),

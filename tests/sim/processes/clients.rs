@@ -22,6 +22,8 @@ const REMEMBERED: usize = 10;
 pub(crate) struct Callers {
     /// Ids of records that clients received, the latest last.
     ids: Vec<ProcessId>,
+    /// Those of them whose launch was deferred when they were received, the latest last.
+    deferred: Vec<ProcessId>,
     /// Entries that requested a signal, each with the process.
     signals: Vec<(ProcessId, Seq)>,
     /// Processes that may register themselves.
@@ -55,6 +57,12 @@ impl Callers {
         *self.ids.get(newer).expect("the index is below the length")
     }
 
+    /// Returns a process whose launch may still be deferred; sometimes, or if there is none, `None`.
+    fn deferred(&self, chance: &mut Chance) -> Option<ProcessId> {
+        let is_any = self.deferred.is_empty() || chance.per_mille(200);
+        (!is_any).then(|| *chance.pick(&self.deferred))
+    }
+
     fn parentage(&self, chance: &mut Chance) -> Parentage {
         let line = self.strangers.iter().take(chance.index(3)).copied();
         Parentage {
@@ -66,7 +74,16 @@ impl Callers {
 
     fn message(&self, chance: &mut Chance) -> Message {
         let id = self.id(chance);
-        match chance.weighted(&[(30, 0), (10, 1), (22, 2), (16, 3), (5, 4), (3, 5), (12, 6)]) {
+        match chance.weighted(&[
+            (30, 0),
+            (10, 1),
+            (22, 2),
+            (16, 3),
+            (5, 4),
+            (3, 5),
+            (12, 6),
+            (6, 7),
+        ]) {
             0 => self.launch(chance),
             1 => self.register(chance),
             2 => Message::Stop {
@@ -86,6 +103,9 @@ impl Callers {
                 error: chance.per_mille(500).then(|| "no".to_owned()),
             },
             6 => services::request(chance),
+            7 => Message::Begin {
+                id: self.deferred(chance).unwrap_or(id),
+            },
             _ => Message::Prune {
                 before: None,
                 keep: u32::try_from(chance.below(6)).expect("a small number"),
@@ -108,6 +128,7 @@ impl Callers {
             spec,
             tags: tags(chance),
             parentage: self.parentage(chance),
+            deferred: chance.per_mille(120),
         }))
     }
 
@@ -204,6 +225,10 @@ impl Clients<Processes> for Callers {
             match (ask, answer) {
                 (_, Ok(Reply::Launched(record) | Reply::Registered { record, .. })) => {
                     self.remember(record.id);
+                    self.deferred.retain(|id| *id != record.id);
+                    self.deferred.extend(record.deferred.map(|_| record.id));
+                    let old = self.deferred.len().saturating_sub(4);
+                    self.deferred.drain(..old);
                 }
                 (_, Ok(Reply::Services(services))) => {
                     let instances = services.iter().flat_map(|it| &it.instances);

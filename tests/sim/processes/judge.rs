@@ -109,6 +109,15 @@ fn count_step(step: &ServiceStep, ends: bool, counted: &mut Coverage) {
     }
 }
 
+fn count_end(end: End, counted: &mut Coverage) {
+    match end {
+        End::Code(_) | End::Signal { .. } => counted.processes_ended += 1,
+        End::Lost(Lost::Rebooted) => counted.processes_rebooted += 1,
+        End::Lost(Lost::KeeperGone) => counted.processes_lost += 1,
+        End::Lost(_) => counted.strangers_gone += 1,
+    }
+}
+
 /// Checks that a new record has the lowest free slot, and an unused id.
 fn check_insertion(after: &Model, insertion: &Insertion) -> Result<(), String> {
     let others = || after.records.iter().filter(|it| it.slot != insertion.slot);
@@ -268,6 +277,7 @@ impl Reference for Processes {
             | Message::Found { .. }
             | Message::Signalled { .. } => Origin::Tell,
             Message::Launch(_)
+            | Message::Begin { .. }
             | Message::Register(_)
             | Message::Serve(_)
             | Message::Finish { .. }
@@ -334,19 +344,20 @@ impl Reference for Processes {
 
     fn count(message: &Message, outcome: &Outcome, counted: &mut Coverage) {
         match outcome {
-            Outcome::Launched(_) => counted.processes_launched += 1,
+            Outcome::Launched(_) => {
+                let is_deferred = matches!(message, Message::Launch(it) if it.deferred);
+                counted.launches_deferred += u64::from(is_deferred);
+                counted.processes_launched += u64::from(!is_deferred);
+            }
+            Outcome::Begun { .. } => counted.launches_begun += 1,
+            Outcome::Cancelled { .. } => counted.launches_cancelled += 1,
             Outcome::Registered(_) => counted.processes_registered += 1,
             Outcome::Started { .. } => counted.processes_started += 1,
             Outcome::Failed { .. } => counted.launches_failed += 1,
             Outcome::Ended { end, tree, .. } => {
                 counted.processes_finished += u64::from(matches!(message, Message::Finish { .. }));
                 counted.leaders_outlived += u64::from(*tree);
-                match end {
-                    End::Code(_) | End::Signal { .. } => counted.processes_ended += 1,
-                    End::Lost(Lost::Rebooted) => counted.processes_rebooted += 1,
-                    End::Lost(Lost::KeeperGone) => counted.processes_lost += 1,
-                    End::Lost(_) => counted.strangers_gone += 1,
-                }
+                count_end(*end, counted);
             }
             Outcome::Emptied { .. } => counted.trees_emptied += 1,
             Outcome::Stopping { stop, .. } if stop.cause == Cause::NotReady => {
@@ -408,6 +419,7 @@ impl Reference for Processes {
         matches!(
             message,
             Message::Launch(_)
+                | Message::Begin { .. }
                 | Message::LaunchAs(_)
                 | Message::Register(_)
                 | Message::Signal { .. }

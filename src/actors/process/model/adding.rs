@@ -5,10 +5,10 @@
     reason = "only some outcomes create a record"
 )]
 
-use super::{Changed, Entry, Model, Modelled};
+use super::{Actions, Changed, Entry, Model, Modelled};
 use sexton::actors::process::{
-    Announced, Cause, Flaw, Identity, Insertion, Launching, Outcome, Parentage, Phase, RecordView,
-    Refused, Registering, Reply, ServiceStep, Spec, Tags, kind_of, masked,
+    Announced, Cause, Deferral, Flaw, Identity, Insertion, Launching, Outcome, Parentage, Phase,
+    RecordView, Refused, Registering, Reply, ServiceStep, Spec, Tags, kind_of, masked,
 };
 use sexton::clock::Date;
 use sexton::ids::{ProcessId, Slot};
@@ -46,6 +46,7 @@ impl Model {
             spec,
             tags: registering.tags.clone(),
             parentage: registering.parentage.clone(),
+            deferred: false,
         };
         let running = Some((registering.identity, registering.started));
         let id = self.add(&launching, running, entry)?;
@@ -65,9 +66,13 @@ impl Model {
             spec,
             tags,
             parentage,
+            deferred,
         } = launching;
         if running.is_none() {
             spec.check().map_err(Refused::Invalid)?;
+            if *deferred && spec.parcel.is_some() {
+                return Err(Refused::Invalid(Flaw::Deferred));
+            }
         }
         if running.is_none() {
             let named = parentage.named.and_then(|id| self.find(id));
@@ -97,6 +102,7 @@ impl Model {
         } else {
             None
         };
+        let is_stopped = *deferred && stop.is_some();
         let mut tags = tags.clone();
         if tags.kind.is_empty() {
             kind_of(&spec.argv).clone_into(&mut tags.kind);
@@ -105,12 +111,37 @@ impl Model {
         let above = self.and_above(parent);
         let mut new = self.new_record((spec, &tags), (parent, running), entry);
         (new.bytes, new.view.stop) = (bytes, stop);
+        let bound = parentage.bound;
+        new.view.deferred = deferred.then_some(Deferral { bound });
         let gone = self.making_room(bytes, &above)?;
+        if is_stopped {
+            return Err(Refused::Ended);
+        }
         self.remove(&gone);
         // The parent still exists: ancestors of the new record are not removed to make room.
         let id = new.view.id;
         self.records.push(new);
         Ok(id)
+    }
+
+    /// Launches a process whose launch was deferred.
+    pub(super) fn begin(&mut self, id: ProcessId, actions: &mut Actions) -> Changed {
+        let it = self.find(id).ok_or(Refused::Unknown)?;
+        if it.view.phase == Phase::Exited {
+            return Err(Refused::Ended);
+        }
+        let bound = it.view.deferred.ok_or(Refused::NotDeferred)?.bound;
+        let parent = it.view.parent.and_then(|id| self.find(id));
+        let lives =
+            parent.is_some_and(|it| it.view.phase != Phase::Exited && it.view.end.is_none());
+        if it.view.stop.is_some() || bound && !lives {
+            return Err(Refused::Ended);
+        }
+        let it = self.find_mut(id).expect("the record was just found");
+        it.view.deferred = None;
+        it.quarantined = false;
+        it.attempt(actions);
+        Ok((true, Reply::Launched(Box::new(it.view.clone()))))
     }
 
     /// Returns the slots of the records to remove to make room: those of the processes that ended longest ago, except ancestors of the new
@@ -177,6 +208,7 @@ impl Model {
             launched: running.is_none(),
             is_hook: spec.is_hook,
             phase,
+            deferred: None,
             identity: running.map(|(identity, _)| identity),
             contained: false,
             queued: now.date(),

@@ -25,8 +25,8 @@ use record::new_stop;
 use service::Served;
 use sexton::actors::binding::{EndNotice, Exit, ToHolder, Until};
 use sexton::actors::process::{
-    Action, Cause, Identity, Message, Phase, RecordView, Refused, Reply, Rules, ServiceMessage,
-    Spec, Stop,
+    Action, Cause, Failure, Identity, Message, Phase, RecordView, Refused, Reply, Rules,
+    ServiceMessage, Spec, Stop,
 };
 use sexton::clock::{Date, Now, Timestamp};
 use sexton::ids::{ActorId, ProcessId, Seq, Slot};
@@ -177,6 +177,7 @@ impl Model {
                 {
                     Some(record::ends(&stop, self.epoch))
                 }
+                (Phase::Queued, Some(stop)) if it.view.deferred.is_some() => Some(stop.since),
                 (Phase::Queued | Phase::Stopping | Phase::Exited, _) => None,
             };
             at.map(|at| (at, it.slot))
@@ -255,6 +256,7 @@ impl Model {
             reply,
             Reply::Launched(_) | Reply::Registered { known: false, .. }
         );
+        let is_addition = is_addition && !matches!(message, Message::Begin { .. });
         let new = self.records.last().filter(|_| is_addition);
         if let Some(it) = new.filter(|_| verdict == Verdict::Changed) {
             it.attempt(&mut actions);
@@ -392,6 +394,7 @@ impl Model {
                 let record = self.view(id).expect("the record was just added");
                 Ok((true, Reply::Launched(record)))
             }
+            Message::Begin { id } => self.begin(*id, actions),
             Message::Register(registering) => self.register(registering, entry),
             Message::Serve(_) => unreachable!("the model has no record of the server"),
             Message::Prune {
@@ -484,6 +487,14 @@ impl Model {
             }
             (Phase::Stopping, Some(stop)) => {
                 (stop.killed, stop.asked, stop.errno) = (true, entry.seq, None);
+            }
+            (Phase::Queued, Some(_)) => {
+                it.view.deferred = None;
+                it.view.failure = Some(Failure::cancelled());
+                it.view.ended = Some(entry.now.date());
+                it.quarantined = false;
+                it.leave(entry.seq, actions);
+                return Reply::Done;
             }
             (Phase::Queued | Phase::Stopping | Phase::Exited, _) => {
                 self.remove(&[slot]);

@@ -54,8 +54,12 @@ impl Modelled {
         )
     }
 
-    /// Requests the action for a live record: to launch its process, or to follow it once its identity is known.
+    /// Requests the action for a live record: to launch its process, or to follow it once its identity is known. While its launch is
+    /// deferred, there is none.
     pub(super) fn attempt(&self, actions: &mut Actions) {
+        if self.view.deferred.is_some() {
+            return;
+        }
         let id = self.view.id;
         let what = match self.view.identity {
             None => Action::Launch {
@@ -414,7 +418,7 @@ impl Modelled {
         }
     }
 
-    fn leave(&mut self, entry: Seq, actions: &mut Actions) {
+    pub(super) fn leave(&mut self, entry: Seq, actions: &mut Actions) {
         (self.view.phase, self.view.stuck) = (Phase::Exited, None);
         self.signals.clear();
         let id = self.view.id;

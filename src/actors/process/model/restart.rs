@@ -29,7 +29,7 @@ impl Model {
             .as_ref()
             .and_then(|it| self.added_at_once(it, entry));
         let it = self.find_mut(id);
-        let it = it.filter(|it| it.view.phase != Phase::Exited);
+        let it = it.filter(|it| it.view.phase != Phase::Exited && it.view.deferred.is_none());
         let (changed, contradicts) =
             it.map_or((false, false), |it| it.report(message, entry, actions));
         self.contradictions += u64::from(contradicts);

@@ -127,6 +127,7 @@ impl Served {
         let run_dir = format!("services/{name}{below}");
         let labels = [("service", name), ("instance", &number)];
         Launching {
+            deferred: false,
             spec: Spec {
                 env,
                 run_dir: Some(Bytes::new(run_dir.as_bytes())),

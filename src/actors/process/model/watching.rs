@@ -2,7 +2,7 @@
 
 use super::{Entry, Model, Modelled};
 use sexton::actors::binding::{EndNotice, Exit, ToHolder, Until, Watch};
-use sexton::actors::process::{End, LaunchAs, Phase, Reply};
+use sexton::actors::process::{End, Flaw, LaunchAs, Launching, Phase, Refused, Reply};
 use sexton::ids::ActorId;
 
 impl Model {
@@ -40,6 +40,10 @@ impl Model {
     /// removed before that actor watches the process. Returns `Launched`, `Done` if the record existed, or a refusal.
     pub(super) fn launch_as(&mut self, asked: &LaunchAs, entry: Entry) -> Reply {
         let is_known = self.find(asked.id).is_some();
+        let Launching { spec, deferred, .. } = &asked.launching;
+        if !is_known && *deferred && spec.check().is_ok() {
+            return Reply::Refused(Refused::Invalid(Flaw::Deferred));
+        }
         if !is_known {
             let new = entry.new.map(|(_, slot)| (asked.id, slot));
             let added = self.add(&asked.launching, None, Entry { new, ..entry });

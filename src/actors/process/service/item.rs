@@ -119,6 +119,7 @@ impl Service {
             spec: self.definition.spec_of(nth),
             tags: self.definition.tags_of(nth),
             parentage: Parentage::default(),
+            deferred: false,
         }
     }
 

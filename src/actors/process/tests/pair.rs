@@ -141,6 +141,7 @@ impl Pair {
     fn about(&self, mut message: Message, which: RecordChoice) -> Message {
         let its = self.pick(which);
         match &mut message {
+            Message::Begin { id } => *id = self.pick_deferred(which),
             Message::Finish { id, .. }
             | Message::Stop { id, .. }
             | Message::Signal { id, .. }
@@ -178,6 +179,14 @@ impl Pair {
         let mut hooks = records.filter(|it| it.is_to_be_read());
         let hook = hooks.next().filter(|_| !which.is_multiple_of(8));
         hook.map_or_else(|| self.pick(which), |it| it.view.id)
+    }
+
+    /// Picks a process whose launch is deferred, if there is one; in one of four cases, picks any record instead.
+    fn pick_deferred(&self, which: RecordChoice) -> ProcessId {
+        let mut records = self.model.records.iter();
+        let deferred = records.find(|it| it.view.deferred.is_some());
+        let deferred = deferred.filter(|_| !which.is_multiple_of(4));
+        deferred.map_or_else(|| self.pick(which), |it| it.view.id)
     }
 
     /// Returns how many processes in the output of this hook have been handled.

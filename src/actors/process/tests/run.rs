@@ -13,6 +13,10 @@ use std::collections::BTreeMap;
 /// The cases that the model test must encounter: messages with their outcomes, refusals, and other events.
 const MET: &[&str] = &[
     "Launch Launched",
+    "Begin Begun",
+    "Lapse Cancelled",
+    "NotDeferred",
+    "Invalid(Deferred)",
     "Register Registered",
     "Register Known",
     "Started Started",
@@ -156,7 +160,7 @@ fn a_tree_that_was_killed_and_is_in_doubt_is_settled_on_request() {
 fn the_model_test_meets_every_rule() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut seen = BTreeMap::<String, u32>::new();
-    for _ in 0..100 {
+    for _ in 0..120 {
         let steps = prop::collection::vec(any_step(), 150..151);
         let steps = steps.new_tree(&mut runner).expect("steps are drawn");
         let mut pair = Pair::new();

@@ -82,6 +82,7 @@ fn any_request() -> impl Strategy<Value = Message> {
         ),
         1 => Just(Message::Fence(id)),
         4 => Just(Message::Settle { id }),
+        2 => Just(Message::Begin { id }),
     ]
 }
 
@@ -165,8 +166,10 @@ fn any_launch() -> impl Strategy<Value = Launching> {
     let argv = prop::sample::select(vec!["true", "archivebox", "curl --token x", ""]);
     let timeout_ms = prop::sample::select(vec![0u64, 0, 3000]);
     let grace_ms = prop::sample::select(vec![0u32, 2000]);
-    (kind, argv, timeout_ms, grace_ms, any::<bool>()).prop_map(
-        |(kind, argv, timeout_ms, grace_ms, orders)| Launching {
+    let how = (any::<bool>(), prop::bool::weighted(0.12));
+    (kind, argv, timeout_ms, grace_ms, how).prop_map(
+        |(kind, argv, timeout_ms, grace_ms, (orders, deferred))| Launching {
+            deferred,
             spec: Spec {
                 argv: argv
                     .split(' ')
@@ -174,6 +177,7 @@ fn any_launch() -> impl Strategy<Value = Launching> {
                     .collect(),
                 timeout_ms,
                 grace_ms,
+                parcel: (deferred && orders && kind == "worker").then_some(1),
                 stop_signal: if orders { 2 } else { 0 },
                 env: vec![("LANG".to_owned(), Bytes::new(&b"C"[..]))],
                 is_hook: kind == "hook",

@@ -249,10 +249,12 @@ pub(crate) fn phase(record: &RecordView) -> Markup {
     html! {
         @match record.phase {
             _ if stuck => (render::tag("does not exit", "bad")),
+            Phase::Queued if record.deferred.is_some() => (render::tag("deferred", "")),
             Phase::Queued => (render::tag("queued", "warn")),
             Phase::Running => (render::tag("running", "good")),
             Phase::Stopping => (render::tag("stopping", "warn")),
             Phase::Exited => @match (&record.failure, record.end) {
+                (Some(failure), _) if failure.is_cancellation() => (render::tag("cancelled", "")),
                 (Some(_), _) => (render::tag("not started", "bad")),
                 (None, Some(end)) => (render::end(end)),
                 (None, None) => "ended",
