@@ -9,6 +9,7 @@ mod bad_launches;
 mod beanstalk_hosts;
 mod beanstalkd;
 mod config;
+mod deferred;
 mod descriptors;
 mod disk_full;
 mod drain;

@@ -87,6 +87,11 @@ pub(crate) fn well(path: &str, method: &str, socket: &Path) -> (PendingRequest, 
     };
     match path {
         "/v1/processes/launch" => (asking.about(&json!({"command": ["true"]})), None),
+        "/v1/processes/start" => {
+            let body = json!({"command": ["true"], "deferred": true});
+            let id = post(socket, "launch", &body)["id"].clone();
+            (asking.about(&json!({ "id": id })), None)
+        }
         "/v1/processes/register" => (asking.about(&mine), None),
         "/v1/processes/finish" => {
             let body = json!({"id": registered(), "code": 0});
