@@ -203,7 +203,7 @@ impl Processes {
     }
 
     /// Sends a signal to a process, through a descriptor that is verified to refer to it, or to its process group if `group` is true.
-    /// Resolves when the signal has been sent, with [`ProcessError::Unsent`] if that failed.
+    /// Resolves when the signal has been sent, with [`ProcessError::Unsent`] if that failed, or [`Refused::Ended`] if the process ended first.
     pub async fn signal(&self, id: ProcessId, signal: u8, group: bool) -> Result<(), ProcessError> {
         let asked: Seq = match self.send(Message::Signal { id, signal, group }).await? {
             Reply::Signalling(asked) => asked,
@@ -213,10 +213,6 @@ impl Processes {
             Reply::Sent(Some(Sent {
                 errno: Some(errno), ..
             })) => Err(ProcessError::Unsent(errno)),
-            // Nothing is known of it if the process had ended before it could be sent.
-            Reply::Sent(None) if self.get(id).await?.end.is_some() => {
-                Err(ProcessError::Refused(Refused::Ended))
-            }
             Reply::Sent(_) => Ok(()),
             other => Err(refusal(other)),
         }

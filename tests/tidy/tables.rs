@@ -458,7 +458,6 @@ pub(crate) const TOO_LONG: &[(&str, usize)] = &[
     ("src/actors/queue/machine.rs", 640),
     ("src/persist/disk.rs", 620),
     ("src/ports/process/real.rs", 610),
-    ("src/protocols/http/process_look.rs", 620),
     ("tests/cli/lease.rs", 620),
     ("tests/cli/processes.rs", 640),
 ];

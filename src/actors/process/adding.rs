@@ -90,13 +90,10 @@ impl ProcessMachine {
         moment: &Moment,
         registering: &Registering,
     ) -> Result<Outcome, Refused> {
-        if registering.identity.pid == 0 {
-            return Err(Refused::Invalid(Flaw::Identity));
-        }
+        let wanted = running(registering)?;
         if let Some((_, record)) = self.state.find_live(&registering.identity) {
             return Ok(Outcome::Known { id: record.id });
         }
-        let wanted = running(registering);
         // The process is already running, so its spec is not validated: only the size limits apply.
         if wanted.profile.spec.argv.len() > Spec::ARGV_MAX {
             return Err(Refused::Invalid(Flaw::Argv));
@@ -115,9 +112,7 @@ impl ProcessMachine {
         moment: &Moment,
         registering: &Registering,
     ) -> Result<Outcome, Refused> {
-        if registering.identity.pid == 0 {
-            return Err(Refused::Invalid(Flaw::Identity));
-        }
+        let wanted = running(registering)?;
         let server = self.state.head.server;
         if let Some((slot, record)) = server.and_then(|id| self.state.find(id)) {
             let id = record.id;
@@ -131,7 +126,7 @@ impl ProcessMachine {
         }
         let wanted = NewRecord {
             is_past: true,
-            ..running(registering)
+            ..wanted
         };
         let insertion = self.insertion(moment, &wanted)?;
         Ok(Outcome::Serving(Box::new(insertion)))
@@ -283,17 +278,20 @@ impl Profile {
     }
 }
 
-/// Returns the record of a process that is already running.
-fn running(registering: &Registering) -> NewRecord<'_> {
+/// Returns the record of a process that is already running. Refuses an identity that names no process.
+fn running(registering: &Registering) -> Result<NewRecord<'_>, Refused> {
+    if registering.identity.pid == 0 {
+        return Err(Refused::Invalid(Flaw::Identity));
+    }
     let kind = kind(&registering.tags, &registering.argv);
-    NewRecord {
+    Ok(NewRecord {
         kind: kind.to_owned(),
         profile: registering.profile(kind),
         parentage: &registering.parentage,
         identity: Some(registering.identity),
         id: None,
         is_past: false,
-    }
+    })
 }
 
 fn kind<'a>(tags: &'a Tags, argv: &[Bytes]) -> &'a str {

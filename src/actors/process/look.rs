@@ -77,9 +77,11 @@ impl ProcessMachine {
                 if record.rare.signals.iter().any(|it| it.asked == *asked) {
                     return None;
                 }
-                return Some(Reply::Sent(
-                    record.rare.sent.filter(|it| it.asked == *asked),
-                ));
+                let sent = record.rare.sent.filter(|it| it.asked == *asked);
+                // A signal that is still pending when its process ends is not sent any more.
+                let ended = sent.is_none() && record.end.is_some();
+                let refused = ended.then_some(Reply::Refused(Refused::Ended));
+                return Some(refused.unwrap_or(Reply::Sent(sent)));
             }
         };
         is_so.then(|| Reply::Record(Box::new(self.view_of(record))))

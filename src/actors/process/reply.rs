@@ -120,7 +120,8 @@ pub enum Watch {
     End(ProcessId),
     /// The process itself has ended, or could not be started. Answered with [`Reply::Record`].
     Leader(ProcessId),
-    /// The signal requested by this entry was sent, or could not be sent. Answered with [`Reply::Sent`].
+    /// The signal requested by this entry was sent, or could not be sent. Answered with [`Reply::Sent`], or refused as [`Refused::Ended`] if
+    /// the process has ended and nothing is known of the signal, because it was not sent before.
     Signal(ProcessId, Seq),
     /// All services, or the one with this name, have settled: each is running and ready, or is down and stays down, could not be
     /// launched and waits for the next attempt, or waits for a failed one. Answered with [`Reply::Done`], or refused as
@@ -154,7 +155,7 @@ pub enum Reply {
     Stopping(Box<RecordView>),
     /// A signal is pending. To wait for its result, use [`Watch::Signal`] with this entry number.
     Signalling(Seq),
-    /// The result of a signal; `None` if it is no longer known.
+    /// The result of a signal; `None` if it is no longer known, because that of a later one is.
     Sent(Option<Sent>),
     /// Records were removed.
     Pruned {

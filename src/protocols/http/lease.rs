@@ -14,7 +14,7 @@ use crate::protocols::http::lease_look::{self, Lease};
 use crate::protocols::http::lease_set::{self, Span};
 use crate::protocols::http::problem::Problem;
 use crate::protocols::http::process::Launch;
-use crate::protocols::http::process_look::Process;
+use crate::protocols::http::process_shown::Process;
 use crate::protocols::http::route::{Body, Json, Route, RouteDocs, Routed};
 use crate::protocols::http::schema::Number;
 use crate::protocols::http::scope::Scope;

@@ -10,7 +10,7 @@ use crate::ids::{ProcessId, Token};
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{Limit, Listing, Written};
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::process_look::Failed;
+use crate::protocols::http::process_shown::Failed;
 use crate::protocols::http::route::{Json, Large, Query, Route, RouteDocs};
 use crate::protocols::http::schema::LeaseName;
 use crate::protocols::http::scope::Scope;

@@ -23,7 +23,7 @@
 //! | `audit.rs` | audits of the actors' state |
 //! | `lock.rs` | locks |
 //! | `job.rs` `pop.rs` `queue.rs` `queue_bulk.rs` `queue_look.rs` `result.rs` | queues: work on jobs, claims, administration, read-only routes, results |
-//! | `process.rs` `process_look.rs` `process_now.rs` | processes |
+//! | `process.rs` `process_look.rs` `process_now.rs` `process_shown.rs` | processes |
 //! | `service.rs` | services |
 //! | `task.rs` `task_server.rs` `task_look.rs` `task_transcript.rs` | tasks |
 //! | `lease.rs` `lease_set.rs` `lease_look.rs` | leases: passes, administration, read-only routes |
@@ -72,6 +72,7 @@ mod problem;
 mod process;
 mod process_look;
 mod process_now;
+mod process_shown;
 mod queue;
 mod queue_bulk;
 mod queue_look;

@@ -8,7 +8,7 @@ use crate::clock::{Date, Timestamp};
 use crate::handle::{ProcessError, Services};
 use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::process_look::{Failed, lost, signal};
+use crate::protocols::http::process_shown::{Failed, lost, signal};
 use crate::protocols::http::route::{Body, Json, Query, Route, RouteDocs};
 use crate::protocols::http::schema::Number;
 use crate::protocols::http::scope::Scope;

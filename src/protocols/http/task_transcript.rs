@@ -10,7 +10,7 @@ use crate::handle::failure_words;
 use crate::ids::{ProcessId, Token};
 use crate::protocols::http::call::Call;
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::process_look::Stream;
+use crate::protocols::http::process_shown::Stream;
 use crate::protocols::http::route::{Json, Query, Route, RouteDocs};
 use crate::protocols::http::schema::TaskNames;
 use crate::protocols::http::scope::Scope;

@@ -111,7 +111,13 @@ impl Model {
             Watch::Signal(_, asked) => {
                 let is_on_its_way = it.signals.iter().any(|(its, ..)| its == asked);
                 let sent = it.view.sent.filter(|sent| sent.asked == *asked);
-                return (!is_on_its_way).then_some(Reply::Sent(sent));
+                if is_on_its_way {
+                    return None;
+                }
+                return Some(match (sent, it.view.end) {
+                    (None, Some(_)) => Reply::Refused(Refused::Ended),
+                    (sent, _) => Reply::Sent(sent),
+                });
             }
         };
         is_so.then(|| Reply::Record(Box::new(it.view.clone())))

@@ -13,7 +13,7 @@ use crate::protocols::http::page::render::{self, Link, PageClock};
 use crate::protocols::http::page::routing;
 use crate::protocols::http::page::walk::walk;
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::process_look::Stream;
+use crate::protocols::http::process_shown::Stream;
 use crate::protocols::http::route::Route;
 use crate::protocols::http::scope::Scope;
 use crate::protocols::http::task_transcript::{self, Story};
