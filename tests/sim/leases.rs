@@ -316,6 +316,10 @@ fn command(chance: &mut Chance) -> Command {
     })
 }
 
+/// Schedules: of every minute, of which a date is always recent; of every hour, and of some times of day, of which the clock may pass over
+/// dates, or show them again.
+const SCHEDULES: [&str; 4] = ["* * * * *", "* * * * *", "17 * * * *", "40 2,9,15,21 * * *"];
+
 fn setting(chance: &mut Chance) -> Set {
     match chance.below(7) {
         0 => Set::Period(*chance.pick(&[500, 2000, 0])),
@@ -324,7 +328,7 @@ fn setting(chance: &mut Chance) -> Set {
         3 => Set::MaxRun(*chance.pick(&[0, 3000])),
         4 => Set::Command(chance.per_mille(800).then(|| command(chance))),
         5 => {
-            let schedule = Schedule::new("* * * * *", None).ok();
+            let schedule = Schedule::new(chance.pick(&SCHEDULES), None).ok();
             Set::Schedule(schedule.filter(|_| chance.per_mille(700)))
         }
         _ => Set::CatchesUp(chance.per_mille(500)),

@@ -482,10 +482,20 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Sets the wall clock forward or back while the node runs, as NTP or a user would: also by more than the three hours within which
+    /// schedules make up for dates.
     fn step_wall_clock(&mut self) {
-        let step = *self
-            .chance
-            .pick(&[-3_600_000, 3_600_000, -90_000, 5_000, -400]);
+        const HOUR_MS: i64 = 3_600_000;
+        let steps = [
+            -5 * HOUR_MS,
+            -HOUR_MS,
+            -90_000,
+            -400,
+            5_000,
+            HOUR_MS,
+            5 * HOUR_MS,
+        ];
+        let step = *self.chance.pick(&steps);
         self.wall = self.wall.saturating_add_signed(step);
         self.world.processes.pass(0, self.wall);
         let wall = i64::try_from(self.wall).expect("clocks are near today");
