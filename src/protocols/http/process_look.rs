@@ -8,7 +8,6 @@ use crate::ids::ProcessId;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::listing::{Listing, Written};
 use crate::protocols::http::problem::Problem;
-use crate::protocols::http::process_now::{ProcessUsage, Remaining};
 use crate::protocols::http::process_shown::Process;
 use crate::protocols::http::route::{Json, Large, Query, Route, RouteDocs};
 use crate::protocols::http::schema::Number;
@@ -113,12 +112,8 @@ async fn process(call: &Call, Query(asked): Query<One>) -> Result<Json<Process>,
     let left = left.into_iter().next().unwrap_or_default();
     let usage = processes.usage(only).await?.into_iter().next().flatten();
     let below = processes.below(&record).await?;
-    Ok(Json(Process {
-        left: Remaining::of_each(left),
-        children: Remaining::of_each(below),
-        usage: usage.map(ProcessUsage::from),
-        ..Process::of(call, record)
-    }))
+    let process = Process::of(call, record).with(usage, left);
+    Ok(Json(process.with_children(below)))
 }
 
 async fn ancestors(call: &Call, Query(asked): Query<One>) -> Result<Large<Records>, Problem> {
@@ -265,10 +260,8 @@ impl Records {
             let usage = usage.into_iter().zip(left);
             Ok((records.into_iter().zip(usage).collect(), next))
         };
-        let show = |(record, (usage, left)): &(RecordView, (Option<Usage>, Vec<Left>))| Process {
-            usage: usage.map(ProcessUsage::from),
-            left: Remaining::of_each(left.clone()),
-            ..Process::of(call, record.clone())
+        let show = |(record, (usage, left)): &(RecordView, (Option<Usage>, Vec<Left>))| {
+            Process::of(call, record.clone()).with(*usage, left.clone())
         };
         let listing = Listing::gather(call, from, page, show).await?;
         let (processes, next, place) = listing.in_order();

@@ -4,7 +4,7 @@
 use crate::actors::process::{Bound, End, Failure, HookOutput, Leak, Output, RecordView};
 use crate::bytes::Bytes;
 use crate::clock::{Date, Timestamp};
-use crate::handle::failure_words;
+use crate::handle::{Left, Usage, failure_words};
 use crate::protocols::http::call::Call;
 use crate::protocols::http::process_now::{ProcessUsage, Remaining};
 use crate::text;
@@ -273,6 +273,21 @@ impl Process {
             children: Vec::new(),
             usage: None,
         }
+    }
+
+    /// Adds what the process uses, and what it left alive.
+    pub(super) fn with(self, usage: Option<Usage>, left: Vec<Left>) -> Self {
+        Self {
+            left: Remaining::of_each(left),
+            usage: usage.map(ProcessUsage::from),
+            ..self
+        }
+    }
+
+    /// Adds the processes that the kernel shows below it.
+    pub(super) fn with_children(self, below: Vec<Left>) -> Self {
+        let children = Remaining::of_each(below);
+        Self { children, ..self }
     }
 
     /// The answer to a wait, with whether what was waited for has happened.
