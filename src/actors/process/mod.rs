@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `identity.rs` | identities of processes, which stay unique when a PID is reused |
 //! | `spec.rs` `secret.rs` | what to run, and how; recognition of secrets |
-//! | `message.rs` `output.rs` | messages and actions; the output of a process |
+//! | `message.rs` `output.rs` `failure.rs` | messages and actions; the output of a process; why it could not be started |
 //! | `outcome.rs` `insertion.rs` | the outcomes of messages; the fields of a new record |
 //! | `reply.rs` | queries, watches and replies |
 //! | `rules.rs` | configuration |
@@ -31,6 +31,7 @@ mod commit;
 mod decide;
 mod deferred;
 mod event;
+mod failure;
 mod hook;
 mod identity;
 mod index;
@@ -59,12 +60,13 @@ mod stored;
 mod tests;
 mod waiting;
 
+pub use failure::{Failure, Step};
 pub use identity::Identity;
 pub use insertion::Insertion;
 pub use machine::ProcessMachine;
 pub use message::{
-    Action, Bound, Child, End, Failure, Holder, HookOutput, LAUNCHES, LaunchAs, Launching, Leak,
-    Lost, Message, Notice, Reach, Registering, Remains, Step, Warning,
+    Action, Bound, Child, End, Holder, HookOutput, LAUNCHES, LaunchAs, Launching, Leak, Lost,
+    Message, Notice, Reach, Registering, Remains, Warning,
 };
 pub use outcome::{Outcome, Refused, Turn};
 pub use output::Output;
