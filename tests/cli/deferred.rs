@@ -27,6 +27,8 @@ fn what_is_queued_outlives_the_server_and_is_launched_once() {
         assert!(listed.contains("queued, deferred"), "{listed}");
         let page = tree.page("/page/processes?status=queued");
         assert!(page.contains(&id) && page.contains("deferred"), "{page}");
+        // A launch that is not deferred starts the keeper.
+        tree.detach("exit 0");
         tree.daemon.take().expect("a server").kill();
         tree.kill_keeper();
         tree.serve();

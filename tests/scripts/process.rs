@@ -34,6 +34,7 @@ const OPTIONS: &[&str] = &[
     "empty",
     "before",
     "code",
+    "deferred",
     "entry",
     "errno",
     "error",

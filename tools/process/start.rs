@@ -15,7 +15,7 @@ use serde_json::Value;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  id=$(sexton run --detach --deferred -- ./import.sh)
+  id=$(sexton run --detach --deferred -- sleep 60)
   sexton ps --status queued          what waits to be started
   sexton start \"$id\"                 launch it
   sexton kill \"$id\"                  or cancel it
