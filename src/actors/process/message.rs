@@ -3,7 +3,7 @@
 //! `persist/format.rs`.
 
 use crate::actors::binding;
-pub(super) use crate::actors::process::failure::{Failure, Step};
+pub(super) use crate::actors::process::failure::Failure;
 use crate::actors::process::identity::Identity;
 use crate::actors::process::output::Output;
 use crate::actors::process::spec::{Expectation, Flaw, Parentage, Spec, Tags};

@@ -163,7 +163,8 @@ impl<'de> Deserialize<'de> for Record {
 #[cfg(test)]
 mod tests {
     use crate::actors::binding::Until;
-    use crate::actors::process::message::{Failure, HookOutput, Remains, Step};
+    use crate::actors::process::failure::{Failure, Step};
+    use crate::actors::process::message::{HookOutput, Remains};
     use crate::actors::process::output::Output;
     use crate::actors::process::record::{
         Cause, Deferral, RareFields, Record, Sending, Sent, Stop, Stuck,
