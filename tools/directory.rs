@@ -2,13 +2,10 @@
 //! its place.
 
 use crate::report::Failure;
+use sexton::kernel::path;
 use sexton::kernel::socket::is_own;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
-
-/// The mode bit with which only the owner of a file can replace it, in a directory to which all may write.
-const STICKY: u32 = 0o1000;
 
 /// Fails unless `data` is a directory that contains at least one of `names`. The message says that the program failed to `action`.
 pub(crate) fn check(action: &str, data: &Path, names: &[&str]) -> Result<(), Failure> {
@@ -35,32 +32,7 @@ fn refusal(data: &Path, names: &[&str]) -> Option<(String, &'static str)> {
 /// Returns why somebody can put another directory in the place of `data`, other than root, the user of this process and `trusted`: a
 /// directory above it is not theirs alone, or a symbolic link in its path is somebody else's. Returns `None` if nobody can.
 pub(crate) fn replaceable(data: &Path, trusted: Option<u32>) -> Option<String> {
-    let is_trusted = |user: u32| is_own(user) || trusted == Some(user);
-    let named = std::path::absolute(data).ok()?;
-    let links = named.ancestors().filter_map(|path| {
-        let link = path.symlink_metadata().ok()?;
-        let owner = link.uid();
-        let words = || format!("{} is a symbolic link of user {owner}", path.display());
-        (link.is_symlink() && !is_trusted(owner)).then(words)
-    });
-    // A directory that does not exist yet is created in the last one of its path that does.
-    let real = named.ancestors().find_map(|it| it.canonicalize().ok())?;
-    let above = real.ancestors().skip(usize::from(named.exists()));
-    let above = named.ancestors().skip(1).chain(above);
-    let above = above.filter_map(|it| writable(it, is_trusted));
-    above.chain(links).next()
-}
-
-/// Returns why a user who is not trusted can replace what is in a directory; `None` if nobody can, or if there is no such directory.
-fn writable(directory: &Path, is_trusted: impl Fn(u32) -> bool) -> Option<String> {
-    let metadata = directory.metadata().ok()?;
-    let (owner, mode) = (metadata.uid(), metadata.permissions().mode() & 0o7777);
-    let directory = directory.display();
-    if !is_trusted(owner) {
-        return Some(format!("{directory} belongs to user {owner}"));
-    }
-    let is_open = mode & 0o022 != 0 && mode & STICKY == 0;
-    is_open.then(|| format!("{directory} has mode {mode:04o}"))
+    path::exposure(data, &|user| is_own(user) || trusted == Some(user))
 }
 
 /// Returns a description of an error about a path, and advice on what to do.

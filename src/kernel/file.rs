@@ -1,12 +1,13 @@
 //! Opens files at paths where somebody else may have put something else: a pipe or a leased file, which would block whoever opens it; a
 //! device or a terminal; a link to a file of ours; a file of their own, to read or choose what is in it.
 
+use crate::kernel::path::{self, Others};
 use crate::kernel::socket;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
 /// Why what was found at a path is not used.
@@ -31,9 +32,14 @@ pub enum Unfit {
     Unrelated(u32),
     /// It was reached through a link that the user for whom it is read may have made.
     #[error(
-        "a symbolic link or .. leads to it, but it is not a file of the user of the process, who may have made the link: name the file itself"
+        "a symbolic link leads to it that the user of the process may have made, but it is not a file of theirs: name the file itself"
     )]
     Led,
+    /// Others than its owner may write to it.
+    #[error(
+        "it has mode {0:04o}, so that other users may write to it: remove that, with chmod go-w"
+    )]
+    Writable(u32),
 }
 
 impl Unfit {
@@ -42,7 +48,7 @@ impl Unfit {
             Self::Irregular => Errno::INVAL,
             Self::Linked => Errno::MLINK,
             Self::Symbolic => Errno::LOOP,
-            Self::Foreign(_) | Self::Unrelated(_) | Self::Led => Errno::PERM,
+            Self::Foreign(_) | Self::Unrelated(_) | Self::Led | Self::Writable(_) => Errno::PERM,
         }
     }
 }
@@ -60,8 +66,10 @@ pub fn unfit(error: &io::Error) -> Option<Unfit> {
 
 /// Returns the kernel's number for an error of this file, or 0 if there is none.
 pub fn errno(error: &io::Error) -> i32 {
-    let unfit = unfit(error).map(|unfit| unfit.errno().raw_os_error());
-    error.raw_os_error().or(unfit).unwrap_or(0)
+    let unfit = unfit(error).map(Unfit::errno);
+    let found = unfit.or_else(|| path::exposed(error).map(|_| Errno::PERM));
+    let found = found.map(Errno::raw_os_error);
+    error.raw_os_error().or(found).unwrap_or(0)
 }
 
 /// Opens a regular file, whoever it belongs to, without blocking. A link is followed unless `flags` contains `NOFOLLOW`. A file that is
@@ -89,27 +97,44 @@ pub fn own(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a regular file, to pass what is in it to a process of this user. If that is somebody else, they must not get to read more than
-/// was meant for them: a file that is not theirs must be ours, and must be what is at the path, rather than what a link leads to that they
-/// may have made.
+/// Opens a regular file that decides what is run as this user: what is in it is passed to a process of theirs, or says which programs to run.
+/// Only root, the own user and this user may write to it, or put another in its place. And somebody else must not get to read more than
+/// was meant for them: a file that is not theirs must be ours, and no link leads to it that they may have made.
 ///
 /// # Errors
-/// Returns an error if it cannot be opened, or [`Unfit`].
+/// Returns an error if it cannot be opened, [`Unfit`], or [`Exposed`](path::Exposed).
 pub fn of_user(path: &Path, user: u32) -> io::Result<File> {
-    let (file, found) = open(path, OFlags::RDONLY, Mode::empty())?;
-    if socket::is_own(user) || found.st_uid == user {
-        return Ok(file);
+    let trusts = |it: u32| socket::is_own(it) || it == user;
+    let place = path::follow(path, &trusts, Others::Refused)?;
+    let found = examined(&place)?;
+    if !trusts(found.st_uid) {
+        let unfit = if socket::is_own(user) {
+            Unfit::Foreign
+        } else {
+            Unfit::Unrelated
+        };
+        return Err(unfit(found.st_uid).into());
     }
+    if path::is_open_to_others(&found) {
+        return Err(Unfit::Writable(found.st_mode & 0o7777).into());
+    }
+    if socket::is_own(user) || found.st_uid == user {
+        return reopened(&place, OFlags::RDONLY);
+    }
+    // What their links lead to is left alone, so this is another file if there are any.
+    let place = path::follow(path, &socket::is_own, Others::NoLinks);
+    let place = place.map_err(|error| match path::exposed(&error) {
+        Some(_) => Unfit::Led.into(),
+        None => error,
+    })?;
+    let found = examined(&place)?;
     if !socket::is_own(found.st_uid) {
-        return Err(Unfit::Unrelated(found.st_uid).into());
+        return Err(Unfit::Led.into());
     }
     if found.st_nlink > 1 {
         return Err(Unfit::Linked.into());
     }
-    if std::fs::read_link(by_descriptor(&file))? != std::path::absolute(path)? {
-        return Err(Unfit::Led.into());
-    }
-    Ok(file)
+    reopened(&place, OFlags::RDONLY)
 }
 
 fn open(path: &Path, flags: OFlags, mode: Mode) -> io::Result<(File, Stat)> {
@@ -124,8 +149,14 @@ fn open(path: &Path, flags: OFlags, mode: Mode) -> io::Result<(File, Stat)> {
     // To open a device may already have an effect, so what is at the path is examined before.
     let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC | follow, mode)?;
     let found = examined(&place)?;
-    let file = rustix::fs::open(by_descriptor(&place), all - follow, mode)?;
-    Ok((file.into(), found))
+    Ok((reopened(&place, flags - follow)?, found))
+}
+
+/// Opens for use what was opened as a place only.
+fn reopened(place: &OwnedFd, flags: OFlags) -> io::Result<File> {
+    let all = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = rustix::fs::open(by_descriptor(place), all, Mode::empty())?;
+    Ok(file.into())
 }
 
 /// Returns what the kernel says of a file, which must be a regular one.
@@ -159,9 +190,11 @@ fn by_descriptor(file: &impl AsRawFd) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Unfit, errno, of_user, own, regular};
+    use crate::kernel::path::exposed;
     use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
+    use std::fs::Permissions;
     use std::io;
-    use std::os::unix::fs::{chown, symlink};
+    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
     use std::path::Path;
 
     const STRANGER: u32 = 65_534;
@@ -220,39 +253,71 @@ mod tests {
         }
     }
 
-    /// No second user is needed: a user that does not exist will do for the reader.
+    /// No second user is needed: one that does not exist will do as the reader.
     #[test]
     fn another_user_is_not_read_a_file_of_ours_through_a_link() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().canonicalize().unwrap();
         let path = |name: &str| folder.join(name);
-        std::fs::create_dir(path("ours")).unwrap();
+        for name in ["ours", "home"] {
+            std::fs::create_dir(path(name)).unwrap();
+        }
         std::fs::write(path("ours/env"), "A=1").unwrap();
         symlink(path("ours/env"), path("link")).unwrap();
-        symlink(path("ours"), path("theirs")).unwrap();
+        symlink(path("ours/env"), path("home/link")).unwrap();
+        symlink(path("ours"), path("home/theirs")).unwrap();
         let own = rustix::process::geteuid().as_raw();
-        for (place, leads) in [
-            ("ours/env", false),
-            ("link", true),
-            ("theirs/env", true),
-            ("ours/../ours/env", true),
-        ] {
+        for place in ["ours/env", "link", "home/link", "ours/../ours/env"] {
             of_user(&path(place), own).unwrap();
-            let opened = of_user(&path(place), STRANGER);
-            if leads {
-                assert_eq!(unfit(opened), Unfit::Led, "{place}");
-            } else {
-                opened.unwrap();
+            of_user(&path(place), STRANGER).unwrap();
+        }
+        if rustix::process::geteuid().is_root() {
+            chown(path("home"), Some(STRANGER), None).unwrap();
+            std::fs::write(path("home/env"), "A=1").unwrap();
+            for place in ["home/link", "home/theirs/env"] {
+                assert_eq!(unfit(of_user(&path(place), STRANGER)), Unfit::Led);
+                let refused = of_user(&path(place), own).unwrap_err();
+                let why = &exposed(&refused).unwrap().why;
+                assert!(why.ends_with("home belongs to user 65534"), "{why}");
             }
+            of_user(&path("home/env"), STRANGER).unwrap();
+            // A file of the reader may be reached in any way; one of a third user is refused.
+            chown(path("ours/env"), Some(STRANGER), None).unwrap();
+            of_user(&path("home/theirs/env"), STRANGER).unwrap();
+            let refused = unfit(of_user(&path("ours/env"), STRANGER - 1));
+            assert_eq!(refused, Unfit::Unrelated(STRANGER));
+            let refused = unfit(of_user(&path("ours/env"), own));
+            assert_eq!(refused, Unfit::Foreign(STRANGER));
+            chown(path("ours/env"), Some(0), None).unwrap();
         }
         std::fs::hard_link(path("ours/env"), path("ours/more")).unwrap();
         assert_eq!(unfit(of_user(&path("ours/more"), STRANGER)), Unfit::Linked);
-        if rustix::process::geteuid().is_root() {
-            // A file of the reader may be reached in any way; one of a third user is refused.
-            chown(path("ours/env"), Some(STRANGER), None).unwrap();
-            of_user(&path("theirs/env"), STRANGER).unwrap();
-            let refused = unfit(of_user(&path("ours/env"), STRANGER - 1));
-            assert_eq!(refused, Unfit::Unrelated(STRANGER));
+    }
+
+    #[test]
+    fn a_file_that_others_may_write_to_or_replace_decides_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        std::fs::write(&file, "A=1").unwrap();
+        symlink(&file, &link).unwrap();
+        let own = rustix::process::geteuid().as_raw();
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        };
+        for reader in [own, STRANGER] {
+            for mode in [0o666, 0o622, 0o602] {
+                set(&file, mode);
+                assert_eq!(unfit(of_user(&file, reader)), Unfit::Writable(mode));
+            }
+            set(&file, 0o644);
+            set(folder.path(), 0o777);
+            for path in [&file, &link] {
+                let refused = of_user(path, reader).unwrap_err();
+                assert!(exposed(&refused).is_some(), "{refused}");
+                assert_eq!(errno(&refused), 1, "EPERM");
+            }
+            set(folder.path(), 0o755);
+            of_user(&file, reader).unwrap();
         }
     }
 }

@@ -11,6 +11,7 @@
 //! | `socket.rs` | the user at the other end of a Unix socket; connecting within a time limit |
 //! | `file.rs` | opening files at paths where somebody else may have put something else |
 //! | `lease.rs` | whether a file is open for writing |
+//! | `path.rs` | who else can decide where a path leads; making directories |
 //! | `proc.rs` | processes as `/proc` shows them |
 //! | `cgroup.rs` | control groups, version 2 |
 //! | `descriptors.rs` | the soft limit on open descriptors |
@@ -36,6 +37,7 @@ pub mod inheritance;
 pub mod lease;
 pub mod memory;
 pub mod peer;
+pub mod path;
 pub mod pidfd;
 mod pidfs;
 pub mod plan;

@@ -457,7 +457,7 @@ fn a_service_is_not_given_a_file_of_ours_to_which_its_user_made_a_link() {
     let printed = || std::fs::read_to_string(&output).unwrap_or_default();
     let failure = || {
         let shown = application.run(&["service", "status", "app", "--json"]);
-        (shown.out + &shown.err).contains("a symbolic link or .. leads to it")
+        (shown.out + &shown.err).contains("a symbolic link leads to it")
     };
     std::os::unix::fs::symlink(&secret, &named).expect("a link");
     until("the launch fails", || failure().then_some(()));
@@ -474,7 +474,7 @@ fn a_service_is_not_given_a_file_of_ours_to_which_its_user_made_a_link() {
     application.well(&["service", "stop", "app"]);
 }
 
-/// A directory that a launch names may belong to another user, who has put files there before.
+/// In a directory that a launch names, somebody else may have put files while they could.
 #[test]
 fn output_is_not_written_to_a_file_of_another_user() {
     if !can_be_another("an output file of another user") {
@@ -484,7 +484,6 @@ fn output_is_not_written_to_a_file_of_another_user() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let dir = files.path().join("run");
     std::fs::create_dir(&dir).expect("a new directory");
-    chown(&dir, Some(STRANGER), Some(STRANGER)).expect("root may do this");
     for name in ["stdout.log", "stderr.log"] {
         let planted = dir.join(name);
         std::fs::write(&planted, "").expect("a writable file");
@@ -516,6 +515,44 @@ fn output_is_not_written_to_a_file_of_another_user() {
     std::fs::write(dir.join("stdout.log"), "forged").expect("a writable file");
     chown(dir.join("stdout.log"), Some(STRANGER), None).expect("root may do this");
     assert!(!tree.record(&id).to_string().contains("forged"));
+}
+
+/// A link in a home directory that leads to the files of a service of ours.
+#[test]
+fn a_run_directory_of_another_user_is_refused() {
+    if !can_be_another("a run directory of another user") {
+        return;
+    }
+    let tree = Tree::start();
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let (home, ours) = (files.path().join("home"), tree.data.join("services/app"));
+    std::fs::create_dir(&home).expect("a new directory");
+    std::fs::create_dir_all(&ours).expect("a new directory");
+    std::fs::write(ours.join("stdout.log"), "ours").expect("a writable file");
+    std::fs::create_dir(home.join("theirs")).expect("a new directory");
+    std::os::unix::fs::symlink(&ours, home.join("link")).expect("a link");
+    for path in [home.join("theirs"), home.clone()] {
+        chown(path, Some(STRANGER), Some(STRANGER)).expect("root may do this");
+    }
+    std::os::unix::fs::lchown(home.join("link"), Some(STRANGER), None).expect("root may do this");
+    for name in ["link", "theirs"] {
+        let dir = home.join(name);
+        let words = [
+            "run",
+            "--detach",
+            "--run-dir",
+            text(&dir),
+            "--",
+            "echo",
+            "secret",
+        ];
+        let refused = tree.run(&words);
+        assert_eq!(refused.status, 125, "{name}: {refused:?}");
+        let words = format!("home belongs to user {STRANGER}");
+        assert!(refused.err.contains(&words), "{name}: {refused:?}");
+    }
+    let kept = std::fs::read_to_string(ours.join("stdout.log"));
+    assert_eq!(kept.expect("it is still there"), "ours");
 }
 
 /// Nobody can tell a port of ours from one of theirs, as long as we do not listen on it.

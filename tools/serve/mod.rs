@@ -84,6 +84,9 @@ impl Serve {
         if let Some(data) = &node.data {
             say_who_may_change(data);
         }
+        if let Some(config) = &settings.config {
+            say_who_may_write(config);
+        }
         if let Some(lockserver) = &node.lockserver {
             say_who_is_admitted(lockserver);
         }
@@ -242,6 +245,17 @@ fn say_what_descriptors_allow(descriptors: u64, node: &Config) {
         tracing::warn!(descriptors, connections, "{words}");
     } else {
         tracing::debug!(descriptors, connections, "{words}");
+    }
+}
+
+/// Warns if other users can write to the configuration, which names programs to run, or put another in its place.
+fn say_who_may_write(config: &Path) {
+    let own = rustix::process::geteuid().as_raw();
+    if let Err(error) = sexton::kernel::file::of_user(config, own) {
+        let config = config.display();
+        tracing::warn!(
+            "other users may decide what {config} says, which names the programs that run as this user: {error}"
+        );
     }
 }
 

@@ -3,14 +3,14 @@
 use crate::actors::process::{Failure, Output, Spec, Step};
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
-use crate::kernel::{file, lease};
+use crate::kernel::{file, lease, path};
 use rustix::fs::{Mode, OFlags};
 use std::ffi::OsStr;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// The directory in the data directory that contains one directory for each process.
@@ -127,13 +127,14 @@ fn missing_interpreter(path: &Path) -> Option<String> {
     Some(format!("the interpreter {name} does not exist"))
 }
 
-/// Creates the directory of a process, with `cmd.sh` in it, and the process's working directory if the spec requests that.
-pub(super) fn prepare(dir: &Path, spec: &Spec) -> Result<(), Failure> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+/// Creates the directory of a process, with `cmd.sh` in it, and the process's working directory if the spec requests that. Nobody but root
+/// and our user can write to that directory or put another in its place, other than by replacing `data`, the data directory.
+pub(super) fn prepare(data: &Path, dir: &Path, spec: &Spec) -> Result<(), Failure> {
+    let made = path::own_directory(data, dir, Mode::RWXU);
     made.map_err(|error| failure(Step::Files, &error, dir))?;
     if spec.makes_dirs && !spec.dir.as_bytes().is_empty() {
         let own = path_of(&spec.dir);
-        let made = DirBuilder::new().recursive(true).create(&own);
+        let made = path::directory(&own, Mode::RWXU | Mode::RWXG | Mode::RWXO);
         made.map_err(|error| failure(Step::Directory, &error, &own))?;
     }
     let path = dir.join(COMMAND);
@@ -446,17 +447,17 @@ mod tests {
             ..Spec::default()
         };
         let written = || std::fs::read_to_string(&path).expect("the file can be read");
-        prepare(folder.path(), &spec(b"one")).expect("the file can be written");
+        prepare(folder.path(), folder.path(), &spec(b"one")).expect("the file can be written");
         let first = inode();
-        prepare(folder.path(), &spec(b"one")).expect("the file exists");
+        prepare(folder.path(), folder.path(), &spec(b"one")).expect("the file exists");
         assert_eq!(inode(), first, "the file is not replaced");
-        prepare(folder.path(), &spec(b"two")).expect("the file can be written");
+        prepare(folder.path(), folder.path(), &spec(b"two")).expect("the file can be written");
         assert_eq!(written(), "#!/bin/sh\nexec echo two\n");
         // A link to a file with the same content is not accepted.
         let other = folder.path().join("other");
         std::fs::rename(&path, &other).expect("the file can be moved");
         std::os::unix::fs::symlink(&other, &path).expect("the file can be linked");
-        prepare(folder.path(), &spec(b"two")).expect("the file can be written");
+        prepare(folder.path(), folder.path(), &spec(b"two")).expect("the file can be written");
         let found = std::fs::symlink_metadata(&path).expect("the file exists");
         assert!(found.is_file(), "{found:?}");
     }
@@ -541,7 +542,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory can be created");
         let file = dir.path().join("file");
         std::fs::write(&file, "").expect("the file can be written");
-        let wrong = prepare(&file.join("run"), &Spec::default()).expect_err("a file is in the way");
+        let wrong = prepare(dir.path(), &file.join("run"), &Spec::default())
+            .expect_err("a file is in the way");
         assert_eq!((wrong.step, wrong.errno), (Step::Files, 20));
     }
 }

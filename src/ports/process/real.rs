@@ -471,7 +471,7 @@ impl<R: FnMut(Message)> World for Real<R> {
     fn prepare(&mut self, id: ProcessId, spec: &Spec) -> Result<Launch, Failure> {
         let data = self.place.data()?.to_owned();
         let dir = run_dir(&data, id, spec.run_dir.as_ref());
-        files::prepare(&dir, spec)?;
+        files::prepare(&data, &dir, spec)?;
         let account = account::of(spec)?;
         let user = account.as_ref().map(|it| (it.ids.0, it.ids.1));
         let mut own = self.notices.launch(id, spec, &dir, user)?;
