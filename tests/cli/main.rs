@@ -14,6 +14,7 @@ mod descriptors;
 mod disk_full;
 mod drain;
 mod events;
+mod exposed;
 mod failed_starts;
 mod far;
 mod foreground;

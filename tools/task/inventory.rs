@@ -1,15 +1,20 @@
 //! Inventories: lists of servers, from a file, a URL, or the output of a command.
+//!
+//! Others may write inventories, so an inventory decides which machines there are, and nothing about what runs on this one: a
+//! configuration of ssh can name any command, so it is named on the command line only. A file is read only if nobody else can write it.
 
 use crate::client::fields;
 use crate::report::{Failure, tell};
 use crate::task::request::ClientOptions;
 use crate::text::required;
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
+use sexton::kernel::file;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -32,11 +37,29 @@ pub(super) struct From {
     from_command: Option<String>,
 }
 
+/// How the servers of an inventory that are other machines are reached.
+#[derive(Args)]
+pub(super) struct Reached {
+    /// The configuration file for ssh, as an absolute path, for all servers of the inventory that are other machines
+    ///
+    /// An inventory cannot name it, since it can run any command as the coordinator's user.
+    #[arg(long = "ssh-config", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The path of the sexton program on these machines, if it is not in the PATH there
+    #[arg(long, value_name = "PATH")]
+    program: Option<String>,
+}
+
 impl From {
     /// Updates the servers to match the inventory; with `check`, only prints what would change. Fails with exit status 1 if any
     /// server differs, so that a script can detect it; `wipctl server` of Acquia's Wip does the same.
-    pub(super) fn compare(&self, options: &ClientOptions, check: bool) -> Result<(), Failure> {
-        match self.update(options, check)? {
+    pub(super) fn compare(
+        &self,
+        reached: &Reached,
+        options: &ClientOptions,
+        check: bool,
+    ) -> Result<(), Failure> {
+        match self.update(reached, options, check)? {
             0 => Ok(()),
             _ => Err(Failure::of_command(1, "")),
         }
@@ -48,7 +71,7 @@ impl From {
         clippy::disallowed_methods,
         reason = "the file is polled, because writes to a remote file system cause no events"
     )]
-    pub(super) fn watch(&self, options: &ClientOptions) -> Result<(), Failure> {
+    pub(super) fn watch(&self, reached: &Reached, options: &ClientOptions) -> Result<(), Failure> {
         let file = self.from.clone().unwrap_or_default();
         if file == "-" || is_url(&file.to_string_lossy()) {
             let words = "--watch needs a file: name it with --from";
@@ -70,7 +93,7 @@ impl From {
                     told = words;
                 }
             } else if done.is_none() || now != done {
-                match self.update(options, false) {
+                match self.update(reached, options, false) {
                     Ok(_) => (done, told) = (now, String::new()),
                     // A failed update is tried again, but reported only once.
                     Err(failure) if failure.whole() == told => {}
@@ -85,8 +108,19 @@ impl From {
     }
 
     /// Updates or checks the servers, and returns how many differ.
-    fn update(&self, options: &ClientOptions, check: bool) -> Result<u64, Failure> {
-        let asked = fields([("hosts", self.hosts()?), ("check", check.into())]);
+    fn update(
+        &self,
+        reached: &Reached,
+        options: &ClientOptions,
+        check: bool,
+    ) -> Result<u64, Failure> {
+        let config = reached.config.as_ref().map(|it| it.to_string_lossy());
+        let asked = fields([
+            ("hosts", self.hosts()?),
+            ("config", config.into()),
+            ("program", reached.program.clone().into()),
+            ("check", check.into()),
+        ]);
         let body = options.act("servers/inventory", asked)?;
         let mut counts = [("added", 0), ("removed", 0), ("changed", 0)];
         for (what, count) in &mut counts {
@@ -112,19 +146,25 @@ impl From {
         }
         let found: Value = serde_json::from_str(&text).map_err(|error| failed(&error))?;
         // Either a list, or an object with the list as its field `hosts`.
-        match found {
-            Value::Array(_) => Ok(found),
-            Value::Object(mut object) if object.contains_key("hosts") => {
-                Ok(object.remove("hosts").unwrap_or_else(|| json!([])))
-            }
-            Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::String(_)
-            | Value::Object(_) => Err(failed(
+        let hosts = match found.get("hosts") {
+            Some(hosts) => hosts.clone(),
+            None => found,
+        };
+        let Some(all) = hosts.as_array() else {
+            return Err(failed(
                 &"expected a list of hosts, such as [{\"host\":\"web-1\",\"max_procs\":4}]",
-            )),
+            ));
+        };
+        for (field, flag) in [("config", "--ssh-config"), ("program", "--program")] {
+            let path = format!("/ssh/{field}");
+            if let Some(host) = all.iter().find(|host| host.pointer(&path).is_some()) {
+                let host = host.get("host").and_then(Value::as_str).unwrap_or_default();
+                return Err(failed(&format!(
+                    "the server {host} has `ssh.{field}`, which says what is run to reach it, and so is not for an inventory to say: remove it, and name it with {flag}"
+                )));
+            }
         }
+        Ok(hosts)
     }
 
     /// Returns the name of the source, for messages, and its content.
@@ -153,7 +193,8 @@ impl From {
         } else if shown == "-" {
             read(io::stdin().lock())
         } else {
-            File::open(&from).and_then(read)
+            let own = rustix::process::geteuid().as_raw();
+            file::of_user(Path::new(&from), own).and_then(read)
         };
         (shown, text)
     }

@@ -3,7 +3,7 @@
 use crate::client::{self, Fields, Where, fields};
 use crate::lock::{name, put};
 use crate::report::Failure;
-use crate::task::inventory::From;
+use crate::task::inventory::{From, Reached};
 use crate::task::page;
 use crate::task::request::ClientOptions;
 use crate::text::words;
@@ -78,14 +78,18 @@ enum Action {
     Check {
         #[command(flatten)]
         from: From,
+        #[command(flatten)]
+        reached: Reached,
     },
     /// Update the servers to match an inventory
     ///
     /// Adds new servers, removes those that the inventory does not list, and sets how many threads each has. Disabled servers stay
-    /// disabled.
+    /// disabled. A file that other users may write to, or put another in the place of, is refused.
     Update {
         #[command(flatten)]
         from: From,
+        #[command(flatten)]
+        reached: Reached,
         /// Keep running, and update whenever the file of --from has changed
         ///
         /// The file is checked once a second. An inventory that cannot be read changes nothing, and is reported on standard
@@ -127,6 +131,8 @@ struct Ssh {
     #[arg(long = "ssh", id = "ssh", value_name = "DESTINATION")]
     to: Option<String>,
     /// The configuration file for ssh, as an absolute path
+    ///
+    /// Nobody but root and the coordinator's user may write to it: it can run any command.
     #[arg(long = "ssh-config", value_name = "FILE", requires = "ssh")]
     config: Option<PathBuf>,
     /// The path of the sexton program on the other machine, if it is not in the PATH there
@@ -184,9 +190,13 @@ impl Server {
             Action::Remove { which } => {
                 options.done(&options.act("servers/remove", which.fields())?)
             }
-            Action::Check { from } => from.compare(&options, true),
-            Action::Update { from, watch: false } => from.compare(&options, false),
-            Action::Update { from, watch: true } => from.watch(&options),
+            Action::Check { from, reached } => from.compare(&reached, &options, true),
+            Action::Update {
+                from,
+                reached,
+                watch,
+            } if watch => from.watch(&reached, &options),
+            Action::Update { from, reached, .. } => from.compare(&reached, &options, false),
             Action::Announce => {
                 let asked = client::change(&options.target, "/v1/servers/refresh", Fields::new())?;
                 let body = asked.success(&[(Reason::Absent, NO_REFRESH)])?;

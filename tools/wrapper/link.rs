@@ -4,6 +4,7 @@ use crate::client::rest;
 use crate::wrapper::near::Event;
 use crate::wrapper::pipe::{self, Writer};
 use crate::wrapper::protocol::{FarMessage, Order};
+use sexton::kernel::file;
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -49,6 +50,21 @@ pub(super) struct Target<'a> {
     pub(super) to: &'a str,
     pub(super) config: Option<&'a Path>,
     pub(super) program: &'a str,
+}
+
+impl Target<'_> {
+    /// Fails if others than root and our user may write to the configuration, which can run any command, or put another in its place.
+    pub(super) fn check(&self) -> io::Result<()> {
+        let Some(config) = self.config else {
+            return Ok(());
+        };
+        let own = rustix::process::geteuid().as_raw();
+        let checked = file::of_user(config, own).map(drop);
+        checked.map_err(|error| {
+            let words = format!("its configuration {} is refused: {error}", config.display());
+            io::Error::new(error.kind(), words)
+        })
+    }
 }
 
 /// A connection.

@@ -247,7 +247,8 @@ impl Waiting<'_> {
             program: &self.near.program,
         };
         self.received_at = now();
-        match Link::open(&target, self.links, &self.events) {
+        let checked = target.check();
+        match checked.and_then(|()| Link::open(&target, self.links, &self.events)) {
             Ok(link) => self.link = Some(link),
             Err(error) => {
                 drop(writeln!(io::stderr(), "sexton: failed to run ssh: {error}"));

@@ -81,7 +81,7 @@ pub(crate) fn routes() -> Vec<Route> {
             RouteDocs {
                 id: "update_servers",
                 summary: "Make the servers match an inventory",
-                more: "Adds new servers, removes missing ones, and sets the number of threads from `max_procs`. Servers that an operator has disabled are left unchanged, whether or not they are in the inventory.",
+                more: "Adds new servers, removes missing ones, and sets the number of threads from `max_procs`. Servers that an operator has disabled are left unchanged, whether or not they are in the inventory. What is run to reach other machines is no part of `hosts`: `config` and `program` are for all of them.",
                 answer: "The changes.",
             },
             &[Full, DiskFull, Failed],
@@ -397,7 +397,18 @@ pub(crate) struct InventoryHost {
     #[serde(default)]
     max_procs: Number<u32, 0, { Kept::THREADS_MAX as u64 }, 1>,
     /// How the server is reached, if it is another machine. If left out, an existing server's setting is unchanged.
-    ssh: Option<Ssh>,
+    ssh: Option<InventorySsh>,
+}
+
+/// How a server of an inventory is reached that is another machine. An inventory is often somebody else's document, so it does not say what
+/// is run for that.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "InventorySsh")]
+pub(crate) struct InventorySsh {
+    /// The ssh destination: `HOST`, `USER@HOST`, `ssh://USER@HOST:PORT`, or a host alias from the ssh configuration.
+    #[schemars(extend("minLength" = 1))]
+    to: Name,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -405,6 +416,13 @@ pub(crate) struct InventoryHost {
 pub(crate) struct Inventory {
     /// All servers, at most 10,000.
     hosts: Vec<InventoryHost>,
+    /// The configuration file for ssh, if not the default, for all servers that have `ssh`. It can run any command, so it is not part of the
+    /// list.
+    #[serde(default)]
+    config: Name,
+    /// The path of `sexton` on these machines, if not the one in their `PATH`.
+    #[serde(default)]
+    program: Name,
     /// Whether to report what would change without changing it.
     #[serde(default)]
     check: bool,
@@ -425,7 +443,11 @@ async fn inventory(call: &Call, Body(asked): Body<Inventory>) -> Result<Json<Upd
     let hosts = asked.hosts.into_iter().map(|it| Host {
         name: it.host,
         threads: it.max_procs.0,
-        remote: it.ssh.map(Into::into),
+        remote: it.ssh.map(|ssh| Remote {
+            to: ssh.to,
+            config: asked.config.clone(),
+            program: asked.program.clone(),
+        }),
     });
     let tasks = call.node.tasks();
     let came = tasks.inventory(hosts.collect(), asked.check).await?;
