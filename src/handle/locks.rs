@@ -12,6 +12,7 @@ use crate::handle::unexpected::unexpected;
 use crate::ids::{RequestKey, Slot, Token};
 use crate::refusal::Reason;
 use crate::spine::delivery::{Answer, Failed, Item};
+use crate::spine::machine::DISK_FULL;
 use crate::spine::runtime::{Mailbox, Stopped};
 
 /// The names that identify a lock entry: the key and index of the lock, and the owner that holds the lock or waits for it.
@@ -114,7 +115,7 @@ const fn words(refused: Refused) -> &'static str {
         Refused::StaleToken => "the token is stale: the lock was released or has expired",
         Refused::Fencing => "the lock has expired, and its process is being killed",
         Refused::Full => "the limit on holders and waiters of locks is reached",
-        Refused::DiskFull => "the disk is full",
+        Refused::DiskFull => DISK_FULL,
         Refused::KeyReused => "the idempotency key was already used for a different request",
         Refused::ReceiptsFull => {
             "too many idempotency keys were used in the last ten minutes: repeat the request later, or without a key"

@@ -4,6 +4,7 @@ use crate::actors::queue::{Refused, Reply};
 use crate::handle::unexpected::unexpected;
 use crate::refusal::Reason;
 use crate::spine::delivery::Failed;
+use crate::spine::machine::DISK_FULL;
 use crate::spine::runtime::Stopped;
 
 /// Why an operation on a job or a queue failed.
@@ -65,7 +66,7 @@ const fn words(refused: Refused) -> &'static str {
         Refused::KeysFull => "the limit on remembered deduplication keys is reached",
         Refused::TooBig => "the body is longer than allowed",
         Refused::ReadOnly => "the queue accepts no jobs",
-        Refused::DiskFull => "the disk is full",
+        Refused::DiskFull => DISK_FULL,
         Refused::KeyReused => "the idempotency key was already used for a different request",
         Refused::ReceiptsFull => {
             "too many idempotency keys were used in the last ten minutes: repeat the request later, or without a key"

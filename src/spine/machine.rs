@@ -363,6 +363,10 @@ pub enum SpaceEffect {
     Frees,
 }
 
+/// The explanation of [`Refusal::DiskFull`]. Whatever is removed is freed on the disk by the next snapshot, which is taken at once while the
+/// disk is low on space.
+pub const DISK_FULL: &str = "the disk is full: `sexton queue flush`, `sexton ps prune`, `sexton task prune` and released locks free space; or free some on the disk of the data directory";
+
 /// Why the host refuses a message without passing it to the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

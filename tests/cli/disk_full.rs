@@ -5,6 +5,7 @@
 //! There are two kinds of disks: a limit on the size of files, which every user can set on their own process, and a small
 //! tmpfs, which requires the right to mount. Without that right, the tmpfs is reported as skipped.
 
+use crate::coordinator::done;
 use crate::daemon::{Daemon, ended, sexton, text};
 use crate::lockserver::{Client, find_owner, release, request};
 use crate::patience::until;
@@ -34,10 +35,14 @@ impl Disk {
     }
 
     fn mount() -> Option<Self> {
+        Self::mount_of("size=6m")
+    }
+
+    fn mount_of(size: &str) -> Option<Self> {
         let files = tempfile::tempdir().expect("a temporary directory");
         let mut mount = Command::new("mount");
         mount
-            .args(["-t", "tmpfs", "-o", "size=6m", "sexton-test"])
+            .args(["-t", "tmpfs", "-o", size, "sexton-test"])
             .arg(files.path());
         let mounted = mount.output().is_ok_and(|output| output.status.success());
         mounted.then(|| Self::Mount(files))
@@ -316,4 +321,51 @@ fn on_a_small_file_system_it_halts_when_nothing_is_left() {
         Some(disk) => halts_when_nothing_is_left(&disk),
         None => println!("skipped: a small tmpfs, which this user may not mount"),
     }
+}
+
+/// Nothing else is needed: the server itself takes the snapshot after which the old journal is removed.
+#[test]
+fn what_a_refusal_names_frees_space() {
+    let Some(disk) = Disk::mount_of("size=24m") else {
+        return println!("skipped: a small tmpfs, which this user may not mount");
+    };
+    let daemon = disk.serve();
+    let data = disk.data();
+    let run = |words: &[&str]| {
+        let mut command = sexton();
+        command.args(words).env("SEXTON_DATA", &data);
+        done(command.output().expect("the program runs"))
+    };
+    let long = "x".repeat(60_000);
+    let push = || run(&["queue", "push", "filler", &long]);
+    let refused = (0..1000).find_map(|_| Some(push()).filter(|done| done.status != 0));
+    let refused = refused.unwrap_or_else(|| panic!("the disk is never full: {}", daemon.log()));
+    assert_eq!(refused.status, 1, "{refused:?}");
+    let words = [
+        "the disk is full",
+        "`sexton queue flush`",
+        "`sexton ps prune`",
+    ];
+    assert!(
+        words.iter().all(|word| refused.err.contains(word)),
+        "{refused:?}"
+    );
+    // A command of ours that is refused says the same, whatever it was to add.
+    for words in [
+        &["lock", "acquire", "k", "--owner", "a", "--ttl", "60"][..],
+        &["lease", "run", "l", "--", "true"],
+        &["task", "add", "--", "true"],
+        &["run", "--detach", "--", "true"],
+    ] {
+        let other = run(words);
+        assert!(
+            other.status != 0 && other.err.contains("`sexton queue flush`"),
+            "{words:?}: {other:?}"
+        );
+    }
+    let flushed = run(&["queue", "flush", "filler"]);
+    assert_eq!(flushed.status, 0, "{flushed:?}");
+    until("there is space again", || {
+        (push().status == 0).then_some(())
+    });
 }

@@ -74,6 +74,7 @@ mod socket;
 #[cfg(feature = "cli")]
 mod strangers;
 mod task_status;
+mod texts;
 mod tls;
 mod tricks;
 mod trouble;

@@ -7,7 +7,7 @@ use crate::actors::dispatch::task::{Cause, ExitStatus, Terms, Verdict};
 use crate::actors::lock::{LockState, Name};
 use crate::clock::Date;
 use crate::ids::{ProcessId, Slot};
-use crate::spine::machine::Refusal;
+use crate::spine::machine::{DISK_FULL, Refusal};
 use serde::{Deserialize, Serialize};
 
 /// The decision about a message.
@@ -187,7 +187,9 @@ impl Step {
 #[serde(rename_all = "snake_case")]
 pub enum Refused {
     /// The limit on tasks is reached.
-    #[error("the limit on tasks is reached")]
+    #[error(
+        "the limit on tasks, or on the size of their texts, is reached: remove those that are over with `sexton task prune`, or raise --text-bytes"
+    )]
     Full,
     /// The limit on servers is reached.
     #[error("the limit on servers is reached")]
@@ -245,7 +247,7 @@ pub enum Refused {
     #[error("a message must not exceed {} bytes", super::Task::WORDS_BYTES_MAX)]
     Words,
     /// The disk is full.
-    #[error("the disk is full")]
+    #[error("{}", DISK_FULL)]
     DiskFull,
     /// The idempotency key was already used for a different request.
     #[error("the idempotency key was already used for a different request")]

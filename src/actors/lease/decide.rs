@@ -80,8 +80,10 @@ impl LeaseMachine {
     fn request(&self, moment: &Moment, requesting: &PassRequest) -> Result<Outcome, Refused> {
         let now = moment.now.at;
         check_request(requesting)?;
-        if let Some(command) = &requesting.command {
-            self.check_bytes(command.bytes())?;
+        let command = requesting.command.as_ref().map_or(0, |it| it.bytes());
+        let log = requesting.log.as_ref().map_or(0, String::len);
+        if command > 0 || log > 0 {
+            self.check_bytes(command.saturating_add(log as u64))?;
         }
         let (slot, lease, mut steps) = self.place_of(&requesting.name)?;
         let fresh = Lease::default();
@@ -212,7 +214,10 @@ impl LeaseMachine {
                 return Err(Refused::Span);
             }
             Setting::MaxRun(span) if *span > Settings::SPAN_MS_MAX => return Err(Refused::Span),
-            Setting::Log(Some(log)) => check_log(log)?,
+            Setting::Log(Some(log)) => {
+                check_log(log)?;
+                self.check_bytes(log.len() as u64)?;
+            }
             Setting::Disabled(true) => {
                 if lease.next.is_some() {
                     steps.push((slot, Step::Left));

@@ -4,7 +4,7 @@ use crate::actors::binding::Exit;
 use crate::actors::lease::item::{ClockReading, Missed, Setting};
 use crate::clock::{Date, Timestamp};
 use crate::ids::{ProcessId, Slot};
-use crate::spine::machine::Refusal;
+use crate::spine::machine::{DISK_FULL, Refusal};
 use serde::{Deserialize, Serialize};
 
 /// The decision about a message.
@@ -162,7 +162,9 @@ pub enum Refused {
     #[error("the coordinator is draining and starts no passes")]
     Draining,
     /// The configured maximum number of leases is reached.
-    #[error("the maximum number of leases is reached")]
+    #[error(
+        "the limit on leases, or on the size of their texts, is reached: delete some with `sexton lease reset`, or raise --text-bytes"
+    )]
     Full,
     /// The name is empty.
     #[error("the lease name is empty")]
@@ -189,7 +191,7 @@ pub enum Refused {
     #[error("a pass is running")]
     Running,
     /// The disk is full.
-    #[error("the disk is full")]
+    #[error("{}", DISK_FULL)]
     DiskFull,
     /// The idempotency key was already used for a different request.
     #[error("the idempotency key was already used for a different request")]

@@ -7,7 +7,7 @@ use crate::actors::process::service::Step;
 use crate::actors::process::spec::Flaw;
 use crate::clock::{Date, Timestamp};
 use crate::ids::{ProcessId, Slot};
-use crate::spine::machine::Refusal;
+use crate::spine::machine::{DISK_FULL, Refusal};
 use serde::{Deserialize, Serialize};
 
 /// The decision about a message. It contains the slots of the records concerned, so that the commit does not have to look them up.
@@ -196,7 +196,9 @@ pub enum Refused {
     )]
     Server,
     /// The limit on live processes, or on the number or the total size of records, is reached.
-    #[error("the limit on processes is reached")]
+    #[error(
+        "the limit on processes, or on the size of their texts, is reached: end some, or raise --text-bytes"
+    )]
     Full,
     /// The record would exceed the maximum depth of the tree.
     #[error("the process tree has reached its maximum depth")]
@@ -211,7 +213,7 @@ pub enum Refused {
     #[error("{0}")]
     Invalid(Flaw),
     /// The disk is full.
-    #[error("the disk is full")]
+    #[error("{}", DISK_FULL)]
     DiskFull,
     /// The idempotency key was already used for a different request.
     #[error("the idempotency key was already used for a different request")]
