@@ -9,9 +9,10 @@
 //! | `identity.rs` | from a PID to an identity, and from an identity back to a process |
 //! | `peer.rs` | the process that connected to a Unix socket |
 //! | `socket.rs` | the user at the other end of a Unix socket; connecting within a time limit |
+//! | `tcp.rs` | the user at the other end of a TCP connection within this machine |
 //! | `file.rs` | opening files at paths where somebody else may have put something else |
-//! | `lease.rs` | whether a file is open for writing |
 //! | `path.rs` | who else can decide where a path leads; making directories |
+//! | `lease.rs` | whether a file is open for writing |
 //! | `proc.rs` | processes as `/proc` shows them |
 //! | `cgroup.rs` | control groups, version 2 |
 //! | `descriptors.rs` | the soft limit on open descriptors |
@@ -36,8 +37,8 @@ pub mod identity;
 pub mod inheritance;
 pub mod lease;
 pub mod memory;
-pub mod peer;
 pub mod path;
+pub mod peer;
 pub mod pidfd;
 mod pidfs;
 pub mod plan;
@@ -45,4 +46,5 @@ pub mod proc;
 pub mod signals;
 pub mod socket;
 pub mod spawn;
+pub mod tcp;
 pub mod wait;

@@ -157,6 +157,16 @@ pub(crate) const NOT_RUN: &[(&str, &str, &str)] = &[
     ),
     ("docs/page.md", "ssh ", "there is no such machine"),
     (
+        "docs/page.md",
+        "mkdir -m 700 ~/forwarded",
+        "it belongs to what follows",
+    ),
+    (
+        "docs/page.md",
+        "sexton status --url unix:$HOME",
+        "there is no such machine",
+    ),
+    (
         "docs/protocols/http.md",
         "curl -sN",
         "it does not end; tests/http/ reads the same stream",

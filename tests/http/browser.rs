@@ -25,7 +25,8 @@ impl<'o> Browser<'o> {
         browser
     }
 
-    fn headers(&self) -> String {
+    /// Returns the header that it sends with its cookies, if it has any.
+    pub(crate) fn headers(&self) -> String {
         let cookie = self.cookie.borrow();
         match cookie.as_str() {
             "" => String::new(),

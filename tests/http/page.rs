@@ -1,6 +1,7 @@
 //! The pages without the content of their views: their headers, logging in, and the forms that they accept.
 
 use crate::browser::{Browser, shows};
+use crate::left_out::left_out;
 use crate::opened::{Answer, Opened, TOKEN, answers, read_all, request, run, write_private};
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
@@ -312,4 +313,29 @@ fn a_path_without_a_view_is_answered_with_the_navigation() {
     for (path, headers) in [("/nosuch", "Accept: */*\r\n"), ("/v1/nosuch", browser)] {
         opened.get(path, headers).because(404, "not-found");
     }
+}
+
+/// A browser sends its cookies to every port of the host, on which another user of the machine may listen.
+#[test]
+fn a_login_is_of_no_use_to_another_user_of_the_machine() {
+    if !rustix::process::geteuid().is_root() {
+        return left_out("a cookie in the hands of another user: only root can become one");
+    }
+    let opened = Opened::with_token();
+    let browser = Browser::with_token(&opened, TOKEN);
+    is_page(&browser.load("/"), 200);
+    let (address, headers) = (opened.address(), browser.headers());
+    let stolen = move || {
+        // This changes only the user of the thread.
+        rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65_534))
+            .expect("root may do this");
+        let mut stream = std::net::TcpStream::connect(address).expect("it listens");
+        let request =
+            format!("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
+        stream.write_all(request.as_bytes()).expect("connected");
+        read_all(&mut stream)
+    };
+    let answer = std::thread::scope(|scope| scope.spawn(stolen).join().expect("no panic"));
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    is_page(&browser.load("/"), 200);
 }

@@ -275,6 +275,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
         &[
             "kernel::file",
             "kernel::socket",
+            "kernel::tcp",
             "actors",
             "address",
             "bytes",

@@ -49,6 +49,8 @@ pub(crate) enum Peer {
         local: IpAddr,
         /// Its own address.
         remote: IpAddr,
+        /// The user who connected, if that was on this machine and logins are in use.
+        user: Option<u32>,
     },
     /// A process on this machine that connected to the Unix socket.
     Socket {
@@ -100,8 +102,12 @@ pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result
             Reason::Foreign,
             "this socket serves only the coordinator's own user: use TCP with a token, or open the socket to a group with --socket-group",
         )),
-        Peer::Tcp { local, remote } => {
-            let check = |tokens| check_token(head, host, (tokens, remote), rules);
+        Peer::Tcp {
+            local,
+            remote,
+            user,
+        } => {
+            let check = |tokens| check_token(head, host, (tokens, remote, user), rules);
             let scopes = rules.tokens.map(check).transpose()?;
             let scopes = scopes.unwrap_or(Scopes::Plain);
             let is_exposed = !rules.is_private && !local.is_loopback();
@@ -155,7 +161,8 @@ fn check_host<'a>(
     }
 }
 
-/// Returns the name of the login cookie, which includes the port because all ports of a host share cookies.
+/// Returns the name of the login cookie, which includes the port because all ports of a host share cookies: so two coordinators do not
+/// overwrite each other's. Whoever listens on another port is sent it all the same, which is why a login is bound to a user ([`Tokens`]).
 pub(crate) fn cookie_name(host: &str) -> String {
     let port = host.strip_prefix(without_port(host)).unwrap_or_default();
     format!("sexton{}", port.replace(':', "-"))
@@ -174,7 +181,7 @@ fn login<'a>(headers: &'a HeaderMap, host: &str) -> Option<&'a str> {
 fn check_token(
     head: &RequestHead,
     host: &str,
-    (tokens, remote): (&Tokens, IpAddr),
+    (tokens, remote, user): (&Tokens, IpAddr, Option<u32>),
     rules: &Rules<'_>,
 ) -> Result<Scopes, Problem> {
     let refused = |detail| {
@@ -184,7 +191,8 @@ fn check_token(
     match Gate::of(head.uri.path()) {
         Gate::Open => return Ok(Scopes::None),
         Gate::Page if !headers.contains_key(header::AUTHORIZATION) => {
-            let login = login(headers, host).and_then(|login| tokens.find_login(login, rules.now));
+            let login = login(headers, host);
+            let login = login.and_then(|login| tokens.find_login(login, (rules.now, user)));
             return login.map_or_else(|| refused("not logged in, or the login has expired"), Ok);
         }
         Gate::Page | Gate::Token => {}
@@ -233,6 +241,7 @@ mod tests {
         Peer::Tcp {
             local,
             remote: local,
+            user: None,
         }
     }
 
@@ -376,7 +385,7 @@ mod tests {
     #[test]
     fn a_login_is_heard_on_pages_alone() {
         let tokens = Tokens::parse(b"0123456789abcdef").unwrap();
-        let login = tokens.login(b"0123456789abcdef", Date(1)).unwrap();
+        let login = tokens.login(b"0123456789abcdef", (Date(1), None)).unwrap();
         let with = |path: &str, cookie: String| {
             let mut head = head(&[("host", "localhost:80")]);
             head.uri = path.parse().unwrap();

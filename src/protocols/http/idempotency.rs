@@ -86,6 +86,7 @@ mod tests {
         let tcp = |host| Peer::Tcp {
             local: [127, 0, 0, host].into(),
             remote: [127, 0, 0, host].into(),
+            user: None,
         };
         assert_eq!(id_of(tcp(1), "k"), id_of(tcp(2), "k"));
         assert_ne!(id_of(tcp(1), "k"), id_of(ann, "k"));

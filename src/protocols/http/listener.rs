@@ -4,6 +4,7 @@
 use crate::config::{HttpConfig, Listeners};
 use crate::handle::{Handle, ListenerStatus, Requester};
 use crate::kernel::socket::Peers;
+use crate::kernel::tcp;
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::capacity::Capacity;
 use crate::protocols::http::counters::{Counters, Stats};
@@ -424,9 +425,16 @@ impl<A: App> ConnectionServer<A> {
             let (stream, remote) = listener::accept(&listener).await;
             // These calls fail if the connection was closed meanwhile. It is then dropped.
             let bounded = sockopt::set_socket_send_buffer_size(&stream, SEND_BYTES);
-            if let (Ok(local), Ok(())) = (stream.local_addr(), bounded) {
-                let (local, remote) = (local.ip().to_canonical(), remote.to_canonical());
-                return (stream, Peer::Tcp { local, remote });
+            let ends = (stream.local_addr(), stream.peer_addr());
+            if let ((Ok(near), Ok(far)), Ok(())) = (ends, bounded) {
+                // Only logins, which require tokens, are bound to users.
+                let tokens = self.shared.tokens();
+                let peer = Peer::Tcp {
+                    local: near.ip().to_canonical(),
+                    remote: remote.to_canonical(),
+                    user: tokens.and_then(|_| tcp::user(near, far)),
+                };
+                return (stream, peer);
             }
         };
         if self.shared.identity().is_none() {

@@ -562,6 +562,7 @@ mod tests {
             let peer = Peer::Tcp {
                 local,
                 remote: local,
+                user: None,
             };
             let session = Session::new(ours, peer, ServiceConfig::default(), Arc::new(shared()));
             let (closing, closed) = watch::channel(false);

@@ -118,15 +118,25 @@ impl Tokens {
     }
 
     /// Returns a login that is valid in place of the token `offered` until a date, or `None` if `offered` is not one of the tokens.
-    /// The login becomes invalid when the token is removed from the file, and reveals nothing about the token.
-    pub(crate) fn login(&self, offered: &[u8], until: Date) -> Option<String> {
+    /// The login becomes invalid when the token is removed from the file, and reveals nothing about the token. It is valid only for
+    /// connections of the same user of this machine, or, if it was made for none, only for connections from elsewhere: a browser sends the
+    /// cookie to every port of the host, where another user of the machine may listen, and may use it.
+    pub(crate) fn login(
+        &self,
+        offered: &[u8],
+        (until, user): (Date, Option<u32>),
+    ) -> Option<String> {
         let token = self.0.iter().find(|token| token.is(offered))?;
-        let code = token.code(until).finalize().into_bytes();
+        let code = token.code(until, user).finalize().into_bytes();
         Some(format!("{}.{}", until.0, URL_SAFE_NO_PAD.encode(code)))
     }
 
-    /// Returns the scopes of `login`, or `None` if it is not valid at `now`.
-    pub(crate) fn find_login(&self, login: &str, now: Date) -> Option<Scopes> {
+    /// Returns the scopes of `login`, or `None` if it is not valid at `now` for a connection of this user.
+    pub(crate) fn find_login(
+        &self,
+        login: &str,
+        (now, user): (Date, Option<u32>),
+    ) -> Option<Scopes> {
         let (until, code) = login.split_once('.')?;
         let until = Date(until.parse().ok()?);
         let code = URL_SAFE_NO_PAD.decode(code).ok()?;
@@ -134,7 +144,7 @@ impl Tokens {
         let token = self
             .0
             .iter()
-            .find(|token| token.code(until).verify_slice(&code).is_ok());
+            .find(|token| token.code(until, user).verify_slice(&code).is_ok());
         token.filter(|_| now < until).map(|token| token.scopes)
     }
 }
@@ -165,11 +175,12 @@ impl Token {
         self.bytes.len() == offered.len() && differences == 0
     }
 
-    /// Returns the message authentication code of a login that is valid until a date. It cannot be computed without the token.
-    fn code(&self, until: Date) -> Hmac<Sha256> {
+    /// Returns the message authentication code of a login that is valid until a date for a user. It cannot be computed without the token.
+    fn code(&self, until: Date, user: Option<u32>) -> Hmac<Sha256> {
         let keyed = Hmac::<Sha256>::new_from_slice(&self.bytes);
         let mut code = keyed.expect("a key may have any length");
-        code.update(format!("sexton login until {}", until.0).as_bytes());
+        let user = user.map_or_else(|| "nobody here".to_owned(), |user| user.to_string());
+        code.update(format!("sexton login until {} of {user}", until.0).as_bytes());
         code
     }
 }
@@ -247,36 +258,44 @@ mod tests {
         let lines = b"0123456789abcdef\nanother-token-of-it run\na-token-that-reads read\n";
         let tokens = Tokens::parse(lines).unwrap();
         let until = Date(1000);
-        assert_eq!(tokens.login(b"0123456789abcdeF", until), None);
+        let own = Some(1000);
+        assert_eq!(tokens.login(b"0123456789abcdeF", (until, own)), None);
         for (token, scopes) in [
             (TOKEN, Scopes::Plain),
             (b"another-token-of-it", Scopes::All),
             (b"a-token-that-reads", Scopes::Read),
         ] {
-            let login = tokens.login(token, until).unwrap();
+            let login = tokens.login(token, (until, own)).unwrap();
             assert!(
                 !login.contains("0123") && !login.contains("another"),
                 "{login}"
             );
-            assert_eq!(tokens.find_login(&login, Date(999)), Some(scopes));
+            let before = (Date(999), own);
+            assert_eq!(tokens.find_login(&login, before), Some(scopes));
+            for other in [None, Some(0), Some(1001)] {
+                let found = tokens.find_login(&login, (Date(999), other));
+                assert_eq!(found, None, "somebody else has it: {other:?}");
+            }
+            let from_elsewhere = tokens.login(token, (until, None)).unwrap();
+            assert_eq!(tokens.find_login(&from_elsewhere, before), None);
             assert_eq!(
-                tokens.find_login(&login, Date(1000)),
+                tokens.find_login(&login, (Date(1000), own)),
                 None,
                 "the login has expired"
             );
             let longer = login.replacen("1000", "2000", 1);
             assert_eq!(
-                tokens.find_login(&longer, Date(999)),
+                tokens.find_login(&longer, before),
                 None,
                 "the date was changed"
             );
             let cut = login.get(..login.len() - 1).unwrap();
             for wrong in [cut, "", ".", "1000", "1000.", "x.y"] {
-                assert_eq!(tokens.find_login(wrong, Date(999)), None, "{wrong}");
+                assert_eq!(tokens.find_login(wrong, before), None, "{wrong}");
             }
             let others = Tokens::parse(b"a-token-of-other-days").unwrap();
             assert_eq!(
-                others.find_login(&login, Date(999)),
+                others.find_login(&login, before),
                 None,
                 "the token was removed"
             );

@@ -52,11 +52,11 @@ async fn enter(call: &Call) -> Result<HttpResponse, Problem> {
     };
     let Entering { token, to } = call.form()?;
     let until = call.shared.date().plus_ms(LASTS_S * 1000);
-    let Peer::Tcp { remote, .. } = call.peer() else {
+    let Peer::Tcp { remote, user, .. } = call.peer() else {
         return Ok(see_other("/"));
     };
     let from = (remote, call.shared.date());
-    let compare = || tokens.login(token.as_bytes(), until);
+    let compare = || tokens.login(token.as_bytes(), (until, user));
     let login = call.shared.guesses.compare(from, compare)?;
     let login = login.ok_or_else(|| Problem::new(Reason::Unauthorized, "the token is unknown"))?;
     let mut response = see_other(if is_ours(&to) { &to } else { "/" });
