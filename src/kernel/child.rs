@@ -118,15 +118,19 @@ impl PreparedPlan<'_> {
     }
 
     /// Makes this process the leader of its process group or, if it gets a terminal, of a session with that controlling terminal. That the
-    /// terminal cannot be had is not an error: the program then has it as a stream.
+    /// terminal cannot be had is not an error: the program then has it as a stream. A process of another user has a session of its own,
+    /// too: whoever is in our session may continue (SIGCONT) all others in it, and join their process groups.
     fn lead(&self) {
         // SAFETY: the calls take only integers.
         unsafe {
-            if self.plan.terminal {
+            if self.plan.terminal || self.plan.user.is_some() {
                 libc::setsid();
-                libc::ioctl(0, libc::TIOCSCTTY, 0);
             } else {
+                // Here the session is kept, because the kernel suspends (SIGTSTP) only what a process of its session could continue.
                 libc::setpgid(0, 0);
+            }
+            if self.plan.terminal {
+                libc::ioctl(0, libc::TIOCSCTTY, 0);
             }
         }
     }

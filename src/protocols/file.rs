@@ -2,6 +2,8 @@
 //! go, up to a limit. Only regular files are read, so a pipe cannot block the caller.
 
 use crate::kernel::file;
+#[cfg(feature = "http")]
+use rustix::fs::Mode;
 use rustix::fs::OFlags;
 use std::fs::Metadata;
 use std::io::{self, Read as _};
@@ -46,10 +48,11 @@ fn read_with(
     Ok((bytes, metadata.permissions().mode() & 0o7777))
 }
 
-/// Reads the last `bytes_max` bytes of a file, and returns them with the file's size. Returns an error unless it is a regular file.
+/// Reads the last `bytes_max` bytes of a file of ours, and returns them with the file's size. Returns an error for what somebody else may
+/// have put in its place.
 #[cfg(feature = "http")]
 pub(crate) fn tail(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u64)> {
-    let mut file = file::regular(path, OFlags::RDONLY)?;
+    let mut file = file::own(path, OFlags::RDONLY, Mode::empty())?;
     let metadata = file.metadata()?;
     file.seek(SeekFrom::Start(metadata.len().saturating_sub(bytes_max)))?;
     let mut bytes = Vec::new();
@@ -82,6 +85,12 @@ mod tests {
             assert_eq!(
                 tail(&pipe, 3).unwrap_err().to_string(),
                 "it is not a regular file"
+            );
+            let link = folder.path().join("link");
+            std::os::unix::fs::symlink(&file, &link).unwrap();
+            assert_eq!(
+                tail(&link, 3).unwrap_err().to_string(),
+                "it is a symbolic link"
             );
         }
     }

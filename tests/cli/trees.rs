@@ -175,6 +175,25 @@ fn a_process_of_another_user_with_the_id_of_a_tree_is_a_stranger() {
     }
 }
 
+/// Who is in a session may continue every process in it, and join their process groups.
+#[test]
+fn a_process_of_another_user_has_a_session_of_its_own() {
+    if !geteuid().is_root() {
+        return left_out("a service of another user: only root can start it");
+    }
+    let tree = Tree::configured(&format!(
+        "[services.app]\ncommand = [\"sh\", \"-c\", \"kill -CONT $PPID && echo allowed || echo refused; exec sleep 1000\"]\n\
+         dir = \"/\"\nuser = \"{OTHER}\"\n"
+    ));
+    let output = tree.data.join("services/app/stdout.log");
+    let printed = until("it has tried to signal the keeper", || {
+        let printed = std::fs::read_to_string(&output).unwrap_or_default();
+        (!printed.is_empty()).then_some(printed)
+    });
+    assert_eq!(printed, "refused\n");
+    tree.well(&["service", "stop", "app"]);
+}
+
 #[test]
 fn what_an_ended_process_left_is_listed_and_can_be_stopped() {
     for (nth, tree) in (2..).zip(coordinators()) {

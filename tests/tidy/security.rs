@@ -10,6 +10,7 @@ fn root() -> &'static Path {
 fn files(program: &str, modules: &[&str]) -> Vec<String> {
     let folder = match program {
         "lib" => "src".to_owned(),
+        "sexton" => "tools".to_owned(),
         program => format!("tests/{program}"),
     };
     let of = |modules: &[&str]| {

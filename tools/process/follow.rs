@@ -310,4 +310,25 @@ mod tests {
         std::fs::write(&path, "another file\n").expect("it is written");
         assert_eq!(shown(&mut follower), "another file\n");
     }
+
+    /// The user of a process may write to what is stored beside its output, and the owner of a directory may put links there.
+    #[test]
+    fn what_was_planted_in_place_of_an_output_or_its_position_stops_nothing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("stdout.log");
+        std::fs::write(&path, "text\n").expect("it is written");
+        let at = beside(&path, ".at");
+        for planted in ["18446744073709551615", "-1", ""] {
+            std::fs::write(&at, planted).expect("it is written");
+            let mut follower = Follower::open(&path, |_| Ok(0)).expect("it is opened");
+            assert_eq!(shown(&mut follower), "text\n", "{planted}");
+        }
+        std::fs::remove_file(&at).expect("it is there");
+        std::fs::rename(&path, dir.path().join("secret")).expect("it is there");
+        std::os::unix::fs::symlink(dir.path().join("secret"), &path).expect("a link");
+        assert!(
+            Follower::open(&path, |_| Ok(0)).is_err(),
+            "no link is followed"
+        );
+    }
 }
