@@ -14,7 +14,7 @@ use crate::ids::Seq;
 use crate::persist::disk::{DirLock, Disk, RealDisk};
 use crate::persist::journal::{Fsync, Journal, JournalThread, ThreadFiller, Writer};
 use crate::persist::snapshots::{SledStores, Slots};
-use crate::ports::process::{Faults, Observed, Place, ProcessPortHandle, Reporting, files};
+use crate::ports::process::{Faults, Observed, Place, ProcessPortHandle, Reporting, Unread, files};
 use crate::spine::checkpoint::Checkpoints;
 use crate::spine::directory::Admission;
 use crate::spine::each::{HostOf, MailboxOf, ReplicaOf};
@@ -247,6 +247,7 @@ fn open_port(config: &Config, sentry: &Sentry) -> Result<ProcessPortHandle, Node
         keeper: config.keeper.clone(),
         is_init: config.is_init,
         observed: Observed::default(),
+        unread: Unread::default(),
         reporting,
         faults: config.allow_fault_injection.then(Faults::default),
     };

@@ -65,9 +65,17 @@ impl Performed<ProcessMachine> for process::Action {
         _: &Rc<Spine>,
         port: &ProcessPortHandle,
     ) -> Box<dyn Port<ProcessMachine>> {
+        let unread = port.unread().clone();
         let reporter = move || {
-            let completions = completions.clone();
-            move |message| completions.report(&message)
+            let (completions, unread) = (completions.clone(), unread.clone());
+            move |message| {
+                // Processes send these as they like, so there is a limit on those that wait for the actor.
+                if let process::Message::Notice { .. } = message {
+                    completions.report_holding(&message, unread.one());
+                } else {
+                    completions.report(&message);
+                }
+            }
         };
         Box::new(ProcessPort::new(port.clone(), reporter))
     }

@@ -12,7 +12,7 @@
 //! | `observed.rs` | observations of the kernel and of the followed processes, for the status |
 //! | `account.rs` | users and groups by name |
 //! | `notices.rs` `line.rs` | notices that processes send about themselves |
-//! | `inbox.rs` `sender.rs` | the sockets for notices, and which process a notice is from |
+//! | `inbox.rs` `sender.rs` `unread.rs` | the sockets for notices; which process a notice is from; how many the actor has yet to handle |
 //! | `requester.rs` | the process that makes a request, and its ancestors |
 //! | `reporting.rs` | the socket and the secrets with which processes report on tasks |
 //! | `faults.rs` | faults injected on request |
@@ -60,6 +60,7 @@ mod starts;
 mod sweep;
 mod thread;
 mod tree;
+mod unread;
 mod usage;
 mod world;
 
@@ -76,5 +77,6 @@ pub use reporting::Reporting;
 pub use requester::Requester;
 pub use thread::{ProcessPort, ProcessPortHandle};
 pub use tree::Left;
+pub use unread::Unread;
 pub use usage::Usage;
 pub use world::{Lookup, Survivors, Tree, World};

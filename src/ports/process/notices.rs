@@ -9,7 +9,8 @@ use crate::kernel::credentials::{Datagram, Receiver};
 use crate::ports::process::files;
 use crate::ports::process::inbox::Inboxes;
 use crate::ports::process::line::{Line, Lines};
-use crate::ports::process::reporting::Reporting;
+use crate::ports::process::place::Place;
+use crate::ports::process::unread::Unread;
 use rustix::event::epoll;
 use rustix::net::SocketAddrUnix;
 use std::collections::BTreeMap;
@@ -67,11 +68,13 @@ pub(super) struct Notices {
     shared: Option<Receiver>,
     lines: Lines,
     expected: BTreeMap<ProcessId, Expected>,
+    unread: Unread,
 }
 
 impl Notices {
     /// Prepares for notices of the processes of a data directory. Its sockets are registered with `epoll`.
-    pub(super) fn open(data: Option<&Path>, reporting: Option<Reporting>, epoll: &OwnedFd) -> Self {
+    pub(super) fn open(place: &Place, epoll: &OwnedFd) -> Self {
+        let data = place.data.as_deref();
         let shared = data.and_then(|data| {
             let receiver = shared(data).and_then(|it| waited(it, epoll, NOTICES));
             receiver
@@ -81,9 +84,10 @@ impl Notices {
                 .ok()
         });
         Self {
-            inboxes: Inboxes::new(data, reporting, epoll),
+            inboxes: Inboxes::new(data, place.reporting.clone(), epoll),
             shared,
             lines: Lines::open(epoll, LINES),
+            unread: place.unread.clone(),
             ..Self::default()
         }
     }
@@ -194,8 +198,10 @@ impl Notices {
         })
     }
 
-    /// Handles a datagram that a process sent by the `sd_notify` protocol. Returns the messages for the actor, at most one of each kind.
+    /// Handles a datagram that a process sent by the `sd_notify` protocol. Returns the messages for the actor, at most one of each kind; none
+    /// while too many wait for the actor.
     pub(super) fn receive_text(&mut self, id: ProcessId, text: &str, now: u64) -> Vec<Message> {
+        let room = self.unread.room();
         let Some(expected) = self.expected.get_mut(&id) else {
             return Vec::new();
         };
@@ -213,7 +219,7 @@ impl Notices {
                 _ => {}
             }
         }
-        let due = expected.due(now);
+        let due = expected.due(now, room).into_iter();
         due.map(|notice| Message::Notice { id, notice }).collect()
     }
 
@@ -230,7 +236,10 @@ impl Notices {
     /// Returns when `handle_due` must be called next; `None` if it need not be called.
     pub(super) fn next(&self) -> Option<u64> {
         let each = self.expected.values();
-        let times = each.flat_map(|it| [it.beats_by, it.state.next_at(), it.words.next_at()]);
+        let times = each.flat_map(|it| {
+            let [state, words, silence] = [&it.state, &it.words, &it.silence].map(Paced::next_at);
+            [it.beats_by, state, words, silence]
+        });
         times.flatten().chain(self.lines.next()).min()
     }
 
@@ -241,6 +250,7 @@ impl Notices {
         if self.lines.next().is_some_and(|at| at <= now) {
             messages = self.grown(now);
         }
+        let room = self.unread.room();
         for (id, expected) in &mut self.expected {
             let id = *id;
             if expected.beats_by.is_some_and(|at| at <= now) {
@@ -248,18 +258,25 @@ impl Notices {
                 expected.beats_by = None;
                 expected.silence.next = Some(Notice::Silent);
             }
-            let due = expected.due(now);
-            messages.extend(due.map(|notice| Message::Notice { id, notice }));
+            let due = expected.due(now, room.saturating_sub(messages.len()));
+            messages.extend(due.into_iter().map(|notice| Message::Notice { id, notice }));
         }
         messages
     }
 }
 
 impl Expected {
-    /// Returns the notices to report now.
-    fn due(&mut self, now: u64) -> impl Iterator<Item = Notice> {
-        let all = [&mut self.state, &mut self.words, &mut self.silence];
-        all.into_iter().filter_map(move |it| it.due(now))
+    /// Returns the notices to report now, at most `room` of them. Others are postponed.
+    fn due(&mut self, now: u64, room: usize) -> Vec<Notice> {
+        let mut due = Vec::new();
+        for it in [&mut self.state, &mut self.words, &mut self.silence] {
+            if due.len() < room {
+                due.extend(it.due(now));
+            } else if it.next_at().is_some_and(|at| at <= now) {
+                it.not_before = now + STATE_MS;
+            }
+        }
+        due
     }
 }
 
@@ -317,7 +334,7 @@ fn waited(receiver: Receiver, epoll: &OwnedFd, token: u64) -> io::Result<Receive
 
 #[cfg(test)]
 mod tests {
-    use super::{DATAGRAM_BYTES_MAX, Notices, STATE_MS, WORDS_MS, shortened};
+    use super::{DATAGRAM_BYTES_MAX, Notices, STATE_MS, Unread, WORDS_MS, shortened};
     use crate::actors::process::{Expectation, Message, Notice, Ready};
     use crate::ids::ProcessId;
     use std::path::Path;
@@ -393,6 +410,35 @@ mod tests {
         assert_eq!(notices.next(), Some(22_000 + STATE_MS));
         let last = notices.handle_due(22_000 + STATE_MS);
         assert_eq!(words(last), [Notice::Ready]);
+    }
+
+    #[test]
+    fn no_more_notices_are_sent_than_the_actor_has_room_for() {
+        let mut notices = expecting(60_000);
+        let said = "READY=1\nSTATUS=one\nWATCHDOG=trigger";
+        let mut on_their_way: Vec<_> = (2..Unread::MAX).map(|_| notices.unread.one()).collect();
+        // The actor has room for two.
+        let first = words(notices.receive_text(ID, said, 5000));
+        assert_eq!(first, [Notice::Ready, Notice::Words("one".to_owned())]);
+        on_their_way.extend([notices.unread.one(), notices.unread.one()]);
+        let mut now = 5000;
+        for word in ["two", "three"] {
+            let said = format!("STOPPING=1\nSTATUS={word}");
+            for _ in 0..20 {
+                now += WORDS_MS / 10;
+                assert_eq!(notices.receive_text(ID, &said, now), []);
+                assert_eq!(notices.handle_due(now), []);
+            }
+        }
+        // They are looked at again after a while, and not all the time.
+        let next = notices.next().expect("some are postponed");
+        assert!((now + 1..=now + STATE_MS).contains(&next), "{next}, {now}");
+        // When the actor has caught up, the latest of each kind is sent.
+        on_their_way.clear();
+        let last = words(notices.handle_due(now + STATE_MS));
+        let three = Notice::Words("three".to_owned());
+        assert_eq!(last, [Notice::Leaving, three, Notice::Silent]);
+        assert_eq!(notices.handle_due(now + 10 * WORDS_MS), []);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::ports::process::files;
 use crate::ports::process::link::{self, KeeperProgram};
 use crate::ports::process::observed::Observed;
 use crate::ports::process::reporting::{self, Reporting};
+use crate::ports::process::unread::Unread;
 use std::path::{Path, PathBuf};
 
 /// The environment of the port: directories, programs and options.
@@ -21,6 +22,8 @@ pub struct Place {
     pub is_init: bool,
     /// The observations that the status of the node reports.
     pub observed: Observed,
+    /// The notices that the actor has yet to handle.
+    pub unread: Unread,
     /// The socket and key for the reports of processes that work on tasks; `None` without a data directory.
     pub reporting: Option<Reporting>,
     /// The faults that tasks have requested; `None` if the configuration does not allow tasks to request faults.

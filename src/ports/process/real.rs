@@ -85,7 +85,7 @@ impl<R: FnMut(Message)> Real<R> {
         let before = |data: &Path| EndedNamespaces::before(data, place.is_init);
         let ended = place.data.as_deref().map(before).unwrap_or_default();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let notices = Notices::open(place.data.as_deref(), place.reporting.clone(), &epoll);
+        let notices = Notices::open(&place, &epoll);
         let pid_files = PidFiles::open(place.data.as_deref());
         Ok(Self {
             place,

@@ -557,6 +557,7 @@ fn what_is_left_of_another_boot_is_not_searched_for() {
         keeper: KeeperProgram::None,
         is_init: false,
         observed: Observed::default(),
+        unread: crate::ports::process::Unread::default(),
         reporting: None,
         faults: None,
     };

@@ -13,6 +13,7 @@ use crate::ports::process::place::Place;
 use crate::ports::process::real::{KEEPER, Real};
 use crate::ports::process::reporting::Reporting;
 use crate::ports::process::tree::Left;
+use crate::ports::process::unread::Unread;
 use crate::ports::process::usage::Usage;
 use crate::ports::process::world::{Tree, World as _};
 use crate::ports::process::{files, link};
@@ -188,6 +189,11 @@ impl ProcessPortHandle {
     /// Returns the observations of the kernel and of the followed processes, which the status of the node reports.
     pub fn observed(&self) -> &Observed {
         &self.0.place.observed
+    }
+
+    /// Returns the number of notices that the actor has yet to handle.
+    pub fn unread(&self) -> &Unread {
+        &self.0.place.unread
     }
 
     /// Returns the directory of a launched process; `None` without a data directory.

@@ -1,6 +1,6 @@
 //! Lets other actors and ports send an actor messages that get no answer.
 
-use super::shell::{Proceed, Shell, Undelivered};
+use super::shell::{Holding, Proceed, Shell, Undelivered};
 use crate::ids::ActorId;
 use crate::spine::directory::Peer;
 use crate::spine::effect::{Action, Tell};
@@ -50,12 +50,23 @@ impl<M: Actor> Completions<M> {
 
     /// Sends the actor a report. If the report is refused, the actor requests the action again later.
     pub fn report(&self, message: &M::Message) {
+        self.0.do_send(Self::tell(message));
+    }
+
+    /// Like [`report`](Self::report). `held` is dropped when the actor has handled the report, or has ended.
+    pub fn report_holding(&self, message: &M::Message, held: impl Send + 'static) {
+        let tell = Self::tell(message);
+        let held = Box::new(held);
+        self.0.do_send(Holding { tell, held });
+    }
+
+    fn tell(message: &M::Message) -> Tell {
         let message = rmp_serde::to_vec(message).expect("messages always encode");
-        self.0.do_send(Tell {
+        Tell {
             from: M::ID,
             to: M::ID,
             message,
-        });
+        }
     }
 }
 

@@ -212,6 +212,25 @@ impl<M: machine::Actor> Handler<Tell> for Shell<M> {
     }
 }
 
+/// A report, and what is dropped when it has been handled.
+pub(super) struct Holding {
+    pub(super) tell: Tell,
+    pub(super) held: Box<dyn Send>,
+}
+
+impl Message for Holding {
+    type Result = ();
+}
+
+impl<M: machine::Actor> Handler<Holding> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, Holding { tell, held }: Holding, context: &mut Self::Context) {
+        self.handle(tell, context);
+        drop(held);
+    }
+}
+
 /// A notification that one of this actor's tells (its messages to other actors) was refused, or that handling it panicked.
 pub(super) struct Undelivered;
 
