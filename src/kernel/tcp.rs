@@ -35,8 +35,8 @@ pub fn user(near: SocketAddr, far: SocketAddr) -> Option<u32> {
     let answer = answer.get(..length)?;
     let number = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
     let is_answer = answer.get(4..6)? == BY_FAMILY.to_ne_bytes();
-    // The kernel answers with a listener if there is no such connection. Ports and addresses come first.
-    let is_it = answer.get(ID..ID + 36)? == request.get(HEAD + 8..HEAD + 8 + 36)?;
+    // The kernel answers with a listener if there is no such connection; that has no port at the other end.
+    let is_it = answer.get(ID..ID + 4)? == request.get(HEAD + 8..HEAD + 8 + 4)?;
     // A socket that its process has closed is said to be root's.
     (is_answer && is_it && number(INODE)? != 0)
         .then(|| number(USER))
