@@ -2,9 +2,9 @@
 //! attempt is acknowledged, so repeated requests begin an attempt only once, and its result can be requested later.
 
 use crate::wrapper::protocol::Exit;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, flock};
 use serde::{Deserialize, Serialize};
-use sexton::kernel::host;
+use sexton::kernel::{host, path};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -33,7 +33,7 @@ pub(super) struct Place {
     pub(super) dir: PathBuf,
 }
 
-/// Returns the directory of all attempts, after creating it if necessary.
+/// Returns the directory of all attempts, after creating it if necessary. Fails if other users can put another in its place.
 pub(super) fn base(state: Option<PathBuf>) -> io::Result<PathBuf> {
     let of_variable = |name, rest: &str| {
         let value = std::env::var_os(name).filter(|it| !it.is_empty())?;
@@ -45,10 +45,7 @@ pub(super) fn base(state: Option<PathBuf>) -> io::Result<PathBuf> {
     let missing =
         "neither HOME nor XDG_STATE_HOME is set: name the directory of attempts with --state";
     let base = base.ok_or_else(|| io::Error::other(missing))?;
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&base)?;
+    path::own_directory(Path::new("/"), &base, Mode::RWXU)?;
     fs::canonicalize(base)
 }
 
@@ -183,5 +180,26 @@ pub(super) fn clean(base: &Path) {
         if is_old() == Some(true) && !is_held() {
             place.remove();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::base;
+    use std::fs::{Permissions, create_dir, set_permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn attempts_are_kept_where_nobody_else_can_write() {
+        let files = tempfile::tempdir().expect("a directory");
+        let shared = files.path().join("shared");
+        create_dir(&shared).expect("a new directory");
+        set_permissions(&shared, Permissions::from_mode(0o777)).expect("it is ours");
+        let refused = base(Some(shared.join("state"))).expect_err("others may write there");
+        assert!(refused.to_string().contains("has mode 0777"), "{refused}");
+        assert!(!shared.join("state").exists());
+        let made = base(Some(files.path().join("a/b"))).expect("it is made");
+        let mode = made.metadata().expect("it exists").permissions().mode();
+        assert_eq!(mode & 0o7777, 0o700);
     }
 }
