@@ -102,6 +102,16 @@ pub trait Machine: Send + Sized + 'static {
     fn cost(_asked: Request<'_, Self>) -> usize {
         1
     }
+    /// Returns the cost of an outcome, in addition to that of its request: for outcomes that change many items.
+    fn outcome_cost(_outcome: &Self::Outcome) -> usize {
+        0
+    }
+    /// Returns the message that goes on with what a message began, if its outcome is only a part. Called after the commit. One outcome
+    /// changes a bounded number of items, so that nobody waits long: other deliveries are carried out between the parts, and the answer
+    /// to the last part answers the message. A crash in between leaves the rest undone.
+    fn rest(&self, _message: &Self::Message, _outcome: &Self::Outcome) -> Option<Self::Message> {
+        None
+    }
     /// Returns the effect of a message on disk space, which determines whether it is refused when the disk is almost full. Ticks are never
     /// refused.
     fn space_effect(&self, _message: &Self::Message) -> SpaceEffect {

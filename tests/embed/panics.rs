@@ -69,6 +69,7 @@ fn plant(handle: &Handle, at: Stage) -> Arc<Mutex<Option<Instant>>> {
                     Message::Renew { .. }
                     | Message::Release { .. }
                     | Message::ReleaseAll { .. }
+                    | Message::EndMore(_)
                     | Message::Force { .. }
                     | Message::Leave { .. }
                     | Message::Gone(_)

@@ -77,7 +77,9 @@ impl Words {
                     self.owners.insert(*slot);
                 }
             }
-            Outcome::Ended { gone } => ends.extend(gone.iter().map(|gone| self.end(gone))),
+            Outcome::Ended { gone } | Outcome::EndedPart { gone, .. } => {
+                ends.extend(gone.iter().map(|gone| self.end(gone)));
+            }
             Outcome::Fenced { slot } => {
                 let [key, index, owner] = self.entries.get(slot).cloned().unwrap_or_default();
                 ends.push(format!(

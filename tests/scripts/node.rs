@@ -336,6 +336,10 @@ impl<T: Vocabulary> Node<T> {
         loop {
             running.write();
             match flow {
+                Flow::Done if running.host.has_parked() => {
+                    flow = running.host.carry_on(&mut running.ledger);
+                    continue;
+                }
                 Flow::Done => break,
                 Flow::Yield => {}
                 Flow::Panicked(report) => {

@@ -218,6 +218,7 @@ impl<R: Reference> Actor<R> {
     pub(crate) fn is_waiting(&self, now: Now) -> bool {
         let deadline = self.host.deadline(now.offset);
         self.unfinished
+            || self.host.has_parked()
             || !self.mailbox.is_empty()
             || deadline.is_some_and(|deadline| deadline <= now.at)
     }
@@ -235,6 +236,10 @@ impl<R: Reference> Actor<R> {
         let flow = if self.unfinished {
             self.unfinished = false;
             self.host.proceed(ledger)
+        } else if self.host.has_parked() {
+            // No other delivery begins meanwhile, since the witness expects the entries of calls in the order of the calls. Time, waits
+            // and crashes may come in between.
+            self.host.carry_on(ledger)
         } else {
             match self.mailbox.pop_front() {
                 Some(mail) => self.deliver(ledger, mail),
@@ -248,6 +253,7 @@ impl<R: Reference> Actor<R> {
     /// Records the progress of the current call and the digest, and turns the host's flow into the result of the turn.
     fn came(&mut self, flow: Flow) -> Turn {
         if !self.host.is_busy()
+            && !self.host.has_parked()
             && let Some(call) = self.current.take().and_then(|at| self.calls.get_mut(at))
         {
             call.rests = self.host.awaited();

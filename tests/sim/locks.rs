@@ -28,7 +28,7 @@ impl Default for Locks {
     fn default() -> Self {
         let rules = Locks::rules();
         Self {
-            model: Model::new(rules.high_first, rules.entries_max),
+            model: Model::new(&rules),
         }
     }
 }
@@ -117,7 +117,10 @@ impl Reference for Locks {
     type Machine = LockMachine;
 
     fn rules() -> Rules {
-        Rules::default()
+        Rules {
+            part: 2,
+            ..Rules::default()
+        }
     }
 
     fn apply(
@@ -141,7 +144,7 @@ impl Reference for Locks {
             {
                 Err(format!("{given:?}, expected {slot:?}"))
             }
-            Outcome::Ended { gone: ended } => {
+            Outcome::Ended { gone: ended } | Outcome::EndedPart { gone: ended, .. } => {
                 let mut ended = ended.clone();
                 ended.sort_by_key(|it| it.slot);
                 (ended == gone)
@@ -176,7 +179,9 @@ impl Reference for Locks {
     }
 
     fn without_change(&self, message: &Message) -> Option<Reply> {
-        let reply = self.model.clone().message(message, Seq(0), Timestamp(0));
+        let mut model = self.model.clone();
+        model.part = usize::MAX;
+        let reply = model.message(message, Seq(0), Timestamp(0));
         (!Self::changes(&reply)).then_some(reply)
     }
 
@@ -230,6 +235,7 @@ impl Reference for Locks {
             | Message::Release { .. }
             | Message::Leave { .. }
             | Message::ReleaseAll { .. }
+            | Message::EndMore(_)
             | Message::Force { .. }
             | Message::Drain => Origin::Client,
         }
@@ -278,6 +284,7 @@ impl Reference for Locks {
             Outcome::Granted { .. } => counted.grants += 1,
             Outcome::Queued { .. } => counted.queued += 1,
             Outcome::Renewed { .. } => counted.renewals += 1,
+            Outcome::EndedPart { .. } => counted.parts += 1,
             Outcome::Ended { gone } => {
                 let heirs = gone.iter().filter(|gone| gone.heir.is_some()).count() as u64;
                 counted.promotions += heirs;

@@ -35,6 +35,7 @@ mod leases;
 mod locks;
 mod log;
 mod node;
+mod parts;
 mod planted;
 mod planted_claims;
 mod planted_effects;

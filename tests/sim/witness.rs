@@ -51,6 +51,8 @@ pub(crate) struct Witness<R: Reference> {
     marked: Marked,
     shadow: Replica<R::Machine>,
     done: Requests<R>,
+    /// If the last entry was a part of a request: the message for its rest, and the request.
+    partly: Option<(MessageOf<R>, MessageOf<R>)>,
 }
 
 /// The last entry under each request key, and its reply.
@@ -63,6 +65,7 @@ impl<R: Reference> Default for Witness<R> {
             marked: Marked::default(),
             shadow: replica::<R>(),
             done: BTreeMap::new(),
+            partly: None,
         }
     }
 }
@@ -102,6 +105,7 @@ impl<R: Reference> Witness<R> {
                         let stamp = kept.stamp();
                         let start = Start { stamp, skipped };
                         cursor.end((&self.reference, &self.done))?;
+                        self.partly = None;
                         self.reference.start(start);
                         self.shadow.start(start);
                     }
@@ -160,12 +164,21 @@ impl<R: Reference> Witness<R> {
         };
         self.reference.promised(stamp, message, outcome)?;
         let again = self.shadow.machine().decide(&moment, message);
+        cursor.settle((&self.reference, &self.done), stamp.seq);
+        let asked = self.request_of(&moment, message, cursor.asked());
         self.shadow
             .commit(stamp, entry)
             .map_err(|error| Violation::new(Promise::SameState, error))?;
         let reply = self.shadow.machine().reply(stamp.seq, message, outcome);
         let now = (&self.reference, &self.done);
-        cursor.meet(now, stamp.seq, message, Some(&reply))?;
+        let rest = self.shadow.machine().rest(message, outcome);
+        if let Some(rest) = rest.filter(|_| R::origin(message) == Origin::Client) {
+            // The answer to the last part is that to the request.
+            cursor.settle(now, stamp.seq);
+            self.partly = Some((rest, asked));
+        } else {
+            cursor.meet(now, stamp.seq, &asked, Some(&reply))?;
+        }
         let name = R::Machine::NAME;
         if let Some(key) = key {
             let before = self.done.insert(key.id, (stamp, reply.clone()));
@@ -187,6 +200,32 @@ impl<R: Reference> Witness<R> {
             let seq = stamp.seq;
             format!("entry {seq} of {name}, {message:?}: {outcome:?}, and now {again:?}")
         })
+    }
+}
+
+impl<R: Reference> Witness<R> {
+    /// Returns the request that this message is a part of: usually itself. Parts that change nothing have no entry.
+    fn request_of(
+        &mut self,
+        moment: &Moment,
+        message: &MessageOf<R>,
+        next: Option<&MessageOf<R>>,
+    ) -> MessageOf<R> {
+        if R::origin(message) != Origin::Client {
+            return message.clone();
+        }
+        let machine = self.shadow.machine();
+        let next = next.map(|asked| (asked.clone(), asked.clone()));
+        let mut partly = self.partly.take().or(next);
+        while let Some((rest, asked)) = partly {
+            if rest == *message {
+                return asked;
+            }
+            let outcome = machine.decide(moment, &rest);
+            let rest = machine.rest(&rest, &outcome);
+            partly = rest.map(|rest| (rest, asked));
+        }
+        message.clone()
     }
 }
 
@@ -237,6 +276,14 @@ impl<'a, R: Reference> Cursor<'a, R> {
             }
             self.call += 1;
             self.item = 0;
+        }
+    }
+
+    /// Returns the message that the next item asks for, if that is known.
+    fn asked(&mut self) -> Option<&'a MessageOf<R>> {
+        match self.next() {
+            Next::Item(_, Ask::Message(asked) | Ask::Keyed(asked, _), _) => Some(asked),
+            Next::Item(..) | Next::End | Next::Unknown(_) => None,
         }
     }
 

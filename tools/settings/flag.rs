@@ -408,6 +408,7 @@ impl Settings {
             lock: lock::Rules {
                 high_first: self.lockserver_priority == First::High,
                 entries_max: self.lock_entries,
+                ..lock::Rules::default()
             },
             queue: queue::Rules {
                 jobs_max: self.jobs,

@@ -31,7 +31,7 @@ pub(super) fn events(
                 emit(named("waiting", names).number("place", *place));
             }
         }
-        (Outcome::Ended { gone }, message) => {
+        (Outcome::Ended { gone } | Outcome::EndedPart { gone, .. }, message) => {
             let cause = cause(message);
             for Removal { slot, heir } in gone {
                 if let Some(gone) = state.entries.get(*slot) {
@@ -96,6 +96,7 @@ const fn cause(message: &Message) -> Cause {
         | Message::Release { .. }
         | Message::Leave { .. }
         | Message::ReleaseAll { .. }
+        | Message::EndMore(_)
         | Message::Drain
         | Message::Hold(_)
         | Message::Yield(_) => Cause::Request,

@@ -4,7 +4,8 @@
 use crate::actors::lock::entry::{Entry, requested};
 use crate::actors::lock::machine::LockMachine;
 use crate::actors::lock::message::{Message, Name, Tie};
-use crate::ids::Slot;
+use crate::actors::lock::part::Part;
+use crate::ids::{Seq, Slot};
 
 impl LockMachine {
     /// Returns whether a sender of limited authority may not send a message: it makes or changes an entry that is bound to a process.
@@ -42,18 +43,31 @@ impl LockMachine {
                 owner,
                 ..
             } => {
-                let all = self
-                    .state
-                    .of_owner_and_key(owner.as_bytes(), key.as_bytes());
-                all.into_iter().any(is_bound)
+                if let Some(all) = self.few_of_key(owner, key) {
+                    return all.into_iter().any(is_bound);
+                }
+                self.ends_bound((owner, Some(key)), &Part::first(Seq(u64::MAX)))
             }
-            Message::ReleaseAll { owner } => self.state.of_owner(owner.as_bytes()).any(is_bound),
+            Message::ReleaseAll { owner } => {
+                self.ends_bound((owner, None), &Part::first(Seq(u64::MAX)))
+            }
+            Message::EndMore(more) => self.ends_bound((&more.owner, more.key.as_ref()), &more.part),
             Message::Leave { key, index, .. } | Message::Force { key, index } => {
                 let holder = self.state.holder(key.as_bytes(), index.as_bytes());
                 holder.is_some_and(is_bound)
             }
             Message::Gone(_) | Message::Expire { .. } | Message::Drain | Message::Yield(_) => true,
         }
+    }
+
+    /// Returns whether this part of a request would end an entry that is bound to a process.
+    fn ends_bound(&self, (owner, key): (&Name, Option<&Name>), part: &Part) -> bool {
+        let slots = self.window(owner, part).slots.into_iter();
+        let mut entries = slots.filter(|slot| self.is_under(key, *slot));
+        entries.any(|slot| {
+            let entry = self.state.entries.get(slot);
+            entry.and_then(Entry::bound).is_some()
+        })
     }
 }
 

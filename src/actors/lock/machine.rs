@@ -3,7 +3,6 @@
 //! Follows LockServer 0.9b. Points that its documentation leaves open are settled in `docs/protocols/lockserver.md`, whose
 //! rows are cited here as "row n". The decide step changes no state, and the commit step makes no decisions.
 
-use crate::actors::binding::{self, Binding, PROCESSES, ToProcesses};
 use crate::actors::lock::entry::{Entry, requested};
 use crate::actors::lock::message::{
     LinePosition, Message, Name, Outcome, Query, Refused, Removal, Reply, Rules, Watch,
@@ -18,7 +17,6 @@ use crate::spine::machine::{
     Draining, Durability, Effects, Machine, Moment, Never, Now, Paged, Request, SpaceEffect, Stamp,
     Start, Timed,
 };
-use std::collections::BTreeSet;
 
 /// The prefix of keys that are reserved for the server. Their locks are listed like others, but clients cannot change them.
 const RESERVED_PREFIX: &[u8] = b"wip-pool-lock-";
@@ -101,7 +99,11 @@ impl LockMachine {
     /// Each lock that an ended entry owned passes to its first contender. If a token is given and one of the entries does
     /// not have it, the message is refused and no entry ends. If none of them can end, the outcome is `Refused` if one
     /// of them is being fenced, otherwise `Absent`.
-    fn decide_end(&self, slots: impl Iterator<Item = Slot>, token: Option<Token>) -> Outcome {
+    pub(super) fn decide_end(
+        &self,
+        slots: impl Iterator<Item = Slot>,
+        token: Option<Token>,
+    ) -> Outcome {
         let mut gone = Vec::new();
         let mut is_fencing = false;
         for slot in slots {
@@ -145,33 +147,6 @@ impl LockMachine {
         Outcome::Ended { gone }
     }
 
-    /// Decides to end the entries bound to a process that has ended. Contenders end first, so that none of them inherits a lock.
-    fn decide_gone(&self, departed: binding::EndNotice) -> Outcome {
-        let ends = |slot: &Slot| {
-            let entry = self.state.entries.get(*slot);
-            let bound = entry.and_then(Entry::bound);
-            bound.is_some_and(|bound| departed.ends(bound.until))
-        };
-        let all: BTreeSet<Slot> = self
-            .state
-            .of_process(departed.process)
-            .filter(ends)
-            .collect();
-        let is_owner = |slot: &Slot| self.state.entries.get(*slot).is_some_and(Entry::is_owner);
-        let (owners, waiting): (Vec<Slot>, Vec<Slot>) = all.iter().copied().partition(is_owner);
-        let waiting = waiting.into_iter().map(|slot| Removal { slot, heir: None });
-        let owners = owners.into_iter().map(|slot| {
-            let heir = self.in_line(slot).find(|heir| !all.contains(heir));
-            Removal { slot, heir }
-        });
-        let gone: Vec<Removal> = waiting.chain(owners).collect();
-        if gone.is_empty() {
-            Outcome::Absent
-        } else {
-            Outcome::Ended { gone }
-        }
-    }
-
     /// Decides what happens to an entry that has timed out: an owner that is bound with `fence` is fenced, any other entry
     /// ends. A contender that has timed out by the same instant ends, too, instead of becoming the owner (row 15).
     ///
@@ -191,33 +166,22 @@ impl LockMachine {
         };
         let mut line = self.in_line(slot).peekable();
         let mut gone = Vec::new();
-        while let Some(slot) = line.next_if(dead) {
+        while gone.len() < self.rules.part.max(1) as usize
+            && let Some(slot) = line.next_if(dead)
+        {
             gone.push(Removal { slot, heir: None });
         }
-        let heir = line.next();
-        gone.push(Removal { slot, heir });
+        // The owner of a longer line is still due, and goes when the contenders that time out with it have gone.
+        if line.peek().is_none_or(|slot| !dead(slot)) {
+            let heir = line.next();
+            gone.push(Removal { slot, heir });
+        }
         Outcome::Ended { gone }
     }
 
     /// Returns the contenders for an owner's lock, in order; none if the entry is a contender.
     pub(super) fn in_line(&self, slot: Slot) -> impl Iterator<Item = Slot> + '_ {
         self.state.contenders(slot, self.rules.high_first)
-    }
-
-    /// Sends the `ProcessActor` a request to report the end of the process that an entry is bound to and, if the entry
-    /// is being fenced, a request to kill the process tree.
-    fn send_binding(&self, slot: Slot, effects: &mut Effects<Self>) {
-        let Some(entry) = self.state.entries.get(slot) else {
-            return;
-        };
-        if let Some(Binding { process, until, .. }) = entry.bound() {
-            let by = Self::ID;
-            let watch = binding::Watch { by, process, until };
-            effects.tell(PROCESSES, &ToProcesses::Watch(watch));
-            if entry.is_fencing() {
-                effects.tell(PROCESSES, &ToProcesses::Fence(process));
-            }
-        }
     }
 
     pub(super) fn counts(&self) -> (u32, u32) {
@@ -312,19 +276,15 @@ impl Machine for LockMachine {
                 index: None,
                 owner,
                 token,
-            } => {
-                let slots = self
-                    .state
-                    .of_owner_and_key(owner.as_bytes(), key.as_bytes());
-                self.decide_end(slots.into_iter(), *token)
-            }
+            } => self.decide_end_all((owner, Some(key)), *token, moment.seq),
             Message::Leave { key, index, token } => {
                 let slot = self.state.holder(key.as_bytes(), index.as_bytes());
                 self.decide_end(slot.into_iter(), Some(*token))
             }
             // Row 25: ends contending entries, too, because a client that has left must not be granted a lock later.
-            Message::ReleaseAll { owner } => {
-                self.decide_end(self.state.of_owner(owner.as_bytes()), None)
+            Message::ReleaseAll { owner } => self.decide_end_all((owner, None), None, moment.seq),
+            Message::EndMore(more) => {
+                self.decide_part((&more.owner, more.key.as_ref()), more.token, more.part)
             }
             Message::Force { key, index } => self.decide_force(key, index),
             Message::Gone(gone) => self.decide_gone(*gone),
@@ -361,6 +321,13 @@ impl Machine for LockMachine {
             | Outcome::Ended { .. }
             | Outcome::Fenced { .. }
             | Outcome::Draining => Durability::Durable,
+            // The last part has the answer, which a repeated request gets again.
+            Outcome::EndedPart { gone, part } if gone.is_empty() => match part.next {
+                Some(_) => Durability::Transient,
+                None if part.ended == 0 => Durability::Nothing,
+                None => Durability::Durable,
+            },
+            Outcome::EndedPart { .. } => Durability::Durable,
             Outcome::Absent | Outcome::Refused(_) => Durability::Nothing,
         }
     }
@@ -389,7 +356,7 @@ impl Machine for LockMachine {
                     self.tell_holder(*slot, effects);
                 }
             },
-            Outcome::Ended { gone } => {
+            Outcome::Ended { gone } | Outcome::EndedPart { gone, .. } => {
                 for Removal { slot, heir } in gone {
                     self.state.remove(*slot, *heir, entry);
                     if let Some(heir) = heir {
@@ -423,6 +390,7 @@ impl Machine for LockMachine {
                 token: Some(*token).filter(|token| *token != Token(0)),
             }),
             Outcome::Ended { gone } => Reply::Ended(u32::try_from(gone.len()).unwrap_or(u32::MAX)),
+            Outcome::EndedPart { gone, part } => Self::part_reply(part, gone),
             Outcome::Draining => Reply::Draining,
             Outcome::Fenced { .. } => Reply::Ended(0),
             Outcome::Absent => Reply::Absent,
@@ -460,6 +428,14 @@ impl Machine for LockMachine {
         }
     }
 
+    fn outcome_cost(outcome: &Outcome) -> usize {
+        outcome.gone().len()
+    }
+
+    fn rest(&self, message: &Message, outcome: &Outcome) -> Option<Message> {
+        self.rest_of(message, outcome)
+    }
+
     fn space_effect(&self, message: &Message) -> SpaceEffect {
         match message {
             Message::Request {
@@ -478,6 +454,7 @@ impl Machine for LockMachine {
             Message::Release { .. }
             | Message::Leave { .. }
             | Message::ReleaseAll { .. }
+            | Message::EndMore(_)
             | Message::Force { .. }
             | Message::Gone(_)
             | Message::Expire { .. }
@@ -529,8 +506,8 @@ impl Machine for LockMachine {
     /// actor was down. Also sends the state of every lock that another actor requested to that actor, since the previous
     /// notification may have been lost.
     fn resume(&mut self, effects: &mut Effects<Self>) {
-        for (_, slot) in &self.state.bound {
-            self.send_binding(*slot, effects);
+        for slot in self.state.all_bound() {
+            self.send_binding(slot, effects);
         }
         for slot in &self.state.of_actors {
             self.tell_holder(*slot, effects);

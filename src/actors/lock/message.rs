@@ -5,94 +5,19 @@
 //! `CHANGELOG.md`.
 
 use crate::actors::binding::{self, Binding};
+pub use crate::actors::lock::name::Name;
+use crate::actors::lock::part::{EndMore, Part};
 use crate::clock::Timestamp;
 use crate::ids::{ActorId, Slot, Token};
 use crate::spine::effect::To;
 use crate::spine::machine::Refusal;
-use crate::text;
-use serde::de::{Error as _, Unexpected, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::fmt;
+use serde::{Deserialize, Serialize};
 
-/// A key, an index or an owner: 0 to 255 bytes of any value.
-///
-/// Binary formats store a name as bytes, human-readable formats as the text that [`Name::to_text`] returns.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Name(Box<[u8]>);
+/// The usual number of items in a part of a request: less than a millisecond of work.
+const PART: u32 = 512;
 
-impl Name {
-    /// The maximum length of a name, in bytes: the LockServer protocol encodes the length in one byte.
-    pub const BYTES_MAX: usize = 255;
-
-    /// Creates a name from bytes; `None` if there are more than [`Name::BYTES_MAX`].
-    pub fn new(bytes: impl Into<Box<[u8]>>) -> Option<Self> {
-        let bytes = bytes.into();
-        (bytes.len() <= Self::BYTES_MAX).then_some(Self(bytes))
-    }
-
-    /// Returns the bytes of the name.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    /// Returns the name as text: unchanged if it is printable UTF-8 without a backslash, otherwise with `\xNN` escapes,
-    /// which [`Name::from_text`] reads back.
-    pub fn to_text(&self) -> String {
-        text::escaped(&self.0)
-    }
-
-    /// Parses the output of [`Name::to_text`]. Returns `None` if an escape is invalid or the name is too long.
-    pub fn from_text(text: &str) -> Option<Self> {
-        Self::new(text::unescaped(text)?)
-    }
-}
-
-impl fmt::Debug for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\"", self.0.escape_ascii())
-    }
-}
-
-impl Serialize for Name {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if serializer.is_human_readable() {
-            serializer.serialize_str(&self.to_text())
-        } else {
-            serializer.serialize_bytes(&self.0)
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Name {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Names;
-        impl Visitor<'_> for Names {
-            type Value = Name;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a name of at most 255 bytes")
-            }
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Name, E> {
-                Name::from_text(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
-            }
-            fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<Name, E> {
-                Name::new(bytes).ok_or_else(|| E::invalid_length(bytes.len(), &self))
-            }
-        }
-        if deserializer.is_human_readable() {
-            deserializer.deserialize_str(Names)
-        } else {
-            deserializer.deserialize_bytes(Names)
-        }
-    }
-}
-
-impl TryFrom<&str> for Name {
-    type Error = serde::de::value::Error;
-
-    fn try_from(text: &str) -> Result<Self, Self::Error> {
-        Self::new(text.as_bytes())
-            .ok_or_else(|| Self::Error::custom("a name must not exceed 255 bytes"))
-    }
+const fn whole() -> u32 {
+    u32::MAX
 }
 
 /// The configuration of the LockActor. Stored in the journal: see the change rule above.
@@ -103,6 +28,10 @@ pub struct Rules {
     pub high_first: bool,
     /// The maximum number of entries, counting both owners and contenders.
     pub entries_max: u32,
+    /// The maximum number of entries that one part of a request examines and ends. Earlier versions had no parts, and their logs do
+    /// not have this field.
+    #[serde(default = "whole")]
+    pub part: u32,
 }
 
 impl Default for Rules {
@@ -110,6 +39,7 @@ impl Default for Rules {
         Self {
             high_first: true,
             entries_max: 4_000_000,
+            part: PART,
         }
     }
 }
@@ -215,6 +145,8 @@ pub enum Message {
     Hold(Hold),
     /// From another actor: give up a lock requested with `Hold`, or stop waiting for it.
     Yield(Hold),
+    /// The rest of a `ReleaseAll` or `Release` that is carried out in parts.
+    EndMore(Box<EndMore>),
 }
 
 /// A lock that another actor holds or requests.
@@ -323,6 +255,13 @@ pub enum Outcome {
         /// The entries, each with the new owner of its lock, if there is one.
         gone: Vec<Removal>,
     },
+    /// A part of the entries that a request ends. The fields of `part` but `next` are as before it.
+    EndedPart {
+        /// The entries, each with the new owner of its lock, if there is one.
+        gone: Vec<Removal>,
+        /// How far the request has come.
+        part: Part,
+    },
     /// The owner has timed out: its process tree is killed, and the lock passes on when the whole tree has ended.
     Fenced {
         /// The slot of the owner.
@@ -334,6 +273,22 @@ pub enum Outcome {
     Absent,
     /// The message was refused. Changes nothing.
     Refused(Refused),
+}
+
+impl Outcome {
+    /// Returns the entries that end, in order.
+    pub fn gone(&self) -> &[Removal] {
+        match self {
+            Self::Ended { gone } | Self::EndedPart { gone, .. } => gone,
+            Self::Granted { .. }
+            | Self::Queued { .. }
+            | Self::Renewed { .. }
+            | Self::Fenced { .. }
+            | Self::Draining
+            | Self::Absent
+            | Self::Refused(_) => &[],
+        }
+    }
 }
 
 /// An entry that ends.

@@ -4,6 +4,7 @@
 //!
 //! | file | holds |
 //! |---|---|
+//! | `name.rs` | the names of locks and owners |
 //! | `message.rs` | messages, outcomes, queries and replies |
 //! | `entry.rs` | an entry: one owner of a lock or one contender for it |
 //! | `state.rs` | entries and their indexes; adding, removing and promoting an entry |
@@ -12,10 +13,14 @@
 //! | `pages.rs` `load.rs` | pages of durable state; rebuilding the indexes from them |
 //! | `machine.rs` | the rules: which client gets a lock, when, and for how long |
 //! | `limited.rs` | what a client that may neither start nor end processes may not do |
+//! | `rank.rs` | the contenders of one priority, in order |
+//! | `part.rs` `parts.rs` | requests that end all entries of an owner, in parts |
+//! | `bound.rs` | entries that end with a process |
 //! | `hold.rs` | locks that other actors hold for their own use |
 //! | `look.rs` `observable.rs` `contended.rs` | listings; the view, gauges and events; the most contended locks |
-//! | `invariants.rs` `model.rs` `tests.rs` | invariant checks; tests that compare the machine with a simple model |
+//! | `invariants.rs` `model.rs` `steps.rs` `tests.rs` | invariant checks; tests that compare the machine with a simple model |
 
+mod bound;
 mod contended;
 mod entry;
 mod event;
@@ -27,8 +32,12 @@ mod load;
 mod look;
 mod machine;
 mod message;
+mod name;
 mod observable;
 mod pages;
+mod part;
+mod parts;
+mod rank;
 mod state;
 mod waiting;
 mod waking;
@@ -40,6 +49,7 @@ pub use message::{
     Ranking, Refused, Removal, Reply, Rules, Selection, Tie, ToHolder, View, Watch,
 };
 pub use pages::Page;
+pub use part::{EndMore, Part};
 
 /// The actor that owns every lock.
 ///
@@ -53,5 +63,7 @@ pub type LockActor = crate::spine::Host<LockMachine>;
 
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod steps;
 #[cfg(test)]
 mod tests;

@@ -5,16 +5,18 @@
 
 use sexton::actors::binding::{Binding, EndNotice, ToProcesses, Until, Watch};
 use sexton::actors::lock::{
-    EntryView, Hold, LinePosition, LockState, Message, Name, Refused, Reply, Tie,
+    EntryView, Hold, LinePosition, LockState, Message, Name, Part, Refused, Reply, Rules, Tie,
 };
 use sexton::clock::Timestamp;
 use sexton::ids::{ActorId, Seq, Slot, Token};
 
-/// The model: a list of entries in no particular order.
+/// The model: a list of entries, the oldest first.
 #[derive(Clone)]
 pub(super) struct Model {
     high_first: bool,
     entries_max: u32,
+    /// The number of entries that one part of a request examines.
+    pub(super) part: usize,
     pub(super) draining: bool,
     pub(super) entries: Vec<ModelEntry>,
     /// Messages sent to the `ProcessActor` that have not been taken yet.
@@ -87,10 +89,11 @@ impl ModelEntry {
 }
 
 impl Model {
-    pub(super) fn new(high_first: bool, entries_max: u32) -> Self {
+    pub(super) fn new(rules: &Rules) -> Self {
         Self {
-            high_first,
-            entries_max,
+            high_first: rules.high_first,
+            entries_max: rules.entries_max,
+            part: rules.part as usize,
             draining: false,
             entries: Vec::new(),
             requests: Vec::new(),
@@ -187,15 +190,29 @@ impl Model {
                         && it.lock.0 == *key
                         && index.as_ref().is_none_or(|index| it.lock.1 == *index)
                 };
+                if index.is_none() {
+                    return self.end_all((&owner, Some(key)), *token, seq, at);
+                }
                 self.end(meant, *token, seq, at)
             }
             Message::Leave { key, index, token } => {
                 let holder = self.holder(key, index);
                 self.end(|it| Some(it.slot) == holder, Some(*token), seq, at)
             }
-            Message::ReleaseAll { owner } => self.end(|it| it.owner == *owner, None, seq, at),
+            Message::ReleaseAll { owner } => self.end_all((owner, None), None, seq, at),
+            Message::EndMore(more) => {
+                let of = (&more.owner, more.key.as_ref());
+                self.end_part(of, more.token, more.part, (seq, at))
+            }
             Message::Force { key, index } => self.force((key, index), seq, at),
-            Message::Gone(gone) => self.take(|it| it.ends_with(*gone), seq, at),
+            Message::Gone(gone) => {
+                let ends = self.entries.iter().filter(|it| it.ends_with(*gone));
+                let until = |it: &ModelEntry| it.tie.binding().map(|it| it.until);
+                let mut ends: Vec<_> = ends.map(|it| (it.owns(), until(it), it.slot)).collect();
+                ends.sort_unstable();
+                ends.truncate(self.part);
+                self.take(|it| ends.iter().any(|(.., slot)| *slot == it.slot), seq, at)
+            }
             Message::Drain if self.draining => Reply::Absent,
             Message::Drain => {
                 self.draining = true;
@@ -398,6 +415,63 @@ impl Model {
         self.take(|it| meant(it) && !it.fencing && !it.is_reserved(), seq, at)
     }
 
+    /// Ends the entries of an owner, in parts if it has many.
+    fn end_all(
+        &mut self,
+        (owner, key): (&Name, Option<&Name>),
+        token: Option<Token>,
+        seq: Seq,
+        at: Timestamp,
+    ) -> Reply {
+        let of_owner = self.entries.iter().filter(|it| it.owner == *owner).count();
+        let of_key = |key: &Name| {
+            let owners = self.entries.iter().filter(|it| it.owns());
+            owners.filter(|it| it.lock.0 == *key).count()
+        };
+        if of_owner <= self.part || key.is_some_and(|key| of_key(key) <= self.part) {
+            let meant =
+                |it: &ModelEntry| it.owner == *owner && key.is_none_or(|key| it.lock.0 == *key);
+            return self.end(meant, token, seq, at);
+        }
+        let first = Part {
+            ended: 0,
+            fencing: false,
+            upto: seq,
+            next: None,
+        };
+        self.end_part((owner, key), token, first, (seq, at))
+    }
+
+    /// Ends some entries of an owner: as many as a part has, from the entry on with which to continue.
+    fn end_part(
+        &mut self,
+        (owner, key): (&Name, Option<&Name>),
+        token: Option<Token>,
+        part: Part,
+        (seq, at): (Seq, Timestamp),
+    ) -> Reply {
+        let old = self.entries.iter();
+        let old: Vec<&ModelEntry> = old
+            .filter(|it| it.owner == *owner && it.seq <= part.upto)
+            .collect();
+        let is_next = |it: &&ModelEntry| part.next == Some((it.slot, it.seq));
+        let from = old.iter().position(is_next).unwrap_or(0);
+        let is_last = from + self.part >= old.len();
+        let window = old.into_iter().skip(from).take(self.part);
+        let meant: Vec<Slot> = window
+            .filter(|it| key.is_none_or(|key| it.lock.0 == *key))
+            .map(|it| it.slot)
+            .collect();
+        match self.end(|it| meant.contains(&it.slot), token, seq, at) {
+            Reply::Ended(count) => Reply::Ended(part.ended + count),
+            Reply::Absent | Reply::Refused(Refused::Fencing) if part.ended > 0 || !is_last => {
+                Reply::Ended(part.ended)
+            }
+            Reply::Absent if part.fencing => Reply::Refused(Refused::Fencing),
+            reply => reply,
+        }
+    }
+
     fn take(&mut self, meant: impl Fn(&ModelEntry) -> bool, seq: Seq, at: Timestamp) -> Reply {
         let gone = self.entries.iter().filter(|it| meant(it));
         let gone: Vec<ModelEntry> = gone.cloned().collect();
@@ -461,6 +535,11 @@ impl Model {
             .take_while(|it| dead.owns() && it.deadline.is_some() && it.deadline <= dead.deadline)
             .map(|it| it.slot)
             .collect();
+        if with_it.len() > self.part {
+            let first = with_it.get(..self.part).unwrap_or_default();
+            self.entries.retain(|it| !first.contains(&it.slot));
+            return true;
+        }
         self.entries
             .retain(|it| it.slot != dead.slot && !with_it.contains(&it.slot));
         self.pass_on(&dead.lock, seq, at);

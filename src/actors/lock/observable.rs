@@ -70,10 +70,10 @@ impl Observable for LockMachine {
     }
 
     fn about(&self, outcome: &Outcome) -> Vec<About> {
-        let Outcome::Ended { gone } = outcome else {
-            return Vec::new();
-        };
-        let slots = gone.iter().flat_map(|gone| [Some(gone.slot), gone.heir]);
+        let slots = outcome
+            .gone()
+            .iter()
+            .flat_map(|gone| [Some(gone.slot), gone.heir]);
         let about = |slot: Slot| Some(self.state.entries.get(slot)?.about(slot));
         slots.flatten().filter_map(about).collect()
     }

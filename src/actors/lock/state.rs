@@ -11,22 +11,24 @@
     reason = "slots come from indexes over the slab, which never contain a slot without an entry"
 )]
 
+use crate::actors::binding::Until;
 use crate::actors::lock::entry::{Entry, Rare, Ring, Terms};
 use crate::actors::lock::message::{Name, Tie};
 use crate::actors::lock::pages::Head;
+use crate::actors::lock::rank::Rank;
 use crate::clock::Timestamp;
 use crate::ids::{Digest, PageId, ProcessId, Seq, Slot, Token};
 use crate::lookup::durable::{DurableSlab, Singleton};
 use crate::lookup::pages::Pages;
 use crate::lookup::table::Table;
 use crate::spine::machine::Stamp;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The contenders for one lock.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    /// Contenders by priority and, within a priority, by sequence number.
-    pub(super) ranks: BTreeMap<u8, VecDeque<(Seq, Slot)>>,
+    /// Contenders by priority.
+    pub(super) ranks: BTreeMap<u8, Rank>,
     by_owner: Table,
     pub(super) len: usize,
 }
@@ -35,8 +37,7 @@ impl Line {
     /// Returns the sequence number and slot of the contender that was queued first, whatever its priority; `None` if the line
     /// is empty.
     pub(super) fn oldest(&self) -> Option<(Seq, Slot)> {
-        let firsts = self.ranks.values().filter_map(VecDeque::front);
-        firsts.min().copied()
+        self.ranks.values().filter_map(Rank::first).min()
     }
 }
 
@@ -53,8 +54,8 @@ pub(super) struct State {
     pub(super) owners: Table,
     /// The contenders of each contended lock, by the slot of its owner.
     pub(super) lines: HashMap<Slot, Box<Line>, foldhash::fast::RandomState>,
-    /// Entries bound to a process, by process.
-    pub(super) bound: BTreeSet<(ProcessId, Slot)>,
+    /// Entries bound to a process: by process, by what of it must end, and contenders before owners.
+    pub(super) bound: BTreeSet<(ProcessId, Until, bool, Slot)>,
     /// Entries that other actors requested, see [`Tie::Actor`].
     pub(super) of_actors: BTreeSet<Slot>,
     pub(super) contenders: u32,
@@ -105,7 +106,7 @@ impl State {
             .ranks
             .get(&entry.priority)
             .expect("a contender is in the rank of its priority");
-        let among = equals.partition_point(|(seq, _)| *seq < entry.seq);
+        let among = equals.before(entry.seq);
         u32::try_from(before + among + 2).unwrap_or(u32::MAX)
     }
 
@@ -148,7 +149,7 @@ impl State {
             .filter(|_| !high_first)
             .into_iter()
             .flat_map(BTreeMap::values);
-        down.chain(up).flatten().map(|(_, slot)| *slot)
+        down.chain(up).flat_map(Rank::iter)
     }
 
     /// Returns every entry of this owner, oldest first.
@@ -159,6 +160,20 @@ impl State {
         self.ring(head, |entry| entry.of_owner)
     }
 
+    /// Returns every entry of this owner, oldest first, from this one on if it is given.
+    pub(super) fn of_owner_from(
+        &self,
+        owner: &[u8],
+        from: Option<Slot>,
+    ) -> impl Iterator<Item = Slot> + '_ {
+        let head = self.of_owner(owner).next();
+        let next = move |slot: &Slot| {
+            let next = self.entries[*slot].of_owner.next;
+            (Some(next) != head).then_some(next)
+        };
+        std::iter::successors(from.or(head), next)
+    }
+
     /// Returns the entries that own the locks of this key, ordered by the first request for each lock.
     pub(super) fn of_key(&self, key: &[u8]) -> impl Iterator<Item = Slot> + '_ {
         let without_index = self.holder(key, b"");
@@ -167,11 +182,18 @@ impl State {
         self.ring(head, |entry| entry.of_key)
     }
 
-    /// Returns every entry of this owner under this key, oldest first. The cost is linear in the number of the owner's
-    /// entries or of the key's locks, whichever is smaller.
-    pub(super) fn of_owner_and_key(&self, owner: &[u8], key: &[u8]) -> Vec<Slot> {
+    /// Returns every entry of this owner under this key, oldest first, if the owner has at most `most` entries or the key at
+    /// most `most` locks; otherwise `None`.
+    pub(super) fn of_owner_and_key(
+        &self,
+        owner: &[u8],
+        key: &[u8],
+        most: usize,
+    ) -> Option<Vec<Slot>> {
         let (mut by_owner, mut by_key) = (self.of_owner(owner), self.of_key(key));
+        let mut steps = 0..=most;
         let owner_has_fewer = loop {
+            steps.next()?;
             match (by_owner.next(), by_key.next()) {
                 (Some(_), Some(_)) => {}
                 (fewer, _) => break fewer.is_none(),
@@ -186,7 +208,7 @@ impl State {
             self.of_key(key).filter_map(of_lock).collect()
         };
         slots.sort_by_key(|slot| self.entries[*slot].seq);
-        slots
+        Some(slots)
     }
 
     fn ring(
@@ -310,12 +332,6 @@ impl State {
         self.entries.change(change, slot, Entry::fence);
     }
 
-    /// Returns the entries bound to a process.
-    pub(super) fn of_process(&self, process: ProcessId) -> impl Iterator<Item = Slot> + '_ {
-        let all = (process, Slot(0))..=(process, Slot(u32::MAX));
-        self.bound.range(all).map(|(_, slot)| *slot)
-    }
-
     /// Removes an entry. If it owned its lock, the lock passes to `heir`, or becomes free if there are no contenders.
     pub(super) fn remove(&mut self, slot: Slot, heir: Option<Slot>, entry: Stamp) {
         self.leave_owner(slot);
@@ -348,8 +364,10 @@ impl State {
         );
         self.leave_line(heir);
         self.contenders -= 1;
+        self.leave_process(heir);
         let change = self.pages.by(entry.seq);
         self.entries.change(change, heir, |it| it.grant(entry));
+        self.join_process(heir);
         let (entries, locks) = (&self.entries, &mut self.locks);
         assert!(
             locks.replace(&entries[old].lock(), old, heir),
@@ -404,8 +422,7 @@ impl State {
         let entry = &entries[slot];
         let line = self.lines.entry(holder).or_default();
         let rank = line.ranks.entry(entry.priority).or_default();
-        let at = rank.partition_point(|(seq, _)| *seq < entry.seq);
-        rank.insert(at, (entry.seq, slot));
+        rank.insert(entry.seq, slot);
         line.by_owner
             .insert(&entry.owner(), slot, |other| entries[other].owner());
         line.len += 1;
@@ -424,11 +441,9 @@ impl State {
             .ranks
             .get_mut(&entry.priority)
             .expect("a contender is in the rank of its priority");
-        let at = rank.partition_point(|(seq, _)| *seq < entry.seq);
-        let left = rank.remove(at);
         assert!(
-            left == Some((entry.seq, slot)),
-            "a rank is ordered by sequence number"
+            rank.remove(entry.seq) == Some(slot),
+            "a contender is in the rank of its priority"
         );
         if rank.is_empty() {
             line.ranks.remove(&entry.priority);
@@ -445,17 +460,16 @@ impl State {
 
     /// Adds an entry that is tied to a process or an actor to the corresponding index; does nothing for any other entry.
     pub(super) fn join_process(&mut self, slot: Slot) {
-        if let Some(binding) = self.entries[slot].bound() {
-            self.bound.insert((binding.process, slot));
-        }
+        self.bound
+            .extend(Self::bound_key(slot, &self.entries[slot]));
         if self.entries[slot].tie().actor().is_some() {
             self.of_actors.insert(slot);
         }
     }
 
     fn leave_process(&mut self, slot: Slot) {
-        if let Some(binding) = self.entries[slot].bound() {
-            self.bound.remove(&(binding.process, slot));
+        if let Some(bound) = Self::bound_key(slot, &self.entries[slot]) {
+            self.bound.remove(&bound);
         }
         self.of_actors.remove(&slot);
     }

@@ -1,13 +1,14 @@
 //! Property tests that compare the lock machine with a simple model, a plain list without indexes.
 
-use crate::actors::binding::{Binding, EndNotice, ToProcesses, Until};
+use crate::actors::binding::ToProcesses;
 use crate::actors::lock::model::{Model, ModelEntry};
+use crate::actors::lock::steps::{HOLDER, Step, steps};
 use crate::actors::lock::{
-    EntryView, Hold, LinePosition, LockMachine, Message, Name, Outcome, Query, Reply, Rules,
-    Selection, Tie, ToHolder, Watch,
+    EntryView, LinePosition, LockMachine, Message, Name, Outcome, Query, Reply, Rules, Selection,
+    ToHolder, Watch,
 };
 use crate::clock::{Offset, Timestamp};
-use crate::ids::{ActorId, ProcessId, Seq, Slot, Ticket, Token};
+use crate::ids::{ActorId, Seq, Slot, Ticket, Token};
 use crate::spine::effect::Effect;
 use crate::spine::machine::{
     Durability, Effects, Machine as _, Moment, Now, Observable as _, Paged as _, Stamp, Start,
@@ -17,24 +18,8 @@ use crate::spine::shelf::Shelf;
 use proptest::prelude::*;
 
 const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
-/// The id of an actor that requests locks.
-const HOLDER: ActorId = ActorId(201);
 /// The maximum number of entries: small enough for the tests to reach it.
 const ENTRIES_MAX: u32 = 8;
-
-#[derive(Clone, Debug)]
-enum Step {
-    Send(Message),
-    /// Send a message with the current token of its entry, or with an outdated one if the flag is set.
-    SendWithToken(Message, bool),
-    Pass(u64),
-    Start,
-    Watch,
-    /// Begin a checkpoint, or continue one.
-    Checkpoint,
-    /// Build a new machine from the latest snapshot and the log entries after it.
-    Reload,
-}
 
 /// The machine under test, its model, and the log of committed entries.
 struct Pair {
@@ -59,10 +44,11 @@ impl Pair {
         let rules = Rules {
             high_first,
             entries_max: ENTRIES_MAX,
+            part: 1,
         };
         Self {
             machine: LockMachine::new(rules.clone()),
-            model: Model::new(high_first, ENTRIES_MAX),
+            model: Model::new(&rules),
             now: BEGIN,
             seq: Seq(0),
             log: Vec::new(),
@@ -91,7 +77,7 @@ impl Pair {
 
     /// Decides a message twice, asserting that both outcomes are equal. Then commits and logs it as the host does, unless the
     /// message changes nothing. Returns the reply.
-    fn apply(&mut self, message: Message) -> Reply {
+    fn apply(&mut self, message: Message) -> (Reply, Option<Message>) {
         let outcome = self.machine.decide(&self.moment(), &message);
         assert_eq!(
             outcome,
@@ -99,7 +85,8 @@ impl Pair {
             "a decision does not change the state"
         );
         if self.machine.durability(&message, &outcome) == Durability::Nothing {
-            return self.machine.reply(Seq(0), &message, &outcome);
+            let rest = self.machine.rest(&message, &outcome);
+            return (self.machine.reply(Seq(0), &message, &outcome), rest);
         }
         self.seq.0 += 1;
         let (seq, at) = (self.seq, self.now);
@@ -110,8 +97,9 @@ impl Pair {
         self.machine.assert_kept(kept.as_ref(), &message);
         self.note_wakes(&mut effects);
         let reply = self.machine.reply(self.seq, &message, &outcome);
+        let rest = self.machine.rest(&message, &outcome);
         self.log.push(Logged::Entry(stamp, message, outcome));
-        reply
+        (reply, rest)
     }
 
     /// Counts the waiting requests that are answered, and checks that each answer is `Due`: all of them wait until no entry
@@ -176,9 +164,9 @@ impl Pair {
                 "entries become due in order of deadline, then slot"
             );
             self.model.tick(next, self.now);
-            let reply = self.apply(self.machine.tick(item));
+            let (reply, rest) = self.apply(self.machine.tick(item));
             assert!(
-                matches!(reply, Reply::Ended(_)),
+                matches!((&reply, rest), (Reply::Ended(_), None)),
                 "a tick ends or fences the due entry"
             );
             self.compare();
@@ -225,8 +213,13 @@ impl Pair {
 
     fn send(&mut self, message: &Message) {
         let expected = self.model.message(message, Seq(self.seq.0 + 1), self.now);
-        let reply = self.apply(message.clone());
+        let (reply, rest) = self.apply(message.clone());
         assert_eq!(reply, expected, "wrong reply to {message:?}");
+        if let Some(rest) = rest {
+            // Others may be served in between.
+            self.let_time_act();
+            self.send(&rest);
+        }
     }
 
     /// Adds the entry's token to the message or, if `stale` is set, an outdated one. If the message names no owner, uses the token of the
@@ -404,6 +397,7 @@ impl Pair {
         let rules = Rules {
             high_first: self.rules.high_first,
             entries_max: 0,
+            ..Rules::default()
         };
         let mut fresh = LockMachine::new(rules);
         for logged in &self.log {
@@ -439,105 +433,6 @@ impl Logged {
     }
 }
 
-fn name(names: &'static [&'static str]) -> impl Strategy<Value = Name> {
-    prop::sample::select(names)
-        .prop_map(|name| Name::try_from(name).expect("names in tests are short"))
-}
-
-/// Generates a timeout from a few values, so that deadlines coincide.
-fn span() -> impl Strategy<Value = u16> {
-    prop::sample::select(&[0, 1, 4, 4, 4, 8, 8, 20, u16::MAX][..])
-}
-
-fn process() -> impl Strategy<Value = (ProcessId, Until)> {
-    let until = prop::sample::select(&[Until::Process, Until::Tree][..]);
-    ((1u128..4).prop_map(ProcessId), until)
-}
-
-fn tie() -> impl Strategy<Value = Tie> {
-    let bound = (process(), any::<bool>()).prop_map(|((process, until), fence)| {
-        let fence = fence && until == Until::Tree;
-        Tie::Process(Binding {
-            process,
-            until,
-            fence,
-        })
-    });
-    prop_oneof![1 => Just(Tie::None), 2 => Just(Tie::Connection), 3 => bound]
-}
-
-/// Generates an actor's request for a lock. The key is reserved, and no client uses these owner names.
-fn hold() -> impl Strategy<Value = Hold> {
-    let owner = name(&["attempt-1", "attempt-2", "attempt-3"]);
-    (name(&["wip-pool-lock-1"]), name(&["1", "b"]), owner).prop_map(|(key, index, owner)| Hold {
-        by: HOLDER,
-        key,
-        index,
-        owner,
-    })
-}
-
-fn message() -> impl Strategy<Value = Message> {
-    // Keys that would be ambiguous if key and index were simply concatenated, and a reserved key.
-    let key = || {
-        name(&[
-            "",
-            "a",
-            "ab",
-            "k",
-            "k",
-            "k",
-            "k",
-            "k",
-            "k",
-            "wip-pool-lock-1",
-        ])
-    };
-    let index = || name(&["", "b", "1", "1", "1", "1", "1", "*"]);
-    let owner = || name(&["", "a", "b", "c", "d", "e", "f"]);
-    prop_oneof![
-        12 => (key(), index(), owner(), span(), span(), 0u8..4).prop_map(
-            |(key, index, owner, ttl, ttw, priority)| {
-                let priority = if priority == 3 { 255 } else { priority };
-                Message::Request { key, index, owner, ttl, ttw, priority }
-            }
-        ),
-        9 => ((key(), index(), owner()), span(), span(), 0u8..3, tie()).prop_map(
-            |((key, index, owner), ttl, ttw, priority, tie)| {
-                Message::Acquire { key, index, owner, ttl, ttw, priority, tie }
-            }
-        ),
-        4 => process().prop_map(|(process, until)| Message::Gone(EndNotice { process, until, exit: None, pid: None })),
-        1 => (key(), index()).prop_map(|(key, index)| Message::Force { key, index }),
-        3 => (key(), index(), owner())
-            .prop_map(|(key, index, owner)| Message::Renew { key, index, owner, token: None }),
-        3 => (key(), prop::option::weighted(0.7, index()), owner()).prop_map(
-            |(key, index, owner)| Message::Release { key, index, owner, token: None }
-        ),
-        1 => (key(), index())
-            .prop_map(|(key, index)| Message::Leave { key, index, token: Token(1) }),
-        1 => owner().prop_map(|owner| Message::ReleaseAll { owner }),
-        4 => hold().prop_map(Message::Hold),
-        3 => hold().prop_map(Message::Yield),
-    ]
-}
-
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = prop_oneof![
-        24 => message().prop_map(Step::Send),
-        6 => (message(), any::<bool>()).prop_map(|(it, stale)| Step::SendWithToken(it, stale)),
-        // Whole seconds, so that deadlines coincide, and other intervals, so that they do not.
-        8 => (0u64..3).prop_map(|seconds| Step::Pass(seconds * 1000)),
-        2 => (0u64..9000).prop_map(Step::Pass),
-        1 => Just(Step::Start),
-        1 => Just(Step::Watch),
-        8 => Just(Step::Checkpoint),
-        1 => Just(Step::Reload),
-        1 => Just(Step::Send(Message::Drain)),
-    ];
-    prop::collection::vec(step, 0..150)
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
     #[test]
@@ -556,7 +451,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     let (mut heirs, mut shared_ends, mut renewed, mut queued, mut full) = (0, 0, 0, 0, 0);
-    let (mut taken, mut early) = (0, 0);
+    let (mut taken, mut early, mut parts) = (0, 0, 0);
     let (mut fenced, mut departed, mut fencing) = (0, 0, 0);
     for _ in 0..300 {
         let steps = steps()
@@ -577,6 +472,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
             };
             let ticked = matches!(message, Message::Expire { .. });
             match outcome {
+                Outcome::EndedPart { gone, .. } => parts += u32::from(!gone.is_empty()),
                 Outcome::Ended { gone } => {
                     let is_heir = gone.iter().any(|it| it.heir.is_some());
                     departed += u32::from(matches!(message, Message::Gone(_)) && is_heir);
@@ -593,7 +489,16 @@ fn the_model_meets_every_outcome_it_is_there_for() {
             }
         }
     }
-    let seen = [heirs, shared_ends, renewed, queued, full, taken, early];
+    let seen = [
+        heirs,
+        shared_ends,
+        renewed,
+        queued,
+        full,
+        taken,
+        early,
+        parts,
+    ];
     let bound = [fenced, departed, fencing];
     assert!(bound.iter().all(|count| *count >= 20), "{bound:?}");
     assert!(seen.iter().all(|count| *count >= 20), "{seen:?}");

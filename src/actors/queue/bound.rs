@@ -12,26 +12,61 @@ use crate::actors::queue::job::{Bound, Job};
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{Message, Pop};
 use crate::actors::queue::outcome::{ClaimEnd, Outcome};
+use crate::actors::queue::part::FlushMore;
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::report::ErrorText;
 use crate::actors::queue::right::{Claimant, Right, Worker};
 use crate::actors::queue::rules::Backoff;
-use crate::actors::queue::state::end_claim;
+use crate::actors::queue::state::{State, end_claim};
 use crate::clock::Timestamp;
-use crate::ids::Slot;
+use crate::ids::{ProcessId, Slot};
 use crate::spine::machine::{Effects, Machine as _, Stamp};
 use std::collections::BTreeSet;
+
+impl State {
+    /// Returns the slots, from this one on, of the jobs whose claims are bound to a process.
+    pub(super) fn of_process(
+        &self,
+        process: ProcessId,
+        from: Slot,
+    ) -> impl Iterator<Item = Slot> + '_ {
+        let of = |until| {
+            let all = (process, until, from)..=(process, until, Slot::NONE);
+            let slots = self.bound.range(all).map(|(.., slot)| *slot);
+            slots.peekable()
+        };
+        let (mut own, mut tree) = (of(Until::Process), of(Until::Tree));
+        std::iter::from_fn(move || match (own.peek(), tree.peek()) {
+            (Some(of_own), Some(of_tree)) if of_own > of_tree => tree.next(),
+            (Some(_), _) => own.next(),
+            (None, _) => tree.next(),
+        })
+    }
+
+    /// Returns the slots of the jobs whose claims are bound to a process in this way.
+    pub(super) fn of_binding(
+        &self,
+        process: ProcessId,
+        until: Until,
+    ) -> impl Iterator<Item = Slot> + '_ {
+        let all = (process, until, Slot(0))..=(process, until, Slot::NONE);
+        self.bound.range(all).map(|(.., slot)| *slot)
+    }
+}
 
 impl QueueMachine {
     /// Decides the outcome when a process or its tree is gone: the claims that are bound to it end.
     pub(super) fn decide_gone(&self, at: Timestamp, gone: EndNotice) -> Outcome {
-        let ends = |slot: &Slot| {
-            let bound = self.state.job(*slot).and_then(|job| job.story().binding());
-            bound.is_some_and(|bound| gone.ends(bound.until))
-        };
-        let ended = || self.state.of_process(gone.process).filter(ends);
-        let is_late = ended().any(|slot| self.bound_of(slot).is_some_and(|it| it.fencing));
-        let ends = ended().map(|slot| (slot, self.end_of(at, slot, gone)));
+        let untils = [Until::Process, Until::Tree].into_iter();
+        let untils = untils.filter(|until| gone.ends(*until));
+        let ended = untils.flat_map(|until| self.state.of_binding(gone.process, until));
+        let mut ended: Vec<Slot> = ended.take(self.part() as usize).collect();
+        ended.sort_unstable();
+        let is_fencing = |slot: &Slot| self.bound_of(*slot).is_some_and(|it| it.fencing);
+        let is_late = ended.iter().any(is_fencing);
+        let ends = ended
+            .iter()
+            .map(|slot| (*slot, self.end_of(at, *slot, gone)));
         claims_ended(ends.collect(), Some(end_reason(gone, is_late)))
     }
 
@@ -128,14 +163,15 @@ impl QueueMachine {
     pub(super) fn decide_depart(&self, at: Timestamp, worker: Worker) -> Outcome {
         let is_limited = |job: &Job| self.rules_of(job).tube_crash_tries > 0;
         let job = |slot: Slot| self.state.job(slot).expect("a claimed job exists");
-        if !self.state.claims(worker).any(|slot| is_limited(job(slot))) {
-            return self.given_back(self.state.claims(worker));
+        let claims = || self.state.claims(worker).take(self.part() as usize);
+        if !claims().any(|slot| is_limited(job(slot))) {
+            return self.given_back(claims());
         }
         let end = |slot: Slot| match job(slot) {
             it if is_limited(it) => (slot, self.crashed(at, it)),
             _ => (slot, ClaimEnd::Returned),
         };
-        let ends = self.state.claims(worker).map(end).collect();
+        let ends = claims().map(end).collect();
         claims_ended(
             ends,
             Some("its claim ended: its client disconnected".to_owned().into()),
@@ -289,9 +325,8 @@ impl QueueMachine {
             return false;
         };
         let Binding { process, until, .. } = bound.binding;
-        let others = self.state.of_process(process).filter(|it| *it != slot);
-        let mut others = others.filter_map(|other| self.bound_of(other));
-        others.any(|other| other.binding.until == until)
+        let mut others = self.state.of_binding(process, until);
+        others.any(|other| other != slot)
     }
 
     /// Returns whether only those who may start and end processes may send a message: it makes, changes or ends a claim that is bound to a
@@ -322,12 +357,9 @@ impl QueueMachine {
             | Message::Report { id, .. }
             | Message::Cancel { id, .. } => is_bound(*id),
             Message::KeepResult(keep) => is_bound(keep.id),
-            Message::Flush { queue } => {
-                let mut claims = self.state.bound.iter();
-                claims.any(|(_, slot)| {
-                    let job = self.state.job(*slot);
-                    job.is_some_and(|job| self.state.queue_of(job).name == *queue)
-                })
+            Message::Flush { queue } | Message::FlushMore(FlushMore { queue, .. }) => {
+                let found = self.state.queue_named(queue);
+                found.is_some_and(|(_, queue)| queue.bound > 0)
             }
             Message::Bind { .. }
             | Message::Attach { .. }
@@ -343,6 +375,7 @@ impl QueueMachine {
             | Message::Spoil
             | Message::Register(_)
             | Message::Kick { .. }
+            | Message::KickMore(_)
             | Message::Repush { .. }
             | Message::KickJob { .. }
             | Message::Pause { .. }
@@ -356,7 +389,7 @@ impl QueueMachine {
 
     /// Sends the `ProcessActor` all watch and kill requests that the current claims require, each once.
     pub(super) fn send_bindings(&self, effects: &mut Effects<Self>) {
-        let slots = self.state.bound.iter().map(|(_, slot)| *slot);
+        let slots = self.state.bound.iter().map(|(.., slot)| *slot);
         let jobs = slots.filter_map(|slot| self.state.job(slot));
         let bound = jobs.filter_map(|job| job.story().bound.as_ref());
         let stated = bound.map(|it| (it.binding.process, it.binding.until, it.fencing));

@@ -29,6 +29,16 @@ impl ById {
         (slot != Slot::NONE).then_some(slot)
     }
 
+    /// Returns the jobs from this id on, by id.
+    pub(super) fn from(&self, id: u64) -> impl Iterator<Item = (u64, Slot)> + '_ {
+        let ranges = self.ranges.range(place(id).0..);
+        let all = ranges.flat_map(|(range, slots)| {
+            let ids = (range * RANGE as u64)..;
+            ids.zip(slots.iter().copied())
+        });
+        all.filter(move |(at, slot)| *at >= id && *slot != Slot::NONE)
+    }
+
     /// Adds a new job.
     ///
     /// # Panics

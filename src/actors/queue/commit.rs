@@ -5,6 +5,7 @@ use crate::actors::queue::job::Bound;
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::Message;
 use crate::actors::queue::outcome::{Outcome, Placed};
+use crate::actors::queue::part::KickMore;
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::queue::{ABANDONED, Pause};
 use crate::actors::queue::report::ErrorText;
@@ -62,11 +63,19 @@ impl QueueMachine {
             Outcome::Buried { slot } => self.commit_bury(*slot, entry, message),
             Outcome::Deferred { slot, until } => self.commit_defer(*slot, entry, *until, message),
             Outcome::Failed { slot, until } => self.commit_fail(*slot, entry, *until, message),
-            Outcome::Kicked { phase, count } => self.commit_kick(entry, message, *phase, *count),
+            Outcome::Kicked { phase, count } | Outcome::KickedPart { phase, count, .. } => {
+                self.commit_kick(entry, message, *phase, *count)
+            }
             Outcome::KickedJob { slot } => self.kick(*slot, entry),
             Outcome::Paused { until } => self.commit_pause(entry, message, *until),
             Outcome::Flushed { keys, .. } => {
                 self.commit_flush(entry, message);
+                self.forget_keys(keys.iter(), entry.seq);
+            }
+            Outcome::FlushedPart { slots, keys, .. } => {
+                for slot in slots {
+                    self.state.delete(*slot, entry.seq);
+                }
                 self.forget_keys(keys.iter(), entry.seq);
             }
             Outcome::ClaimsEnded { ends, error } => {
@@ -294,7 +303,10 @@ impl QueueMachine {
     }
 
     fn commit_kick(&mut self, stamp: Stamp, message: &Message, phase: Phase, count: u32) {
-        let (Message::Kick { queue, .. } | Message::Repush { queue, .. }) = message else {
+        let (Message::Kick { queue, .. }
+        | Message::Repush { queue, .. }
+        | Message::KickMore(KickMore { queue, .. })) = message
+        else {
             unreachable!("only a `Kick` or a `Repush` kicks jobs")
         };
         let Some((_, queue)) = self.state.queue_named(queue) else {

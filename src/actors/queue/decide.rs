@@ -10,7 +10,6 @@ use crate::actors::queue::message::{Message, Pop};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::outcome::Outcome;
 use crate::actors::queue::phase::Phase;
-use crate::actors::queue::queue::Queue;
 use crate::actors::queue::refused::Refused;
 use crate::actors::queue::report::KeepResult;
 use crate::actors::queue::right::{Claimant, Right};
@@ -76,7 +75,7 @@ impl QueueMachine {
             Message::Report { id, by, .. } => self.decide_report(*id, *by),
             Message::Kick { queue, count } => self.decide_kick(queue, *count),
             Message::Repush { queue, count } => match self.state.queue_named(queue) {
-                Some((_, queue)) => kicked(Phase::Abandoned, queue.counts.abandoned, *count),
+                Some((_, queue)) => self.kicked(Phase::Abandoned, queue.counts.abandoned, *count),
                 None => Outcome::Absent,
             },
             Message::KickJob { id } => match self.state.find(*id) {
@@ -91,6 +90,8 @@ impl QueueMachine {
                 Some((_, queue)) if queue.counts.all() > 0 => self.decide_flush(queue),
                 Some(_) | None => Outcome::Absent,
             },
+            Message::FlushMore(more) => self.decide_flush_part(&more.queue, more.part),
+            Message::KickMore(more) => self.decide_kick_part(more),
             Message::Depart { worker } => self.decide_depart(at, *worker),
             Message::Gone(gone) => self.decide_gone(at, *gone),
             Message::Expire { slot } => self.decide_expire(*slot),
@@ -338,9 +339,9 @@ impl QueueMachine {
             queue.counts.delayed + queue.counts.retrying,
         );
         if buried > 0 {
-            kicked(Phase::Buried, buried, count)
+            self.kicked(Phase::Buried, buried, count)
         } else {
-            kicked(Phase::Delayed, delayed, count)
+            self.kicked(Phase::Delayed, delayed, count)
         }
     }
 
@@ -364,19 +365,10 @@ impl QueueMachine {
     }
 
     /// Returns the slot of the key that is still remembered for a job; `None` if there is none.
-    fn remembered(&self, job: &Job) -> Option<Slot> {
+    pub(super) fn remembered(&self, job: &Job) -> Option<Slot> {
         let key = job.story().dedup?;
         let queue = &self.state.queue_of(job).name;
         self.state.uniques.slot_of(queue, (key, job.id))
-    }
-
-    fn decide_flush(&self, queue: &Queue) -> Outcome {
-        let slots = queue.slots(&self.state.jobs).into_iter();
-        let keys = slots.filter_map(|slot| self.remembered(self.state.job(slot)?));
-        Outcome::Flushed {
-            count: queue.counts.all(),
-            keys: keys.collect(),
-        }
     }
 
     fn decide_attach(&self, at: Timestamp, id: u64, (by, ttr_ms): (Right, u64)) -> Outcome {
@@ -449,14 +441,6 @@ pub(super) fn span(rule: Backoff, tries: u32, chance: u64) -> u64 {
     let spread = ms.saturating_mul(rule.jitter_milli.into()) / 1000;
     let by_chance = chance % spread.saturating_mul(2).saturating_add(1);
     (ms - spread).saturating_add(by_chance)
-}
-
-/// Returns the outcome of kicking at most `most` of `there` jobs, which are taken from `phase`; `Absent` if that is none.
-fn kicked(phase: Phase, there: u32, most: u32) -> Outcome {
-    match there.min(most) {
-        0 => Outcome::Absent,
-        count => Outcome::Kicked { phase, count },
-    }
 }
 
 /// Returns the offer that the random number `chance` selects, with a probability proportional to its weight; `None` if there

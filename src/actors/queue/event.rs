@@ -8,6 +8,7 @@ use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{Message, Pop, Put};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::outcome::{ClaimEnd, NewJob, Outcome, Placed};
+use crate::actors::queue::part::{FlushMore, KickMore};
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::report::Progress;
 use crate::actors::queue::right::Claimant;
@@ -76,14 +77,15 @@ impl QueueMachine {
                 emit(EventBody { kind, ..told });
             }),
             (
-                Outcome::Kicked { count, .. },
-                Message::Kick { queue, .. } | Message::Repush { queue, .. },
-            ) => {
-                emit(of("kicked", queue).number("count", *count));
-            }
-            (Outcome::Flushed { count, .. }, Message::Flush { queue }) => {
-                emit(of("flushed", queue).number("count", *count));
-            }
+                Outcome::Kicked { .. } | Outcome::KickedPart { .. },
+                Message::Kick { queue, .. }
+                | Message::Repush { queue, .. }
+                | Message::KickMore(KickMore { queue, .. }),
+            ) => emit_total(of("kicked", queue), outcome, emit),
+            (
+                Outcome::Flushed { .. } | Outcome::FlushedPart { .. },
+                Message::Flush { queue } | Message::FlushMore(FlushMore { queue, .. }),
+            ) => emit_total(of("flushed", queue), outcome, emit),
             (Outcome::Paused { until }, Message::Pause { queue, .. }) if until.0 > 0 => {
                 emit(of("paused", queue).number("until", until.0));
             }
@@ -165,6 +167,13 @@ impl QueueMachine {
     }
 }
 
+/// Emits the event of a request about many jobs, once it is done.
+fn emit_total(told: EventBody, outcome: &Outcome, emit: Emit<'_>) {
+    if let (count, true) = outcome.total() {
+        emit(told.number("count", count));
+    }
+}
+
 /// Returns the event kind and the job's slot for an outcome whose event has no other fields; `None` for outcomes that `emit`
 /// handles or that cause no event.
 fn plain(outcome: &Outcome) -> Option<(&'static str, Slot)> {
@@ -189,6 +198,8 @@ fn plain(outcome: &Outcome) -> Option<(&'static str, Slot)> {
         | Outcome::Failed { .. }
         | Outcome::Deferred { .. }
         | Outcome::Kicked { .. }
+        | Outcome::KickedPart { .. }
+        | Outcome::FlushedPart { .. }
         | Outcome::Paused { .. }
         | Outcome::Flushed { .. }
         | Outcome::Fenced { .. }

@@ -39,11 +39,14 @@ impl State {
             Phase::Delayed => drop(queue.delayed.insert((until, id, slot))),
             Phase::Claimed => {
                 queue.held.insert(self.jobs.volatile(), slot);
+                queue.bound += u32::from(binding.is_some());
                 if let Some(worker) = worker {
                     let claim = (self.claimed_until(slot).unwrap_or_default(), slot);
                     self.workers.entry(worker).or_default().insert(claim);
                 }
-                self.bound.extend(binding.map(|it| (it.process, slot)));
+                if let Some(binding) = binding {
+                    self.bound.insert((binding.process, binding.until, slot));
+                }
             }
             phase @ (Phase::Buried | Phase::Abandoned) => {
                 queue.buried.insert(buried_key(phase, (buried, id, slot)));
@@ -77,12 +80,13 @@ impl State {
             Phase::Delayed => drop(queue.delayed.remove(&(until, id, slot))),
             Phase::Claimed => {
                 queue.held.remove(self.jobs.volatile(), slot);
+                queue.bound -= u32::from(binding.is_some());
                 if let Some(worker) = worker {
                     let deadline = self.claimed_until(slot);
                     self.unclaim(worker, deadline.unwrap_or_default(), slot);
                 }
                 if let Some(binding) = binding {
-                    self.bound.remove(&(binding.process, slot));
+                    self.bound.remove(&(binding.process, binding.until, slot));
                 }
             }
             phase @ (Phase::Buried | Phase::Abandoned) => {

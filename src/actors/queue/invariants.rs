@@ -206,9 +206,18 @@ impl State {
                 None,
                 "a claim belongs to a worker or to a process, not to both"
             );
-            Some((binding.process, slot))
+            Some((binding.process, binding.until, slot))
         });
         assert_eq!(self.bound, bound.collect(), "claims are indexed by process");
+        for (_, queue) in self.queues.iter() {
+            let slots = queue.held.iter(&self.jobs);
+            let bound = slots.filter(|slot| self.jobs[*slot].story().binding().is_some());
+            assert_eq!(
+                queue.bound as usize,
+                bound.count(),
+                "bound claims are counted"
+            );
+        }
         for (_, queue) in self.queues.iter() {
             let numbered = queue.number.and_then(|number| self.numbers.get(number));
             let pause = numbered.and_then(|numbered| numbered.pause);

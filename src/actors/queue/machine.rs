@@ -185,6 +185,9 @@ impl Machine for QueueMachine {
             | Outcome::Refused(_) => {
                 return Durability::Nothing;
             }
+            Outcome::FlushedPart { .. } if outcome.is_without_change() => {
+                return Durability::Nothing;
+            }
             // A registered root job or a remembered key is durable, even if the job is not.
             Outcome::Put { job, .. } => {
                 let registers = matches!(message, Message::Put(put) if put.registers().is_some());
@@ -226,8 +229,10 @@ impl Machine for QueueMachine {
             | Outcome::Deleted { key: Some(_), .. }
             | Outcome::Registered { .. }
             | Outcome::Kicked { .. }
+            | Outcome::KickedPart { .. }
             | Outcome::Paused { .. }
             | Outcome::Flushed { .. }
+            | Outcome::FlushedPart { .. }
             | Outcome::Draining => false,
         };
         if passing {
@@ -292,7 +297,10 @@ impl Machine for QueueMachine {
                 phase: self.state.find(*id).map(|(_, job)| job.phase),
             },
             Outcome::Claimed { slot, .. } => self.claim_reply(*slot),
-            Outcome::Kicked { count, .. } | Outcome::Flushed { count, .. } => Reply::Count(*count),
+            Outcome::Kicked { .. }
+            | Outcome::KickedPart { .. }
+            | Outcome::Flushed { .. }
+            | Outcome::FlushedPart { .. } => Reply::Count(outcome.total().0),
             Outcome::Touched { .. }
             | Outcome::Attached { .. }
             | Outcome::ClaimsEnded { .. }
@@ -347,6 +355,14 @@ impl Machine for QueueMachine {
         Self::cost_of(&asked)
     }
 
+    fn outcome_cost(outcome: &Outcome) -> usize {
+        outcome.weight()
+    }
+
+    fn rest(&self, message: &Message, outcome: &Outcome) -> Option<Message> {
+        self.rest_of(message, outcome)
+    }
+
     fn space_effect(&self, message: &Message) -> SpaceEffect {
         match message {
             Message::Put(_) | Message::Batch(_) | Message::Register(_) => SpaceEffect::Adds,
@@ -372,6 +388,9 @@ impl Machine for QueueMachine {
             | Message::Fail { .. }
             | Message::Defer { .. }
             | Message::Flush { .. }
+            | Message::FlushMore(_)
+            // What was begun is not refused.
+            | Message::KickMore(_)
             | Message::Depart { .. }
             | Message::Gone(_)
             | Message::Expire { .. }

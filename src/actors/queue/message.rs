@@ -6,6 +6,7 @@
 
 use crate::actors::binding::{self, Binding};
 use crate::actors::queue::name::QueueName;
+use crate::actors::queue::part::{FlushMore, KickMore};
 use crate::actors::queue::report::{ErrorText, KeepResult, Progress};
 use crate::actors::queue::right::{Claimant, Command, Right, Worker};
 use crate::bytes::Bytes as Body;
@@ -217,6 +218,10 @@ pub enum Message {
         /// The slot of the key.
         slot: Slot,
     },
+    /// The rest of a `Flush` that is carried out in parts.
+    FlushMore(FlushMore),
+    /// The rest of a `Kick` or `Repush` that is carried out in parts.
+    KickMore(KickMore),
 }
 
 impl Message {

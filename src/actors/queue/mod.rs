@@ -21,6 +21,7 @@
 //! | `pages.rs` `load.rs` | durable state as pages; rebuilding the indexes from them |
 //! | `machine.rs` | the interface to the host, and the order in which items are due |
 //! | `canonical.rs` | a canonical form of bodies, for deduplication |
+//! | `part.rs` `parts.rs` | requests about many jobs, which are carried out in parts |
 //! | `decide.rs` `adding.rs` `commit.rs` | the rules: claiming jobs, and ending claims; adding jobs; applying an outcome |
 //! | `look.rs` `select.rs` `busiest.rs` | queries; `select.rs` and `busiest.rs` have those that visit many items, in bounded steps |
 //! | `event.rs` | the events that an outcome causes, for subscribers |
@@ -54,6 +55,8 @@ mod model;
 mod name;
 mod outcome;
 mod pages;
+mod part;
+mod parts;
 mod phase;
 #[expect(
     clippy::module_inception,
@@ -89,6 +92,7 @@ pub use message::{AnyType, DedupKey, Message, Pop, Put, Root};
 pub use name::QueueName;
 pub use outcome::{ClaimEnd, NewJob, Outcome, Placed};
 pub use pages::Page;
+pub use part::{FlushMore, FlushPart, KickMore, KickPart};
 pub use phase::{Counts, Phase};
 pub use refused::Refused;
 pub use reply::{

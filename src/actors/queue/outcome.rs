@@ -3,6 +3,7 @@
 //! Change rule: outcomes are stored in the journal, see `message.rs`. Fields are stored by position, so optional ones come last.
 
 use crate::actors::queue::message::DedupKey;
+use crate::actors::queue::part::{FlushPart, KickPart};
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::refused::Refused;
 use crate::actors::queue::report::ErrorText;
@@ -125,6 +126,24 @@ pub enum Outcome {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         keys: Vec<Slot>,
     },
+    /// Some of the jobs of a queue are deleted. The fields of `part` but `next` are as before.
+    FlushedPart {
+        /// The slots of the jobs.
+        slots: Vec<Slot>,
+        /// The slots of their remembered keys, which are forgotten.
+        keys: Vec<Slot>,
+        /// How far the flush has come.
+        part: FlushPart,
+    },
+    /// Some of the jobs that a request kicks are made ready, as by `Kicked`.
+    KickedPart {
+        /// The phase that they are taken from.
+        phase: Phase,
+        /// The number of jobs.
+        count: u32,
+        /// How far the request has come: what was kicked before, and what is left now.
+        part: KickPart,
+    },
     /// A claim has timed out. Its process tree will be killed before another client can claim the job.
     Fenced {
         /// The slot of the job.
@@ -228,6 +247,51 @@ pub enum Outcome {
     Absent,
     /// The message was refused. Changes nothing.
     Refused(Refused),
+}
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "few outcomes change many jobs"
+)]
+impl Outcome {
+    /// Returns the number of jobs that a flush or a kick has changed so far, and whether it is done.
+    pub(super) fn total(&self) -> (u32, bool) {
+        match self {
+            Self::Kicked { count, .. } | Self::Flushed { count, .. } => (*count, true),
+            Self::KickedPart { count, part, .. } => {
+                (part.kicked.saturating_add(*count), part.left == 0)
+            }
+            Self::FlushedPart { slots, part, .. } => {
+                (part.deleted_with(slots), part.next.is_none())
+            }
+            _ => (0, true),
+        }
+    }
+
+    /// Returns whether a part of a flush changes nothing. The last part has the answer, which a repeated request gets again.
+    pub(super) fn is_without_change(&self) -> bool {
+        match self {
+            Self::FlushedPart { slots, part, .. } => {
+                slots.is_empty() && (part.next.is_some() || part.deleted == 0)
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns the number of jobs that it changes if it may change many; otherwise 0.
+    pub(super) fn weight(&self) -> usize {
+        match self {
+            Self::Kicked { count, .. }
+            | Self::KickedPart { count, .. }
+            | Self::Flushed { count, .. } => *count as usize,
+            Self::FlushedPart { slots, .. } => slots.len() + 1,
+            Self::Departed {
+                back, abandoned, ..
+            } => back.len() + abandoned.len(),
+            Self::ClaimsEnded { ends, .. } => ends.len(),
+            _ => 0,
+        }
+    }
 }
 
 /// What becomes of a claimed job whose worker or process is gone.

@@ -33,6 +33,8 @@ pub(super) struct Queue {
     pub(super) quarantined: BTreeSet<(u64, Slot)>,
     /// Claimed jobs.
     pub(super) held: ClaimedList,
+    /// The number of claims that are bound to a process.
+    pub(super) bound: u32,
     pub(super) counts: Counts,
     pub(super) is_paused: bool,
     pub(super) throttle: Throttle,
@@ -91,6 +93,7 @@ impl Queue {
             retrying: BTreeSet::new(),
             quarantined: BTreeSet::new(),
             held: ClaimedList::default(),
+            bound: 0,
             counts: Counts::default(),
             is_paused: false,
             throttle: Throttle::new(rules),

@@ -22,8 +22,11 @@ pub struct Rules {
     pub default: TypeRules,
     /// The rules for types that have their own, by type name.
     pub types: BTreeMap<String, TypeRules>,
-    /// Rules that are not specific to a type. Not stored while all have their default values.
-    #[serde(skip_serializing_if = "SharedRules::is_default")]
+    /// Rules that are not specific to a type. Not stored while all have the values that earlier versions had by default.
+    #[serde(
+        default = "SharedRules::earlier",
+        skip_serializing_if = "SharedRules::are_earlier"
+    )]
     pub across: SharedRules,
 }
 
@@ -37,6 +40,14 @@ pub struct SharedRules {
     pub results: ResultRules,
     /// The maximum number of deduplication keys that are remembered. When it is reached, a job that needs another key is refused.
     pub keys_max: u32,
+    /// The maximum number of jobs that one part of a request changes. Earlier versions had no parts, and their logs do not have this
+    /// field.
+    #[serde(default = "whole")]
+    pub part: u32,
+}
+
+const fn whole() -> u32 {
+    u32::MAX
 }
 
 impl Default for SharedRules {
@@ -45,13 +56,21 @@ impl Default for SharedRules {
             tenants: BTreeMap::new(),
             results: ResultRules::default(),
             keys_max: 1_000_000,
+            part: 512,
         }
     }
 }
 
 impl SharedRules {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
+    fn earlier() -> Self {
+        Self {
+            part: whole(),
+            ..Self::default()
+        }
+    }
+
+    fn are_earlier(&self) -> bool {
+        *self == Self::earlier()
     }
 }
 

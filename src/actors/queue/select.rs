@@ -63,8 +63,8 @@ impl QueueMachine {
             Some(_) => extent,
             None => from.0.saturating_add(LOOKED_AT_MAX).min(extent),
         };
-        let bound = process.map(|process| self.state.of_process(process));
-        let bound = bound.into_iter().flatten().filter(|slot| slot >= from);
+        let bound = process.map(|process| self.state.of_process(process, *from));
+        let bound = bound.into_iter().flatten();
         let all = (from.0..end).map(Slot).filter(|_| process.is_none());
         for slot in bound.chain(all) {
             if jobs.len() == *most as usize {

@@ -11,6 +11,7 @@
     reason = "slots come from indexes over the slabs: a slot without an item is an impossible state"
 )]
 
+use crate::actors::binding::Until;
 use crate::actors::queue::by_id::ById;
 use crate::actors::queue::job::{Job, Story};
 use crate::actors::queue::message::{DedupKey, Put, Root};
@@ -53,7 +54,7 @@ pub(super) struct State {
     /// For each connection, its claims, ordered by when they end.
     pub(super) workers: BTreeMap<Worker, BTreeSet<(Timestamp, Slot)>>,
     /// Claims that are bound to processes, ordered by process.
-    pub(super) bound: BTreeSet<(ProcessId, Slot)>,
+    pub(super) bound: BTreeSet<(ProcessId, Until, Slot)>,
     /// Ready, delayed and retrying jobs with a deduplication key, ordered by the number of their queue, by key and by age.
     pub(super) dedup: BTreeSet<(Slot, DedupKey, u64, Slot)>,
     /// The newest root job of each key.
@@ -226,12 +227,6 @@ impl State {
     pub(super) fn claims(&self, worker: Worker) -> impl Iterator<Item = Slot> + '_ {
         let claims = self.workers.get(&worker).into_iter().flatten();
         claims.map(|(_, slot)| *slot)
-    }
-
-    /// Returns the slots of the jobs whose claims are bound to a process.
-    pub(super) fn of_process(&self, process: ProcessId) -> impl Iterator<Item = Slot> + '_ {
-        let all = (process, Slot(0))..=(process, Slot::NONE);
-        self.bound.range(all).map(|(_, slot)| *slot)
     }
 
     /// Returns the oldest waiting request for a queue that has claimable jobs; `None` if there is none. Of several such

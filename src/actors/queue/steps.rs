@@ -132,6 +132,7 @@ fn across() -> SharedRules {
             bytes_max: 800,
         },
         keys_max: 3,
+        part: 2,
     }
 }
 
@@ -363,8 +364,8 @@ fn message() -> impl Strategy<Value = Message> {
         2 => root().prop_map(Message::Register),
         9 => pop().prop_map(Message::Pop),
         5 => turn().prop_map(Message::Pop),
-        3 => (queue(), 0u32..4).prop_map(|(queue, count)| Message::Kick { queue, count }),
-        6 => (few(), 0u32..4).prop_map(|(queue, count)| Message::Repush { queue, count }),
+        3 => (queue(), 0u32..6).prop_map(|(queue, count)| Message::Kick { queue, count }),
+        6 => (few(), 0u32..6).prop_map(|(queue, count)| Message::Repush { queue, count }),
         3 => (queue(), span()).prop_map(|(queue, ms)| Message::Pause { queue, ms }),
         1 => queue().prop_map(|queue| Message::Flush { queue }),
         1 => Just(Message::Spoil),

@@ -133,11 +133,13 @@ impl Pair {
             _ => None,
         };
         self.compare_answers(stamp, message, &reply, effects.take());
+        let rest = self.machine.rest(message, &outcome);
+        assert_eq!(rest, self.replica.rest(message, &outcome));
         if durability != Durability::Nothing {
             self.log
                 .push(Logged::Entry(stamp, message.clone(), outcome));
         }
-        reply
+        rest.map_or(reply, |rest| self.send(&rest))
     }
 
     /// Compares the reply, and the answers to waiting requests, with the model.

@@ -8,11 +8,14 @@ mod checkpoint;
 mod governed;
 mod inspection;
 mod once;
+mod parts;
 mod planted;
 mod publishing;
 mod rebuild;
 mod restate;
+mod waits;
 
+use self::parts::{Parked, result_of};
 use self::planted::{call_injector, decided};
 use self::publishing::Repeated;
 use self::restate::Restate;
@@ -28,13 +31,13 @@ use crate::spine::feed::Feed;
 use crate::spine::guard::guard;
 use crate::spine::ledger::{Entry, Ledger, Poisoned};
 use crate::spine::machine::{
-    Actor, Durability, Effects, Machine, Moment, Now, Refusal, Request, SpaceEffect, Start,
+    Actor, Durability, Effects, Machine, Moment, Now, Refusal, SpaceEffect, Start,
 };
 use crate::spine::outbox::Outbox;
 use crate::spine::receipts::Receipts;
 use crate::spine::recovery::Recovered;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// The number of ticks (messages of due items) in a row after which other actors get their turn: expiring a million locks at once must not
@@ -66,6 +69,8 @@ pub struct Host<M: Machine> {
     /// The newest entry that answers and actions wait for.
     awaited: Seq,
     backlog: Option<Running<M>>,
+    /// Deliveries that go on after others, in order.
+    parked: VecDeque<Parked<M>>,
     /// The cost of the work done since other actors last had their turn.
     spent_in_a_row: usize,
     watches: BTreeMap<Ticket, Wait<M>>,
@@ -87,6 +92,10 @@ pub struct Host<M: Machine> {
 /// A delivery that is being carried out.
 struct Running<M: Machine> {
     items: std::vec::IntoIter<Item<M>>,
+    /// The rest of the item that was begun last, if it is not done.
+    rest: Option<Item<M>>,
+    /// Whether it goes on before all other parked deliveries.
+    goes_first: bool,
     answers: Vec<Answer<M::Reply>>,
     reply_to: ReplyTo<M::Reply>,
     sender: Option<ActorId>,
@@ -96,10 +105,12 @@ struct Running<M: Machine> {
 }
 
 /// The result of a message.
-enum MessageResult<R> {
-    Answered(R),
+enum MessageResult<M: Machine> {
+    Answered(M::Reply),
     /// The host refused the message without passing it to the machine.
     Refused(Refusal),
+    /// A part of the message was carried out. This message goes on with it.
+    Part(M::Message),
 }
 
 impl<M: Actor> Host<M> {
@@ -120,6 +131,7 @@ impl<M: Actor> Host<M> {
             last,
             awaited: last,
             backlog: None,
+            parked: VecDeque::new(),
             spent_in_a_row: 0,
             watches: BTreeMap::new(),
             quarantined: Vec::new(),
@@ -154,15 +166,11 @@ impl<M: Actor> Host<M> {
             self.backlog.is_none(),
             "a delivery begins only when the previous one is done"
         );
-        let is_repetition = self.is_repetition(ledger, &delivery.items);
-        self.backlog = Some(Running {
-            answers: Vec::with_capacity(delivery.items.len()),
-            items: delivery.items.into_iter(),
-            reply_to: delivery.reply_to,
-            sender: delivery.sender,
-            authority: delivery.authority,
-            is_repetition,
-        });
+        if self.repeats_parked(&delivery.items) {
+            self.parked.push_back(Parked::Waiting(delivery));
+        } else {
+            self.backlog = Some(self.begin(ledger, delivery));
+        }
         self.proceed(ledger)
     }
 
@@ -188,7 +196,7 @@ impl<M: Actor> Host<M> {
             let Some(running) = &mut self.backlog else {
                 return Flow::Done;
             };
-            let Some(item) = running.items.next() else {
+            let Some(item) = running.rest.take().or_else(|| running.items.next()) else {
                 if let Some(Running {
                     answers, reply_to, ..
                 }) = self.backlog.take()
@@ -198,9 +206,10 @@ impl<M: Actor> Host<M> {
                 return Flow::Done;
             };
             self.spent_in_a_row += M::cost(item.request());
-            let done = match item {
+            let (done, key) = match item {
                 Item::Message(message) => {
-                    self.message(ledger, now, (&message, None), Stage::Decide)
+                    let done = self.message(ledger, now, (&message, None), Stage::Decide);
+                    (done, None)
                 }
                 Item::Keyed(_, key)
                     if running.is_repetition && self.receipts.find(&key, now.at).is_none() =>
@@ -208,9 +217,16 @@ impl<M: Actor> Host<M> {
                     continue;
                 }
                 Item::Keyed(message, key) => {
-                    self.once(ledger, now, (&message, &key), Stage::Decide)
+                    let done = self.once(ledger, now, (&message, &key), Stage::Decide);
+                    (done, Some(key))
                 }
-                Item::Query(query) => self.ask(ledger, now, &query).map(MessageResult::Answered),
+                Item::Query(query) => {
+                    let asked = self.ask(ledger, now, &query);
+                    (asked.map(MessageResult::Answered), None)
+                }
+            };
+            let Some(done) = self.parked(done, key) else {
+                return Flow::Done;
             };
             if let Some(report) = self.done(done) {
                 return Flow::Panicked(report);
@@ -220,11 +236,12 @@ impl<M: Actor> Host<M> {
 
     /// Records the result of an item of the delivery, and which actors to notify. If the reply holds up the delivery, drops the commands
     /// after it. Returns the report of the panic if the item panicked.
-    fn done(&mut self, done: Result<MessageResult<M::Reply>, Report>) -> Option<Report> {
+    fn done(&mut self, done: Result<MessageResult<M>, Report>) -> Option<Report> {
         let running = self.backlog.as_mut()?;
         let (answer, delivered, panicked) = match done {
             Ok(MessageResult::Answered(reply)) => (Ok(reply), true, None),
             Ok(MessageResult::Refused(refusal)) => (Ok(M::Reply::from(refusal)), false, None),
+            Ok(MessageResult::Part(_)) => unreachable!("a delivery with a rest was parked"),
             Err(report) => (Err(Failed), false, Some(report)),
         };
         if let Some(sender) = running.sender.filter(|_| !delivered) {
@@ -318,7 +335,7 @@ impl<M: Actor> Host<M> {
         now: Now,
         (message, key): (&M::Message, Option<&RequestKey>),
         stage: Stage,
-    ) -> Result<MessageResult<M::Reply>, Report> {
+    ) -> Result<MessageResult<M>, Report> {
         let moment = ledger.moment(M::ID, now);
         let (outcome, durability) = match self.decide(ledger.room(), &moment, message, stage) {
             Ok(Ok(decided)) => decided,
@@ -329,9 +346,8 @@ impl<M: Actor> Host<M> {
             let machine = &mut self.machine;
             return guard(|| {
                 machine.unchanged(&outcome);
-                machine.reply(Seq(0), message, &outcome)
+                result_of(machine, Seq(0), message, &outcome)
             })
-            .map(MessageResult::Answered)
             .map_err(|cause| self.poison(ledger, now, (stage, cause), message));
         }
         let stamp = ledger.order_some(now.at, M::numbers(&outcome));
@@ -340,11 +356,14 @@ impl<M: Actor> Host<M> {
         let committed = guard(|| {
             call_injector(injector.as_deref(), Stage::Commit, Some(message));
             machine.commit(stamp, message, &outcome, effects);
-            machine.reply(stamp.seq, message, &outcome)
+            result_of(machine, stamp.seq, message, &outcome)
         });
+        self.spent_in_a_row += M::outcome_cost(&outcome);
         match committed {
-            Ok(reply) => {
+            Ok(result) => {
                 self.last = stamp.seq;
+                // Under its key, a message has the outcome of its last part.
+                let key = key.filter(|_| !matches!(result, MessageResult::Part(_)));
                 if let Some(key) = key {
                     let pages = self.machine.pages();
                     self.receipts.note(pages, stamp, (*key, &outcome));
@@ -363,7 +382,7 @@ impl<M: Actor> Host<M> {
                     ledger.append_transient(M::ID, stamp, &entry);
                 }
                 self.hold_effects();
-                Ok(MessageResult::Answered(reply))
+                Ok(result)
             }
             Err(cause) => {
                 self.spent = true;
@@ -503,47 +522,6 @@ impl<M: Actor> Host<M> {
         self.restate.refused(at);
     }
 
-    /// Begins a wait on behalf of `ticket`; answers immediately if the condition is already true.
-    pub fn watch(&mut self, ledger: &mut Ledger, ticket: Ticket, wait: Wait<M>) -> Flow {
-        if let Some(Wait { watch, .. }) = self.watches.get(&ticket) {
-            unreachable!("a ticket is handed out once, but this one already waits for {watch:?}");
-        }
-        if self.spent {
-            self.watches.insert(ticket, wait);
-            return Flow::Done;
-        }
-        let (machine, effects, injector) = (&mut self.machine, &mut self.effects, &self.injector);
-        let begun = guard(|| {
-            call_injector(injector.as_deref(), Stage::Watch, None);
-            machine.watch(ticket, &wait.watch, effects);
-        });
-        if let Err(cause) = begun {
-            self.outbox
-                .hold(self.awaited, vec![Err(Failed)], wait.reply_to);
-            let now = ledger.both();
-            return Flow::Panicked(self.spend(ledger, now, (Stage::Watch, cause)));
-        }
-        self.spent_in_a_row += M::cost(Request::Watch(&wait.watch));
-        self.watches.insert(ticket, wait);
-        self.hold_effects();
-        self.proceed(ledger)
-    }
-
-    /// Ends a wait without an answer.
-    pub fn unwatch(&mut self, ledger: &mut Ledger, ticket: Ticket) -> Flow {
-        if self.watches.remove(&ticket).is_none() || self.spent {
-            return Flow::Done;
-        }
-        let machine = &mut self.machine;
-        match guard(|| machine.unwatch(ticket)) {
-            Ok(()) => Flow::Done,
-            Err(cause) => {
-                let now = ledger.both();
-                Flow::Panicked(self.spend(ledger, now, (Stage::Watch, cause)))
-            }
-        }
-    }
-
     /// Sets the feed to which events are published.
     pub fn publish_to(&mut self, feed: Arc<Feed>) {
         self.feed = Some(feed);
@@ -563,6 +541,7 @@ impl<M: Actor> Host<M> {
     /// Drops the delivery under way, all waits, and the answers and actions in the outbox, because the node has halted.
     pub fn abandon(&mut self) {
         self.backlog = None;
+        self.parked.clear();
         self.watches.clear();
         self.outbox.discard();
     }

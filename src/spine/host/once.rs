@@ -21,7 +21,7 @@ impl<M: Actor> Host<M> {
         now: Now,
         (message, key): (&M::Message, &RequestKey),
         stage: Stage,
-    ) -> Result<MessageResult<M::Reply>, Report> {
+    ) -> Result<MessageResult<M>, Report> {
         let Some(receipt) = self.receipts.find(key, now.at) else {
             if !self.receipts.has_room(key.caller(), now.at) {
                 return Ok(MessageResult::Refused(Refusal::ReceiptsFull));
@@ -75,7 +75,8 @@ impl<M: Actor> Host<M> {
         let is_repetition = self.receipts.find(key, now.at).is_some();
         let reply = match self.once(ledger, now, (tick, key), Stage::Tick)? {
             MessageResult::Refused(refusal) => refusal.into(),
-            MessageResult::Answered(_) if !is_repetition => return Ok(()),
+            MessageResult::Answered(_) | MessageResult::Part(_) if !is_repetition => return Ok(()),
+            MessageResult::Part(_) => unreachable!("a repetition has its answer"),
             MessageResult::Answered(reply) => reply,
         };
         let machine = &mut self.machine;

@@ -13,7 +13,7 @@ use crate::spine::shared::Spine;
 use crate::spine::supervision::Verdict;
 use actix::{
     Actor, ActorFutureExt as _, AsyncContext as _, Context, Handler, Message, SpawnHandle,
-    WrapFuture as _,
+    WrapFuture,
 };
 use std::rc::Rc;
 use std::time::Duration;
@@ -28,6 +28,8 @@ pub(super) struct Shell<M: machine::Actor> {
     rules: M::Rules,
     spine: Rc<Spine>,
     timer: Option<(Timestamp, SpawnHandle)>,
+    /// Whether a [`CarryOn`] is on its way.
+    carries_on: bool,
 }
 
 impl<M: machine::Actor> Shell<M> {
@@ -37,6 +39,7 @@ impl<M: machine::Actor> Shell<M> {
             rules,
             spine,
             timer: None,
+            carries_on: false,
         }
     }
 
@@ -63,6 +66,20 @@ impl<M: machine::Actor> Shell<M> {
             Flow::Yield => self.yield_turn(context),
             Flow::Panicked(report) => self.await_verdict(context, &report),
         }
+        if self.host.has_parked() && !std::mem::replace(&mut self.carries_on, true) {
+            self.carry_on_later(context);
+        }
+    }
+
+    /// Makes the host carry on with what is parked, once other actors, and the deliveries that are in the mailbox by then, have had their
+    /// turn.
+    fn carry_on_later(&self, context: &mut Context<Self>) {
+        let turn = tokio::task::yield_now();
+        context.wait(
+            WrapFuture::<Self>::into_actor(turn, self).map(|(), _, context| {
+                context.address().do_send(CarryOn);
+            }),
+        );
     }
 
     /// Reports a panic to the Supervisor, and does nothing else until its verdict arrives.
@@ -260,6 +277,22 @@ impl<M: machine::Actor> Handler<Proceed> for Shell<M> {
 
     fn handle(&mut self, Proceed: Proceed, context: &mut Self::Context) {
         self.proceed(context);
+    }
+}
+
+/// A request to go on with what is parked.
+struct CarryOn;
+
+impl Message for CarryOn {
+    type Result = ();
+}
+
+impl<M: machine::Actor> Handler<CarryOn> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, CarryOn: CarryOn, context: &mut Self::Context) {
+        self.carries_on = false;
+        self.drive(context, Host::carry_on);
     }
 }
 

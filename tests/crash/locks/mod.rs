@@ -125,6 +125,7 @@ fn owner(message: &Message) -> &Name {
         | Message::Renew { owner, .. }
         | Message::Release { owner, .. }
         | Message::ReleaseAll { owner } => owner,
+        Message::EndMore(more) => &more.owner,
         Message::Expire { .. }
         | Message::Force { .. }
         | Message::Leave { .. }

@@ -48,6 +48,7 @@ impl Reference {
             Message::ReleaseAll { owner } => self.leave(owner, |_| true, entry.seq),
             Message::Renew { .. } => {}
             message @ (Message::Expire { .. }
+            | Message::EndMore(_)
             | Message::Force { .. }
             | Message::Leave { .. }
             | Message::Gone(_)

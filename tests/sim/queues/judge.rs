@@ -15,7 +15,7 @@ use crate::queues::model::{Due, Entry, Model};
 use crate::reference::{AnsweredMessages, Origin, Reference};
 use sexton::actors::queue::{
     Claimant, JobView, Message, Outcome, Phase, Pop, Query, QueueMachine, QueueName, Refused,
-    Reply, Right, Rules, Watch,
+    Reply, Right, Rules, SharedRules, Watch,
 };
 use sexton::clock::{Offset, Timestamp};
 use sexton::ids::Seq;
@@ -96,6 +96,10 @@ impl Reference for Queues {
             jobs_max: JOBS_MAX,
             default: rules_of(&QueueName::parse(b"any").expect("a valid name")),
             types: types.into(),
+            across: SharedRules {
+                part: 3,
+                ..SharedRules::default()
+            },
             ..Rules::default()
         }
     }
@@ -392,6 +396,7 @@ impl Reference for Queues {
             Outcome::Buried { .. } => counted.burials += 1,
             Outcome::Failed { .. } => counted.failures += 1,
             Outcome::Kicked { .. } | Outcome::KickedJob { .. } => counted.kicks += 1,
+            Outcome::KickedPart { .. } | Outcome::FlushedPart { .. } => counted.parts += 1,
             Outcome::Paused { .. } => counted.pauses += 1,
             Outcome::Flushed { .. } => counted.flushes += 1,
             Outcome::ClaimsEnded { .. } => counted.claims_ended_with_process += 1,

@@ -92,7 +92,14 @@ impl Model {
             bound.is_some_and(|it| it.process == gone.process && gone.ends(it.until))
         };
         let ended = self.jobs.iter().filter(ends);
-        let mut ended: Vec<(Slot, u64)> = ended.map(|job| (job.slot, job.view.id)).collect();
+        let until = |job: &Entry| job.view.bound.map(|it| it.until);
+        let mut ended: Vec<_> = ended
+            .map(|job| (until(job), job.slot, job.view.id))
+            .collect();
+        ended.sort_unstable();
+        ended.truncate(self.rules.across.part as usize);
+        let ended = ended.into_iter().map(|(_, slot, id)| (slot, id));
+        let mut ended: Vec<(Slot, u64)> = ended.collect();
         ended.sort_unstable();
         let is_late =
             |job: &Entry| ended.iter().any(|(slot, _)| *slot == job.slot) && job.view.fencing;
@@ -150,6 +157,9 @@ impl Model {
     /// Ends the claims of a connection that has closed.
     pub(super) fn depart(&mut self, worker: Worker, at: Timestamp) -> Reply {
         let mine = self.jobs.iter().filter(|job| job.worker == Some(worker));
+        let mut mine: Vec<&Entry> = mine.collect();
+        mine.sort_by_key(|job| (job.view.until, job.slot));
+        let mine = mine.into_iter().take(self.rules.across.part as usize);
         let mine: Vec<_> = mine
             .map(|job| (job.view.id, job.view.queue.clone()))
             .collect();

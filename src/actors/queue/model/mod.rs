@@ -10,6 +10,7 @@
 mod adding;
 mod crashes;
 mod ending;
+mod many;
 mod results;
 mod time;
 mod turns;
@@ -366,11 +367,12 @@ impl Model {
             Message::Kick { queue, count } => {
                 let buried = self.kickable(queue, Phase::Buried);
                 let delayed = self.kickable(queue, Phase::Delayed);
-                self.kick(if buried.is_empty() { delayed } else { buried }, *count)
+                self.kick(if buried.is_empty() { delayed } else { buried }, *count, 0)
             }
             Message::Repush { queue, count } => {
-                self.kick(self.line(queue, Phase::Abandoned), *count)
+                self.kick(self.line(queue, Phase::Abandoned), *count, 0)
             }
+            Message::KickMore(more) => self.kick_more(more),
             Message::KickJob { id } => match self.job(*id) {
                 Some(job) if !matches!(job.view.phase, Phase::Ready | Phase::Claimed) => {
                     job.kick();
@@ -379,6 +381,10 @@ impl Model {
                 _ => Reply::Absent,
             },
             Message::Pause { queue, ms } => self.pause(queue, *ms, at),
+            Message::Flush { queue } if self.counts(Some(queue)).all() > self.rules.across.part => {
+                self.flush_part(queue, (0, self.next_id), 0)
+            }
+            Message::FlushMore(more) => self.flush_more(more),
             Message::Flush { queue } => {
                 let count = self.counts(Some(queue)).all();
                 let ids = self.jobs.iter().filter(|job| job.view.queue == *queue);
@@ -423,14 +429,6 @@ impl Model {
             Some(job) if job.view.phase != Phase::Claimed => self.claim(id, (by, 0), moment),
             _ => Reply::Absent,
         }
-    }
-
-    fn kick(&mut self, mut ids: Vec<u64>, most: u32) -> Reply {
-        ids.truncate(most as usize);
-        for id in &ids {
-            self.job(*id).expect("a kicked job exists").kick();
-        }
-        Reply::Count(u32::try_from(ids.len()).expect("the model is small"))
     }
 
     fn pop(&mut self, pop: &Pop, moment: Moment) -> Reply {
