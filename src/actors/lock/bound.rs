@@ -1,11 +1,10 @@
 //! Entries that are bound to processes, and end with them.
 
 use crate::actors::binding::{self, Binding, EndNotice, PROCESSES, ToProcesses, Until};
-use crate::actors::lock::entry::Entry;
 use crate::actors::lock::machine::LockMachine;
 use crate::actors::lock::message::{Outcome, Removal};
 use crate::actors::lock::state::State;
-use crate::ids::{ProcessId, Slot};
+use crate::ids::Slot;
 use crate::spine::machine::{Effects, Machine as _};
 use std::collections::BTreeSet;
 
@@ -36,12 +35,6 @@ impl State {
             .collect();
         all.sort_unstable();
         all.into_iter().map(|(_, slot)| slot)
-    }
-
-    /// Returns the place of an entry in `bound`; `None` if it is not bound to a process.
-    pub(super) fn bound_key(slot: Slot, entry: &Entry) -> Option<(ProcessId, Until, bool, Slot)> {
-        let binding = entry.bound()?;
-        Some((binding.process, binding.until, entry.is_owner(), slot))
     }
 }
 

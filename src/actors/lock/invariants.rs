@@ -1,5 +1,6 @@
 //! Asserts the invariants of `state.rs` on the whole lock state. Slow; for tests only.
 
+use crate::actors::lock::of_process::BoundEntries;
 use crate::actors::lock::state::State;
 use crate::ids::{Slot, Token};
 use std::collections::BTreeSet;
@@ -11,7 +12,9 @@ impl State {
         let mut locks = BTreeSet::new();
         let mut contenders = 0;
         let mut lines = 0;
+        let mut bound = BoundEntries::default();
         for (slot, entry) in self.entries.iter() {
+            bound.insert(slot, entry);
             let [key, index, owner] = [entry.key(), entry.index(), entry.owner()];
             assert_eq!(
                 self.find(key, index, owner),
@@ -55,6 +58,7 @@ impl State {
             );
             self.assert_rings(owner, key);
         }
+        assert_eq!(self.bound, bound, "bound entries are indexed");
         let with_index = locks.iter().filter(|(_, index)| !index.is_empty());
         let keys: BTreeSet<_> = with_index.map(|(key, _)| key).collect();
         assert_eq!(

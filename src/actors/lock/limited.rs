@@ -5,7 +5,7 @@ use crate::actors::lock::entry::{Entry, requested};
 use crate::actors::lock::machine::LockMachine;
 use crate::actors::lock::message::{Message, Name, Tie};
 use crate::actors::lock::part::Part;
-use crate::ids::{Seq, Slot};
+use crate::ids::Slot;
 
 impl LockMachine {
     /// Returns whether a sender of limited authority may not send a message: it makes or changes an entry that is bound to a process.
@@ -46,11 +46,10 @@ impl LockMachine {
                 if let Some(all) = self.few_of_key(owner, key) {
                     return all.into_iter().any(is_bound);
                 }
-                self.ends_bound((owner, Some(key)), &Part::first(Seq(u64::MAX)))
+                // Which of the owner's many entries are bound is not looked for.
+                self.has_bound(owner)
             }
-            Message::ReleaseAll { owner } => {
-                self.ends_bound((owner, None), &Part::first(Seq(u64::MAX)))
-            }
+            Message::ReleaseAll { owner } => self.has_bound(owner),
             Message::EndMore(more) => self.ends_bound((&more.owner, more.key.as_ref()), &more.part),
             Message::Leave { key, index, .. } | Message::Force { key, index } => {
                 let holder = self.state.holder(key.as_bytes(), index.as_bytes());
@@ -58,6 +57,10 @@ impl LockMachine {
             }
             Message::Gone(_) | Message::Expire { .. } | Message::Drain | Message::Yield(_) => true,
         }
+    }
+
+    fn has_bound(&self, owner: &Name) -> bool {
+        self.state.bound.has_owner(owner.as_bytes())
     }
 
     /// Returns whether this part of a request would end an entry that is bound to a process.

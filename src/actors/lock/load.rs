@@ -27,8 +27,7 @@ impl State {
                 Page::Entries(page) => {
                     let contenders = page.items.iter().filter(|(_, entry)| !entry.is_owner());
                     let bound = page.items.iter();
-                    let bound = bound.filter_map(|(slot, it)| Self::bound_key(*slot, it));
-                    state.bound.extend(bound);
+                    bound.for_each(|(slot, it)| state.bound.insert(*slot, it));
                     let tied = page.items.iter();
                     let of_actors = tied.filter(|(_, it)| it.tie().actor().is_some());
                     state.of_actors.extend(of_actors.map(|(slot, _)| *slot));

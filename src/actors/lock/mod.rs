@@ -34,6 +34,7 @@ mod machine;
 mod message;
 mod name;
 mod observable;
+mod of_process;
 mod pages;
 mod part;
 mod parts;

@@ -436,6 +436,7 @@ impl Model {
         let first = Part {
             ended: 0,
             fencing: false,
+            checked: false,
             upto: seq,
             next: None,
         };
@@ -462,7 +463,17 @@ impl Model {
             .filter(|it| key.is_none_or(|key| it.lock.0 == *key))
             .map(|it| it.slot)
             .collect();
-        match self.end(|it| meant.contains(&it.slot), token, seq, at) {
+        let is_meant = |it: &ModelEntry| meant.contains(&it.slot);
+        let has = |it: &ModelEntry| token.is_none_or(|token| it.token == token);
+        if token.is_some() && !part.checked {
+            let is_empty = !self.entries.iter().any(|it| it.owner == *owner);
+            return match self.entries.iter().find(|it| is_meant(it) && !has(it)) {
+                Some(_) => Reply::Refused(Refused::StaleToken),
+                None if is_empty => Reply::Absent,
+                None => Reply::Ended(0),
+            };
+        }
+        match self.end(|it| is_meant(it) && has(it), None, seq, at) {
             Reply::Ended(count) => Reply::Ended(part.ended + count),
             Reply::Absent | Reply::Refused(Refused::Fencing) if part.ended > 0 || !is_last => {
                 Reply::Ended(part.ended)

@@ -27,6 +27,9 @@ pub struct Part {
     pub ended: u32,
     /// Whether entries stay because they are being fenced.
     pub fencing: bool,
+    /// Whether every entry has been examined and has the token that was given. Until then, none ends, so that a request with a wrong token
+    /// changes nothing. Not used without a token.
+    pub checked: bool,
     /// The entries to end are not younger than this: the owner may request locks meanwhile.
     pub upto: Seq,
     /// The slot and the number of the entry with which to continue. In an outcome, `None` for the last part.
@@ -39,6 +42,7 @@ impl Part {
         Self {
             ended: 0,
             fencing: false,
+            checked: false,
             upto: at,
             next: None,
         }

@@ -32,7 +32,7 @@ impl LockMachine {
         self.decide_part((owner, key), token, Part::first(at))
     }
 
-    /// Decides a part of a request. If a token is given, it ends at the first entry that does not have it.
+    /// Decides a part of a request. If a token is given, the first parts only find out whether every entry has it.
     pub(super) fn decide_part(
         &self,
         (owner, key): (&Name, Option<&Name>),
@@ -40,10 +40,24 @@ impl LockMachine {
         mut part: Part,
     ) -> Outcome {
         let window = self.window(owner, &part);
-        part.next = window.next;
         let meant = window.slots.into_iter();
         let meant = meant.filter(|slot| self.is_under(key, *slot));
-        match self.decide_end(meant, token) {
+        if token.is_some() && !part.checked {
+            let seen = self.decide_end(meant, token);
+            if seen == Outcome::Refused(Refused::StaleToken) {
+                return seen;
+            }
+            part.checked = window.next.is_none();
+            part.next = window.next.or_else(|| self.oldest(owner));
+            let gone = Vec::new();
+            return Outcome::EndedPart { gone, part };
+        }
+        part.next = window.next;
+        let has_token = |slot: &Slot| {
+            let entry = self.state.entries.get(*slot);
+            token.is_none_or(|token| entry.is_some_and(|it| it.token() == token))
+        };
+        match self.decide_end(meant.filter(has_token), None) {
             Outcome::Ended { gone } => Outcome::EndedPart { gone, part },
             Outcome::Refused(Refused::Fencing) => {
                 part.fencing = true;
@@ -56,6 +70,11 @@ impl LockMachine {
             }
             other => other,
         }
+    }
+
+    fn oldest(&self, owner: &Name) -> Option<(Slot, Seq)> {
+        let slot = self.state.of_owner(owner.as_bytes()).next()?;
+        Some((slot, self.state.entries.get(slot)?.seq))
     }
 
     /// Returns the entries that this part of a request examines.

@@ -11,13 +11,13 @@
     reason = "slots come from indexes over the slab, which never contain a slot without an entry"
 )]
 
-use crate::actors::binding::Until;
 use crate::actors::lock::entry::{Entry, Rare, Ring, Terms};
 use crate::actors::lock::message::{Name, Tie};
+use crate::actors::lock::of_process::BoundEntries;
 use crate::actors::lock::pages::Head;
 use crate::actors::lock::rank::Rank;
 use crate::clock::Timestamp;
-use crate::ids::{Digest, PageId, ProcessId, Seq, Slot, Token};
+use crate::ids::{Digest, PageId, Seq, Slot, Token};
 use crate::lookup::durable::{DurableSlab, Singleton};
 use crate::lookup::pages::Pages;
 use crate::lookup::table::Table;
@@ -54,8 +54,8 @@ pub(super) struct State {
     pub(super) owners: Table,
     /// The contenders of each contended lock, by the slot of its owner.
     pub(super) lines: HashMap<Slot, Box<Line>, foldhash::fast::RandomState>,
-    /// Entries bound to a process: by process, by what of it must end, and contenders before owners.
-    pub(super) bound: BTreeSet<(ProcessId, Until, bool, Slot)>,
+    /// Entries bound to a process.
+    pub(super) bound: BoundEntries,
     /// Entries that other actors requested, see [`Tie::Actor`].
     pub(super) of_actors: BTreeSet<Slot>,
     pub(super) contenders: u32,
@@ -460,17 +460,14 @@ impl State {
 
     /// Adds an entry that is tied to a process or an actor to the corresponding index; does nothing for any other entry.
     pub(super) fn join_process(&mut self, slot: Slot) {
-        self.bound
-            .extend(Self::bound_key(slot, &self.entries[slot]));
+        self.bound.insert(slot, &self.entries[slot]);
         if self.entries[slot].tie().actor().is_some() {
             self.of_actors.insert(slot);
         }
     }
 
     fn leave_process(&mut self, slot: Slot) {
-        if let Some(bound) = Self::bound_key(slot, &self.entries[slot]) {
-            self.bound.remove(&bound);
-        }
+        self.bound.remove(slot, &self.entries[slot]);
         self.of_actors.remove(&slot);
     }
 
