@@ -11,6 +11,8 @@ pub enum Retry {
     Changed,
     /// Nothing was done. The same request may succeed later.
     Later,
+    /// A part of it was done, and stays. The same request is for the rest.
+    Rest,
 }
 
 /// The exit status of a command that does not succeed.
@@ -76,6 +78,7 @@ reasons! {
     Full         "full"           503 No          Later   "the limit on lock entries, jobs, queues, processes, leases, tasks, servers or groups is reached"
     DiskFull     "disk-full"      507 No          Later   "the disk is full, and nothing is added until there is space"
     Failed       "failed"         500 Unreachable Changed "the request failed inside the coordinator, and was not applied"
+    Interrupted  "interrupted"    500 Unreachable Rest    "the request was interrupted: a part of it was carried out and stays, the rest was not"
     Stopped      "stopped"        503 Unreachable Later   "the coordinator is stopping, and may be back soon"
     Halted       "halted"         503 Halted      Later   "the coordinator has halted: its disk failed, or an actor panicked too often"
     NoFiles      "no-files"       409 Unreachable Changed "the coordinator keeps no files, so there is nothing to take a snapshot of"

@@ -15,7 +15,7 @@ use crate::actors::lease::{
     Setting, Totals, Turn, Watch,
 };
 use crate::actors::lock::Name;
-use crate::handle::unexpected::unexpected;
+use crate::handle::unexpected::{reason_of, unexpected};
 use crate::ids::{RequestKey, Token};
 use crate::refusal::Reason;
 use crate::spine::delivery::{Failed, Item};
@@ -30,7 +30,7 @@ pub enum LeaseError {
     /// The operation was refused, for this reason.
     #[error("{0}")]
     Refused(Refused),
-    /// The actor panicked while it handled the request. The request was not applied, and the actor continues.
+    /// The actor panicked while it handled the request, which was not applied, or only in part ([`Failed::Interrupted`]). The actor continues.
     #[error(transparent)]
     Failed(#[from] Failed),
     /// The node has stopped, or halted.
@@ -59,7 +59,7 @@ impl LeaseError {
                 Refused::KeyReused => Reason::KeyReused,
                 Refused::Forbidden => Reason::OutOfScope,
             },
-            Self::Failed(_) => Reason::Failed,
+            Self::Failed(failed) => reason_of(*failed),
             Self::Stopped(_) => Reason::Stopped,
         }
     }

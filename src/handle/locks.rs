@@ -8,7 +8,7 @@ use crate::actors::lock::{
     Contended, EntryView, LinePosition, LockMachine, Message, Name, Query, Ranking, Refused, Reply,
     Selection, Tie, Watch,
 };
-use crate::handle::unexpected::unexpected;
+use crate::handle::unexpected::{reason_of, unexpected};
 use crate::ids::{RequestKey, Slot, Token};
 use crate::refusal::Reason;
 use crate::spine::delivery::{Answer, Failed, Item};
@@ -78,7 +78,7 @@ pub enum LockError {
     /// The operation was refused, for this reason.
     #[error("{}", words(*.0))]
     Refused(Refused),
-    /// The actor panicked while it handled the request. The request was not applied, and the actor continues.
+    /// The actor panicked while it handled the request, which was not applied, or only in part ([`Failed::Interrupted`]). The actor continues.
     #[error(transparent)]
     Failed(#[from] Failed),
     /// The node has stopped, or halted.
@@ -101,7 +101,7 @@ impl LockError {
             Self::Refused(Refused::DiskFull) => Reason::DiskFull,
             Self::Refused(Refused::KeyReused) => Reason::KeyReused,
             Self::Refused(Refused::Forbidden) => Reason::OutOfScope,
-            Self::Failed(_) => Reason::Failed,
+            Self::Failed(failed) => reason_of(*failed),
             Self::Stopped(_) => Reason::Stopped,
         }
     }

@@ -15,7 +15,7 @@ use crate::actors::process::{
 use crate::bytes::Bytes;
 use crate::clock::Date;
 use crate::handle::pruning::{PRUNED_AT_ONCE, together};
-use crate::handle::unexpected::unexpected;
+use crate::handle::unexpected::{reason_of, unexpected};
 use crate::ids::{ActorId, ProcessId, RequestKey, Seq};
 pub use crate::ports::process::{Left, Requester, Usage};
 use crate::ports::process::{ProcessPortHandle, Tree, requester};
@@ -47,7 +47,7 @@ pub enum ProcessError {
     /// There is no keeper, and none could be started.
     #[error("no keeper is running here: {}", words(.0))]
     NoKeeper(Failure),
-    /// The actor panicked while it handled the request. The request was not applied, and the actor continues.
+    /// The actor panicked while it handled the request, which was not applied, or only in part ([`Failed::Interrupted`]). The actor continues.
     #[error(transparent)]
     Failed(#[from] Failed),
     /// The node has stopped, or halted.
@@ -76,7 +76,7 @@ impl ProcessError {
             Self::Refused(Refused::Forbidden) => Reason::OutOfScope,
             Self::Unsent(_) => Reason::Unsent,
             Self::NoKeeper(_) => Reason::NoKeeper,
-            Self::Failed(_) => Reason::Failed,
+            Self::Failed(failed) => reason_of(*failed),
             Self::Stopped(_) => Reason::Stopped,
         }
     }

@@ -1,7 +1,7 @@
 //! The errors of queue and job operations, for users and for programs.
 
 use crate::actors::queue::{Refused, Reply};
-use crate::handle::unexpected::unexpected;
+use crate::handle::unexpected::{reason_of, unexpected};
 use crate::refusal::Reason;
 use crate::spine::delivery::Failed;
 use crate::spine::machine::DISK_FULL;
@@ -19,7 +19,7 @@ pub enum QueueError {
     /// The job was refused because the configuration of its type makes the queue read-only, for this reason.
     #[error("the queue accepts no jobs: {0}")]
     ReadOnly(String),
-    /// The actor panicked while it handled the request. The request was not applied, and the actor continues.
+    /// The actor panicked while it handled the request, which was not applied, or only in part ([`Failed::Interrupted`]). The actor continues.
     #[error(transparent)]
     Failed(#[from] Failed),
     /// The node has stopped, or halted.
@@ -47,7 +47,7 @@ impl QueueError {
             Self::Refused(Refused::DiskFull) => Reason::DiskFull,
             Self::Refused(Refused::KeyReused) => Reason::KeyReused,
             Self::Refused(Refused::Forbidden) => Reason::OutOfScope,
-            Self::Failed(_) => Reason::Failed,
+            Self::Failed(failed) => reason_of(*failed),
             Self::Stopped(_) => Reason::Stopped,
         }
     }

@@ -18,7 +18,7 @@ use crate::actors::lock::Name;
 use crate::bytes::Bytes;
 use crate::clock::Date;
 use crate::handle::pruning::{PRUNED_AT_ONCE, together};
-use crate::handle::unexpected::unexpected;
+use crate::handle::unexpected::{reason_of, unexpected};
 use crate::ids::{ProcessId, RequestKey};
 use crate::persist::journal::{Journal, Shortage};
 pub use crate::ports::process::Fault;
@@ -42,7 +42,7 @@ pub enum TaskError {
         "fault injection is not allowed here: set `[tasks] allow_fault_injection = true` in the coordinator's configuration"
     )]
     NoFaults,
-    /// The actor panicked while it handled the request. The request was not applied, and the actor continues.
+    /// The actor panicked while it handled the request, which was not applied, or only in part ([`Failed::Interrupted`]). The actor continues.
     #[error(transparent)]
     Failed(#[from] Failed),
     /// The rules are invalid, for this reason.
@@ -82,7 +82,7 @@ impl TaskError {
             },
             Self::NoFaults => Reason::NoFaults,
             Self::Rules(_) => Reason::Field,
-            Self::Failed(_) => Reason::Failed,
+            Self::Failed(failed) => reason_of(*failed),
             Self::Stopped(_) => Reason::Stopped,
         }
     }

@@ -1,5 +1,6 @@
-//! Replies of a kind that a request cannot have.
+//! Requests that fail inside the node: replies of a kind that a request cannot have, and panics.
 
+use crate::refusal::Reason;
 use crate::spine::delivery::Failed;
 use std::fmt::Debug;
 
@@ -10,7 +11,15 @@ pub(super) fn unexpected(reply: &impl Debug) -> Failed {
         ?reply,
         "an actor answered with a reply of an unexpected kind"
     );
-    Failed
+    Failed::Unapplied
+}
+
+/// Returns the reason for a refusal that this error is the cause of.
+pub(super) const fn reason_of(failed: Failed) -> Reason {
+    match failed {
+        Failed::Unapplied => Reason::Failed,
+        Failed::Interrupted => Reason::Interrupted,
+    }
 }
 
 #[cfg(test)]

@@ -47,10 +47,19 @@ impl<M: Machine> Item<M> {
 /// The answer to one item.
 pub type Answer<R> = Result<R, Failed>;
 
-/// The error for a request that panicked and was not applied. If it was a message, the panic is recorded in the journal.
+/// The error for a request that was not carried out, or not to its end. If it was a message that panicked, the panic is recorded in the
+/// journal. When this is the answer, nothing more is done for the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("internal error: the request panicked and was not applied")]
-pub struct Failed;
+pub enum Failed {
+    /// It panicked. Nothing of it was applied.
+    #[error("internal error: the request panicked and was not applied")]
+    Unapplied,
+    /// It is carried out in parts (see [`Machine::rest`]), and a part after the first panicked or was refused. The parts before it stay.
+    #[error(
+        "the request was interrupted: a part of it was carried out and stays, the rest was not"
+    )]
+    Interrupted,
+}
 
 /// The function that receives the answers to a delivery. It is called once, on the core thread.
 pub type ReplyTo<R> = Box<dyn FnOnce(Vec<Answer<R>>) + Send>;

@@ -124,13 +124,15 @@ impl Receipts {
     }
 
     /// Returns whether a message of this caller with a new key may be carried out at `at`: whether its receipt will displace none that is not
-    /// expired, and whether the caller has not used its share.
-    pub fn has_room(&self, caller: u32, at: Timestamp) -> bool {
+    /// expired, and whether the caller has not used its share. `promised` receipts are still to come, of messages that are being carried
+    /// out in parts.
+    pub fn has_room(&self, (caller, promised): (u32, usize), at: Timestamp) -> bool {
         let all = Share {
-            receipts: self.held.len(),
+            receipts: self.held.len() + promised,
             bytes: self.bytes,
         };
-        let of_caller = self.callers.get(&caller).copied().unwrap_or_default();
+        let mut of_caller = self.callers.get(&caller).copied().unwrap_or_default();
+        of_caller.receipts += promised;
         let (receipts_max, bytes_max) = (self.ring.0 as usize, BYTES_MAX - OUTCOME_BYTES);
         let fits = |all: Share, of_caller: Share| {
             all.has_room(receipts_max, bytes_max)
@@ -440,23 +442,23 @@ mod tests {
         let mut actor = Actor::default();
         actor.note_of(1, 1, NOW, "done");
         let mut id = 2;
-        while actor.receipts.has_room(2, NOW) {
+        while actor.receipts.has_room((2, 0), NOW) {
             actor.note_of(2, id, NOW.plus_seconds(1), "done");
             id += 1;
         }
         assert_eq!(id - 2, u128::from(RECEIPTS_MAX / 2), "half of the number");
-        assert!(actor.knows(1, NOW) && actor.receipts.has_room(1, NOW));
-        while actor.receipts.has_room(3, NOW) {
+        assert!(actor.knows(1, NOW) && actor.receipts.has_room((1, 0), NOW));
+        while actor.receipts.has_room((3, 0), NOW) {
             actor.note_of(3, id, NOW.plus_seconds(1), "done");
             id += 1;
         }
-        assert!(!actor.receipts.has_room(1, NOW), "all room is used");
+        assert!(!actor.receipts.has_room((1, 0), NOW), "all room is used");
         assert!(actor.knows(1, NOW));
         // The receipts of a caller are the same after a restart.
         let again = actor.again().expect("the pages decode");
         assert_eq!(again.callers, actor.receipts.callers);
         let later = NOW.plus_seconds(SECONDS + 1);
-        assert!(actor.receipts.has_room(1, later) && actor.receipts.has_room(2, later));
+        assert!(actor.receipts.has_room((1, 0), later) && actor.receipts.has_room((2, 0), later));
         actor.note_of(2, id, later, "done");
         assert_eq!(actor.receipts.len(), 1, "all others have expired");
         assert_eq!(actor.receipts.callers.len(), 1);
@@ -467,16 +469,16 @@ mod tests {
         let mut actor = Actor::default();
         let outcome = "x".repeat(1 << 20);
         let mut noted = 0;
-        while actor.receipts.has_room(2, NOW) {
+        while actor.receipts.has_room((2, 0), NOW) {
             actor.note_of(2, noted, NOW, &outcome);
             noted += 1;
         }
         assert!((29..=30).contains(&noted), "{noted} of a mebibyte each");
-        while actor.receipts.has_room(3, NOW) {
+        while actor.receipts.has_room((3, 0), NOW) {
             actor.note_of(3, noted, NOW, &outcome);
             noted += 1;
         }
-        assert!(!actor.receipts.has_room(1, NOW));
+        assert!(!actor.receipts.has_room((1, 0), NOW));
         assert_eq!(actor.receipts.len() as u128, noted, "none was displaced");
     }
 

@@ -186,7 +186,7 @@ impl<const ID: u8> Reference for Counters<ID> {
 
     fn answer(&self, name: &Slot) -> Answer<Reply> {
         if *name == PANICS {
-            return Err(Failed);
+            return Err(Failed::Unapplied);
         }
         Ok(Ok(Some(self.value(*name))))
     }

@@ -68,6 +68,7 @@ coverage! {
     // A campaign reaches about 8,800: part of the requests are acquires, and part of the steps goes to leases.
     releases >= 8_000,
     parts >= 200,
+    parts_interrupted >= 1,
     expiries >= 10_000,
     // The minimum was 10,000 when there were only locks. A promotion needs a contender. A campaign reaches about 4,900
     // now that part of the steps goes to tasks.

@@ -1,43 +1,56 @@
 //! Requests about many items, on a host alone: others are served between their parts, and repetitions are not carried out beside them.
 //! (The campaign has such requests between crashes, but begins no other delivery between their parts.)
 
-use sexton::actors::lock::{LockMachine, Message, Name, Query, Reply, Rules};
+use crate::counter::PLANTED;
+use sexton::actors::lock::{LockMachine, Message, Name, Query, Refused, Reply, Rules};
 use sexton::actors::queue::{self, Body, Put, QueueMachine, QueueName, SharedRules};
 use sexton::clock::{ManualClock, Timestamp};
-use sexton::ids::{RequestKey, Seq};
+use sexton::ids::{RequestKey, Seq, Token};
 use sexton::persist::journal::Tail;
 use sexton::persist::mark::Marked;
-use sexton::spine::delivery::{Delivery, Flow, Item};
+use sexton::spine::delivery::{Answer, Delivery, Flow, Item, Stage};
+use sexton::spine::effect::Action;
 use sexton::spine::host::Host;
 use sexton::spine::ledger::Ledger;
-use sexton::spine::machine::Actor;
+use sexton::spine::machine::{Actor, Machine as _};
+use sexton::spine::port::Port;
 use sexton::spine::recovery::Replica;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 const PART: u32 = 8;
 
 /// A host, and the answers that it has given, each with the name of its delivery.
-struct Served<M: Actor> {
-    host: Host<M>,
-    ledger: Ledger,
-    answered: Arc<Mutex<Vec<(&'static str, M::Reply)>>>,
+pub(crate) struct Served<M: Actor> {
+    pub(crate) host: Host<M>,
+    pub(crate) ledger: Ledger,
+    answered: Arc<Mutex<Vec<(&'static str, Answer<M::Reply>)>>>,
+}
+
+/// A port that performs nothing.
+struct Idle;
+
+impl<M: Actor> Port<M> for Idle {
+    fn perform(&mut self, _: Action<M::Action>) {}
 }
 
 impl<M: Actor> Served<M> {
-    fn new(rules: M::Rules) -> Self {
+    pub(crate) fn new(rules: M::Rules) -> Self {
         let clock = Arc::new(ManualClock::at(Timestamp(1_000_000)));
+        let host = Host::new(Replica::<M>::new(rules).into_parts());
+        host.outbox().set_port(Box::new(Idle));
         Self {
-            host: Host::new(Replica::<M>::new(rules).into_parts()),
+            host,
             ledger: Ledger::new(clock, &Tail::default(), Marked::default(), true),
             answered: Arc::default(),
         }
     }
 
-    fn deliver(&mut self, name: &'static str, items: Vec<Item<M>>) {
+    pub(crate) fn deliver(&mut self, name: &'static str, items: Vec<Item<M>>) {
         let answered = Arc::clone(&self.answered);
-        let reply_to = Box::new(move |answers: Vec<Result<M::Reply, _>>| {
-            let replies = answers.into_iter().flatten().map(|reply| (name, reply));
-            answered.lock().expect("no panic").extend(replies);
+        let reply_to = Box::new(move |answers: Vec<Answer<M::Reply>>| {
+            let answers = answers.into_iter().map(|answer| (name, answer));
+            answered.lock().expect("no panic").extend(answers);
         });
         let flow = self
             .host
@@ -46,17 +59,21 @@ impl<M: Actor> Served<M> {
         self.host.outbox().release(Seq(u64::MAX));
     }
 
-    fn carry_on(&mut self) {
+    pub(crate) fn carry_on(&mut self) {
         let flow = self.host.carry_on(&mut self.ledger);
         assert!(matches!(flow, Flow::Done), "{flow:?}");
         self.host.outbox().release(Seq(u64::MAX));
     }
 
-    fn answers(&self) -> Vec<(&'static str, String)> {
+    /// Takes the answers.
+    pub(crate) fn answers(&self) -> Vec<(&'static str, String)> {
         let mut answered = self.answered.lock().expect("no panic");
+        let shown = |answer: Answer<M::Reply>| match answer {
+            Ok(reply) => format!("{reply:?}"),
+            Err(failed) => format!("{failed:?}"),
+        };
         let all = answered.drain(..);
-        all.map(|(name, reply)| (name, format!("{reply:?}")))
-            .collect()
+        all.map(|(name, answer)| (name, shown(answer))).collect()
     }
 }
 
@@ -158,6 +175,84 @@ fn a_repetition_waits_for_the_request_and_gets_its_answer() {
     );
     served.deliver("late", vec![release_all("many", 1)]);
     assert_eq!(served.answers(), [("late", all)]);
+}
+
+#[test]
+fn a_request_of_which_a_part_panics_says_so_and_a_repetition_does_the_rest() {
+    let mut served = locks();
+    let panicked = AtomicBool::new(false);
+    served.host.inject_panics(Box::new(move |stage, message| {
+        let is_third =
+            matches!(message, Some(Message::EndMore(more)) if more.part.ended == 2 * PART);
+        if stage == Stage::Decide && is_third && !panicked.swap(true, Ordering::Relaxed) {
+            panic!("{PLANTED} in a part");
+        }
+    }));
+    served.deliver("all", vec![release_all("many", 1)]);
+    served.carry_on();
+    // A repetition that has come by then is for the rest, too.
+    served.deliver("again", vec![release_all("many", 1)]);
+    assert_eq!(served.answers(), []);
+    let flow = served.host.carry_on(&mut served.ledger);
+    assert!(matches!(flow, Flow::Panicked(_)), "{flow:?}");
+    let flow = served.host.proceed(&mut served.ledger);
+    assert!(matches!(flow, Flow::Done), "{flow:?}");
+    served.host.outbox().release(Seq(u64::MAX));
+    // Nothing more is done for it.
+    assert_eq!(served.answers(), [("all", "Interrupted".to_owned())]);
+    while served.host.has_parked() {
+        served.carry_on();
+    }
+    let rest = format!("{:?}", Reply::Ended(100 - 2 * PART));
+    assert_eq!(served.answers(), [("again", rest.clone())]);
+    served.deliver("late", vec![release_all("many", 1)]);
+    assert_eq!(served.answers(), [("late", rest)]);
+}
+
+#[test]
+fn a_wrong_token_changes_nothing_however_many_entries_there_are() {
+    let rules = Rules {
+        part: PART,
+        ..Rules::default()
+    };
+    let mut served = Served::<LockMachine>::new(rules);
+    let release = |token: u64| {
+        Item::Message(Message::Release {
+            key: name("k"),
+            index: None,
+            owner: name("many"),
+            token: Some(Token(token)),
+        })
+    };
+    let request = |index: u32| {
+        Item::Message(Message::Request {
+            key: name("k"),
+            index: name(&index.to_string()),
+            owner: name("many"),
+            ttl: 60,
+            ttw: 60,
+            priority: 0,
+        })
+    };
+    (0..20).for_each(|index| served.deliver("request", vec![request(index)]));
+    served.answers();
+    // Each of these tokens is that of at most one entry.
+    for token in 1..40 {
+        served.deliver("release", vec![release(token)]);
+        while served.host.has_parked() {
+            served.carry_on();
+        }
+        let stale = format!("{:?}", Reply::Refused(Refused::StaleToken));
+        assert_eq!(served.answers(), [("release", stale)], "{token}");
+    }
+    let counts = served
+        .host
+        .machine()
+        .query(served.ledger.both(), &Query::Counts);
+    assert!(
+        matches!(counts, Reply::Counts { owners: 20, .. }),
+        "{counts:?}"
+    );
 }
 
 #[test]

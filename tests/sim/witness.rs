@@ -14,7 +14,7 @@ use sexton::clock::{Offset, Timestamp};
 use sexton::ids::{ActorId, Digest, Seq};
 use sexton::persist::format::Kind;
 use sexton::persist::mark::{Mark, Marked};
-use sexton::spine::delivery::Answer;
+use sexton::spine::delivery::{Answer, Failed};
 use sexton::spine::ledger::{Entry, Poisoned};
 use sexton::spine::machine::{Machine as _, Moment, Now, Stamp, Start};
 use sexton::spine::receipts;
@@ -112,10 +112,7 @@ impl<R: Reference> Witness<R> {
                 }
                 Kind::Poisoned if kept.actor == R::Machine::ID => {
                     let poisoned: Poisoned<MessageOf<R>> = decode(kept)?;
-                    let message = &poisoned.message;
-                    let now = (&self.reference, &self.done);
-                    cursor.meet(now, kept.seq, message, None)?;
-                    self.reference.poisoned(message);
+                    self.poisoned(kept, &poisoned.message, (&mut cursor, coverage))?;
                 }
                 Kind::Entry if kept.actor == R::Machine::ID => {
                     let entry = decode(kept)?;
@@ -153,19 +150,11 @@ impl<R: Reference> Witness<R> {
             key,
         } = entry;
         let stamp = kept.stamp();
-        let moment = Moment {
-            seq: stamp.seq,
-            now: Now {
-                at: stamp.at,
-                offset: Offset(self.marked.offset_ms),
-            },
-            chance: self.marked.chance,
-            draining: self.marked.draining(R::Machine::ID),
-        };
+        let moment = self.moment(stamp);
         self.reference.promised(stamp, message, outcome)?;
         let again = self.shadow.machine().decide(&moment, message);
         cursor.settle((&self.reference, &self.done), stamp.seq);
-        let asked = self.request_of(&moment, message, cursor.asked());
+        let (asked, _) = self.request_of(&moment, message, cursor.asked());
         self.shadow
             .commit(stamp, entry)
             .map_err(|error| Violation::new(Promise::SameState, error))?;
@@ -177,7 +166,7 @@ impl<R: Reference> Witness<R> {
             cursor.settle(now, stamp.seq);
             self.partly = Some((rest, asked));
         } else {
-            cursor.meet(now, stamp.seq, &asked, Some(&reply))?;
+            cursor.meet(now, stamp.seq, &asked, Ok(&reply))?;
         }
         let name = R::Machine::NAME;
         if let Some(key) = key {
@@ -204,28 +193,68 @@ impl<R: Reference> Witness<R> {
 }
 
 impl<R: Reference> Witness<R> {
-    /// Returns the request that this message is a part of: usually itself. Parts that change nothing have no entry.
+    fn moment(&self, stamp: Stamp) -> Moment {
+        Moment {
+            seq: stamp.seq,
+            now: Now {
+                at: stamp.at,
+                offset: Offset(self.marked.offset_ms),
+            },
+            chance: self.marked.chance,
+            draining: self.marked.draining(R::Machine::ID),
+        }
+    }
+
+    /// Handles a message that panicked. Nothing more is done for the request that it belongs to, and the answer states whether anything
+    /// was done for it before.
+    fn poisoned(
+        &mut self,
+        kept: &Kept,
+        message: &MessageOf<R>,
+        (cursor, coverage): (&mut Cursor<'_, R>, &mut Coverage),
+    ) -> Result<(), Violation> {
+        let stamp = kept.stamp();
+        cursor.settle((&self.reference, &self.done), stamp.seq);
+        let moment = self.moment(stamp);
+        let (asked, is_rest) = self.request_of(&moment, message, cursor.asked());
+        let failed = if is_rest {
+            coverage.parts_interrupted += 1;
+            Failed::Interrupted
+        } else {
+            Failed::Unapplied
+        };
+        let now = (&self.reference, &self.done);
+        cursor.meet(now, stamp.seq, &asked, Err(failed))?;
+        self.reference.poisoned(message);
+        Ok(())
+    }
+
+    /// Returns the request that this message belongs to, and whether the message is the rest of that request, of which parts were carried
+    /// out before. Usually it is the request itself. Parts that change nothing have no entry.
     fn request_of(
         &mut self,
         moment: &Moment,
         message: &MessageOf<R>,
         next: Option<&MessageOf<R>>,
-    ) -> MessageOf<R> {
+    ) -> (MessageOf<R>, bool) {
         if R::origin(message) != Origin::Client {
-            return message.clone();
+            return (message.clone(), false);
         }
         let machine = self.shadow.machine();
+        let begun = self.partly.take();
+        let mut is_rest = begun.is_some();
         let next = next.map(|asked| (asked.clone(), asked.clone()));
-        let mut partly = self.partly.take().or(next);
+        let mut partly = begun.or(next);
         while let Some((rest, asked)) = partly {
             if rest == *message {
-                return asked;
+                return (asked, is_rest);
             }
             let outcome = machine.decide(moment, &rest);
             let rest = machine.rest(&rest, &outcome);
             partly = rest.map(|rest| (rest, asked));
+            is_rest = true;
         }
-        message.clone()
+        (message.clone(), false)
     }
 }
 
@@ -287,14 +316,14 @@ impl<'a, R: Reference> Cursor<'a, R> {
         }
     }
 
-    /// Handles an entry, or a poisoned message (which has no reply), in the log: finds the client's item that it belongs
-    /// to.
+    /// Handles an entry, or a poisoned message (which is answered with an error), in the log: finds the client's item that
+    /// it belongs to.
     fn meet(
         &mut self,
         here: LogPosition<'_, R>,
         seq: Seq,
         message: &MessageOf<R>,
-        reply: Option<&ReplyOf<R>>,
+        reply: Result<&ReplyOf<R>, Failed>,
     ) -> Result<(), Violation> {
         self.settle(here, seq);
         if R::origin(message) != Origin::Client {
@@ -313,7 +342,7 @@ impl<'a, R: Reference> Cursor<'a, R> {
                 Next::Unknown(_) => return Ok(()),
                 Next::Item(_, ask, answer) => {
                     let same = matches!(ask, Ask::Message(asked) | Ask::Keyed(asked, _) if asked == message);
-                    if same && answer.as_ref().ok() == reply {
+                    if same && answer.as_ref().map_err(|failed| *failed) == reply {
                         self.item += 1;
                         return Ok(());
                     }

@@ -27,8 +27,8 @@ impl Routed for LockMachine {
 #[expect(clippy::too_many_lines, reason = "a table of routes")]
 fn routes() -> Vec<Route> {
     use Reason::{
-        Absent, DiskFull, Draining, Ended as Over, Failed, Fencing, Full, Held, Large, Reserved,
-        Stale, Waits,
+        Absent, DiskFull, Draining, Ended as Over, Failed, Fencing, Full, Held, Interrupted, Large,
+        Reserved, Stale, Waits,
     };
     vec![
         Route::get(
@@ -106,7 +106,7 @@ fn routes() -> Vec<Route> {
                 more: "The entry may hold the lock or wait for it. When the holder's entry ends, the lock is granted to the next waiter immediately. The entry is identified by the owner or the token; if both are given, both must match.",
                 answer: "The entry has ended.",
             },
-            &[Absent, Stale, Fencing, Failed],
+            &[Absent, Stale, Fencing, Failed, Interrupted],
         ),
         Route::post_once(
             "/v1/locks/force",
@@ -130,7 +130,7 @@ fn routes() -> Vec<Route> {
                 more: "Ends the entries that hold locks and those that wait for locks, under every key.",
                 answer: "The number of entries ended, which may be 0.",
             },
-            &[Failed],
+            &[Failed, Interrupted],
         ),
         Route::post(
             "/v1/locks/watch",

@@ -111,7 +111,7 @@ fn acting() -> Vec<Route> {
                 more: "With `tree`, also stops everything that it has started. Launched descendants with records of their own are stopped in the same way, each through its own record. The process is `stopping` until everything else that it started is confirmed to have exited. A process whose launch is deferred is cancelled: it is `exited`, with a `failure` of the step `cancelled`.",
                 answer: "The record of the process.",
             },
-            &[Absent, Ended, Waits, Failed],
+            &[Absent, Ended, Waits, Failed, Reason::Interrupted],
         ),
         Route::post_once(
             "/v1/processes/signal",

@@ -26,7 +26,7 @@ impl Routed for QueueMachine {
 
 #[expect(clippy::too_many_lines, reason = "a table of routes")]
 fn routes() -> Vec<Route> {
-    use Reason::{Absent, Claimed, DiskFull, Failed};
+    use Reason::{Absent, Claimed, DiskFull, Failed, Interrupted};
     vec![
         Route::post(
             "/v1/queues/withdraw",
@@ -62,7 +62,7 @@ fn routes() -> Vec<Route> {
                 more: "Kicks buried jobs, the oldest first, then abandoned and quarantined ones. If there are none of these, kicks delayed jobs, in the order in which they are due, then jobs that wait for a retry. Each job is treated as if it had never been tried.",
                 answer: "The number of jobs made ready, which may be 0.",
             },
-            &[DiskFull, Failed],
+            &[DiskFull, Failed, Interrupted],
         ),
         Route::post_once(
             "/v1/queues/kick-job",
@@ -98,7 +98,7 @@ fn routes() -> Vec<Route> {
                 more: "The jobs are treated as if they had never been tried.",
                 answer: "The number of jobs made ready, which may be 0.",
             },
-            &[DiskFull, Failed],
+            &[DiskFull, Failed, Interrupted],
         ),
         Route::post_once(
             "/v1/queues/pause",
@@ -122,7 +122,7 @@ fn routes() -> Vec<Route> {
                 more: "Claimed jobs are deleted, too.",
                 answer: "The number of jobs deleted, which may be 0.",
             },
-            &[Failed],
+            &[Failed, Interrupted],
         ),
     ]
 }

@@ -176,7 +176,9 @@ fn answer(
 ) -> Option<Answer> {
     let reply = match reply {
         Ok(reply) => reply,
-        Err(delivery::Failed) => return failed(command),
+        Err(delivery::Failed::Unapplied) => return failed(command),
+        // There is no count of what was done, and it is not 0.
+        Err(delivery::Failed::Interrupted) => return None,
     };
     Some(match (command, reply) {
         (Command::Renew(..), Reply::LinePosition(_)) => Answer::Renewed(true),

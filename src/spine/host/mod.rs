@@ -94,6 +94,8 @@ struct Running<M: Machine> {
     items: std::vec::IntoIter<Item<M>>,
     /// The rest of the item that was begun last, if it is not done.
     rest: Option<Item<M>>,
+    /// Whether the current item is such a rest: parts of its message were carried out before.
+    continues: bool,
     /// Whether it goes on before all other parked deliveries.
     goes_first: bool,
     answers: Vec<Answer<M::Reply>>,
@@ -196,7 +198,9 @@ impl<M: Actor> Host<M> {
             let Some(running) = &mut self.backlog else {
                 return Flow::Done;
             };
-            let Some(item) = running.rest.take().or_else(|| running.items.next()) else {
+            let rest = running.rest.take();
+            running.continues = rest.is_some();
+            let Some(item) = rest.or_else(|| running.items.next()) else {
                 if let Some(Running {
                     answers, reply_to, ..
                 }) = self.backlog.take()
@@ -238,11 +242,14 @@ impl<M: Actor> Host<M> {
     /// after it. Returns the report of the panic if the item panicked.
     fn done(&mut self, done: Result<MessageResult<M>, Report>) -> Option<Report> {
         let running = self.backlog.as_mut()?;
+        let continues = running.continues;
         let (answer, delivered, panicked) = match done {
             Ok(MessageResult::Answered(reply)) => (Ok(reply), true, None),
+            Ok(MessageResult::Refused(_)) if continues => (Err(Failed::Interrupted), false, None),
             Ok(MessageResult::Refused(refusal)) => (Ok(M::Reply::from(refusal)), false, None),
             Ok(MessageResult::Part(_)) => unreachable!("a delivery with a rest was parked"),
-            Err(report) => (Err(Failed), false, Some(report)),
+            Err(report) if continues => (Err(Failed::Interrupted), false, Some(report)),
+            Err(report) => (Err(Failed::Unapplied), false, Some(report)),
         };
         if let Some(sender) = running.sender.filter(|_| !delivered) {
             self.undelivered.push(sender);

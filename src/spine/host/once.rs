@@ -23,7 +23,11 @@ impl<M: Actor> Host<M> {
         stage: Stage,
     ) -> Result<MessageResult<M>, Report> {
         let Some(receipt) = self.receipts.find(key, now.at) else {
-            if !self.receipts.has_room(key.caller(), now.at) {
+            // The receipt of a message of which a part was carried out has its room.
+            let running = self.backlog.as_ref().filter(|_| stage == Stage::Decide);
+            let continues = running.is_some_and(|it| it.continues);
+            let promised = self.parked.len();
+            if !continues && !self.receipts.has_room((key.caller(), promised), now.at) {
                 return Ok(MessageResult::Refused(Refusal::ReceiptsFull));
             }
             return self.message(ledger, now, (message, Some(key)), stage);

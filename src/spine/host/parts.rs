@@ -46,6 +46,7 @@ impl<M: Actor> Host<M> {
             answers: Vec::with_capacity(delivery.items.len()),
             items: delivery.items.into_iter(),
             rest: None,
+            continues: false,
             goes_first: false,
             reply_to: delivery.reply_to,
             sender: delivery.sender,

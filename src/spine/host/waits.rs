@@ -25,7 +25,7 @@ impl<M: Actor> Host<M> {
         });
         if let Err(cause) = begun {
             self.outbox
-                .hold(self.awaited, vec![Err(Failed)], wait.reply_to);
+                .hold(self.awaited, vec![Err(Failed::Unapplied)], wait.reply_to);
             let now = ledger.both();
             return Flow::Panicked(self.spend(ledger, now, (Stage::Watch, cause)));
         }
