@@ -149,6 +149,7 @@ coverage! {
     processes_stopped >= 200,
     trees_stopped >= 500,
     trees_stopped_with_records >= 200,
+    stops_in_parts >= 50,
     trees_emptied >= 200,
     processes_timed_out >= 200,
     graces_over >= 200,

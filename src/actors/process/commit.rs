@@ -73,7 +73,12 @@ impl ProcessMachine {
                 self.commit_watch(entry.seq, (*slot, *watch));
             }
             (Outcome::Gone, Message::Watch(watch)) => self.commit_gone(entry.seq, *watch, effects),
-            (Outcome::Fenced { stops } | Outcome::StoppingTree { stops }, _) => {
+            (
+                Outcome::Fenced { stops }
+                | Outcome::StoppingTree { stops }
+                | Outcome::StoppingPart { stops },
+                _,
+            ) => {
                 for (slot, stop) in stops {
                     self.commit_stop(entry.seq, (*slot, *stop), effects);
                 }

@@ -117,6 +117,7 @@ impl ProcessMachine {
 
     /// Decides to stop a process as `asked`. If its tree is included, launched processes whose records are descendants of its record are
     /// stopped in the same way: in the kernel, they are children of the keeper, so a signal to the process's own tree does not reach them.
+    /// If there are many, it is stopped in parts, itself with the last ones: until then, a repetition finds it as it was.
     fn stopping(&self, (slot, record): (Slot, &Record), asked: Stop) -> Outcome {
         let stop = |(slot, record): (Slot, &Record)| {
             let stop = match record.rare.stop {
@@ -129,7 +130,11 @@ impl ProcessMachine {
         if asked.tree && record.held > 0 {
             let below = self.state.below(record.id).into_iter();
             let below = below.filter(|(at, it)| *at != slot && it.launched && it.is_live());
-            let below: Vec<_> = below.filter_map(stop).collect();
+            let mut rest = below.filter_map(stop);
+            let below: Vec<_> = rest.by_ref().take(self.part() - 1).collect();
+            if rest.next().is_some() {
+                return Outcome::StoppingPart { stops: below };
+            }
             if !below.is_empty() {
                 // If the request affects only descendants, this entry repeats the stop of the process itself, so that the record of the
                 // process shows that the request had an effect.
@@ -183,12 +188,28 @@ impl ProcessMachine {
             };
             stop.map(|stop| (slot, stop))
         };
-        let stops: Vec<_> = launched.filter_map(stop).collect();
-        if stops.is_empty() {
+        let mut rest = launched.filter_map(stop);
+        let stops: Vec<_> = rest.by_ref().take(self.part()).collect();
+        if rest.next().is_some() {
+            Outcome::StoppingPart { stops }
+        } else if stops.is_empty() {
             Outcome::Unchanged
         } else {
             Outcome::Fenced { stops }
         }
+    }
+
+    /// Returns the maximum number of processes that one outcome stops.
+    fn part(&self) -> usize {
+        self.state.rules.part.max(2) as usize
+    }
+
+    /// Returns the message for the rest of a request, if its outcome is not the last part: the same message, which finds what is left. A
+    /// deadline needs none: it is still due.
+    pub(super) fn rest_of(message: &Message, outcome: &Outcome) -> Option<Message> {
+        let is_due = matches!(message, Message::Lapse { .. } | Message::Service(_));
+        let is_part = matches!(outcome, Outcome::StoppingPart { .. });
+        (is_part && !is_due).then(|| message.clone())
     }
 
     fn signal(&self, id: ProcessId, signal: u8) -> Result<Outcome, Refused> {

@@ -104,7 +104,12 @@ impl ProcessMachine {
             ) => {
                 self.publish_stuck(*slot, (*unkillable, *unknown), publish);
             }
-            (Outcome::Fenced { stops } | Outcome::StoppingTree { stops }, _) => {
+            (
+                Outcome::Fenced { stops }
+                | Outcome::StoppingTree { stops }
+                | Outcome::StoppingPart { stops },
+                _,
+            ) => {
                 for (slot, stop) in stops {
                     self.publish_stop(*slot, stop, publish);
                 }
@@ -125,7 +130,9 @@ impl ProcessMachine {
             Outcome::Service(turn) => {
                 return turn.process.iter().flat_map(|it| self.named(it)).collect();
             }
-            Outcome::Fenced { stops } | Outcome::StoppingTree { stops } => {
+            Outcome::Fenced { stops }
+            | Outcome::StoppingTree { stops }
+            | Outcome::StoppingPart { stops } => {
                 fenced = stops.iter().map(|(slot, _)| *slot).collect();
                 &fenced
             }

@@ -4,7 +4,7 @@
 use crate::actors::binding::Until;
 use crate::actors::process::machine::ProcessMachine;
 use crate::actors::process::message::Message;
-use crate::actors::process::outcome::Refused;
+use crate::actors::process::outcome::{Outcome, Refused};
 use crate::actors::process::record::{Phase, Record};
 use crate::actors::process::reply::{Query, RecordView, Reply, Selection, Totals, View, Watch};
 use crate::actors::process::secret::masked;
@@ -320,6 +320,23 @@ impl ProcessMachine {
             Request::Query(Query::Ancestors(_)) => usize::from(Record::DEPTH_MAX) / 8,
             Request::Message(Message::Prune { limit, .. }) => 1 + (*limit as usize).min(1024),
             Request::Message(_) | Request::Query(_) | Request::Watch(_) => 1,
+        }
+    }
+
+    /// Returns the number of records and services that an outcome changes if it may change many; otherwise 0.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "few outcomes change many records"
+    )]
+    pub(super) fn weight_of(outcome: &Outcome) -> usize {
+        match outcome {
+            Outcome::Fenced { stops }
+            | Outcome::StoppingTree { stops }
+            | Outcome::StoppingPart { stops } => stops.len(),
+            Outcome::Service(turn) => {
+                turn.steps.len() + turn.process.as_ref().map_or(0, Self::weight_of)
+            }
+            _ => 0,
         }
     }
 }

@@ -83,7 +83,9 @@ impl ProcessMachine {
             | Outcome::Unchanged
             | Outcome::Contradicted
             | Outcome::Refused(_) => return false,
-            Outcome::Fenced { stops } | Outcome::StoppingTree { stops } => {
+            Outcome::Fenced { stops }
+            | Outcome::StoppingTree { stops }
+            | Outcome::StoppingPart { stops } => {
                 let mut slots = stops.iter().map(|(slot, _)| *slot);
                 return slots.any(|slot| self.is_of_service(slot));
             }
@@ -161,6 +163,7 @@ impl Machine for ProcessMachine {
             | Outcome::Declined(_)
             | Outcome::Fenced { .. }
             | Outcome::StoppingTree { .. }
+            | Outcome::StoppingPart { .. }
             | Outcome::Noticed { .. }
             | Outcome::Child(_)
             | Outcome::Found { .. }
@@ -207,7 +210,10 @@ impl Machine for ProcessMachine {
                 let known = true;
                 Reply::Registered { record, known }
             }),
-            Outcome::Stopping { .. } | Outcome::StoppingTree { .. } | Outcome::Unchanged => {
+            Outcome::Stopping { .. }
+            | Outcome::StoppingTree { .. }
+            | Outcome::StoppingPart { .. }
+            | Outcome::Unchanged => {
                 if let Message::Stop { id, .. } = message {
                     self.shown_in(*id, Reply::Stopping)
                 } else {
@@ -259,6 +265,14 @@ impl Machine for ProcessMachine {
 
     fn cost(asked: Request<'_, Self>) -> usize {
         Self::cost_of(&asked)
+    }
+
+    fn outcome_cost(outcome: &Outcome) -> usize {
+        Self::weight_of(outcome)
+    }
+
+    fn rest(&self, message: &Message, outcome: &Outcome) -> Option<Message> {
+        Self::rest_of(message, outcome)
     }
 
     /// Reports from the port are facts, so all of them except `Child`, which adds a record, are accepted even if the disk is low on space.

@@ -130,6 +130,11 @@ pub enum Outcome {
         /// The slots of the records to stop, and how each is stopped.
         stops: Vec<(Slot, Stop)>,
     },
+    /// Some of the processes that will be stopped, as by `Fenced` or `StoppingTree`. The others follow.
+    StoppingPart {
+        /// The slots of the records to stop, and how each is stopped.
+        stops: Vec<(Slot, Stop)>,
+    },
     /// A notice from a process is stored.
     Noticed {
         /// The slot of its record.

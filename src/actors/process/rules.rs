@@ -15,6 +15,14 @@ pub struct Rules {
     /// The maximum total size of the arguments, environments, labels and stored output of all records, in bytes. At this limit as well, the
     /// oldest removable records make room for a new one.
     pub bytes_max: u64,
+    /// The maximum number of processes that one part of a request stops. Earlier versions had no parts, and their logs do not have this
+    /// field.
+    #[serde(default = "whole")]
+    pub part: u32,
+}
+
+const fn whole() -> u32 {
+    u32::MAX
 }
 
 impl Default for Rules {
@@ -24,6 +32,7 @@ impl Default for Rules {
             records_max: 100_000,
             live_max: 10_000,
             bytes_max: 512 << 20,
+            part: 512,
         }
     }
 }

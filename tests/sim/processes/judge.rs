@@ -152,6 +152,7 @@ impl Reference for Processes {
             records_max: 24,
             live_max: 12,
             bytes_max: 2_800,
+            part: 2,
         }
     }
 
@@ -377,6 +378,7 @@ impl Reference for Processes {
             Outcome::Watched { .. } => counted.processes_watched += 1,
             Outcome::Gone => counted.processes_gone += 1,
             Outcome::Fenced { .. } => counted.trees_fenced += 1,
+            Outcome::StoppingPart { .. } => counted.stops_in_parts += 1,
             Outcome::StoppingTree { stops } => {
                 let timed_out = |(_, stop): &(Slot, Stop)| stop.cause == Cause::Timeout;
                 counted.processes_timed_out += u64::from(stops.iter().any(timed_out));

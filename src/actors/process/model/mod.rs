@@ -287,21 +287,38 @@ impl Model {
         ids
     }
 
-    /// Stops the live launched processes below a record as `asked`. Returns whether that changes anything.
-    fn stop_below(&mut self, id: ProcessId, asked: Stop, actions: &mut Actions) -> bool {
+    /// Stops the live launched processes below a record as `asked`, at most `most` of them. Returns how many that changes.
+    fn stop_below(
+        &mut self,
+        (id, most): (ProcessId, usize),
+        asked: Stop,
+        actions: &mut Actions,
+    ) -> usize {
         let epoch = self.epoch;
-        let mut changed = false;
+        let mut changed = 0;
         for id in self.and_below(id).into_iter().skip(1) {
             let it = self
                 .find_mut(id)
                 .expect("the descendants of a record exist");
-            if it.view.launched && it.view.phase != Phase::Exited && it.stop(asked, epoch, actions)
-            {
+            let can_be = it.view.launched && it.view.phase != Phase::Exited;
+            if can_be && changed < most && it.stop(asked, epoch, actions) {
                 it.quarantined = false;
-                changed = true;
+                changed += 1;
             }
         }
         changed
+    }
+
+    /// If more processes below a record are to be stopped as `asked` than one part stops besides the record itself, stops those of one
+    /// part. Returns whether that is so.
+    fn stop_part(&mut self, id: ProcessId, asked: Stop, actions: &mut Actions) -> bool {
+        let most = self.rules.part as usize - 1;
+        let mut tried = self.clone();
+        let all = tried.stop_below((id, usize::MAX), asked, &mut Actions::new());
+        if all > most {
+            self.stop_below((id, most), asked, actions);
+        }
+        all > most
     }
 
     /// Stops the live launched processes below a record that was just stopped with its tree. `changed` tells whether that stop changed the
@@ -314,7 +331,7 @@ impl Model {
         actions: &mut Actions,
     ) -> bool {
         let mut below = Actions::new();
-        let changed_below = self.stop_below(id, asked, &mut below);
+        let changed_below = self.stop_below((id, usize::MAX), asked, &mut below) > 0;
         let it = self
             .find_mut(id)
             .expect("a record that was just stopped exists");
@@ -350,9 +367,12 @@ impl Model {
     /// Stops the live launched processes among a record and its descendants, because the right bound to the tree has ended. Returns whether
     /// that changes anything.
     fn fence(&mut self, id: ProcessId, entry: Entry, actions: &mut Actions) -> bool {
-        let mut changed = false;
+        let mut changed = 0;
         let epoch = self.epoch;
         for id in self.and_below(id) {
+            if changed == self.rules.part {
+                break;
+            }
             let it = self.find_mut(id);
             let Some(it) = it.filter(|it| it.view.launched && it.view.phase != Phase::Exited)
             else {
@@ -368,9 +388,9 @@ impl Model {
                 stop.cause = Cause::Fence;
             }
             it.quarantined = false;
-            changed = true;
+            changed += 1;
         }
-        changed
+        changed > 0
     }
 
     /// Updates, for each record, the number of its children that are live or have live descendants.
@@ -416,10 +436,15 @@ impl Model {
                     return Err(Refused::Ended);
                 }
                 let asked = it.stops_tree(message, entry);
-                let mut changed = it.ask(message, entry, (epoch, actions))?;
-                if let Some(asked) = asked {
-                    changed = self.stop_below_too((*id, changed), asked, actions);
-                }
+                let changed = if asked.is_some_and(|it| self.stop_part(*id, it, actions)) {
+                    true
+                } else {
+                    let it = self.find_mut(*id).expect("it was just found");
+                    let changed = it.ask(message, entry, (epoch, actions))?;
+                    asked.map_or(changed, |asked| {
+                        self.stop_below_too((*id, changed), asked, actions)
+                    })
+                };
                 let it = self.find(*id).expect("these requests remove no record");
                 let record = Box::new(it.view.clone());
                 let reply = if matches!(message, Message::Finish { .. }) {
@@ -468,7 +493,7 @@ impl Model {
     fn lapse(&mut self, slot: Slot, entry: Entry, actions: &mut Actions) -> Reply {
         let it = self.at(slot);
         match (it.view.phase, &mut it.view.stop) {
-            (Phase::Running, stop) => {
+            (Phase::Running, _) => {
                 let is_over = it.expires.is_some_and(|at| at <= entry.now.at);
                 let cause = if is_over {
                     Cause::Timeout
@@ -477,12 +502,16 @@ impl Model {
                 };
                 let signal = (cause, record::first_signal(&it.spec));
                 let asked = new_stop(entry, signal, (it.spec.grace_ms, true));
-                *stop = Some(asked);
+                let id = it.view.id;
+                if self.stop_part(id, asked, actions) {
+                    return Reply::Done;
+                }
+                let it = self.at(slot);
+                it.view.stop = Some(asked);
                 it.view.phase = Phase::Stopping;
                 it.quarantined = false;
                 it.step(entry.seq, actions);
-                let id = it.view.id;
-                self.stop_below(id, asked, actions);
+                self.stop_below((id, usize::MAX), asked, actions);
                 return Reply::Done;
             }
             (Phase::Stopping, Some(stop)) => {

@@ -211,16 +211,32 @@ impl Modelled {
         new_stop(entry, (Cause::Request, signal), (grace_ms, tree))
     }
 
-    /// Applies a notice from the process, or the absence of a watchdog notice. Returns whether that changes anything.
-    fn noticed(&mut self, notice: &Notice, entry: Entry, actions: &mut Actions) -> bool {
+    /// Returns the stop of the process with its tree if this message tells that a watchdog notice of the process is missing; `None` if it
+    /// does not, or if the process is not running.
+    pub(super) fn silence(&self, message: &Message, entry: Entry) -> Option<Stop> {
         const ABORT: u8 = 6;
+        let tells = matches!(
+            message,
+            Message::Notice {
+                notice: Notice::Silent,
+                ..
+            }
+        );
+        let is_late = tells && self.view.phase == Phase::Running;
+        let grace = (self.spec.grace_ms, true);
+        is_late.then(|| new_stop(entry, (Cause::Watchdog, ABORT), grace))
+    }
+
+    /// Applies a notice from the process, or the absence of a watchdog notice. Returns whether that changes anything.
+    fn noticed(&mut self, message: &Message, entry: Entry, actions: &mut Actions) -> bool {
+        let Message::Notice { notice, .. } = message else {
+            return false;
+        };
         let before = (self.view.announced, self.view.said.clone());
         match notice {
             Notice::Silent => {
-                let runs = self.view.phase == Phase::Running;
-                let grace = (self.spec.grace_ms, true);
-                let stop = new_stop(entry, (Cause::Watchdog, ABORT), grace);
-                return runs && self.stop(stop, Timestamp(0), actions);
+                let stop = self.silence(message, entry);
+                return stop.is_some_and(|stop| self.stop(stop, Timestamp(0), actions));
             }
             _ if self.view.end.is_some() => {}
             Notice::Ready => (self.view.announced, self.ready_by) = (Announced::Ready, None),
@@ -302,7 +318,7 @@ impl Modelled {
             Message::Ended { .. } => (false, false),
             Message::Empty { .. } => (self.emptied(entry, actions), false),
             Message::Stuck { .. } => (self.stuck(message), false),
-            Message::Notice { notice, .. } => (self.noticed(notice, entry, actions), false),
+            Message::Notice { .. } => (self.noticed(message, entry, actions), false),
             Message::Signalled { asked, errno, .. } => (self.signalled(*asked, *errno), false),
             _ => unreachable!("the port sends no other reports"),
         };

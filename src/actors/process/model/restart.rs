@@ -1,9 +1,7 @@
 //! The consequences for a service when one of its processes ends. They are part of the entry that records the end.
 
 use super::{Actions, Entry, Model, Modelled};
-use sexton::actors::process::{
-    Cause, Consequence, End, Last, Message, Notice, Phase, Policy, Verdict,
-};
+use sexton::actors::process::{Cause, Consequence, End, Last, Message, Phase, Policy, Verdict};
 use sexton::clock::Timestamp;
 use sexton::ids::{ProcessId, Slot};
 
@@ -28,23 +26,17 @@ impl Model {
         let launched = follows
             .as_ref()
             .and_then(|it| self.added_at_once(it, entry));
+        let silence = self.find(id).and_then(|it| it.silence(message, entry));
+        if silence.is_some_and(|stop| self.stop_part(id, stop, actions)) {
+            return true;
+        }
         let it = self.find_mut(id);
         let it = it.filter(|it| it.view.phase != Phase::Exited && it.view.deferred.is_none());
         let (changed, contradicts) =
             it.map_or((false, false), |it| it.report(message, entry, actions));
         self.contradictions += u64::from(contradicts);
-        if let Message::Notice {
-            notice: Notice::Silent,
-            ..
-        } = message
-            && changed
-        {
-            let stop = self.find(id).and_then(|it| it.view.stop);
-            self.stop_below(
-                id,
-                stop.expect("a process that missed its watchdog interval is being stopped"),
-                actions,
-            );
+        if let Some(stop) = silence {
+            self.stop_below((id, usize::MAX), stop, actions);
         }
         if let Some(follows) = follows {
             let place = follows.place;

@@ -381,6 +381,10 @@ impl Model {
                 let epoch = self.epoch;
                 let it = self.find_mut(id).expect("the process to stop has a record");
                 let asked = it.asked_stop(&stop, entry);
+                if self.stop_part(id, asked, actions) {
+                    return;
+                }
+                let it = self.find_mut(id).expect("the process to stop has a record");
                 let done = it.ask(&stop, entry, (epoch, actions));
                 let changed = done.expect("a live process can be stopped");
                 self.stop_below_too((id, changed), asked, actions);

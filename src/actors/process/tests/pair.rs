@@ -370,6 +370,7 @@ impl Pair {
             live_max: 0,
             retention_ms: 0,
             bytes_max: 0,
+            part: 0,
         });
         for logged in &self.log {
             logged.repeat(&mut fresh, Seq(0));

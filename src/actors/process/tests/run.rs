@@ -70,6 +70,7 @@ const MET: &[&str] = &[
     "NoService",
     "Lapse Stopping",
     "Stop StoppingTree",
+    "Stop StoppingPart",
     "Lapse Killing",
     "Lapse Pruned",
     "Unknown",

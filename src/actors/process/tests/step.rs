@@ -21,6 +21,7 @@ pub(super) fn rules() -> Rules {
         records_max: 12,
         live_max: 8,
         bytes_max: 700,
+        part: 2,
     }
 }
 
