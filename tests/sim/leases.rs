@@ -93,6 +93,7 @@ impl Reference for Leases {
     fn rules() -> Rules {
         Rules {
             leases_max: 3,
+            part: 2,
             ..Rules::default()
         }
     }

@@ -13,6 +13,7 @@ use crate::clock::{Date, Now, Timestamp};
 use crate::ids::{ProcessId, Slot, Token};
 use crate::schedule::Schedule;
 use crate::spine::machine::Moment;
+use std::collections::BTreeSet;
 
 /// How late a date may be noticed without counting as missed, in milliseconds.
 const LATE_MS: u64 = 60_000;
@@ -305,10 +306,10 @@ impl LeaseMachine {
         Ok(changed_all(steps))
     }
 
-    /// Decides what follows from the end of a process: the passes and the next requests that depend on it end.
+    /// Decides what follows from the end of a process: the passes and the next requests that depend on it end, in parts if there are many.
     fn gone(&self, moment: &Moment, gone: EndNotice) -> Outcome {
         let mut steps = Vec::new();
-        for slot in self.state.of_process(gone.process) {
+        for slot in self.state.ended_by(gone, self.part()) {
             let Some(lease) = self.state.leases.get(slot) else {
                 continue;
             };
@@ -329,6 +330,21 @@ impl LeaseMachine {
         } else {
             changed_all(steps)
         }
+    }
+
+    /// Returns the maximum number of leases that change at once because a process has ended.
+    fn part(&self) -> usize {
+        self.rules.part.max(1) as usize
+    }
+
+    /// Returns the message for the rest, if this outcome is not the last part: the same message, since what has ended no longer depends on
+    /// the process.
+    pub(super) fn rest_of(&self, message: &Message, outcome: &Outcome) -> Option<Message> {
+        let (Message::Gone(gone), Outcome::Changed { steps, .. }) = (message, outcome) else {
+            return None;
+        };
+        let slots: BTreeSet<Slot> = steps.iter().map(|(slot, _)| *slot).collect();
+        (slots.len() >= self.part()).then_some(Message::Gone(*gone))
     }
 
     fn gone_of_pass(
@@ -372,30 +388,20 @@ impl LeaseMachine {
     }
 
     fn started(&self, moment: &Moment, process: ProcessId) -> Outcome {
-        let step = |slot: Slot| {
-            let current = self.state.leases.get(slot)?.running()?;
-            let is_its = current.holder.process() == Some(process);
-            let step = current.started(moment.now.at).filter(|_| is_its)?;
-            Some((slot, step))
-        };
-        match self.state.of_process(process).find_map(step) {
-            Some((slot, step)) => changed(slot, step),
-            None => Outcome::Unchanged,
-        }
+        let found = self.state.of_launched(process);
+        let step = found.and_then(|(slot, lease)| {
+            let step = lease.running()?.started(moment.now.at)?;
+            Some(changed(slot, step))
+        });
+        step.unwrap_or(Outcome::Unchanged)
     }
 
     fn launched(&self, process: ProcessId) -> Outcome {
-        let is_new = |slot: &Slot| {
-            let lease = self.state.leases.get(*slot);
-            let current = lease.and_then(Lease::running);
-            current.is_some_and(|it| {
-                matches!(&it.holder, Holder::Launched { process: its, taken: false, .. } if *its == process)
-            })
-        };
-        let mut slots = self.state.of_process(process);
-        match slots.find(is_new) {
-            Some(slot) => changed(slot, Step::Taken),
-            None => Outcome::Unchanged,
+        match self.state.of_launched(process) {
+            Some((slot, lease)) if lease.running().is_some_and(Current::is_launching) => {
+                changed(slot, Step::Taken)
+            }
+            Some(_) | None => Outcome::Unchanged,
         }
     }
 

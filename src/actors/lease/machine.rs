@@ -218,6 +218,19 @@ impl Machine for LeaseMachine {
         }
     }
 
+    fn outcome_cost(outcome: &Outcome) -> usize {
+        match outcome {
+            Outcome::Changed { steps, .. } => steps.len(),
+            Outcome::Turned { .. } | Outcome::Absent | Outcome::Unchanged | Outcome::Refused(_) => {
+                0
+            }
+        }
+    }
+
+    fn rest(&self, message: &Message, outcome: &Outcome) -> Option<Message> {
+        self.rest_of(message, outcome)
+    }
+
     fn space_effect(&self, message: &Message) -> SpaceEffect {
         match message {
             Message::Request(_) | Message::Import { .. } => SpaceEffect::Adds,

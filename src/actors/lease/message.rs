@@ -21,6 +21,14 @@ pub struct Rules {
     pub leases_max: u32,
     /// The maximum total size of the names, commands and schedules of all leases, in bytes; at this limit, new ones are refused.
     pub bytes_max: u64,
+    /// The maximum number of leases that change at once because a process has ended. Earlier versions had no such limit, and their logs do
+    /// not have this field.
+    #[serde(default = "whole")]
+    pub part: u32,
+}
+
+const fn whole() -> u32 {
+    u32::MAX
 }
 
 impl Default for Rules {
@@ -28,6 +36,7 @@ impl Default for Rules {
         Self {
             leases_max: 1_000_000,
             bytes_max: 512 << 20,
+            part: 512,
         }
     }
 }

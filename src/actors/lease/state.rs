@@ -1,6 +1,7 @@
 //! All leases and the indexes over them.
 
-use crate::actors::lease::item::{ClockReading, Due, Lease, Totals};
+use crate::actors::binding::{Binding, EndNotice, Until};
+use crate::actors::lease::item::{ClockReading, Due, Holder, Lease, Totals};
 use crate::actors::lock::Name;
 use crate::clock::{Now, Offset, Timestamp};
 use crate::ids::{Digest, PageId, ProcessId, Seq, Slot};
@@ -70,8 +71,8 @@ fn offset_key(due: Due) -> Option<i64> {
 /// Indexes and counts derived from the leases.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Index {
-    /// Leases by the processes that they depend on.
-    by_process: BTreeSet<(ProcessId, Slot)>,
+    /// Leases by the processes that they depend on, and by how.
+    by_process: BTreeSet<(ProcessId, Dependence, Slot)>,
     /// Active leases: those with a pass that is running, requested, owed or scheduled.
     active: BTreeSet<Slot>,
     /// Leases whose latest pass failed, by the time of its end.
@@ -84,7 +85,7 @@ struct Index {
 impl Index {
     fn add(&mut self, slot: Slot, lease: &Lease) {
         self.by_process
-            .extend(processes(lease).map(|process| (process, slot)));
+            .extend(processes(lease).map(|(process, how)| (process, how, slot)));
         if lease.is_active() {
             self.active.insert(slot);
         }
@@ -95,8 +96,8 @@ impl Index {
     }
 
     fn remove(&mut self, slot: Slot, lease: &Lease) {
-        for process in processes(lease) {
-            self.by_process.remove(&(process, slot));
+        for (process, how) in processes(lease) {
+            self.by_process.remove(&(process, how, slot));
         }
         self.active.remove(&slot);
         if let Some(end) = lease.failure() {
@@ -108,11 +109,40 @@ impl Index {
     }
 }
 
+/// How a lease depends on a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Dependence {
+    /// It is the process of the pass, which was launched for the lease.
+    Launched,
+    /// A client runs the pass, or waits for it, as long as this much of its process is alive.
+    Until(Until),
+}
+
+impl Dependence {
+    const ALL: [Self; 3] = [
+        Self::Launched,
+        Self::Until(Until::Process),
+        Self::Until(Until::Tree),
+    ];
+
+    const fn until(self) -> Until {
+        match self {
+            Self::Launched => Until::Tree,
+            Self::Until(until) => until,
+        }
+    }
+}
+
 /// Returns the processes that the running pass and the next request of a lease depend on.
-fn processes(lease: &Lease) -> impl Iterator<Item = ProcessId> {
-    let current = lease.running().and_then(|it| it.holder.process());
+fn processes(lease: &Lease) -> impl Iterator<Item = (ProcessId, Dependence)> {
+    let of_client = |it: Binding| (it.process, Dependence::Until(it.until));
+    let current = lease.running().and_then(|it| match &it.holder {
+        Holder::Launched { process, .. } => Some((*process, Dependence::Launched)),
+        Holder::Process(binding) => Some(of_client(*binding)),
+        Holder::Timed { .. } | Holder::Nobody => None,
+    });
     let next = lease.next.as_ref().and_then(|it| it.process);
-    [current, next.map(|it| it.process)].into_iter().flatten()
+    [current, next.map(of_client)].into_iter().flatten()
 }
 
 impl State {
@@ -121,16 +151,40 @@ impl State {
         Some((slot, self.leases.get(slot)?))
     }
 
-    /// Returns the leases that depend on a process.
-    pub(super) fn of_process(&self, process: ProcessId) -> impl Iterator<Item = Slot> + '_ {
-        let range = (process, Slot(0))..=(process, Slot::NONE);
-        self.index.by_process.range(range).map(|(_, slot)| *slot)
+    /// Returns the leases that depend on a process in this way.
+    fn of_process(
+        &self,
+        process: ProcessId,
+        how: Dependence,
+    ) -> impl Iterator<Item = Slot> + use<'_> {
+        let range = (process, how, Slot(0))..=(process, how, Slot::NONE);
+        self.index.by_process.range(range).map(|(.., slot)| *slot)
+    }
+
+    /// Returns the lease for whose pass a process was launched, if it was.
+    pub(super) fn of_launched(&self, process: ProcessId) -> Option<(Slot, &Lease)> {
+        let slot = self.of_process(process, Dependence::Launched).next()?;
+        Some((slot, self.leases.get(slot)?))
+    }
+
+    /// Returns the leases that change when a process has ended, at most `most` of them.
+    pub(super) fn ended_by(&self, gone: EndNotice, most: usize) -> BTreeSet<Slot> {
+        let all = Dependence::ALL.into_iter();
+        let ended = all.filter(|how| gone.ends(how.until()));
+        let mut slots = BTreeSet::new();
+        for slot in ended.flat_map(|how| self.of_process(gone.process, how)) {
+            if slots.len() == most {
+                break;
+            }
+            slots.insert(slot);
+        }
+        slots
     }
 
     /// Returns all leases that depend on processes.
     pub(super) fn bound(&self) -> BTreeSet<Slot> {
         let all = self.index.by_process.iter();
-        all.map(|(_, slot)| *slot).collect()
+        all.map(|(.., slot)| *slot).collect()
     }
 
     /// Returns the active leases: those with a pass that is running, requested, owed or scheduled.

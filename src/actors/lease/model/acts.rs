@@ -8,6 +8,39 @@ use sexton::ids::{ProcessId, Slot, Token};
 use sexton::schedule::Schedule;
 
 impl Model {
+    /// Returns the leases that change when a process has ended: as many as change at once, first those that it was launched for.
+    pub(super) fn ended_with(&self, process: ProcessId, until: Until) -> Vec<Slot> {
+        let ends = |needed: Until| until == Until::Tree || needed == Until::Process;
+        let mut ended = Vec::new();
+        for known in &self.all {
+            let current = known.lease.current.as_ref().filter(|it| it.end.is_none());
+            match current.map(|it| &it.holder) {
+                Some(Holder::Launched { process: its, .. })
+                    if *its == process && ends(Until::Tree) =>
+                {
+                    ended.push((None, known.slot));
+                }
+                Some(Holder::Process(it)) if it.process == process && ends(it.until) => {
+                    ended.push((Some(it.until), known.slot));
+                }
+                _ => {}
+            }
+            let next = known.lease.next.as_ref().and_then(|it| it.process);
+            if let Some(it) = next.filter(|it| it.process == process && ends(it.until)) {
+                ended.push((Some(it.until), known.slot));
+            }
+        }
+        ended.sort_unstable();
+        let mut slots = Vec::new();
+        for (_, slot) in ended {
+            if slots.len() < self.rules.part as usize && !slots.contains(&slot) {
+                slots.push(slot);
+            }
+        }
+        slots.sort_unstable();
+        slots
+    }
+
     /// Updates a lease after a process, or its tree, has ended. Returns whether the lease changed.
     pub(super) fn gone(
         &mut self,

@@ -101,9 +101,8 @@ impl Model {
             Message::Lapse { slot } => (Reply::Done, self.lapse(*slot, entry)),
             Message::Due { slot } => (Reply::Done, self.date(*slot, entry)),
             Message::Gone(gone) => {
-                let slots: Vec<Slot> = self.all.iter().map(|it| it.slot).collect();
                 let mut changed = false;
-                for slot in slots {
+                for slot in self.ended_with(gone.process, gone.until) {
                     let ended = (gone.process, gone.until, gone.exit);
                     changed |= self.gone(slot, ended, (gone.pid, entry));
                 }
