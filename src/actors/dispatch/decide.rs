@@ -14,7 +14,7 @@ use crate::actors::process::{Flaw, Launching, Spec};
 use crate::clock::Date;
 use crate::ids::{ProcessId, Slot, Token};
 use crate::spine::machine::Moment;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The key of the lock that an attempt must hold to run its command. The index of the lock is the id of the task.
 pub const EXECUTE: &str = "wip-pool-lock-execute";
@@ -273,7 +273,11 @@ impl DispatchMachine {
                 return Ok(Outcome::Unchanged);
             }
             (ServerChange::Enabled(on), Some((slot, _))) => Step::ServerEnabled(slot, *on),
-            (ServerChange::Removed, Some((slot, _))) => return Ok(changed(self.removing(slot))),
+            (ServerChange::Removed, Some((slot, _))) => {
+                let mut stopping = self.stopping_on(&[slot].into());
+                let stops = stopping.remove(&slot).unwrap_or_default();
+                return Ok(changed([vec![Step::ServerRemoved(slot)], stops].concat()));
+            }
         };
         Ok(changed(vec![step]))
     }
@@ -306,17 +310,21 @@ impl DispatchMachine {
         })
     }
 
-    /// Returns the steps that remove a server and stop the attempts that run on it.
-    fn removing(&self, server: Slot) -> Vec<Step> {
-        let stops = |slot: &Slot| {
-            let attempt = self.state.tasks.get(*slot)?.attempt.as_ref()?;
-            let is_there = attempt.server == server && attempt.stopping.is_none();
-            is_there.then_some(Step::Task(*slot, TaskStep::Stopping(Cause::ServerGone)))
-        };
-        let stopped = self.state.index.bound.iter().filter_map(stops);
-        std::iter::once(Step::ServerRemoved(server))
-            .chain(stopped)
-            .collect()
+    /// Returns the steps that stop the attempts on these servers, by server. They are found in one pass, since an inventory may remove many
+    /// servers.
+    fn stopping_on(&self, servers: &BTreeSet<Slot>) -> BTreeMap<Slot, Vec<Step>> {
+        let mut stopping = BTreeMap::<Slot, Vec<Step>>::new();
+        let bound = self.state.index.bound.iter();
+        for slot in bound.filter(|_| !servers.is_empty()) {
+            let task = self.state.tasks.get(*slot);
+            let attempt = task.and_then(|it| it.attempt.as_ref());
+            let attempt = attempt.filter(|it| it.stopping.is_none());
+            if let Some(attempt) = attempt.filter(|it| servers.contains(&it.server)) {
+                let step = Step::Task(*slot, TaskStep::Stopping(Cause::ServerGone));
+                stopping.entry(attempt.server).or_default().push(step);
+            }
+        }
+        stopping
     }
 
     /// Returns the step that adds a server, or restores a server that was being removed. `before` is the number of servers that the same
@@ -357,8 +365,11 @@ impl DispatchMachine {
             }
         }
         let mut steps = Vec::new();
-        let known = self.state.servers_by_name().filter(|(_, it)| !it.leaves);
-        for (slot, server) in known {
+        let known = || self.state.servers_by_name().filter(|(_, it)| !it.leaves);
+        let is_gone = |it: &Server| it.enabled && !wanted.contains_key(&it.name);
+        let gone = known().filter(|(_, it)| is_gone(it));
+        let mut stopping = self.stopping_on(&gone.map(|(slot, _)| slot).collect());
+        for (slot, server) in known() {
             match wanted.remove(&server.name) {
                 Some(_) if !server.enabled => {}
                 Some((threads, remote)) => {
@@ -367,7 +378,10 @@ impl DispatchMachine {
                     }
                     steps.extend(reached((slot, server), remote)?);
                 }
-                None if server.enabled => steps.extend(self.removing(slot)),
+                None if server.enabled => {
+                    steps.push(Step::ServerRemoved(slot));
+                    steps.extend(stopping.remove(&slot).unwrap_or_default());
+                }
                 None => {}
             }
         }
