@@ -15,6 +15,7 @@
 //! | `planted.rs` `planted_claims.rs` `planted_slots.rs` `found.rs` | faults that must be caught, and faults that the campaign found |
 
 mod actor;
+mod bounded;
 mod campaign;
 mod chance;
 mod check;
