@@ -30,6 +30,7 @@ mod dispatch;
 mod each;
 mod endings;
 mod found;
+mod holds;
 mod jobs;
 mod killed;
 mod leases;

@@ -6,15 +6,22 @@ use crate::ids::{Slot, Token};
 use std::collections::BTreeSet;
 
 impl State {
+    /// Asserts that the index of bound entries is correct.
+    pub(super) fn assert_bound(&self) {
+        let mut bound = BoundEntries::default();
+        for (slot, entry) in self.entries.iter() {
+            bound.insert(slot, entry);
+        }
+        assert_eq!(self.bound, bound, "bound entries are indexed");
+    }
+
     /// Asserts that every entry is in exactly the indexes that it belongs in, that lines are in order, and that the
     /// stored counts are correct.
     pub(super) fn assert_whole(&self, high_first: bool) {
         let mut locks = BTreeSet::new();
         let mut contenders = 0;
         let mut lines = 0;
-        let mut bound = BoundEntries::default();
         for (slot, entry) in self.entries.iter() {
-            bound.insert(slot, entry);
             let [key, index, owner] = [entry.key(), entry.index(), entry.owner()];
             assert_eq!(
                 self.find(key, index, owner),
@@ -58,7 +65,6 @@ impl State {
             );
             self.assert_rings(owner, key);
         }
-        assert_eq!(self.bound, bound, "bound entries are indexed");
         let with_index = locks.iter().filter(|(_, index)| !index.is_empty());
         let keys: BTreeSet<_> = with_index.map(|(key, _)| key).collect();
         assert_eq!(

@@ -222,6 +222,7 @@ impl LockMachine {
     /// Asserts the invariants of the whole state.
     pub(super) fn assert_whole(&self) {
         self.state.assert_whole(self.rules.high_first);
+        self.state.assert_bound();
     }
 }
 
@@ -315,19 +316,19 @@ impl Machine for LockMachine {
                     Durability::Durable
                 }
             }
-            Outcome::Granted { .. }
-            | Outcome::Queued { .. }
-            | Outcome::Renewed { .. }
-            | Outcome::Ended { .. }
-            | Outcome::Fenced { .. }
-            | Outcome::Draining => Durability::Durable,
             // The last part has the answer, which a repeated request gets again.
             Outcome::EndedPart { gone, part } if gone.is_empty() => match part.next {
                 Some(_) => Durability::Transient,
                 None if part.ended == 0 => Durability::Nothing,
                 None => Durability::Durable,
             },
-            Outcome::EndedPart { .. } => Durability::Durable,
+            Outcome::Granted { .. }
+            | Outcome::Queued { .. }
+            | Outcome::Renewed { .. }
+            | Outcome::Ended { .. }
+            | Outcome::EndedPart { .. }
+            | Outcome::Fenced { .. }
+            | Outcome::Draining => Durability::Durable,
             Outcome::Absent | Outcome::Refused(_) => Durability::Nothing,
         }
     }

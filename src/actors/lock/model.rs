@@ -137,6 +137,7 @@ impl Model {
         self.line(&lock).first().map(|it| it.slot)
     }
 
+    #[expect(clippy::too_many_lines, reason = "a table of messages")]
     pub(super) fn message(&mut self, message: &Message, seq: Seq, at: Timestamp) -> Reply {
         match message {
             Message::Request {
@@ -473,14 +474,17 @@ impl Model {
                 None => Reply::Ended(0),
             };
         }
-        match self.end(|it| is_meant(it) && has(it), None, seq, at) {
-            Reply::Ended(count) => Reply::Ended(part.ended + count),
-            Reply::Absent | Reply::Refused(Refused::Fencing) if part.ended > 0 || !is_last => {
-                Reply::Ended(part.ended)
-            }
-            Reply::Absent if part.fencing => Reply::Refused(Refused::Fencing),
-            reply => reply,
+        let reply = self.end(|it| is_meant(it) && has(it), None, seq, at);
+        if let Reply::Ended(count) = reply {
+            return Reply::Ended(part.ended + count);
         }
+        if part.ended > 0 || !is_last {
+            return Reply::Ended(part.ended);
+        }
+        if part.fencing {
+            return Reply::Refused(Refused::Fencing);
+        }
+        reply
     }
 
     fn take(&mut self, meant: impl Fn(&ModelEntry) -> bool, seq: Seq, at: Timestamp) -> Reply {

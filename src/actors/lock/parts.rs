@@ -57,19 +57,14 @@ impl LockMachine {
             let entry = self.state.entries.get(*slot);
             token.is_none_or(|token| entry.is_some_and(|it| it.token() == token))
         };
-        match self.decide_end(meant.filter(has_token), None) {
-            Outcome::Ended { gone } => Outcome::EndedPart { gone, part },
-            Outcome::Refused(Refused::Fencing) => {
-                part.fencing = true;
-                let gone = Vec::new();
-                Outcome::EndedPart { gone, part }
-            }
-            Outcome::Absent => {
-                let gone = Vec::new();
-                Outcome::EndedPart { gone, part }
-            }
-            other => other,
-        }
+        let ended = self.decide_end(meant.filter(has_token), None);
+        part.fencing |= ended == Outcome::Refused(Refused::Fencing);
+        let gone = if let Outcome::Ended { gone } = ended {
+            gone
+        } else {
+            Vec::new()
+        };
+        Outcome::EndedPart { gone, part }
     }
 
     fn oldest(&self, owner: &Name) -> Option<(Slot, Seq)> {

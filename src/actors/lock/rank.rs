@@ -140,12 +140,12 @@ mod tests {
             younger: bool,
         ) {
             let (mut rank, mut known) = (Rank::default(), BTreeMap::new());
-            for (at, (number, kind)) in (0..).zip(steps) {
+            for (at, (number, kind)) in (0_u32..).zip(steps) {
                 // Contenders that come are the youngest, except while an index is built.
-                let seq = if younger { at } else { number };
+                let seq = if younger { u64::from(at) } else { number };
                 if kind < 3 {
-                    if known.insert(seq, at as u32).is_none() {
-                        rank.insert(Seq(seq), Slot(at as u32));
+                    if known.insert(seq, at).is_none() {
+                        rank.insert(Seq(seq), Slot(at));
                     } else {
                         prop_assert!(rank.remove(Seq(seq)).is_some());
                         known.remove(&seq);

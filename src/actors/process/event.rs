@@ -46,6 +46,9 @@ impl ProcessMachine {
         (message, outcome): (&Message, &Outcome),
         publish: Publish<'_>,
     ) {
+        for (slot, stop) in outcome.stops() {
+            self.publish_stop(*slot, stop, publish);
+        }
         match (outcome, message) {
             (Outcome::Launched(insertion), _) => {
                 self.publish_launch((message, insertion), publish);
@@ -103,16 +106,6 @@ impl ProcessMachine {
                 },
             ) => {
                 self.publish_stuck(*slot, (*unkillable, *unknown), publish);
-            }
-            (
-                Outcome::Fenced { stops }
-                | Outcome::StoppingTree { stops }
-                | Outcome::StoppingPart { stops },
-                _,
-            ) => {
-                for (slot, stop) in stops {
-                    self.publish_stop(*slot, stop, publish);
-                }
             }
             (Outcome::Noticed { slot }, _) if reports_ready(message) => {
                 self.of("ready", *slot, publish, |it, _| it);

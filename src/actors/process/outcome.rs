@@ -158,6 +158,20 @@ pub enum Outcome {
     Refused(Refused),
 }
 
+impl Outcome {
+    /// Returns the stops of several processes; empty if it has none.
+    pub(super) fn stops(&self) -> &[(Slot, Stop)] {
+        if let Self::Fenced { stops }
+        | Self::StoppingTree { stops }
+        | Self::StoppingPart { stops } = self
+        {
+            stops
+        } else {
+            &[]
+        }
+    }
+}
+
 /// The consequences of a message for services.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {

@@ -64,7 +64,7 @@ impl QueueMachine {
             Outcome::Deferred { slot, until } => self.commit_defer(*slot, entry, *until, message),
             Outcome::Failed { slot, until } => self.commit_fail(*slot, entry, *until, message),
             Outcome::Kicked { phase, count } | Outcome::KickedPart { phase, count, .. } => {
-                self.commit_kick(entry, message, *phase, *count)
+                self.commit_kick(entry, message, *phase, *count);
             }
             Outcome::KickedJob { slot } => self.kick(*slot, entry),
             Outcome::Paused { until } => self.commit_pause(entry, message, *until),
