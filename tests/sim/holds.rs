@@ -1,5 +1,7 @@
 //! Prints how long requests about many items hold others: `cargo test --release --test sim holds -- --ignored --nocapture`.
 
+#![expect(clippy::disallowed_methods, reason = "the figures are of real time")]
+
 use crate::parts::Served;
 use sexton::actors::dispatch::{self, DispatchMachine, Host};
 use sexton::actors::lock::{self, LockMachine, Name, Tie};

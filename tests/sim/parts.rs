@@ -12,7 +12,7 @@ use sexton::spine::delivery::{Answer, Delivery, Flow, Item, Stage};
 use sexton::spine::effect::Action;
 use sexton::spine::host::Host;
 use sexton::spine::ledger::Ledger;
-use sexton::spine::machine::{Actor, Machine as _};
+use sexton::spine::machine::{Actor, Machine};
 use sexton::spine::port::Port;
 use sexton::spine::recovery::Replica;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,8 +24,11 @@ const PART: u32 = 8;
 pub(crate) struct Served<M: Actor> {
     pub(crate) host: Host<M>,
     pub(crate) ledger: Ledger,
-    answered: Arc<Mutex<Vec<(&'static str, Answer<M::Reply>)>>>,
+    answered: Arc<Mutex<Vec<NamedAnswer<M>>>>,
 }
+
+/// An answer, with the name of its delivery.
+type NamedAnswer<M> = (&'static str, Answer<<M as Machine>::Reply>);
 
 /// A port that performs nothing.
 struct Idle;
@@ -184,9 +187,11 @@ fn a_request_of_which_a_part_panics_says_so_and_a_repetition_does_the_rest() {
     served.host.inject_panics(Box::new(move |stage, message| {
         let is_third =
             matches!(message, Some(Message::EndMore(more)) if more.part.ended == 2 * PART);
-        if stage == Stage::Decide && is_third && !panicked.swap(true, Ordering::Relaxed) {
-            panic!("{PLANTED} in a part");
-        }
+        let is_now = stage == Stage::Decide && is_third;
+        assert!(
+            !is_now || panicked.swap(true, Ordering::Relaxed),
+            "{PLANTED} in a part"
+        );
     }));
     served.deliver("all", vec![release_all("many", 1)]);
     served.carry_on();
