@@ -271,6 +271,7 @@ fn processes(part: u32, request: &process::Message) -> Result<u32, String> {
                 named: parent.map(id_of),
                 ..Parentage::default()
             },
+            deferred: false,
         };
         process::Message::LaunchAs(Box::new(LaunchAs {
             by: ActorId::LEASE,

@@ -39,13 +39,7 @@ impl ProcessMachine {
                 self.commit_launch_as(entry.seq, (asked, outcome), effects);
             }
             (Outcome::Registered(insertion), Message::Register(registering)) => {
-                let profile = registering.profile(&insertion.kind);
-                self.add(entry.seq, insertion, profile, |it| {
-                    it.phase = Phase::Running;
-                    it.identity = Some(registering.identity);
-                    it.started = Some(registering.started);
-                });
-                self.request_attempt(insertion.slot, effects);
+                self.commit_registration(entry.seq, (registering, insertion), effects);
             }
             (_, Message::Serve(registering)) => {
                 self.commit_server(entry.seq, (registering, outcome));
@@ -100,6 +94,21 @@ impl ProcessMachine {
             }
             _ => self.apply_report(entry, (message, outcome), effects),
         }
+    }
+
+    fn commit_registration(
+        &mut self,
+        seq: Seq,
+        (registering, insertion): (&Registering, &Insertion),
+        effects: &mut Effects<Self>,
+    ) {
+        let profile = registering.profile(&insertion.kind);
+        self.add(seq, insertion, profile, |it| {
+            it.phase = Phase::Running;
+            it.identity = Some(registering.identity);
+            it.started = Some(registering.started);
+        });
+        self.request_attempt(insertion.slot, effects);
     }
 
     /// Applies a report from the port or from a process.

@@ -146,7 +146,7 @@ mod tests {
     use crate::actors::queue::message::{DedupKey, Root};
     use crate::actors::queue::report::Progress;
     use crate::actors::queue::{
-        Body, Claimant, ErrorText, Message, Pop, Put, QueueMachine, QueueName, Reply, Right, Rules,
+        Body, Claimant, Message, Pop, Put, QueueMachine, QueueName, Reply, Right, Rules,
     };
     use crate::clock::Timestamp;
     use crate::ids::{ActorId, Digest, ProcessId, Seq};
@@ -165,13 +165,23 @@ mod tests {
         [now, then]
     }
 
-    fn error(text: &str) -> Option<ErrorText> {
-        Some(text.to_owned().into())
+    /// Returns a story that differs from the default in this way.
+    fn story(change: impl FnOnce(&mut Story)) -> Story {
+        let mut story = Story::default();
+        change(&mut story);
+        story
+    }
+
+    /// Returns a story with this error, which also differs in another way.
+    fn failed(error: &str, change: impl FnOnce(&mut Story)) -> Story {
+        story(|it| {
+            it.error = Some(error.to_owned().into());
+            change(it);
+        })
     }
 
     #[test]
     fn different_stories_have_different_bytes() {
-        let plain = Story::default;
         let key = DedupKey(*b"aaaaaaaaaaaaaaaaaaaa");
         let at = u64::from_le_bytes(*b"bbbbbbbb");
         let bound = Bound::to(Binding {
@@ -179,77 +189,33 @@ mod tests {
             until: Until::Process,
             fence: true,
         });
-        let progress = |percent, text: &str| {
-            let text = error(text);
-            Some(Box::new(Progress { percent, text }))
+        let progress = Progress {
+            percent: Some(7),
+            text: Some("y".to_owned().into()),
         };
-        let a = "a".repeat(20);
-        for [first, second] in [
-            [
-                Story {
-                    dedup: Some(key),
-                    ..plain()
-                },
-                Story {
-                    error: error(&a),
-                    ..plain()
-                },
-            ],
-            [
-                Story {
-                    root: Some(Root { key, at }),
-                    ..plain()
-                },
-                Story {
-                    dedup: Some(key),
-                    error: error("bbbbbbbb"),
-                    ..plain()
-                },
-            ],
-            [
-                Story {
-                    error: error("x\u{1}\0\0\0"),
-                    ..plain()
-                },
-                Story {
-                    error: error("x"),
-                    items: 1,
-                    ..plain()
-                },
-            ],
-            [
-                Story {
-                    error: error("xcrashes\u{2}\0\0\0"),
-                    ..plain()
-                },
-                Story {
-                    error: error("x"),
-                    crashes: 2,
-                    ..plain()
-                },
-            ],
-            [
-                Story {
-                    error: error("xcccccccccccccccc\u{1}\u{1}\0"),
-                    ..plain()
-                },
-                Story {
-                    error: error("x"),
-                    bound: Some(Box::new(bound)),
-                    ..plain()
-                },
-            ],
-            [
-                Story {
-                    error: error("x\u{8}y"),
-                    ..plain()
-                },
-                Story {
-                    error: error("x"),
-                    progress: progress(Some(7), "y"),
-                    ..plain()
-                },
-            ],
+        let same = |_: &mut Story| {};
+        for (first, second) in [
+            (
+                story(|it| it.dedup = Some(key)),
+                failed(&"a".repeat(20), same),
+            ),
+            (
+                story(|it| it.root = Some(Root { key, at })),
+                failed("bbbbbbbb", |it| it.dedup = Some(key)),
+            ),
+            (failed("x\u{1}\0\0\0", same), failed("x", |it| it.items = 1)),
+            (
+                failed("xcrashes\u{2}\0\0\0", same),
+                failed("x", |it| it.crashes = 2),
+            ),
+            (
+                failed("xcccccccccccccccc\u{1}\u{1}\0", same),
+                failed("x", |it| it.bound = Some(Box::new(bound))),
+            ),
+            (
+                failed("x\u{8}y", same),
+                failed("x", |it| it.progress = Some(Box::new(progress))),
+            ),
         ] {
             let ([first, first_then], [second, second_then]) =
                 (bytes_of(&first), bytes_of(&second));
@@ -260,11 +226,8 @@ mod tests {
             assert_ne!(first, second);
         }
         assert_ne!(
-            bytes_of(&Story {
-                error: error(""),
-                ..plain()
-            })[0],
-            bytes_of(&plain())[0],
+            bytes_of(&failed("", same))[0],
+            bytes_of(&Story::default())[0],
             "an empty part is not a part that does not exist"
         );
     }
@@ -325,7 +288,7 @@ mod tests {
             id: claim.id,
             by: Right::Token(claim.token),
             retry_after_ms: Some(1),
-            error: error("it failed"),
+            error: Some("it failed".to_owned().into()),
             crashed: false,
         });
         (machine, seq)
