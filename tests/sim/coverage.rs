@@ -273,7 +273,7 @@ coverage! {
     deaths_opening_a_slot >= 50,
     deaths_putting_pages >= 20,
     deaths_closing_a_slot >= 100,
-    deaths_sealing_a_slot >= 25,
+    deaths_sealing_a_slot >= 15,
     slots_checked_alone >= 1_000,
     slots_damaged >= 500,
     slots_damaged_for_good >= 80,
