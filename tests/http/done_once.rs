@@ -4,6 +4,7 @@
 use crate::every_status::{PendingRequest, hold};
 use crate::keyed::posts;
 use crate::opened::{Answer, Opened};
+use crate::patience::until;
 use crate::{lease_status, process_status, queue_status, task_status};
 use serde_json::{Value, json};
 use sexton::ids::ActorId;
@@ -79,6 +80,12 @@ fn a_request_that_is_repeated_with_its_key_is_done_once() {
     for (path, _) in posts().into_iter().filter(|(_, accepts)| *accepts) {
         let (request, process) = request(&path, &opened);
         let request = request.with(&format!("Idempotency-Key: {path}"));
+        if let Some(id) = &process {
+            until("it has started", || {
+                let record = opened.get_over_socket(&format!("/v1/processes/process?id={id}"));
+                (record.json().pointer("/status") == Some(&"running".into())).then_some(())
+            });
+        }
         let before = entries(&opened);
         let first = process_status::at(&request, &opened.socket());
         assert_eq!(first.status, 200, "{path}: {first:?}");

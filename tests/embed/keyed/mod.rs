@@ -228,7 +228,9 @@ impl Fixture {
     }
 
     fn sleeper(&self) -> ProcessId {
-        done(self.handle.processes().launch(launching(&["sleep", "600"]))).id
+        let processes = self.handle.processes();
+        let launched = done(processes.launch(launching(&["sleep", "600"])));
+        done(processes.started(launched.id)).id
     }
 
     /// Returns the process of the attempt whose command has this word, once it has started.
