@@ -433,9 +433,12 @@ impl Words {
         );
         words.extend(view.end.map(ending));
         let failure = view.failure.as_ref();
-        words.extend(failure.map(|it| match it.is_cancellation() {
-            true => "cancelled".to_owned(),
-            false => format!("failed: errno {}", it.errno),
+        words.extend(failure.map(|it| {
+            if it.is_cancellation() {
+                "cancelled".to_owned()
+            } else {
+                format!("failed: errno {}", it.errno)
+            }
         }));
         words.extend(view.error.as_ref().map(|it| format!("error {it}")));
         let left = view.remains.as_ref().filter(|it| it.alive > 0);
