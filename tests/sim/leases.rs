@@ -329,7 +329,8 @@ fn setting(chance: &mut Chance) -> Set {
         3 => Set::MaxRun(*chance.pick(&[0, 3000])),
         4 => Set::Command(chance.per_mille(800).then(|| command(chance))),
         5 => {
-            let schedule = Schedule::new(*chance.pick(&SCHEDULES), None).ok();
+            let expression: &str = chance.pick::<&str>(&SCHEDULES);
+            let schedule = Schedule::new(expression, None).ok();
             Set::Schedule(schedule.filter(|_| chance.per_mille(700)))
         }
         _ => Set::CatchesUp(chance.per_mille(500)),
