@@ -94,7 +94,8 @@ impl Port {
             }
             let lives = leader_lives(kernel, record);
             let right = match record.phase {
-                Phase::Queued => false,
+                // A process whose launch is deferred waits for a client, unless it is stopped, which cancels it.
+                Phase::Queued => record.deferred.is_some() && (record.stop.is_none() || is_stuck),
                 Phase::Running => lives,
                 // A process whose grace period has just begun may still be alive.
                 Phase::Stopping if over && !is_stuck && is_killed(record) => false,
