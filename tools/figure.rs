@@ -102,7 +102,11 @@ mod tests {
         assert_eq!(format!("{ready:>6}"), "  1200");
         for path in ["/jobs/none", "/jobs/claimed", "/more"] {
             let absent = number(&answer, path);
-            assert!(absent != 0 && absent <= Figure::from(0) && !(absent > 0) && !(absent < 1));
+            assert_eq!(
+                (absent == 0, absent.partial_cmp(&0)),
+                (false, None),
+                "{path}"
+            );
             assert_eq!(absent.or_zero(), 0);
             let shown = [
                 absent.to_string(),

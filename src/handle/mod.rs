@@ -47,7 +47,6 @@ pub use self::results::Ending;
 pub use self::services::Services;
 pub(crate) use self::system::System;
 pub use self::tasks::{Fault, Inventoried, TaskError, Tasks};
-pub(crate) use self::troubles::Included;
 pub use self::troubles::TroubleError;
 #[cfg(feature = "jobs")]
 pub use self::work::{Attempt, Job, JobError, PushError, WorkError, Workers, put_of};

@@ -10,7 +10,7 @@ fn deferred(tree: &Tree, script: &str) -> String {
 
 fn standing(tree: &Tree, id: &str) -> [Value; 3] {
     let record = tree.record(id);
-    ["status", "deferred", "code"].map(|field| record[field].clone())
+    ["status", "deferred", "code"].map(|field| record.get(field).cloned().unwrap_or_default())
 }
 
 #[test]

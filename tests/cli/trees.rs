@@ -106,7 +106,8 @@ fn a_lock_is_kept_for_a_process_without_a_main_thread() {
         };
         let bound =
             format!(r#"{{"key": "k", "owner": "holder", "process": "{id}", "release": "tree"}}"#);
-        assert_eq!(tree.post("/v1/locks/acquire", &bound)["place"], 1);
+        let held = tree.post("/v1/locks/acquire", &bound);
+        assert_eq!(held.get("place"), Some(&json!(1)), "{held}");
         tree.well(&["kill", "--now", &id]);
         until("the process itself has ended", || {
             (!tree.record(&id)["ended_at"].is_null()).then_some(())
@@ -265,7 +266,8 @@ fn cannot_take(tree: &Tree, key: &str, why: &str) {
 fn bind(tree: &Tree, key: &str, id: &str) {
     let bound =
         format!(r#"{{"key": "{key}", "owner": "holder", "process": "{id}", "release": "tree"}}"#);
-    assert_eq!(tree.post("/v1/locks/acquire", &bound)["place"], 1);
+    let held = tree.post("/v1/locks/acquire", &bound);
+    assert_eq!(held.get("place"), Some(&json!(1)), "{held}");
 }
 
 /// Each process of a chain starts the next one and ends, so a search for them may find none.

@@ -142,7 +142,7 @@ fn last(lease: &Value) -> String {
 /// Formats by how much the running pass overruns its period; empty if it does not.
 fn overrun(lease: &Value) -> String {
     let over = number(lease, "/now").minus(number(lease, "/current/until_at"));
-    if !is(lease, "/current/running") || !(over > 0) {
+    if !is(lease, "/current/running") || over.or_zero() == 0 {
         return String::new();
     }
     let period = "the pass runs longer than its period, which was over";

@@ -92,7 +92,7 @@ fn attempt(page: &mut String, story: &Value, dispatch: bool) {
     }
     for stream in ["stdout", "stderr"] {
         let bytes = number(story, &format!("/{stream}/bytes"));
-        if !(bytes > 0) {
+        if bytes.or_zero() == 0 {
             continue;
         }
         let dir = words(story, "/dir");

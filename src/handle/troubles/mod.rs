@@ -58,13 +58,6 @@ impl TroubleError {
     }
 }
 
-/// Whether the problems of processes and services are included: their commands and names are not for everybody.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Included {
-    All,
-    NoProcesses,
-}
-
 /// The current time, for spans since an earlier one.
 #[derive(Clone, Copy, Debug)]
 struct Now {
@@ -95,21 +88,22 @@ impl Handle {
     /// If an actor cannot answer.
     pub async fn troubles(&self) -> Result<Vec<Trouble>, TroubleError> {
         let status = self.status().await?;
-        self.troubles_of(&status, Included::All).await
+        self.troubles_of(&status, true).await
     }
 
-    /// Does the same, with a status that was read before.
+    /// Does the same, with a status that was read before. The problems of processes and services are left out unless `processes` is set:
+    /// their commands and names are not for everybody.
     pub(crate) async fn troubles_of(
         &self,
         status: &NodeStatus,
-        included: Included,
+        processes: bool,
     ) -> Result<Vec<Trouble>, TroubleError> {
         let (at, offset) = (self.now(), self.offset());
         let now = Now { at, offset };
         let mut all = of_status(status, self.queue_rules(), now);
         all.extend(self.of_leases(now).await?);
         all.extend(of_tasks(&self.tasks().totals().await?));
-        if included == Included::All {
+        if processes {
             all.extend(self.of_processes().await?);
             let services = self.services().list(None).await?;
             all.extend(services.iter().filter_map(|it| of_service(it, now)));

@@ -1,7 +1,7 @@
 //! The node over HTTP: its status, and commands that operate it.
 
 use crate::actors::supervisor::SupervisorMachine;
-use crate::handle::{self, Handle, InProgress, Included};
+use crate::handle::{self, Handle, InProgress};
 use crate::protocols::http::call::Call;
 use crate::protocols::http::metric;
 use crate::protocols::http::problem::Problem;
@@ -150,7 +150,7 @@ async fn metrics(call: &Call, (): ()) -> Result<HttpResponse, Problem> {
         .await
         .unwrap_or_default();
     // Numbers without names, so that everybody may see them. They are left out if an actor does not answer.
-    let troubles = call.node.troubles_of(&status, Included::All).await.ok();
+    let troubles = call.node.troubles_of(&status, true).await.ok();
     let page = metric::page(&status, &queues, troubles.as_deref());
     Ok(text(metric::CONTENT_TYPE, page))
 }

@@ -1,6 +1,6 @@
 //! The list of problems.
 
-use crate::handle::{Included, TroubleError};
+use crate::handle::TroubleError;
 use crate::protocols::http::call::Call;
 use crate::protocols::http::operate;
 use crate::protocols::http::problem::Problem;
@@ -75,12 +75,7 @@ impl From<TroubleError> for Problem {
 
 /// Returns the problems that the caller may see.
 pub(crate) async fn all(call: &Call, status: &NodeStatus) -> Result<Vec<Trouble>, Problem> {
-    let included = if call.may_run() {
-        Included::All
-    } else {
-        Included::NoProcesses
-    };
-    Ok(call.node.troubles_of(status, included).await?)
+    Ok(call.node.troubles_of(status, call.may_run()).await?)
 }
 
 async fn list(call: &Call, (): ()) -> Result<Json<Troubles>, Problem> {

@@ -182,7 +182,7 @@ fn done<T, E: Debug>(answer: impl Future<Output = Result<T, E>>) -> T {
 }
 
 /// Returns what an answer names.
-fn shown(answer: impl Debug) -> String {
+fn shown(answer: &impl Debug) -> String {
     format!("{answer:?}")
 }
 
