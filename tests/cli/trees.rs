@@ -6,7 +6,7 @@ use crate::left_out::left_out;
 use crate::patience::until;
 use crate::tree::Tree;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sexton::kernel::{cgroup, proc};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};

@@ -394,14 +394,7 @@ impl Reference for Processes {
                 }
             }
             Outcome::Noticed { .. } => {
-                let is_ready = matches!(
-                    message,
-                    Message::Notice {
-                        notice: Notice::Ready,
-                        ..
-                    }
-                );
-                counted.services_ready += u64::from(is_ready);
+                counted.services_ready += u64::from(is_ready(message));
             }
             Outcome::Child(_) => counted.hook_children += 1,
             Outcome::Found { .. } => counted.hooks_read += 1,
@@ -432,4 +425,14 @@ impl Reference for Processes {
     fn is_disk_full(reply: &Reply) -> bool {
         *reply == Reply::Refused(Refused::DiskFull)
     }
+}
+
+fn is_ready(message: &Message) -> bool {
+    matches!(
+        message,
+        Message::Notice {
+            notice: Notice::Ready,
+            ..
+        }
+    )
 }
