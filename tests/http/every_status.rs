@@ -16,6 +16,10 @@ const WITHDRAW: &str = "/v1/queues/withdraw";
 /// Paths with requests that may find nothing although they name nothing.
 const UNNAMED: [&str; 2] = ["/v1/queues/next", "/v1/servers/refresh"];
 
+/// A success that cannot be had here: it takes an orphan that may belong to any tree, and so would put the trees of all coordinators of the
+/// machine in doubt. `cli trees::an_orphan_that_names_no_record_keeps_the_lock_until_its_tree_is_settled` has it.
+pub(crate) const SETTLE: &str = "/v1/processes/settle";
+
 /// A request that was not sent yet.
 #[derive(Clone)]
 pub(crate) struct PendingRequest {
@@ -484,6 +488,7 @@ fn every_answer_that_is_described_is_given() {
     for (path, method, status) in &described {
         let answer = match status {
             408 => continue,
+            200 | 422 if path == SETTLE => continue,
             507 => full
                 .get_or_insert_with(FullDisk::fill)
                 .provoke(path, method),

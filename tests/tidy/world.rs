@@ -178,6 +178,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
         "RandomState",
         &[
             "src/lookup/table.rs",
+            "src/actors/lock/of_process.rs",
             "src/actors/lock/state.rs",
             "src/actors/queue/state.rs",
         ],
