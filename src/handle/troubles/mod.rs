@@ -416,7 +416,7 @@ fn of_lease(view: &LeaseView, now: Now) -> Option<Trouble> {
         }
         let trouble = Trouble::new(Kind::LeaseFailed).text("The last pass of ");
         let trouble = trouble.about(subject).text(format!("{how}: see "));
-        let trouble = trouble.command(format!("sexton lease show {name}"));
+        let trouble = trouble.command(format!("sexton lease show {}", pasted(&name)));
         return Some(trouble.text("."));
     }
     (lease.broken > 0).then(|| {
@@ -424,6 +424,18 @@ fn of_lease(view: &LeaseView, now: Now) -> Option<Trouble> {
         let trouble = Trouble::new(Kind::LeaseIncomplete).text(format!("The last {passes} of "));
         trouble.about(subject).text(" did not run to completion.")
     })
+}
+
+/// Returns a name that stands for itself in a command that somebody may paste into a shell, or else a placeholder: clients choose names.
+fn pasted(name: &str) -> &str {
+    let stands_for_itself = |byte: u8| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':' | b'/' | b'@')
+    };
+    if name.bytes().all(stands_for_itself) && !name.starts_with('-') && !name.is_empty() {
+        name
+    } else {
+        "NAME"
+    }
 }
 
 /// Returns a problem if a process of the service exited within the last `RECENT_MS` because a command could not be launched: the service's

@@ -456,3 +456,14 @@ fn a_command_that_could_not_be_launched_is_a_problem_for_an_hour() {
     assert!(found(Status::Running, 127, 9_999).is_empty());
     assert!(found(Status::Running, 1, 10_000).is_empty());
 }
+
+/// Whoever pastes a command runs nothing that a client put into a name.
+#[test]
+fn only_a_plain_name_is_part_of_a_command() {
+    for name in ["sync", "tenant/a:b@c_d.e-f"] {
+        assert_eq!(pasted(name), name);
+    }
+    for name in ["", "$(rm x)", "a b", "--data=x", "a;b", "a\nb", "\u{e4}"] {
+        assert_eq!(pasted(name), "NAME");
+    }
+}

@@ -126,14 +126,14 @@ fn warn(action: &Action) {
             token,
             ran_ms,
             over_ms,
-            "a pass runs longer than its period, so the next one waits: `sexton lease set {lease} max-run` limits it"
+            "a pass runs longer than its period, so the next one waits: `sexton lease set NAME max-run` limits it"
         ),
         LogEvent::Missed(missed) => tracing::warn!(
             lease,
             first = schedule::utc(missed.first),
             noticed = schedule::utc(missed.noticed),
             cause = missed.cause(),
-            "dates of the schedule were missed: `sexton lease run {lease}` makes up for them, `sexton lease set {lease} catch-up on` does so in future"
+            "dates of the schedule were missed: `sexton lease run NAME` makes up for them, `sexton lease set NAME catch-up on` does so in future"
         ),
         LogEvent::Began | LogEvent::Ended { .. } => {}
     }

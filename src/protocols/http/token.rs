@@ -160,6 +160,10 @@ impl Token {
             length if length > BYTES_MAX => Err("more characters".to_owned()),
             length if length < BYTES_MIN => Err(format!("{length} characters")),
             _ if !bytes.iter().all(u8::is_ascii_graphic) => Err("other characters".to_owned()),
+            // Whoever puts this before a token means that it is valid no longer.
+            _ if bytes.first() == Some(&b'#') => Err(
+                "a # before a token, which does not make it a comment: remove the line".to_owned(),
+            ),
             _ => Ok(Self {
                 bytes: bytes.into(),
                 scopes,
@@ -245,6 +249,7 @@ mod tests {
             b"0123456789abcdef run run",
             b"0123456789abcdef run read",
             b"0123456789abcdef\nmore\n",
+            b"0123456789abcdef\n#another-token-of-it\n",
             b"0123456789abcdef\n\n",
             b"0123456789abcdef\n0123456789abcdef run\n",
             &lines(17),
