@@ -6,6 +6,7 @@
     reason = "an incomplete answer fails the test"
 )]
 
+use crate::left_out::left_out;
 use crate::opened::{Answer, Opened, TOKEN, answers, read_all, write_private};
 use crate::patience::until;
 use serde_json::{Value, json};
@@ -170,6 +171,31 @@ fn address() -> Option<IpAddr> {
     socket.connect(("192.0.2.1", 9)).ok()?;
     let ip = socket.local_addr().ok()?.ip();
     (!ip.is_loopback() && !ip.is_unspecified()).then_some(ip)
+}
+
+/// Other users of a socket that is open to them may take all of its connections, and never let go. The coordinator's own user must still be
+/// able to look and to stop things.
+#[test]
+fn the_own_user_is_let_in_when_others_have_taken_all_connections() {
+    let node = Opened::with(|http| {
+        http.connections_max = 2;
+        http.socket_mode = 0o660;
+        http.socket_group = rustix::process::geteuid().is_root().then_some(STRANGER);
+    });
+    let Some(first) = as_stranger(&node.socket()) else {
+        return left_out("connections of another user: this needs root");
+    };
+    let mut held = vec![first];
+    held.extend(as_stranger(&node.socket()));
+    until("others have taken all connections", || {
+        let status = node.get_over_socket("/v1/status").json();
+        (status["http"]["active"] == 3).then_some(())
+    });
+    let refused = as_stranger(&node.socket()).expect("the kernel lets it connect");
+    let request = "GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let refused = sent(refused, request, |_| Ok(()));
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert_eq!(node.get_over_socket("/v1/status").status, 200);
 }
 
 /// Connects to a socket as another user. Returns `None` if this program may not change its user.

@@ -13,6 +13,9 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+/// The maximum number of connections of the coordinator's own user and root above the limit, on a socket that others may use.
+const OWN_MAX: u32 = 64;
+
 /// The maximum number of large answers being built or sent at a time.
 const LARGE_MAX: usize = 128;
 
@@ -26,6 +29,8 @@ const STREAMS_MAX: usize = 16;
 /// The capacity limits of a listener.
 pub(crate) struct Capacity {
     pub(crate) connections: Arc<Places>,
+    /// Further connections of the coordinator's own user and root, for the time when other users have taken all others.
+    pub(crate) own: Arc<Places>,
     waits: Arc<Places>,
     large: Arc<Semaphore>,
     streams: Turns,
@@ -54,6 +59,7 @@ impl Capacity {
     pub(crate) fn new(config: &HttpConfig, unfinished: &Arc<Budget>) -> Self {
         Self {
             connections: Places::new(config.connections_max),
+            own: Places::new(OWN_MAX),
             waits: Places::new(config.waits_max),
             unfinished: Budget::half_of(unfinished),
             named: Budget::new(NAMED_BYTES_MAX),

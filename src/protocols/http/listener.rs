@@ -3,7 +3,7 @@
 
 use crate::config::{HttpConfig, Listeners};
 use crate::handle::{Handle, ListenerStatus, Requester};
-use crate::kernel::socket::Peers;
+use crate::kernel::socket::{Peers, is_own};
 use crate::kernel::tcp;
 use crate::protocols::http::access::Peer;
 use crate::protocols::http::capacity::Capacity;
@@ -19,7 +19,7 @@ use crate::protocols::http::socket::{self, Rights, SocketFile};
 use crate::protocols::http::tls::{Identity, TlsError};
 use crate::protocols::http::token::{TokenError, Tokens};
 use crate::protocols::http::{job, lease, lease_set, process, report, task, task_server};
-use crate::protocols::listener::{self, Places};
+use crate::protocols::listener::{self, Place, Places};
 use crate::refusal::Reason;
 use crate::status::Listening;
 use actix_service::IntoServiceFactory as _;
@@ -188,7 +188,9 @@ impl Listener {
     /// Returns the current statistics.
     pub fn stats(&self) -> Stats {
         let shared = &self.shared;
-        let active = shared.tcp.connections.taken() + shared.unix.connections.taken();
+        let active = shared.tcp.connections.taken()
+            + shared.unix.connections.taken()
+            + shared.unix.own.taken();
         shared.counters.stats(active)
     }
 
@@ -501,6 +503,13 @@ impl<A: App> ConnectionServer<A> {
         }
     }
 
+    /// Returns a place for the coordinator's own user or root on a socket that other users may use as well: they may have taken all others.
+    fn place_of_owner(&self, peer: Peer) -> Option<Place> {
+        let is_owner = matches!(peer, Peer::Socket { uid, .. } if is_own(uid));
+        let places = (is_owner && self.shared.lets_others_in).then_some(&self.shared.unix.own);
+        places?.take()
+    }
+
     fn admit<IO: Stream + 'static>(
         &self,
         (stream, peer): (impl Future<Output = Option<IO>> + 'static, Peer),
@@ -517,7 +526,11 @@ impl<A: App> ConnectionServer<A> {
         // A stranger takes none of the places that are for clients.
         let is_stranger =
             matches!(peer, Peer::Socket { uid, .. } if !self.shared.peers().admits(uid));
-        let place = if is_stranger { None } else { places.take() };
+        let place = if is_stranger {
+            None
+        } else {
+            places.take().or_else(|| self.place_of_owner(peer))
+        };
         if let Some(place) = place {
             self.shared.counters.accepted();
             let (app, closing) = (Rc::clone(&self.app), self.closing.clone());
