@@ -348,6 +348,18 @@ fn one_that_stops_renewing_is_killed_before_the_next_has_the_lock() {
     assert_eq!(holder.run.wait().expect("our child").code(), Some(75));
 }
 
+/// With a TTL, the lock is bound to the command and ends with it, which is no loss.
+#[test]
+fn a_command_that_ends_by_itself_within_the_ttl_has_lost_nothing() {
+    let tree = Tree::start();
+    for (seconds, status) in [("0", 0), ("0.3", 7), ("0.5", 0), ("1.2", 7)] {
+        let script = format!("sleep {seconds}; exit {status}");
+        let said = tree.run(&["lock", "run", "--ttl", "2", "k", "--", "sh", "-c", &script]);
+        assert_eq!(said.status, status, "{seconds}: {said:?}");
+        assert!(!said.err.contains("lost"), "{seconds}: {said:?}");
+    }
+}
+
 #[test]
 fn a_lock_that_is_taken_away_takes_the_command_along() {
     let tree = Tree::start();

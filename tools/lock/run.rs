@@ -23,7 +23,7 @@ use sexton::actors::lock::Name;
 use sexton::refusal::Reason;
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
@@ -199,7 +199,7 @@ impl Run {
             ("bound", true.into()),
             ("type", "cli".into()),
         ]));
-        let lost = Arc::new(AtomicBool::new(false));
+        let lost = Arc::new(Mutex::new(false));
         let started = |record: &Value| {
             let id = words(record, "/id");
             if let Some(ttl) = self.ttl {
@@ -220,7 +220,8 @@ impl Run {
             .unwrap_or_default();
         attached::run(options, asked, started, &|record| {
             let is_fenced = record.pointer("/stopped_by") == Some(&"fence".into());
-            if is_fenced || lost.load(Ordering::Acquire) {
+            let was_lost = *lost.lock().unwrap_or_else(PoisonError::into_inner);
+            if is_fenced || was_lost {
                 let words = format!("{name}: the lock was lost, so the command was stopped");
                 return Err(Failure::of_command(self.lost_exit, words));
             }
@@ -273,8 +274,9 @@ impl HeldLock {
         client::send(&self.target, &format!("/v1/locks/{what}"), asked, wait)
     }
 
-    /// Waits until the lock is lost, then sets `lost` and stops the command.
-    fn stop_when_lost(&self, id: &str, lost: &AtomicBool) {
+    /// Waits until the lock is lost, then stops the command, and sets `lost` if it was still running: the end of a command that the lock is
+    /// bound to ends the lock as well. `lost` is locked until this is known.
+    fn stop_when_lost(&self, id: &str, lost: &Mutex<bool>) {
         loop {
             let Ok(answer) = self.post("watch", Fields::new(), WAIT_MAX) else {
                 // The coordinator cannot be reached, perhaps because it is restarting. A restart does not change the lock, so try again.
@@ -283,9 +285,10 @@ impl HeldLock {
             };
             let body = answer.json().unwrap_or_default();
             if body.pointer("/lost") == Some(&true.into()) {
-                lost.store(true, Ordering::Release);
+                let mut lost = lost.lock().unwrap_or_else(PoisonError::into_inner);
                 let stop = fields([("id", id.into()), ("tree", true.into())]);
-                drop(client::send(&self.target, "/v1/processes/stop", stop, 0));
+                let stopped = client::send(&self.target, "/v1/processes/stop", stop, 0);
+                *lost = stopped.is_ok_and(|answer| answer.status == 200);
                 return;
             }
         }
