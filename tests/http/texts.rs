@@ -99,6 +99,8 @@ fn end_task(opened: &Opened, added: &Value) {
         "/v1/tasks/act",
         &json!({"id": id, "act": "terminate"}),
     );
+    // Its cleanup, if it has one, runs first.
+    well(opened, "/v1/tasks/wait", &json!({"id": id, "wait": 60}));
     well(opened, "/v1/tasks/prune", &json!({}));
 }
 

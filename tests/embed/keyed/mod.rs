@@ -35,8 +35,8 @@ const HANDLES: [(&str, &str); 9] = [
     ("Leases", include_str!("../../../src/handle/leases.rs")),
 ];
 
-/// Methods that change nothing which is kept, so that their requests carry no key.
-const KEYLESS: [&str; 58] = [
+/// Methods that change nothing which is kept, so that their requests carry no key, and those that cannot be tried here.
+const KEYLESS: [&str; 59] = [
     "Leases::active",
     "Leases::begun",
     "Leases::begun_from",
@@ -68,6 +68,8 @@ const KEYLESS: [&str; 58] = [
     "Processes::left",
     "Processes::list",
     "Processes::reconcile",
+    // It takes an orphan that may belong to any tree, and so would put the trees of all nodes of the machine in doubt.
+    "Processes::settle",
     "Processes::spec",
     "Processes::started",
     "Processes::totals",

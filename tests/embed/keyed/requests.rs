@@ -223,6 +223,16 @@ impl Fixture {
                 done(processes.ended(launched.id));
                 shown(&launched.id)
             }),
+            "start" => {
+                let mut deferred = launching(&["true"]);
+                deferred.deferred = true;
+                let id = done(processes.launch(deferred)).id;
+                Box::new(move |it| {
+                    let started = done(processes.once(it).start(id));
+                    done(processes.ended(id));
+                    shown(&started.id)
+                })
+            }
             "register" => Box::new(move |it| {
                 let (record, _) = done(processes.once(it).register(elsewhere(1)));
                 shown(&record.id)
