@@ -2,6 +2,7 @@
 //! nothing; when something has been removed, it is accepted.
 
 use crate::opened::{Answer, Opened, run};
+use crate::patience::until;
 use crate::process_status;
 use serde_json::{Value, json};
 use sexton::config::Config;
@@ -99,9 +100,11 @@ fn end_task(opened: &Opened, added: &Value) {
         "/v1/tasks/act",
         &json!({"id": id, "act": "terminate"}),
     );
-    // Its cleanup, if it has one, runs first.
-    well(opened, "/v1/tasks/wait", &json!({"id": id, "wait": 60}));
-    well(opened, "/v1/tasks/prune", &json!({}));
+    // Its cleanup, if it has one, runs first; and what ended in this millisecond is removed only in the next.
+    until("it is removed", || {
+        let pruned = opened.post_as_owner("/v1/tasks/prune", &json!({}));
+        (pruned.json().pointer("/pruned") != Some(&json!(0))).then_some(())
+    });
 }
 
 fn limited(config: &mut Config) {
