@@ -205,8 +205,8 @@ impl Model {
                 Some(host) => {
                     let server = self.server_at(slot);
                     server.threads = host.threads.max(1);
-                    if host.remote.is_some() {
-                        server.remote.clone_from(&host.remote);
+                    if host.remote.is_some() && host.remote != server.remote {
+                        (server.remote, server.outage) = (host.remote.clone(), None);
                     }
                 }
                 None => self.remove_server(slot),
