@@ -8,23 +8,29 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::fs::{Permissions, create_dir, read_to_string, set_permissions, write};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::Path;
-use tempfile::tempdir;
+use std::path::{Path, PathBuf};
+use tempfile::{TempDir, tempdir};
 
 fn set_mode(path: &Path, mode: u32) {
     set_permissions(path, Permissions::from_mode(mode)).expect("our own");
 }
 
-/// The owner of a directory may have put a link to a directory of ours where a launch is to have its own.
-#[test]
-fn a_run_directory_that_others_may_replace_is_refused() {
-    let tree = Tree::start();
+/// Returns a directory of ours and one that others may write to, in a directory for the test.
+fn ours_and_shared() -> (TempDir, PathBuf, PathBuf) {
     let files = tempdir().expect("the disk has space");
     let (ours, shared) = (files.path().join("ours"), files.path().join("shared"));
     for dir in [&ours, &shared] {
         create_dir(dir).expect("a new directory");
     }
     set_mode(&shared, 0o777);
+    (files, ours, shared)
+}
+
+/// The owner of a directory may have put a link to a directory of ours where a launch is to have its own.
+#[test]
+fn a_run_directory_that_others_may_replace_is_refused() {
+    let tree = Tree::start();
+    let (_files, ours, shared) = ours_and_shared();
     let output = ours.join("stdout.log");
     write(&output, "ours").expect("a writable file");
     symlink(&ours, shared.join("link")).expect("a link");
@@ -52,12 +58,7 @@ fn a_run_directory_that_others_may_replace_is_refused() {
 #[test]
 fn a_working_directory_is_made_through_no_link_of_somebody_else() {
     let tree = Tree::start();
-    let files = tempdir().expect("the disk has space");
-    let (ours, shared) = (files.path().join("ours"), files.path().join("shared"));
-    for dir in [&ours, &shared] {
-        create_dir(dir).expect("a new directory");
-    }
-    set_mode(&shared, 0o777);
+    let (_files, ours, shared) = ours_and_shared();
     symlink(&ours, shared.join("link")).expect("a link");
     let launch = |dir: &str| {
         let dir = shared.join(dir);
