@@ -5,7 +5,7 @@ use crate::actors::lease::LeaseView;
 use crate::actors::process::{self, End, Phase, RecordView, Selection, ServiceView, Status};
 use crate::actors::queue::Rules;
 use crate::clock::{Date, Offset, Timestamp};
-use crate::handle::{Handle, LeaseError, ProcessError, TaskError};
+use crate::handle::{Handle, LeaseError, ProcessError};
 use crate::refusal::Reason;
 use crate::spine::runtime::Stopped;
 use crate::status::{ActorReport, NodeStatus};
@@ -35,9 +35,6 @@ pub enum TroubleError {
     /// The leases could not be queried.
     #[error(transparent)]
     Leases(#[from] LeaseError),
-    /// The tasks could not be queried.
-    #[error(transparent)]
-    Tasks(#[from] TaskError),
     /// The processes could not be queried.
     #[error(transparent)]
     Processes(#[from] ProcessError),
@@ -51,7 +48,6 @@ impl TroubleError {
     pub const fn reason(&self) -> Reason {
         match self {
             Self::Leases(error) => error.reason(),
-            Self::Tasks(error) => error.reason(),
             Self::Processes(error) => error.reason(),
             Self::Stopped(_) => Reason::Stopped,
         }
@@ -102,7 +98,6 @@ impl Handle {
         let now = Now { at, offset };
         let mut all = of_status(status, self.queue_rules(), now);
         all.extend(self.of_leases(now).await?);
-        all.extend(of_tasks(&self.tasks().totals().await?));
         if processes {
             all.extend(self.of_processes().await?);
             let services = self.services().list(None).await?;
@@ -154,6 +149,7 @@ fn of_status(status: &NodeStatus, rules: &Rules, now: Now) -> Vec<Trouble> {
     all.extend(of_disk(status, now));
     all.extend(of_machine(status));
     all.extend(of_queues(status, rules));
+    all.extend(of_tasks(&status.tasks));
     all
 }
 

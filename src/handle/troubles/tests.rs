@@ -457,7 +457,7 @@ fn a_command_that_could_not_be_launched_is_a_problem_for_an_hour() {
     assert!(found(Status::Running, 1, 10_000).is_empty());
 }
 
-/// Whoever pastes a command runs nothing that a client put into a name.
+/// A command that is copied into a shell runs nothing that a client put into a name.
 #[test]
 fn only_a_plain_name_is_part_of_a_command() {
     for name in ["sync", "tenant/a:b@c_d.e-f"] {

@@ -160,7 +160,7 @@ impl Token {
             length if length > BYTES_MAX => Err("more characters".to_owned()),
             length if length < BYTES_MIN => Err(format!("{length} characters")),
             _ if !bytes.iter().all(u8::is_ascii_graphic) => Err("other characters".to_owned()),
-            // Whoever puts this before a token means that it is valid no longer.
+            // A # before a token is meant to make it a comment, and so invalid.
             _ if bytes.first() == Some(&b'#') => Err(
                 "a # before a token, which does not make it a comment: remove the line".to_owned(),
             ),

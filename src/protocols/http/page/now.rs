@@ -43,7 +43,11 @@ async fn now(call: &Call) -> Result<Page, Problem> {
         return Err(Problem::new(crate::refusal::Reason::Halted, words.clone()));
     }
     let active = call.node.leases().active(MOST).await?;
-    let totals = Others::of(call).await?;
+    let processes = if call.may_run() {
+        Some(call.node.processes().totals().await?)
+    } else {
+        None
+    };
     let troubles = trouble::all(call, &status).await?;
     let (contended, contended_all) = call.locks().contended(MOST, Ranking::Longest).await?;
     let (mut queues, _) = call.node.queues().busiest(Slot(0), LOOKED_AT).await?;
@@ -69,7 +73,7 @@ async fn now(call: &Call) -> Result<Page, Problem> {
         @if !leases.is_empty() {
             section #passes data-live { h2 { "Leases" } (leases::table(&leases, here)) }
         }
-        section #counts data-live { h2 { "Totals" } (counts(&status)) (others(&totals)) }
+        section #counts data-live { h2 { "Totals" } (counts(&status)) (others(&status.tasks, processes.as_ref())) }
         section #node data-live { h2 { "Coordinator" } (node(&status, here)) }
     };
     Ok(Page {
@@ -135,24 +139,6 @@ fn link(subject: &Subject) -> Link {
         Subject::Process(id) => Link::to("/page/process").with("id", id.as_bytes()),
         Subject::Lease(name) => Link::to("/page/lease").with("name", name.as_bytes()),
         Subject::Service(_) => Link::to("/page/processes"),
-    }
-}
-
-/// The totals that [`NodeStatus`] does not contain. `processes` is `None` unless the user may run commands.
-struct Others {
-    tasks: dispatch::Totals,
-    processes: Option<process::Totals>,
-}
-
-impl Others {
-    async fn of(call: &Call) -> Result<Self, Problem> {
-        let tasks = call.node.tasks().totals().await?;
-        let processes = if call.may_run() {
-            Some(call.node.processes().totals().await?)
-        } else {
-            None
-        };
-        Ok(Self { tasks, processes })
     }
 }
 
@@ -283,7 +269,7 @@ fn counts(status: &NodeStatus) -> Markup {
     }
 }
 
-fn others(Others { tasks, processes }: &Others) -> Markup {
+fn others(tasks: &dispatch::Totals, processes: Option<&process::Totals>) -> Markup {
     html! {
         dl.counts {
             div { dt { "Tasks under way" } dd { (count(tasks.processing)) } }
