@@ -37,16 +37,9 @@ impl Job for Thumb {
             ("broken.png", 1) => panic!("index out of bounds"),
             _ => {}
         }
-        let line = format!(
-            "{} at {} px, try {}",
-            self.path,
-            self.width,
-            attempt.number()
-        );
+        let line = format!("{} at {} px, try {}", self.path, self.width, attempt.number());
         let done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
-        done.as_ref()
-            .ok_or_else(|| JobError::failed("no channel has been set up"))?
-            .send(line)?;
+        done.as_ref().ok_or_else(|| JobError::failed("no channel has been set up"))?.send(line)?;
         Ok(())
     }
 }

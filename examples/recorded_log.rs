@@ -27,9 +27,7 @@ fn in_line(replay: &Replay) -> Vec<(String, String)> {
     let text = |entry: &Value, name| entry.get(name)?.as_str().map(str::to_owned);
     let names = |entry| Some((text(entry, "key")?, text(entry, "owner")?));
     let names = entries.expect("the entries are a list").iter().map(names);
-    names
-        .collect::<Option<_>>()
-        .expect("each entry has a key and an owner")
+    names.collect::<Option<_>>().expect("each entry has a key and an owner")
 }
 
 pub(crate) fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
@@ -54,24 +52,15 @@ mod tests {
     #[test]
     fn the_night_ends_with_the_locks_where_they_belong() {
         let found = in_line(&replayed(LOG).expect("the log is valid"));
-        assert_eq!(
-            found,
-            [held("cleanup", "carol"), held("nightly-report", "bob")]
-        );
+        assert_eq!(found, [held("cleanup", "carol"), held("nightly-report", "bob")]);
     }
 
     #[test]
     fn bob_waited_until_the_time_of_alice_ran_out() {
-        let before: Vec<_> = LOG
-            .lines()
-            .take_while(|line| !line.contains("expire"))
-            .collect();
+        let before: Vec<_> = LOG.lines().take_while(|line| !line.contains("expire")).collect();
         let held_before = in_line(&replayed(&before.join("\n")).expect("a shortened log is valid"));
         let report = [("nightly-report", "alice"), ("nightly-report", "bob")];
-        assert_eq!(
-            held_before[1..],
-            report.map(|(key, owner)| held(key, owner))
-        );
+        assert_eq!(held_before[1..], report.map(|(key, owner)| held(key, owner)));
     }
 
     #[test]

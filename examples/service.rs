@@ -15,11 +15,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-const TERMS: Terms = Terms {
-    ttl: 60,
-    wait: 30,
-    priority: 0,
-};
+const TERMS: Terms = Terms { ttl: 60, wait: 30, priority: 0 };
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -31,10 +27,7 @@ struct Account(Mutex<(i64, Option<Token>)>);
 impl Account {
     /// Books an amount, and returns the new balance. Fails if there has been a booking with a newer token.
     fn book(&self, token: Token, amount: i64) -> Result<i64, Failure> {
-        let mut account = self
-            .0
-            .lock()
-            .expect("no thread panics while it holds the mutex");
+        let mut account = self.0.lock().expect("no thread panics while it holds the mutex");
         if account.1.is_some_and(|newest| token < newest) {
             return Err("another client has acquired the lock since".into());
         }
@@ -74,9 +67,7 @@ async fn audit(locks: &Locks, began: Sender<()>) -> Result<Token, Failure> {
 pub(crate) fn run(out: &mut impl Write) -> Result<(), Failure> {
     let node = Node::open(Config::in_memory())?; // with Config::at("/var/lib/bank"), locks outlive a crash
     let (locks, account) = (&node.handle().locks(), &Account::default());
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     thread::scope(|scope| {
         let (began, begun) = channel();
         let audit = scope.spawn(move || runtime.block_on(audit(locks, began)));

@@ -175,12 +175,9 @@ impl Network {
             one.checked_shr(rest).unwrap_or(0) == other.checked_shr(rest).unwrap_or(0)
         }
         match (self.address, address.to_canonical()) {
-            (IpAddr::V4(ours), IpAddr::V4(theirs)) => alike(
-                u32::from(ours).into(),
-                u32::from(theirs).into(),
-                32,
-                self.bits,
-            ),
+            (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
+                alike(u32::from(ours).into(), u32::from(theirs).into(), 32, self.bits)
+            }
             (IpAddr::V6(ours), IpAddr::V6(theirs)) => {
                 alike(ours.into(), theirs.into(), 128, self.bits)
             }
@@ -205,10 +202,9 @@ impl std::str::FromStr for Network {
         }
         // An IPv4-mapped network is stored as IPv4, because the addresses of connections are compared in that form.
         match (address.to_canonical(), bits.checked_sub(96)) {
-            (inner @ IpAddr::V4(_), Some(bits)) if address.is_ipv6() => Ok(Self {
-                address: inner,
-                bits,
-            }),
+            (inner @ IpAddr::V4(_), Some(bits)) if address.is_ipv6() => {
+                Ok(Self { address: inner, bits })
+            }
             _ => Ok(Self { address, bits }),
         }
     }

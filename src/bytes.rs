@@ -57,9 +57,7 @@ impl<'de> Deserialize<'de> for Bytes {
             }
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Bytes, E> {
                 let bytes = text::unescaped(text);
-                bytes
-                    .map(Bytes::new)
-                    .ok_or_else(|| E::custom("an invalid escape"))
+                bytes.map(Bytes::new).ok_or_else(|| E::custom("an invalid escape"))
             }
             fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<Bytes, E> {
                 Ok(Bytes::new(bytes))

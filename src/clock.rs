@@ -148,11 +148,7 @@ pub struct ClockError {
 }
 
 fn era(seconds: i64) -> &'static str {
-    if seconds < 0 {
-        "before 1970"
-    } else {
-        "after 9999"
-    }
+    if seconds < 0 { "before 1970" } else { "after 9999" }
 }
 
 /// The maximum number of attempts to read the wall clock without node time advancing meanwhile.
@@ -171,10 +167,7 @@ impl SystemClock {
     /// Creates a clock that starts at the wall clock's time, or at `floor` (the newest journal entry's time) if that is later.
     pub fn starting_at(floor: Timestamp) -> Self {
         let start = wall_now().max(floor.0);
-        let clock = Self {
-            base: start.saturating_sub(boot_now()),
-            offset: AtomicI64::new(0),
-        };
+        let clock = Self { base: start.saturating_sub(boot_now()), offset: AtomicI64::new(0) };
         let offset = clock.measured_offset_ms();
         let offset = offset.unwrap_or_else(|| difference_ms(clock.wall(), clock.now()));
         clock.offset.store(offset, Ordering::Relaxed);
@@ -267,9 +260,7 @@ impl ManualClock {
 
     fn notify(&self) {
         let moved = self.time.moved.lock();
-        moved
-            .expect("no thread panics while it holds the mutex")
-            .retain(|callback| callback());
+        moved.expect("no thread panics while it holds the mutex").retain(|callback| callback());
     }
 }
 
@@ -291,9 +282,7 @@ impl Clock for ManualClock {
 
     fn on_moved(&self, callback: ClockCallback) {
         let moved = self.time.moved.lock();
-        moved
-            .expect("no thread panics while it holds the mutex")
-            .push(callback);
+        moved.expect("no thread panics while it holds the mutex").push(callback);
     }
 }
 
@@ -302,11 +291,7 @@ fn difference_ms(wall: Timestamp, now: Timestamp) -> i64 {
 }
 
 fn can_be_a_date(seconds: i64) -> Result<(), ClockError> {
-    if (0..YEAR_10000).contains(&seconds) {
-        Ok(())
-    } else {
-        Err(ClockError { seconds })
-    }
+    if (0..YEAR_10000).contains(&seconds) { Ok(()) } else { Err(ClockError { seconds }) }
 }
 
 fn boot_now() -> u64 {
@@ -344,16 +329,11 @@ mod tests {
         for seconds in [0, 1_795_000_000, 253_402_300_799] {
             assert_eq!(can_be_a_date(seconds), Ok(()));
         }
-        for (seconds, when) in [
-            (-1, "before 1970"),
-            (i64::MIN, "before 1970"),
-            (253_402_300_800, "after 9999"),
-        ] {
+        for (seconds, when) in
+            [(-1, "before 1970"), (i64::MIN, "before 1970"), (253_402_300_800, "after 9999")]
+        {
             let error = can_be_a_date(seconds).unwrap_err().to_string();
-            assert!(
-                error.ends_with(when) && error.contains(&seconds.to_string()),
-                "{error}"
-            );
+            assert!(error.ends_with(when) && error.contains(&seconds.to_string()), "{error}");
         }
     }
 }

@@ -116,10 +116,7 @@ impl std::fmt::Debug for Planted {
 impl Config {
     /// Returns the settings of a node with this data directory and no listeners.
     pub fn at(data: impl Into<PathBuf>) -> Self {
-        Self {
-            data: Some(data.into()),
-            ..Self::in_memory()
-        }
+        Self { data: Some(data.into()), ..Self::in_memory() }
     }
 
     /// Returns the settings of a node without files or listeners.
@@ -148,10 +145,7 @@ impl Config {
 
     /// Returns the settings of a node without files or listeners whose time moves only with `clock`, for tests.
     pub fn manual(clock: &ManualClock) -> Self {
-        Self {
-            clock: Some(clock.clone()),
-            ..Self::in_memory()
-        }
+        Self { clock: Some(clock.clone()), ..Self::in_memory() }
     }
 
     /// Returns the maximum length of a request body in bytes: enough for the largest job in base64, with the JSON around it.
@@ -201,11 +195,7 @@ impl Config {
 
     fn check_texts(&self, check: &mut impl FnMut(bool, &'static str, String)) {
         let rules = &self.rules;
-        for bytes in [
-            rules.process.bytes_max,
-            rules.lease.bytes_max,
-            rules.dispatch.bytes_max,
-        ] {
+        for bytes in [rules.process.bytes_max, rules.lease.bytes_max, rules.dispatch.bytes_max] {
             check(
                 (1 << 20..=1 << 40).contains(&bytes),
                 "text-bytes",
@@ -470,21 +460,14 @@ mod tests {
     fn beanstalkd_clients_are_let_in_from_here_and_from_the_networks_named() {
         let lets_in = |hosts: &[&str], peer: &str| {
             let hosts = hosts.iter().map(|network| network.parse().unwrap());
-            let config = BeanstalkConfig {
-                hosts: hosts.collect(),
-                ..BeanstalkConfig::default()
-            };
+            let config = BeanstalkConfig { hosts: hosts.collect(), ..BeanstalkConfig::default() };
             config.lets_in(peer.parse().unwrap())
         };
         for here in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
             assert!(lets_in(&[], here) && lets_in(&["192.0.2.0/24"], here));
         }
         assert!(!lets_in(&[], "192.0.2.7") && !lets_in(&["192.0.2.0/29"], "192.0.2.8"));
-        for hosts in [
-            &["192.0.2.0/24"][..],
-            &["::1", "::ffff:192.0.2.7"],
-            &["0.0.0.0/0"],
-        ] {
+        for hosts in [&["192.0.2.0/24"][..], &["::1", "::ffff:192.0.2.7"], &["0.0.0.0/0"]] {
             assert!(lets_in(hosts, "192.0.2.7") && lets_in(hosts, "::ffff:192.0.2.7"));
         }
     }

@@ -25,10 +25,7 @@ impl de::Error for Error {
 
 /// Decodes one value from the start of `bytes`. Anything after it is ignored.
 pub(crate) fn from_slice<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, Error> {
-    T::deserialize(&mut Decoder {
-        rest: bytes,
-        depth: 0,
-    })
+    T::deserialize(&mut Decoder { rest: bytes, depth: 0 })
 }
 
 /// A scalar, or the length of an array or a map.
@@ -51,12 +48,8 @@ struct Decoder<'de> {
 
 impl<'de> Decoder<'de> {
     fn take(&mut self, count: usize) -> Result<&'de [u8], Error> {
-        let short = || {
-            Error(format!(
-                "expected {count} bytes, but only {} are left",
-                self.rest.len()
-            ))
-        };
+        let short =
+            || Error(format!("expected {count} bytes, but only {} are left", self.rest.len()));
         let (taken, rest) = self.rest.split_at_checked(count).ok_or_else(short)?;
         self.rest = rest;
         Ok(taken)
@@ -140,17 +133,12 @@ impl<'de> Decoder<'de> {
             return Err(Error(format!("nested more than {DEPTH_MAX} levels deep")));
         }
         self.depth += 1;
-        let mut items = Items {
-            decoder: &mut *self,
-            left,
-        };
+        let mut items = Items { decoder: &mut *self, left };
         let visited = visit(&mut items)?;
         let left = items.left;
         self.depth -= 1;
         if left > 0 {
-            return Err(Error(format!(
-                "an array or a map has {left} items too many"
-            )));
+            return Err(Error(format!("an array or a map has {left} items too many")));
         }
         Ok(visited)
     }
@@ -207,10 +195,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         if !holds {
             self.rest = before;
         }
-        visitor.visit_enum(Variant {
-            decoder: self,
-            holds,
-        })
+        visitor.visit_enum(Variant { decoder: self, holds })
     }
 
     fn deserialize_i128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -373,26 +358,22 @@ mod tests {
             Just(Any::Nothing),
             any_of::<i64>().prop_map(Any::One),
             any_of::<(u8, i8)>().prop_map(|(one, two)| Any::Two(one, two)),
-            all.prop_map(
-                |((flag, name, wide, long, place), (short, fixed, key), map)| {
-                    Any::All {
-                        flag,
-                        name: Name(name),
-                        wide,
-                        long,
-                        place,
-                        short,
-                        unit: (),
-                        fixed,
-                        map,
-                        key,
-                    }
+            all.prop_map(|((flag, name, wide, long, place), (short, fixed, key), map)| {
+                Any::All {
+                    flag,
+                    name: Name(name),
+                    wide,
+                    long,
+                    place,
+                    short,
+                    unit: (),
+                    fixed,
+                    map,
+                    key,
                 }
-            ),
+            }),
         ];
-        leaf.prop_recursive(4, 64, 20, |any| {
-            prop::collection::vec(any, 0..20).prop_map(Any::Many)
-        })
+        leaf.prop_recursive(4, 64, 20, |any| prop::collection::vec(any, 0..20).prop_map(Any::Many))
     }
 
     fn any_of<T: Arbitrary>() -> T::Strategy {

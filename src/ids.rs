@@ -322,20 +322,14 @@ impl RequestKey {
     /// with those of other requests.
     #[must_use]
     pub const fn nth(self, message: u64) -> Self {
-        Self {
-            id: self.id.wrapping_add(message as u128),
-            ..self
-        }
+        Self { id: self.id.wrapping_add(message as u128), ..self }
     }
 
     /// Returns this key as one of the caller with this number. It is stored in the upper 32 bits of the fingerprint.
     #[must_use]
     pub const fn of_caller(self, caller: u32) -> Self {
         let digest = self.fingerprint & Self::DIGEST;
-        Self {
-            fingerprint: (caller as u128) << 96 | digest,
-            ..self
-        }
+        Self { fingerprint: (caller as u128) << 96 | digest, ..self }
     }
 
     /// Returns the number of the caller. Keys that an older version of the program stored have random ones.
@@ -505,9 +499,7 @@ impl std::str::FromStr for ProcessId {
         {
             return Err(wrong);
         }
-        u128::from_str_radix(&digits, 16)
-            .map(Self)
-            .map_err(|_| wrong)
+        u128::from_str_radix(&digits, 16).map(Self).map_err(|_| wrong)
     }
 }
 
@@ -543,8 +535,5 @@ fn process_ids_are_uuids_of_version_7() {
     for wrong in ["", "x", "0192f5e07a4b-7fff-bfff-ffffffffffff", &text[1..]] {
         assert!(wrong.parse::<ProcessId>().is_err(), "{wrong}");
     }
-    assert!(
-        ProcessId::new(1, 0) < ProcessId::new(2, 0),
-        "ids sort by creation time"
-    );
+    assert!(ProcessId::new(1, 0) < ProcessId::new(2, 0), "ids sort by creation time");
 }

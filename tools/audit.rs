@@ -94,10 +94,7 @@ fn page(body: &Value, tried: bool) -> String {
         none if none == 0 => "consistent".to_owned(),
         left => count(left, "disagreement"),
     };
-    writeln!(
-        page,
-        "{left}: {tasks} under way; processes alive: {processes}"
-    )
-    .expect("writing to memory does not fail");
+    writeln!(page, "{left}: {tasks} under way; processes alive: {processes}")
+        .expect("writing to memory does not fail");
     page
 }

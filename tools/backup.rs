@@ -99,9 +99,7 @@ impl Target {
             && path.starts_with(&data)
         {
             let data = data.display();
-            return Err(refused(&format!(
-                "it is within {data}, the directory to copy"
-            )));
+            return Err(refused(&format!("it is within {data}, the directory to copy")));
         }
         match std::fs::read_dir(&path).map(|mut entries| entries.next().is_none()) {
             Ok(false) => return Err(refused("it is not empty")),
@@ -117,11 +115,7 @@ impl Target {
             }
             Err(error) => return Err(refused(&error.to_string())),
         }
-        Ok(Self {
-            parent: parent.to_owned(),
-            name: name.to_string_lossy().into_owned(),
-            path,
-        })
+        Ok(Self { parent: parent.to_owned(), name: name.to_string_lossy().into_owned(), path })
     }
 }
 
@@ -167,12 +161,7 @@ fn copy_to(target: &Target, data: &Path) -> Result<Copied, Failure> {
 fn copy_and_check(data: &Path, disk: &RealDisk, upto: Seq) -> Result<Copied, Failure> {
     let bytes = Arc::new(AtomicU64::new(0));
     let shown = Arc::clone(&bytes);
-    let words = move || {
-        Some(format!(
-            "copied {}",
-            text::bytes(shown.load(Ordering::Relaxed))
-        ))
-    };
+    let words = move || Some(format!("copied {}", text::bytes(shown.load(Ordering::Relaxed))));
     let _progress = Progress::start(words, tell);
     let copied = copy(data, disk, &bytes)?;
     if copied.seal.manifest.begun < upto {
@@ -204,8 +193,7 @@ fn copy(data: &Path, into: &RealDisk, bytes: &AtomicU64) -> Result<Copied, Failu
         }
         attempts += 1;
         for folder in ["snapshots", "journal"] {
-            into.remove_tree(folder)
-                .map_err(PersistError::io("remove", folder))?;
+            into.remove_tree(folder).map_err(PersistError::io("remove", folder))?;
         }
     }
 }
@@ -233,7 +221,5 @@ fn check(disk: &RealDisk) -> Result<(), Failure> {
         None if findings.is_whole() && findings.start.snapshot.is_some() => return Ok(()),
         None => findings.damage.join("; "),
     };
-    Err(Failure::unreachable(format!(
-        "failed to copy: the copy is damaged or incomplete: {wrong}"
-    )))
+    Err(Failure::unreachable(format!("failed to copy: the copy is damaged or incomplete: {wrong}")))
 }

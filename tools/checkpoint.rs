@@ -50,9 +50,5 @@ impl Checkpoint {
 pub(crate) fn take(target: &Target) -> Result<Value, Failure> {
     let answer = client::post(target, "/v1/checkpoint", TIMEOUT)?;
     let taken = answer.json()?;
-    if answer.status == 200 {
-        Ok(taken)
-    } else {
-        Err(Failure::refused(&taken, &[]))
-    }
+    if answer.status == 200 { Ok(taken) } else { Err(Failure::refused(&taken, &[])) }
 }

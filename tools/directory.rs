@@ -111,11 +111,7 @@ mod tests {
             chown(&parent, Some(65_534), None).expect("root may do so");
             let why = replaceable(&data, None).expect("the parent is another user's");
             assert!(why.contains("belongs to user 65534"), "{why}");
-            assert_eq!(
-                replaceable(&data, Some(65_534)),
-                None,
-                "that user is trusted"
-            );
+            assert_eq!(replaceable(&data, Some(65_534)), None, "that user is trusted");
         }
     }
 

@@ -77,12 +77,8 @@ impl Drain {
         if answer.status != 200 {
             return Err(refused(said));
         }
-        let left = [
-            ("/locks", "lock"),
-            ("/claims", "claim"),
-            ("/passes", "pass"),
-            ("/tasks", "attempt"),
-        ];
+        let left =
+            [("/locks", "lock"), ("/claims", "claim"), ("/passes", "pass"), ("/tasks", "attempt")];
         let left = left.map(|(path, one)| (number(&said, path), one));
         let is_left = left.iter().any(|(number, _)| *number > 0);
         let words = if is_left {

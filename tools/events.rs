@@ -71,8 +71,7 @@ pub(crate) struct Events {
 }
 
 fn position(text: &str) -> Result<Position, String> {
-    text.parse()
-        .map_err(|error: sexton::spine::event::NoPosition| error.to_string())
+    text.parse().map_err(|error: sexton::spine::event::NoPosition| error.to_string())
 }
 
 impl Events {
@@ -121,11 +120,7 @@ impl EventFilter<'_> {
             let mut members = serde_json::Map::new();
             crate::lock::put(&mut members, "name", name);
             let text = |value: Value| value.as_str().unwrap_or_default().to_owned();
-            fields.extend(
-                members
-                    .into_iter()
-                    .map(|(field, value)| (field, text(value))),
-            );
+            fields.extend(members.into_iter().map(|(field, value)| (field, text(value))));
         }
         let pair = |(field, value): &(String, String)| {
             format!("{field}={}", utf8_percent_encode(value, NON_ALPHANUMERIC))

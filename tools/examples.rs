@@ -178,10 +178,7 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
 fn every_command_of_every_page_is_a_command_line_of_this_program() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut count = 0;
-    for path in pages(&root.join("docs"))
-        .into_iter()
-        .chain([root.join("README.md")])
-    {
+    for path in pages(&root.join("docs")).into_iter().chain([root.join("README.md")]) {
         let page = std::fs::read_to_string(&path).expect("a page is text");
         for block in page.split("```").skip(1).step_by(2) {
             let (language, lines) = block.split_once('\n').unwrap_or_default();
@@ -213,31 +210,19 @@ fn lines_are_split_as_by_a_shell() {
         lines
     };
     for (line, expected) in [
-        (
-            "sexton ps 'b c' \"d $(e f)\"",
-            vec!["sexton|ps|b c|d $(e f)"],
-        ),
-        (
-            "x; sexton ps && sexton status > c # d",
-            vec!["sexton|ps", "sexton|status"],
-        ),
+        ("sexton ps 'b c' \"d $(e f)\"", vec!["sexton|ps|b c|d $(e f)"]),
+        ("x; sexton ps && sexton status > c # d", vec!["sexton|ps", "sexton|status"]),
         ("if sexton ps 2>/dev/null; then", vec!["sexton|ps"]),
         (
             "sexton ps $(sexton status 'c') -- d",
             vec!["sexton|status|c", "sexton|ps|$(sexton status 'c')|--|d"],
         ),
         ("echo sexton ps", vec![]),
-        (
-            "sexton run -- sh -c 'b; c' | d",
-            vec!["sexton|run|--|sh|-c|b; c"],
-        ),
+        ("sexton run -- sh -c 'b; c' | d", vec!["sexton|run|--|sh|-c|b; c"]),
     ] {
         assert_eq!(called(line), expected, "{line}");
     }
-    assert_eq!(
-        examples("Examples:\n  sexton ps prune   c\n  d\n"),
-        ["sexton ps prune"]
-    );
+    assert_eq!(examples("Examples:\n  sexton ps prune   c\n  d\n"), ["sexton ps prune"]);
     assert_eq!(filled("a $(b (c)) \"$d_1\" $$"), "a 1 \"1\" 1");
     assert!(problem(&["sexton".to_owned(), "nonsense".to_owned()]).is_some());
 }

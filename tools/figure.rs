@@ -102,11 +102,7 @@ mod tests {
         assert_eq!(format!("{ready:>6}"), "  1200");
         for path in ["/jobs/none", "/jobs/claimed", "/more"] {
             let absent = number(&answer, path);
-            assert_eq!(
-                (absent == 0, absent.partial_cmp(&0)),
-                (false, None),
-                "{path}"
-            );
+            assert_eq!((absent == 0, absent.partial_cmp(&0)), (false, None), "{path}");
             assert_eq!(absent.or_zero(), 0);
             let shown = [
                 absent.to_string(),
@@ -121,10 +117,7 @@ mod tests {
             assert_eq!(count(absent, "job"), "- jobs");
         }
         assert_eq!(ready.minus(1000), Figure::from(200));
-        assert_eq!(
-            [ready, ready].into_iter().sum::<Figure>(),
-            Figure::from(2400)
-        );
+        assert_eq!([ready, ready].into_iter().sum::<Figure>(), Figure::from(2400));
     }
 
     #[test]

@@ -69,10 +69,7 @@ impl Copies {
             Arc::new(RealDisk::new(scratch.path())),
             Arc::new(IsolatedStores::new(scratch.path())),
         );
-        Ok(Self {
-            slots: Slots::new(disk, Arc::new(copies)),
-            _scratch: scratch,
-        })
+        Ok(Self { slots: Slots::new(disk, Arc::new(copies)), _scratch: scratch })
     }
 
     /// Returns the slots of the snapshots, for inspecting them and for reading their copies.
@@ -102,10 +99,7 @@ impl Read for Patient {
         };
         let mut polled = [PollFd::new(&self.output, PollFlags::IN)];
         if poll(&mut polled, Some(&limit))? == 0 {
-            let words = format!(
-                "the process that reads it was silent for {:?}",
-                self.patience
-            );
+            let words = format!("the process that reads it was silent for {:?}", self.patience);
             return Err(io::Error::new(io::ErrorKind::TimedOut, words));
         }
         self.output.read(bytes)
@@ -164,19 +158,11 @@ impl Isolated {
             return Ok(true);
         }
         self.bytes(value_len, value)?;
-        if value.is_empty() {
-            Ok(false)
-        } else {
-            Err(String::from_utf8_lossy(value).into_owned())
-        }
+        if value.is_empty() { Ok(false) } else { Err(String::from_utf8_lossy(value).into_owned()) }
     }
 
     fn failed(&self, cause: String) -> PersistError {
-        PersistError::Store {
-            action: "read",
-            folder: self.folder.clone(),
-            cause,
-        }
+        PersistError::Store { action: "read", folder: self.folder.clone(), cause }
     }
 }
 
@@ -251,9 +237,7 @@ impl ReadStore {
             }
             error.to_string()
         };
-        let mut store = SledStores::new(&self.root)
-            .open(&self.folder)
-            .map_err(words)?;
+        let mut store = SledStores::new(&self.root).open(&self.folder).map_err(words)?;
         let mut broken = None;
         let sent = store.each(&mut |key, value| {
             let mut send = || {

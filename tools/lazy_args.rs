@@ -9,11 +9,7 @@ pub(crate) struct LazyArgs<T>(pub(crate) T);
 
 impl<T: Args> Args for LazyArgs<T> {
     fn augment_args(command: Command) -> Command {
-        if is_wanted(command.get_name()) {
-            T::augment_args(command)
-        } else {
-            command
-        }
+        if is_wanted(command.get_name()) { T::augment_args(command) } else { command }
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -46,9 +42,7 @@ fn may_name(first: Option<&OsStr>, subcommand: &str) -> bool {
     let Some(first) = first else {
         return true;
     };
-    let is_of_all = ["help", "completions", "man"]
-        .map(OsStr::new)
-        .contains(&first);
+    let is_of_all = ["help", "completions", "man"].map(OsStr::new).contains(&first);
     first == subcommand || is_of_all || first.as_encoded_bytes().starts_with(b"-")
 }
 
@@ -62,10 +56,7 @@ mod tests {
         for first in ["lock", "help", "--help", "-h", "completions", "man"] {
             assert!(may_name(Some(OsStr::new(first)), "lock"), "{first}");
         }
-        assert!(
-            may_name(None, "lock"),
-            "without an argument, the help lists every subcommand"
-        );
+        assert!(may_name(None, "lock"), "without an argument, the help lists every subcommand");
         assert!(!may_name(Some(OsStr::new("queue")), "lock"));
     }
 }

@@ -25,11 +25,7 @@ impl Filter {
 }
 
 fn filter(settings: &Settings) -> Targets {
-    let wire = if settings.debug {
-        LevelFilter::DEBUG
-    } else {
-        LevelFilter::OFF
-    };
+    let wire = if settings.debug { LevelFilter::DEBUG } else { LevelFilter::OFF };
     settings.log.clone().with_target(DEBUG_TARGET, wire)
 }
 
@@ -38,27 +34,15 @@ pub(crate) fn start_with(filter: Targets, format: LogFormat) -> Filter {
     let (filter, changing) = reload::Layer::new(filter);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let lines = match format {
-        LogFormat::Text => lines
-            .with_ansi(report::colours())
-            .with_target(false)
-            .boxed(),
-        LogFormat::Json => lines
-            .json()
-            .flatten_event(true)
-            .with_current_span(false)
-            .with_span_list(false)
-            .boxed(),
+        LogFormat::Text => lines.with_ansi(report::colours()).with_target(false).boxed(),
+        LogFormat::Json => {
+            lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
+        }
     };
-    tracing_subscriber::registry()
-        .with(filter)
-        .with(lines)
-        .init();
+    tracing_subscriber::registry().with(filter).with(lines).init();
     // Log each panic as an event, in one line, instead of the several lines that the default hook prints.
     std::panic::set_hook(Box::new(|panic| {
-        let place = panic
-            .location()
-            .map(ToString::to_string)
-            .unwrap_or_default();
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
         let words = panic.payload_as_str().unwrap_or("(no message)");
         tracing::error!(place, "panicked: {words}");
     }));

@@ -40,11 +40,7 @@ impl Notify {
             let socket = UnixDatagram::unbound()?;
             // A manager that does not read must not block this process.
             socket.set_nonblocking(true)?;
-            std::io::Result::Ok(Connection {
-                socket,
-                manager,
-                watchdog: watchdog(),
-            })
+            std::io::Result::Ok(Connection { socket, manager, watchdog: watchdog() })
         };
         Self(match open() {
             Ok(manager) => Some(Arc::new(manager)),
@@ -69,10 +65,7 @@ impl Notify {
         self.0.as_ref()?;
         self.ready(&words());
         let theirs = self.clone();
-        Some(Progress::aside(
-            move || Some(words()),
-            move |words| theirs.status(words),
-        ))
+        Some(Progress::aside(move || Some(words()), move |words| theirs.status(words)))
     }
 
     /// Reports the program's current status.
@@ -83,10 +76,7 @@ impl Notify {
     /// Reports a long operation, and extends the manager's timeout.
     pub(crate) fn working(&self, words: &str) {
         let patience = TIMEOUT.as_micros();
-        self.send(&format!(
-            "STATUS={}\nEXTEND_TIMEOUT_USEC={patience}",
-            line(words)
-        ));
+        self.send(&format!("STATUS={}\nEXTEND_TIMEOUT_USEC={patience}", line(words)));
     }
 
     /// Reports a long operation periodically, and extends the timeout each time, until the returned value is dropped. Returns `None`
@@ -98,10 +88,7 @@ impl Notify {
         self.0.as_ref()?;
         self.working(&words());
         let theirs = self.clone();
-        Some(Progress::aside(
-            move || Some(words()),
-            move |words| theirs.working(words),
-        ))
+        Some(Progress::aside(move || Some(words()), move |words| theirs.working(words)))
     }
 
     /// Reports that the program is stopping, and extends the timeout until the returned value is dropped, since a last snapshot may
@@ -122,11 +109,7 @@ impl Notify {
         loop {
             ticks.tick().await;
             // For a node that hangs or has halted, no notice is sent, so the manager considers it dead and may restart it.
-            if handle
-                .status()
-                .await
-                .is_ok_and(|status| status.halted.is_none())
-            {
+            if handle.status().await.is_ok_and(|status| status.halted.is_none()) {
                 self.send("WATCHDOG=1");
             }
         }
@@ -134,9 +117,7 @@ impl Notify {
 
     fn send(&self, notice: &str) {
         if let Some(manager) = &self.0
-            && let Err(error) = manager
-                .socket
-                .send_to_addr(notice.as_bytes(), &manager.manager)
+            && let Err(error) = manager.socket.send_to_addr(notice.as_bytes(), &manager.manager)
         {
             warn_unsent(&error);
         }

@@ -4,8 +4,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 fn number<T: FromStr>(text: &str, what: &str, help: &str) -> Result<T, String> {
-    text.parse()
-        .map_err(|_| format!("`{text}` is not a {what}: {help}"))
+    text.parse().map_err(|_| format!("`{text}` is not a {what}: {help}"))
 }
 
 /// Parses the id of a task.
@@ -26,11 +25,7 @@ pub(crate) fn token(text: &str) -> Result<u64, String> {
 
 /// Parses a sequence number of the journal.
 pub(crate) fn sequence(text: &str) -> Result<u64, String> {
-    number(
-        text,
-        "sequence number",
-        "it is the first column of `sexton replay`",
-    )
+    number(text, "sequence number", "it is the first column of `sexton replay`")
 }
 
 /// Parses a PID.
@@ -69,12 +64,8 @@ mod tests {
         let task_error = "`abc` is not a task number: `sexton task list` shows them";
         assert_eq!(task("abc"), Err(task_error.to_owned()));
         assert_eq!(task("17"), Ok(17));
-        let all = [
-            job("").err(),
-            token("-1").err(),
-            sequence("1.2").err(),
-            pid("99999999999").err(),
-        ];
+        let all =
+            [job("").err(), token("-1").err(), sequence("1.2").err(), pid("99999999999").err()];
         let nouns = [
             "`` is not a job number: ",
             "`-1` is not a token: ",

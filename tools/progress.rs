@@ -61,10 +61,7 @@ impl Progress {
             }
         };
         // If the thread cannot be spawned, the operation continues without reports.
-        let thread = std::thread::Builder::new()
-            .name("sexton-progress".to_owned())
-            .spawn(say)
-            .ok();
+        let thread = std::thread::Builder::new().name("sexton-progress".to_owned()).spawn(say).ok();
         Self { over, thread }
     }
 }
@@ -84,11 +81,7 @@ fn lock(over: &Mutex<bool>) -> MutexGuard<'_, bool> {
 /// Writes to standard error. Ignores errors, since the terminal may have been closed.
 fn write(text: &str) {
     let mut error = std::io::stderr().lock();
-    drop(
-        error
-            .write_all(text.as_bytes())
-            .and_then(|()| error.flush()),
-    );
+    drop(error.write_all(text.as_bytes()).and_then(|()| error.flush()));
 }
 
 impl Drop for Progress {
@@ -134,10 +127,7 @@ mod tests {
         drop(asks);
         drop(progress);
         let lines = LINES.lock().unwrap().clone();
-        assert!(
-            lines.len() >= 3,
-            "expected a line every fifty intervals: {lines:?}"
-        );
+        assert!(lines.len() >= 3, "expected a line every fifty intervals: {lines:?}");
         assert!(lines.iter().all(|line| line == "half-way"));
     }
 }

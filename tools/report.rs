@@ -27,10 +27,7 @@ const HELPS: &[(Reason, &str)] = &[
         Reason::DiskFull,
         "free space on the coordinator's disk (its log says how much is needed); it then continues without a restart",
     ),
-    (
-        Reason::Draining,
-        "locks and jobs already held continue; a restart ends the drain",
-    ),
+    (Reason::Draining, "locks and jobs already held continue; a restart ends the drain"),
     (Reason::Foreign, BOTH_WAYS),
     (
         Reason::Unauthorized,
@@ -71,13 +68,7 @@ const PANICKED: u8 = 101;
 
 impl Failure {
     fn new(status: u8, words: impl Into<String>) -> Self {
-        Self {
-            status,
-            words: words.into(),
-            found: Vec::new(),
-            help: None,
-            field: None,
-        }
+        Self { status, words: words.into(), found: Vec::new(), help: None, field: None }
     }
 
     /// Creates the failure of a command that found a problem or got a negative answer.
@@ -325,9 +316,7 @@ pub(crate) fn command_line(error: &clap::Error) -> Result<(), Failure> {
     let lines = || shown.lines().map(str::trim);
     // The tip to pass a word that begins with `-` as a value is useless: the word is nearly always a wrong flag.
     let number = |tip: &&str| tip.contains("to pass '-");
-    let tip = lines()
-        .find_map(|line| line.strip_prefix("tip: "))
-        .filter(|tip| !number(tip));
+    let tip = lines().find_map(|line| line.strip_prefix("tip: ")).filter(|tip| !number(tip));
     let usage = lines().find_map(|line| line.strip_prefix("Usage: "));
     let is_missing = words.iter().any(|word| word.starts_with("<COMMAND>"));
     let is_unknown = error.kind() == ErrorKind::UnknownArgument;
@@ -375,11 +364,7 @@ pub(crate) fn print_answer(
     body: &Value,
     page: impl FnOnce(&Value) -> String,
 ) -> Result<(), Failure> {
-    if json {
-        print(&format!("{body}\n"))
-    } else {
-        print(&page(body))
-    }
+    if json { print(&format!("{body}\n")) } else { print(&page(body)) }
 }
 
 /// Writes bytes that may not be text, such as a command's output, to standard output as [`print`] does.
@@ -420,11 +405,7 @@ pub(crate) fn end(result: Result<(), Failure>) -> ExitCode {
     let Err(failure) = result else {
         return ExitCode::SUCCESS;
     };
-    let (bold, plain) = if colours() {
-        ("\x1b[1m", "\x1b[0m")
-    } else {
-        ("", "")
-    };
+    let (bold, plain) = if colours() { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
     if !failure.words.is_empty() {
         let words = text::plain(&failure.words);
         say(&format!("{bold}sexton:{plain} {words}\n"));
@@ -438,9 +419,7 @@ pub(crate) fn end(result: Result<(), Failure>) -> ExitCode {
     // A misspelt variable may be the cause.
     for name in find_unknown_variables() {
         let name = text::plain(&name);
-        say(&format!(
-            "  {bold}help:{plain} {name} in the environment is not a setting\n"
-        ));
+        say(&format!("  {bold}help:{plain} {name} in the environment is not a setting\n"));
     }
     ExitCode::from(failure.status)
 }

@@ -33,10 +33,7 @@ impl Scratch {
     /// Creates a directory in `folder`, with a name that begins with `prefix`.
     pub(crate) fn make(folder: &Path, prefix: impl AsRef<OsStr>) -> io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command
-            .args(["keep-scratch", "--"])
-            .arg(folder)
-            .arg(&prefix);
+        command.args(["keep-scratch", "--"]).arg(folder).arg(&prefix);
         // In a process group of its own, the process does not receive signals from a terminal or from `timeout`.
         command.process_group(0);
         let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -51,10 +48,7 @@ impl Scratch {
         };
         let mut name = prefix.as_ref().to_owned();
         name.push(letters);
-        Ok(Self {
-            path: folder.join(name),
-            remover,
-        })
+        Ok(Self { path: folder.join(name), remover })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -111,15 +105,9 @@ impl KeepScratch {
 
 /// Ignores termination signals from now on. Registering a listener is enough, even if it is dropped immediately.
 fn ignore_signals() -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let _inside = runtime.enter();
-    for kind in [
-        SignalKind::interrupt(),
-        SignalKind::terminate(),
-        SignalKind::hangup(),
-    ] {
+    for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
         drop(signal(kind)?);
     }
     Ok(())

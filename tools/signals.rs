@@ -11,9 +11,8 @@ pub(crate) struct Signals(Vec<(i32, Signal)>);
 impl Signals {
     /// Listens for the signals with these `numbers`. Must be called within a runtime.
     pub(crate) fn listen(numbers: &[i32]) -> io::Result<Self> {
-        let listened = numbers
-            .iter()
-            .map(|number| Ok((*number, signal(SignalKind::from_raw(*number))?)));
+        let listened =
+            numbers.iter().map(|number| Ok((*number, signal(SignalKind::from_raw(*number))?)));
         Ok(Self(listened.collect::<io::Result<_>>()?))
     }
 

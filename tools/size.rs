@@ -37,13 +37,9 @@ mod tests {
 
     #[test]
     fn sizes_are_numbers_with_or_without_units() {
-        for (text, size) in [
-            ("0", 0),
-            ("4096", 4096),
-            ("64KiB", 65536),
-            ("10M", 10 << 20),
-            ("1G", 1 << 30),
-        ] {
+        for (text, size) in
+            [("0", 0), ("4096", 4096), ("64KiB", 65536), ("10M", 10 << 20), ("1G", 1 << 30)]
+        {
             assert_eq!(bytes(text), Ok(size), "{text}");
         }
         for text in ["", "M", "1.5M", "-1", "1 M", "1Mb", "99999999999999999TiB"] {

@@ -108,18 +108,13 @@ fn check(listener: &Arc<impl AsFd>) -> io::Result<()> {
 pub(crate) fn open_on(config: &mut Config, listeners: Listeners) -> Result<(), Failure> {
     let off = |listener: &str| {
         let words = format!("failed to use the passed descriptor {listener}: this listener is off");
-        Failure::usage(words).help(format!(
-            "give {listener} an address, or stop its socket unit"
-        ))
+        Failure::usage(words).help(format!("give {listener} an address, or stop its socket unit"))
     };
     let unusable = |error: io::Error| {
         Failure::unreachable(format!("failed to use a passed descriptor: {error}"))
     };
     if let Some(passed) = &listeners.lockserver {
-        let listener = config
-            .lockserver
-            .as_mut()
-            .ok_or_else(|| off("lockserver"))?;
+        let listener = config.lockserver.as_mut().ok_or_else(|| off("lockserver"))?;
         listener.address = passed.local_addr().map_err(unusable)?;
     }
     if let Some(passed) = &listeners.beanstalk {

@@ -3,13 +3,8 @@
 /// The placeholder for a time span in help texts.
 pub(crate) const SPAN: &str = "SPAN";
 
-const UNITS: [(&str, f64); 5] = [
-    ("ms", 1.0),
-    ("s", 1e3),
-    ("m", 60e3),
-    ("h", 3_600e3),
-    ("d", 86_400e3),
-];
+const UNITS: [(&str, f64); 5] =
+    [("ms", 1.0), ("s", 1e3), ("m", 60e3), ("h", 3_600e3), ("d", 86_400e3)];
 
 /// The maximum span in milliseconds, about 285,000 years: whole numbers up to it are exact in an `f64`.
 const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -50,9 +45,7 @@ pub(crate) fn milliseconds(text: &str) -> Result<u64, String> {
         return Err(format!("{text:?} is not a whole number of milliseconds"));
     }
     if sum > EXACT {
-        return Err(format!(
-            "{text:?} is too long: the maximum is about 285,000 years"
-        ));
+        return Err(format!("{text:?} is too long: the maximum is about 285,000 years"));
     }
     #[expect(
         clippy::cast_possible_truncation,
@@ -70,9 +63,7 @@ pub(crate) fn delay(text: &str) -> Result<u64, String> {
     let ms = milliseconds(text)?;
     if ms > DELAY_MS_MAX {
         let most = DELAY_MS_MAX / 1000;
-        return Err(format!(
-            "{text:?} is too long: the maximum is {most} seconds"
-        ));
+        return Err(format!("{text:?} is too long: the maximum is {most} seconds"));
     }
     Ok(ms)
 }
@@ -94,9 +85,7 @@ pub(crate) fn seconds(least: u64, most: u64) -> impl Fn(&str) -> Result<u64, Str
         } else if (least..=most).contains(&seconds) {
             Ok(seconds)
         } else {
-            Err(format!(
-                "{seconds} seconds is not between {least} and {most}"
-            ))
+            Err(format!("{seconds} seconds is not between {least} and {most}"))
         }
     }
 }

@@ -85,11 +85,7 @@ pub(crate) fn described(trouble: &Value) -> String {
 pub(crate) fn ask(target: &Target) -> Result<Value, Failure> {
     let answer = client::get(target, "/v1/status")?;
     let status = answer.json()?;
-    if answer.status == 200 {
-        Ok(status)
-    } else {
-        Err(Failure::refused(&status, &[]))
-    }
+    if answer.status == 200 { Ok(status) } else { Err(Failure::refused(&status, &[])) }
 }
 
 /// Formats the leases with a running or requested pass, running ones first. Returns an empty string if there are none, or if the
@@ -116,15 +112,8 @@ fn leases(target: &Target) -> String {
 const LEASES_MAX: u32 = 20;
 
 /// The phases of jobs, in the order in which they are printed.
-const PHASES: [&str; 7] = [
-    "ready",
-    "delayed",
-    "claimed",
-    "retrying",
-    "buried",
-    "abandoned",
-    "quarantined",
-];
+const PHASES: [&str; 7] =
+    ["ready", "delayed", "claimed", "retrying", "buried", "abandoned", "quarantined"];
 
 /// Formats the status for a terminal.
 fn page(status: &Value) -> String {
@@ -133,10 +122,7 @@ fn page(status: &Value) -> String {
     let up = span(number(status, "/uptime_ms"));
     let many = |path: &str, one: &str| text::count(number(status, path), one);
     let mut lines = vec![
-        (
-            "sexton",
-            format!("{}, process {}, up {up}", at("/version"), at("/pid")),
-        ),
+        ("sexton", format!("{}, process {}, up {up}", at("/version"), at("/pid"))),
         ("data", format!("{}, fsync {}", at("/data"), at("/fsync"))),
         ("lockserver", at("/listeners/lockserver")),
         ("beanstalk", at("/listeners/beanstalk")),
@@ -150,10 +136,7 @@ fn page(status: &Value) -> String {
         let syncs = many("/journal/syncs", "sync");
         let (released, room) = (at("/journal/released"), at("/journal/room"));
         let did = format!("{written} in {writes} and {syncs}");
-        lines.push((
-            "journal",
-            format!("{did}, released up to seq {released}, room {room}"),
-        ));
+        lines.push(("journal", format!("{did}, released up to seq {released}, room {room}")));
     }
     if is("/snapshots") {
         lines.push(("snapshots", snapshots(status)));
@@ -168,13 +151,8 @@ fn page(status: &Value) -> String {
     let none = Vec::new();
     let actors = status.pointer("/actors").and_then(Value::as_array);
     let actors = actors.unwrap_or(&none);
-    let lines = lines
-        .iter()
-        .map(|(name, text)| format!("{name:<10}  {text}\n"));
-    lines
-        .chain(["\n".to_owned(), table(actors)])
-        .chain(actors.iter().map(quarantined))
-        .collect()
+    let lines = lines.iter().map(|(name, text)| format!("{name:<10}  {text}\n"));
+    lines.chain(["\n".to_owned(), table(actors)]).chain(actors.iter().map(quarantined)).collect()
 }
 
 /// Describes what the startup replayed, and how the coordinator's previous run ended.
@@ -186,11 +164,7 @@ fn recovered(status: &Value) -> String {
             Some(_) | None => "nothing: no files are kept".to_owned(),
         };
     }
-    let before = if is("/recovered/clean") {
-        "a clean stop"
-    } else {
-        "an unclean end"
-    };
+    let before = if is("/recovered/clean") { "a clean stop" } else { "an unclean end" };
     let records = text::count(number(status, "/recovered/records"), "record");
     let took = grouped(number(status, "/recovered/ms"));
     format!("{records} in {took} ms, after {before}")
@@ -294,14 +268,9 @@ fn snapshots(status: &Value) -> String {
     if at("last") != "-" {
         let size = bytes(number(status, "/snapshots/last/file_bytes"));
         let took = at("last/ms");
-        parts.push(format!(
-            "the last checkpoint took {took} ms, {size} on disk"
-        ));
+        parts.push(format!("the last checkpoint took {took} ms, {size} on disk"));
     }
-    if let Some(since) = status
-        .pointer("/snapshots/history/since")
-        .and_then(Value::as_u64)
-    {
+    if let Some(since) = status.pointer("/snapshots/history/since").and_then(Value::as_u64) {
         let history = bytes(number(status, "/snapshots/history/bytes"));
         let since = text::time(Timestamp(since));
         parts.push(format!(
@@ -314,23 +283,10 @@ fn snapshots(status: &Value) -> String {
 /// Formats a table of the actors.
 fn table(actors: &[Value]) -> String {
     let mut rows = vec![
-        [
-            "ACTOR",
-            "LAST",
-            "RESTARTS",
-            "REBUILDS",
-            "QUARANTINED",
-            "LAST CAUSE",
-        ]
-        .map(str::to_owned),
+        ["ACTOR", "LAST", "RESTARTS", "REBUILDS", "QUARANTINED", "LAST CAUSE"].map(str::to_owned),
     ];
     for actor in actors {
-        let length = |path| {
-            actor
-                .pointer(path)
-                .and_then(Value::as_array)
-                .map_or(0, Vec::len)
-        };
+        let length = |path| actor.pointer(path).and_then(Value::as_array).map_or(0, Vec::len);
         let cause = match length("/causes") {
             0 => "-".to_owned(),
             causes => cause(actor, &format!("/causes/{}", causes - 1)),
@@ -371,19 +327,12 @@ fn table(actors: &[Value]) -> String {
 /// Formats one line for each quarantined item of an actor, that is, each item whose deadlines no longer take effect.
 fn quarantined(actor: &Value) -> String {
     let none = Vec::new();
-    let items = actor
-        .pointer("/quarantined")
-        .and_then(Value::as_array)
-        .unwrap_or(&none);
+    let items = actor.pointer("/quarantined").and_then(Value::as_array).unwrap_or(&none);
     let mut text = String::new();
     for item in items {
         let (name, number) = (words(actor, "/name"), words(item, "/item"));
-        writeln!(
-            text,
-            "quarantined: item {number} of {name}, {}",
-            cause(item, "")
-        )
-        .expect("writing to memory does not fail");
+        writeln!(text, "quarantined: item {number} of {name}, {}", cause(item, ""))
+            .expect("writing to memory does not fail");
     }
     text
 }

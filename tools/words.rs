@@ -11,9 +11,8 @@ pub(crate) fn command(text: &str) -> Result<Vec<String>, String> {
             ' ' | '\t' | '\r' | '\n' => words.extend(word.take()),
             '\'' | '"' => quoted(letter, &mut letters, word.get_or_insert_default())?,
             '\\' => {
-                let escaped = letters
-                    .next()
-                    .ok_or("expected a character after the backslash at the end")?;
+                let escaped =
+                    letters.next().ok_or("expected a character after the backslash at the end")?;
                 word.get_or_insert_default().push(escaped);
             }
             _ => word.get_or_insert_default().push(letter),
@@ -141,11 +140,7 @@ mod tests {
             ("A=1", vec![pair("A", "1")]),
             (
                 "A=\"x, y\",\n B='1 2' , C=/bin:/usr/bin,",
-                vec![
-                    pair("A", "x, y"),
-                    pair("B", "1 2"),
-                    pair("C", "/bin:/usr/bin"),
-                ],
+                vec![pair("A", "x, y"), pair("B", "1 2"), pair("C", "/bin:/usr/bin")],
             ),
             ("A=1,A=2", vec![pair("A", "2")]),
             ("A=\"\\n\"", vec![pair("A", "\\n")]),

@@ -90,12 +90,7 @@ impl Worker {
 fn all(body: &Value) -> Vec<Value> {
     let services = body.pointer("/services").and_then(Value::as_array);
     let is_worker = |it: &&Value| name(it).is_some();
-    services
-        .into_iter()
-        .flatten()
-        .filter(is_worker)
-        .cloned()
-        .collect()
+    services.into_iter().flatten().filter(is_worker).cloned().collect()
 }
 
 /// Returns the name of the worker that `service` runs, if it is a worker's service.

@@ -98,11 +98,7 @@ impl Backlog {
         let [beanstalkd, redis] = versions.map(Result::ok);
         let contestants = [
             ("sexton", true, Peer::sexton_for_jobs as Start),
-            (
-                "beanstalkd",
-                beanstalkd.is_some(),
-                Peer::beanstalkd_unsynced,
-            ),
+            ("beanstalkd", beanstalkd.is_some(), Peer::beanstalkd_unsynced),
             ("redis", redis.is_some(), Peer::redis_lists),
         ]
         .into_iter()
@@ -129,10 +125,7 @@ impl Backlog {
                 "rows": table.document(),
             }));
         }
-        let peers = [
-            ("beanstalkd", beanstalkd.as_deref()),
-            ("Redis", redis.as_deref()),
-        ];
+        let peers = [("beanstalkd", beanstalkd.as_deref()), ("Redis", redis.as_deref())];
         print(&heading(&own, &peers, &notes))?;
         print(&table.lines())
     }

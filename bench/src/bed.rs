@@ -48,20 +48,14 @@ impl Bed {
             &coordinator,
             "actor=dispatch&kind=claimed,locked,completed,failed,reset,waits",
         )?;
-        let bed = Self {
-            coordinator,
-            last,
-            events,
-        };
+        let bed = Self { coordinator, last, events };
         bed.limit("default", 1_000_000)?;
         Ok(bed)
     }
 
     pub(crate) fn limit(&self, group: &str, max: u32) -> Result<(), Failure> {
         let limit = json!({"group": group, "max": max});
-        self.coordinator
-            .ask("/v1/tasks/limit", Some(&limit))
-            .map(drop)
+        self.coordinator.ask("/v1/tasks/limit", Some(&limit)).map(drop)
     }
 
     /// Returns the body of a request to add a task whose command ends as `how` specifies. The fields of the object `more` are added to the
@@ -69,12 +63,7 @@ impl Bed {
     pub(crate) fn of(&self, how: CommandEnd, more: &Value) -> Result<Value, Failure> {
         let own = std::env::current_exe().map_err(Failure::to("find this program"))?;
         let word = how.word();
-        let words = [
-            own.as_path(),
-            Path::new("failing"),
-            Path::new(&word),
-            self.last.path(),
-        ];
+        let words = [own.as_path(), Path::new("failing"), Path::new(&word), self.last.path()];
         let command = words.map(|word| word.to_string_lossy().into_owned());
         let mut body = json!({"launch": {"command": command, "dir": "/"}});
         merge(&mut body, more);

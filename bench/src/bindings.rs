@@ -101,10 +101,7 @@ impl Bindings {
         let attic = directory(&self.site.root())?;
         let measuring = Measuring {
             bindings: &self,
-            grounds: Grounds {
-                site: &self.site,
-                attic: attic.path(),
-            },
+            grounds: Grounds { site: &self.site, attic: attic.path() },
             stop,
         };
         let mut rounds = Vec::new();
@@ -127,22 +124,10 @@ impl Bindings {
         let few = format!("a trigger among {} leases", self.leases.div_ceil(100));
         let all = format!("a trigger among {} leases", self.leases);
         let rows = [
-            (
-                Part::Grant,
-                "owner_p50",
-                "from kill of owner to grant, p50",
-                "ms",
-                below(1.0),
-            ),
+            (Part::Grant, "owner_p50", "from kill of owner to grant, p50", "ms", below(1.0)),
             (Part::Grant, "owner_p90", "the same, p90", "ms", None),
             (Part::Grant, "owner_p99", "the same, p99", "ms", below(10.0)),
-            (
-                Part::Grant,
-                "tree_p50",
-                "the same, owner's tree proved empty, p50",
-                "ms",
-                below(5.0),
-            ),
+            (Part::Grant, "tree_p50", "the same, owner's tree proved empty, p50", "ms", below(5.0)),
             (Part::Grant, "tree_p90", "the same, p90", "ms", None),
             (Part::Grant, "tree_p99", "the same, p99", "ms", below(20.0)),
             (
@@ -154,22 +139,10 @@ impl Bindings {
             ),
             (Part::Left, "left_p90", "the same, p90", "ms", None),
             (Part::Left, "left_p99", "the same, p99", "ms", below(20.0)),
-            (
-                Part::Run,
-                "lock_run",
-                "sexton lock run true, p50",
-                "ms",
-                None,
-            ),
+            (Part::Run, "lock_run", "sexton lock run true, p50", "ms", None),
             (Part::Run, "flock", "flock true, p50", "ms", None),
             (Part::Run, "sync", "a bare fdatasync, p50", "ms", None),
-            (
-                Part::Run,
-                "run_share",
-                "lock run / (4 flock + 3 syncs)",
-                "times",
-                below(1.0),
-            ),
+            (Part::Run, "run_share", "lock run / (4 flock + 3 syncs)", "times", below(1.0)),
             (Part::Many, "many", many.as_str(), "ms", below(200.0)),
             (Part::Leases, "trigger_few", few.as_str(), "us", None),
             (Part::Leases, "trigger_many", all.as_str(), "us", None),

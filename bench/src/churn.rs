@@ -90,13 +90,7 @@ impl Churn {
         }
         let notes = site.remarks([&version])?;
         let mut text = heading(&own, &[("Redis", version.as_deref().ok())], &notes);
-        for ChurnResult {
-            server,
-            changes_per_second,
-            disk,
-            resident,
-        } in found
-        {
+        for ChurnResult { server, changes_per_second, disk, resident } in found {
             let mib = |bytes: u64| bytes.div_ceil(1 << 20);
             text = format!(
                 "{text}{server:<7} {:>11} changes/s   disk {} MiB at most, {} at the end   memory {} MiB at most, {} at the end\n",
@@ -116,10 +110,7 @@ impl Churn {
         peer: &Peer,
         stop: &Stop,
     ) -> Result<ChurnResult, Failure> {
-        show(&format!(
-            "{server}: {} changes",
-            grouped(as_float(self.changes))
-        ));
+        show(&format!("{server}: {} changes", grouped(as_float(self.changes))));
         let protocol: Rc<Protocol> = Rc::new(peer.protocol.clone());
         let left = Rc::new(Cell::new(self.changes));
         let share = self.locks / CONNECTIONS;

@@ -173,10 +173,9 @@ fn ask_redis(asked: Verb, script: &str, key: &Name, owner: &Name, output: &mut V
     match asked {
         Verb::Acquire => put_array(&[b"SET", key, owner, b"NX", b"PX", b"30000"], output),
         Verb::Hold => put_array(&[b"SET", key, owner, b"NX", b"PX", HELD_TTL_MS], output),
-        Verb::Renew => put_array(
-            &[b"EVALSHA", script.as_bytes(), b"1", key, owner, HELD_TTL_MS],
-            output,
-        ),
+        Verb::Renew => {
+            put_array(&[b"EVALSHA", script.as_bytes(), b"1", key, owner, HELD_TTL_MS], output)
+        }
         Verb::Release => put_array(&[b"EVALSHA", script.as_bytes(), b"1", key, owner], output),
         Verb::Place => unreachable!("Redis has no line, so its clients never query a position"),
     }
@@ -226,9 +225,7 @@ pub(crate) fn name(first: u32, second: u32) -> Name {
     let mut name = [0; 16];
     for (at, byte) in (0..16).rev().zip(&mut name) {
         let digit = usize::try_from(number >> (4 * at) & 0xf).expect("four bits fit");
-        *byte = *DIGITS
-            .get(digit)
-            .expect("a number of four bits is less than 16");
+        *byte = *DIGITS.get(digit).expect("a number of four bits is less than 16");
     }
     name
 }
@@ -244,28 +241,17 @@ mod tests {
 
     #[test]
     fn a_redis_error_is_not_taken_for_an_answer() {
-        let redis = Protocol::Redis {
-            release: "0".repeat(40),
-            renew: "1".repeat(40),
-        };
-        assert_eq!(
-            redis.receive(Verb::Acquire, b"+OK\r\n"),
-            Ok(Some((Answer::Granted, 5)))
-        );
+        let redis = Protocol::Redis { release: "0".repeat(40), renew: "1".repeat(40) };
+        assert_eq!(redis.receive(Verb::Acquire, b"+OK\r\n"), Ok(Some((Answer::Granted, 5))));
         assert_eq!(redis.receive(Verb::Acquire, b"$-1"), Ok(None));
-        let error = redis
-            .receive(Verb::Release, b"-NOSCRIPT No matching script.\r\n")
-            .unwrap_err();
+        let error = redis.receive(Verb::Release, b"-NOSCRIPT No matching script.\r\n").unwrap_err();
         assert_eq!(error.heard, "-NOSCRIPT No matching script.");
     }
 
     #[test]
     fn place_zero_is_not_a_place() {
         let lockserver = Protocol::Lockserver;
-        assert_eq!(
-            lockserver.receive(Verb::Place, &[0, 2]),
-            Ok(Some((Answer::InLine(2), 2)))
-        );
+        assert_eq!(lockserver.receive(Verb::Place, &[0, 2]), Ok(Some((Answer::InLine(2), 2))));
         assert_eq!(lockserver.receive(Verb::Place, &[0]), Ok(None));
         lockserver.receive(Verb::Place, &[0, 0]).unwrap_err();
     }
@@ -280,14 +266,8 @@ mod tests {
                 Ok(Some((Answer::Renewed(own), 1)))
             );
         }
-        let redis = Protocol::Redis {
-            release: "0".repeat(40),
-            renew: "1".repeat(40),
-        };
-        assert_eq!(
-            redis.receive(Verb::Renew, b":0\r\n"),
-            Ok(Some((Answer::Renewed(false), 4)))
-        );
+        let redis = Protocol::Redis { release: "0".repeat(40), renew: "1".repeat(40) };
+        assert_eq!(redis.receive(Verb::Renew, b":0\r\n"), Ok(Some((Answer::Renewed(false), 4))));
         let mut asked = Vec::new();
         redis.ask(Verb::Renew, &name(0, 1), &name(0, 2), &mut asked);
         assert!(asked.starts_with(b"*6\r\n$7\r\nEVALSHA\r\n$40\r\n1111"));

@@ -130,8 +130,7 @@ impl Contender {
     fn ask(&mut self, asked: Verb, turn: &mut Turn<'_>) {
         self.resting = false;
         self.open.push_back(asked);
-        self.protocol
-            .ask(asked, &self.key, &self.owner, turn.output);
+        self.protocol.ask(asked, &self.key, &self.owner, turn.output);
     }
 
     /// Requests the lock, and begins to time the wait for it.
@@ -239,9 +238,8 @@ impl Client for Contender {
     fn receive(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
         let mut taken = 0;
         while let Some(asked) = self.open.front().copied()
-            && let Some((answer, len)) = self
-                .protocol
-                .receive(asked, input.get(taken..).unwrap_or(&[]))?
+            && let Some((answer, len)) =
+                self.protocol.receive(asked, input.get(taken..).unwrap_or(&[]))?
         {
             taken += len;
             self.open.pop_front();

@@ -221,10 +221,7 @@ impl Drop for Coordinator {
         }
         // A directory that cannot be moved is removed when `peer` is dropped.
         let data = self.peer.data();
-        drop(fs::rename(
-            data,
-            self.attic.join(data.file_name().unwrap_or_default()),
-        ));
+        drop(fs::rename(data, self.attic.join(data.file_name().unwrap_or_default())));
     }
 }
 
@@ -264,13 +261,8 @@ fn launched_of(record: &Value) -> Result<Launched, Failure> {
     let id = record.get("id").and_then(Value::as_str);
     let pid = record.get("pid").and_then(Value::as_u64);
     match (id, pid.and_then(|pid| u32::try_from(pid).ok())) {
-        (Some(id), Some(pid)) => Ok(Launched {
-            id: id.to_owned(),
-            pid,
-        }),
-        _ => Err(Failure::new(format!(
-            "the process was not launched: {record}"
-        ))),
+        (Some(id), Some(pid)) => Ok(Launched { id: id.to_owned(), pid }),
+        _ => Err(Failure::new(format!("the process was not launched: {record}"))),
     }
 }
 

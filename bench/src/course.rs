@@ -55,9 +55,7 @@ impl Course {
 }
 
 pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text
-        .parse()
-        .map_err(|_| format!("{text:?} is not a number of seconds"))?;
+    let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is not a number of seconds"))?;
     if (0.01..=3600.0).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
     } else {

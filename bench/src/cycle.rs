@@ -79,9 +79,8 @@ impl Client for Cycles {
 
     fn receive(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
         let mut taken = 0;
-        while let Some((answer, len)) = self
-            .protocol
-            .receive(self.asked, input.get(taken..).unwrap_or(&[]))?
+        while let Some((answer, len)) =
+            self.protocol.receive(self.asked, input.get(taken..).unwrap_or(&[]))?
         {
             taken += len;
             match (self.asked, answer) {

@@ -84,10 +84,7 @@ impl Dispatch {
         notes.extend(self.site.in_memory("the figures include no disk time"));
         let root = self.site.root();
         let (attic, folder) = (directory(&root)?, directory(&root)?);
-        let grounds = Grounds {
-            site: &self.site,
-            attic: attic.path(),
-        };
+        let grounds = Grounds { site: &self.site, attic: attic.path() };
         let mut recovered = Vec::new();
         for mode in modes() {
             if self.runs > 0 {
@@ -152,15 +149,11 @@ impl Dispatch {
                 let mut command = json!({"command": ["true"], "dir": "/"});
                 merge(&mut command, launch);
                 let body = json!({ "launch": command });
-                times(u32::MAX)
-                    .map(|_| bed.unlaunched(&body, stop))
-                    .collect()
+                times(u32::MAX).map(|_| bed.unlaunched(&body, stop)).collect()
             }
             Making::Overdue => {
-                let body = bed.of(
-                    CommandEnd::Loops,
-                    &json!({"fail_after_ms": bed::FAIL_AFTER_MS}),
-                )?;
+                let body =
+                    bed.of(CommandEnd::Loops, &json!({"fail_after_ms": bed::FAIL_AFTER_MS}))?;
                 let looped = times(APART_MAX).map(|_| bed.overdue(&body, stop));
                 looped.collect()
             }
@@ -216,10 +209,7 @@ impl Dispatch {
         for _ in 0..self.tasks {
             bed.await_end(None)?;
         }
-        round.insert(
-            "tasks",
-            f64::from(self.tasks) / (now() - began).as_secs_f64(),
-        );
+        round.insert("tasks", f64::from(self.tasks) / (now() - began).as_secs_f64());
         let started = bed.started(stop)?;
         round.insert("started_p50", started.quantile_us(0.5) / 1000.0);
         round.insert("started_p99", started.quantile_us(0.99) / 1000.0);

@@ -193,10 +193,7 @@ impl Embed {
             let mut latencies = Latencies::default();
             while now() < end {
                 let began = now();
-                let token = locks
-                    .acquire(&entry, Terms::default())
-                    .await
-                    .map_err(wrong)?;
+                let token = locks.acquire(&entry, Terms::default()).await.map_err(wrong)?;
                 latencies.note(now() - began);
                 locks.release(&entry, Some(token)).await.map_err(wrong)?;
             }
@@ -209,10 +206,7 @@ impl Embed {
 /// then releases it.
 async fn pass_on(locks: &Locks, from: &Entry, to: &Entry) -> Result<Duration, LockError> {
     let held = locks.acquire(from, Terms::default()).await?;
-    let waiting = Terms {
-        wait: 60,
-        ..Terms::default()
-    };
+    let waiting = Terms { wait: 60, ..Terms::default() };
     let waiter = async {
         let token = locks.acquire(to, waiting).await?;
         let had = now();
@@ -250,23 +244,11 @@ fn entry(number: u32) -> Entry {
 fn batch() -> Vec<Item<LockMachine>> {
     let acquires = (0..BATCH).map(|number| {
         let Entry { key, index, owner } = entry(number);
-        Item::Message(Message::Request {
-            key,
-            index,
-            owner,
-            ttl: 60,
-            ttw: 0,
-            priority: 0,
-        })
+        Item::Message(Message::Request { key, index, owner, ttl: 60, ttw: 0, priority: 0 })
     });
     let releases = (0..BATCH).map(|number| {
         let Entry { key, owner, .. } = entry(number);
-        Item::Message(Message::Release {
-            key,
-            index: Some(Name::default()),
-            owner,
-            token: None,
-        })
+        Item::Message(Message::Release { key, index: Some(Name::default()), owner, token: None })
     });
     acquires.chain(releases).collect()
 }

@@ -50,11 +50,7 @@ pub(crate) fn measure(span: Duration, stop: &Stop) -> Result<Rates, Failure> {
     let among = cycles(&queues, span, stop)?;
     let named = named(&queues, span, stop)?;
     node.stop()?;
-    Ok(Rates {
-        alone,
-        among,
-        named,
-    })
+    Ok(Rates { alone, among, named })
 }
 
 /// Formats the results of these rounds as text.
@@ -65,22 +61,13 @@ pub(crate) fn lines(rounds: &[Rates]) -> String {
     };
     let slower = spread(rounds, |rates| rates.alone / rates.among);
     let queues = TENANTS * TYPES;
-    line(
-        &format!("batches of {BATCH} jobs"),
-        spread(rounds, |rates| rates.alone),
-        "cycles",
-    ) + &line(
-        &format!("among {queues} queues"),
-        spread(rounds, |rates| rates.among),
-        "cycles",
-    ) + &format!(
-        "{:<25} {:>11.2} times      ({:.2}-{:.2})\n",
-        "slowdown", slower.median, slower.min, slower.max
-    ) + &line(
-        "finding a ready queue",
-        spread(rounds, |rates| rates.named),
-        "queues",
-    )
+    line(&format!("batches of {BATCH} jobs"), spread(rounds, |rates| rates.alone), "cycles")
+        + &line(&format!("among {queues} queues"), spread(rounds, |rates| rates.among), "cycles")
+        + &format!(
+            "{:<25} {:>11.2} times      ({:.2}-{:.2})\n",
+            "slowdown", slower.median, slower.min, slower.max
+        )
+        + &line("finding a ready queue", spread(rounds, |rates| rates.named), "queues")
 }
 
 /// Returns the results of these rounds as JSON.
@@ -104,20 +91,14 @@ fn queue(tenant: u32, kind: u32) -> QueueName {
 }
 
 fn job(queue: QueueName) -> Put {
-    Put {
-        priority: 1024,
-        ..Put::new(queue, Body::new([b'x'; 64]))
-    }
+    Put { priority: 1024, ..Put::new(queue, Body::new([b'x'; 64])) }
 }
 
 /// Puts a delayed job into each queue, and a ready one into [`READY`] of them.
 fn fill(queues: &Queues, stop: &Stop) -> Result<(), Failure> {
     for tenant in 0..TENANTS {
         stop.check()?;
-        let later = |kind| Put {
-            delay_ms: LATER_MS,
-            ..job(queue(tenant, kind))
-        };
+        let later = |kind| Put { delay_ms: LATER_MS, ..job(queue(tenant, kind)) };
         let ready = (tenant < READY).then(|| job(queue(tenant, TYPES - 1)));
         let jobs = (0..TYPES).map(later).chain(ready);
         let items = jobs.map(|job| Item::Message(Message::Put(job)));
@@ -154,13 +135,9 @@ fn cycles(queues: &Queues, span: Duration, stop: &Stop) -> Result<f64, Failure> 
         let puts = (0..BATCH).map(|_| Item::Message(Message::Put(job(name.clone()))));
         let pops = (0..BATCH).map(|_| Item::Message(Message::Pop(pop.clone())));
         let answers = ask(queues, puts.chain(pops).collect())?;
-        let claims = answers.into_iter().filter_map(|answer| {
-            if let Reply::Claim(claim) = answer {
-                Some(claim)
-            } else {
-                None
-            }
-        });
+        let claims = answers
+            .into_iter()
+            .filter_map(|answer| if let Reply::Claim(claim) = answer { Some(claim) } else { None });
         let ends = claims.map(|claim| {
             let (id, by) = (claim.id, Right::Token(claim.token));
             Item::Message(Message::Delete { id, by })

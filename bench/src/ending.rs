@@ -80,13 +80,7 @@ impl<'a> Ends<'a> {
         let words = [own.as_path(), Path::new("ending"), go.path(), last.path()];
         let command = words.map(|word| word.to_string_lossy().into_owned());
         let events = listen(coordinator, "actor=process&kind=exited")?;
-        Ok(Self {
-            coordinator,
-            go,
-            last,
-            events,
-            command: json!({ "command": command }),
-        })
+        Ok(Self { coordinator, go, last, events, command: json!({ "command": command }) })
     }
 
     /// Launches `count` processes, and makes them end, all at once or one after another. Measures for each process the time from its last

@@ -48,8 +48,7 @@ impl CommandEnd {
 
 impl Failing {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        self.live()
-            .map_err(Failure::to("run the command of a task"))
+        self.live().map_err(Failure::to("run the command of a task"))
     }
 
     fn live(&self) -> io::Result<()> {
@@ -61,9 +60,7 @@ impl Failing {
                 ))
             })
         };
-        let task: u64 = variable("SEXTON_TASK_ID")?
-            .parse()
-            .map_err(io::Error::other)?;
+        let task: u64 = variable("SEXTON_TASK_ID")?.parse().map_err(io::Error::other)?;
         let mut last = File::options().append(true).open(&self.last)?;
         if self.how == CommandEnd::Saves {
             let secret = variable("SEXTON_TASK_SECRET")?;
@@ -113,9 +110,5 @@ pub(crate) fn written(last: &mut Fifo) -> Result<Written, Failure> {
     let (task, rest) = frame.split_at(8);
     let (pid, at) = rest.split_at(8);
     let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
-    Ok(Written {
-        task: number(task),
-        pid: u32::try_from(number(pid)).unwrap_or(0),
-        at: number(at),
-    })
+    Ok(Written { task: number(task), pid: u32::try_from(number(pid)).unwrap_or(0), at: number(at) })
 }

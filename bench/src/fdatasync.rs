@@ -35,7 +35,5 @@ pub(crate) fn median_us(root: &Path) -> Result<f64, Failure> {
 /// Returns the median as a remark for the output.
 pub(crate) fn remark(root: &Path) -> Result<String, Failure> {
     let median = median_us(root)?;
-    Ok(format!(
-        "a bare fdatasync takes {median:.0} us here (median of {TRIES})"
-    ))
+    Ok(format!("a bare fdatasync takes {median:.0} us here (median of {TRIES})"))
 }

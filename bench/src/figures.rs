@@ -61,10 +61,7 @@ fn start_of(step: u64) -> u64 {
 }
 
 /// Converts a count to a float. Counts of a measurement are far below 2^52, up to which this is exact.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "sixteen digits are precise enough for a figure"
-)]
+#[expect(clippy::cast_precision_loss, reason = "sixteen digits are precise enough for a figure")]
 pub(crate) fn as_float(count: u64) -> f64 {
     count as f64
 }
@@ -137,9 +134,8 @@ impl Standing {
     pub(crate) fn of((name, peer): (String, bool), contended: bool, rounds: Vec<Round>) -> Self {
         let spread = |figure: fn(&Round) -> f64| Spread::of(rounds.iter().map(figure));
         let unfair = |round: &&Round| as_float(round.busiest) / as_float(round.idlest.max(1));
-        let worst = (rounds.iter())
-            .max_by(|a, b| unfair(a).total_cmp(&unfair(b)))
-            .filter(|_| contended);
+        let worst =
+            (rounds.iter()).max_by(|a, b| unfair(a).total_cmp(&unfair(b))).filter(|_| contended);
         Self {
             name,
             peer,
@@ -168,12 +164,7 @@ impl Wait {
     /// Summarizes rounds.
     pub(crate) fn of(row: String, name: &'static str, rounds: &[Latencies]) -> Self {
         let quantile = |share| Spread::of(rounds.iter().map(|round| round.quantile_us(share)));
-        Self {
-            row,
-            name,
-            p50_us: quantile(0.5),
-            p99_us: quantile(0.99),
-        }
+        Self { row, name, p50_us: quantile(0.5), p99_us: quantile(0.99) }
     }
 
     /// Formats the result as a line of text.
@@ -205,16 +196,9 @@ impl Measured {
                 .filter(|standing| standing.peer)
                 .max_by(|a, b| a.per_second.median.total_cmp(&b.per_second.median))?;
             let pairs = own.rounds.iter().zip(&best.rounds);
-            Some(Spread::of(
-                pairs.map(|(own, peer)| own.per_second / peer.per_second),
-            ))
+            Some(Spread::of(pairs.map(|(own, peer)| own.per_second / peer.per_second)))
         });
-        Self {
-            row,
-            unit,
-            standings,
-            ratio,
-        }
+        Self { row, unit, standings, ratio }
     }
 
     /// Formats the row as text: a line for each contestant.
@@ -301,14 +285,7 @@ mod tests {
     #[test]
     fn medians_and_groups() {
         let spread = Spread::of([4.0, 1.0, 3.0, 2.0].into_iter());
-        assert_eq!(
-            spread,
-            Spread {
-                median: 2.5,
-                min: 1.0,
-                max: 4.0
-            }
-        );
+        assert_eq!(spread, Spread { median: 2.5, min: 1.0, max: 4.0 });
         assert_eq!(
             [1.0, 999.0, 1000.0, 1_234_567.0].map(grouped),
             ["1", "999", "1,000", "1,234,567"]

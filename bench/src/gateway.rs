@@ -106,9 +106,7 @@ impl Gateway {
         let number = |name: &str| -> Option<u32> {
             let number = body_json.get(name)?;
             // etcd writes 64-bit numbers as text.
-            let text = number
-                .as_str()
-                .map_or_else(|| number.to_string(), str::to_owned);
+            let text = number.as_str().map_or_else(|| number.to_string(), str::to_owned);
             text.parse().ok()
         };
         let place = |place: Option<u32>| match place {
@@ -125,11 +123,9 @@ impl Gateway {
             (Self::EtcdLock, Verb::Acquire, 200) => body_json.get("key").map(|_| Answer::Granted),
             (Self::EtcdLock, Verb::Release, 200) => Some(Answer::Released(1)),
             (Self::EtcdLock, Verb::Place, 200) => Some(place(number("count"))),
-            (Self::EtcdTxn, Verb::Acquire, 200) => Some(
-                body_json
-                    .get("succeeded")
-                    .map_or(Answer::Taken, |_| Answer::Granted),
-            ),
+            (Self::EtcdTxn, Verb::Acquire, 200) => {
+                Some(body_json.get("succeeded").map_or(Answer::Taken, |_| Answer::Granted))
+            }
             (Self::EtcdTxn, Verb::Release, 200) => {
                 Some(Answer::Released(number("deleted").unwrap_or(0).into()))
             }
@@ -166,9 +162,7 @@ fn ask_sexton(asked: Verb, key: &Name, owner: &Name, output: &mut Vec<u8>) {
 
 /// Returns the id of an owner's lease: the number at the start of its name, plus one, since etcd would replace an id of 0.
 pub(crate) fn lease(owner: &Name) -> u64 {
-    let digits = owner
-        .get(..8)
-        .and_then(|digits| std::str::from_utf8(digits).ok());
+    let digits = owner.get(..8).and_then(|digits| std::str::from_utf8(digits).ok());
     let number = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
     number.expect("names begin with eight digits") + 1
 }
@@ -196,61 +190,21 @@ mod tests {
         use Answer::{Granted, InLine, Released, Taken};
         let (sexton, lock, txn) = (Gateway::Sexton, Gateway::EtcdLock, Gateway::EtcdTxn);
         let cases = [
-            (
-                sexton,
-                Verb::Acquire,
-                200,
-                r#"{"place":1,"token":17}"#,
-                Some(Granted),
-            ),
+            (sexton, Verb::Acquire, 200, r#"{"place":1,"token":17}"#, Some(Granted)),
             (sexton, Verb::Acquire, 409, r#"{"code":"held"}"#, None),
-            (
-                sexton,
-                Verb::Release,
-                200,
-                r#"{"ended":1}"#,
-                Some(Released(1)),
-            ),
-            (
-                sexton,
-                Verb::Place,
-                200,
-                r#"{"place":2,"token":null}"#,
-                Some(InLine(2)),
-            ),
-            (
-                sexton,
-                Verb::Place,
-                404,
-                r#"{"code":"absent"}"#,
-                Some(Taken),
-            ),
+            (sexton, Verb::Release, 200, r#"{"ended":1}"#, Some(Released(1))),
+            (sexton, Verb::Place, 200, r#"{"place":2,"token":null}"#, Some(InLine(2))),
+            (sexton, Verb::Place, 404, r#"{"code":"absent"}"#, Some(Taken)),
             (lock, Verb::Acquire, 200, r#"{"key":"ay8x"}"#, Some(Granted)),
             (lock, Verb::Acquire, 400, r#"{"error":"no lease"}"#, None),
             (lock, Verb::Place, 200, r#"{"count":"2"}"#, Some(InLine(2))),
-            (
-                txn,
-                Verb::Acquire,
-                200,
-                r#"{"succeeded":true}"#,
-                Some(Granted),
-            ),
+            (txn, Verb::Acquire, 200, r#"{"succeeded":true}"#, Some(Granted)),
             (txn, Verb::Acquire, 200, "{}", Some(Taken)),
-            (
-                txn,
-                Verb::Release,
-                200,
-                r#"{"deleted":"1"}"#,
-                Some(Released(1)),
-            ),
+            (txn, Verb::Release, 200, r#"{"deleted":"1"}"#, Some(Released(1))),
             (txn, Verb::Release, 200, "{}", Some(Released(0))),
         ];
         for (gateway, asked, status, body, answer) in cases {
-            assert_eq!(
-                received(gateway, asked, status, body),
-                answer,
-                "{gateway:?} {body}"
-            );
+            assert_eq!(received(gateway, asked, status, body), answer, "{gateway:?} {body}");
         }
     }
 

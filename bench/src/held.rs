@@ -19,9 +19,7 @@ fn held_by(lock: u32) -> (Name, Name) {
 }
 
 fn contradiction(asked: Verb, answer: Answer) -> Wrong {
-    Wrong::Contradiction(format!(
-        "{asked:?} of the client's own lock was answered with {answer:?}"
-    ))
+    Wrong::Contradiction(format!("{asked:?} of the client's own lock was answered with {answer:?}"))
 }
 
 /// A client that takes a range of locks, many in one write, and ends when it holds all of them.
@@ -35,12 +33,7 @@ pub(crate) struct Taker {
 impl Taker {
     /// Creates a client that takes these locks.
     pub(crate) fn new(protocol: Rc<Protocol>, locks: Range<u32>) -> Self {
-        Self {
-            protocol,
-            left: locks,
-            open: 0,
-            taken: 0,
-        }
+        Self { protocol, left: locks, open: 0, taken: 0 }
     }
 }
 
@@ -56,9 +49,8 @@ impl Client for Taker {
     fn receive(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
         let mut taken = 0;
         while self.open > 0
-            && let Some((answer, len)) = self
-                .protocol
-                .receive(Verb::Hold, input.get(taken..).unwrap_or(&[]))?
+            && let Some((answer, len)) =
+                self.protocol.receive(Verb::Hold, input.get(taken..).unwrap_or(&[]))?
         {
             taken += len;
             if answer != Answer::Granted {
@@ -183,10 +175,7 @@ impl Client for Churner {
         let share = u32::try_from(self.held.len()).expect("the share was made from a range of u32");
         for _ in 0..self.left.get().min(DEPTH.into()) {
             let lock = self.chance.below(share);
-            let held = self
-                .held
-                .get_mut(lock as usize)
-                .expect("the index is within the share");
+            let held = self.held.get_mut(lock as usize).expect("the index is within the share");
             let asked = if *held { Verb::Release } else { Verb::Hold };
             *held = !*held;
             let (key, owner) = held_by(self.first + lock);
@@ -199,9 +188,8 @@ impl Client for Churner {
     fn receive(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
         let mut taken = 0;
         while let Some(asked) = self.open.front().copied()
-            && let Some((answer, len)) = self
-                .protocol
-                .receive(asked, input.get(taken..).unwrap_or(&[]))?
+            && let Some((answer, len)) =
+                self.protocol.receive(asked, input.get(taken..).unwrap_or(&[]))?
         {
             taken += len;
             match (asked, answer) {
@@ -343,12 +331,7 @@ mod tests {
         act: impl FnOnce(&mut Turn<'_>),
     ) -> (Vec<u8>, Option<Instant>) {
         let mut output = Vec::new();
-        let mut turn = Turn {
-            now,
-            output: &mut output,
-            latencies,
-            wake_at: None,
-        };
+        let mut turn = Turn { now, output: &mut output, latencies, wake_at: None };
         act(&mut turn);
         let wake_at = turn.wake_at;
         (output, wake_at)
@@ -379,14 +362,7 @@ mod tests {
         let left = Rc::new(Cell::new(100));
         let mut churner = Churner::new(Rc::new(Protocol::Lockserver), 5..6, Rc::clone(&left));
         turn(&mut latencies, now(), |turn| churner.wake(turn));
-        assert_eq!(
-            churner
-                .open
-                .iter()
-                .filter(|asked| **asked == Verb::Hold)
-                .count(),
-            32
-        );
+        assert_eq!(churner.open.iter().filter(|asked| **asked == Verb::Hold).count(), 32);
         for asked in [64, 36] {
             turn(&mut latencies, now(), |turn| {
                 churner.receive(&[0, 1].repeat(asked), turn).unwrap();
@@ -401,12 +377,8 @@ mod tests {
         let begin = now();
         let at = |ms| begin + Duration::from_millis(ms);
         let mut latencies = Latencies::default();
-        let mut paced = Paced::new(
-            Rc::new(Protocol::Lockserver),
-            0,
-            Duration::from_millis(4),
-            begin,
-        );
+        let mut paced =
+            Paced::new(Rc::new(Protocol::Lockserver), 0, Duration::from_millis(4), begin);
         let (_, next) = turn(&mut latencies, begin, |turn| paced.wake(turn));
         assert_eq!(next, Some(at(4)));
         let (said, _) = turn(&mut latencies, at(4), |turn| paced.wake(turn));

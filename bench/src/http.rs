@@ -106,14 +106,13 @@ impl Http {
                 }
             }
         }
-        let standings = CONTESTANTS
-            .iter()
-            .zip(rounds)
-            .filter(|(_, rounds)| !rounds.is_empty())
-            .map(|((name, gateway), rounds)| {
-                let peer = *gateway != Gateway::Sexton;
-                Standing::of(((*name).to_owned(), peer), false, rounds)
-            });
+        let standings =
+            CONTESTANTS.iter().zip(rounds).filter(|(_, rounds)| !rounds.is_empty()).map(
+                |((name, gateway), rounds)| {
+                    let peer = *gateway != Gateway::Sexton;
+                    Standing::of(((*name).to_owned(), peer), false, rounds)
+                },
+            );
         let row = format!("http:{}", self.connections);
         Ok(Measured::new(row, "cycles", standings.collect()))
     }
@@ -132,19 +131,14 @@ impl Http {
         (sexton, etcd): (&Server, Option<&Server>),
         stop: &Stop,
     ) -> Result<Vec<Wait>, Failure> {
-        let lines = [
-            ("sexton", Gateway::Sexton, Some(sexton)),
-            ("etcd, lock", Gateway::EtcdLock, etcd),
-        ];
+        let lines =
+            [("sexton", Gateway::Sexton, Some(sexton)), ("etcd, lock", Gateway::EtcdLock, etcd)];
         let mut told = Vec::new();
         for (name, gateway, peer) in lines {
             let Some(peer) = peer else { continue };
             let mut rounds = Vec::new();
             for round in 1..=self.course.rounds {
-                show(&format!(
-                    "waiting, round {round} of {}, {name}",
-                    self.course.rounds
-                ));
+                show(&format!("waiting, round {round} of {}, {name}", self.course.rounds));
                 rounds.push(self.waiting(gateway, peer, stop)?);
             }
             told.push(Wait::of("wait:1".to_owned(), name, &rounds));
@@ -196,20 +190,13 @@ struct SingleClient {
 
 impl SingleClient {
     fn open(peer: &Server, gateway: Gateway, (key, owner): (Name, Name)) -> Result<Self, Failure> {
-        Ok(Self {
-            stream: connect(peer).map_err(lost)?,
-            gateway,
-            key,
-            owner,
-            asked: Verb::Acquire,
-        })
+        Ok(Self { stream: connect(peer).map_err(lost)?, gateway, key, owner, asked: Verb::Acquire })
     }
 
     fn ask(&mut self, asked: Verb) -> Result<(), Failure> {
         let mut request = Vec::new();
         self.asked = asked;
-        self.gateway
-            .ask(asked, &self.key, &self.owner, &mut request);
+        self.gateway.ask(asked, &self.key, &self.owner, &mut request);
         self.stream.write_all(&request).map_err(lost)
     }
 

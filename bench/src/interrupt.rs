@@ -12,11 +12,7 @@ pub(crate) struct Stop(Arc<AtomicBool>);
 impl Stop {
     /// Returns an error if the measurement should end.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        if self.0.load(Ordering::Relaxed) {
-            Err(Failure::new("interrupted"))
-        } else {
-            Ok(())
-        }
+        if self.0.load(Ordering::Relaxed) { Err(Failure::new("interrupted")) } else { Ok(()) }
     }
 }
 
@@ -26,10 +22,8 @@ pub(crate) fn watched(
     measure: impl FnOnce(&Stop) -> Result<(), Failure> + Send + 'static,
 ) -> Result<(), Failure> {
     let cannot = |error| Failure::new(format!("failed to start the measurement: {error}"));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(cannot)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;

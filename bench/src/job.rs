@@ -121,9 +121,7 @@ impl JobProtocol {
 }
 
 fn say(output: &mut Vec<u8>, words: std::fmt::Arguments<'_>) {
-    output
-        .write_fmt(words)
-        .expect("writing to memory does not fail");
+    output.write_fmt(words).expect("writing to memory does not fail");
 }
 
 fn bulk(output: &mut Vec<u8>, bytes: &[u8]) {
@@ -236,9 +234,8 @@ impl Client for Jobs {
     fn receive(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
         let mut taken = 0;
         while self.open > 0
-            && let Some((heard, len)) = self
-                .protocol
-                .receive(self.asked, input.get(taken..).unwrap_or(&[]))?
+            && let Some((heard, len)) =
+                self.protocol.receive(self.asked, input.get(taken..).unwrap_or(&[]))?
         {
             taken += len;
             self.open -= 1;
@@ -280,12 +277,7 @@ const FILLED: u32 = 64;
 
 impl Filler {
     pub(crate) const fn new(protocol: JobProtocol, jobs: u32, body: Rc<[u8]>) -> Self {
-        Self {
-            protocol,
-            body,
-            left: jobs,
-            open: 0,
-        }
+        Self { protocol, body, left: jobs, open: 0 }
     }
 }
 
@@ -300,9 +292,8 @@ impl Client for Filler {
 
     fn receive(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
         let mut taken = 0;
-        while let Some((_, len)) = self
-            .protocol
-            .receive(Request::Put, input.get(taken..).unwrap_or(&[]))?
+        while let Some((_, len)) =
+            self.protocol.receive(Request::Put, input.get(taken..).unwrap_or(&[]))?
         {
             taken += len;
             self.open -= 1;
@@ -347,14 +338,7 @@ const WAITED_FOR: &[u8] = b"0123456789abcdef";
 impl WakeClient {
     /// Creates the client with the number `client`. Client 0 puts jobs, and all others wait for them.
     pub(crate) fn new(protocol: JobProtocol, client: u32, on_its_way: InFlight) -> Self {
-        Self {
-            protocol,
-            client,
-            on_its_way,
-            open: VecDeque::new(),
-            done: 0,
-            finished: false,
-        }
+        Self { protocol, client, on_its_way, open: VecDeque::new(), done: 0, finished: false }
     }
 
     const fn is_putting(&self) -> bool {
@@ -380,9 +364,8 @@ impl Client for WakeClient {
     fn receive(&mut self, input: &[u8], turn: &mut Turn<'_>) -> Result<usize, Wrong> {
         let mut taken = 0;
         while let Some(asked) = self.open.front().copied()
-            && let Some((heard, len)) = self
-                .protocol
-                .receive(asked, input.get(taken..).unwrap_or(&[]))?
+            && let Some((heard, len)) =
+                self.protocol.receive(asked, input.get(taken..).unwrap_or(&[]))?
         {
             taken += len;
             self.open.pop_front();

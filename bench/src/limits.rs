@@ -49,12 +49,7 @@ impl Row {
         unit: &'static str,
         limit: Option<Limit>,
     ) -> Self {
-        Self {
-            name,
-            words,
-            unit,
-            limit,
-        }
+        Self { name, words, unit, limit }
     }
 }
 
@@ -182,18 +177,8 @@ mod tests {
     #[test]
     fn a_figure_beyond_its_limit_is_marked_and_a_peer_has_none() {
         let rows = vec![
-            Row::new(
-                "restart",
-                "a restart".to_owned(),
-                "ms",
-                Some(Limit::Below(3.0)),
-            ),
-            Row::new(
-                "rate",
-                "a rate".to_owned(),
-                "/s",
-                Some(Limit::AtLeast(500.0)),
-            ),
+            Row::new("restart", "a restart".to_owned(), "ms", Some(Limit::Below(3.0))),
+            Row::new("rate", "a rate".to_owned(), "/s", Some(Limit::AtLeast(500.0))),
             Row::new("other", "without".to_owned(), "ms", None),
         ];
         let own = Round::from([("restart", 3.25), ("rate", 1500.0), ("other", 0.5)]);
@@ -202,15 +187,9 @@ mod tests {
         let text = table.lines();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 4);
-        assert!(
-            lines[1].contains("< 3 ") && lines[1].ends_with("missed"),
-            "{text}"
-        );
+        assert!(lines[1].contains("< 3 ") && lines[1].ends_with("missed"), "{text}");
         assert!(lines[1].contains("1,015"), "{text}");
-        assert!(
-            lines[2].contains(">= 500") && !lines[2].contains("missed"),
-            "{text}"
-        );
+        assert!(lines[2].contains(">= 500") && !lines[2].contains("missed"), "{text}");
         let document = table.document();
         assert_eq!(document[0]["holds"], false);
         assert_eq!(document[1]["holds"], true);

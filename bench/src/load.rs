@@ -122,13 +122,7 @@ impl<C: Client> Load<C> {
                 return Err(io::Error::other("the server sent an unexpected greeting"));
             }
             stream.set_nonblocking(true)?;
-            Ok(Line {
-                stream,
-                client,
-                unread: Vec::new(),
-                unsent: Vec::new(),
-                blocked: false,
-            })
+            Ok(Line { stream, client, unread: Vec::new(), unsent: Vec::new(), blocked: false })
         };
         let lines: Vec<_> = clients
             .map(open)
@@ -152,10 +146,7 @@ impl<C: Client> Load<C> {
     /// Makes the load sleep until the next wake-up instead of spinning. This leaves the processor to the server, but wake-ups are up to a
     /// millisecond late.
     pub(crate) fn resting(self) -> Self {
-        Self {
-            rests: true,
-            ..self
-        }
+        Self { rests: true, ..self }
     }
 
     /// Runs the clients until each has finished its work, and returns how long that took.
@@ -164,9 +155,7 @@ impl<C: Client> Load<C> {
         for at in 0..self.lines.len() {
             self.act(at, now(), C::wake)?;
         }
-        self.run(stop, |lines, _| {
-            lines.iter().all(|line| line.client.is_finished())
-        })?;
+        self.run(stop, |lines, _| lines.iter().all(|line| line.client.is_finished()))?;
         Ok(now() - began)
     }
 
@@ -202,12 +191,7 @@ impl<C: Client> Load<C> {
             .map(|(line, before)| line.client.done() - before)
             .collect();
         self.finish(stop)?;
-        Ok(Measured {
-            span,
-            done,
-            latencies,
-            load_cpu,
-        })
+        Ok(Measured { span, done, latencies, load_cpu })
     }
 
     fn finish(&mut self, stop: &Stop) -> Result<(), Failure> {
@@ -221,9 +205,7 @@ impl<C: Client> Load<C> {
         if self.lines.iter().all(|line| line.client.is_finished()) {
             Ok(())
         } else {
-            Err(Failure::new(
-                "the server left requests unanswered for ten seconds",
-            ))
+            Err(Failure::new("the server left requests unanswered for ten seconds"))
         }
     }
 
@@ -234,10 +216,7 @@ impl<C: Client> Load<C> {
         stop: &Stop,
         mut until: impl FnMut(&[Line<C>], Instant) -> bool,
     ) -> Result<(), Failure> {
-        let none = epoll::Event {
-            flags: EventFlags::empty(),
-            data: EventData::new_u64(0),
-        };
+        let none = epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         let mut events = [none; EVENTS_MAX];
         let mut heard = now();
         loop {
@@ -274,23 +253,18 @@ impl<C: Client> Load<C> {
     /// Returns the timeout for epoll in whole milliseconds: the time until the next wake-up, but at most [`LOOK`]. It is rounded up if this
     /// load is [resting](Self::resting). Otherwise it is rounded down, and the remainder is spent spinning.
     fn wait_for(&self, now: Instant) -> Timespec {
-        let wait = self.wakes.peek().map_or(LOOK, |Reverse((due, _))| {
-            due.saturating_duration_since(now).min(LOOK)
-        });
+        let wait = self
+            .wakes
+            .peek()
+            .map_or(LOOK, |Reverse((due, _))| due.saturating_duration_since(now).min(LOOK));
         let whole = wait.subsec_millis();
         let begun = self.rests && wait.subsec_nanos() > whole * 1_000_000;
-        Timespec {
-            tv_sec: 0,
-            tv_nsec: i64::from(whole + u32::from(begun)) * 1_000_000,
-        }
+        Timespec { tv_sec: 0, tv_nsec: i64::from(whole + u32::from(begun)) * 1_000_000 }
     }
 
     /// Reads what a connection has received, passes it to the client, and sends the client's requests.
     fn ready(&mut self, at: usize) -> Result<(), Failure> {
-        let line = self
-            .lines
-            .get_mut(at)
-            .expect("epoll returns the index that was registered");
+        let line = self.lines.get_mut(at).expect("epoll returns the index that was registered");
         let read = match line.stream.read(&mut self.scratch) {
             Ok(0) => return Err(Failure::new("the server closed a connection")),
             Ok(read) => read,
@@ -330,12 +304,8 @@ impl<C: Client> Load<C> {
         act: impl FnOnce(&mut C, &mut Turn<'_>),
     ) -> Result<(), Failure> {
         let line = self.lines.get_mut(at).expect("the connection exists");
-        let mut turn = Turn {
-            now,
-            output: &mut line.unsent,
-            latencies: &mut self.latencies,
-            wake_at: None,
-        };
+        let mut turn =
+            Turn { now, output: &mut line.unsent, latencies: &mut self.latencies, wake_at: None };
         act(&mut line.client, &mut turn);
         if let Some(wake_at) = turn.wake_at {
             self.wakes.push(Reverse((wake_at, at)));
@@ -358,18 +328,9 @@ impl<C: Client> Load<C> {
         let blocked = !line.unsent.is_empty();
         if blocked != line.blocked {
             line.blocked = blocked;
-            let flags = if blocked {
-                EventFlags::IN | EventFlags::OUT
-            } else {
-                EventFlags::IN
-            };
-            epoll::modify(
-                &self.epoll,
-                &line.stream,
-                EventData::new_u64(at as u64),
-                flags,
-            )
-            .map_err(Failure::to("watch a connection"))?;
+            let flags = if blocked { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+            epoll::modify(&self.epoll, &line.stream, EventData::new_u64(at as u64), flags)
+                .map_err(Failure::to("watch a connection"))?;
         }
         Ok(())
     }

@@ -101,11 +101,7 @@ impl Contestant {
 
 impl Locks {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
-        let rows = if self.rows.is_empty() {
-            Row::all()
-        } else {
-            self.rows.clone()
-        };
+        let rows = if self.rows.is_empty() { Row::all() } else { self.rows.clone() };
         let site = &self.course.site;
         let (own, redis) = (site.version()?, peer::redis_version());
         let mut notes = site.remarks([&redis])?;
@@ -143,9 +139,7 @@ impl Locks {
         let site = &self.course.site;
         let contestants = Contestant::of(row, redis);
         let sexton = Peer::sexton(row.is_durable(), site)?;
-        let redis = redis
-            .then(|| Peer::redis(row.is_durable(), site))
-            .transpose()?;
+        let redis = redis.then(|| Peer::redis(row.is_durable(), site)).transpose()?;
         let mut rounds = vec![Vec::new(); contestants.len()];
         for round in 1..=self.course.rounds {
             for (contestant, rounds) in contestants.iter().zip(&mut rounds) {
@@ -186,9 +180,7 @@ impl Locks {
         let protocol = Rc::new(peer.protocol.clone());
         let server = (peer, protocol.greeting());
         match row {
-            Row::Cycles {
-                connections, depth, ..
-            } => {
+            Row::Cycles { connections, depth, .. } => {
                 let clients =
                     (0..connections).map(|at| Cycles::new(Rc::clone(&protocol), at, depth, now()));
                 self.course.round(server, clients, 1, stop)

@@ -145,9 +145,6 @@ fn main() -> Result<(), Failure> {
 /// Raises the soft limit on file descriptors to the hard limit: a measurement opens thousands of connections.
 fn raise_descriptor_limit() -> Result<(), Failure> {
     let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     setrlimit(Resource::Nofile, raised).map_err(Failure::to("raise the limit on file descriptors"))
 }

@@ -5,10 +5,7 @@ use crate::figures::{Spread, grouped};
 use serde_json::{Map, Value, json};
 
 /// The tests that show that no client can hold the locks of tasks.
-const RESERVED: [&str; 2] = [
-    "tests/scripts/lock/reserved.txt",
-    "tests/http/lock_refused.rs",
-];
+const RESERVED: [&str; 2] = ["tests/scripts/lock/reserved.txt", "tests/http/lock_refused.rs"];
 
 /// A failure mode.
 pub(crate) struct Mode {
@@ -44,14 +41,8 @@ pub(crate) enum Making {
 #[expect(clippy::too_many_lines, reason = "the function is one long table")]
 pub(crate) fn modes() -> Vec<Mode> {
     use Making::{Apart, Coordinator, Keeper, Never, Overdue, Task, Unlaunched};
-    let mode = |row, words, (wip, limit), fault, making| Mode {
-        row,
-        words,
-        wip,
-        fault,
-        limit,
-        making,
-    };
+    let mode =
+        |row, words, (wip, limit), fault, making| Mode { row, words, wip, fault, limit, making };
     let none = || json!({});
     vec![
         mode(
@@ -68,13 +59,7 @@ pub(crate) fn modes() -> Vec<Mode> {
             "its program cannot be executed",
             Unlaunched(json!({"command": ["/"]})),
         ),
-        mode(
-            3,
-            "parent fails to get the execute lock",
-            ("10 s", 20.0),
-            "",
-            Never(&RESERVED),
-        ),
+        mode(3, "parent fails to get the execute lock", ("10 s", 20.0), "", Never(&RESERVED)),
         mode(
             4,
             "child fails to launch",
@@ -82,13 +67,7 @@ pub(crate) fn modes() -> Vec<Mode> {
             "its program does not exist",
             Unlaunched(json!({"command": ["/no/such/program"]})),
         ),
-        mode(
-            5,
-            "child fails to get the update lock",
-            ("10 s", 20.0),
-            "",
-            Never(&RESERVED),
-        ),
+        mode(5, "child fails to get the update lock", ("10 s", 20.0), "", Never(&RESERVED)),
         mode(
             6,
             "fatal error before the save",
@@ -103,13 +82,7 @@ pub(crate) fn modes() -> Vec<Mode> {
             "SIGKILL after a save",
             Task(CommandEnd::Saves, none()),
         ),
-        mode(
-            8,
-            "infinite loop",
-            ("350 s", 500.0),
-            "loops (timed from its deadline)",
-            Overdue,
-        ),
+        mode(8, "infinite loop", ("350 s", 500.0), "loops (timed from its deadline)", Overdue),
         mode(
             9,
             "child fails to update the run status",
@@ -148,13 +121,7 @@ pub(crate) fn modes() -> Vec<Mode> {
             "SIGKILL (timed from restart)",
             Coordinator,
         ),
-        mode(
-            14,
-            "keeper killed",
-            ("-", 50.0),
-            "SIGKILL to keeper and command",
-            Keeper,
-        ),
+        mode(14, "keeper killed", ("-", 50.0), "SIGKILL to keeper and command", Keeper),
     ]
 }
 
@@ -179,24 +146,14 @@ impl Mode {
 /// Formats the recovery times of each mode as a table. Times are in milliseconds.
 pub(crate) fn table(recovered: &[(Mode, Vec<f64>)]) -> String {
     let figure = |number: f64| {
-        if number < 100.0 {
-            format!("{number:.1}")
-        } else {
-            grouped(number)
-        }
+        if number < 100.0 { format!("{number:.1}") } else { grouped(number) }
     };
     let mut lines = format!(
         "{:>2}  {:<37} {:>6}  {:<31} {:>9} {:>9}  {:<8}\n",
         "", "failure mode", "Wip", "here", "p50 ms", "max ms", "limit"
     );
     for (mode, took) in recovered {
-        let Mode {
-            row,
-            words,
-            wip,
-            fault,
-            ..
-        } = mode;
+        let Mode { row, words, wip, fault, .. } = mode;
         let start = format!("{row:>2}  {words:<37} {wip:>6}");
         let line = if let Making::Never(tests) = mode.making {
             format!("{start}  cannot happen: {}", tests.join(", "))

@@ -15,9 +15,7 @@ pub(crate) fn show(what: &str) {
 
 /// Prints to standard output.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    std::io::stdout()
-        .write_all(text.as_bytes())
-        .map_err(Failure::to("print"))
+    std::io::stdout().write_all(text.as_bytes()).map_err(Failure::to("print"))
 }
 
 /// Prints a JSON document.

@@ -23,14 +23,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// The views that are left open, all of which update themselves.
-const LIVE: [&str; 6] = [
-    "/",
-    "/page/locks",
-    "/page/queues",
-    "/page/processes",
-    "/page/tasks",
-    "/page/events",
-];
+const LIVE: [&str; 6] =
+    ["/", "/page/locks", "/page/queues", "/page/processes", "/page/tasks", "/page/events"];
 
 /// The views that are loaded while another client works, each with the name of the row for its figure.
 const VIEWS: [(&str, &str); 8] = [
@@ -120,10 +114,7 @@ impl Page {
         let own = self.site.version()?;
         let notes = self.site.remarks([])?;
         let attic = directory(&self.site.root())?;
-        let grounds = Grounds {
-            site: &self.site,
-            attic: attic.path(),
-        };
+        let grounds = Grounds { site: &self.site, attic: attic.path() };
         let mut rounds = Vec::new();
         for round in 1..=self.rounds {
             let title = format!("round {round} of {}", self.rounds);
@@ -142,36 +133,16 @@ impl Page {
     fn rows(&self) -> Vec<Row> {
         let below = |most| Some(Limit::Below(most));
         let then = format!("first look at {} entries", self.entries);
-        let open = format!(
-            "{} open pages for {} s, share of a processor",
-            self.pages, self.seconds
-        );
+        let open =
+            format!("{} open pages for {} s, share of a processor", self.pages, self.seconds);
         let quiet = "longest wait of other clients, no views".to_owned();
         let mut rows = vec![
             (Part::Then, "then_first", then, "ms", None),
             (Part::Then, "then_p50", "any entry, p50".into(), "ms", None),
-            (
-                Part::Then,
-                "then_max",
-                "the longest".into(),
-                "ms",
-                below(1000.0),
-            ),
-            (
-                Part::Then,
-                "then_memory",
-                "memory for these looks".into(),
-                "MB",
-                None,
-            ),
+            (Part::Then, "then_max", "the longest".into(), "ms", below(1000.0)),
+            (Part::Then, "then_memory", "memory for these looks".into(), "MB", None),
             (Part::Live, "live_cpu", open, "%", below(5.0)),
-            (
-                Part::Live,
-                "live_loads",
-                "loads of these pages".into(),
-                "",
-                None,
-            ),
+            (Part::Live, "live_loads", "loads of these pages".into(), "", None),
             (Part::Views, "others", quiet, "ms", None),
         ];
         let busy = "the same while low-priority threads are busy".to_owned();
@@ -184,9 +155,7 @@ impl Page {
         rows.push((Part::Views, "view_p50", "a view, p50".into(), "ms", None));
         rows.push((Part::Views, "view_p99", "a view, p99".into(), "ms", None));
         let wanted = rows.into_iter().filter(|row| self.wants(row.0));
-        wanted
-            .map(|(_, name, words, unit, limit)| Row::new(name, words, unit, limit))
-            .collect()
+        wanted.map(|(_, name, words, unit, limit)| Row::new(name, words, unit, limit)).collect()
     }
 
     fn round(&self, title: &str, grounds: Grounds<'_>, stop: &Stop) -> Result<Round, Failure> {
@@ -209,10 +178,7 @@ impl Page {
     fn then(&self, round: &mut Round, grounds: Grounds<'_>, stop: &Stop) -> Result<(), Failure> {
         let mut coordinator = Coordinator::start(None, grounds)?;
         coordinator.kill()?;
-        let log = Log {
-            entries: self.entries,
-            held: HELD,
-        };
+        let log = Log { entries: self.entries, held: HELD };
         log.write(coordinator.data(), stop)?;
         coordinator.start_again()?;
         let data = coordinator.data();
@@ -236,9 +202,7 @@ impl Page {
             let page = load_whole(data, &format!("/page/then?at={at}"))?;
             let took = now() - began;
             if !page.contains("id=\"state\"") {
-                return Err(Failure::new(format!(
-                    "the page shows no state at entry {at}"
-                )));
+                return Err(Failure::new(format!("the page shows no state at entry {at}")));
             }
             latencies.note(took);
             longest = longest.max(took);
@@ -310,12 +274,7 @@ impl Page {
             let numbers = batch * BATCH..(batch + 1).saturating_mul(BATCH).min(queues);
             let job = |number| json!({"queue": format!("queue-{number}"), "body": "{}"});
             let jobs: Vec<Value> = numbers.map(job).collect();
-            ask(
-                stream,
-                "/v1/queues/push-all",
-                Some(&json!({ "jobs": jobs })),
-            )
-            .map(drop)
+            ask(stream, "/v1/queues/push-all", Some(&json!({ "jobs": jobs }))).map(drop)
         })?;
         coordinator.start_keeper()?;
         let command = json!({"command": ["true"]});
@@ -339,9 +298,7 @@ fn keep_busy() -> Result<(), Failure> {
         };
         let threads: Vec<_> = (0..count.get()).map(|_| scope.spawn(busy)).collect();
         for thread in threads {
-            let lowered = thread
-                .join()
-                .map_err(|_| Failure::new("a busy thread panicked"))?;
+            let lowered = thread.join().map_err(|_| Failure::new("a busy thread panicked"))?;
             lowered.map_err(Failure::to("lower the priority of a thread"))?;
         }
         Ok(())

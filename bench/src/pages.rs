@@ -48,9 +48,7 @@ pub(crate) fn load_whole(data: &Path, path: &str) -> Result<String, Failure> {
 /// Returns the number in the first attribute of this name; an error if there is none.
 pub(crate) fn attribute(page: &str, name: &str) -> Result<u64, Failure> {
     let begin = format!(" {name}=\"");
-    let value = page
-        .split_once(&begin)
-        .and_then(|(_, rest)| rest.split('"').next());
+    let value = page.split_once(&begin).and_then(|(_, rest)| rest.split('"').next());
     let number = value.and_then(|value| value.parse().ok());
     number.ok_or_else(|| Failure::new(format!("the page has no numeric attribute {name:?}")))
 }
@@ -64,16 +62,12 @@ pub(crate) struct Open {
 impl Open {
     /// Opens `count` pages, cycling through `views`.
     pub(crate) fn pages(data: &Path, views: &[&'static str], count: u32) -> Result<Self, Failure> {
-        let mut open = Self {
-            over: Arc::default(),
-            browsers: Vec::new(),
-        };
+        let mut open = Self { over: Arc::default(), browsers: Vec::new() };
         for view in views.iter().cycle().copied().take(count as usize) {
             let (data, over) = (data.to_owned(), Arc::clone(&open.over));
             let browser = Builder::new().name("sexton-bench-page".to_owned());
             let browser = browser.spawn(move || stay_open(&data, view, &over));
-            open.browsers
-                .push(browser.map_err(Failure::to("start a thread"))?);
+            open.browsers.push(browser.map_err(Failure::to("start a thread"))?);
         }
         Ok(open)
     }
@@ -109,14 +103,10 @@ fn stay_open(data: &Path, view: &str, over: &AtomicBool) -> Result<u64, Failure>
             due = loaded + IDLE;
             continue;
         }
-        stream
-            .set_read_timeout(Some(left.min(LEAST)))
-            .map_err(cannot())?;
+        stream.set_read_timeout(Some(left.min(LEAST))).map_err(cannot())?;
         match stream.read(&mut bytes) {
             Ok(0) => {
-                return Err(Failure::new(
-                    "the server closed the connection for page changes",
-                ));
+                return Err(Failure::new("the server closed the connection for page changes"));
             }
             Ok(read) => {
                 let told = bytes.get(..read).unwrap_or(&[]);
@@ -162,9 +152,7 @@ impl LockClient {
             let began = now();
             let answer = self.ask(asked)?;
             if Some(&answer) != expected.get(nth) {
-                return Err(Failure::new(format!(
-                    "{asked:?} was answered with {answer:?}"
-                )));
+                return Err(Failure::new(format!("{asked:?} was answered with {answer:?}")));
             }
             if let Some(took) = took.get_mut(nth) {
                 *took = now() - began;
@@ -205,10 +193,7 @@ pub(crate) fn beside_locks<T>(
     let mut client = LockClient::connect(address)?;
     let asking = Builder::new().name("sexton-bench-lock".to_owned());
     let asking = asking.spawn(move || {
-        let mut beside = Beside {
-            longest: Duration::ZERO,
-            latencies: Latencies::default(),
-        };
+        let mut beside = Beside { longest: Duration::ZERO, latencies: Latencies::default() };
         while !until.load(Ordering::Relaxed) {
             for took in client.cycle()? {
                 beside.longest = beside.longest.max(took);

@@ -40,9 +40,7 @@ pub(crate) fn in_line(
         }
         let answer = Protocol::Lockserver.receive(Verb::Acquire, &input);
         if !matches!(answer, Ok(Some((Answer::InLine(_), _)))) {
-            return Err(Failure::new(format!(
-                "a waiter was answered with {answer:?}"
-            )));
+            return Err(Failure::new(format!("a waiter was answered with {answer:?}")));
         }
         input.drain(..2);
     }
@@ -99,10 +97,7 @@ pub(crate) struct Line {
 
 impl Line {
     pub(crate) fn to(coordinator: &Coordinator) -> Result<Self, Failure> {
-        Ok(Self {
-            asks: coordinator.connect()?,
-            waits: coordinator.connect()?,
-        })
+        Ok(Self { asks: coordinator.connect()?, waits: coordinator.connect()? })
     }
 
     /// Takes the lock, bound to a process by the fields in `bound`.
@@ -139,15 +134,9 @@ impl Line {
         let (status, answer) = receive(&mut self.waits).map_err(cannot())?;
         let took = now() - began;
         if status != 200 {
-            return Err(Failure::new(format!(
-                "the next in line did not get the lock: {answer}"
-            )));
+            return Err(Failure::new(format!("the next in line did not get the lock: {answer}")));
         }
-        ask(
-            &mut self.asks,
-            "/v1/locks/release",
-            Some(&json!({ "key": "k", "owner": "next" })),
-        )?;
+        ask(&mut self.asks, "/v1/locks/release", Some(&json!({ "key": "k", "owner": "next" })))?;
         Ok(took)
     }
 }

@@ -251,24 +251,14 @@ impl<P> Peer<P> {
         });
         let command = again(directory.path(), any_port)?;
         let (child, mut output) = start(command, SEXTON)?;
-        let mut peer = Self {
-            child,
-            address: any_port,
-            protocol,
-            name: SEXTON,
-            again,
-            directory,
-        };
+        let mut peer = Self { child, address: any_port, protocol, name: SEXTON, again, directory };
         let ready = line_with(&mut output, SEXTON, "ready ")?;
         peer.address = ready
             .split_whitespace()
             .filter_map(|word| word.split_once('='))
             .find_map(|(name, address)| (name == listener).then(|| address.parse().ok())?)
             .ok_or_else(|| {
-                cannot(
-                    SEXTON,
-                    format!("it printed no {listener} address: {ready:?}"),
-                )
+                cannot(SEXTON, format!("it printed no {listener} address: {ready:?}"))
             })?;
         drain(output, SEXTON)?;
         Ok(peer)
@@ -347,16 +337,10 @@ fn sexton(program: &Path, listener: &str, data: Option<&Path>, address: SocketAd
     let mut command = Command::new(program);
     command.args(["serve", "--log", "error"]);
     for name in LISTENERS {
-        let place = if name == listener {
-            address.to_string()
-        } else {
-            "off".to_owned()
-        };
+        let place = if name == listener { address.to_string() } else { "off".to_owned() };
         command.args([format!("--{name}"), place]);
     }
-    command
-        .env_remove("SEXTON_DATA")
-        .env_remove("NOTIFY_SOCKET");
+    command.env_remove("SEXTON_DATA").env_remove("NOTIFY_SOCKET");
     match data {
         Some(data) => command.arg("--data").arg(data),
         None => command.arg("--memory"),
@@ -396,39 +380,17 @@ fn etcd(directory: &Path, address: SocketAddr, among_peers: SocketAddr) -> Comma
     command.stderr(Stdio::null());
     let (own, peers) = (format!("http://{address}"), format!("http://{among_peers}"));
     command.arg("--data-dir").arg(directory);
-    command.args([
-        "--name",
-        "one",
-        "--logger",
-        "zap",
-        "--log-outputs",
-        "stdout",
-    ]);
-    command.args([
-        "--listen-client-urls",
-        &own,
-        "--advertise-client-urls",
-        &own,
-    ]);
-    command.args([
-        "--listen-peer-urls",
-        &peers,
-        "--initial-advertise-peer-urls",
-        &peers,
-    ]);
+    command.args(["--name", "one", "--logger", "zap", "--log-outputs", "stdout"]);
+    command.args(["--listen-client-urls", &own, "--advertise-client-urls", &own]);
+    command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
     command.args(["--initial-cluster", &format!("one={peers}")]);
     command
 }
 
 /// Creates a data directory. Dropping the returned value removes it.
 pub(crate) fn directory(root: &Path) -> Result<TempDir, Failure> {
-    let made = tempfile::Builder::new()
-        .prefix("sexton-bench-")
-        .tempdir_in(root);
-    made.map_err(Failure::to(format!(
-        "create a directory in {}",
-        root.display()
-    )))
+    let made = tempfile::Builder::new().prefix("sexton-bench-").tempdir_in(root);
+    made.map_err(Failure::to(format!("create a directory in {}", root.display())))
 }
 
 /// Returns an address with a free port, for servers that cannot choose a port themselves and report it.
@@ -454,9 +416,7 @@ fn line_with(
     let mut before = String::new();
     loop {
         let mut line = String::new();
-        let read = output
-            .read_line(&mut line)
-            .map_err(|error| cannot(name, error))?;
+        let read = output.read_line(&mut line).map_err(|error| cannot(name, error))?;
         if line.contains(words) {
             return Ok(line);
         }
@@ -489,8 +449,5 @@ fn keep_scripts(address: SocketAddr) -> io::Result<Protocol> {
             .ok_or_else(|| io::Error::other("it does not accept a script"))
     };
     let [release, renew] = codec::load_scripts();
-    Ok(Protocol::Redis {
-        release: keep(&release)?,
-        renew: keep(&renew)?,
-    })
+    Ok(Protocol::Redis { release: keep(&release)?, renew: keep(&renew)? })
 }

@@ -128,10 +128,7 @@ impl Processes {
         let attic = directory(&self.site.root())?;
         let measuring = Measuring {
             processes: &self,
-            grounds: Grounds {
-                site: &self.site,
-                attic: attic.path(),
-            },
+            grounds: Grounds { site: &self.site, attic: attic.path() },
             stop,
         };
         for round in 1..=self.rounds {
@@ -166,13 +163,7 @@ impl Processes {
                 "ms",
                 Some(below(3.0)),
             ),
-            (
-                Part::Restart,
-                "restart_p99",
-                "the same, p99".to_owned(),
-                "ms",
-                None,
-            ),
+            (Part::Restart, "restart_p99", "the same, p99".to_owned(), "ms", None),
             (
                 Part::Launch,
                 "launches",
@@ -180,13 +171,7 @@ impl Processes {
                 "/s",
                 Some(least(500.0)),
             ),
-            (
-                Part::Launch,
-                "spawns",
-                "bare spawn and wait".to_owned(),
-                "/s",
-                None,
-            ),
+            (Part::Launch, "spawns", "bare spawn and wait".to_owned(), "/s", None),
             (
                 Part::Launch,
                 "launches_ratio",
@@ -201,27 +186,9 @@ impl Processes {
                 "ms",
                 Some(below(1.0)),
             ),
-            (
-                Part::End,
-                "end_p99",
-                "the same, p99".to_owned(),
-                "ms",
-                Some(below(20.0)),
-            ),
-            (
-                Part::End,
-                "ends_p50",
-                format!("end to record, {ends} at once, p50"),
-                "ms",
-                None,
-            ),
-            (
-                Part::End,
-                "ends_p99",
-                "the same, p99".to_owned(),
-                "ms",
-                Some(below(20.0)),
-            ),
+            (Part::End, "end_p99", "the same, p99".to_owned(), "ms", Some(below(20.0))),
+            (Part::End, "ends_p50", format!("end to record, {ends} at once, p50"), "ms", None),
+            (Part::End, "ends_p99", "the same, p99".to_owned(), "ms", Some(below(20.0))),
             (
                 Part::Children,
                 "memory_child",
@@ -243,13 +210,7 @@ impl Processes {
                 "B",
                 Some(below(1024.0)),
             ),
-            (
-                Part::Records,
-                "listed",
-                format!("{records} records listed"),
-                "ms",
-                None,
-            ),
+            (Part::Records, "listed", format!("{records} records listed"), "ms", None),
             (
                 Part::Records,
                 "others",
@@ -271,18 +232,10 @@ impl Processes {
                 "ms",
                 Some(below(10.0)),
             ),
-            (
-                Part::Output,
-                "output_took",
-                "how long that took".to_owned(),
-                "ms",
-                None,
-            ),
+            (Part::Output, "output_took", "how long that took".to_owned(), "ms", None),
         ];
         let wanted = rows.into_iter().filter(|row| self.wants(row.0));
-        wanted
-            .map(|(_, name, words, unit, limit)| Row::new(name, words, unit, limit))
-            .collect()
+        wanted.map(|(_, name, words, unit, limit)| Row::new(name, words, unit, limit)).collect()
     }
 }
 
@@ -309,13 +262,7 @@ impl Measuring<'_> {
         if server != Supervisor::Sexton {
             return Ok(round);
         }
-        for part in [
-            Part::Launch,
-            Part::End,
-            Part::Children,
-            Part::Records,
-            Part::Output,
-        ] {
+        for part in [Part::Launch, Part::End, Part::Children, Part::Records, Part::Output] {
             if !self.processes.wants(part) {
                 continue;
             }
@@ -425,11 +372,7 @@ impl Measuring<'_> {
         let before = coordinator.processor_time()?;
         let mut stream = coordinator.connect()?;
         let id = written.first().map(|it| it.id.clone()).unwrap_or_default();
-        ask(
-            &mut stream,
-            "/v1/processes/wait",
-            Some(&json!({ "id": id, "wait": 600 })),
-        )?;
+        ask(&mut stream, "/v1/processes/wait", Some(&json!({ "id": id, "wait": 600 })))?;
         let taken = coordinator.processor_time()?.saturating_sub(before);
         round.insert("output_cpu", ms(taken));
         round.insert("output_took", ms(now() - began));
@@ -478,10 +421,7 @@ fn list(stream: &mut std::os::unix::net::UnixStream, wanted: u32) -> Result<(), 
             Some(next) => after = format!("&after={next}"),
             None if listed == u64::from(wanted) => return Ok(()),
             None => {
-                let words = format!(
-                    "{} records were listed, expected {wanted}",
-                    as_float(listed)
-                );
+                let words = format!("{} records were listed, expected {wanted}", as_float(listed));
                 return Err(Failure::new(words));
             }
         }

@@ -8,10 +8,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 /// A process that sends nothing for this long has failed.
-const PATIENCE: Timespec = Timespec {
-    tv_sec: 30,
-    tv_nsec: 0,
-};
+const PATIENCE: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
 /// A named pipe, opened for both reading and writing, so that opening it does not block and reading it never returns the end of the file.
 pub(crate) struct Fifo {
@@ -36,19 +33,14 @@ impl Fifo {
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.file
-            .write_all(bytes)
-            .map_err(Failure::to("write to a pipe"))
+        self.file.write_all(bytes).map_err(Failure::to("write to a pipe"))
     }
 
     /// Reads until `bytes` is full. Returns an error if nothing can be read for [`PATIENCE`].
     pub(crate) fn read(&mut self, bytes: &mut [u8]) -> Result<(), Failure> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let ready = poll(
-                &mut [PollFd::new(&self.file, PollFlags::IN)],
-                Some(&PATIENCE),
-            );
+            let ready = poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&PATIENCE));
             match ready {
                 Ok(0) => return Err(Failure::new("no process reported that it runs")),
                 Ok(_) => {}

@@ -133,11 +133,7 @@ fn open(address: SocketAddr, greeting: &[u8]) -> io::Result<BufReader<TcpStream>
     let mut line = BufReader::new(stream);
     let mut greeted = vec![0; greeting.len()];
     line.read_exact(&mut greeted)?;
-    if greeted == greeting {
-        Ok(line)
-    } else {
-        Err(io::ErrorKind::ConnectionRefused.into())
-    }
+    if greeted == greeting { Ok(line) } else { Err(io::ErrorKind::ConnectionRefused.into()) }
 }
 
 /// Counts locks.
@@ -265,11 +261,7 @@ fn begin_rewrite(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
     line.get_mut().write_all(b"BGREWRITEAOF\r\n")?;
     let mut answer = String::new();
     line.read_line(&mut answer)?;
-    if answer.starts_with('+') {
-        Ok(line)
-    } else {
-        Err(io::Error::other(answer))
-    }
+    if answer.starts_with('+') { Ok(line) } else { Err(io::Error::other(answer)) }
 }
 
 /// Returns Redis' report on its persistence.
@@ -277,9 +269,7 @@ fn persistence(line: &mut BufReader<TcpStream>) -> io::Result<String> {
     line.get_mut().write_all(b"INFO persistence\r\n")?;
     let mut head = String::new();
     line.read_line(&mut head)?;
-    let len = head
-        .strip_prefix('$')
-        .and_then(|len| len.trim_end().parse().ok());
+    let len = head.strip_prefix('$').and_then(|len| len.trim_end().parse().ok());
     let len: usize = len.ok_or_else(|| io::Error::other(head.clone()))?;
     let mut body = vec![0; len + 2];
     line.read_exact(&mut body)?;

@@ -74,8 +74,7 @@ impl Row {
         let names = "memory:1x1,memory:50x1,memory:50x16,memory:256x1,memory:50x1/4096,put:1,put:50,put:256,\
                      fsync:1x1,fsync:50x1,fsync:256x1,wake:1,wake:256";
         let rows = names.split(',').map(str::parse);
-        rows.collect::<Result<_, _>>()
-            .expect("the default rows are valid")
+        rows.collect::<Result<_, _>>().expect("the default rows are valid")
     }
 
     fn is_durable(self) -> bool {
@@ -85,12 +84,7 @@ impl Row {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            kind,
-            connections,
-            depth,
-            bytes,
-        } = self;
+        let Self { kind, connections, depth, bytes } = self;
         let mut name = match kind {
             Kind::Memory => format!("memory:{connections}x{depth}"),
             Kind::Fsync => format!("fsync:{connections}x{depth}"),
@@ -140,11 +134,7 @@ const CONTESTANTS: [&str; 3] = ["sexton", "beanstalkd", "redis lists"];
 
 impl Queue {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
-        let rows = if self.rows.is_empty() {
-            Row::all()
-        } else {
-            self.rows.clone()
-        };
+        let rows = if self.rows.is_empty() { Row::all() } else { self.rows.clone() };
         let site = &self.course.site;
         let own = site.version()?;
         let versions = [peer::beanstalkd_version(), peer::redis_version()];
@@ -154,10 +144,7 @@ impl Queue {
         }
         let [beanstalkd, redis] = versions.map(Result::ok);
         if !site.json {
-            let peers = [
-                ("beanstalkd", beanstalkd.as_deref()),
-                ("Redis", redis.as_deref()),
-            ];
+            let peers = [("beanstalkd", beanstalkd.as_deref()), ("Redis", redis.as_deref())];
             print(&heading(&own, &peers, &notes))?;
             print(&figures::heading())?;
         }
@@ -207,10 +194,7 @@ impl Queue {
             let contestants = CONTESTANTS.iter().zip(peers).zip(&mut rounds);
             for ((name, peer), rounds) in contestants {
                 let Some(peer) = peer else { continue };
-                show(&format!(
-                    "{row}, round {round} of {}, {name}",
-                    self.course.rounds
-                ));
+                show(&format!("{row}, round {round} of {}, {name}", self.course.rounds));
                 rounds.push(measure(peer)?);
             }
         }
@@ -231,21 +215,13 @@ impl Queue {
             .enumerate()
             .filter(|(_, (_, rounds))| !rounds.is_empty())
             .map(|(at, (name, rounds))| Standing::of(((*name).to_owned(), at > 0), false, rounds));
-        let unit = if row.kind == Kind::Put {
-            "puts"
-        } else {
-            "cycles"
-        };
+        let unit = if row.kind == Kind::Put { "puts" } else { "cycles" };
         Ok(Measured::new(row.to_string(), unit, standings.collect()))
     }
 
     fn round(&self, row: Row, peer: &Server, stop: &Stop) -> Result<Round, Failure> {
         let body: Rc<[u8]> = (0..row.bytes).map(|_| b'x').collect();
-        let work = if row.kind == Kind::Put {
-            Work::Puts
-        } else {
-            Work::Cycles
-        };
+        let work = if row.kind == Kind::Put { Work::Puts } else { Work::Cycles };
         let how = (peer.protocol, work);
         let clients =
             (0..row.connections).map(|at| Jobs::new(how, (at, row.depth), Rc::clone(&body), now()));
@@ -254,9 +230,7 @@ impl Queue {
 
     /// Measures the time from a put until one of the waiting consumers has the job.
     fn wake(&self, row: Row, peers: &[Option<Server>], stop: &Stop) -> Result<Vec<Wait>, Failure> {
-        let Course {
-            warm_up, seconds, ..
-        } = self.course;
+        let Course { warm_up, seconds, .. } = self.course;
         let rounds = self.rounds(row, peers, |peer| {
             let on_its_way = Rc::new(Cell::new(None));
             let clients = (0..=row.connections)
@@ -276,9 +250,7 @@ fn start(row: Row, there: [bool; 3], site: &Site) -> Result<Vec<Option<Server>>,
     let durable = row.is_durable();
     let start = [Peer::sexton_for_jobs, Peer::beanstalkd, Peer::redis_lists];
     let peers = there.into_iter().zip(start);
-    peers
-        .map(|(there, start)| there.then(|| start(durable, site)).transpose())
-        .collect()
+    peers.map(|(there, start)| there.then(|| start(durable, site)).transpose()).collect()
 }
 
 #[cfg(test)]
@@ -290,14 +262,7 @@ mod tests {
         for row in Row::all() {
             assert_eq!(row.to_string().parse(), Ok(row));
         }
-        for wrong in [
-            "memory",
-            "memory:0x1",
-            "put:1x1",
-            "fsync:1",
-            "wake:1/99999",
-            "put:9999",
-        ] {
+        for wrong in ["memory", "memory:0x1", "put:1x1", "fsync:1", "wake:1/99999", "put:9999"] {
             wrong.parse::<Row>().unwrap_err();
         }
     }

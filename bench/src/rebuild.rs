@@ -36,10 +36,7 @@ const BATCH: u32 = 1000;
 /// to answer meanwhile.
 pub(crate) fn measure(data: &Path, locks: u32, stop: &Stop) -> Result<Round, Failure> {
     let node = Node::open(Config {
-        http: Some(HttpConfig {
-            socket: Some(data.join("sexton.sock")),
-            ..HttpConfig::default()
-        }),
+        http: Some(HttpConfig { socket: Some(data.join("sexton.sock")), ..HttpConfig::default() }),
         ..Config::at(data)
     })?;
     let handle = node.handle();
@@ -102,18 +99,13 @@ fn request(name: String, ttl: u16) -> Message {
 /// Makes the next commit panic, queries the number of locks immediately after, and returns how long the answer takes.
 fn served(runtime: &Runtime, handle: &Handle, locks: u32) -> Result<Duration, Failure> {
     let planted = AtomicBool::new(true);
-    handle
-        .actors()
-        .lock
-        .inject_panics(Box::new(move |stage, _| {
-            let strikes = stage == Stage::Commit && planted.swap(false, Ordering::Relaxed);
-            assert!(!strikes, "injected");
-        }));
+    handle.actors().lock.inject_panics(Box::new(move |stage, _| {
+        let strikes = stage == Stage::Commit && planted.swap(false, Ordering::Relaxed);
+        assert!(!strikes, "injected");
+    }));
     let began = now();
-    let items = vec![
-        Item::Message(request("the culprit".to_owned(), 1)),
-        Item::Query(Query::Counts),
-    ];
+    let items =
+        vec![Item::Message(request("the culprit".to_owned(), 1)), Item::Query(Query::Counts)];
     let answers = runtime
         .block_on(handle.locks().batch(items))
         .map_err(|stopped| Failure::new(stopped.to_string()))?;
@@ -154,8 +146,6 @@ pub(crate) fn with_others<T>(
     over.store(true, Ordering::Relaxed);
     match asking.join() {
         Ok(longest) => Ok((done, longest?)),
-        Err(_) => Err(Failure::new(
-            "the thread that queried other actors panicked",
-        )),
+        Err(_) => Err(Failure::new("the thread that queried other actors panicked")),
     }
 }

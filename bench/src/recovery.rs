@@ -153,8 +153,7 @@ impl Recovery {
                 if *name == "sexton" {
                     act.show("panics");
                     let directory = peer::directory(&self.site.root())?;
-                    act.round
-                        .extend(rebuild::measure(directory.path(), self.locks, stop)?);
+                    act.round.extend(rebuild::measure(directory.path(), self.locks, stop)?);
                 }
                 rounds.push(act.round);
             }
@@ -170,10 +169,8 @@ fn rows(locks: u32) -> Vec<Row> {
     let memory = "memory per lock after that";
     let restart = "kill -9 after that, until all are served";
     let panic = "panic in commit, until locks are served";
-    let (slower, longer) = (
-        "the second divided by the first",
-        "p99.9 minus p99.9 without a checkpoint",
-    );
+    let (slower, longer) =
+        ("the second divided by the first", "p99.9 minus p99.9 without a checkpoint");
     let mut rows = vec![
         Row::new("load", format!("take {all} locks"), "ms"),
         Row::new("memory_loaded", memory, "B"),
@@ -183,23 +180,14 @@ fn rows(locks: u32) -> Vec<Row> {
         Row::new("memory_checkpointed", memory, "B"),
         Row::new("restart_checkpointed", restart, "ms"),
         Row::new("panic_checkpointed", panic, "ms"),
-        Row::new(
-            "panic_others",
-            "longest wait of other clients meanwhile",
-            "ms",
-        ),
+        Row::new("panic_others", "longest wait of other clients meanwhile", "ms"),
         Row::new("touch_few", format!("touch one of {few} held"), "us"),
         Row::new("touch_all", format!("touch one of {all} held"), "us"),
         Row::new("touch_slower", slower, "times"),
     ];
     for (names, words) in [(QUIET, "cycle"), (DURING, "cycle during a checkpoint")] {
         let row = |(name, share)| Row::new(name, format!("{words}, {share}"), "us");
-        rows.extend(
-            names
-                .into_iter()
-                .zip(["p50", "p99", "p99.9", "longest"])
-                .map(row),
-        );
+        rows.extend(names.into_iter().zip(["p50", "p99", "p99.9", "longest"]).map(row));
     }
     rows.push(Row::new("checkpoint_cycle_p999_more", longer, "us").difference());
     rows
@@ -325,9 +313,11 @@ impl Act<'_> {
             let due = begin + PERIOD * at / PACED;
             Paced::new(Rc::clone(&protocol), at, PERIOD, due)
         });
-        Load::connect(peer.address, protocol.greeting(), clients)?
-            .resting()
-            .measure_while(self.recovery.seconds / 2, self.stop, goes_on)
+        Load::connect(peer.address, protocol.greeting(), clients)?.resting().measure_while(
+            self.recovery.seconds / 2,
+            self.stop,
+            goes_on,
+        )
     }
 
     /// Measures cycles while a checkpoint is made.
@@ -350,16 +340,13 @@ impl Act<'_> {
         let measured = measured?;
         match thread.join() {
             Ok(made) => made.map(|_| measured),
-            Err(_) => Err(Failure::new(
-                "the thread that requested a checkpoint panicked",
-            )),
+            Err(_) => Err(Failure::new("the thread that requested a checkpoint panicked")),
         }
     }
 
     fn note(&mut self, rows: [&'static str; 4], measured: &Measured) {
         for (row, share) in rows.into_iter().zip([0.5, 0.99, 0.999, 1.0]) {
-            self.round
-                .insert(row, measured.latencies.quantile_us(share));
+            self.round.insert(row, measured.latencies.quantile_us(share));
         }
     }
 }

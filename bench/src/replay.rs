@@ -52,10 +52,7 @@ impl Replay {
     pub(crate) fn run(self, stop: &Stop) -> Result<(), Failure> {
         let directory = directory(&self.dir.clone().unwrap_or_else(std::env::temp_dir))?;
         let began = now();
-        let log = Log {
-            entries: self.entries,
-            held: self.held,
-        };
+        let log = Log { entries: self.entries, held: self.held };
         log.write(directory.path(), stop)?;
         let writing = now() - began;
         let disk = RealDisk::new(directory.path());
@@ -156,21 +153,9 @@ impl Log {
         let text = |number| Name::new(number).expect("16 bytes are within the limit of 255");
         let (key, owner) = (text(name(1, number)), text(name(2, number)));
         Item::Message(if release {
-            Message::Release {
-                key,
-                index: Some(Name::default()),
-                owner,
-                token: None,
-            }
+            Message::Release { key, index: Some(Name::default()), owner, token: None }
         } else {
-            Message::Request {
-                key,
-                index: Name::default(),
-                owner,
-                ttl: 600,
-                ttw: 600,
-                priority: 0,
-            }
+            Message::Request { key, index: Name::default(), owner, ttl: 600, ttw: 600, priority: 0 }
         })
     }
 }

@@ -99,10 +99,7 @@ impl Supervisor {
         let root = folder.path();
         let script = root.join("run");
         let pulse = root.join("pulse");
-        let words = format!(
-            "#!/bin/sh\necho $$ >{}\nexec sleep 1000000\n",
-            pulse.display()
-        );
+        let words = format!("#!/bin/sh\necho $$ >{}\nexec sleep 1000000\n", pulse.display());
         write_program(&script, &words).map_err(cannot())?;
         let command = match self {
             Self::Sexton => {

@@ -33,11 +33,7 @@ impl Row {
     pub(crate) fn all() -> Vec<Self> {
         let shapes = [(1, 1), (50, 1), (50, 16), (256, 1)];
         let cycles = |durable| {
-            shapes.map(|(connections, depth)| Self::Cycles {
-                durable,
-                connections,
-                depth,
-            })
+            shapes.map(|(connections, depth)| Self::Cycles { durable, connections, depth })
         };
         let mut rows = Vec::from(cycles(false));
         rows.extend(cycles(true));
@@ -57,11 +53,7 @@ impl Row {
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Cycles {
-                durable,
-                connections,
-                depth,
-            } => {
+            Self::Cycles { durable, connections, depth } => {
                 let kind = if durable { "fsync" } else { "memory" };
                 let name = format!("{kind}:{connections}x{depth}");
                 f.pad(&name)
@@ -114,14 +106,9 @@ mod tests {
         for row in Row::all() {
             assert_eq!(row.to_string().parse(), Ok(row));
         }
-        for wrong in [
-            "memory",
-            "memory:0x1",
-            "fsync:1",
-            "fsync:1x2000",
-            "disk:1x1",
-            "contended:9999",
-        ] {
+        for wrong in
+            ["memory", "memory:0x1", "fsync:1", "fsync:1x2000", "disk:1x1", "contended:9999"]
+        {
             wrong.parse::<Row>().unwrap_err();
         }
     }

@@ -59,9 +59,7 @@ impl Site {
         &self,
         versions: impl IntoIterator<Item = &'a Result<String, String>>,
     ) -> Result<Vec<String>, Failure> {
-        let reasons = versions
-            .into_iter()
-            .filter_map(|version| version.as_ref().err());
+        let reasons = versions.into_iter().filter_map(|version| version.as_ref().err());
         let left_out = reasons.map(|why| format!("left out: {why}"));
         Ok(left_out.chain([fdatasync::remark(&self.root())?]).collect())
     }
@@ -86,11 +84,7 @@ fn beside_this() -> Result<PathBuf, Failure> {
     let program = own.with_file_name("sexton");
     let folder = own.parent().and_then(Path::file_name).unwrap_or_default();
     if let Some(cargo) = std::env::var_os("CARGO") {
-        let profile = if folder == "debug" {
-            "dev".as_ref()
-        } else {
-            folder
-        };
+        let profile = if folder == "debug" { "dev".as_ref() } else { folder };
         let built = Command::new(cargo)
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
             .args(["build", "--quiet", "--bin", "sexton", "--profile"])

@@ -17,19 +17,11 @@ pub(crate) struct Row {
 impl Row {
     /// Creates a row with its name in JSON, its description in text, and its unit.
     pub(crate) fn new(name: &'static str, words: impl Into<String>, unit: &'static str) -> Self {
-        Self {
-            name,
-            words: words.into(),
-            unit,
-            difference: false,
-        }
+        Self { name, words: words.into(), unit, difference: false }
     }
 
     pub(crate) fn difference(self) -> Self {
-        Self {
-            difference: true,
-            ..self
-        }
+        Self { difference: true, ..self }
     }
 }
 
@@ -44,11 +36,7 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new(rows: Vec<Row>, servers: Vec<(&'static str, Vec<Round>)>) -> Self {
-        for name in servers
-            .iter()
-            .flat_map(|(_, rounds)| rounds)
-            .flat_map(Round::keys)
-        {
+        for name in servers.iter().flat_map(|(_, rounds)| rounds).flat_map(Round::keys) {
             let known = rows.iter().any(|row| row.name == *name);
             assert!(known, "no row is named {name}");
         }
@@ -58,10 +46,8 @@ impl Table {
     /// Returns the name of each server and its result in this row. The result is `None` if the server has no figure for the row.
     fn spreads(&self, row: &Row) -> impl Iterator<Item = (&'static str, Option<Spread>)> {
         self.servers.iter().map(|(name, rounds)| {
-            let figures: Vec<f64> = rounds
-                .iter()
-                .filter_map(|round| round.get(row.name).copied())
-                .collect();
+            let figures: Vec<f64> =
+                rounds.iter().filter_map(|round| round.get(row.name).copied()).collect();
             let measured = !figures.is_empty();
             (*name, measured.then(|| Spread::of(figures.into_iter())))
         })

@@ -120,10 +120,7 @@ impl Work {
         notes.push(format!("a bare fdatasync takes {sync:.0} us here"));
         let measuring = Measuring {
             work: &self,
-            grounds: Grounds {
-                site: &self.site,
-                attic: attic.path(),
-            },
+            grounds: Grounds { site: &self.site, attic: attic.path() },
             stop,
         };
         for number in 1..=self.rounds {
@@ -137,10 +134,8 @@ impl Work {
         }
         show("");
         let servers = servers.into_iter();
-        let table = Limits::new(
-            self.rows(),
-            servers.map(|(name, _, rounds)| (name, rounds)).collect(),
-        );
+        let table =
+            Limits::new(self.rows(), servers.map(|(name, _, rounds)| (name, rounds)).collect());
         table.report(&own, &notes, self.rounds, self.site.json)
     }
 
@@ -156,13 +151,7 @@ impl Work {
     fn rows(&self) -> Vec<Row> {
         let many = self.drain;
         let rows: [(Part, &str, String, &str, Option<Limit>); 13] = [
-            (
-                Part::Command,
-                "command",
-                "a command or a fork for each job".to_owned(),
-                "/s",
-                None,
-            ),
+            (Part::Command, "command", "a command or a fork for each job".to_owned(), "/s", None),
             (
                 Part::Command,
                 "command_cpu",
@@ -170,13 +159,7 @@ impl Work {
                 "us",
                 None,
             ),
-            (
-                Part::Lines,
-                "lines",
-                "persistent workers".to_owned(),
-                "/s",
-                None,
-            ),
+            (Part::Lines, "lines", "persistent workers".to_owned(), "/s", None),
             (
                 Part::Lines,
                 "lines_cpu",
@@ -191,20 +174,8 @@ impl Work {
                 "ms",
                 None,
             ),
-            (
-                Part::Start,
-                "start_p99",
-                "the same, p99".to_owned(),
-                "ms",
-                None,
-            ),
-            (
-                Part::Drain,
-                "drain",
-                format!("{many} waiting jobs until all are done"),
-                "/s",
-                None,
-            ),
+            (Part::Start, "start_p99", "the same, p99".to_owned(), "ms", None),
+            (Part::Drain, "drain", format!("{many} waiting jobs until all are done"), "/s", None),
             (
                 Part::Drain,
                 "drain_cpu",
@@ -219,20 +190,8 @@ impl Work {
                 "MB",
                 None,
             ),
-            (
-                Part::Drain,
-                "memory_half",
-                "the same, half of the jobs done".to_owned(),
-                "MB",
-                None,
-            ),
-            (
-                Part::Drain,
-                "memory_empty",
-                "the same, all jobs done".to_owned(),
-                "MB",
-                None,
-            ),
+            (Part::Drain, "memory_half", "the same, half of the jobs done".to_owned(), "MB", None),
+            (Part::Drain, "memory_empty", "the same, all jobs done".to_owned(), "MB", None),
             (
                 Part::Drain,
                 "memory_share",
@@ -250,9 +209,7 @@ impl Work {
             ),
         ];
         let wanted = rows.into_iter().filter(|row| self.wants(row.0));
-        wanted
-            .map(|(_, name, words, unit, limit)| Row::new(name, words, unit, limit))
-            .collect()
+        wanted.map(|(_, name, words, unit, limit)| Row::new(name, words, unit, limit)).collect()
     }
 }
 
@@ -300,11 +257,8 @@ impl Measuring<'_> {
             Loop::Greenstalk => (Part::Lines, "lines", self.work.lines),
         };
         if self.work.wants(part) {
-            let took = peer.measure(
-                &self.work.python,
-                (self.work.procs, jobs),
-                self.grounds.site,
-            )?;
+            let took =
+                peer.measure(&self.work.python, (self.work.procs, jobs), self.grounds.site)?;
             round.insert(row, rate(jobs, took));
         }
         Ok(round)
@@ -323,10 +277,7 @@ impl Measuring<'_> {
         runner.arg(self.work.procs.to_string()).args(flags);
         runner.arg("--data").arg(data).arg("--").args(command);
         runner.env_remove("SEXTON_PROCESS_ID");
-        runner
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        runner.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         runner.spawn().map_err(Failure::to("run sexton work"))
     }
 
@@ -403,11 +354,7 @@ impl Measuring<'_> {
         let full = memory()?;
         let (before, began) = (coordinator.processor_time()?, now());
         let half = (jobs / 2).to_string();
-        ended(self.runner(
-            coordinator.data(),
-            &["--lines", "--max-jobs", &half],
-            command,
-        )?)?;
+        ended(self.runner(coordinator.data(), &["--lines", "--max-jobs", &half], command)?)?;
         let middle = memory()?;
         ended(self.runner(coordinator.data(), &["--lines"], command)?)?;
         let took = now() - began;
@@ -436,11 +383,7 @@ fn push_to(queue: &str, coordinator: &Coordinator, jobs: u32, stop: &Stop) -> Re
         stop.check()?;
         let now = left.min(PUSHED);
         let pushed = vec![json!({ "queue": queue, "body": "x" }); now as usize];
-        ask(
-            &mut stream,
-            "/v1/queues/push-all",
-            Some(&json!({ "jobs": pushed })),
-        )?;
+        ask(&mut stream, "/v1/queues/push-all", Some(&json!({ "jobs": pushed })))?;
         left -= now;
     }
     Ok(())

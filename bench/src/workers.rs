@@ -85,10 +85,7 @@ impl Loop {
         // The server runs until `peer` is dropped at the end of this function.
         let (peer, [push, work]) = match self {
             Self::Rq => (Peer::redis_lists(true, site)?, [RQ_PUSH, RQ_WORK]),
-            Self::Greenstalk => (
-                Peer::beanstalkd(true, site)?,
-                [GREENSTALK_PUSH, GREENSTALK_WORK],
-            ),
+            Self::Greenstalk => (Peer::beanstalkd(true, site)?, [GREENSTALK_PUSH, GREENSTALK_WORK]),
         };
         let folder = directory(&site.root())?;
         let run = |script: &str, more: Option<u32>| {

@@ -18,9 +18,8 @@ fn bench(arguments: &[&str], path: Option<&Path>) -> Value {
     let output = command.output().expect("the program starts");
     let words = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{words}");
-    let left: Vec<_> = std::fs::read_dir(root.path())
-        .expect("the directory is still there")
-        .collect();
+    let left: Vec<_> =
+        std::fs::read_dir(root.path()).expect("the directory is still there").collect();
     assert!(left.is_empty(), "left behind: {left:?}");
     serde_json::from_slice(&output.stdout).expect("the figures are JSON")
 }
@@ -66,37 +65,18 @@ fn redis_is_measured_where_it_is_installed() {
         println!("skipped: redis-server is not installed");
         return;
     }
-    let arguments = [
-        "locks",
-        "--rounds",
-        "1",
-        "--seconds",
-        "0.2",
-        "--rows",
-        "memory:1x1",
-    ];
+    let arguments = ["locks", "--rounds", "1", "--seconds", "0.2", "--rows", "memory:1x1"];
     let figures = bench(&arguments, None);
     let row = &figures["rows"][0];
     let own = positive(&row["standings"][0]["per_second"]["median"]);
     let peer = positive(&row["standings"][1]["per_second"]["median"]);
     let ratio = positive(&row["ratio"]["median"]);
-    assert!(
-        (ratio - own / peer).abs() < 1e-9,
-        "{ratio} of {own} and {peer}"
-    );
+    assert!((ratio - own / peer).abs() < 1e-9, "{ratio} of {own} and {peer}");
 }
 
 #[test]
 fn locks_over_http_are_measured_beside_etcd_where_it_is_installed() {
-    let arguments = [
-        "http",
-        "--rounds",
-        "1",
-        "--seconds",
-        "0.2",
-        "--connections",
-        "3",
-    ];
+    let arguments = ["http", "--rounds", "1", "--seconds", "0.2", "--connections", "3"];
     let nothing = tempfile::tempdir().expect("a temporary directory can be made");
     let alone = bench(&arguments, Some(nothing.path()));
     let note = alone["notes"][0].as_str().expect("there is a note");
@@ -112,9 +92,7 @@ fn locks_over_http_are_measured_beside_etcd_where_it_is_installed() {
         return;
     }
     let beside = bench(&arguments, None);
-    let names: Vec<_> = (0..3)
-        .map(|at| &beside["rows"][0]["standings"][at]["name"])
-        .collect();
+    let names: Vec<_> = (0..3).map(|at| &beside["rows"][0]["standings"][at]["name"]).collect();
     assert_eq!(names, ["sexton", "etcd, lock", "etcd, txn"]);
     positive(&beside["rows"][0]["ratio"]["median"]);
     positive(&beside["told"][1]["p50_us"]["median"]);
@@ -128,12 +106,7 @@ fn a_node_inside_the_program_is_measured() {
     assert!(output.status.success());
     let figures: Value = serde_json::from_slice(&output.stdout).expect("the figures are JSON");
     let rates = ["batch_cycles_per_second", "future_cycles_per_second"];
-    let spans = [
-        "acquire_p50_us",
-        "acquire_p99_us",
-        "told_p50_us",
-        "told_p99_us",
-    ];
+    let spans = ["acquire_p50_us", "acquire_p99_us", "told_p50_us", "told_p99_us"];
     for figure in rates.iter().chain(&spans) {
         positive(&figures[figure]["median"]);
     }
@@ -142,10 +115,7 @@ fn a_node_inside_the_program_is_measured() {
 #[test]
 fn what_changes_leave_behind_is_measured() {
     let nothing = tempfile::tempdir().expect("a temporary directory can be made");
-    let figures = bench(
-        &["churn", "--changes", "20000", "--locks", "100"],
-        Some(nothing.path()),
-    );
+    let figures = bench(&["churn", "--changes", "20000", "--locks", "100"], Some(nothing.path()));
     assert_eq!(figures["changes"], 20_000);
     let sexton = &figures["servers"][0];
     assert_eq!(sexton["server"], "sexton");
@@ -159,18 +129,7 @@ fn what_changes_leave_behind_is_measured() {
 
 #[test]
 fn a_written_log_is_replayed() {
-    let figures = bench(
-        &[
-            "replay",
-            "--entries",
-            "3000",
-            "--held",
-            "7",
-            "--rounds",
-            "2",
-        ],
-        None,
-    );
+    let figures = bench(&["replay", "--entries", "3000", "--held", "7", "--rounds", "2"], None);
     assert_eq!(figures["entries"], 3000);
     positive(&figures["entries_per_second"]["median"]);
     positive(&figures["replay_seconds"]["min"]);
@@ -230,15 +189,7 @@ fn processes_are_measured_and_missing_supervisors_are_named() {
 
 #[test]
 fn restarts_are_measured_beside_supervisors_where_they_are_installed() {
-    let arguments = [
-        "processes",
-        "--parts",
-        "restart",
-        "--rounds",
-        "1",
-        "--kills",
-        "10",
-    ];
+    let arguments = ["processes", "--parts", "restart", "--rounds", "1", "--kills", "10"];
     let figures = bench(&arguments, None);
     let notes = figures["notes"].to_string();
     let rows = figures["rows"].as_array().expect("rows are a list");
@@ -274,10 +225,7 @@ fn recoveries_of_tasks_are_measured_and_what_cannot_happen_is_named() {
     ];
     let figures = bench(&arguments, None);
     let modes = figures["recovery"].as_array().expect("modes are a list");
-    let rows: Vec<u64> = modes
-        .iter()
-        .filter_map(|mode| mode["row"].as_u64())
-        .collect();
+    let rows: Vec<u64> = modes.iter().filter_map(|mode| mode["row"].as_u64()).collect();
     assert_eq!(rows, (1..=14).collect::<Vec<u64>>());
     for mode in modes {
         if let Some(tests) = mode["never"].as_array() {
@@ -288,10 +236,7 @@ fn recoveries_of_tasks_are_measured_and_what_cannot_happen_is_named() {
         } else {
             assert_eq!(mode["runs"], 1, "{mode}");
             // A time counted from a deadline may be too short to measure.
-            assert!(
-                mode["ms"]["median"].as_f64().is_some_and(|ms| ms >= 0.0),
-                "{mode}"
-            );
+            assert!(mode["ms"]["median"].as_f64().is_some_and(|ms| ms >= 0.0), "{mode}");
         }
     }
     for row in figures["rows"].as_array().expect("rows are a list") {
@@ -332,20 +277,10 @@ fn rights_that_end_with_processes_are_measured() {
 
 fn recovery_row<'a>(figures: &'a Value, name: &str) -> &'a Value {
     let rows = figures["rows"].as_array().expect("rows are a list");
-    rows.iter()
-        .find(|row| row["row"] == name)
-        .unwrap_or_else(|| panic!("there is no row {name}"))
+    rows.iter().find(|row| row["row"] == name).unwrap_or_else(|| panic!("there is no row {name}"))
 }
 
-const RECOVERY: [&str; 7] = [
-    "recovery",
-    "--locks",
-    "2500",
-    "--rounds",
-    "1",
-    "--seconds",
-    "0.1",
-];
+const RECOVERY: [&str; 7] = ["recovery", "--locks", "2500", "--rounds", "1", "--seconds", "0.1"];
 
 #[test]
 fn held_locks_come_back_and_the_missing_peer_is_named() {
@@ -382,10 +317,7 @@ fn held_locks_of_redis_come_back_where_it_is_installed() {
         let own = positive(&row["sexton"]["median"]);
         let peer = positive(&row["redis"]["median"]);
         let ratio = positive(&row["ratio"]["median"]);
-        assert!(
-            (ratio - own / peer).abs() < 1e-9,
-            "{ratio} of {own} and {peer}"
-        );
+        assert!((ratio - own / peer).abs() < 1e-9, "{ratio} of {own} and {peer}");
     }
     for name in ["checkpoint", "restart_checkpointed"] {
         positive(&recovery_row(&figures, name)["redis"]["median"]);

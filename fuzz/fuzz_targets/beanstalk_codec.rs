@@ -14,10 +14,7 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     let step = usize::from(*step).max(1);
-    assert_eq!(
-        commands(input.chunks(step)),
-        commands(std::iter::once(input))
-    );
+    assert_eq!(commands(input.chunks(step)), commands(std::iter::once(input)));
 });
 
 /// Decodes bytes that arrive in these pieces, and returns each command as text.
@@ -36,10 +33,7 @@ fn commands<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
             commands.push(format!("{command:?}"));
         }
         rest.drain(..taken);
-        assert!(
-            rest.len() < LINE_BYTES_MAX,
-            "the rest is shorter than a line"
-        );
+        assert!(rest.len() < LINE_BYTES_MAX, "the rest is shorter than a line");
         assert!(decoder.held_bytes() <= JOB_BYTES_MAX as usize);
     }
     commands

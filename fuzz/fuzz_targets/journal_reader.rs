@@ -18,10 +18,7 @@ use sexton::persist::format::{About, Batch, FRAME_HEADER_BYTES, Kind, segment_he
 use sexton::persist::journal::{InlineFiller, Reader, Sizes, Tail, Writer, segment};
 use std::sync::Arc;
 
-const SIZES: Sizes = Sizes {
-    first_bytes: 1024,
-    max_bytes: 1024,
-};
+const SIZES: Sizes = Sizes { first_bytes: 1024, max_bytes: 1024 };
 
 fuzz_target!(|data: &[u8]| {
     let Some((mode, data)) = data.split_first() else {
@@ -52,21 +49,12 @@ fuzz_target!(|data: &[u8]| {
     let mut writer =
         Writer::open(shared, SIZES, filler, &tail).expect("a journal that was read can be opened");
     let mut batch = Batch::default();
-    let about = About {
-        seq: tail.next(),
-        at: tail.last_at,
-        actor: ActorId::LOCK,
-        kind: Kind::Entry,
-    };
+    let about =
+        About { seq: tail.next(), at: tail.last_at, actor: ActorId::LOCK, kind: Kind::Entry };
     batch.push(about, |bytes| bytes.extend_from_slice(b"more"));
-    writer
-        .write(&mut batch)
-        .expect("a write to memory succeeds");
+    writer.write(&mut batch).expect("a write to memory succeeds");
     let (after, tail) = read(&disk).expect("the continued journal can be read");
-    assert!(
-        tail.cut.is_none(),
-        "the continued journal has no end that is cut off"
-    );
+    assert!(tail.cut.is_none(), "the continued journal has no end that is cut off");
     let (last, rest) = after.split_last().expect("a record was written");
     assert_eq!(rest, before, "earlier records are unchanged");
     assert_eq!((last.0, last.2.as_slice()), (about.seq, &b"more"[..]));
@@ -87,16 +75,9 @@ fn read(disk: &MemoryDisk) -> Result<Read, PersistError> {
 /// Sets the correct checksum in everything that looks like a frame.
 fn seal(bytes: &mut [u8]) {
     let mut at = 32;
-    while let Some(rest) = bytes
-        .get_mut(at..)
-        .filter(|rest| rest.len() >= FRAME_HEADER_BYTES)
-    {
-        let size = rest
-            .first_chunk()
-            .map_or(0, |size| u32::from_le_bytes(*size) as usize);
-        let Some(frame) = rest
-            .get_mut(..size)
-            .filter(|frame| frame.len() >= FRAME_HEADER_BYTES)
+    while let Some(rest) = bytes.get_mut(at..).filter(|rest| rest.len() >= FRAME_HEADER_BYTES) {
+        let size = rest.first_chunk().map_or(0, |size| u32::from_le_bytes(*size) as usize);
+        let Some(frame) = rest.get_mut(..size).filter(|frame| frame.len() >= FRAME_HEADER_BYTES)
         else {
             return;
         };

@@ -93,10 +93,7 @@ pub struct EndNotice {
 impl EndNotice {
     /// Returns whether this notification ends a right that lasts until `until`.
     pub const fn ends(self, until: Until) -> bool {
-        matches!(
-            (self.until, until),
-            (Until::Tree, _) | (Until::Process, Until::Process)
-        )
+        matches!((self.until, until), (Until::Tree, _) | (Until::Process, Until::Process))
     }
 }
 

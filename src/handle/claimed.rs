@@ -23,12 +23,7 @@ impl Queues {
         (delay_ms, priority): (u64, Option<u32>),
     ) -> Result<Option<JobView>, QueueError> {
         let by = Right::Token(token);
-        let release = Message::Release {
-            id,
-            by,
-            priority,
-            delay_ms,
-        };
+        let release = Message::Release { id, by, priority, delay_ms };
         self.change(id, release).await
     }
 
@@ -65,13 +60,7 @@ impl Queues {
         (retry_after_ms, error): (Option<u64>, Option<ErrorText>),
     ) -> Result<Option<JobView>, QueueError> {
         let by = Right::Token(token);
-        let fail = Message::Fail {
-            id,
-            by,
-            retry_after_ms,
-            error,
-            crashed: false,
-        };
+        let fail = Message::Fail { id, by, retry_after_ms, error, crashed: false };
         self.change(id, fail).await
     }
 
@@ -85,13 +74,7 @@ impl Queues {
         (retry_after_ms, error): (Option<u64>, Option<ErrorText>),
     ) -> Result<Option<JobView>, QueueError> {
         let by = Right::Token(token);
-        let crash = Message::Fail {
-            id,
-            by,
-            retry_after_ms,
-            error,
-            crashed: true,
-        };
+        let crash = Message::Fail { id, by, retry_after_ms, error, crashed: true };
         self.change(id, crash).await
     }
 
@@ -104,12 +87,7 @@ impl Queues {
         token: Token,
         (command, claim_ms): (Command, u64),
     ) -> Result<Option<JobView>, QueueError> {
-        let attach = Message::Attach {
-            id,
-            by: Right::Token(token),
-            command,
-            ttr_ms: claim_ms,
-        };
+        let attach = Message::Attach { id, by: Right::Token(token), command, ttr_ms: claim_ms };
         self.change(id, attach).await
     }
 
@@ -123,13 +101,7 @@ impl Queues {
         (retry_after_ms, error): (Option<u64>, Option<ErrorText>),
     ) -> Result<Option<JobView>, QueueError> {
         let by = Right::Token(token);
-        let defer = Message::Defer {
-            id,
-            by,
-            error,
-            retry_after_ms,
-            interrupted: false,
-        };
+        let defer = Message::Defer { id, by, error, retry_after_ms, interrupted: false };
         self.change(id, defer).await
     }
 

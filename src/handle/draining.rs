@@ -47,13 +47,7 @@ impl Drain {
 
     /// Returns the actors that refuse work during this drain, each with its draining state.
     pub(crate) fn actors(self) -> impl Iterator<Item = (ActorId, Draining)> {
-        let Drains {
-            locks,
-            jobs,
-            claims,
-            passes,
-            tasks,
-        } = self.drains();
+        let Drains { locks, jobs, claims, passes, tasks } = self.drains();
         let of = |additions, all| match (additions, all) {
             (_, true) => Draining::All,
             (true, false) => Draining::Additions,
@@ -71,10 +65,7 @@ impl Drain {
 
 /// The kinds of work a node no longer accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each kind is drained independently"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each kind is drained independently")]
 pub struct Drains {
     /// New locks.
     pub locks: bool,
@@ -187,25 +178,18 @@ impl Handle {
         let claims = self.queues().totals().await?.jobs.claimed.into();
         let totals = vec![Item::Query(lease::Query::Totals)];
         let totals = self.actors.lease.call(totals).await?.pop();
-        let lease::Reply::Totals(lease::Totals {
-            running: passes, ..
-        }) = totals.ok_or(Stopped)??
+        let lease::Reply::Totals(lease::Totals { running: passes, .. }) =
+            totals.ok_or(Stopped)??
         else {
             unreachable!("a query for totals is answered with totals");
         };
         let totals = vec![Item::Query(dispatch::Query::Totals)];
         let totals = self.actors.dispatch.call(totals).await?.pop();
-        let dispatch::Reply::Totals(dispatch::Totals {
-            processing: tasks, ..
-        }) = totals.ok_or(Stopped)??
+        let dispatch::Reply::Totals(dispatch::Totals { processing: tasks, .. }) =
+            totals.ok_or(Stopped)??
         else {
             unreachable!("a query for totals is answered with totals");
         };
-        Ok(InProgress {
-            locks,
-            claims,
-            passes,
-            tasks,
-        })
+        Ok(InProgress { locks, claims, passes, tasks })
     }
 }

@@ -32,11 +32,7 @@ impl Handle {
         let (answer, reader) = oneshot::channel();
         let asked = core.send(Command::Listen(after, answer));
         asked.map_err(|_| Stopped)?;
-        Ok(Events {
-            reader: reader.await.map_err(|_| Stopped)?,
-            buffer: VecDeque::new(),
-            core,
-        })
+        Ok(Events { reader: reader.await.map_err(|_| Stopped)?, buffer: VecDeque::new(), core })
     }
 }
 

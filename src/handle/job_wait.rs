@@ -1,9 +1,6 @@
 //! Waiting for a job, and giving back jobs whose claims could not be delivered.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "a reply of any other kind is an error"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "a reply of any other kind is an error")]
 
 use crate::actors::queue::{Claim, ErrorText, Message, QueueMachine, Refused, Reply, Right};
 use crate::handle::Drains;

@@ -4,10 +4,7 @@
 //! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once it is in the
 //! journal; a request for a pass is therefore answered before its command runs.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "a reply of any other kind is an error"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "a reply of any other kind is an error")]
 
 use crate::actors::binding::Binding;
 use crate::actors::lease::{
@@ -105,10 +102,7 @@ impl Leases {
     /// answered as before.
     #[must_use]
     pub fn once(&self, key: RequestKey) -> Self {
-        Self {
-            key: Some(key),
-            ..self.clone()
-        }
+        Self { key: Some(key), ..self.clone() }
     }
 
     /// Requests a pass. Unless the request is a claim, the node launches the command when the request's turn comes, even if the caller no
@@ -121,11 +115,7 @@ impl Leases {
     pub async fn request(&self, requesting: PassRequest) -> Result<Requested, LeaseError> {
         let message = Message::Request(Box::new(requesting));
         match self.send(message).await? {
-            Reply::Turned { turn, place, lease } => Ok(Requested {
-                turn,
-                place,
-                lease: *lease,
-            }),
+            Reply::Turned { turn, place, lease } => Ok(Requested { turn, place, lease: *lease }),
             other => Err(refusal(&other)),
         }
     }
@@ -158,12 +148,7 @@ impl Leases {
     /// Returns [`LeaseError::Absent`] if the position in line was withdrawn meanwhile.
     pub async fn turn(&self, name: &Name, requested: &Requested) -> Result<Token, LeaseError> {
         let place = requested.place;
-        let mut withdrawal = Withdrawal {
-            leases: self,
-            name,
-            place,
-            due: self.key.is_none(),
-        };
+        let mut withdrawal = Withdrawal { leases: self, name, place, due: self.key.is_none() };
         let lease = self.begun_from(name, (place, &requested.lease)).await;
         withdrawal.due = false;
         let lease = lease?.lease;
@@ -201,12 +186,7 @@ impl Leases {
         process: Option<Binding>,
     ) -> Result<LeaseView, LeaseError> {
         let name = name.clone();
-        self.lease(Message::Renew {
-            name,
-            token,
-            process,
-        })
-        .await
+        self.lease(Message::Renew { name, token, process }).await
     }
 
     /// Reports that a pass run by a client has ended with exit status `code`. Returns the updated lease.
@@ -255,11 +235,7 @@ impl Leases {
         next: Imported,
     ) -> Result<LeaseView, LeaseError> {
         let name = name.clone();
-        let import = Message::Import {
-            name,
-            current,
-            next,
-        };
+        let import = Message::Import { name, current, next };
         self.lease(import).await
     }
 
@@ -269,10 +245,7 @@ impl Leases {
     /// # Errors
     /// Returns [`Refused::Running`] if a pass is running and `force` is not set, or if the lease is being deleted already.
     pub async fn reset(&self, name: &Name, force: bool) -> Result<bool, LeaseError> {
-        let message = Message::Reset {
-            name: name.clone(),
-            force,
-        };
+        let message = Message::Reset { name: name.clone(), force };
         match self.send(message).await? {
             Reply::Done => Ok(true),
             Reply::Lease(_) => Ok(false),
@@ -293,11 +266,7 @@ impl Leases {
         after: Option<&Name>,
         limit: u32,
     ) -> Result<Listing, LeaseError> {
-        let list = Query::List {
-            prefix: prefix.clone(),
-            after: after.cloned(),
-            limit,
-        };
+        let list = Query::List { prefix: prefix.clone(), after: after.cloned(), limit };
         match self.query(list).await? {
             Reply::List(listing) => Ok(*listing),
             other => Err(refusal(&other)),

@@ -33,11 +33,7 @@ impl Entry {
     /// # Errors
     /// Returns an error if a name is longer than [`Name::BYTES_MAX`] bytes.
     pub fn new(key: &str, owner: &str) -> Result<Self, serde::de::value::Error> {
-        Ok(Self {
-            key: key.try_into()?,
-            index: Name::default(),
-            owner: owner.try_into()?,
-        })
+        Ok(Self { key: key.try_into()?, index: Name::default(), owner: owner.try_into()? })
     }
 }
 
@@ -55,11 +51,7 @@ pub struct Terms {
 impl Default for Terms {
     /// Returns terms with a TTL of one minute, no waiting, and priority 0.
     fn default() -> Self {
-        Self {
-            ttl: 60,
-            wait: 0,
-            priority: 0,
-        }
+        Self { ttl: 60, wait: 0, priority: 0 }
     }
 }
 
@@ -134,21 +126,14 @@ pub struct Locks {
 
 impl Locks {
     pub(super) const fn new(mailbox: Mailbox<LockMachine>) -> Self {
-        Self {
-            mailbox,
-            key: None,
-            bound: None,
-        }
+        Self { mailbox, key: None, bound: None }
     }
 
     /// Returns a handle that sends `key` with each change: a change that is repeated with the same key is carried out only once, and is
     /// answered as before.
     #[must_use]
     pub fn once(&self, key: RequestKey) -> Self {
-        Self {
-            key: Some(key),
-            ..self.clone()
-        }
+        Self { key: Some(key), ..self.clone() }
     }
 
     /// Returns a handle whose lock entries are bound to a process, whether they hold a lock or wait for it: besides being released or
@@ -160,10 +145,7 @@ impl Locks {
     /// nor released, except by [`Locks::force`].
     #[must_use]
     pub fn bound(&self, binding: Binding) -> Self {
-        Self {
-            bound: Some(binding),
-            ..self.clone()
-        }
+        Self { bound: Some(binding), ..self.clone() }
     }
 
     /// Carries out commands in order and returns their answers in the same order, with a single write, sync and wake-up for
@@ -186,11 +168,8 @@ impl Locks {
     /// Returns [`LockError::Held`] if the lock is not granted within `terms.wait` seconds, or if the entry is ended while it waits.
     pub async fn acquire(&self, entry: &Entry, terms: Terms) -> Result<Token, LockError> {
         let Entry { key, index, owner } = entry.clone();
-        let mut withdrawal = Withdrawal {
-            locks: self,
-            entry,
-            due: self.key.is_none() && self.bound.is_none(),
-        };
+        let mut withdrawal =
+            Withdrawal { locks: self, entry, due: self.key.is_none() && self.bound.is_none() };
         let tie = match (self.bound, self.key) {
             (Some(binding), _) => Tie::Process(binding),
             (None, None) => Tie::Connection,
@@ -213,9 +192,7 @@ impl Locks {
         let granted = match standing.token {
             Some(token) => Ok(token),
             // A request that does not wait expires immediately, so there is no entry left to wait for.
-            None if terms.wait == 0 => Err(LockError::Held {
-                place: standing.place,
-            }),
+            None if terms.wait == 0 => Err(LockError::Held { place: standing.place }),
             None => self.granted(entry, standing.place).await,
         };
         withdrawal.due = false;
@@ -227,10 +204,7 @@ impl Locks {
         let Entry { key, index, owner } = entry.clone();
         let watch = Watch::Granted { key, index, owner };
         let reply = self.mailbox.watch(watch).await??;
-        if let Reply::LinePosition(LinePosition {
-            token: Some(token), ..
-        }) = reply
-        {
+        if let Reply::LinePosition(LinePosition { token: Some(token), .. }) = reply {
             Ok(token)
         } else {
             Err(LockError::Held { place })
@@ -241,12 +215,7 @@ impl Locks {
     /// process tree is still being killed.
     pub async fn lost(&self, entry: &Entry, token: Token) -> Result<(), LockError> {
         let Entry { key, index, owner } = entry.clone();
-        let watch = Watch::Lost {
-            key,
-            index,
-            owner,
-            token,
-        };
+        let watch = Watch::Lost { key, index, owner, token };
         self.mailbox.watch(watch).await??;
         Ok(())
     }
@@ -259,30 +228,15 @@ impl Locks {
         token: Option<Token>,
     ) -> Result<LinePosition, LockError> {
         let Entry { key, index, owner } = entry.clone();
-        self.position_of(self.message(Message::Renew {
-            key,
-            index,
-            owner,
-            token,
-        }))
-        .await
+        self.position_of(self.message(Message::Renew { key, index, owner, token })).await
     }
 
     /// Ends an entry. If `token` is given, the entry must hold the lock with that token.
     pub async fn release(&self, entry: &Entry, token: Option<Token>) -> Result<(), LockError> {
         let Entry { key, index, owner } = entry.clone();
-        let release = Message::Release {
-            key,
-            index: Some(index),
-            owner,
-            token,
-        };
+        let release = Message::Release { key, index: Some(index), owner, token };
         let reply = self.one(self.message(release)).await?;
-        if let Reply::Ended(_) = reply {
-            Ok(())
-        } else {
-            Err(refusal(&reply))
-        }
+        if let Reply::Ended(_) = reply { Ok(()) } else { Err(refusal(&reply)) }
     }
 
     /// Ends the entry that holds a lock with this token, because the process it is bound to is ending. If there are no waiters, this
@@ -295,11 +249,7 @@ impl Locks {
         let (key, index) = (key.clone(), index.clone());
         let leave = Message::Leave { key, index, token };
         let reply = self.one(self.message(leave)).await?;
-        if let Reply::Ended(_) = reply {
-            Ok(())
-        } else {
-            Err(refusal(&reply))
-        }
+        if let Reply::Ended(_) = reply { Ok(()) } else { Err(refusal(&reply)) }
     }
 
     /// Ends the entry that holds a lock, regardless of its owner and of any bound process that is still alive.
@@ -308,14 +258,8 @@ impl Locks {
     /// Returns [`LockError::Absent`] if the lock is not held.
     pub async fn force(&self, key: &Name, index: &Name) -> Result<(), LockError> {
         let (key, index) = (key.clone(), index.clone());
-        let reply = self
-            .one(self.message(Message::Force { key, index }))
-            .await?;
-        if let Reply::Ended(_) = reply {
-            Ok(())
-        } else {
-            Err(refusal(&reply))
-        }
+        let reply = self.one(self.message(Message::Force { key, index })).await?;
+        if let Reply::Ended(_) = reply { Ok(()) } else { Err(refusal(&reply)) }
     }
 
     /// Ends every entry of an owner, whether it holds its lock or waits for it, and returns the number of entries that ended. The entry of
@@ -338,33 +282,21 @@ impl Locks {
     pub async fn owner(&self, key: &Name, index: &Name) -> Result<Option<Name>, LockError> {
         let (key, index) = (key.clone(), index.clone());
         let reply = self.one(Item::Query(Query::Owner { key, index })).await?;
-        if let Reply::Owner(owner) = reply {
-            Ok(owner)
-        } else {
-            Err(refusal(&reply))
-        }
+        if let Reply::Owner(owner) = reply { Ok(owner) } else { Err(refusal(&reply)) }
     }
 
     /// Returns an entry's position in line, which is 1 if it holds the lock, and its token if it holds the lock.
     pub async fn place(&self, entry: &Entry) -> Result<LinePosition, LockError> {
         let Entry { key, index, owner } = entry.clone();
-        self.position_of(Item::Query(Query::Place { key, index, owner }))
-            .await
+        self.position_of(Item::Query(Query::Place { key, index, owner })).await
     }
 
     /// Returns up to `most` holders and waiters of a key, or of all keys if `key` is `None`. They are ordered by key, then by lock in the
     /// order in which each was first requested, then by position in line.
     pub async fn list(&self, key: Option<&Name>, most: u32) -> Result<Vec<EntryView>, LockError> {
-        let list = Query::List {
-            key: key.cloned(),
-            entries_max: most,
-        };
+        let list = Query::List { key: key.cloned(), entries_max: most };
         let reply = self.one(Item::Query(list)).await?;
-        if let Reply::List(entries) = reply {
-            Ok(entries)
-        } else {
-            Err(refusal(&reply))
-        }
+        if let Reply::List(entries) = reply { Ok(entries) } else { Err(refusal(&reply)) }
     }
 
     /// Returns a page of the entries that match a filter, and the slot at which the next page begins, or `None` after the last page. A long
@@ -407,11 +339,7 @@ impl Locks {
 
     async fn position_of(&self, item: Item<LockMachine>) -> Result<LinePosition, LockError> {
         let reply = self.one(item).await?;
-        if let Reply::LinePosition(standing) = reply {
-            Ok(standing)
-        } else {
-            Err(refusal(&reply))
-        }
+        if let Reply::LinePosition(standing) = reply { Ok(standing) } else { Err(refusal(&reply)) }
     }
 
     async fn one(&self, item: Item<LockMachine>) -> Result<Reply, LockError> {
@@ -450,12 +378,7 @@ impl Drop for Withdrawal<'_> {
             return;
         }
         let Entry { key, index, owner } = self.entry.clone();
-        let release = Message::Release {
-            key,
-            index: Some(index),
-            owner,
-            token: None,
-        };
+        let release = Message::Release { key, index: Some(index), owner, token: None };
         self.locks.mailbox.cast(vec![Item::Message(release)]);
     }
 }

@@ -143,20 +143,13 @@ impl Handle {
         facts: Facts,
         halt: watch::Receiver<Option<Halt>>,
     ) -> Self {
-        Self {
-            actors,
-            facts: Arc::new(facts),
-            halt,
-        }
+        Self { actors, facts: Arc::new(facts), halt }
     }
 
     /// Returns a handle for clients that may not start or end processes: the actors refuse what would do so.
     #[cfg(feature = "http")]
     pub(crate) fn limited(&self) -> Self {
-        Self {
-            actors: self.actors.limited(),
-            ..self.clone()
-        }
+        Self { actors: self.actors.limited(), ..self.clone() }
     }
 
     /// Returns a handle to the locks.
@@ -340,11 +333,7 @@ impl Handle {
     /// Returns the status of the node. The counts of an actor that panics on the query are shown as zero.
     pub async fn status(&self) -> Result<NodeStatus, Stopped> {
         let facts = &self.facts;
-        let counts = self
-            .actors
-            .lock
-            .call(vec![Item::Query(Query::Counts)])
-            .await?;
+        let counts = self.actors.lock.call(vec![Item::Query(Query::Counts)]).await?;
         let (lock_owners, lock_contenders) = match counts.first() {
             Some(Ok(Reply::Counts { owners, contenders })) => (*owners, *contenders),
             Some(_) | None => (0, 0),
@@ -376,11 +365,7 @@ impl Handle {
                 ahead => Some(ahead),
             },
             recovered: facts.recovered.clone(),
-            reloaded: facts
-                .reloaded
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone(),
+            reloaded: facts.reloaded.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             draining: self.draining().any(),
             draining_what: self.draining().names(),
             lock_owners,

@@ -136,9 +136,7 @@ impl Question {
 impl Handle {
     /// Returns a handle for queries about the node's past, as far back as its journal goes.
     pub fn past(&self) -> Past {
-        Past {
-            handle: self.clone(),
-        }
+        Past { handle: self.clone() }
     }
 }
 

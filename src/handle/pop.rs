@@ -2,10 +2,7 @@
 //!
 //! The state machine decides which job is claimed; this module never does.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "a reply of any other kind is an error"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "a reply of any other kind is an error")]
 
 use crate::actors::queue::{
     AnyType, Claim, Claimant, Message, Pop, QueueName, Reply, Right, Watch,
@@ -76,11 +73,7 @@ impl Queues {
     async fn claims(&self, pops: Vec<(Pop, u64)>) -> Result<Vec<Claim>, QueueError> {
         let pops = pops.into_iter();
         let pops = pops.map(|(pop, nth)| self.message(Message::Pop(pop), nth));
-        claimed(
-            self.mailbox
-                .call_or(pops.collect(), self.on_undelivered())
-                .await?,
-        )
+        claimed(self.mailbox.call_or(pops.collect(), self.on_undelivered()).await?)
     }
 
     /// Completes claimed jobs, then claims up to `most` jobs of these queues: a worker that continues with its next job needs only one turn
@@ -116,10 +109,8 @@ impl Queues {
         pop: Pop,
         most: usize,
     ) -> Result<Exchanged, QueueError> {
-        let acks = done.iter().map(|(id, token)| Message::Delete {
-            id: *id,
-            by: Right::Token(*token),
-        });
+        let acks =
+            done.iter().map(|(id, token)| Message::Delete { id: *id, by: Right::Token(*token) });
         let pops = std::iter::repeat_n(pop, most).map(Message::Pop);
         let items = acks.chain(pops).zip(0..);
         let items = items.map(|(message, nth)| self.message(message, nth));
@@ -130,10 +121,7 @@ impl Queues {
             Reply::Done => Ok(()),
             other => Err(refusal(&other)),
         });
-        Ok(Exchanged {
-            done: done.collect(),
-            claims: claimed(answers),
-        })
+        Ok(Exchanged { done: done.collect(), claims: claimed(answers) })
     }
 
     /// Claims a job as [`Queues::pop`] does, waiting until there is one.
@@ -173,9 +161,7 @@ impl Queues {
     }
 
     fn begin_wait(&self, pop: Pop) -> JobWait {
-        let wait = self
-            .mailbox
-            .begin_watch_or((Watch::Job(pop), self.key), self.on_undelivered());
+        let wait = self.mailbox.begin_watch_or((Watch::Job(pop), self.key), self.on_undelivered());
         let draining = self.draining.clone();
         JobWait { wait, draining }
     }
@@ -213,10 +199,6 @@ impl Queues {
     }
 
     fn turn_of(&self, of: AnyType) -> Pop {
-        Pop {
-            weights: [].into(),
-            any: Some(Arc::new(of)),
-            ..self.claim_of(&[])
-        }
+        Pop { weights: [].into(), any: Some(Arc::new(of)), ..self.claim_of(&[]) }
     }
 }

@@ -3,10 +3,7 @@
 //! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once it is in the
 //! journal; a launch is therefore answered before the process runs.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "a reply of any other kind is an error"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "a reply of any other kind is an error")]
 
 use crate::actors::process::{
     Failure, Identity, Launching, Message, Phase, ProcessMachine, Query, RecordView, Refused,
@@ -93,11 +90,7 @@ pub fn words(failure: &Failure) -> String {
     };
     let parts = [failure.about.clone(), error];
     let words: Vec<String> = parts.into_iter().flatten().collect();
-    if words.is_empty() {
-        "no reason was given".to_owned()
-    } else {
-        words.join(": ")
-    }
+    if words.is_empty() { "no reason was given".to_owned() } else { words.join(": ") }
 }
 
 /// How to stop a process.
@@ -131,21 +124,14 @@ pub struct Processes {
 
 impl Processes {
     pub(super) const fn new(mailbox: Mailbox<ProcessMachine>, port: ProcessPortHandle) -> Self {
-        Self {
-            mailbox,
-            port,
-            key: None,
-        }
+        Self { mailbox, port, key: None }
     }
 
     /// Returns a handle that sends `key` with each change: a change that is repeated with the same key is carried out only once, and is
     /// answered as before.
     #[must_use]
     pub fn once(&self, key: RequestKey) -> Self {
-        Self {
-            key: Some(key),
-            ..self.clone()
-        }
+        Self { key: Some(key), ..self.clone() }
     }
 
     /// Launches a process through the keeper. Resolves when the record is durable. The process may not have started by then: see
@@ -188,18 +174,8 @@ impl Processes {
     /// Stops a process: sends the first signal and, if the process is still alive after the grace period, SIGKILL. Resolves when the
     /// request is durable, before the process has ended: see [`Processes::ended`].
     pub async fn stop(&self, id: ProcessId, how: Stopping) -> Result<RecordView, ProcessError> {
-        let Stopping {
-            signal,
-            grace_ms,
-            tree,
-        } = how;
-        self.record(Message::Stop {
-            id,
-            signal,
-            grace_ms,
-            tree,
-        })
-        .await
+        let Stopping { signal, grace_ms, tree } = how;
+        self.record(Message::Stop { id, signal, grace_ms, tree }).await
     }
 
     /// Sends a signal to a process, through a descriptor that is verified to refer to it, or to its process group if `group` is true.
@@ -210,9 +186,7 @@ impl Processes {
             other => return Err(refusal(other)),
         };
         match self.mailbox.watch(Watch::Signal(id, asked)).await?? {
-            Reply::Sent(Some(Sent {
-                errno: Some(errno), ..
-            })) => Err(ProcessError::Unsent(errno)),
+            Reply::Sent(Some(Sent { errno: Some(errno), .. })) => Err(ProcessError::Unsent(errno)),
             Reply::Sent(_) => Ok(()),
             other => Err(refusal(other)),
         }
@@ -282,17 +256,12 @@ impl Processes {
         for some in records.chunks(READ_AT_ONCE) {
             let trees: Vec<Option<Tree>> = some.iter().map(tree).collect();
             let (answer, read) = oneshot::channel();
-            self.port
-                .usage(trees.iter().flatten().copied().collect(), |usage| {
-                    // The caller may no longer be waiting.
-                    drop(answer.send(usage));
-                });
+            self.port.usage(trees.iter().flatten().copied().collect(), |usage| {
+                // The caller may no longer be waiting.
+                drop(answer.send(usage));
+            });
             let mut read = read.await.map_err(|_| Stopped)?.into_iter();
-            all.extend(
-                trees
-                    .iter()
-                    .map(|tree| tree.and_then(|_| read.next().flatten())),
-            );
+            all.extend(trees.iter().map(|tree| tree.and_then(|_| read.next().flatten())));
         }
         Ok(all)
     }
@@ -310,9 +279,7 @@ impl Processes {
         // The caller may no longer be waiting.
         self.port.left(wanted, |left| drop(answer.send(left)));
         let mut found = found.await.map_err(|_| Stopped)?.into_iter();
-        let each = trees
-            .iter()
-            .map(|it| it.and_then(|_| found.next()).unwrap_or_default());
+        let each = trees.iter().map(|it| it.and_then(|_| found.next()).unwrap_or_default());
         Ok(each.collect())
     }
 
@@ -447,11 +414,7 @@ impl Processes {
     /// `keep` processes that ended last are kept, and so are records with live descendants. Returns the number of records removed.
     pub async fn prune(&self, before: Option<Date>, keep: u32) -> Result<u64, ProcessError> {
         let limit = PRUNED_AT_ONCE;
-        let prune = Message::Prune {
-            before,
-            keep,
-            limit,
-        };
+        let prune = Message::Prune { before, keep, limit };
         let mut all = 0;
         loop {
             let items = (0..together(self.key)).map(|nth| self.item(prune.clone(), nth));
@@ -498,9 +461,7 @@ impl Processes {
     /// Returns the directory of a process's files; `None` if this node did not launch the process.
     pub fn run_dir(&self, record: &RecordView) -> Option<PathBuf> {
         let own = record.run_dir.as_ref();
-        self.port
-            .run_dir(record.id, own)
-            .filter(|_| record.launched)
+        self.port.run_dir(record.id, own).filter(|_| record.launched)
     }
 
     /// Returns the identities of a process, its parent, and so on upwards.

@@ -78,10 +78,7 @@ const fn words(refused: Refused) -> &'static str {
 }
 
 /// Converts a reply of an unexpected kind to an error.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "every other reply is unexpected"
-)]
+#[expect(clippy::wildcard_enum_match_arm, reason = "every other reply is unexpected")]
 pub(super) fn refusal(reply: &Reply) -> QueueError {
     match reply {
         Reply::Refused(refused) => QueueError::Refused(*refused),

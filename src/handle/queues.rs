@@ -3,10 +3,7 @@
 //! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once it is in the
 //! journal.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "a reply of any other kind is an error"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "a reply of any other kind is an error")]
 
 use crate::actors::binding::Binding;
 use crate::actors::queue::{
@@ -56,14 +53,7 @@ impl Queues {
         mailbox: Mailbox<QueueMachine>,
         draining: watch::Receiver<Drains>,
     ) -> Self {
-        Self {
-            mailbox,
-            draining,
-            weights: None,
-            claim_ms: 0,
-            bound: None,
-            key: None,
-        }
+        Self { mailbox, draining, weights: None, claim_ms: 0, bound: None, key: None }
     }
 
     /// Returns a handle whose claims choose a queue at random, in proportion to the weights of the queues that have ready jobs, and take
@@ -71,20 +61,14 @@ impl Queues {
     /// queues that a claim names; a weight that is 0 or missing counts as 1. An empty list restores the default.
     #[must_use]
     pub fn weighted(&self, weights: &[u32]) -> Self {
-        Self {
-            weights: Some(weights.into()),
-            ..self.clone()
-        }
+        Self { weights: Some(weights.into()), ..self.clone() }
     }
 
     /// Returns a handle whose claims last `ms` milliseconds, whatever the job or its type specifies; 0 restores the default. A touch
     /// restarts the claim for the same duration.
     #[must_use]
     pub fn claiming_for(&self, ms: u64) -> Self {
-        Self {
-            claim_ms: ms,
-            ..self.clone()
-        }
+        Self { claim_ms: ms, ..self.clone() }
     }
 
     /// Returns a handle whose claims are bound to a process: when the process, or its whole tree if the binding says so, has exited, the
@@ -95,10 +79,7 @@ impl Queues {
     /// process and its tree have been killed and are known to have exited. Until then, nothing can be done with the job.
     #[must_use]
     pub fn bound(&self, binding: Binding) -> Self {
-        Self {
-            bound: Some(binding),
-            ..self.clone()
-        }
+        Self { bound: Some(binding), ..self.clone() }
     }
 
     /// Returns a handle that sends `key` with each change: a change that is repeated with the same key is carried out only once, and is
@@ -106,10 +87,7 @@ impl Queues {
     /// because the request can be repeated.
     #[must_use]
     pub fn once(&self, key: RequestKey) -> Self {
-        Self {
-            key: Some(key),
-            ..self.clone()
-        }
+        Self { key: Some(key), ..self.clone() }
     }
 
     /// Carries out commands in order and returns their answers in the same order, with a single write, sync and wake-up for
@@ -124,16 +102,10 @@ impl Queues {
     /// Adds a job.
     pub async fn put(&self, job: Put) -> Result<Added, QueueError> {
         match self.one(self.message(Message::Put(job), 0)).await? {
-            Reply::Put { id, duplicate } => Ok(Added {
-                id,
-                new: duplicate.is_none(),
-                phase: duplicate,
-            }),
-            Reply::Remembered { id, phase } => Ok(Added {
-                id,
-                new: false,
-                phase,
-            }),
+            Reply::Put { id, duplicate } => {
+                Ok(Added { id, new: duplicate.is_none(), phase: duplicate })
+            }
+            Reply::Remembered { id, phase } => Ok(Added { id, new: false, phase }),
             other => Err(refusal(&other)),
         }
     }
@@ -269,10 +241,7 @@ impl Queues {
 
     /// Returns the state and the body of a job.
     pub async fn job_with_body(&self, id: u64) -> Result<(JobView, Body), QueueError> {
-        let questions = vec![
-            Item::Query(Query::Job { id }),
-            Item::Query(Query::Peek { id }),
-        ];
+        let questions = vec![Item::Query(Query::Job { id }), Item::Query(Query::Peek { id })];
         let mut answers = self.mailbox.call(questions).await?.into_iter();
         let (view, body) = (answers.next(), answers.next());
         match (view.ok_or(Stopped)??, body.ok_or(Stopped)??) {
@@ -327,18 +296,9 @@ impl Queues {
         let kinds = Arc::new(kinds.collect());
         let (mut chosen, mut from, mut among) = (None, 0, 0);
         loop {
-            let choice = Choice {
-                chance,
-                kinds: Arc::clone(&kinds),
-                from,
-                among,
-            };
+            let choice = Choice { chance, kinds: Arc::clone(&kinds), from, among };
             match self.scan(Query::Next(choice)).await? {
-                Reply::Chosen {
-                    queue,
-                    among: so_far,
-                    next,
-                } => {
+                Reply::Chosen { queue, among: so_far, next } => {
                     chosen = queue.or(chosen);
                     among = so_far;
                     match next {
@@ -372,10 +332,9 @@ impl Queues {
     /// Returns the totals over all queues.
     pub async fn totals(&self) -> Result<Totals, QueueError> {
         match self.one(Item::Query(Query::Totals)).await? {
-            Reply::Totals(totals) => Ok(Totals {
-                draining: self.draining.borrow().jobs,
-                ..*totals
-            }),
+            Reply::Totals(totals) => {
+                Ok(Totals { draining: self.draining.borrow().jobs, ..*totals })
+            }
             other => Err(refusal(&other)),
         }
     }

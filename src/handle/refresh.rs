@@ -23,12 +23,7 @@ impl Handle {
         let leases = self.leases();
         // Without this query, a lease that does not exist would be reported as one that has no command.
         leases.get(&name).await?;
-        leases
-            .request(PassRequest {
-                name,
-                ..PassRequest::default()
-            })
-            .await
+        leases.request(PassRequest { name, ..PassRequest::default() }).await
     }
 
     /// Requests a refresh whenever the list of servers may be out of date: when an attempt could not be launched or its server is lost, and

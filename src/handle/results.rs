@@ -38,10 +38,7 @@ impl Queues {
     /// Returns how a job ended, or [`QueueError::Absent`] if nothing is known about it: it never existed, or it is over
     /// and its result is not kept.
     pub async fn result(&self, id: u64) -> Result<Ending, QueueError> {
-        let questions = vec![
-            Item::Query(Query::Job { id }),
-            Item::Query(Query::Result { id }),
-        ];
+        let questions = vec![Item::Query(Query::Job { id }), Item::Query(Query::Result { id })];
         let mut answers = self.mailbox.call(questions).await?.into_iter();
         let (job, kept) = (answers.next(), answers.next());
         match (job.ok_or(Stopped)??, kept.ok_or(Stopped)??) {

@@ -1,9 +1,6 @@
 //! Typed access to a node's services: commands that the node starts and supervises. See `docs/services.md`.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "a reply of any other kind is an error"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "a reply of any other kind is an error")]
 
 use crate::actors::process::{
     Definition, Message, ProcessMachine, Query, Reply, ServiceMessage, ServiceView, Tags, Watch,
@@ -56,10 +53,7 @@ impl Services {
             return Ok(());
         }
         let named = requester::own_record();
-        let tags = |kind: &str| Tags {
-            kind: kind.to_owned(),
-            ..Tags::default()
-        };
+        let tags = |kind: &str| Tags { kind: kind.to_owned(), ..Tags::default() };
         let own = Requester::from(std::process::id());
         let Some(own) = requester::describe(own, tags(SUPERVISOR), named) else {
             return Ok(());

@@ -71,10 +71,7 @@ impl System {
 }
 
 fn read() -> Reading {
-    Reading {
-        host: host(),
-        process: process(),
-    }
+    Reading { host: host(), process: process() }
 }
 
 /// Returns the facts about the machine. Each psutil call has its own panic guard, because `virtual_memory` subtracts values that may be
@@ -82,9 +79,7 @@ fn read() -> Reading {
 #[cfg(target_os = "linux")]
 fn host() -> HostStatus {
     let load = guard(psutil::host::loadavg).ok().and_then(Result::ok);
-    let memory = guard(psutil::memory::virtual_memory)
-        .ok()
-        .and_then(Result::ok);
+    let memory = guard(psutil::memory::virtual_memory).ok().and_then(Result::ok);
     let uptime = guard(psutil::host::uptime).ok().and_then(Result::ok);
     HostStatus {
         load: load.map(|load| [load.one, load.five, load.fifteen]),
@@ -139,10 +134,7 @@ mod tests {
     #[test]
     fn facts_are_those_of_the_kernel() {
         let Reading { host, process } = block_on(System::default().read());
-        assert!(
-            host.load
-                .is_some_and(|load| load.iter().all(|it| *it >= 0.0))
-        );
+        assert!(host.load.is_some_and(|load| load.iter().all(|it| *it >= 0.0)));
         assert!(host.processors > Some(0) && host.uptime_ms > Some(0));
         assert!(host.memory_bytes > host.memory_available_bytes);
         assert!(process.memory_bytes > Some(1 << 20), "{process:?}");
@@ -175,10 +167,7 @@ mod tests {
                 std::thread::yield_now();
             }
             let descriptors = Some(77);
-            let process = ProcessStatus {
-                descriptors,
-                ..ProcessStatus::default()
-            };
+            let process = ProcessStatus { descriptors, ..ProcessStatus::default() };
             let host = HostStatus::default();
             let_go.send(Reading { host, process }).unwrap();
             for other in others {

@@ -4,10 +4,7 @@
 //! Calls can be awaited in any runtime, and made from a plain thread through [`crate::block_on`]. A change is answered once it is in the
 //! journal.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "a reply of any other kind is an error"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "a reply of any other kind is an error")]
 
 use crate::actors::dispatch::{
     Act, DispatchMachine, GroupView, Host, Message, NewTask, Pause, Query, Refused, Reply, Report,
@@ -115,22 +112,14 @@ impl Tasks {
         journal: Option<Journal>,
     ) -> Self {
         let key = None;
-        Self {
-            mailbox,
-            port,
-            journal,
-            key,
-        }
+        Self { mailbox, port, journal, key }
     }
 
     /// Returns a handle that sends `key` with each change: a change that is repeated with the same key is carried out only once, and is
     /// answered as before.
     #[must_use]
     pub fn once(&self, key: RequestKey) -> Self {
-        Self {
-            key: Some(key),
-            ..self.clone()
-        }
+        Self { key: Some(key), ..self.clone() }
     }
 
     /// Adds a task. Its first burst begins as soon as a thread is free, even if the caller no longer waits then.
@@ -215,11 +204,7 @@ impl Tasks {
         after: Option<u64>,
         limit: u32,
     ) -> Result<Page, TaskError> {
-        let list = Query::Tasks {
-            filter,
-            after,
-            limit,
-        };
+        let list = Query::Tasks { filter, after, limit };
         match self.query(list).await? {
             Reply::Tasks(tasks) => Ok(self.page(*tasks)),
             other => Err(refusal(&other)),
@@ -300,15 +285,9 @@ impl Tasks {
             self.send(Message::Inventory { hosts }).await?
         };
         match came {
-            Reply::Reconciled {
-                added,
-                removed,
-                changed,
-            } => Ok(Inventoried {
-                added,
-                removed,
-                changed,
-            }),
+            Reply::Reconciled { added, removed, changed } => {
+                Ok(Inventoried { added, removed, changed })
+            }
             other => Err(refusal(&other)),
         }
     }
@@ -317,11 +296,7 @@ impl Tasks {
     /// kept. Returns the number of tasks removed.
     pub async fn prune(&self, before: Option<Date>, keep: u32) -> Result<u64, TaskError> {
         let limit = PRUNED_AT_ONCE;
-        let prune = Message::Prune {
-            before,
-            keep,
-            limit,
-        };
+        let prune = Message::Prune { before, keep, limit };
         let mut all = 0;
         loop {
             let items = (0..together(self.key)).map(|nth| self.item(prune.clone(), nth));
@@ -354,11 +329,7 @@ impl Tasks {
         report: Report,
         nth: Option<u64>,
     ) -> Result<u64, TaskError> {
-        let message = Message::Report {
-            process,
-            report,
-            nth,
-        };
+        let message = Message::Report { process, report, nth };
         Ok(self.task(self.send(message).await?)?.task.revision)
     }
 

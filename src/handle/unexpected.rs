@@ -7,10 +7,7 @@ use std::fmt::Debug;
 /// Logs a reply of an unexpected kind, which is an error of this program, and returns the error for the client. It must not be mistaken for
 /// the answer that something does not exist.
 pub(super) fn unexpected(reply: &impl Debug) -> Failed {
-    tracing::error!(
-        ?reply,
-        "an actor answered with a reply of an unexpected kind"
-    );
+    tracing::error!(?reply, "an actor answered with a reply of an unexpected kind");
     Failed::Unapplied
 }
 

@@ -73,30 +73,19 @@ pub struct JobError {
 impl JobError {
     /// Creates a failure; `reason` is shown with the job. The job is retried according to the rules of its type.
     pub fn failed(reason: impl Display) -> Self {
-        Self {
-            reason: reason.to_string(),
-            after: None,
-            is_failure: true,
-        }
+        Self { reason: reason.to_string(), after: None, is_failure: true }
     }
 
     /// Postpones the job: it is retried after `after`, and `reason` is shown with it. The current run does not count as a try, unless the
     /// job is more than a day old or has been cancelled: it then counts as a failure.
     pub fn snooze(after: Duration, reason: impl Display) -> Self {
-        Self {
-            reason: reason.to_string(),
-            after: Some(after),
-            is_failure: false,
-        }
+        Self { reason: reason.to_string(), after: Some(after), is_failure: false }
     }
 
     /// Sets the delay after which the job is retried, in place of the back-off of its type or the delay given to [`snooze`](Self::snooze).
     #[must_use]
     pub fn retry_after(self, after: Duration) -> Self {
-        Self {
-            after: Some(after),
-            ..self
-        }
+        Self { after: Some(after), ..self }
     }
 }
 
@@ -215,10 +204,7 @@ impl Queues {
 /// Returns an error if [`Job::TYPE`] is not a valid type or the job cannot be serialized.
 pub fn put_of<J: Job>(job: &J) -> Result<Put, PushError> {
     let queue = QueueName::new(J::TYPE.as_bytes()).ok_or(PushError::Type(J::TYPE))?;
-    Ok(Put {
-        priority: PRIORITY,
-        ..Put::new(queue, Body::new(serde_json::to_vec(job)?))
-    })
+    Ok(Put { priority: PRIORITY, ..Put::new(queue, Body::new(serde_json::to_vec(job)?)) })
 }
 
 impl Handle {
@@ -243,9 +229,7 @@ impl Handle {
                 heart: heart.clone(),
                 beats: beats.clone(),
             };
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let thread = std::thread::Builder::new().name(format!("{} {nth}", J::TYPE));
             thread.spawn(move || runtime.block_on(worker.work::<J>()))?;
         }
@@ -257,9 +241,7 @@ impl Handle {
 /// sender that keeps the thread running, and its runtime.
 fn heart(kind: &str) -> std::io::Result<(mpsc::Sender<Infallible>, tokio::runtime::Handle)> {
     let (beats, mut beating) = mpsc::channel(1);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let handle = runtime.handle().clone();
     let thread = std::thread::Builder::new().name(format!("{kind} claims"));
     thread.spawn(move || runtime.block_on(async { while beating.recv().await.is_some() {} }))?;
@@ -276,10 +258,7 @@ struct Worker {
     living: mpsc::Sender<Infallible>,
     /// The runtime on which claims are renewed.
     heart: tokio::runtime::Handle,
-    #[expect(
-        dead_code,
-        reason = "keeps the thread running on which claims are renewed"
-    )]
+    #[expect(dead_code, reason = "keeps the thread running on which claims are renewed")]
     beats: mpsc::Sender<Infallible>,
 }
 
@@ -322,11 +301,7 @@ impl Worker {
     /// Runs a claimed job and reports the result. A job that a newer root job has made obsolete is acknowledged without being run.
     async fn attempt<J: Job>(&self, claim: Claim) {
         let (id, token) = (claim.id, claim.token);
-        let done = if claim.duplicate {
-            Some(Ok(()))
-        } else {
-            self.run::<J>(&claim).await
-        };
+        let done = if claim.duplicate { Some(Ok(())) } else { self.run::<J>(&claim).await };
         // Errors are ignored: if the claim is lost or the node stops, the job has ended or will be given out again.
         match done {
             None => {}

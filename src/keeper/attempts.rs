@@ -42,11 +42,7 @@ impl AttemptState {
             Self::Running(started) => Report::Started(started),
             Self::Orphaned(started) => Report::Orphaned(started),
             Self::Exited(exited) => Report::Exited(exited),
-            Self::Failed { step, errno } => Report::Failed {
-                attempt,
-                step,
-                errno,
-            },
+            Self::Failed { step, errno } => Report::Failed { attempt, step, errno },
         })
     }
 }
@@ -86,33 +82,17 @@ impl Attempts {
                 let attempt = started.attempt;
                 self.held.insert(attempt, AttemptState::Orphaned(started));
             }
-            Record::Exited {
-                attempt,
-                status,
-                at,
-                cpu_ms,
-                memory_max,
-            } => {
+            Record::Exited { attempt, status, at, cpu_ms, memory_max } => {
                 // If the start record is damaged, it is unknown which process ended, so this record is ignored.
                 if let Some(held) = self.held.get_mut(&attempt)
                     && let Some(started) = held.started().copied()
                 {
-                    *held = AttemptState::Exited(Exited {
-                        started,
-                        status,
-                        at,
-                        cpu_ms,
-                        memory_max,
-                    });
+                    *held =
+                        AttemptState::Exited(Exited { started, status, at, cpu_ms, memory_max });
                 }
             }
-            Record::Failed {
-                attempt,
-                step,
-                errno,
-            } => {
-                self.held
-                    .insert(attempt, AttemptState::Failed { step, errno });
+            Record::Failed { attempt, step, errno } => {
+                self.held.insert(attempt, AttemptState::Failed { step, errno });
             }
             Record::Forgotten(attempt) => {
                 self.held.remove(&attempt);
@@ -126,11 +106,9 @@ impl Attempts {
             let started = held.started().copied().map(Record::Started);
             let end = match held {
                 AttemptState::Exited(exited) => Some(Record::of_end(exited)),
-                AttemptState::Failed { step, errno } => Some(Record::Failed {
-                    attempt: *attempt,
-                    step: *step,
-                    errno: *errno,
-                }),
+                AttemptState::Failed { step, errno } => {
+                    Some(Record::Failed { attempt: *attempt, step: *step, errno: *errno })
+                }
                 AttemptState::Starting(_)
                 | AttemptState::Running(_)
                 | AttemptState::Orphaned(_) => None,
@@ -175,8 +153,7 @@ impl Attempts {
     /// Records that the attempt's process has been created.
     pub(crate) fn start(&mut self, started: Started) {
         self.children.insert(started.pid, started.attempt);
-        self.held
-            .insert(started.attempt, AttemptState::Starting(started));
+        self.held.insert(started.attempt, AttemptState::Starting(started));
     }
 
     /// Records that the attempt's process has executed its program.
@@ -199,9 +176,7 @@ impl Attempts {
 
     /// Records that the attempt could not be started. If it has a process, the process no longer counts as our child.
     pub(crate) fn fail(&mut self, attempt: ProcessId, step: u8, errno: i32) {
-        let before = self
-            .held
-            .insert(attempt, AttemptState::Failed { step, errno });
+        let before = self.held.insert(attempt, AttemptState::Failed { step, errno });
         if let Some(started) = before.as_ref().and_then(AttemptState::started) {
             self.children.remove(&started.pid);
         }

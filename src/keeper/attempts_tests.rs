@@ -19,12 +19,7 @@ fn started(attempt: u128, pid: u32) -> Started {
 }
 
 fn ended(pid: u32) -> ChildExit {
-    ChildExit {
-        pid,
-        status: 0x700,
-        cpu_ms: 1,
-        memory_max: 2,
-    }
+    ChildExit { pid, status: 0x700, cpu_ms: 1, memory_max: 2 }
 }
 
 #[test]
@@ -35,23 +30,11 @@ fn a_log_tells_what_was_held_but_not_whose_children_they_were() {
     }
     attempts.run(ProcessId(1));
     attempts.fail(ProcessId(2), 9, 2);
-    let exited = attempts
-        .end(&ended(13), 99)
-        .expect("the process is a child of ours");
-    assert_eq!(
-        attempts.end(&ended(12), 99),
-        None,
-        "the attempt has already failed"
-    );
-    attempts
-        .end(&ended(14), 99)
-        .expect("the process is a child of ours");
+    let exited = attempts.end(&ended(13), 99).expect("the process is a child of ours");
+    assert_eq!(attempts.end(&ended(12), 99), None, "the attempt has already failed");
+    attempts.end(&ended(14), 99).expect("the process is a child of ours");
     assert!(attempts.forget(ProcessId(4)).is_some());
-    assert_eq!(
-        attempts.forget(ProcessId(1)),
-        None,
-        "its process is still alive"
-    );
+    assert_eq!(attempts.forget(ProcessId(1)), None, "its process is still alive");
 
     let records: Vec<Record> = attempts.records().collect();
     let next = Attempts::restored(&records, |_| false);
@@ -62,22 +45,13 @@ fn a_log_tells_what_was_held_but_not_whose_children_they_were() {
     assert_eq!(report(4), None);
     assert_eq!(next.alive(), 0);
     let ours = Attempts::restored(&records, |started| started.pid == 11);
-    assert_eq!(
-        ours.get(ProcessId(1)),
-        Some(&AttemptState::Running(started(1, 11)))
-    );
+    assert_eq!(ours.get(ProcessId(1)), Some(&AttemptState::Running(started(1, 11))));
     assert_eq!((ours.alive(), ours.len()), (1, 3));
 }
 
 #[test]
 fn an_intent_alone_is_nothing_and_an_end_without_a_start_neither() {
-    let end = Record::Exited {
-        attempt: ProcessId(2),
-        status: 0,
-        at: 0,
-        cpu_ms: 0,
-        memory_max: 0,
-    };
+    let end = Record::Exited { attempt: ProcessId(2), status: 0, at: 0, cpu_ms: 0, memory_max: 0 };
     let attempts = Attempts::restored(&[Record::Intent(ProcessId(1)), end], |_| false);
     assert!(attempts.is_empty());
 }

@@ -62,11 +62,7 @@ impl Keeper {
     }
 
     fn fail(&mut self, attempt: ProcessId, (step, errno): Failed) {
-        let record = Record::Failed {
-            attempt,
-            step,
-            errno,
-        };
+        let record = Record::Failed { attempt, step, errno };
         // If this fails, the log is marked incomplete and is rewritten when there is room.
         drop(self.log.append(record));
         self.attempts.fail(attempt, step, errno);
@@ -134,9 +130,7 @@ impl Keeper {
     }
 
     fn change(&mut self, attempt: ProcessId) {
-        let client = self
-            .coordinator
-            .and_then(|number| self.clients.get_mut(&number));
+        let client = self.coordinator.and_then(|number| self.clients.get_mut(&number));
         if let Some(feed) = client.and_then(Client::feed) {
             feed.change(attempt);
         }

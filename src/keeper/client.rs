@@ -72,11 +72,7 @@ pub(crate) struct Feed {
 impl Feed {
     /// Creates the feed of a coordinator that has just connected.
     pub(crate) fn new() -> Self {
-        Self {
-            walk: Walk::First,
-            reports_end: true,
-            ..Self::default()
-        }
+        Self { walk: Walk::First, reports_end: true, ..Self::default() }
     }
 
     /// Queues a report on an attempt as the answer to a request.
@@ -206,12 +202,7 @@ impl Client {
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let place = self.input.get_mut(at..).unwrap_or_default();
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let received = recvmsg(
-            &self.socket,
-            &mut [IoSliceMut::new(place)],
-            &mut control,
-            flags,
-        );
+        let received = recvmsg(&self.socket, &mut [IoSliceMut::new(place)], &mut control, flags);
         let count = match received {
             Ok(message) => {
                 self.has_ended |= message.bytes == 0;
@@ -329,14 +320,8 @@ mod tests {
         let mut feed = Feed::new();
         feed.answer(ProcessId(2));
         feed.change(ProcessId(3));
-        let failed = Report::Failed {
-            attempt: ProcessId(1),
-            step: 9,
-            errno: 2,
-        };
-        let absent = Report::Absent {
-            attempt: ProcessId(2),
-        };
+        let failed = Report::Failed { attempt: ProcessId(1), step: 9, errno: 2 };
+        let absent = Report::Absent { attempt: ProcessId(2) };
         let wanted = [failed.clone(), Report::Told, absent];
         assert_eq!(drained(&mut feed, &attempts), wanted);
         for _ in 0..=CHANGES_MAX {

@@ -62,11 +62,7 @@ pub(crate) fn prepare(launch: &Launch, parcel: Option<Waiting>) -> Result<Ready,
             (opened, Vec::new(), Inheritance::default())
         }
     };
-    let user = launch.user.clone().map(|(user, group, groups)| User {
-        user,
-        group,
-        groups,
-    });
+    let user = launch.user.clone().map(|(user, group, groups)| User { user, group, groups });
     let priorities = Priorities {
         nice: inheritance.nice,
         io_priority: inheritance.io_priority,
@@ -206,10 +202,7 @@ mod tests {
     #[test]
     fn the_later_of_one_name_counts() {
         let list = |words: &[&str]| -> Vec<Bytes> {
-            words
-                .iter()
-                .map(|word| Bytes::new(word.as_bytes()))
-                .collect()
+            words.iter().map(|word| Bytes::new(word.as_bytes())).collect()
         };
         let all = environment(list(&["A=1", "AB=2", "C"]), &list(&["A=3", "C=4"]));
         assert!(all == list(&["AB=2", "A=3", "C=4"]));

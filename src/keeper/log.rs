@@ -72,10 +72,7 @@ pub enum LogError {
 /// another boot.
 pub(crate) fn read(data: &Path, boot: u128) -> Result<Contents, LogError> {
     let path = data.join(NAME);
-    let wrong = |source| LogError::Io {
-        path: data.join(NAME),
-        source,
-    };
+    let wrong = |source| LogError::Io { path: data.join(NAME), source };
     let file = match file::regular(&path, OFlags::RDONLY | OFlags::NOFOLLOW) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Contents::default()),
@@ -131,19 +128,9 @@ impl Log {
         boot: u128,
         records: impl Iterator<Item = Record>,
     ) -> Result<Self, LogError> {
-        let wrong = |source| LogError::Io {
-            path: data.join(NAME),
-            source,
-        };
+        let wrong = |source| LogError::Io { path: data.join(NAME), source };
         let (file, count, room) = rewrite(data, boot, records).map_err(wrong)?;
-        Ok(Self {
-            file,
-            data: data.to_owned(),
-            boot,
-            records: count,
-            room,
-            is_incomplete: false,
-        })
+        Ok(Self { file, data: data.to_owned(), boot, records: count, room, is_incomplete: false })
     }
 
     /// Continues an existing log of this boot, which has `records` slots, damaged ones included.
@@ -234,10 +221,7 @@ fn bytes_of(records: u64) -> u64 {
 
 /// Returns the maximum total size of an intent and of the records that may still follow for `held` attempts, in bytes.
 fn room_for(held: u64) -> u64 {
-    bytes_of(
-        held.saturating_mul(RECORDS_PER_INTENT_MAX)
-            .saturating_add(1),
-    )
+    bytes_of(held.saturating_mul(RECORDS_PER_INTENT_MAX).saturating_add(1))
 }
 
 /// Reserves space for the records that may be written for `held` attempts; returns the offset up to which it is reserved.

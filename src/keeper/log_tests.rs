@@ -31,10 +31,7 @@ fn numbers(contents: &Contents) -> Vec<u128> {
 #[test]
 fn what_was_appended_is_read_and_another_boot_has_nothing() {
     let data = tempfile::tempdir().expect("there is space");
-    assert_eq!(
-        read(data.path(), BOOT).expect("a missing log is empty"),
-        Contents::default()
-    );
+    assert_eq!(read(data.path(), BOOT).expect("a missing log is empty"), Contents::default());
     with_three(data.path());
     let contents = read(data.path(), BOOT).expect("the log can be read");
     assert_eq!((numbers(&contents), contents.damaged), (vec![0, 1, 2], 0));
@@ -48,11 +45,7 @@ fn a_torn_end_and_a_damaged_middle_cost_what_they_hit() {
     with_three(data.path());
     let path = data.path().join(NAME);
     let whole = fs::read(&path).expect("the log exists");
-    assert_eq!(
-        whole.len(),
-        4 * LENGTH,
-        "reserved space does not count as length"
-    );
+    assert_eq!(whole.len(), 4 * LENGTH, "reserved space does not count as length");
     for end in 0..whole.len() {
         fs::write(&path, &whole[..end]).expect("there is space");
         let contents = read(data.path(), BOOT).expect("the log can be read");
@@ -68,11 +61,7 @@ fn a_torn_end_and_a_damaged_middle_cost_what_they_hit() {
     damaged[20] ^= 1;
     fs::write(&path, &damaged).expect("there is space");
     let contents = read(data.path(), BOOT).expect("the log can be read");
-    assert_eq!(
-        contents,
-        Contents::default(),
-        "the boot of the log is unknown"
-    );
+    assert_eq!(contents, Contents::default(), "the boot of the log is unknown");
 }
 
 #[test]
@@ -95,8 +84,7 @@ fn compaction_leaves_what_is_held() {
         log.append(intent(number)).expect("there is space");
     }
     assert!(log.is_mostly_past(1) && !log.is_mostly_past(3000));
-    log.compact([intent(7)].into_iter())
-        .expect("there is space");
+    log.compact([intent(7)].into_iter()).expect("there is space");
     log.forget(&[ProcessId(8), ProcessId(9)]);
     let contents = read(data.path(), BOOT).expect("the log can be read");
     assert_eq!(numbers(&contents), [7, 8, 9]);
@@ -118,8 +106,7 @@ fn what_cannot_be_written_anew_goes_on_as_it_is() {
     assert_eq!(contents.places, Some(4), "the torn record has its own slot");
     let mut log = Log::resume(data.path(), BOOT, 4).expect("the log exists");
     log.intend(intent(3), 3).expect("there is space");
-    log.compact(std::iter::empty())
-        .expect_err("the new log still cannot be created");
+    log.compact(std::iter::empty()).expect_err("the new log still cannot be created");
     log.append(intent(4)).expect("there is space");
     let contents = read(data.path(), BOOT).expect("the log can be read");
     assert_eq!(numbers(&contents), [0, 1, 2, 3, 4]);

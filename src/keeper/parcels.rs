@@ -81,9 +81,7 @@ impl Parcels {
         }
         let held: usize = self.0.iter().map(|waiting| waiting.bytes).sum();
         if held + bytes > BYTES_MAX {
-            return Err(format!(
-                "waiting parcels may have at most {BYTES_MAX} bytes in total"
-            ));
+            return Err(format!("waiting parcels may have at most {BYTES_MAX} bytes in total"));
         }
         let waiting = self.0.iter().map(|waiting| waiting.further.len());
         if waiting.sum::<usize>() + further.len() > FURTHER_MAX {
@@ -91,15 +89,7 @@ impl Parcels {
                 "waiting parcels may have at most {FURTHER_MAX} descriptors in addition to their streams"
             ));
         }
-        self.push(Waiting {
-            ticket,
-            parcel,
-            streams,
-            inheritance,
-            further,
-            bytes,
-            until,
-        });
+        self.push(Waiting { ticket, parcel, streams, inheritance, further, bytes, until });
         Ok(())
     }
 
@@ -171,16 +161,8 @@ mod tests {
     fn further_descriptors_are_numbered_and_bounded() {
         let mut parcels = Parcels::default();
         let mut put = |ticket, descriptors: Vec<i32>, fds| {
-            let inheritance = Inheritance {
-                descriptors,
-                ..Inheritance::default()
-            };
-            parcels.put(
-                (ticket, Parcel::default(), inheritance),
-                streams(fds),
-                1,
-                60_000,
-            )
+            let inheritance = Inheritance { descriptors, ..Inheritance::default() };
+            parcels.put((ticket, Parcel::default(), inheritance), streams(fds), 1, 60_000)
         };
         for (numbers, fds) in [
             (vec![2], 4),

@@ -59,20 +59,12 @@ impl Source {
 
 impl Poll {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self {
-            epoll: epoll::create(CreateFlags::CLOEXEC)?,
-            events: Vec::with_capacity(64),
-        })
+        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, events: Vec::with_capacity(64) })
     }
 
     /// Starts waiting for `fd` to become readable.
     pub(crate) fn add(&self, fd: impl AsFd, source: Source) -> io::Result<()> {
-        Ok(epoll::add(
-            &self.epoll,
-            fd,
-            source.to_data(),
-            EventFlags::IN,
-        )?)
+        Ok(epoll::add(&self.epoll, fd, source.to_data(), EventFlags::IN)?)
     }
 
     /// Changes the events waited for on `fd`: reading, writing, both or neither. Cannot fail, because `fd` was added before.

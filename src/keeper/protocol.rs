@@ -86,10 +86,7 @@ pub enum Request {
 }
 
 /// Returns whether a flag is off. Such a flag is left out of the frame, so that an older peer can read a request that does not use it.
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_off(flag: &bool) -> bool {
     !*flag
 }

@@ -21,19 +21,9 @@ pub(crate) enum Record {
     /// Its process has been created and waits for permission to run.
     Started(Started),
     /// Its process has ended.
-    Exited {
-        attempt: ProcessId,
-        status: u32,
-        at: u64,
-        cpu_ms: u64,
-        memory_max: u64,
-    },
+    Exited { attempt: ProcessId, status: u32, at: u64, cpu_ms: u64, memory_max: u64 },
     /// The attempt could not be started.
-    Failed {
-        attempt: ProcessId,
-        step: u8,
-        errno: i32,
-    },
+    Failed { attempt: ProcessId, step: u8, errno: i32 },
     /// The attempt was forgotten: no coordinator will ask for it again.
     Forgotten(ProcessId),
 }
@@ -61,18 +51,12 @@ impl Record {
                 started.attempt,
                 [started.namespace, started.inode, started.ticks, started.at],
             ),
-            Self::Exited {
-                attempt,
-                status,
-                at,
-                cpu_ms,
-                memory_max,
-            } => (3, 0, status, attempt, [at, cpu_ms, memory_max, 0]),
-            Self::Failed {
-                attempt,
-                step,
-                errno,
-            } => (4, step, errno.cast_unsigned(), attempt, [0; 4]),
+            Self::Exited { attempt, status, at, cpu_ms, memory_max } => {
+                (3, 0, status, attempt, [at, cpu_ms, memory_max, 0])
+            }
+            Self::Failed { attempt, step, errno } => {
+                (4, step, errno.cast_unsigned(), attempt, [0; 4])
+            }
             Self::Forgotten(attempt) => (5, 0, 0, attempt, [0; 4]),
         };
         let mut bytes = [0; LENGTH];
@@ -113,11 +97,7 @@ impl Record {
                 cpu_ms: u64_at(bytes, 32)?,
                 memory_max: u64_at(bytes, 40)?,
             },
-            4 => Self::Failed {
-                attempt,
-                step: detail,
-                errno: u32_at(bytes, 4)?.cast_signed(),
-            },
+            4 => Self::Failed { attempt, step: detail, errno: u32_at(bytes, 4)?.cast_signed() },
             5 => Self::Forgotten(attempt),
             _ => return None,
         })
@@ -189,18 +169,8 @@ mod tests {
                 at: 4,
                 contained: true,
             }),
-            Record::Exited {
-                attempt,
-                status: 0x8b,
-                at: 5,
-                cpu_ms: 6,
-                memory_max: 7,
-            },
-            Record::Failed {
-                attempt,
-                step: 9,
-                errno: -2,
-            },
+            Record::Exited { attempt, status: 0x8b, at: 5, cpu_ms: 6, memory_max: 7 },
+            Record::Failed { attempt, step: 9, errno: -2 },
             Record::Forgotten(attempt),
         ]
     }

@@ -28,10 +28,7 @@ pub const SOCKET: &str = "keeper.sock";
 /// The maximum number of connections waiting to be accepted.
 const BACKLOG: i32 = 128;
 /// The pause between two attempts to lock the directory while a keeper that accepts no connections still holds the lock.
-const LEAVING_LOOK: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 10_000_000,
-};
+const LEAVING_LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 /// The maximum number of such pauses.
 const LEAVING_LOOKS: u32 = 200;
 
@@ -147,13 +144,7 @@ fn begin(data: &Path, signals: Signals) -> Result<Keeper, KeeperError> {
     let listener = listen(&data.join(SOCKET)).map_err(failed(format!("listen on {SOCKET}")))?;
     detach().map_err(failed("open /dev/null"))?;
     let groups = groups(data);
-    let files = Files {
-        data: data.to_owned(),
-        socket: data.join(SOCKET),
-        groups,
-        lock,
-        listener,
-    };
+    let files = Files { data: data.to_owned(), socket: data.join(SOCKET), groups, lock, listener };
     let keeper = Keeper::new(files, signals, attempts, log);
     keeper.map_err(failed("create an epoll instance"))
 }
@@ -187,11 +178,7 @@ fn restore(data: &Path) -> Result<(Attempts, Log), KeeperError> {
     let contents = log::read(data, host::boot())?;
     if contents.damaged > 0 {
         let words = "skipped damaged records of the log";
-        drop(writeln!(
-            io::stderr(),
-            "keeper: {words}: {}",
-            contents.damaged
-        ));
+        drop(writeln!(io::stderr(), "keeper: {words}: {}", contents.damaged));
     }
     let attempts = Attempts::restored(&contents.records, is_ours);
     // A full disk must not prevent the keeper from continuing with the existing log.

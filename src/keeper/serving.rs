@@ -46,9 +46,7 @@ impl Keeper {
             };
             let mut client = Client::new(socket, now());
             if self.clients.len() >= CLIENTS_MAX {
-                client.refuse(format!(
-                    "{CLIENTS_MAX} connections are open, which is the limit"
-                ));
+                client.refuse(format!("{CLIENTS_MAX} connections are open, which is the limit"));
                 client.send(&self.attempts);
                 continue;
             }
@@ -70,8 +68,7 @@ impl Keeper {
 
     fn update_listening(&self) {
         let interest = (self.accepts_at.is_none(), false);
-        self.poll
-            .set(&self.files.listener, Source::Listener, interest);
+        self.poll.set(&self.files.listener, Source::Listener, interest);
     }
 
     /// Handles the requests of a client and sends the answers, until no whole request is left, or the client must wait (see
@@ -134,14 +131,9 @@ impl Keeper {
             };
             now >= client.since + most
         };
-        let others = self
-            .clients
-            .iter()
-            .filter(|(number, _)| Some(**number) != self.coordinator);
-        let late: Vec<u32> = others
-            .filter(|(_, it)| is_late(it))
-            .map(|(number, _)| *number)
-            .collect();
+        let others = self.clients.iter().filter(|(number, _)| Some(**number) != self.coordinator);
+        let late: Vec<u32> =
+            others.filter(|(_, it)| is_late(it)).map(|(number, _)| *number).collect();
         for number in late {
             if let Some(client) = self.clients.remove(&number) {
                 self.disconnect(number, &client);
@@ -163,20 +155,11 @@ impl Keeper {
     fn answer(&mut self, number: u32, client: &mut Client, request: Request, bytes: usize) {
         match request {
             Request::Hello { version: _ } => self.welcome(number, client),
-            Request::Parcel {
-                ticket,
-                parcel,
-                stays,
-            } => {
+            Request::Parcel { ticket, parcel, stays } => {
                 let given = (ticket, *parcel, Inheritance::default());
                 self.take_parcel(number, client, given, (stays, bytes));
             }
-            Request::Inheritance {
-                ticket,
-                parcel,
-                stays,
-                inheritance,
-            } => {
+            Request::Inheritance { ticket, parcel, stays, inheritance } => {
                 let given = (ticket, *parcel, *inheritance);
                 self.take_parcel(number, client, given, (stays, bytes));
             }
@@ -185,11 +168,7 @@ impl Keeper {
             }
             Request::Launch { attempt, launch } => {
                 if let Some((step, errno)) = self.launch(attempt, &launch) {
-                    client.report(&Report::Failed {
-                        attempt,
-                        step,
-                        errno,
-                    });
+                    client.report(&Report::Failed { attempt, step, errno });
                 } else if let Some(feed) = client.feed() {
                     feed.answer(attempt);
                 }

@@ -47,9 +47,7 @@ impl Keeper {
         if self.log.is_incomplete()
             && let Err(error) = self.log.compact(self.attempts.records())
         {
-            return Some(format!(
-                "the log is incomplete and cannot be rewritten: {error}"
-            ));
+            return Some(format!("the log is incomplete and cannot be rewritten: {error}"));
         }
         let carried = Carried {
             parcels: self.parcels.iter().map(carried).collect(),
@@ -59,17 +57,11 @@ impl Keeper {
                 .map(|(pid, outcome)| (*pid, outcome.as_fd().as_raw_fd()))
                 .collect(),
         };
-        let streams = self
-            .parcels
-            .iter()
-            .flat_map(|waiting| waiting.streams.iter().chain(&waiting.further));
+        let streams =
+            self.parcels.iter().flat_map(|waiting| waiting.streams.iter().chain(&waiting.further));
         let mut open: Vec<BorrowedFd<'_>> = streams.map(OwnedFd::as_fd).collect();
         open.extend(self.starting.values().map(Outcome::as_fd));
-        let arguments = vec![
-            "keeper".into(),
-            "--data".into(),
-            self.files.data.clone().into(),
-        ];
+        let arguments = vec!["keeper".into(), "--data".into(), self.files.data.clone().into()];
         let files = (self.files.lock.as_fd(), self.files.listener.as_fd());
         let error = upgrade::become_program(program, arguments, files, (&carried, &open));
         Some(format!("failed to execute {}: {error}", program.display()))

@@ -33,11 +33,8 @@ impl Resumption {
     /// Parses the form used on the command line: `3,4,5`. Returns `None` if the text is not three numbers.
     pub fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split(',').map(|number| number.parse::<i32>().ok());
-        let found = Self {
-            lock: numbers.next()??,
-            listener: numbers.next()??,
-            state: numbers.next()??,
-        };
+        let found =
+            Self { lock: numbers.next()??, listener: numbers.next()??, state: numbers.next()?? };
         numbers.next().is_none().then_some(found)
     }
 }
@@ -125,11 +122,7 @@ mod tests {
 
     #[test]
     fn numbers_of_descriptors_are_three() {
-        let found = Resumption {
-            lock: 3,
-            listener: 4,
-            state: 5,
-        };
+        let found = Resumption { lock: 3, listener: 4, state: 5 };
         assert_eq!(Resumption::parse("3,4,5"), Some(found));
         assert_eq!(Resumption::parse(&found.to_string()), Some(found));
         for wrong in ["", "3", "3,4", "3,4,x", "3,4,5,6"] {
@@ -148,10 +141,7 @@ mod tests {
             inheritance: Inheritance::default(),
             further: vec![10],
         };
-        let carried = Carried {
-            parcels: vec![parcel],
-            starting: vec![(4242, 12)],
-        };
+        let carried = Carried { parcels: vec![parcel], starting: vec![(4242, 12)] };
         let file = carried.write().expect("there is memory");
         let read = Carried::read(file.into()).expect("the file is complete");
         assert_eq!(read, carried);

@@ -47,10 +47,7 @@ fn usable(path: &Path) -> Option<PathBuf> {
 /// Returns `InvalidInput` if `name` is not a single plain path component, else the underlying I/O error.
 pub fn create(base: &Path, name: &str) -> io::Result<PathBuf> {
     let mut parts = Path::new(name).components();
-    if !matches!(
-        (parts.next(), parts.next()),
-        (Some(Component::Normal(_)), None)
-    ) {
+    if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }
     let path = base.join(name);
@@ -84,9 +81,7 @@ pub fn of(pid: u32) -> Option<PathBuf> {
 /// # Errors
 /// Returns the underlying I/O error.
 pub fn kill(path: &Path) -> io::Result<bool> {
-    let file = fs::OpenOptions::new()
-        .write(true)
-        .open(path.join("cgroup.kill"));
+    let file = fs::OpenOptions::new().write(true).open(path.join("cgroup.kill"));
     let written = file.and_then(|mut file| io::Write::write_all(&mut file, b"1"));
     Ok(absent_is_none(written)?.is_some())
 }
@@ -125,9 +120,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
     if absent_is_none(fs::remove_dir(path)).is_ok() {
         return Ok(());
     }
-    bottom_up(path, DEPTH_MAX, &mut |group: &Path| {
-        absent_is_none(fs::remove_dir(group)).map(drop)
-    })
+    bottom_up(path, DEPTH_MAX, &mut |group: &Path| absent_is_none(fs::remove_dir(group)).map(drop))
 }
 
 /// Returns the processor time in milliseconds and the memory in bytes used by everything in the group and below it; `None` if the group
@@ -140,9 +133,7 @@ pub fn usage(path: &Path) -> io::Result<Option<(u64, u64)>> {
     let memory = memory.and_then(|text| text.trim().parse().ok());
     let stat = absent_is_none(fs::read_to_string(path.join("cpu.stat")))?;
     let used = stat.as_deref().and_then(|stat| {
-        let line = stat
-            .lines()
-            .find_map(|line| line.strip_prefix("usage_usec "));
+        let line = stat.lines().find_map(|line| line.strip_prefix("usage_usec "));
         line?.trim().parse::<u64>().ok()
     });
     Ok(used.zip(memory).map(|(used, memory)| (used / 1000, memory)))
@@ -154,11 +145,7 @@ pub fn usage(path: &Path) -> io::Result<Option<(u64, u64)>> {
 /// Returns the underlying I/O error.
 pub fn events(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(
-        path.join("cgroup.events"),
-        flags,
-        Mode::empty(),
-    )?)
+    Ok(rustix::fs::open(path.join("cgroup.events"), flags, Mode::empty())?)
 }
 
 fn bottom_up(
@@ -219,10 +206,7 @@ fn mount(line: &[u8]) -> Option<Mount> {
     if dash < 6 || fields.get(dash + 1) != Some(&b"cgroup2".as_slice()) {
         return None;
     }
-    Some(Mount {
-        root: path(fields.get(3)?),
-        point: path(fields.get(4)?),
-    })
+    Some(Mount { root: path(fields.get(3)?), point: path(fields.get(4)?) })
 }
 
 /// Decodes a path in which special characters, such as spaces, are written as `\` and three octal digits.
@@ -230,9 +214,7 @@ fn path(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((&first, after)) = rest.split_first() {
-        let digits = after
-            .get(..3)
-            .and_then(|digits| std::str::from_utf8(digits).ok());
+        let digits = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
         let byte = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
         match byte {
             Some(byte) if first == b'\\' => {
@@ -280,10 +262,7 @@ mod tests {
         let line = b"9 1 0:3 /docker/ab /a\\040b/cg rw shared:7 master:1 - cgroup2 none rw";
         let found = mounted(line);
         let mount = found.first().expect("there is one mount");
-        assert_eq!(
-            mount.place(Path::new("/docker/ab/c")),
-            Some("/a b/cg/c".into())
-        );
+        assert_eq!(mount.place(Path::new("/docker/ab/c")), Some("/a b/cg/c".into()));
         assert_eq!(mount.place(Path::new("/elsewhere")), None);
         assert_eq!(mount.place(Path::new("/docker/ab/../x")), None);
         for broken in ["", "1 2 3 - cgroup2", "1 2 3 / /x rw - ", "-"] {

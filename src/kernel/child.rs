@@ -1,10 +1,7 @@
 //! What a new process does before it executes its program. It runs on a copy of its parent's memory and allocates nothing: it only makes
 //! system calls.
 
-#![expect(
-    unsafe_code,
-    reason = "between clone and exec, only system calls are allowed"
-)]
+#![expect(unsafe_code, reason = "between clone and exec, only system calls are allowed")]
 
 use crate::kernel::inheritance::IO_OF_PROCESS;
 use crate::kernel::plan::{Plan, Step};
@@ -28,10 +25,7 @@ pub(in crate::kernel) struct Strings {
 impl Strings {
     /// Builds the arrays from a plan. They are valid only while the plan exists.
     pub(in crate::kernel) fn of(plan: &Plan) -> Self {
-        Self {
-            argv: pointers(&plan.argv),
-            env: pointers(&plan.env),
-        }
+        Self { argv: pointers(&plan.argv), env: pointers(&plan.env) }
     }
 }
 
@@ -155,10 +149,7 @@ impl PreparedPlan<'_> {
 
     fn set_limits(&self) -> Result<(), c_int> {
         for (which, soft, hard) in &self.plan.limits {
-            let limit = libc::rlimit64 {
-                rlim_cur: *soft,
-                rlim_max: *hard,
-            };
+            let limit = libc::rlimit64 { rlim_cur: *soft, rlim_max: *hard };
             let which = c_int::try_from(*which).unwrap_or(c_int::MAX);
             let old = ptr::null_mut::<libc::rlimit64>();
             // SAFETY: the new limit is a live value, and the old one is not requested.

@@ -59,10 +59,7 @@ impl Receiver {
     /// # Errors
     /// Returns the error of `recvmsg`.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<Datagram>> {
-        let mut part = libc::iovec {
-            iov_base: buffer.as_mut_ptr().cast(),
-            iov_len: buffer.len(),
-        };
+        let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
         // The buffer is limited to one control message. The kernel puts the credentials first, and drops all further messages, such as
         // passed descriptors.
         let mut control = [0_u64; 8];
@@ -81,11 +78,7 @@ impl Receiver {
         let Ok(bytes) = usize::try_from(count) else {
             let error = io::Error::last_os_error();
             let is_none = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted];
-            return if is_none.contains(&error.kind()) {
-                Ok(None)
-            } else {
-                Err(error)
-            };
+            return if is_none.contains(&error.kind()) { Ok(None) } else { Err(error) };
         };
         let sender = sender(&message);
         Ok(Some(Datagram { bytes, sender }))
@@ -133,21 +126,13 @@ mod tests {
         let address = SocketAddrUnix::new(&path).expect("the path is short");
         let receiver = Receiver::bind(&address).expect("the socket is bound");
         let mut buffer = [0; 4];
-        assert_eq!(
-            receiver.receive(&mut buffer).expect("the socket is open"),
-            None
-        );
+        assert_eq!(receiver.receive(&mut buffer).expect("the socket is open"), None);
         let sender = UnixDatagram::unbound().expect("a socket");
-        sender
-            .send_to(b"READY=1", &path)
-            .expect("the datagram is sent");
+        sender.send_to(b"READY=1", &path).expect("the datagram is sent");
         let datagram = receiver.receive(&mut buffer).expect("the socket is open");
         let datagram = datagram.expect("a datagram has arrived");
         assert_eq!((datagram.bytes, &buffer), (4, b"READ"));
-        let own = Sender {
-            pid: std::process::id(),
-            user: rustix::process::getuid().as_raw(),
-        };
+        let own = Sender { pid: std::process::id(), user: rustix::process::getuid().as_raw() };
         assert_eq!(datagram.sender, Some(own));
     }
 }

@@ -16,10 +16,7 @@ pub fn raise() -> Result<(), Errno> {
     let limit = getrlimit(Resource::Nofile);
     let maximum = limit.maximum;
     BEFORE.get_or_init(|| limit);
-    let raised = Rlimit {
-        current: maximum,
-        maximum,
-    };
+    let raised = Rlimit { current: maximum, maximum };
     setrlimit(Resource::Nofile, raised)
 }
 

@@ -108,11 +108,7 @@ pub fn of_user(path: &Path, user: u32) -> io::Result<File> {
     let place = path::follow(path, &trusts, Others::Refused)?;
     let found = examined(&place)?;
     if !trusts(found.st_uid) {
-        let unfit = if socket::is_own(user) {
-            Unfit::Foreign
-        } else {
-            Unfit::Unrelated
-        };
+        let unfit = if socket::is_own(user) { Unfit::Foreign } else { Unfit::Unrelated };
         return Err(unfit(found.st_uid).into());
     }
     if path::is_open_to_others(&found) {
@@ -220,10 +216,7 @@ mod tests {
                 assert_eq!(unfit(regular(path, flags)), Unfit::Irregular, "{path:?}");
             }
         }
-        assert_eq!(
-            unfit(own_of(&pipe, appended | OFlags::CREATE)),
-            Unfit::Irregular
-        );
+        assert_eq!(unfit(own_of(&pipe, appended | OFlags::CREATE)), Unfit::Irregular);
     }
 
     #[test]
@@ -242,10 +235,7 @@ mod tests {
             std::fs::remove_file(path("other")).unwrap();
             std::fs::remove_file(path("link")).unwrap();
         }
-        assert_eq!(
-            errno(&own_of(&path("none"), OFlags::RDONLY).unwrap_err()),
-            2
-        );
+        assert_eq!(errno(&own_of(&path("none"), OFlags::RDONLY).unwrap_err()), 2);
         if rustix::process::geteuid().is_root() {
             chown(path("file"), Some(STRANGER), None).unwrap();
             let refused = unfit(own_of(&path("file"), OFlags::WRONLY));

@@ -91,12 +91,7 @@ impl Abilities {
 
     fn probe() -> Self {
         let Ok(own) = pidfd_open(getpid(), PidfdFlags::empty()) else {
-            return Self {
-                pidfds: false,
-                inodes: false,
-                handles: None,
-                exits: false,
-            };
+            return Self { pidfds: false, inodes: false, handles: None, exits: false };
         };
         let inodes = pidfs::is_pidfs(&own);
         Self {

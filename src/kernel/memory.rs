@@ -67,9 +67,8 @@ pub fn bound_of(group: &Path) -> io::Result<Option<Bound>> {
     let events = absent_is_none(fs::read_to_string(group.join("memory.events")))?;
     let events = events.unwrap_or_default();
     let kills = events.lines().filter_map(|it| it.strip_prefix("oom_kill "));
-    let was_reached = kills
-        .filter_map(|count| count.trim().parse::<u64>().ok())
-        .any(|count| count > 0);
+    let was_reached =
+        kills.filter_map(|count| count.trim().parse::<u64>().ok()).any(|count| count > 0);
     Ok(Some(Bound { most, was_reached }))
 }
 
@@ -120,16 +119,8 @@ mod tests {
     fn a_group_without_the_controller_is_not_and_gets_no_file() {
         let dir = group(&[]);
         assert!(!bound(dir.path(), 1 << 20).expect("a missing file is not an error"));
-        assert_eq!(
-            bound_of(dir.path()).expect("a missing file is not an error"),
-            None
-        );
-        assert_eq!(
-            fs::read_dir(dir.path())
-                .expect("the files can be read")
-                .count(),
-            0
-        );
+        assert_eq!(bound_of(dir.path()).expect("a missing file is not an error"), None);
+        assert_eq!(fs::read_dir(dir.path()).expect("the files can be read").count(), 0);
         // Not every kernel accounts for swap.
         let dir = group(&["memory.max"]);
         assert!(bound(dir.path(), 1 << 20).expect("the limit can be written"));
@@ -159,10 +150,7 @@ mod tests {
         let path = create_with_memory(base.path(), "ours").expect("the group is created");
         // The kernel would add the controller to the list; this plain file contains what was written.
         assert_eq!(read(base.path(), "cgroup.subtree_control"), "+memory");
-        assert!(
-            !is_delegated(&path),
-            "the new group has no `cgroup.subtree_control`"
-        );
+        assert!(!is_delegated(&path), "the new group has no `cgroup.subtree_control`");
         let list = path.join("cgroup.subtree_control");
         fs::write(list, "cpu memory pids\n").expect("the file can be written");
         create_with_memory(base.path(), "ours").expect("the group exists");

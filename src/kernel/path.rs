@@ -138,13 +138,7 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn begin(base: &Path, trusts: Trusts<'a>, others: Others) -> io::Result<Self> {
-        Ok(Self {
-            trusts,
-            others,
-            passed: vec![opened(base)?],
-            links: 0,
-            exposed: None,
-        })
+        Ok(Self { trusts, others, passed: vec![opened(base)?], links: 0, exposed: None })
     }
 
     /// Walks along a path from the present place. With `make`, directories that are missing are made with this mode.
@@ -169,11 +163,7 @@ impl<'a> Walk<'a> {
         }
         let is_other = make.is_some()
             && FileType::from_raw_mode(fstat(self.present()?)?.st_mode) != FileType::Directory;
-        if is_other {
-            Err(Errno::NOTDIR.into())
-        } else {
-            Ok(())
-        }
+        if is_other { Err(Errno::NOTDIR.into()) } else { Ok(()) }
     }
 
     fn present(&self) -> io::Result<&OwnedFd> {
@@ -335,10 +325,7 @@ mod tests {
         assert!(path("shared/a/b").is_dir());
         let refused = directory(&path("shared/link/a"), Mode::RWXU).unwrap_err();
         let why = &exposed(&refused).unwrap().why;
-        assert!(
-            why.contains("shared/link is a symbolic link, and "),
-            "{why}"
-        );
+        assert!(why.contains("shared/link is a symbolic link, and "), "{why}");
         assert!(!path("ours/a").exists());
         // What is there need not be made.
         directory(&path("shared/link"), Mode::RWXU).unwrap();

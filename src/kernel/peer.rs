@@ -47,11 +47,7 @@ pub fn of(socket: impl AsFd) -> Peer {
 /// # Errors
 /// Returns the error of `getsockopt`.
 pub fn credentials(socket: impl AsFd) -> io::Result<(u32, Option<u32>)> {
-    let unknown = libc::ucred {
-        pid: 0,
-        uid: u32::MAX,
-        gid: u32::MAX,
-    };
+    let unknown = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let found = option(socket.as_fd(), libc::SO_PEERCRED, unknown)?;
     let pid = u32::try_from(found.pid).ok().filter(|pid| *pid > 0);
     Ok((found.uid, pid))
@@ -70,13 +66,7 @@ fn option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int, mut value: T) -> i
     let place = (&raw mut value).cast();
     // SAFETY: `place` points at a live value, and `length` is its size.
     let asked = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            name,
-            place,
-            &raw mut length,
-        )
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, place, &raw mut length)
     };
     match asked {
         0 => Ok(value),

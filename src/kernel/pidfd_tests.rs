@@ -25,9 +25,8 @@ impl Drop for Cat {
 #[test]
 fn a_process_is_found_until_it_ends_and_its_status_after() {
     let mut cat = Cat::start();
-    let (pidfd, identity) = identify(cat.0.id())
-        .expect("the process can be identified")
-        .expect("the process is alive");
+    let (pidfd, identity) =
+        identify(cat.0.id()).expect("the process can be identified").expect("the process is alive");
     assert!(matches!(find(&identity), Lookup::Alive(_)));
     assert!(!pidfd.has_ended().expect("the poll works"));
     let living = match abilities().tier() {
@@ -65,9 +64,8 @@ fn a_process_is_found_until_it_ends_and_its_status_after() {
 #[test]
 fn what_is_of_another_boot_is_gone_and_another_start_is_another_process() {
     let cat = Cat::start();
-    let (_, identity) = identify(cat.0.id())
-        .expect("the process can be identified")
-        .expect("the process is alive");
+    let (_, identity) =
+        identify(cat.0.id()).expect("the process can be identified").expect("the process is alive");
     let mut rebooted = identity;
     rebooted.boot ^= 1;
     assert!(matches!(find(&rebooted), Lookup::Gone));
@@ -77,10 +75,7 @@ fn what_is_of_another_boot_is_gone_and_another_start_is_another_process() {
     let mut elsewhere = reused;
     (elsewhere.namespace, elsewhere.ticks) = (identity.namespace ^ 1, identity.ticks);
     assert!(matches!(find(&elsewhere), Lookup::Unknown(_)));
-    let by_ticks = crate::actors::process::Identity {
-        inode: 0,
-        ..identity
-    };
+    let by_ticks = crate::actors::process::Identity { inode: 0, ..identity };
     assert!(matches!(find(&by_ticks), Lookup::Alive(_)));
 }
 
@@ -90,10 +85,6 @@ fn numbers_that_no_process_has_are_none() {
     assert!(Pidfd::open(u32::MAX).expect("the query works").is_none());
     assert!(Pidfd::open(0x3fff_ffff).expect("the query works").is_none());
     if abilities().handles.is_some() {
-        assert!(
-            Pidfd::open_inode(u64::MAX - 5)
-                .expect("the query works")
-                .is_none()
-        );
+        assert!(Pidfd::open_inode(u64::MAX - 5).expect("the query works").is_none());
     }
 }

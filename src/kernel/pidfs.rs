@@ -58,11 +58,7 @@ pub(in crate::kernel) fn is_pidfs(pidfd: impl AsFd) -> bool {
 
 /// Returns the type number of the file handles of pidfs, or `None` if processes cannot be opened by such handles.
 pub(in crate::kernel) fn handle_type(pidfd: impl AsFd) -> Option<i32> {
-    let mut handle = Handle {
-        bytes: 8,
-        kind: 0,
-        inode: [0; 8],
-    };
+    let mut handle = Handle { bytes: 8, kind: 0, inode: [0; 8] };
     let mut mount: libc::c_int = 0;
     let (fd, no_path) = (pidfd.as_fd().as_raw_fd(), c"".as_ptr());
     let place = (&raw mut handle).cast();
@@ -84,11 +80,7 @@ pub(in crate::kernel) fn open(
     kind: i32,
     inode: u64,
 ) -> io::Result<Option<OwnedFd>> {
-    let mut handle = Handle {
-        bytes: 8,
-        kind,
-        inode: inode.to_ne_bytes(),
-    };
+    let mut handle = Handle { bytes: 8, kind, inode: inode.to_ne_bytes() };
     let mount = pidfs.as_fd().as_raw_fd();
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     // SAFETY: `handle` has the layout of `file_handle` and holds the number of bytes it states; it is only read.
@@ -120,10 +112,7 @@ pub(in crate::kernel) fn query_retained(pidfd: impl AsFd) -> io::Result<Retained
 }
 
 fn ask(pidfd: impl AsFd, mask: u64) -> io::Result<Info> {
-    let mut info = Info {
-        mask,
-        ..Info::default()
-    };
+    let mut info = Info { mask, ..Info::default() };
     // SAFETY: the request number encodes the size of `info`, which has the expected layout.
     let done = unsafe { libc::ioctl(pidfd.as_fd().as_raw_fd(), GET_INFO, &raw mut info) };
     match done {

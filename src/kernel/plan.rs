@@ -50,13 +50,8 @@ pub enum Step {
 }
 
 impl Step {
-    pub(in crate::kernel) const ALL: [Self; 5] = [
-        Self::Streams,
-        Self::User,
-        Self::Limits,
-        Self::Directory,
-        Self::Exec,
-    ];
+    pub(in crate::kernel) const ALL: [Self; 5] =
+        [Self::Streams, Self::User, Self::Limits, Self::Directory, Self::Exec];
 }
 
 impl Plan {
@@ -153,10 +148,7 @@ mod tests {
     #[test]
     fn a_program_is_looked_for_as_a_shell_does() {
         assert_eq!(texts(&candidates(b"ls", b"/a:/b")), ["/a/ls", "/b/ls"]);
-        assert_eq!(
-            texts(&candidates(b"ls", b"/a::")),
-            ["/a/ls", "./ls", "./ls"]
-        );
+        assert_eq!(texts(&candidates(b"ls", b"/a::")), ["/a/ls", "./ls", "./ls"]);
         assert_eq!(texts(&candidates(b"./ls", b"/a")), ["./ls"]);
         assert_eq!(texts(&candidates(b"", b"/a")), [""]);
     }

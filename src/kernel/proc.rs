@@ -163,9 +163,7 @@ pub fn add_descendants(members: &mut BTreeSet<u32>, living: &BTreeMap<u32, Stat>
 /// # Errors
 /// Returns an error if the list cannot be read.
 pub fn children(pid: u32) -> io::Result<Option<Vec<u32>>> {
-    let text = gone_is_none(fs::read_to_string(format!(
-        "/proc/{pid}/task/{pid}/children"
-    )))?;
+    let text = gone_is_none(fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")))?;
     let pids = |text: String| {
         let pids = text.split_ascii_whitespace();
         pids.filter_map(|pid| pid.parse().ok()).collect()
@@ -192,9 +190,7 @@ pub fn now_ticks() -> u64 {
 /// Returns an error if `/proc/stat` cannot be read.
 pub fn created_count() -> io::Result<u64> {
     let text = fs::read_to_string("/proc/stat")?;
-    let mut counts = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("processes "));
+    let mut counts = text.lines().filter_map(|line| line.strip_prefix("processes "));
     let made = counts.next().and_then(|count| count.trim().parse().ok());
     made.ok_or(io::Error::from(io::ErrorKind::InvalidData))
 }
@@ -404,9 +400,8 @@ fn read(pid: u32, name: &str) -> io::Result<Option<Vec<u8>>> {
     }
     let lives_on = stat(pid)?.is_some_and(|it| it.has_no_main_thread() && !it.is_zombie());
     if lives_on && let Some(threads) = gone_is_none(fs::read_dir(format!("/proc/{pid}/task")))? {
-        let mut texts = threads
-            .flatten()
-            .filter_map(|thread| fs::read(thread.path().join(name)).ok());
+        let mut texts =
+            threads.flatten().filter_map(|thread| fs::read(thread.path().join(name)).ok());
         return Ok(texts.find(|text| !text.is_empty()).or(bytes));
     }
     Ok(bytes)
@@ -445,10 +440,7 @@ fn page_bytes() -> u64 {
 }
 
 fn positive(found: libc::c_long, usual: u64) -> u64 {
-    u64::try_from(found)
-        .ok()
-        .filter(|found| *found > 0)
-        .unwrap_or(usual)
+    u64::try_from(found).ok().filter(|found| *found > 0).unwrap_or(usual)
 }
 
 #[cfg(test)]
@@ -533,10 +525,7 @@ mod tests {
         let own = rustix::process::getuid().as_raw();
         assert!(found.is_of(own) && !found.is_of(own + 1));
         assert_eq!(found.value.as_bytes(), b"a=b");
-        assert_eq!(
-            variable(child.id(), "SEXTON").expect("it is readable"),
-            None
-        );
+        assert_eq!(variable(child.id(), "SEXTON").expect("it is readable"), None);
         child.kill().expect("it is our child");
         child.wait().expect("it is our child");
         let status = "Name:\tsu\nUid:\t1000\t0\t0\t0\nGid:\t1\t1\t1\t1\n";
@@ -552,10 +541,7 @@ mod tests {
         };
         for bytes in [4, 8] {
             assert!(is_secure(&vector(&[33, 1, 23, 1, 0, 0], bytes)), "{bytes}");
-            assert!(
-                !is_secure(&vector(&[33, 23, 23, 0, 0, 0], bytes)),
-                "{bytes}"
-            );
+            assert!(!is_secure(&vector(&[33, 23, 23, 0, 0, 0], bytes)), "{bytes}");
         }
         assert!(!is_secure(&[]));
     }
@@ -563,10 +549,7 @@ mod tests {
     #[test]
     fn lists_end_with_or_without_a_nul() {
         let of = |bytes: &[u8]| -> Vec<Vec<u8>> {
-            split(bytes)
-                .iter()
-                .map(|part| part.as_bytes().to_vec())
-                .collect()
+            split(bytes).iter().map(|part| part.as_bytes().to_vec()).collect()
         };
         assert_eq!(of(b"a\0b\0"), [b"a", b"b"]);
         assert_eq!(of(b"a\0\0"), [b"a".to_vec(), Vec::new()]);
@@ -578,15 +561,10 @@ mod tests {
     fn our_own_process_is_read() {
         let own = std::process::id();
         assert!(pids().expect("the file can be read").contains(&own));
-        let counted = stat(own)
-            .expect("the file can be read")
-            .expect("this process exists");
+        let counted = stat(own).expect("the file can be read").expect("this process exists");
         assert!(!counted.is_zombie() && counted.memory_bytes() > 0);
         assert!(
-            !cmdline(own)
-                .expect("the file can be read")
-                .expect("this process exists")
-                .is_empty()
+            !cmdline(own).expect("the file can be read").expect("this process exists").is_empty()
         );
         assert!(environ(own).expect("the file can be read").is_some());
         assert!(cwd(own).expect("the file can be read").is_some());

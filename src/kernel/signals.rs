@@ -1,9 +1,6 @@
 //! Signals delivered through a descriptor that can be polled, for single-threaded programs, and attributes of this process.
 
-#![expect(
-    unsafe_code,
-    reason = "there are no safe calls for signalfd and signal dispositions"
-)]
+#![expect(unsafe_code, reason = "there are no safe calls for signalfd and signal dispositions")]
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -114,11 +111,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
             return;
         }
         let [of_segments, of_buses] = &HANDLERS;
-        let handler = if signal == libc::SIGSEGV {
-            of_segments
-        } else {
-            of_buses
-        };
+        let handler = if signal == libc::SIGSEGV { of_segments } else { of_buses };
         let handler = handler.load(Ordering::Relaxed);
         let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
             std::mem::transmute(handler);

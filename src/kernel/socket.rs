@@ -15,18 +15,12 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The pause before another attempt to connect to a socket whose queue of connections is full: no event reports that it has space.
-const FULL: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 5_000_000,
-};
+const FULL: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 /// The same in milliseconds.
 const FULL_MS: u64 = 5;
 
 /// The pause before accepting again after an error, which usually means that the process has run out of descriptors.
-const OUT_OF_DESCRIPTORS: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 50_000_000,
-};
+const OUT_OF_DESCRIPTORS: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// The users whose connections a listener accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,10 +99,7 @@ pub fn connect_to_own(path: &Path, limit: Duration) -> io::Result<UnixStream> {
 /// # Errors
 /// The same as for [`connect_to_own`].
 pub fn connect_to_own_name(name: &[u8], limit: Duration) -> io::Result<UnixStream> {
-    own(connect_to(
-        &SocketAddrUnix::new_abstract_name(name)?,
-        limit,
-    )?)
+    own(connect_to(&SocketAddrUnix::new_abstract_name(name)?, limit)?)
 }
 
 fn own(stream: UnixStream) -> io::Result<UnixStream> {

@@ -103,10 +103,7 @@ pub fn spawn(
     rustix::io::ioctl_fionbio(&outcome, true)?;
     let [input, output, errors] = streams;
     let streams = [(input, 0), (output, 1), (errors, 2)];
-    let further = birth
-        .further
-        .iter()
-        .map(|(fd, number)| (fd.as_fd(), *number));
+    let further = birth.further.iter().map(|(fd, number)| (fd.as_fd(), *number));
     let placed: Vec<(BorrowedFd<'_>, RawFd)> = streams.into_iter().chain(further).collect();
     let highest = placed.iter().map(|(_, number)| *number).max();
     let first = highest.map_or(FIRST_OF_OURS, |it| FIRST_OF_OURS.max(it + 1));
@@ -116,10 +113,8 @@ pub fn spawn(
         .map(|(fd, number)| Ok((away(fd)?, number)))
         .collect::<Result<_, Errno>>()?;
     let (gate_end, outcome_end) = (away(gate_end.as_fd())?, away(outcome_end.as_fd())?);
-    let moves: Vec<(RawFd, RawFd)> = fds
-        .iter()
-        .map(|(fd, number)| (fd.as_raw_fd(), *number))
-        .collect();
+    let moves: Vec<(RawFd, RawFd)> =
+        fds.iter().map(|(fd, number)| (fd.as_raw_fd(), *number)).collect();
     let (gate_fd, outcome_fd) = (gate_end.as_raw_fd(), outcome_end.as_raw_fd());
     let numbers = moves.iter().map(|(_, number)| *number);
     let mut kept: Vec<RawFd> = numbers.chain([gate_fd, outcome_fd]).collect();
@@ -140,35 +135,20 @@ pub fn spawn(
     };
     match made? {
         Clone::Child => life.run(),
-        Clone::Parent {
-            pid,
-            pidfd,
-            contained,
-        } => Ok(Spawned {
-            pid,
-            pidfd,
-            contained,
-            gate,
-            outcome: Outcome(outcome),
-        }),
+        Clone::Parent { pid, pidfd, contained } => {
+            Ok(Spawned { pid, pidfd, contained, gate, outcome: Outcome(outcome) })
+        }
     }
 }
 
 enum Clone {
     Child,
-    Parent {
-        pid: u32,
-        pidfd: Option<Pidfd>,
-        contained: bool,
-    },
+    Parent { pid: u32, pidfd: Option<Pidfd>, contained: bool },
 }
 
 /// Returns whether the error is a shortage of processes, memory or descriptors, which would also have occurred without a group.
 fn is_shortage(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE)
-    )
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE))
 }
 
 /// Calls `clone3`. If that is not available or not permitted, calls `fork`, unless a PID or a group is requested.
@@ -221,11 +201,9 @@ fn fork() -> io::Result<Clone> {
     let pid = unsafe { libc::fork() };
     match u32::try_from(pid) {
         Ok(0) => Ok(Clone::Child),
-        Ok(pid) => Ok(Clone::Parent {
-            pid,
-            pidfd: Pidfd::open(pid).ok().flatten(),
-            contained: false,
-        }),
+        Ok(pid) => {
+            Ok(Clone::Parent { pid, pidfd: Pidfd::open(pid).ok().flatten(), contained: false })
+        }
         Err(_) => Err(io::Error::last_os_error()),
     }
 }
@@ -280,11 +258,7 @@ pub fn close_inherited() {
 /// Returns the error of `fcntl`.
 pub fn inherit(fd: BorrowedFd<'_>, stays: bool) -> Result<(), Errno> {
     use rustix::io::{FdFlags, fcntl_setfd};
-    let flags = if stays {
-        FdFlags::empty()
-    } else {
-        FdFlags::CLOEXEC
-    };
+    let flags = if stays { FdFlags::empty() } else { FdFlags::CLOEXEC };
     fcntl_setfd(fd, flags)
 }
 

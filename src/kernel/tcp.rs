@@ -38,9 +38,7 @@ pub fn user(near: SocketAddr, far: SocketAddr) -> Option<u32> {
     // The kernel answers with a listener if there is no such connection; that has no port at the other end.
     let is_it = answer.get(ID..ID + 4)? == request.get(HEAD + 8..HEAD + 8 + 4)?;
     // A socket that its process has closed is said to be root's.
-    (is_answer && is_it && number(INODE)? != 0)
-        .then(|| number(USER))
-        .flatten()
+    (is_answer && is_it && number(INODE)? != 0).then(|| number(USER)).flatten()
 }
 
 /// Builds the request for the socket at `far`.

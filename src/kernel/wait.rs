@@ -50,9 +50,7 @@ pub fn reap() -> io::Result<Children> {
             pid,
             status: status.cast_unsigned(),
             cpu_ms: milliseconds(used.ru_utime).saturating_add(milliseconds(used.ru_stime)),
-            memory_max: u64::try_from(used.ru_maxrss)
-                .unwrap_or(0)
-                .saturating_mul(1024),
+            memory_max: u64::try_from(used.ru_maxrss).unwrap_or(0).saturating_mul(1024),
         })),
         Err(_) => match io::Error::last_os_error() {
             error if error.raw_os_error() == Some(libc::ECHILD) => Ok(Children::None),

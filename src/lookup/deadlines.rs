@@ -40,10 +40,7 @@ impl Deadlines {
     /// Removes all items.
     pub(super) fn clear(&mut self) {
         let held = self.held;
-        *self = Self {
-            held,
-            ..Self::default()
-        };
+        *self = Self { held, ..Self::default() };
     }
 
     /// Sets whether removals that are due on a date are held back.
@@ -72,14 +69,9 @@ impl Deadlines {
         };
         let time = self.times.due(now.at, raw);
         let date = self.dates.due(shown(now.date()), raw);
-        let removal = if self.held {
-            None
-        } else {
-            self.removals.due(shown(now.date()), raw)
-        };
+        let removal = if self.held { None } else { self.removals.due(shown(now.date()), raw) };
         let due = [time, date, removal].into_iter().flatten();
-        due.map(|slot| (deadline_of(slot).at(now.offset), slot))
-            .min()
+        due.map(|slot| (deadline_of(slot).at(now.offset), slot)).min()
     }
 
     /// Returns whether an item is in one of the wheels.

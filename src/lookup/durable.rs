@@ -267,16 +267,11 @@ impl<T: Item> DurableSlab<T> {
     /// Returns a description of what is wrong if `content` is not a page of such items.
     pub fn decode(page: PageId, content: &[u8]) -> Result<Loaded<T>, String> {
         if page.kind() != T::KIND {
-            return Err(format!(
-                "a page of kind {} does not hold such items",
-                page.kind()
-            ));
+            return Err(format!("a page of kind {} does not hold such items", page.kind()));
         }
         let stored: Vec<T::Stored<'_>> = read(content)?;
-        let mut loaded = Loaded {
-            items: Vec::with_capacity(stored.len()),
-            digest: Digest::default(),
-        };
+        let mut loaded =
+            Loaded { items: Vec::with_capacity(stored.len()), digest: Digest::default() };
         let mut scratch = Vec::new();
         for stored in stored {
             let place = u32::from(T::place(&stored));
@@ -323,10 +318,7 @@ impl<T: Item> DurableSlab<T> {
                 "an item is in the wheels if and only if it has a deadline"
             );
         }
-        assert_eq!(
-            self.digest, digest,
-            "the running digest equals one computed from scratch"
-        );
+        assert_eq!(self.digest, digest, "the running digest equals one computed from scratch");
     }
 
     fn page_of(slot: Slot) -> PageId {
@@ -452,10 +444,7 @@ mod tests {
     }
 
     fn lease(name: &str, until: u64) -> Lease {
-        Lease {
-            name: name.to_owned(),
-            until: (until > 0).then_some(Timestamp(until)),
-        }
+        Lease { name: name.to_owned(), until: (until > 0).then_some(Timestamp(until)) }
     }
 
     #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -503,10 +492,7 @@ mod tests {
         assert_eq!(leases.remove(pages.by(Seq(3)), Slot(0)), lease("a", 30));
         leases.assert_whole();
         assert_eq!(leases.next_free(), Slot(0));
-        assert_eq!(
-            wanted(&mut pages, 0, 3),
-            [PageId::new(7, 0), PageId::new(7, 1)]
-        );
+        assert_eq!(wanted(&mut pages, 0, 3), [PageId::new(7, 0), PageId::new(7, 1)]);
         assert_eq!(wanted(&mut pages, 2, 3), [PageId::new(7, 0)]);
     }
 
@@ -550,18 +536,12 @@ mod tests {
         let page = PageId::new(7, 0);
         let mut beyond = Vec::new();
         super::write(&[(2u8, lease("beyond", 0))], &mut beyond);
-        assert!(
-            DurableSlab::<Lease>::decode(page, &beyond).is_err(),
-            "no place 2"
-        );
+        assert!(DurableSlab::<Lease>::decode(page, &beyond).is_err(), "no place 2");
         assert!(DurableSlab::<Lease>::decode(page, b"?").is_err());
         let (mut good, other) = (Vec::new(), PageId::new(8, 0));
         super::write(&[(1u8, lease("good", 0))], &mut good);
         assert!(DurableSlab::<Lease>::decode(page, &good).is_ok());
-        assert!(
-            DurableSlab::<Lease>::decode(other, &good).is_err(),
-            "no such kind"
-        );
+        assert!(DurableSlab::<Lease>::decode(other, &good).is_err(), "no such kind");
     }
 
     #[test]
@@ -577,10 +557,7 @@ mod tests {
         leases.restart_spans(Timestamp(25));
         leases.assert_whole();
         assert_eq!(leases.due(at(30)), Some((Timestamp(25), Slot(2))));
-        assert_eq!(
-            leases.deadline_of(Slot(0)),
-            Some(Deadline::Time(Timestamp(30)))
-        );
+        assert_eq!(leases.deadline_of(Slot(0)), Some(Deadline::Time(Timestamp(30))));
         assert_eq!(leases.deadline_of(Slot(1)), None);
     }
 

@@ -75,11 +75,7 @@ impl Pages {
         {
             let mut content = Vec::new();
             encode(&mut content);
-            running.early.push(Copied {
-                page,
-                changed: before,
-                content,
-            });
+            running.early.push(Copied { page, changed: before, content });
         }
     }
 
@@ -90,12 +86,7 @@ impl Pages {
 
     /// Begins a checkpoint of all pages changed by entries after `since` and up to `upto`, the latest entry.
     pub fn begin(&mut self, since: Seq, upto: Seq) {
-        self.running = Some(Running {
-            since,
-            upto,
-            next: (0, 0),
-            early: Vec::new(),
-        });
+        self.running = Some(Running { since, upto, next: (0, 0), early: Vec::new() });
     }
 
     /// Returns the pages copied before their turn since the last call of this function; empty if no checkpoint is under way.

@@ -21,11 +21,7 @@ pub struct Slab<T> {
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self {
-            chunks: Vec::new(),
-            free: BinaryHeap::new(),
-            extent: 0,
-        }
+        Self { chunks: Vec::new(), free: BinaryHeap::new(), extent: 0 }
     }
 }
 
@@ -35,9 +31,7 @@ impl<T> Slab<T> {
 
     /// Returns the slot to use for the next item: the lowest free one.
     pub fn next_free(&self) -> Slot {
-        self.free
-            .peek()
-            .map_or(Slot(self.extent), |Reverse(slot)| *slot)
+        self.free.peek().map_or(Slot(self.extent), |Reverse(slot)| *slot)
     }
 
     /// Inserts an item into a free slot.
@@ -56,9 +50,7 @@ impl<T> Slab<T> {
             // A log that was written under other rules may use a free slot that is not the lowest.
             self.free.retain(|Reverse(free)| *free != slot);
         }
-        let place = self
-            .place_mut(slot)
-            .expect("the slab was just made large enough");
+        let place = self.place_mut(slot).expect("the slab was just made large enough");
         assert!(place.replace(item).is_none(), "the slot is free");
     }
 
@@ -95,27 +87,19 @@ impl<T> Slab<T> {
     /// # Panics
     /// Panics if the slot is free.
     pub fn remove(&mut self, slot: Slot) -> T {
-        let item = self
-            .place_mut(slot)
-            .and_then(Option::take)
-            .expect("the slot is taken");
+        let item = self.place_mut(slot).and_then(Option::take).expect("the slot is taken");
         self.free.push(Reverse(slot));
         item
     }
 
     /// Returns the item in a slot, if there is one.
     pub fn get(&self, slot: Slot) -> Option<&T> {
-        self.chunks
-            .get(slot.index() / Self::CHUNK)?
-            .get(slot.index() % Self::CHUNK)?
-            .as_ref()
+        self.chunks.get(slot.index() / Self::CHUNK)?.get(slot.index() % Self::CHUNK)?.as_ref()
     }
 
     /// Iterates over the items in the order of their slots.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, &T)> {
-        (0..self.extent)
-            .map(Slot)
-            .filter_map(|slot| Some((slot, self.get(slot)?)))
+        (0..self.extent).map(Slot).filter_map(|slot| Some((slot, self.get(slot)?)))
     }
 
     /// Returns the number of items.
@@ -134,9 +118,7 @@ impl<T> Slab<T> {
     }
 
     fn place_mut(&mut self, slot: Slot) -> Option<&mut Option<T>> {
-        self.chunks
-            .get_mut(slot.index() / Self::CHUNK)?
-            .get_mut(slot.index() % Self::CHUNK)
+        self.chunks.get_mut(slot.index() / Self::CHUNK)?.get_mut(slot.index() % Self::CHUNK)
     }
 }
 
@@ -150,9 +132,7 @@ impl<T> Index<Slot> for Slab<T> {
 
 impl<T> IndexMut<Slot> for Slab<T> {
     fn index_mut(&mut self, slot: Slot) -> &mut T {
-        self.place_mut(slot)
-            .and_then(Option::as_mut)
-            .expect("the slot is taken")
+        self.place_mut(slot).and_then(Option::as_mut).expect("the slot is taken")
     }
 }
 

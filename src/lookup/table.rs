@@ -57,10 +57,7 @@ pub struct Table {
 
 impl Default for Table {
     fn default() -> Self {
-        Self {
-            shards: vec![HashTable::new()],
-            hasher: foldhash::quality::RandomState::default(),
-        }
+        Self { shards: vec![HashTable::new()], hasher: foldhash::quality::RandomState::default() }
     }
 }
 
@@ -113,10 +110,8 @@ impl Table {
     pub fn replace(&mut self, name: &impl std::hash::Hash, old: Slot, new: Slot) -> bool {
         let hash = self.hasher.hash_one(name);
         let shard = self.shard(hash);
-        let found = self
-            .shards
-            .get_mut(shard)
-            .and_then(|s| s.find_mut(hash, |place| place.slot == old));
+        let found =
+            self.shards.get_mut(shard).and_then(|s| s.find_mut(hash, |place| place.slot == old));
         found.map(|place| place.slot = new).is_some()
     }
 
@@ -124,10 +119,8 @@ impl Table {
     pub fn remove(&mut self, name: &impl std::hash::Hash, slot: Slot) -> bool {
         let hash = self.hasher.hash_one(name);
         let shard = self.shard(hash);
-        let entry = self
-            .shards
-            .get_mut(shard)
-            .map(|s| s.find_entry(hash, |place| place.slot == slot));
+        let entry =
+            self.shards.get_mut(shard).map(|s| s.find_entry(hash, |place| place.slot == slot));
         match entry {
             Some(Ok(entry)) => {
                 entry.remove();
@@ -157,11 +150,7 @@ impl Table {
     }
 
     fn shard(&self, hash: u64) -> usize {
-        if self.shards.len() == 1 {
-            0
-        } else {
-            shard(hash)
-        }
+        if self.shards.len() == 1 { 0 } else { shard(hash) }
     }
 }
 
@@ -201,19 +190,14 @@ mod tests {
             if names < 10_000 || !names.is_multiple_of(150) {
                 continue;
             }
-            let before = std::mem::replace(
-                &mut room,
-                table.shards.iter().map(HashTable::capacity).sum(),
-            );
+            let before =
+                std::mem::replace(&mut room, table.shards.iter().map(HashTable::capacity).sum());
             assert!(
                 room * 10 <= names * 16,
                 "room for {room} names, but only {names} are in the table"
             );
             // The hasher's seed is random: now and then the room grows by a twentieth in one step, but never by more than a tenth.
-            assert!(
-                before == 0 || (room - before) * 10 <= room,
-                "the room grows in small steps"
-            );
+            assert!(before == 0 || (room - before) * 10 <= room, "the room grows in small steps");
             grown += usize::from(room > before);
         }
         assert!(grown > 100, "the room grows in many steps");

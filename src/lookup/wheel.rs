@@ -42,10 +42,7 @@ impl Default for Wheel {
     fn default() -> Self {
         let ring = |place: usize| {
             let head = head(place);
-            Link {
-                previous: head,
-                next: head,
-            }
+            Link { previous: head, next: head }
         };
         Self {
             elapsed: 0,
@@ -65,18 +62,9 @@ impl Wheel {
     /// Panics if the item is in the wheel already.
     pub fn insert(&mut self, slot: Slot, deadline: Timestamp) {
         while slot.index() >= self.links.len() * CHUNK {
-            self.links.push(vec![
-                Link {
-                    previous: OUT,
-                    next: OUT
-                };
-                CHUNK
-            ]);
+            self.links.push(vec![Link { previous: OUT, next: OUT }; CHUNK]);
         }
-        assert!(
-            self.link(slot.0).previous == OUT,
-            "the item is not in the wheel yet"
-        );
+        assert!(self.link(slot.0).previous == OUT, "the item is not in the wheel yet");
         if deadline.0 <= self.elapsed {
             self.due.insert((deadline.0, slot.0));
             self.link_mut(slot.0).previous = DUE;
@@ -89,10 +77,7 @@ impl Wheel {
         }
         let head = head(place);
         let last = self.link(head).previous;
-        *self.link_mut(slot.0) = Link {
-            previous: last,
-            next: head,
-        };
+        *self.link_mut(slot.0) = Link { previous: last, next: head };
         self.link_mut(last).next = slot.0;
         self.link_mut(head).previous = slot.0;
     }
@@ -156,10 +141,7 @@ impl Wheel {
         }
         let head = head(place);
         let mut item = self.link(head).next;
-        *self.link_mut(head) = Link {
-            previous: head,
-            next: head,
-        };
+        *self.link_mut(head) = Link { previous: head, next: head };
         while item != head {
             let next = self.link(item).next;
             self.link_mut(item).previous = OUT;
@@ -176,25 +158,18 @@ impl Wheel {
         let shift = 6 * level;
         let now = (self.elapsed >> shift) % PLACES as u64;
         // Items of a level share all higher bits with `elapsed` and are later than it, so the search begins at the place of `elapsed`.
-        let ahead = bits
-            .rotate_right(u32::try_from(now).unwrap_or(0))
-            .trailing_zeros();
+        let ahead = bits.rotate_right(u32::try_from(now).unwrap_or(0)).trailing_zeros();
         let place = (now + u64::from(ahead)) % PLACES as u64;
         let above = (self.elapsed >> shift) - now;
         let begins = (above + place) << shift;
-        Some((
-            level * PLACES + usize::try_from(place).unwrap_or(0),
-            begins.max(self.elapsed),
-        ))
+        Some((level * PLACES + usize::try_from(place).unwrap_or(0), begins.max(self.elapsed)))
     }
 
     fn link(&self, at: u32) -> Link {
         let found = if at >= HEADS {
             self.heads.get((at - HEADS) as usize)
         } else {
-            self.links
-                .get(at as usize / CHUNK)
-                .and_then(|chunk| chunk.get(at as usize % CHUNK))
+            self.links.get(at as usize / CHUNK).and_then(|chunk| chunk.get(at as usize % CHUNK))
         };
         *found.expect("links lead to heads and to items that were inserted")
     }
@@ -240,13 +215,7 @@ mod tests {
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         // Spans reach the end of time, where a wheel with fewer levels would loop forever.
-        let span = prop_oneof![
-            0u64..3,
-            0u64..200,
-            0u64..70_000_000,
-            Just(1 << 43),
-            Just(1 << 62)
-        ];
+        let span = prop_oneof![0u64..3, 0u64..200, 0u64..70_000_000, Just(1 << 43), Just(1 << 62)];
         let step = prop_oneof![
             (0u32..24, span.clone()).prop_map(|(slot, span)| Step::Set(slot, span)),
             (0u32..24).prop_map(Step::Remove),

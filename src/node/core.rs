@@ -65,11 +65,7 @@ impl Files {
         let (journal, thread) = Journal::start(self.writer, fsync)?;
         let lock = Arc::new(self.lock);
         journal.watch_directory(&lock);
-        let files = SpineFiles {
-            journal,
-            disk: self.disk,
-            slots: self.slots,
-        };
+        let files = SpineFiles { journal, disk: self.disk, slots: self.slots };
         Ok((files, CoreResources(thread, lock)))
     }
 }
@@ -102,10 +98,7 @@ impl Core {
         }
     }
 
-    #[expect(
-        clippy::too_many_lines,
-        reason = "the parts of a node are created in one order"
-    )]
+    #[expect(clippy::too_many_lines, reason = "the parts of a node are created in one order")]
     async fn open(self, mut config: Config) -> Result<Open, NodeError> {
         let hosts = OpenListeners::prepare(&mut config)?;
         let began = SystemClock::starting_at(Timestamp(0)).now();
@@ -117,13 +110,9 @@ impl Core {
         let mut ledger = Ledger::new(Arc::clone(&clock), tail, marked, past.files.is_none());
         let start = ledger.start(Chance(chance()?));
         each!(host in &past.hosts, rules in &config.rules => ledger.rules(host.actor(), rules));
-        let started = past
-            .files
-            .map(|files| files.start(&mut ledger, config.fsync));
+        let started = past.files.map(|files| files.start(&mut ledger, config.fsync));
         let (journal, files) = started.transpose()?.unzip();
-        let lock = files
-            .as_ref()
-            .map(|CoreResources(_, lock)| Arc::clone(lock));
+        let lock = files.as_ref().map(|CoreResources(_, lock)| Arc::clone(lock));
         for began in each!(host in &mut past.hosts => host.start(start)) {
             began.map_err(NodeError::Start)?;
         }
@@ -171,13 +160,7 @@ impl Core {
         let handle = Handle::new(actors, facts, self.halted);
         finish_startup(&handle, &config, &port).await;
         match OpenListeners::open(&config, sockets, &handle).await {
-            Ok(listeners) => Ok(Open {
-                handle,
-                listeners,
-                spine,
-                checkpoints,
-                files,
-            }),
+            Ok(listeners) => Ok(Open { handle, listeners, spine, checkpoints, files }),
             // Only a listener failed, so stop cleanly before returning the error.
             Err(error) => {
                 end(&spine, &checkpoints, files).await;
@@ -326,12 +309,7 @@ fn recover(config: &Config) -> Result<Past, NodeError> {
     }
     let stores = config.planted.stores(Arc::new(SledStores::new(data)));
     let slots = Slots::new(Arc::clone(&disk), stores);
-    let found = recovery::recover(
-        disk.as_ref(),
-        Some(&slots),
-        &mut recovering,
-        Scope::default(),
-    )?;
+    let found = recovery::recover(disk.as_ref(), Some(&slots), &mut recovering, Scope::default())?;
     if let Some(cut) = &found.tail.cut {
         tracing::warn!("{}", cut_words(cut));
     }
@@ -341,16 +319,7 @@ fn recover(config: &Config) -> Result<Past, NodeError> {
     let salt = u32::from_le_bytes(chance()?);
     let filler = Box::new(ThreadFiller::start(Arc::clone(&disk), salt)?);
     let writer = Writer::open(Arc::clone(&disk), config.segments, filler, &found.tail)?;
-    Ok(Past {
-        hosts: hosts_of(replicas),
-        found,
-        files: Some(Files {
-            disk,
-            slots,
-            writer,
-            lock,
-        }),
-    })
+    Ok(Past { hosts: hosts_of(replicas), found, files: Some(Files { disk, slots, writer, lock }) })
 }
 
 /// Wraps the recovered replicas in hosts.
@@ -369,13 +338,7 @@ struct Open {
 
 impl Open {
     async fn serve(self, mut received: mpsc::UnboundedReceiver<Command>) {
-        let Self {
-            handle,
-            listeners,
-            spine,
-            checkpoints,
-            files,
-        } = self;
+        let Self { handle, listeners, spine, checkpoints, files } = self;
         loop {
             // Answers that cannot be sent are dropped: the caller may no longer be waiting.
             match received.recv().await {

@@ -35,10 +35,7 @@ pub(super) fn inject(handle: &Handle, faults: &Faults) {
         };
         if stage == Stage::Decide && hold.by == ActorId::DISPATCH {
             let fault = Fault::AfterThreadCleanup;
-            panic_if(
-                at_releases.should_inject_for_owner(hold.owner.as_bytes(), fault),
-                fault,
-            );
+            panic_if(at_releases.should_inject_for_owner(hold.owner.as_bytes(), fault), fault);
         }
     };
     handle.actors().lock.inject_panics(Box::new(lock));

@@ -62,10 +62,7 @@ impl OpenListeners {
         }
         #[cfg(feature = "http")]
         let http = match &config.http {
-            Some(http) => Some(crate::protocols::http::Sockets::open(
-                http,
-                &config.listeners,
-            )?),
+            Some(http) => Some(crate::protocols::http::Sockets::open(http, &config.listeners)?),
             None => None,
         };
         Ok(Sockets {

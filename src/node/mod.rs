@@ -89,11 +89,7 @@ impl NodeError {
         address: &impl ToString,
     ) -> impl FnOnce(std::io::Error) -> Self {
         let address = address.to_string();
-        move |source| Self::Listener {
-            listener,
-            address,
-            source,
-        }
+        move |source| Self::Listener { listener, address, source }
     }
 }
 
@@ -133,11 +129,7 @@ impl Node {
         let (halt, halted) = watch::channel(None);
         let theirs = commands.clone();
         let fallback = halt.clone();
-        let core = Core {
-            commands: theirs,
-            halt,
-            halted,
-        };
+        let core = Core { commands: theirs, halt, halted };
         let thread = thread::start(
             "sexton-core",
             move || runtime::block_on(core.run(config, received, &ready)),
@@ -149,12 +141,9 @@ impl Node {
         )
         .map_err(NodeError::Core)?;
         match opened.recv() {
-            Ok(Ok((handle, listeners))) => Ok(Self {
-                handle,
-                listeners,
-                commands,
-                thread: Some(thread),
-            }),
+            Ok(Ok((handle, listeners))) => {
+                Ok(Self { handle, listeners, commands, thread: Some(thread) })
+            }
             Ok(Err(error)) => Err(error),
             Err(_) => Err(NodeError::Halted(Halt::CoreThread(
                 "it exited while the node was being opened".to_owned(),

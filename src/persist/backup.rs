@@ -64,12 +64,7 @@ pub fn copy(
         to.sync_folder(FOLDER)
     };
     write().map_err(PersistError::io("write", &slot.seal()))?;
-    Ok(Copied {
-        slot,
-        seal,
-        tail,
-        bytes,
-    })
+    Ok(Copied { slot, seal, tail, bytes })
 }
 
 /// Returns the newest sealed snapshot, based on the seals alone; `None` if no slot has a valid seal.
@@ -78,10 +73,7 @@ fn newest(disk: &dyn Disk) -> Result<Option<(SlotId, Seal)>, PersistError> {
     for slot in SlotId::ALL {
         if let Some(SealRead::Good(seal)) = seal::read(disk, &slot.seal())? {
             let begun = |found: &(SlotId, Seal)| found.1.manifest.begun;
-            if newest
-                .as_ref()
-                .is_none_or(|found| begun(found) < seal.manifest.begun)
-            {
+            if newest.as_ref().is_none_or(|found| begun(found) < seal.manifest.begun) {
                 newest = Some((slot, seal));
             }
         }
@@ -97,18 +89,14 @@ pub(crate) fn copy_slot(
     copied: &mut dyn FnMut(u64),
 ) -> Result<(), PersistError> {
     let folder = slot.folder();
-    let files = from
-        .tree(&folder)
-        .map_err(PersistError::io("list", &folder))?;
-    to.create_folder(&folder)
-        .map_err(PersistError::io("create a copy of", &folder))?;
+    let files = from.tree(&folder).map_err(PersistError::io("list", &folder))?;
+    to.create_folder(&folder).map_err(PersistError::io("create a copy of", &folder))?;
     // Only files that exist are copied, because a forged seal could name any file. Missing files are detected below.
     for (name, _) in &files {
         if seal.files.iter().any(|file| file.name == *name) {
             let path = format!("{folder}/{name}");
             let above = path.rsplit_once('/').map_or("", |(above, _)| above);
-            to.create_folder(above)
-                .map_err(PersistError::io("create a copy of", above))?;
+            to.create_folder(above).map_err(PersistError::io("create a copy of", above))?;
             copy_file(from, to, &path, copied)?;
         }
     }
@@ -116,11 +104,7 @@ pub(crate) fn copy_slot(
     let wrong = seal::check_files(&seal.files, &copies);
     match wrong.into_iter().find_map(|file| file.wrong) {
         None => Ok(()),
-        Some(cause) => Err(PersistError::Store {
-            action: "copy",
-            folder,
-            cause,
-        }),
+        Some(cause) => Err(PersistError::Store { action: "copy", folder, cause }),
     }
 }
 

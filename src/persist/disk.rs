@@ -77,10 +77,7 @@ pub trait Disk: Send + Sync {
 }
 
 /// An open file.
-#[expect(
-    clippy::len_without_is_empty,
-    reason = "no caller needs to know whether a file is empty"
-)]
+#[expect(clippy::len_without_is_empty, reason = "no caller needs to know whether a file is empty")]
 pub trait DiskFile: Send {
     /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
@@ -138,9 +135,7 @@ impl RealDisk {
     pub fn check(&self) -> Result<(), PersistError> {
         let wrong = |name: &str, words: &str| {
             let shown = self.path(name).to_string_lossy().into_owned();
-            Err(PersistError::io("use", &shown)(io::Error::other(
-                words.to_owned(),
-            )))
+            Err(PersistError::io("use", &shown)(io::Error::other(words.to_owned())))
         };
         for (name, is_folder) in [("lock", false), ("journal", true), ("snapshots", true)] {
             let found = match std::fs::symlink_metadata(self.path(name)) {
@@ -157,11 +152,7 @@ impl RealDisk {
             if !is_folder && !found.is_file() {
                 return wrong(name, NOT_A_FILE);
             }
-            let link = if is_folder {
-                self.link_in(name)
-            } else {
-                Ok(None)
-            };
+            let link = if is_folder { self.link_in(name) } else { Ok(None) };
             if let Some(link) = link.map_err(PersistError::io("look into", name))? {
                 return wrong(&link, LINK);
             }
@@ -202,9 +193,7 @@ impl RealDisk {
         use std::os::unix::fs::MetadataExt as _;
         let own = rustix::process::geteuid().as_raw();
         let refuse = |path: &Path, words: String| {
-            Err(PersistError::io("use", &path.to_string_lossy())(
-                io::Error::other(words),
-            ))
+            Err(PersistError::io("use", &path.to_string_lossy())(io::Error::other(words)))
         };
         let foreign = |owner: u32| owner != own && owner != 0;
         let of_root = directory
@@ -266,19 +255,12 @@ impl RealDisk {
                 return Err(PersistError::Held { dir: shown, holder });
             }
             Err(error) => {
-                return Err(PersistError::Io {
-                    action: "lock",
-                    file: shown,
-                    source: error.into(),
-                });
+                return Err(PersistError::Io { action: "lock", file: shown, source: error.into() });
             }
         }
         self.check_owners(&directory)?;
         self.check()?;
-        self.replace(
-            "lock",
-            format!("process {}\n", std::process::id()).as_bytes(),
-        )?;
+        self.replace("lock", format!("process {}\n", std::process::id()).as_bytes())?;
         let found = std::fs::symlink_metadata(self.path("lock"));
         let found = found.map_err(PersistError::io("look at", "lock"))?;
         Ok(DirLock {
@@ -291,9 +273,7 @@ impl RealDisk {
     /// Returns the first 64 bytes of the lock file, which is more than a coordinator writes; empty if the file cannot be read.
     fn lock_words(&self) -> String {
         let mut words = [0; 64];
-        let read = self
-            .open("lock", false)
-            .and_then(|file| file.read_at(&mut words, 0));
+        let read = self.open("lock", false).and_then(|file| file.read_at(&mut words, 0));
         let words = words.get(..read.unwrap_or(0)).unwrap_or(&[]);
         String::from_utf8_lossy(words).into_owned()
     }
@@ -331,10 +311,7 @@ impl RealDisk {
             file.sync_data()?;
             self.rename(&temporary, name)
         };
-        write().map_err(PersistError::io(
-            "write",
-            &self.path(name).to_string_lossy(),
-        ))
+        write().map_err(PersistError::io("write", &self.path(name).to_string_lossy()))
     }
 }
 
@@ -389,9 +366,7 @@ impl DirLock {
         }
         let words = "the data directory was removed, moved or replaced while it was in use";
         let error = io::Error::other(words);
-        Err(PersistError::io("find", &self.path.to_string_lossy())(
-            error,
-        ))
+        Err(PersistError::io("find", &self.path.to_string_lossy())(error))
     }
 }
 
@@ -412,20 +387,14 @@ impl Disk for RealDisk {
                 Err(error) => return Err(error),
             };
             if metadata.is_file() {
-                files.push((
-                    entry.file_name().to_string_lossy().into_owned(),
-                    metadata.len(),
-                ));
+                files.push((entry.file_name().to_string_lossy().into_owned(), metadata.len()));
             }
         }
         Ok(files)
     }
 
     fn create_folder(&self, folder: &str) -> io::Result<()> {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(self.path(folder))
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(self.path(folder))
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
@@ -476,11 +445,7 @@ impl Disk for RealDisk {
         let mut files = self.list(folder)?;
         for below in self.folders(folder)? {
             let deeper = self.tree(&format!("{folder}/{below}"))?;
-            files.extend(
-                deeper
-                    .into_iter()
-                    .map(|(file, len)| (format!("{below}/{file}"), len)),
-            );
+            files.extend(deeper.into_iter().map(|(file, len)| (format!("{below}/{file}"), len)));
         }
         Ok(files)
     }
@@ -543,24 +508,16 @@ pub fn copy_file(
     copied: &mut dyn FnMut(u64),
 ) -> Result<u64, PersistError> {
     let mut buffer = vec![0; COPY_BYTES];
-    let source = from
-        .open(name, false)
-        .map_err(PersistError::io("read", name))?;
-    let target = to
-        .create(name)
-        .map_err(PersistError::io("create a copy of", name))?;
+    let source = from.open(name, false).map_err(PersistError::io("read", name))?;
+    let target = to.create(name).map_err(PersistError::io("create a copy of", name))?;
     let mut len = 0;
     loop {
-        let read = source
-            .read_at(&mut buffer, len)
-            .map_err(PersistError::io("read", name))?;
+        let read = source.read_at(&mut buffer, len).map_err(PersistError::io("read", name))?;
         let bytes = buffer.get(..read).unwrap_or(&[]);
         if bytes.is_empty() {
             return Ok(len);
         }
-        target
-            .write_at(bytes, len)
-            .map_err(PersistError::io("write a copy of", name))?;
+        target.write_at(bytes, len).map_err(PersistError::io("write a copy of", name))?;
         len += read as u64;
         copied(read as u64);
     }

@@ -113,11 +113,7 @@ fn at(first: Option<Seq>) -> String {
 impl PersistError {
     /// Returns a function for `map_err` that adds the operation and the file to an operating-system error.
     pub fn io(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io {
-            action,
-            file: file.to_owned(),
-            source,
-        }
+        move |source| Self::Io { action, file: file.to_owned(), source }
     }
 
     /// Returns whether the cause of the error is a full disk or an exhausted quota.

@@ -118,11 +118,7 @@ impl FrameHeader {
         put(&mut bytes, 8, &self.seq.0.to_le_bytes());
         put(&mut bytes, 16, &self.at.0.to_le_bytes());
         put(&mut bytes, 24, &self.unsynced.to_le_bytes());
-        put(
-            &mut bytes,
-            28,
-            &[self.actor.0, self.kind.byte(), self.part.byte(), 0],
-        );
+        put(&mut bytes, 28, &[self.actor.0, self.kind.byte(), self.part.byte(), 0]);
         bytes
     }
 
@@ -238,9 +234,8 @@ impl SegmentHeader {
         let flips = (0..4).flat_map(|byte| (1..=255_u32).map(move |flip| flip << (8 * byte)));
         std::iter::once(0).chain(flips).find_map(|flip| {
             let salt = salt ^ flip;
-            let frame_agrees = bytes
-                .get(SEGMENT_HEADER_BYTES..)
-                .is_some_and(|rest| frame(rest, salt).is_some());
+            let frame_agrees =
+                bytes.get(SEGMENT_HEADER_BYTES..).is_some_and(|rest| frame(rest, salt).is_some());
             let mut versions = (1..=FORMAT_VERSION).rev();
             let agreeing = |version: &u32| {
                 let header = header_of(*version, ordinal, size, salt);
@@ -248,12 +243,7 @@ impl SegmentHeader {
             };
             let version = versions.find(agreeing);
             let version = version.or(frame_agrees.then_some(FORMAT_VERSION))?;
-            Some(Self::Good {
-                ordinal,
-                size,
-                salt,
-                version,
-            })
+            Some(Self::Good { ordinal, size, salt, version })
         })
     }
 }
@@ -319,11 +309,7 @@ impl Batch {
                 _ if i + 1 == count => Part::Last,
                 _ => Part::Middle,
             };
-            let header = FrameHeader {
-                size: frame_size(part.len()),
-                part: kind,
-                ..header
-            };
+            let header = FrameHeader { size: frame_size(part.len()), part: kind, ..header };
             self.bytes.extend_from_slice(&header.encode());
             self.bytes.extend_from_slice(part);
         }
@@ -380,14 +366,10 @@ impl Batch {
     /// Fills in the fields of the frame at `start` that depend on its position in the segment: the number of unsynced bytes before it, and
     /// the checksum.
     pub fn seal_frame(&mut self, start: usize, unsynced: u32, salt: u32) {
-        let size = self
-            .frame_size_at(start)
-            .expect("a frame begins at the given offset");
+        let size = self.frame_size_at(start).expect("a frame begins at the given offset");
         put(&mut self.bytes, start + 24, &unsynced.to_le_bytes());
-        let whole = self
-            .bytes
-            .get(start..start + size)
-            .expect("the batch contains the whole frame");
+        let whole =
+            self.bytes.get(start..start + size).expect("the batch contains the whole frame");
         let crc = frame_crc(whole, salt);
         put(&mut self.bytes, start + 4, &crc.to_le_bytes());
     }

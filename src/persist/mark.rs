@@ -122,20 +122,14 @@ impl Marked {
     /// Applies a mark.
     pub fn apply(&mut self, mark: &Mark) {
         match mark {
-            Mark::Start {
-                chance,
-                offset_ms,
-                believed,
-                ..
-            } => {
+            Mark::Start { chance, offset_ms, believed, .. } => {
                 self.chance = *chance;
                 (self.offset_ms, self.believed) = (*offset_ms, *believed);
                 self.draining.clear();
             }
-            Mark::Clock {
-                offset_ms,
-                believed,
-            } => (self.offset_ms, self.believed) = (*offset_ms, *believed),
+            Mark::Clock { offset_ms, believed } => {
+                (self.offset_ms, self.believed) = (*offset_ms, *believed)
+            }
             Mark::Rules { actor, rules } => {
                 self.rules.insert(*actor, rules.clone());
             }
@@ -173,9 +167,7 @@ mod hex {
         let digits = String::deserialize(deserializer)?;
         let pairs = digits.as_bytes().chunks(2);
         let byte = |pair: &[u8]| {
-            let digits = std::str::from_utf8(pair)
-                .ok()
-                .filter(|digits| digits.len() == 2)?;
+            let digits = std::str::from_utf8(pair).ok().filter(|digits| digits.len() == 2)?;
             u8::from_str_radix(digits, 16).ok()
         };
         let bytes: Option<Vec<u8>> = pairs.map(byte).collect();

@@ -66,10 +66,8 @@ pub fn trim_but(disk: &dyn Disk, upto: Seq, kept: Kept) -> Result<Trimmed, Persi
     }
     for segment in unneeded {
         let name = segment::name(segment.ordinal);
-        disk.remove(&name)
-            .map_err(PersistError::io("remove", &name))?;
-        disk.sync_folder(segment::FOLDER)
-            .map_err(PersistError::io("sync", segment::FOLDER))?;
+        disk.remove(&name).map_err(PersistError::io("remove", &name))?;
+        disk.sync_folder(segment::FOLDER).map_err(PersistError::io("sync", segment::FOLDER))?;
         trimmed.segments += 1;
         trimmed.bytes += segment.bytes;
     }

@@ -60,9 +60,7 @@ macro_rules! stream {
                 }
             }
             fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-                self.try_io(Interest::WRITABLE, || {
-                    Ok(send(self, bytes, SendFlags::NOSIGNAL)?)
-                })
+                self.try_io(Interest::WRITABLE, || Ok(send(self, bytes, SendFlags::NOSIGNAL)?))
             }
             async fn readable(&self) -> io::Result<()> {
                 // Only one task reads, so this need not use `readable` of tokio, which maintains a list of waiting tasks.

@@ -82,16 +82,10 @@ mod tests {
             use super::tail;
             assert_eq!(tail(&file, 3).unwrap(), (b"abc".to_vec(), 13));
             assert_eq!(tail(&file, 99).unwrap(), (b"0123456789abc".to_vec(), 13));
-            assert_eq!(
-                tail(&pipe, 3).unwrap_err().to_string(),
-                "it is not a regular file"
-            );
+            assert_eq!(tail(&pipe, 3).unwrap_err().to_string(), "it is not a regular file");
             let link = folder.path().join("link");
             std::os::unix::fs::symlink(&file, &link).unwrap();
-            assert_eq!(
-                tail(&link, 3).unwrap_err().to_string(),
-                "it is a symbolic link"
-            );
+            assert_eq!(tail(&link, 3).unwrap_err().to_string(), "it is a symbolic link");
         }
     }
 }

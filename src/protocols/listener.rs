@@ -30,18 +30,13 @@ pub(crate) struct Place(Arc<Places>);
 
 impl Places {
     pub(crate) fn new(max: u32) -> Arc<Self> {
-        Arc::new(Self {
-            taken: AtomicU32::new(0),
-            max,
-        })
+        Arc::new(Self { taken: AtomicU32::new(0), max })
     }
 
     /// Takes a slot; `None` if all are taken.
     pub(crate) fn take(self: &Arc<Self>) -> Option<Place> {
         let more = |taken: u32| (taken < self.max).then_some(taken + 1);
-        let taken = self
-            .taken
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        let taken = self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
         taken.ok().map(|_| Place(Arc::clone(self)))
     }
 
@@ -141,10 +136,7 @@ pub(crate) async fn accept_unix(listener: &UnixListener, peers: Peers) -> (UnixS
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "there is no event for a descriptor becoming free"
-)]
+#[expect(clippy::disallowed_methods, reason = "there is no event for a descriptor becoming free")]
 async fn pause(span: Duration) {
     tokio::time::sleep(span).await;
 }

@@ -12,10 +12,7 @@ impl Replay {
     pub fn advance(&mut self, record: &Record<'_>) -> Result<Vec<HistoryEvent>, ReplayError> {
         let events = match record.kind {
             format::Kind::Mark | format::Kind::End => {
-                let stamp = Stamp {
-                    seq: record.seq,
-                    at: record.at,
-                };
+                let stamp = Stamp { seq: record.seq, at: record.at };
                 self.mark(stamp, &decode_mark(record)?);
                 Vec::new()
             }

@@ -155,11 +155,7 @@ impl FollowedItem {
             machine.history(stamp, message, outcome, &mut publish);
         }
         let fingerprint = self.fingerprint(machine);
-        Before {
-            its,
-            all,
-            fingerprint,
-        }
+        Before { its, all, fingerprint }
     }
 
     /// Returns an entry's effects on the item, after the entry is committed: those that name the item. If there are none but the item's
@@ -224,10 +220,7 @@ impl fmt::Display for FollowedItem {
 impl HistoryEvent {
     /// Creates an event with no fields.
     pub(super) fn new(kind: &str) -> Self {
-        Self {
-            kind: kind.to_owned(),
-            fields: Map::new(),
-        }
+        Self { kind: kind.to_owned(), fields: Map::new() }
     }
 
     /// Adds a field.
@@ -248,9 +241,7 @@ impl From<&EventBody> for HistoryEvent {
         let fields = told.fields.iter();
         Self {
             kind: told.kind.to_owned(),
-            fields: fields
-                .map(|(field, found)| ((*field).to_owned(), value(found)))
-                .collect(),
+            fields: fields.map(|(field, found)| ((*field).to_owned(), value(found))).collect(),
         }
     }
 }

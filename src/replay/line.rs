@@ -136,10 +136,7 @@ impl Line {
                 Some((cause, _)) => format!("column {}: {cause}", error.column()),
                 None => words,
             };
-            LineError::Malformed {
-                line: number,
-                cause,
-            }
+            LineError::Malformed { line: number, cause }
         };
         let value: Value = serde_json::from_str(text).map_err(malformed)?;
         if value.get("sexton").is_some() {

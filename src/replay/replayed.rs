@@ -111,11 +111,7 @@ impl<M: Actor> Replayed for Replica<M> {
     fn poisoned(&self, record: &Record<'_>) -> Result<Poisoned<Value>, RecoveryError> {
         let poisoned: Poisoned<M::Message> = decode_record(record, M::NAME)?;
         let message = to_json(&poisoned.message);
-        Ok(Poisoned {
-            stage: poisoned.stage,
-            cause: poisoned.cause,
-            message,
-        })
+        Ok(Poisoned { stage: poisoned.stage, cause: poisoned.cause, message })
     }
 
     fn decide(&self, moment: &Moment, message: &Value) -> Result<Value, String> {
@@ -142,11 +138,7 @@ impl<M: Actor> Replayed for Replica<M> {
         if self.machine().durability(&message, &outcome) == Durability::Nothing {
             return Ok(None);
         }
-        let entry = Entry {
-            message,
-            outcome,
-            key,
-        };
+        let entry = Entry { message, outcome, key };
         let mut told = self.decoded(moment.stamp(), &entry, followed);
         Self::commit(self, moment.stamp(), &entry).map_err(|error| match error {
             RecoveryError::Panicked { cause, .. } => {
@@ -177,11 +169,7 @@ impl<M: Actor> Replayed for Replica<M> {
     }
 
     fn reply(&self, seq: Seq, message: &Value, outcome: &Value) -> Result<String, String> {
-        Ok(format!(
-            "{:?}",
-            self.machine()
-                .reply(seq, &from_json(message)?, &from_json(outcome)?)
-        ))
+        Ok(format!("{:?}", self.machine().reply(seq, &from_json(message)?, &from_json(outcome)?)))
     }
 
     fn state_digest(&self) -> Digest {
@@ -226,10 +214,7 @@ impl<M: Actor> Replica<M> {
 }
 
 fn stamp_of(record: &Record<'_>) -> Stamp {
-    Stamp {
-        seq: record.seq,
-        at: record.at,
-    }
+    Stamp { seq: record.seq, at: record.at }
 }
 
 fn to_json(value: &impl serde::Serialize) -> Value {

@@ -183,15 +183,9 @@ impl Replay {
 
     /// Compares the digests recorded for states before entry `before`. The replay must have reached all of these states.
     fn compare_noted(&mut self, before: Seq) {
-        let reached = self
-            .noted
-            .states
-            .partition_point(|state| state.upto < before);
+        let reached = self.noted.states.partition_point(|state| state.upto < before);
         for state in self.noted.states.drain(..reached) {
-            let actor = self
-                .actors
-                .iter()
-                .find(|actor| actor.actor() == state.actor);
+            let actor = self.actors.iter().find(|actor| actor.actor() == state.actor);
             // If the replay began with a snapshot, digests of older states cannot be compared.
             let Some(actor) = actor.filter(|actor| actor.last() <= state.upto) else {
                 continue;
@@ -216,9 +210,7 @@ impl Replay {
 
     /// Returns the name, digest and state of every actor, at the current point of the replay.
     pub fn states(&self) -> impl Iterator<Item = (&'static str, Digest, Value)> + '_ {
-        self.actors
-            .iter()
-            .map(|actor| (actor.name(), actor.state_digest(), actor.view()))
+        self.actors.iter().map(|actor| (actor.name(), actor.state_digest(), actor.view()))
     }
 
     /// Replays a journal record and returns it as a line.
@@ -226,10 +218,7 @@ impl Replay {
         let mut line = Line::new(Kind::Mark, NODE);
         line.seq = Some(record.seq);
         line.at = Some(record.at);
-        let stamp = Stamp {
-            seq: record.seq,
-            at: record.at,
-        };
+        let stamp = Stamp { seq: record.seq, at: record.at };
         self.compare_noted(record.seq);
         match record.kind {
             format::Kind::Mark | format::Kind::End => {
@@ -288,16 +277,10 @@ impl Replay {
     /// Replays a line of a log; `number` is its line number, for errors. Returns the entries that became due before it, then the line
     /// itself with its sequence number, time and outcome. A line of kind `time` is not returned.
     pub fn line(&mut self, line: Line, number: usize) -> Result<Vec<Line>, ReplayError> {
-        let impossible = |cause: String| ReplayError::Impossible {
-            line: number,
-            cause,
-        };
+        let impossible = |cause: String| ReplayError::Impossible { line: number, cause };
         let at = line.at.unwrap_or(self.at);
         if at < self.at {
-            return Err(impossible(format!(
-                "time goes back from {} to {at}",
-                self.at
-            )));
+            return Err(impossible(format!("time goes back from {} to {at}", self.at)));
         }
         let mut done = Vec::new();
         let passes =
@@ -309,10 +292,7 @@ impl Replay {
         if line.kind == Kind::Time {
             return Ok(done);
         }
-        let seq = line
-            .seq
-            .map_or_else(|| following(self.last), Ok)
-            .map_err(impossible)?;
+        let seq = line.seq.map_or_else(|| following(self.last), Ok).map_err(impossible)?;
         if seq <= self.last {
             let last = self.last;
             return Err(impossible(format!(
@@ -320,11 +300,7 @@ impl Replay {
             )));
         }
         let stamp = Stamp { seq, at };
-        let mut whole = Line {
-            seq: Some(seq),
-            at: Some(at),
-            ..line
-        };
+        let mut whole = Line { seq: Some(seq), at: Some(at), ..line };
         if self.reads_only {
             self.last = seq;
             return only_read(whole, self.followed.as_ref()).map_err(impossible);
@@ -341,11 +317,7 @@ impl Replay {
                 let (told, decided) = self.entry(stamp, &whole).map_err(impossible)?;
                 let Some(told) = told else {
                     // Nothing changed: a journal would not record this entry either, so it does not use up a sequence number.
-                    done.push(Line {
-                        seq: None,
-                        outcome: decided,
-                        ..whole
-                    });
+                    done.push(Line { seq: None, outcome: decided, ..whole });
                     return Ok(done);
                 };
                 whole.outcome = Some(told.outcome);
@@ -365,10 +337,7 @@ impl Replay {
         stamp: Stamp,
         line: &Line,
     ) -> Result<(Option<DecodedEntry>, Option<Value>), String> {
-        let message = line
-            .message
-            .as_ref()
-            .ok_or("an entry needs the field `message`")?;
+        let message = line.message.as_ref().ok_or("an entry needs the field `message`")?;
         let actor = self.named(&line.actor)?.actor();
         let moment = self.moment(actor, stamp);
         if let (true, Some(outcome)) = (self.verify, &line.outcome) {
@@ -481,12 +450,7 @@ impl Replay {
         if decided != *recorded {
             let actor = actor.name();
             let recorded = recorded.clone();
-            self.mismatches.push(Mismatch {
-                seq: moment.seq,
-                actor,
-                recorded,
-                decided,
-            });
+            self.mismatches.push(Mismatch { seq: moment.seq, actor, recorded, decided });
         }
     }
 
@@ -494,14 +458,10 @@ impl Replay {
         let known: Vec<_> = self.actors.iter().map(|actor| actor.name()).collect();
         match self.actors.iter_mut().find(|actor| actor.name() == name) {
             Some(actor) => Ok(actor.as_mut()),
-            None if name == NODE => Err(format!(
-                "an entry needs an actor: one of {}",
-                known.join(", ")
-            )),
-            None => Err(format!(
-                "there is no actor {name:?}: use one of {}",
-                known.join(", ")
-            )),
+            None if name == NODE => {
+                Err(format!("an entry needs an actor: one of {}", known.join(", ")))
+            }
+            None => Err(format!("there is no actor {name:?}: use one of {}", known.join(", "))),
         }
     }
 
@@ -523,10 +483,7 @@ pub(super) fn actor_of<'a>(
 }
 
 fn following(last: Seq) -> Result<Seq, String> {
-    let seq = last
-        .0
-        .checked_add(1)
-        .ok_or("all sequence numbers are used up")?;
+    let seq = last.0.checked_add(1).ok_or("all sequence numbers are used up")?;
     Ok(Seq(seq))
 }
 
@@ -547,10 +504,7 @@ fn only_read(mut line: Line, followed: Option<&FollowedItem>) -> Result<Vec<Line
 fn moment(marked: &Marked, actor: ActorId, Stamp { seq, at }: Stamp) -> Moment {
     Moment {
         seq,
-        now: Now {
-            at,
-            offset: Offset(marked.offset_ms),
-        },
+        now: Now { at, offset: Offset(marked.offset_ms) },
         chance: marked.chance,
         draining: marked.draining(actor),
     }

@@ -168,14 +168,7 @@ impl Timeline {
     /// Creates the timeline of the journal on `disk`. If the journal's beginning was removed, the timeline begins with a snapshot from
     /// `slots`.
     pub fn new(disk: Arc<dyn Disk>, slots: Slots, bounds: Bounds) -> Self {
-        Self {
-            disk,
-            slots,
-            bounds,
-            waypoints: Vec::new(),
-            spacing: bounds.records,
-            since: (0, 0),
-        }
+        Self { disk, slots, bounds, waypoints: Vec::new(), spacing: bounds.records, since: (0, 0) }
     }
 
     /// Returns the state after entry `at`, and the entries around it. If there is no such entry, this is the state after the last entry
@@ -215,11 +208,7 @@ impl Timeline {
                 replay.follow(item.clone());
             }
             let found = this.advance(replay, record)?;
-            events.extend(
-                found
-                    .into_iter()
-                    .map(|event| (record.seq, record.at, event)),
-            );
+            events.extend(found.into_iter().map(|event| (record.seq, record.at, event)));
             while events.len() > STORY_MAX {
                 events.pop_front();
                 more = true;
@@ -227,13 +216,7 @@ impl Timeline {
             offset = Offset(replay.marked.offset_ms);
             Ok(true)
         })?;
-        Ok(History {
-            upto: last,
-            begins: Seq(known.0.saturating_add(1)),
-            offset,
-            events,
-            more,
-        })
+        Ok(History { upto: last, begins: Seq(known.0.saturating_add(1)), offset, events, more })
     }
 
     /// Drops waypoints from which the journal can no longer be replayed because segments were removed, and creates a first one if none is
@@ -250,11 +233,8 @@ impl Timeline {
         self.waypoints.drain(..kept.unwrap_or(self.waypoints.len()));
         if self.waypoints.is_empty() {
             self.since = (0, 0);
-            let first = if is_whole {
-                Waypoint::default()
-            } else {
-                self.after_snapshot(last, watch)?
-            };
+            let first =
+                if is_whole { Waypoint::default() } else { self.after_snapshot(last, watch)? };
             self.waypoints.push(first);
         }
         Ok(self.waypoints.first().map_or(Seq(0), |first| first.seq))
@@ -291,11 +271,7 @@ impl Timeline {
         let manifest = &seal.manifest;
         let states = manifest.states.iter().map(|state| state.upto);
         let settled = states.max().unwrap_or_default().max(manifest.begun);
-        let begin = Begin {
-            after: manifest.begun,
-            at: manifest.at,
-            ..Begin::default()
-        };
+        let begin = Begin { after: manifest.begun, at: manifest.at, ..Begin::default() };
         let mut reader = Reader::open_after(self.disk.as_ref(), begin)?;
         while replay.last < settled.min(last) {
             let Some(record) = reader.next()? else { break };
@@ -451,9 +427,7 @@ impl Timeline {
     }
 
     fn newest(&self) -> &Waypoint {
-        self.waypoints
-            .last()
-            .expect("`begin` ensures that there is a waypoint")
+        self.waypoints.last().expect("`begin` ensures that there is a waypoint")
     }
 
     fn check(&self, bytes: u64) -> Result<(), TimelineError> {
@@ -466,11 +440,7 @@ impl Timeline {
 }
 
 fn begin_at(waypoint: &Waypoint) -> Begin {
-    Begin {
-        after: waypoint.seq,
-        at: waypoint.at,
-        ..Begin::default()
-    }
+    Begin { after: waypoint.seq, at: waypoint.at, ..Begin::default() }
 }
 
 fn watched(seq: Seq, watch: Watch<'_>) -> Result<(), TimelineError> {

@@ -41,13 +41,7 @@ impl Waypoint {
                 digest: actor.state_digest(),
             });
         }
-        Self {
-            seq: replay.last,
-            at: replay.at,
-            marked: replay.marked.clone(),
-            states,
-            pages,
-        }
+        Self { seq: replay.last, at: replay.at, marked: replay.marked.clone(), states, pages }
     }
 
     /// Returns a replay that continues from this state.

@@ -85,21 +85,9 @@ struct Field {
 }
 
 const FIELDS: [Field; 5] = [
-    Field {
-        name: "minute",
-        allowed: "0 to 59, with `*`, `,`, `-` and `/`",
-        names: &[],
-    },
-    Field {
-        name: "hour",
-        allowed: "0 to 23, with `*`, `,`, `-` and `/`",
-        names: &[],
-    },
-    Field {
-        name: "day of the month",
-        allowed: "1 to 31, with `*`, `,`, `-` and `/`",
-        names: &[],
-    },
+    Field { name: "minute", allowed: "0 to 59, with `*`, `,`, `-` and `/`", names: &[] },
+    Field { name: "hour", allowed: "0 to 23, with `*`, `,`, `-` and `/`", names: &[] },
+    Field { name: "day of the month", allowed: "1 to 31, with `*`, `,`, `-` and `/`", names: &[] },
     Field {
         name: "month",
         allowed: "1 to 12 or jan to dec, with `*`, `,`, `-` and `/`",
@@ -239,9 +227,7 @@ fn spelled_out(expression: &str) -> String {
         if !text.contains(',') {
             return text.to_owned();
         }
-        let items = text
-            .split(',')
-            .map(|item| if item == "*" { all } else { item });
+        let items = text.split(',').map(|item| if item == "*" { all } else { item });
         items.collect::<Vec<_>>().join(",")
     };
     let fields = expression.split_ascii_whitespace();
@@ -281,10 +267,7 @@ impl Field {
         complete
             && items.clone().all(|item| {
                 item.bytes().all(|byte| byte.is_ascii_digit())
-                    || self
-                        .names
-                        .iter()
-                        .any(|name| item.eq_ignore_ascii_case(name))
+                    || self.names.iter().any(|name| item.eq_ignore_ascii_case(name))
             })
     }
 }
@@ -363,10 +346,7 @@ fn whenever_shown(cron: &Cron, zone: &TimeZone, after: Timestamp) -> Option<Time
     let mut from = minute_after(zone.to_datetime(after))?;
     // Between two clock changes the offset is constant, so the next match on the wall clock is also the next in time.
     for _ in 0..TRIES_MAX {
-        let at = zone
-            .to_offset(since)
-            .to_timestamp(match_from(cron, from)?)
-            .ok()?;
+        let at = zone.to_offset(since).to_timestamp(match_from(cron, from)?).ok()?;
         let change = zone.following(since).next().map(|next| next.timestamp());
         match change {
             Some(change) if at >= change => since = change,

@@ -14,11 +14,7 @@ pub struct Budget {
 impl Budget {
     /// Creates a budget of `max` bytes.
     pub fn new(max: u64) -> Arc<Self> {
-        Arc::new(Self {
-            held: AtomicU64::new(0),
-            max,
-            whole: None,
-        })
+        Arc::new(Self { held: AtomicU64::new(0), max, whole: None })
     }
 
     /// Creates a budget of half of `whole`; bytes held in it also count towards `whole`.
@@ -66,10 +62,7 @@ pub struct Reservation {
 impl Reservation {
     /// Creates an empty reservation in `budget`.
     pub fn new(budget: &Arc<Budget>) -> Self {
-        Self {
-            budget: Arc::clone(budget),
-            bytes: 0,
-        }
+        Self { budget: Arc::clone(budget), bytes: 0 }
     }
 
     /// Changes the number of bytes held to `bytes`. Returns false, and changes nothing, if the budget does not allow that.

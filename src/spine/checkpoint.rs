@@ -287,8 +287,7 @@ impl Checkpoints {
     }
 
     fn threshold(&self) -> CheckpointThreshold {
-        self.rules
-            .threshold_after(self.covered.get(), self.loaded.get())
+        self.rules.threshold_after(self.covered.get(), self.loaded.get())
     }
 
     /// Takes a checkpoint if one is due already, because the previous run ended before it could take it. Otherwise the journal would grow
@@ -414,11 +413,7 @@ impl Checkpoints {
         self.shown.lock().slots[slot] = begun.map(|seal| seal.manifest.begun);
         // A panic of the thread is the cause of whatever else went wrong.
         seal?;
-        let Sealed {
-            seal,
-            trimmed,
-            history,
-        } = taken?;
+        let Sealed { seal, trimmed, history } = taken?;
         self.shown.lock().history = history;
         let at = self.spine.ledger().now();
         self.covered.set(appended);
@@ -507,9 +502,7 @@ impl Checkpoints {
         for actor in self.spine.paged() {
             let begun = actor.begin(since(&before, actor.actor())).await;
             let state = begun.map_err(|_| CheckpointError::Stopped)?;
-            manifest
-                .states
-                .push(state.ok_or(CheckpointError::Interrupted)?);
+            manifest.states.push(state.ok_or(CheckpointError::Interrupted)?);
             loop {
                 let slice = actor.next().await.map_err(|_| CheckpointError::Stopped)?;
                 let (pages, done) = slice.ok_or(CheckpointError::Interrupted)?;
@@ -545,11 +538,7 @@ fn happening(taken: &Taken) -> EventBody {
 
 /// Returns the slot to write: one without a seal, or else the older one. `sealed` holds the last sequence number in each.
 pub fn slot_to_write(sealed: BySlot<Option<Seq>>) -> SlotId {
-    if sealed[SlotId::B] < sealed[SlotId::A] {
-        SlotId::B
-    } else {
-        SlotId::A
-    }
+    if sealed[SlotId::B] < sealed[SlotId::A] { SlotId::B } else { SlotId::A }
 }
 
 /// Returns the last entry that both slots include. `sealed` holds the last sequence number in each.
@@ -579,10 +568,6 @@ const OVERDUE: &str = "the store has not answered for too long";
 
 fn failed(action: &'static str, folder: &str, cause: &str) -> CheckpointError {
     let (folder, cause) = (folder.to_owned(), cause.to_owned());
-    let error = PersistError::Store {
-        action,
-        folder,
-        cause,
-    };
+    let error = PersistError::Store { action, folder, cause };
     CheckpointError::Persist(Arc::new(error))
 }

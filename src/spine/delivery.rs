@@ -77,11 +77,7 @@ pub struct Wait<M: Machine> {
 impl<M: Machine> Wait<M> {
     /// Creates a wait without a key.
     pub fn new(watch: M::Watch, reply_to: ReplyTo<M::Reply>) -> Self {
-        Self {
-            watch,
-            reply_to,
-            key: None,
-        }
+        Self { watch, reply_to, key: None }
     }
 }
 
@@ -101,12 +97,7 @@ pub struct Delivery<M: Machine> {
 impl<M: Machine> Delivery<M> {
     /// Creates a delivery from a client.
     pub fn new(items: Vec<Item<M>>, reply_to: ReplyTo<M::Reply>) -> Self {
-        Self {
-            items,
-            reply_to,
-            sender: None,
-            authority: Authority::Full,
-        }
+        Self { items, reply_to, sender: None, authority: Authority::Full }
     }
 
     /// Creates a delivery from another actor. The answer is dropped.
@@ -201,10 +192,7 @@ pub struct Report {
 impl Report {
     /// Returns the time of the panic by both clocks.
     pub const fn now(&self) -> Now {
-        Now {
-            at: self.at,
-            offset: self.offset,
-        }
+        Now { at: self.at, offset: self.offset }
     }
 }
 

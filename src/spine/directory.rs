@@ -105,9 +105,7 @@ impl Admission {
     pub async fn admit(&self, commands: usize) -> OwnedSemaphorePermit {
         let commands = u32::try_from(commands).unwrap_or(u32::MAX).min(self.max);
         let open = Arc::clone(&self.open);
-        open.acquire_many_owned(commands)
-            .await
-            .expect("the semaphore is never closed")
+        open.acquire_many_owned(commands).await.expect("the semaphore is never closed")
     }
 
     /// Waits for a turn to run a query that scans a large part of the state, and returns a permit to hold while it runs. Only one such

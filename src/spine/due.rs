@@ -46,11 +46,7 @@ impl Rules {
     /// Returns rules that make a checkpoint due after every `records` entries, or after the default number of bytes if that is reached
     /// first, whatever the size of the state.
     pub fn every(records: u64) -> Self {
-        Self {
-            records,
-            growth_percent: 0,
-            ..Self::default()
-        }
+        Self { records, growth_percent: 0, ..Self::default() }
     }
 }
 
@@ -61,26 +57,15 @@ mod tests {
 
     #[test]
     fn a_checkpoint_is_due_after_many_records_or_bytes_that_are_much_beside_the_snapshot() {
-        let rules = Rules {
-            records: 100,
-            bytes: 1_000,
-            growth_percent: 50,
-            ..Rules::default()
-        };
-        let covered = Appended {
-            records: 10,
-            bytes: 200,
-        };
+        let rules = Rules { records: 100, bytes: 1_000, growth_percent: 50, ..Rules::default() };
+        let covered = Appended { records: 10, bytes: 200 };
         // Half of the 401 bytes loaded, rounded up, is 201.
         let threshold = rules.threshold_after(covered, 401);
         let due = |records, bytes| Appended { records, bytes }.is(threshold);
         assert!(!due(10, 200), "nothing was appended since the checkpoint");
         assert!(!due(109, 1_199), "one short of both thresholds");
         assert!(due(110, 401) && due(20, 1_200));
-        assert!(
-            !due(110, 400),
-            "few bytes compared with the snapshot that startup loads"
-        );
+        assert!(!due(110, 400), "few bytes compared with the snapshot that startup loads");
         assert!(rules.threshold_after(covered, u64::MAX).bytes_min > u64::MAX / 2);
     }
 }

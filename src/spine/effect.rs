@@ -95,19 +95,13 @@ impl<T> To<T> {
 
     /// Creates the address for messages of type `T` that `actor` receives.
     pub const fn new(actor: ActorId) -> Self {
-        Self {
-            actor,
-            message: PhantomData,
-        }
+        Self { actor, message: PhantomData }
     }
 }
 
 impl<R, A> Default for Effects<R, A> {
     fn default() -> Self {
-        Self {
-            list: Vec::new(),
-            acts: false,
-        }
+        Self { list: Vec::new(), acts: false }
     }
 }
 

@@ -54,10 +54,7 @@ impl FromStr for Position {
         let (seq, place) = text.split_once('.').unwrap_or((text, "0"));
         let place = number(place).and_then(|place| u32::try_from(place).ok());
         match (number(seq), place) {
-            (Some(seq), Some(place)) => Ok(Self {
-                seq: Seq(seq),
-                place,
-            }),
+            (Some(seq), Some(place)) => Ok(Self { seq: Seq(seq), place }),
             _ => Err(NoPosition),
         }
     }
@@ -68,13 +65,7 @@ pub const NODE: &str = "node";
 
 /// The kinds of events that are common to all actors, or that the node itself publishes. For the further kinds of each machine, see
 /// `Observable::KINDS`.
-pub const KINDS: [&str; 5] = [
-    "checkpoint",
-    "draining",
-    "quarantined",
-    "restarted",
-    "stopping",
-];
+pub const KINDS: [&str; 5] = ["checkpoint", "draining", "quarantined", "restarted", "stopping"];
 
 /// The maximum length of an event's written form, in bytes, not counting its contents: the bytes of its names and texts.
 const WRITTEN_BYTES: usize = 320;
@@ -138,10 +129,7 @@ impl fmt::Display for EventBody {
 impl EventBody {
     /// Creates an event body of this kind without details.
     pub fn new(kind: &'static str) -> Self {
-        Self {
-            kind,
-            fields: Vec::new(),
-        }
+        Self { kind, fields: Vec::new() }
     }
 
     /// Adds a name.
@@ -204,11 +192,7 @@ mod tests {
     #[test]
     fn no_field_hides_another() {
         let twice = |field| {
-            let add = move || {
-                EventBody::new("set")
-                    .number("own", 1_u64)
-                    .number(field, 2_u64)
-            };
+            let add = move || EventBody::new("set").number("own", 1_u64).number(field, 2_u64);
             std::panic::catch_unwind(add).is_err()
         };
         for field in COMMON_FIELDS.into_iter().chain(["own"]) {
@@ -220,16 +204,11 @@ mod tests {
     #[test]
     fn a_position_is_read_back_as_it_was_written() {
         for (text, seq, place) in [("0", 0, 0), ("812", 812, 0), ("812.1", 812, 1)] {
-            let position = Position {
-                seq: Seq(seq),
-                place,
-            };
+            let position = Position { seq: Seq(seq), place };
             assert_eq!(text.parse(), Ok(position));
             assert_eq!(position.to_string(), text);
         }
-        for wrong in [
-            "", ".", "1.", ".1", "-1", "+1", "1.+1", "1.1.1", "a", "1 ", "1\0",
-        ] {
+        for wrong in ["", ".", "1.", ".1", "-1", "+1", "1.+1", "1.1.1", "a", "1 ", "1\0"] {
             assert!(wrong.parse::<Position>().is_err(), "{wrong:?}");
         }
     }

@@ -71,10 +71,7 @@ impl Feed {
     /// Creates the feed of a node that keeps no files and was started at `at`. The entries of such a node are numbered from 1 in every run,
     /// so the positions in its feed are offset beyond every position that an earlier run can have reached.
     pub fn beginning_at(at: Timestamp) -> Self {
-        Self {
-            base: at.0.saturating_mul(POSITIONS_PER_MS),
-            ..Self::default()
-        }
+        Self { base: at.0.saturating_mul(POSITIONS_PER_MS), ..Self::default() }
     }
 
     fn based(&self, seq: Seq) -> Seq {
@@ -142,13 +139,7 @@ impl Feed {
             }
         }
         let position = place(&ring);
-        ring.push(Event {
-            position,
-            at,
-            actor,
-            what,
-            written: OnceLock::new(),
-        });
+        ring.push(Event { position, at, actor, what, written: OnceLock::new() });
     }
 
     /// Discards the events of an entry that was not applied after all; they have not been shown yet.
@@ -192,19 +183,11 @@ impl Feed {
 
 impl Ring {
     fn open(&mut self, at: Position) {
-        *self = Self {
-            floor: at,
-            begun: at.seq,
-            newest: at,
-            ..Self::default()
-        };
+        *self = Self { floor: at, begun: at.seq, newest: at, ..Self::default() };
     }
 
     fn next(&self, seq: Seq) -> Position {
-        assert!(
-            self.newest.seq <= seq,
-            "events are gathered in the order of their entries"
-        );
+        assert!(self.newest.seq <= seq, "events are gathered in the order of their entries");
         if self.newest.seq == seq {
             let place = self.newest.place + 1;
             Position { seq, place }
@@ -231,16 +214,11 @@ impl Ring {
         while let Some(gone) = self.events.pop_back_if(|newest| !stays(newest)) {
             self.bytes -= gone.bytes();
         }
-        self.newest = self
-            .events
-            .back()
-            .map_or(self.floor, |event| event.position);
+        self.newest = self.events.back().map_or(self.floor, |event| event.position);
     }
 
     fn newest_upto(&self, durable: Seq) -> Option<Position> {
-        let many = self
-            .events
-            .partition_point(|event| event.position.seq <= durable);
+        let many = self.events.partition_point(|event| event.position.seq <= durable);
         let newest = self.events.get(many.checked_sub(1)?)?;
         Some(newest.position)
     }
@@ -292,16 +270,11 @@ impl Reader {
             heard.push(Notification::Ahead { after, upto });
         } else if gone {
             let after = std::mem::replace(&mut self.at, ring.floor);
-            heard.push(Notification::Lost {
-                after,
-                upto: ring.floor,
-            });
+            heard.push(Notification::Lost { after, upto: ring.floor });
         } else if self.at < ring.floor {
             return heard;
         }
-        let from = ring
-            .events
-            .partition_point(|event| event.position <= self.at);
+        let from = ring.events.partition_point(|event| event.position <= self.at);
         let events = ring.events.range(from..).take(most);
         for event in events.take_while(|event| event.position <= upto) {
             self.at = event.position;
@@ -327,9 +300,7 @@ impl Reader {
         let seq = self.feed.based(seq);
         let upto = self.shown.borrow().upto;
         let ring = self.feed.ring();
-        let first = ring
-            .events
-            .partition_point(|event| event.position.seq < seq);
+        let first = ring.events.partition_point(|event| event.position.seq < seq);
         let events = ring.events.range(first..);
         let events = events.take_while(|it| it.position.seq == seq && it.position <= upto);
         events.map(Arc::clone).collect()
@@ -390,11 +361,7 @@ mod tests {
         let mut back = feed.listen(Seq(12), Some(Seq(10).into()));
         feed.show(Seq(u64::MAX));
         assert_eq!(received(&mut early), ["12"]);
-        assert_eq!(
-            received(&mut late),
-            ["12"],
-            "a new reader begins at the newest entry"
-        );
+        assert_eq!(received(&mut late), ["12"], "a new reader begins at the newest entry");
         assert_eq!(
             received(&mut back),
             ["10.1", "12"],
@@ -403,10 +370,7 @@ mod tests {
         put(&feed, 12);
         feed.show(Seq(u64::MAX));
         assert_eq!(received(&mut early), ["12.1"]);
-        assert!(
-            received(&mut early).is_empty(),
-            "no event is received twice"
-        );
+        assert!(received(&mut early).is_empty(), "no event is received twice");
     }
 
     #[test]
@@ -427,16 +391,8 @@ mod tests {
         assert_eq!(seqs(reader.before(Some(newest), 1)), [(10, 1)]);
         assert_eq!(seqs(reader.of(Seq(10))), [(10, 0), (10, 1)]);
         assert_eq!(seqs(reader.of(Seq(9))), []);
-        assert_eq!(
-            seqs(reader.of(Seq(12))),
-            [],
-            "the events of entry 12 are not shown yet"
-        );
-        assert_eq!(
-            reader.take(9).len(),
-            3,
-            "looking back did not move the reader"
-        );
+        assert_eq!(seqs(reader.of(Seq(12))), [], "the events of entry 12 are not shown yet");
+        assert_eq!(reader.take(9).len(), 3, "looking back did not move the reader");
     }
 
     #[test]
@@ -482,11 +438,7 @@ mod tests {
         feed.show(Seq(10));
         assert_eq!(received(&mut before), ["4..9", "10"]);
         assert_eq!(received(&mut exact), ["10"], "there is no gap after 9");
-        assert_eq!(
-            received(&mut is_ahead),
-            ["10>10"],
-            "10 is a position that was not reached yet"
-        );
+        assert_eq!(received(&mut is_ahead), ["10>10"], "10 is a position that was not reached yet");
         put(&feed, 11);
         feed.show(Seq(11));
         assert_eq!(received(&mut before), ["11"]);

@@ -51,10 +51,7 @@ impl Default for Sentry {
 impl Sentry {
     /// Creates the sentry of a node. The reason for a halt is sent to `halt`.
     pub fn new(halt: watch::Sender<Option<Halt>>) -> Self {
-        Self {
-            halt,
-            is_stopping: Arc::default(),
-        }
+        Self { halt, is_stopping: Arc::default() }
     }
 
     /// Halts the node: nothing is acknowledged from now on. Only the first reason is kept. Returns whether this is the first.

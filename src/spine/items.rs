@@ -21,10 +21,7 @@ pub struct Items<T> {
 
 impl<T> Default for Items<T> {
     fn default() -> Self {
-        Self {
-            kept: DurableSlab::default(),
-            pages: Pages::default(),
-        }
+        Self { kept: DurableSlab::default(), pages: Pages::default() }
     }
 }
 
@@ -59,9 +56,7 @@ impl<T: Item + Default + Clone> Items<T> {
             make(&mut item);
             self.kept.insert(self.pages.by(entry), slot, item);
         }
-        self.kept
-            .get(slot)
-            .expect("the item was just inserted if it was missing")
+        self.kept.get(slot).expect("the item was just inserted if it was missing")
     }
 
     /// Changes every item by calling `make` on it, as part of the entry `entry`.

@@ -65,10 +65,7 @@ impl EntryCounts {
 
     /// Returns the number of entries of all actors.
     pub fn all(&self) -> u64 {
-        self.0
-            .iter()
-            .map(|count| count.load(Ordering::Relaxed))
-            .sum()
+        self.0.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
     fn add(&self, actor: ActorId) {
@@ -157,10 +154,7 @@ impl Ledger {
             space: u64::MAX,
             unwritten_bytes: 0,
             memory,
-            appended: Appended {
-                records: tail.entries,
-                bytes: tail.bytes,
-            },
+            appended: Appended { records: tail.entries, bytes: tail.bytes },
             counts: Arc::default(),
             skipped: next.0 - 1 - tail.last.0,
         }
@@ -190,13 +184,7 @@ impl Ledger {
         }
         let program = env!("CARGO_PKG_VERSION").to_owned();
         let skipped = self.skipped;
-        let stamp = self.mark(&Mark::Start {
-            chance,
-            offset_ms,
-            program,
-            skipped,
-            believed,
-        });
+        let stamp = self.mark(&Mark::Start { chance, offset_ms, program, skipped, believed });
         Start { stamp, skipped }
     }
 
@@ -234,10 +222,7 @@ impl Ledger {
             note_step(self.marked.offset_ms, offset_ms);
             let expected = before.unwrap_or(self.marked.offset_ms);
             let believed = is_far_ahead(offset_ms, expected).then_some(expected);
-            self.mark(&Mark::Clock {
-                offset_ms,
-                believed,
-            });
+            self.mark(&Mark::Clock { offset_ms, believed });
             return true;
         }
         let waited = self.now().since(self.doubted).as_millis();
@@ -248,10 +233,7 @@ impl Ledger {
     /// nothing and returns `None`.
     pub fn confirm_wall_clock(&mut self) -> Option<Stamp> {
         self.marked.believed?;
-        Some(self.mark(&Mark::Clock {
-            offset_ms: self.clock.offset_ms(),
-            believed: None,
-        }))
+        Some(self.mark(&Mark::Clock { offset_ms: self.clock.offset_ms(), believed: None }))
     }
 
     /// Returns how far the wall clock is ahead of its expected time while it is in doubt, in milliseconds; otherwise zero.
@@ -266,10 +248,7 @@ impl Ledger {
 
     /// Returns the current time by both clocks. The wall clock's offset from node time is the one last recorded in the log.
     pub fn both(&mut self) -> Now {
-        Now {
-            at: self.now(),
-            offset: Offset(self.marked.offset_ms),
-        }
+        Now { at: self.now(), offset: Offset(self.marked.offset_ms) }
     }
 
     /// Returns the moment of a decision that this actor makes now. No number may be handed out between this call and the resulting entry.
@@ -364,12 +343,7 @@ impl Ledger {
             return;
         }
         let before = self.batch.len();
-        let about = About {
-            seq: stamp.seq,
-            at: stamp.at,
-            actor,
-            kind,
-        };
+        let about = About { seq: stamp.seq, at: stamp.at, actor, kind };
         push(&mut self.batch, about);
         self.appended.records += u64::from(kind != Kind::Mark);
         self.appended.bytes += (self.batch.len() - before) as u64;
@@ -481,10 +455,7 @@ fn note_step(before: i64, after: i64) {
         return;
     }
     let direction = if after > before { "forward" } else { "back" };
-    tracing::warn!(
-        seconds,
-        "the wall clock was set {direction}: dates and schedules follow it"
-    );
+    tracing::warn!(seconds, "the wall clock was set {direction}: dates and schedules follow it");
 }
 
 fn is_far_ahead(offset_ms: i64, expected: i64) -> bool {

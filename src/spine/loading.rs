@@ -47,11 +47,7 @@ pub fn while_read<T>(
                 Ok(())
             })
         },
-        |pages| {
-            build(IncomingPages {
-                pages: pages.peekable(),
-            })
-        },
+        |pages| build(IncomingPages { pages: pages.peekable() }),
     )
 }
 

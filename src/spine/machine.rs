@@ -285,10 +285,7 @@ pub struct Moment {
 impl Moment {
     /// Returns the number and time of the entry that this decision would make.
     pub const fn stamp(&self) -> Stamp {
-        Stamp {
-            seq: self.seq,
-            at: self.now.at,
-        }
+        Stamp { seq: self.seq, at: self.now.at }
     }
 
     /// Returns an id for a process that is about to be launched, made from the `nth` random number of this moment.

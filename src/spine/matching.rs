@@ -16,10 +16,7 @@ pub(super) fn belongs(disk: &dyn Disk, seal: &Seal) -> bool {
     if seal.mark <= seal.manifest.begun {
         return true;
     }
-    let begin = Begin {
-        after: Seq(seal.mark.0.saturating_sub(1)),
-        ..Begin::default()
-    };
+    let begin = Begin { after: Seq(seal.mark.0.saturating_sub(1)), ..Begin::default() };
     let Ok(mut reader) = Reader::open_after(disk, begin) else {
         return true;
     };
@@ -38,12 +35,6 @@ pub const JOURNAL_TOO_SHORT: &str =
 /// Returns whether the log still has all records after the entry `after`, so that recovery can continue from the state at that entry. Other
 /// problems are not checked for.
 pub fn reaches_back(disk: &dyn Disk, after: Seq) -> bool {
-    let begin = Begin {
-        after,
-        ..Begin::default()
-    };
-    !matches!(
-        Reader::open_after(disk, begin),
-        Err(PersistError::Gone { .. })
-    )
+    let begin = Begin { after, ..Begin::default() };
+    !matches!(Reader::open_after(disk, begin), Err(PersistError::Gone { .. }))
 }

@@ -29,19 +29,13 @@ enum Output<M: Machine> {
 
 impl<M: Machine> Clone for Outbox<M> {
     fn clone(&self) -> Self {
-        Self {
-            held: Rc::clone(&self.held),
-            port: Rc::clone(&self.port),
-        }
+        Self { held: Rc::clone(&self.held), port: Rc::clone(&self.port) }
     }
 }
 
 impl<M: Machine> Default for Outbox<M> {
     fn default() -> Self {
-        Self {
-            held: Rc::default(),
-            port: Rc::default(),
-        }
+        Self { held: Rc::default(), port: Rc::default() }
     }
 }
 
@@ -81,18 +75,14 @@ impl<M: Machine> Outbox<M> {
     pub fn release(&self, durable: Seq) {
         loop {
             // The borrow ends before the answer is sent, because sending it may cause the next effect to be held.
-            let next = self
-                .held
-                .borrow_mut()
-                .pop_front_if(|held| held.depends_on <= durable);
+            let next = self.held.borrow_mut().pop_front_if(|held| held.depends_on <= durable);
             match next.map(|held| held.what) {
                 None => return,
                 Some(Output::Answers(answers, reply_to)) => reply_to(answers),
                 Some(Output::Action(action)) => {
                     let mut port = self.port.borrow_mut();
                     let port = port.as_mut();
-                    port.expect("the port is set before an action is released")
-                        .perform(action);
+                    port.expect("the port is set before an action is released").perform(action);
                 }
             }
         }

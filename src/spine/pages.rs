@@ -29,11 +29,7 @@ pub fn slice<M: Paged>(
             machine.encode_page(page, &mut content);
         }
         bytes += content.len().max(PAGE_BYTES_MIN);
-        slice.push(Copied {
-            page,
-            changed,
-            content,
-        });
+        slice.push(Copied { page, changed, content });
     }
     (slice, false)
 }

@@ -105,9 +105,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "told")]
     fn a_panic_of_who_makes_goes_on_in_who_asked() {
-        ahead(
-            |_: &mut super::BatchSender<u8>| panic!("told"),
-            |things| things.count(),
-        );
+        ahead(|_: &mut super::BatchSender<u8>| panic!("told"), |things| things.count());
     }
 }

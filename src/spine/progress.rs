@@ -47,10 +47,7 @@ impl Progress {
         match (of(&self.0.pages), of(&self.0.records)) {
             (0, 0) => Step::Reading,
             (pages, 0) => Step::Building { pages },
-            (_, records) => Step::Replaying {
-                records,
-                upto: Seq(of(&self.0.upto)),
-            },
+            (_, records) => Step::Replaying { records, upto: Seq(of(&self.0.upto)) },
         }
     }
 }

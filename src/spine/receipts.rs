@@ -70,10 +70,7 @@ struct Share {
 
 impl Share {
     const fn minus(self, other: Self) -> Self {
-        Self {
-            receipts: self.receipts - other.receipts,
-            bytes: self.bytes - other.bytes,
-        }
+        Self { receipts: self.receipts - other.receipts, bytes: self.bytes - other.bytes }
     }
 
     /// Returns whether there is room for one more among `receipts_max` and `bytes_max`.
@@ -107,10 +104,7 @@ impl Receipt {
 
     /// Returns the bytes over which the digest is computed.
     fn canonical(&self) -> Vec<u8> {
-        let (seq, at) = (
-            self.entry.seq.0.to_le_bytes(),
-            self.entry.at.0.to_le_bytes(),
-        );
+        let (seq, at) = (self.entry.seq.0.to_le_bytes(), self.entry.at.0.to_le_bytes());
         [&self.key.to_bytes()[..], &seq, &at, &self.outcome].concat()
     }
 }
@@ -127,10 +121,7 @@ impl Receipts {
     /// expired, and whether the caller has not used its share. `promised` receipts are still to come, of messages that are being carried
     /// out in parts.
     pub fn has_room(&self, (caller, promised): (u32, usize), at: Timestamp) -> bool {
-        let all = Share {
-            receipts: self.held.len() + promised,
-            bytes: self.bytes,
-        };
+        let all = Share { receipts: self.held.len() + promised, bytes: self.bytes };
         let mut of_caller = self.callers.get(&caller).copied().unwrap_or_default();
         of_caller.receipts += promised;
         let (receipts_max, bytes_max) = (self.ring.0 as usize, BYTES_MAX - OUTCOME_BYTES);
@@ -163,11 +154,7 @@ impl Receipts {
         (key, outcome): (RequestKey, &O),
     ) {
         let outcome = rmp_serde::to_vec(outcome).expect("outcomes always encode");
-        let receipt = Receipt {
-            key,
-            entry,
-            outcome: outcome.into(),
-        };
+        let receipt = Receipt { key, entry, outcome: outcome.into() };
         while self.held.front().is_some_and(|oldest| {
             oldest.is_over(entry.at)
                 || self.held.len() >= self.ring.0 as usize
@@ -188,10 +175,7 @@ impl Receipts {
         self.bytes -= receipt.bytes();
         let caller = receipt.key.caller();
         if let Some(share) = self.callers.get_mut(&caller) {
-            let one = Share {
-                receipts: 1,
-                bytes: receipt.bytes(),
-            };
+            let one = Share { receipts: 1, bytes: receipt.bytes() };
             *share = share.minus(one);
             if share.receipts == 0 {
                 self.callers.remove(&caller);
@@ -211,8 +195,7 @@ impl Receipts {
 
     /// Adds a receipt after all others.
     fn put(&mut self, receipt: Receipt) {
-        self.slots
-            .insert(receipt.key.id, self.slot_at(self.held.len()));
+        self.slots.insert(receipt.key.id, self.slot_at(self.held.len()));
         self.bytes += receipt.bytes();
         let share = self.callers.entry(receipt.key.caller()).or_default();
         share.receipts += 1;
@@ -275,22 +258,14 @@ impl Receipts {
     pub fn decode(page: PageId, content: &[u8]) -> Result<Loaded, String> {
         let stored: Vec<Stored<'_>> =
             decode::from_slice(content).map_err(|error| error.to_string())?;
-        let receipts = stored
-            .into_iter()
-            .map(|Stored(place, key, seq, at, outcome)| {
-                let slot = page.index() * SLOTS + u32::from(place);
-                if u32::from(place) >= SLOTS || slot >= RECEIPTS_MAX {
-                    return Err(format!(
-                        "place {place} is out of range for this page of receipts"
-                    ));
-                }
-                let receipt = Receipt {
-                    key,
-                    entry: Stamp { seq, at },
-                    outcome: outcome.0.into(),
-                };
-                Ok((slot, receipt))
-            });
+        let receipts = stored.into_iter().map(|Stored(place, key, seq, at, outcome)| {
+            let slot = page.index() * SLOTS + u32::from(place);
+            if u32::from(place) >= SLOTS || slot >= RECEIPTS_MAX {
+                return Err(format!("place {place} is out of range for this page of receipts"));
+            }
+            let receipt = Receipt { key, entry: Stamp { seq, at }, outcome: outcome.0.into() };
+            Ok((slot, receipt))
+        });
         receipts.collect()
     }
 
@@ -301,15 +276,9 @@ impl Receipts {
     pub fn load(mut loaded: Loaded) -> Result<Self, String> {
         loaded.sort_by_key(|(_, receipt)| receipt.entry.seq);
         // An earlier version of the program may have left receipts that wrap around the end of its shorter ring.
-        let wraps = loaded
-            .windows(2)
-            .any(|pair| matches!(pair, [(FORMER_LAST, _), (0, _)]));
+        let wraps = loaded.windows(2).any(|pair| matches!(pair, [(FORMER_LAST, _), (0, _)]));
         let mut receipts = Self {
-            ring: if wraps {
-                Ring(FORMER_RING)
-            } else {
-                Ring::default()
-            },
+            ring: if wraps { Ring(FORMER_RING) } else { Ring::default() },
             first: loaded.first().map_or(0, |(slot, _)| *slot),
             ..Self::default()
         };
@@ -367,15 +336,12 @@ mod tests {
             let (seq, fingerprint) = (Seq(self.seq), 7);
             let key = RequestKey { id, fingerprint }.of_caller(caller);
             let entry = Stamp { seq, at };
-            self.receipts
-                .note(&mut self.pages, entry, (key, &outcome.to_owned()));
+            self.receipts.note(&mut self.pages, entry, (key, &outcome.to_owned()));
         }
 
         fn knows(&self, id: u128, at: Timestamp) -> bool {
             let fingerprint = 7;
-            self.receipts
-                .find(&RequestKey { id, fingerprint }, at)
-                .is_some()
+            self.receipts.find(&RequestKey { id, fingerprint }, at).is_some()
         }
 
         /// Reads the receipts back from their pages.
@@ -416,9 +382,7 @@ mod tests {
         assert!(!actor.knows(0, NOW));
         assert!(actor.knows(1, NOW) && actor.knows(RECEIPTS_MAX.into(), NOW));
         assert_eq!(actor.receipts.len(), RECEIPTS_MAX as usize);
-        let again = actor
-            .again()
-            .expect("a ring that has wrapped around decodes");
+        let again = actor.again().expect("a ring that has wrapped around decodes");
         assert_eq!(again.held, actor.receipts.held);
         assert_eq!(again.first, actor.receipts.first);
     }
@@ -492,10 +456,7 @@ mod tests {
             actor.note(id, NOW, "done");
         }
         let again = actor.again().expect("the pages decode");
-        assert_eq!(
-            (again.first, again.ring),
-            (super::FORMER_LAST, actor.receipts.ring)
-        );
+        assert_eq!((again.first, again.ring), (super::FORMER_LAST, actor.receipts.ring));
         assert_eq!(again.held, actor.receipts.held);
         let later = NOW.plus_seconds(SECONDS);
         actor.note(3, later, "done");
@@ -508,12 +469,7 @@ mod tests {
     #[test]
     fn what_is_noted_comes_back_from_pages() {
         let mut actor = Actor::default();
-        assert!(
-            actor
-                .again()
-                .expect("an empty set of pages decodes")
-                .is_empty()
-        );
+        assert!(actor.again().expect("an empty set of pages decodes").is_empty());
         for (id, later) in [(1, 0), (2, 1), (3, 599), (4, 600), (5, 601)] {
             actor.note(id, NOW.plus_seconds(later), "done");
         }

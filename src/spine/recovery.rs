@@ -65,11 +65,7 @@ impl<M: Actor> Replica<M> {
 
     /// Returns the recovered state.
     pub fn into_parts(self) -> Recovered<M> {
-        Recovered {
-            machine: self.machine,
-            receipts: self.receipts,
-            last: self.last,
-        }
+        Recovered { machine: self.machine, receipts: self.receipts, last: self.last }
     }
 
     /// Returns the machine in its current state.
@@ -104,11 +100,7 @@ impl<M: Actor> Replica<M> {
     /// Commits one entry.
     pub fn commit(&mut self, stamp: Stamp, entry: &EntryOf<M>) -> Result<(), RecoveryError> {
         let mut effects = Effects::<M>::default();
-        let Entry {
-            message,
-            outcome,
-            key,
-        } = entry;
+        let Entry { message, outcome, key } = entry;
         let commit = || {
             self.machine.commit(stamp, message, outcome, &mut effects);
             if let Some(key) = key {
@@ -181,9 +173,8 @@ impl<M: Actor> Recovering for Replica<M> {
     }
 
     fn replay(&mut self, stamp: Stamp, entry: Box<dyn Any>) -> Result<(), RecoveryError> {
-        let entry: Box<EntryOf<M>> = entry
-            .downcast()
-            .expect("the entry was decoded by this replica's `reader`");
+        let entry: Box<EntryOf<M>> =
+            entry.downcast().expect("the entry was decoded by this replica's `reader`");
         self.commit(stamp, &entry)
     }
 
@@ -221,10 +212,7 @@ impl<M: Actor> Recovering for Replica<M> {
         match state {
             Some(Watermark { digest: said, .. }) if !is_digest_of(*said, &machine, &receipts) => {
                 let found = digest(&machine, &receipts);
-                Err(format!(
-                    "the digest of {} is {found}, but should be {said}",
-                    M::NAME
-                ))
+                Err(format!("the digest of {} is {found}, but should be {said}", M::NAME))
             }
             state => Ok(Box::new(Recovered {
                 machine,
@@ -235,14 +223,9 @@ impl<M: Actor> Recovering for Replica<M> {
     }
 
     fn replace(&mut self, loaded: Box<dyn Any>) {
-        let loaded: Box<Recovered<M>> = loaded
-            .downcast()
-            .expect("the state was built by this replica's `load`");
-        let Recovered {
-            machine,
-            receipts,
-            last,
-        } = *loaded;
+        let loaded: Box<Recovered<M>> =
+            loaded.downcast().expect("the state was built by this replica's `load`");
+        let Recovered { machine, receipts, last } = *loaded;
         (self.machine, self.receipts, self.last) = (machine, receipts, last);
     }
 }
@@ -294,12 +277,7 @@ pub fn recover(
     replicas: &mut [&mut dyn Recovering],
     scope: Scope,
 ) -> Result<Past, RecoveryError> {
-    let SnapshotSurvey {
-        sealed,
-        wrong: mut mended,
-        is_foreign,
-        reaches,
-    } = match slots {
+    let SnapshotSurvey { sealed, wrong: mut mended, is_foreign, reaches } = match slots {
         Some(slots) => look(disk, slots)?,
         None => SnapshotSurvey::default(),
     };
@@ -314,9 +292,7 @@ pub fn recover(
     let mut snapshot = None;
     for (slot, seal) in sealed {
         let fits = |state: &Watermark| scope.until.is_none_or(|until| state.upto <= until);
-        let mut ours = replicas
-            .iter()
-            .filter_map(|replica| seal.manifest.state(replica.actor()));
+        let mut ours = replicas.iter().filter_map(|replica| seal.manifest.state(replica.actor()));
         let Some(slots) = slots.filter(|_| ours.all(fits)) else {
             continue;
         };
@@ -349,13 +325,7 @@ pub fn recover(
                 }
             }
             mended.extend(tail.passed.iter().map(ToString::to_string));
-            Ok(Past {
-                marked,
-                tail,
-                snapshot,
-                sealed: reliable,
-                mended,
-            })
+            Ok(Past { marked, tail, snapshot, sealed: reliable, mended })
         }
         Err(RecoveryError::Persist(error)) if !mended.is_empty() => {
             Err(RecoveryError::Lost { error, mended })
@@ -399,9 +369,8 @@ pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<SnapshotSurvey, RecoveryEr
         reaches = reaches.max(seal.map_or(Seq(0), |seal| seal.mark));
         match found {
             SlotStatus::Absent => {}
-            SlotStatus::Unsealed => wrong.push(format!(
-                "snapshot {slot} was being written when the coordinator went down"
-            )),
+            SlotStatus::Unsealed => wrong
+                .push(format!("snapshot {slot} was being written when the coordinator went down")),
             SlotStatus::Sealed(seal) if belongs => sealed.push((slot, seal)),
             SlotStatus::Sealed(Seal { mark, .. }) => {
                 is_foreign = true;
@@ -413,12 +382,7 @@ pub fn look(disk: &dyn Disk, slots: &Slots) -> Result<SnapshotSurvey, RecoveryEr
         }
     }
     sealed.sort_by_key(|(_, seal)| std::cmp::Reverse(seal.manifest.begun));
-    Ok(SnapshotSurvey {
-        sealed,
-        wrong,
-        is_foreign,
-        reaches,
-    })
+    Ok(SnapshotSurvey { sealed, wrong, is_foreign, reaches })
 }
 
 /// Loads the replicas from a snapshot. On an error, they are unchanged. With `partial`, pages of actors without a replica are skipped;
@@ -430,14 +394,10 @@ pub fn load(
     replicas: &mut [&mut dyn Recovering],
     partial: bool,
 ) -> Result<(), PersistError> {
-    let refused = |cause: String| PersistError::Store {
-        action: "read",
-        folder: slot.folder(),
-        cause,
-    };
-    let (read, loaded) = loading::while_read(slots, slot, seal, |arriving| {
-        build(arriving, seal, replicas, partial)
-    });
+    let refused =
+        |cause: String| PersistError::Store { action: "read", folder: slot.folder(), cause };
+    let (read, loaded) =
+        loading::while_read(slots, slot, seal, |arriving| build(arriving, seal, replicas, partial));
     // If the snapshot could not be read completely, the state built from part of it is discarded.
     read?;
     let loaded = loaded.map_err(refused)?;
@@ -498,9 +458,7 @@ fn replay(
             match step? {
                 Step::Nothing => {}
                 Step::Entry(stamp, place, entry) => {
-                    let replica = replicas
-                        .get_mut(place)
-                        .expect("the index is that of a replica");
+                    let replica = replicas.get_mut(place).expect("the index is that of a replica");
                     replica.replay(stamp, entry)?;
                 }
                 Step::Mark(stamp, mark) => {
@@ -563,16 +521,11 @@ fn step(record: &Record<'_>, actors: &[Replaying], partial: bool) -> Result<Step
             let mut places = actors.iter().enumerate();
             match places.find(|(_, repeating)| repeating.actor == record.actor) {
                 Some((_, repeating)) if record.seq <= repeating.after => Ok(Step::Nothing),
-                Some((place, repeating)) => Ok(Step::Entry(
-                    stamp_of(record),
-                    place,
-                    (repeating.read)(record)?,
-                )),
+                Some((place, repeating)) => {
+                    Ok(Step::Entry(stamp_of(record), place, (repeating.read)(record)?))
+                }
                 None if partial => Ok(Step::Nothing),
-                None => Err(RecoveryError::UnknownActor {
-                    seq: record.seq,
-                    actor: record.actor,
-                }),
+                None => Err(RecoveryError::UnknownActor { seq: record.seq, actor: record.actor }),
             }
         }
         Kind::Mark => Ok(Step::Mark(stamp_of(record), decode_mark(record)?)),
@@ -581,8 +534,5 @@ fn step(record: &Record<'_>, actors: &[Replaying], partial: bool) -> Result<Step
 }
 
 fn stamp_of(record: &Record<'_>) -> Stamp {
-    Stamp {
-        seq: record.seq,
-        at: record.at,
-    }
+    Stamp { seq: record.seq, at: record.at }
 }

@@ -97,11 +97,7 @@ impl Spine {
         halt: watch::Sender<Option<Halt>>,
     ) -> Self {
         let (journal, disk, slots) = match files {
-            Some(SpineFiles {
-                journal,
-                disk,
-                slots,
-            }) => (Some(journal), Some(disk), Some(slots)),
+            Some(SpineFiles { journal, disk, slots }) => (Some(journal), Some(disk), Some(slots)),
             None => (None, None, None),
         };
         let feed = match journal {
@@ -283,10 +279,7 @@ impl Spine {
         if !ledger.is_dirty() {
             return;
         }
-        let reached = self
-            .threshold
-            .get()
-            .is_some_and(|threshold| ledger.appended().is(threshold));
+        let reached = self.threshold.get().is_some_and(|threshold| ledger.appended().is(threshold));
         if reached || ledger.room() != Room::Ample {
             self.appended.notify_one();
         }

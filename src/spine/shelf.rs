@@ -35,14 +35,7 @@ struct Running {
 
 impl<M: Paged> Shelf<M> {
     pub(crate) fn new(rules: M::Rules, look: fn(&M) -> String) -> Self {
-        Self {
-            rules,
-            look,
-            slots: Default::default(),
-            running: None,
-            taken: 0,
-            early: 0,
-        }
+        Self { rules, look, slots: Default::default(), running: None, taken: 0, early: 0 }
     }
 
     /// Begins a checkpoint, or copies one more page for the one under way. After the last page, asserts that the snapshot has the state
@@ -63,19 +56,14 @@ impl<M: Paged> Shelf<M> {
         self.early += u32::try_from(copied.len().saturating_sub(1)).unwrap_or(u32::MAX);
         let slot = &mut self.slots[running.slot];
         for copied in copied {
-            slot.pages
-                .insert(copied.page, (copied.changed, copied.content));
+            slot.pages.insert(copied.page, (copied.changed, copied.content));
         }
         if done && let Some(running) = self.running.take() {
             self.slots[running.slot].upto = running.upto;
             self.taken += 1;
             let read = self.read(running.slot);
             let shown = (self.look)(&read);
-            assert_eq!(
-                read.digest(),
-                running.digest,
-                "a snapshot has the state at its watermark"
-            );
+            assert_eq!(read.digest(), running.digest, "a snapshot has the state at its watermark");
             assert_eq!(shown, running.shown);
         }
     }

@@ -100,10 +100,7 @@ mod tests {
 
     #[test]
     fn restarts_are_too_many_within_the_period_alone() {
-        let intensity = Intensity {
-            restarts_max: 2,
-            period_ms: 100,
-        };
+        let intensity = Intensity { restarts_max: 2, period_ms: 100 };
         let mut recent = Recent::default();
         let mut restart = |ms| {
             let too_many = recent.is_too_many(Timestamp(ms), intensity);
@@ -113,18 +110,12 @@ mod tests {
         assert!(!restart(0));
         assert!(!restart(50));
         assert!(restart(100), "both earlier restarts are within the period");
-        assert!(
-            !restart(160),
-            "of the earlier restarts, only the last is within the period"
-        );
+        assert!(!restart(160), "of the earlier restarts, only the last is within the period");
     }
 
     #[test]
     fn waits_double_up_to_the_longest() {
-        let backoff = Backoff {
-            first_ms: 100,
-            max_ms: 350,
-        };
+        let backoff = Backoff { first_ms: 100, max_ms: 350 };
         let waits = [0, 1, 2, 3, 4, 200].map(|restarts| backoff.wait_ms(restarts));
         assert_eq!(waits, [0, 100, 200, 350, 350, 350]);
     }

@@ -48,9 +48,7 @@ fn work_and_look(client: &mut Beanstalkc) -> BeanstalkcResult<()> {
     assert_eq!(said(&tube, "current-jobs-ready"), "2");
     assert_eq!(said(&tube, "total-jobs"), "3");
     client.pause_tube("mails", long)?;
-    client
-        .reserve_with_timeout(soon)
-        .expect_err("nothing while it is paused");
+    client.reserve_with_timeout(soon).expect_err("nothing while it is paused");
     client.pause_tube("mails", soon)?;
     assert_eq!(client.reserve_with_timeout(soon)?.body(), b"later");
     client.delete(77).expect_err("there is no such job");

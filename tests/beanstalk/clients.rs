@@ -56,11 +56,7 @@ fn an_application_works_through_greenstalk() {
     let _server = Server::start(address);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/jobs.py");
     let mut client = Command::new(&python);
-    client.args([
-        script,
-        &address.ip().to_string(),
-        &address.port().to_string(),
-    ]);
+    client.args([script, &address.ip().to_string(), &address.port().to_string()]);
     assert_eq!(said(&mut client), "ok\n");
 }
 

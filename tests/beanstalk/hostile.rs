@@ -25,9 +25,7 @@ impl Honest {
 
     fn is_served(&mut self) {
         let inserted = self.client.ask("put 0 0 60 4\r\nwork");
-        let id = inserted
-            .strip_prefix("INSERTED ")
-            .expect("the job is accepted");
+        let id = inserted.strip_prefix("INSERTED ").expect("the job is accepted");
         let reserved = self.client.ask("reserve");
         assert_eq!(reserved, format!("RESERVED {id} 4\r\nwork"));
         assert_eq!(self.client.ask(&format!("delete {id}")), "DELETED");
@@ -42,9 +40,7 @@ impl Honest {
     }
 
     fn until(&mut self, key: &str, count: usize) {
-        until(&format!("{key}: {count}"), || {
-            (self.stat(key) == count).then_some(())
-        });
+        until(&format!("{key}: {count}"), || (self.stat(key) == count).then_some(()));
     }
 }
 
@@ -91,15 +87,9 @@ fn too_much_is_told_in_the_protocols_words() {
     for (said, told) in [
         (format!("use {long}"), "BAD_FORMAT"),
         (long.clone(), "BAD_FORMAT"),
-        (
-            format!("put 0 0 60 101\r\n{}", "b".repeat(101)),
-            "JOB_TOO_BIG",
-        ),
+        (format!("put 0 0 60 101\r\n{}", "b".repeat(101)), "JOB_TOO_BIG"),
         (format!("put 0 0 60 100000\r\n{long}"), "JOB_TOO_BIG"),
-        (
-            format!("put 0 0 60 100\r\n{}", "\0".repeat(100)),
-            "INSERTED 5",
-        ),
+        (format!("put 0 0 60 100\r\n{}", "\0".repeat(100)), "INSERTED 5"),
         (format!("put 0 0 60 3\r\n{long}\r\nuse a"), "EXPECTED_CRLF"),
     ] {
         assert_eq!(client.ask(&said), told);
@@ -126,9 +116,7 @@ fn a_client_watches_no_more_than_it_may() {
         words.extend_from_slice(format!("watch t{number}\r\n").as_bytes());
     }
     client.send(&words);
-    let told: Vec<Vec<u8>> = (0..1_100)
-        .map(|_| client.reply().expect("a reply"))
-        .collect();
+    let told: Vec<Vec<u8>> = (0..1_100).map(|_| client.reply().expect("a reply")).collect();
     assert_eq!(told[1022], b"WATCHING 1024\r\n");
     assert!(told[1023..].iter().all(|told| told == b"OUT_OF_MEMORY\r\n"));
     honest.is_served();
@@ -230,9 +218,7 @@ fn tubes_that_are_only_watched_cost_a_bounded_amount() {
             let words: String = (0..1023).map(watch).collect();
             client.send(words.as_bytes());
             let replies = (0..1023).map(|_| client.reply().expect("a reply"));
-            refused += replies
-                .filter(|reply| reply == b"OUT_OF_MEMORY\r\n")
-                .count();
+            refused += replies.filter(|reply| reply == b"OUT_OF_MEMORY\r\n").count();
             client
         })
         .collect();
@@ -320,17 +306,12 @@ fn ten_thousand_that_wait_cost_little() {
     honest.is_served();
     let grown = resident(server.pid()).saturating_sub(before);
     println!("{count} that wait: {grown} KiB more");
-    assert!(
-        grown < 32 * count as u64,
-        "{grown} KiB for {count} that wait"
-    );
+    assert!(grown < 32 * count as u64, "{grown} KiB for {count} that wait");
     // The clients are served in the order in which they began to wait.
     let mut producer = server.connect();
     for client in waiting.iter_mut().take(20) {
         let inserted = producer.ask("put 0 0 60 2\r\nhi");
-        let id = inserted
-            .strip_prefix("INSERTED ")
-            .expect("the job is accepted");
+        let id = inserted.strip_prefix("INSERTED ").expect("the job is accepted");
         let reply = client.reply().expect("a job");
         assert_eq!(reply, format!("RESERVED {id} 2\r\nhi\r\n").as_bytes());
     }
@@ -348,10 +329,7 @@ fn who_never_reads_is_not_read_from() {
     let mut honest = Honest::connect(&server);
     let mut client = server.connect();
     let body = "b".repeat(65_535);
-    assert_eq!(
-        client.ask(&format!("put 0 0 60 65535\r\n{body}")),
-        "INSERTED 1"
-    );
+    assert_eq!(client.ask(&format!("put 0 0 60 65535\r\n{body}")), "INSERTED 1");
     let before = resident(server.pid());
     let questions = b"peek 1\r\n".repeat(10_000);
     let small = b"list-tube-used\r\n".repeat(10_000);
@@ -364,15 +342,8 @@ fn who_never_reads_is_not_read_from() {
         })
         .collect();
     let grown = resident(server.pid()).saturating_sub(before);
-    let most = floods
-        .iter()
-        .map(|(_, taken)| taken)
-        .max()
-        .expect("there are some");
-    println!(
-        "16 that never read: at most {} KiB taken from one, {grown} KiB more",
-        most / 1024
-    );
+    let most = floods.iter().map(|(_, taken)| taken).max().expect("there are some");
+    println!("16 that never read: at most {} KiB taken from one, {grown} KiB more", most / 1024);
     assert!(grown < 64 * 1024, "{grown} KiB more");
     drop(floods);
     honest.until("current-connections", 2);
@@ -386,14 +357,8 @@ fn a_producer_that_never_stops_is_told_when_it_is_enough() {
     let mut producer = server.connect();
     let puts = b"put 5 0 60 3\r\njob\r\n".repeat(1_500);
     producer.send(&puts);
-    let told: Vec<Vec<u8>> = (0..1_500)
-        .map(|_| producer.reply().expect("a reply"))
-        .collect();
-    assert!(
-        told[..1000]
-            .iter()
-            .all(|told| told.starts_with(b"INSERTED "))
-    );
+    let told: Vec<Vec<u8>> = (0..1_500).map(|_| producer.reply().expect("a reply")).collect();
+    assert!(told[..1000].iter().all(|told| told.starts_with(b"INSERTED ")));
     assert!(told[1000..].iter().all(|told| told == b"OUT_OF_MEMORY\r\n"));
     // There is room again as soon as one job is finished.
     let mut worker = server.connect();
@@ -428,25 +393,15 @@ fn who_vanishes_leaves_nothing_behind() {
     for round in 0..1000 {
         let mut producer = server.connect();
         let inserted = producer.ask("put 0 0 600 1\r\nx");
-        let id = inserted
-            .strip_prefix("INSERTED ")
-            .expect("the job is accepted");
+        let id = inserted.strip_prefix("INSERTED ").expect("the job is accepted");
         let mut mortal = server.connect();
         mortal.send(b"reserve\r\nreserve\r\n");
         let reply = mortal.reply().expect("the job");
-        assert_eq!(
-            reply,
-            format!("RESERVED {id} 1\r\nx\r\n").as_bytes(),
-            "{round}"
-        );
+        assert_eq!(reply, format!("RESERVED {id} 1\r\nx\r\n").as_bytes(), "{round}");
         worker.send(b"reserve\r\n");
         drop(mortal);
         let reply = worker.reply().expect("the same job");
-        assert_eq!(
-            reply,
-            format!("RESERVED {id} 1\r\nx\r\n").as_bytes(),
-            "{round}"
-        );
+        assert_eq!(reply, format!("RESERVED {id} 1\r\nx\r\n").as_bytes(), "{round}");
         assert_eq!(worker.ask(&format!("delete {id}")), "DELETED");
     }
     assert!(server.is_running());

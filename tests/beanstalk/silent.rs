@@ -12,10 +12,7 @@ const CLIENTS: usize = 1000;
 /// The shortest TTR, in seconds. It is usually long enough for all clients to reserve before the first claim expires.
 const SHORTEST_S: u64 = 3;
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "another process is observed, in real time"
-)]
+#[expect(clippy::disallowed_methods, reason = "another process is observed, in real time")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -51,36 +48,21 @@ fn reserve(server: &Server, number: usize) -> (String, Silent) {
     let seconds = SHORTEST_S + number as u64 % 3;
     let mut client = server.connect();
     let words = format!("use t{number}\r\nput 0 0 {seconds} 1\r\nx\r\nwatch t{number}\r\n");
-    client
-        .stream()
-        .write_all(words.as_bytes())
-        .expect("connected");
+    client.stream().write_all(words.as_bytes()).expect("connected");
     let [_, inserted, _] = [(); 3].map(|()| client.reply().expect("a reply"));
-    let id = String::from_utf8_lossy(&inserted)
-        .trim()
-        .replace("INSERTED ", "");
+    let id = String::from_utf8_lossy(&inserted).trim().replace("INSERTED ", "");
     let asked = now();
     assert_eq!(client.ask("reserve"), format!("RESERVED {id} 1\r\nx"));
-    let silent = Silent {
-        _client: client,
-        asked,
-        told: now(),
-        ttr: Duration::from_secs(seconds),
-    };
+    let silent = Silent { _client: client, asked, told: now(), ttr: Duration::from_secs(seconds) };
     (id, silent)
 }
 
 #[test]
 fn a_thousand_silent_clients_lose_their_jobs_in_time() {
-    assert_eq!(
-        connections(CLIENTS + 1),
-        CLIENTS + 1,
-        "the limit of descriptors is high enough"
-    );
+    assert_eq!(connections(CLIENTS + 1), CLIENTS + 1, "the limit of descriptors is high enough");
     let mut server = Server::sexton(&[]);
-    let mut silent: BTreeMap<String, Silent> = (0..CLIENTS)
-        .map(|number| reserve(&server, number))
-        .collect();
+    let mut silent: BTreeMap<String, Silent> =
+        (0..CLIENTS).map(|number| reserve(&server, number)).collect();
     assert_eq!(silent.len(), CLIENTS);
     let mut worker = server.connect();
     let watch = |number| format!("watch t{number}\r\n");
@@ -97,26 +79,15 @@ fn a_thousand_silent_clients_lose_their_jobs_in_time() {
         let reserved = worker.reply().expect("a reply");
         let at = now();
         let reserved = String::from_utf8_lossy(&reserved);
-        let id = reserved
-            .split(' ')
-            .nth(1)
-            .expect("the reply has a number")
-            .to_owned();
+        let id = reserved.split(' ').nth(1).expect("the reply has a number").to_owned();
         // Both commands are sent at once, so that the worker's own delay is not measured.
-        let next = if left > 0 {
-            "reserve"
-        } else {
-            "reserve-with-timeout 0"
-        };
+        let next = if left > 0 { "reserve" } else { "reserve-with-timeout 0" };
         worker.send(format!("delete {id}\r\n{next}\r\n").as_bytes());
         assert_eq!(worker.reply().as_deref(), Some(&b"DELETED\r\n"[..]));
         let before = silent.remove(&id).expect("it is given once");
         // sexton's spans begin and end in whole milliseconds, so a job may be early by less than one.
         let early = (before.asked + before.ttr).saturating_duration_since(at);
-        assert!(
-            early < Duration::from_millis(1),
-            "{early:?} early: job {id}"
-        );
+        assert!(early < Duration::from_millis(1), "{early:?} early: job {id}");
         let over = waiting.max(before.told + before.ttr);
         lateness.push(at.saturating_duration_since(over));
         kept.push(before);

@@ -39,10 +39,7 @@ fn ask_by<'f>(flags: &'f [&'f str]) -> impl Fn(&[&str]) -> (i32, String, String)
 fn asks_for_all(ask: impl Fn(&[&str]) -> (i32, String, String)) {
     for (words, expected) in [
         (&["status"][..], "process"),
-        (
-            &["lock", "acquire", "a", "--owner", "one", "--ttl", "6000"],
-            "acquired as one",
-        ),
+        (&["lock", "acquire", "a", "--owner", "one", "--ttl", "6000"], "acquired as one"),
         (&["lock", "list"], "one"),
         (&["queue", "push", "q", "x"], "1"),
         (&["queue", "pop", "q", "--wait", "5"], "x"),
@@ -102,9 +99,7 @@ fn every_command_asks_over_tcp_with_a_token() {
     let by_environment = |words: &[&str]| {
         let mut command = sexton();
         command.args(words).stdin(Stdio::null());
-        command
-            .env("SEXTON_URL", &url)
-            .env("SEXTON_TOKEN_FILE", &token);
+        command.env("SEXTON_URL", &url).env("SEXTON_TOKEN_FILE", &token);
         command
     };
     let output = by_environment(&["lock", "owner", "a"]).output();
@@ -120,29 +115,14 @@ fn every_command_asks_over_tcp_with_a_token() {
     let empty = private(files.path(), "empty", "");
     for (flags, words) in [
         (&["--url", asking[0]][..], "--token-file"),
-        (
-            &["--url", asking[0], "--token-file", text(&another)],
-            "--token-file",
-        ),
-        (
-            &["--url", asking[0], "--token-file", text(&empty)],
-            "visible ASCII",
-        ),
-        (
-            &["--url", asking[0], "--token-file", text(&absent)],
-            "absent",
-        ),
-        (
-            &["--url", "unix:/nowhere/sexton.sock"],
-            "/nowhere/sexton.sock",
-        ),
+        (&["--url", asking[0], "--token-file", text(&another)], "--token-file"),
+        (&["--url", asking[0], "--token-file", text(&empty)], "visible ASCII"),
+        (&["--url", asking[0], "--token-file", text(&absent)], "absent"),
+        (&["--url", "unix:/nowhere/sexton.sock"], "/nowhere/sexton.sock"),
     ] {
         let (status, out, err) = ask_by(flags)(&["lock", "list"]);
         assert_eq!((status, out.as_str()), (3, ""), "{flags:?}: {err}");
-        assert!(
-            err.contains(words) && !err.contains("staple"),
-            "{flags:?}: {err}"
-        );
+        assert!(err.contains(words) && !err.contains("staple"), "{flags:?}: {err}");
     }
     let (status, _, err) = ask_by(&["--url", "localhost:1"])(&["status"]);
     assert!(status == 2 && err.contains("http://HOST:PORT"), "{err}");
@@ -214,9 +194,7 @@ fn a_socket_may_be_open_to_a_group() {
         let metadata = std::fs::metadata(path).expect("the file exists");
         (metadata.mode() & 0o777, metadata.gid())
     };
-    let own = std::fs::metadata(files.path())
-        .expect("the file exists")
-        .gid();
+    let own = std::fs::metadata(files.path()).expect("the file exists").gid();
     let is_root = rustix::process::geteuid().is_root();
     let group = if is_root { 54_321 } else { own };
     let daemon = Daemon::serve(&["--data", text(&data), "--socket-group", &group.to_string()]);
@@ -226,10 +204,7 @@ fn a_socket_may_be_open_to_a_group() {
         assert_eq!(status, 0, "{err}");
         let (status, err) = as_stranger(65_534, &data).expect("it ran just now");
         assert_eq!(status, 3, "{err}");
-        assert!(
-            err.contains("--socket-group") && err.contains("--url"),
-            "{err}"
-        );
+        assert!(err.contains("--socket-group") && err.contains("--url"), "{err}");
     } else {
         println!("skipped: asking as another user, which root alone can try");
     }
@@ -248,9 +223,6 @@ fn a_socket_may_be_open_to_a_group() {
     ] {
         let refused = sexton().args(["serve", "--memory", flag, value]).output();
         let refused = done(refused.expect("the command runs"));
-        assert!(
-            refused.status == 2 && refused.err.contains("socket-"),
-            "{refused:?}"
-        );
+        assert!(refused.status == 2 && refused.err.contains("socket-"), "{refused:?}");
     }
 }

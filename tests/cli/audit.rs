@@ -1,10 +1,7 @@
 //! `sexton audit` finds nothing where all states agree, even after real faults. Where they disagree, it reports and fixes
 //! that.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::init::stat;
 use crate::patience::until;
@@ -19,11 +16,7 @@ fn audit(tree: &Tree) -> Value {
 
 fn assert_all_agrees(tree: &Tree, after: &str) {
     let said = audit(tree);
-    assert_eq!(
-        said["found"].as_array().map(Vec::len),
-        Some(0),
-        "{after}: {said}"
-    );
+    assert_eq!(said["found"].as_array().map(Vec::len), Some(0), "{after}: {said}");
     assert_eq!(said["left"], 0, "{after}: {said}");
 }
 
@@ -50,37 +43,17 @@ fn nothing_is_found_while_tasks_run_and_after_each_fault() {
     let mut tree = Tree::start();
     assert_all_agrees(&tree, "nothing yet");
     let printed = tree.well(&["audit"]);
-    assert_eq!(
-        printed,
-        "consistent: 0 tasks under way; processes alive: 0\n"
-    );
+    assert_eq!(printed, "consistent: 0 tasks under way; processes alive: 0\n");
     let flags = ["--work", "site", "--cleanup", "sleep 1000", "--retry"];
     let (_, pid) = running(&tree, &flags, "first", "exec sleep 1000");
-    running(
-        &tree,
-        &["--group", "g"],
-        "second",
-        "sleep 1000 & sleep 1000",
-    );
-    let lock = [
-        "lock",
-        "run",
-        "key",
-        "--",
-        "sh",
-        "-c",
-        "touch $0; exec sleep 1000",
-    ];
+    running(&tree, &["--group", "g"], "second", "sleep 1000 & sleep 1000");
+    let lock = ["lock", "run", "key", "--", "sh", "-c", "touch $0; exec sleep 1000"];
     let held = tree.data.join("held");
     let mut holder = tree.command(&[&lock[..], &[crate::daemon::text(&held)]].concat());
     let mut holder = holder.spawn().expect("the command starts");
     until("the lock is held", || held.exists().then_some(()));
     let said = audit(&tree);
-    assert_eq!(
-        (&said["tasks"], &said["left"]),
-        (&2.into(), &0.into()),
-        "{said}"
-    );
+    assert_eq!((&said["tasks"], &said["left"]), (&2.into(), &0.into()), "{said}");
 
     kill_process(pid, Signal::KILL).expect("a live process");
     assert_all_agrees(&tree, "its command was killed");
@@ -110,14 +83,11 @@ fn what_does_not_agree_is_found_told_and_put_right() {
     let (id, pid) = running(&tree, &[], "runs", "exec sleep 1000");
     let keeper = tree.keeper().expect("a keeper is running");
     kill_process(keeper, Signal::STOP).expect("a live process");
-    until("the keeper is stopped", || {
-        (state(keeper)? == 'T').then_some(())
-    });
+    until("the keeper is stopped", || (state(keeper)? == 'T').then_some(()));
     kill_process(pid, Signal::KILL).expect("a live process");
-    until(
-        "the command is a zombie, since the keeper does not wait for it",
-        || (state(pid)? == 'Z').then_some(()),
-    );
+    until("the command is a zombie, since the keeper does not wait for it", || {
+        (state(pid)? == 'Z').then_some(())
+    });
     let done = tree.run(&["audit"]);
     // The fix has no effect, because the keeper still cannot report anything.
     let tried = tree.run(&["audit", "--fix"]);
@@ -127,11 +97,7 @@ fn what_does_not_agree_is_found_told_and_put_right() {
     let words = "; tried, but the disagreement remains: the process is looked for again, and the keeper is asked how it ended\n1 disagreement: ";
     assert!(tried.out.contains(words), "{tried:?}");
     let json: Value = serde_json::from_str(&json.out).expect("valid JSON");
-    assert_eq!(
-        (&json["found"][0]["fixed"], &json["left"]),
-        (&false.into(), &1.into()),
-        "{json}"
-    );
+    assert_eq!((&json["found"][0]["fixed"], &json["left"]), (&false.into(), &1.into()), "{json}");
     assert_eq!(done.status, 1, "{done:?}");
     let (first, rest) = done.out.split_once('\n').expect("lines");
     assert!(first.starts_with("gone: process "), "{done:?}");
@@ -141,10 +107,7 @@ fn what_does_not_agree_is_found_told_and_put_right() {
         ),
         "{done:?}"
     );
-    assert!(
-        rest.starts_with("1 disagreement: 1 task under way"),
-        "{done:?}"
-    );
+    assert!(rest.starts_with("1 disagreement: 1 task under way"), "{done:?}");
     until("it has ended", || {
         let shown = tree.well(&["task", "show", &id.to_string(), "--json"]);
         let shown: Value = serde_json::from_str(&shown).expect("valid JSON");

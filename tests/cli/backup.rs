@@ -76,21 +76,12 @@ fn what_was_acknowledged_before_is_in_the_copy_that_is_started() {
         directory::copy(&copy, &restored);
         let node = Node::open(settings(&restored)).expect("the directory opens");
         let recovered = node.handle().recovered().clone();
-        assert!(
-            recovered.cut.is_none() && recovered.mended.is_empty(),
-            "{recovered:?}"
-        );
-        assert_eq!(
-            recovered.records,
-            said["records"].as_u64().expect("a number")
-        );
+        assert!(recovered.cut.is_none() && recovered.mended.is_empty(), "{recovered:?}");
+        assert_eq!(recovered.records, said["records"].as_u64().expect("a number"));
         let entries = node::entries(&node.handle());
         let held: BTreeSet<String> = entries.iter().map(|entry| entry.index.to_text()).collect();
         for number in 0..before {
-            assert!(
-                held.contains(&number.to_string()),
-                "{number} of {before} is lost"
-            );
+            assert!(held.contains(&number.to_string()), "{number} of {before} is lost");
         }
         node.stop().expect("the node stops");
     }
@@ -118,10 +109,7 @@ fn nothing_is_replaced_and_nothing_is_left_of_what_failed() {
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{said}");
     assert!(said.contains("no coordinator runs"), "{said}");
-    assert!(
-        !copy.exists(),
-        "a directory that was created in vain is removed"
-    );
+    assert!(!copy.exists(), "a directory that was created in vain is removed");
 
     let shown = data.to_str().expect("UTF-8");
     let daemon = Daemon::serve(&["--data", shown]);
@@ -195,10 +183,7 @@ fn recovered(data: &Path) -> Result<Digest, RecoveryError> {
         &RealDisk::new(data),
         Some(&slots),
         replicas,
-        Scope {
-            partial: true,
-            ..Scope::default()
-        },
+        Scope { partial: true, ..Scope::default() },
     )?;
     Ok(locks.machine().digest())
 }
@@ -267,11 +252,7 @@ fn the_history_of_a_lock_outlives_many_backups() {
         let status = status.output().expect("the command runs").stdout;
         let status: Value = serde_json::from_slice(&status).expect("JSON");
         let history = &status["snapshots"]["history"];
-        assert_eq!(
-            history["bytes"].as_u64().expect("a size") > 0,
-            is_kept,
-            "{history}"
-        );
+        assert_eq!(history["bytes"].as_u64().expect("a size") > 0, is_kept, "{history}");
         assert!(history["since"].is_u64(), "{history}");
         daemon.kill();
         let mut command = sexton();

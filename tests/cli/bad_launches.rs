@@ -1,10 +1,7 @@
 //! Launches that fail: each has a record with the step that failed, the kernel's error and a text, and the coordinator
 //! continues to run.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::daemon::text;
 use crate::left_out::left_out;
@@ -27,11 +24,7 @@ fn fails(tree: &Tree, words: &[&str]) -> (i32, String, Value) {
     let mut said: Value = serde_json::from_str(&printed).expect("valid JSON");
     let newest = said["processes"].as_array_mut().and_then(Vec::pop);
     let record = newest.expect("it has a record");
-    assert_eq!(
-        (&record["status"], &record["code"]),
-        (&json!("exited"), &Value::Null),
-        "{record}"
-    );
+    assert_eq!((&record["status"], &record["code"]), (&json!("exited"), &Value::Null), "{record}");
     (done.status, done.err, record["failure"].clone())
 }
 
@@ -47,11 +40,7 @@ type Case<'a> = (&'a [&'a str], i32, &'a str, i32, &'a str);
 fn check(tree: &Tree, (command, status, step, errno, words): Case<'_>) {
     let (found, err, failure) = fails(tree, command);
     assert_eq!(found, status, "{command:?}: {err}");
-    assert_eq!(
-        (&failure["step"], &failure["errno"]),
-        (&json!(step), &json!(errno)),
-        "{err}"
-    );
+    assert_eq!((&failure["step"], &failure["errno"]), (&json!(step), &json!(errno)), "{err}");
     assert!(err.contains(words), "{command:?}: {err}");
     let told = failure["words"].as_str().expect("the refusal has a detail");
     assert!(told.contains(words), "{failure}");
@@ -99,20 +88,8 @@ fn directories_that_cannot_be_say_why() {
     let missing = "/no/such/directory: No such file or directory";
     let of_files = ["--run-dir", "/proc/no/such", "--", "true"];
     let cases: [Case<'_>; 3] = [
-        (
-            &["--dir", "/no/such/directory", "--", "true"],
-            125,
-            "directory",
-            2,
-            missing,
-        ),
-        (
-            &["--dir", text(&plain), "--", "true"],
-            125,
-            "directory",
-            20,
-            "Not a directory",
-        ),
+        (&["--dir", "/no/such/directory", "--", "true"], 125, "directory", 2, missing),
+        (&["--dir", text(&plain), "--", "true"], 125, "directory", 20, "Not a directory"),
         (&of_files, 125, "files", 2, "/proc/no/such"),
     ];
     for case in cases {
@@ -130,10 +107,7 @@ fn more_arguments_than_the_kernel_takes_are_its_error() {
     application.until_status("long", "failed");
     let view = application.view("long");
     let failure = &view["instances"][0]["last"]["failure"];
-    assert_eq!(
-        (&failure["step"], &failure["errno"]),
-        (&json!("exec"), &json!(7))
-    );
+    assert_eq!((&failure["step"], &failure["errno"]), (&json!("exec"), &json!(7)));
     let words = failure["words"].as_str().expect("the refusal has a detail");
     assert!(words.contains("Argument list too long"), "{words}");
 }
@@ -141,9 +115,7 @@ fn more_arguments_than_the_kernel_takes_are_its_error() {
 /// Returns the limit on descriptors that leaves this many of them free.
 fn limit(of: Pid, free: usize) -> u64 {
     let path = format!("/proc/{}/fd", of.as_raw_nonzero());
-    let open = std::fs::read_dir(path)
-        .expect("our own directory")
-        .flatten();
+    let open = std::fs::read_dir(path).expect("our own directory").flatten();
     let open = open.filter_map(|it| it.file_name().to_str()?.parse::<u64>().ok());
     let open: BTreeSet<u64> = open.collect();
     let mut numbers = (0..).filter(|number| !open.contains(number));
@@ -159,10 +131,7 @@ impl DescriptorLimit {
             current: Some(limit(pid, more)),
             maximum: rustix::process::getrlimit(Resource::Nofile).maximum,
         };
-        Self(
-            pid,
-            prlimit(Some(pid), Resource::Nofile, few).expect("this user may set it"),
-        )
+        Self(pid, prlimit(Some(pid), Resource::Nofile, few).expect("this user may set it"))
     }
 }
 
@@ -184,11 +153,7 @@ fn without_descriptors_a_launch_fails_and_the_next_does_not() {
     let keeper = tree.keeper().expect("a keeper is running");
     let few = DescriptorLimit::of(keeper, 0);
     let (status, err, failure) = fails(&tree, &["--", "true"]);
-    assert_eq!(
-        (status, failure["errno"].as_i64()),
-        (125, Some(TOO_MANY)),
-        "{err}"
-    );
+    assert_eq!((status, failure["errno"].as_i64()), (125, Some(TOO_MANY)), "{err}");
     assert!(err.contains("Too many open files"), "{err}");
     drop(few);
     assert_eq!(tree.run(&["run", "--", "true"]).status, 0);
@@ -272,10 +237,7 @@ fn a_coordinator_that_may_have_no_more_threads_fails_launches_until_it_may() {
     limit_processes((coordinator, own), "0");
     let done = tree.run(&["run", "--detach", "--", "true"]);
     assert_eq!(done.status, 125, "{done:?}");
-    assert!(
-        done.err.contains("Resource temporarily unavailable"),
-        "{done:?}"
-    );
+    assert!(done.err.contains("Resource temporarily unavailable"), "{done:?}");
     limit_processes((coordinator, own), "1000");
     assert_eq!(tree.run(&["run", "--detach", "--", "true"]).status, 0);
 }
@@ -322,19 +284,13 @@ fn what_a_user_may_not_fails_with_the_error_of_the_kernel() {
         text(&closed),
         text(&files.path().join("plain")),
     ));
-    for (name, step, errno) in [
-        ("directory", "directory", 13),
-        ("program", "exec", 13),
-        ("processes", "exec", 11),
-    ] {
+    for (name, step, errno) in
+        [("directory", "directory", 13), ("program", "exec", 13), ("processes", "exec", 11)]
+    {
         application.until_status(name, "failed");
         let view = application.view(name);
         let failure = &view["instances"][0]["last"]["failure"];
-        assert_eq!(
-            (&failure["step"], &failure["errno"]),
-            (&json!(step), &json!(errno)),
-            "{view}"
-        );
+        assert_eq!((&failure["step"], &failure["errno"]), (&json!(step), &json!(errno)), "{view}");
     }
 }
 

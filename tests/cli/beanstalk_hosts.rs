@@ -39,9 +39,7 @@ fn neighbour(address: IpAddr) -> IpAddr {
 /// Starts the program with a beanstalkd listener on `own`, and with these networks listed.
 fn serve(own: IpAddr, networks: &[&str]) -> Daemon {
     let address = SocketAddr::from((own, 0)).to_string();
-    let listed = networks
-        .iter()
-        .flat_map(|network| ["--beanstalk-hosts", network]);
+    let listed = networks.iter().flat_map(|network| ["--beanstalk-hosts", network]);
     let listeners = ["--memory", "--lockserver", "off", "--beanstalk", &address];
     let flags: Vec<&str> = listeners.into_iter().chain(listed).collect();
     Daemon::serve(&flags)
@@ -49,12 +47,7 @@ fn serve(own: IpAddr, networks: &[&str]) -> Daemon {
 
 /// Connects from a loopback address to this address of the machine.
 fn from_loopback(to: SocketAddr) -> TcpStream {
-    let socket = socket_with(
-        AddressFamily::INET,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC,
-        None,
-    );
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
     let socket = socket.expect("a socket");
     bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("any port of loopback");
     connect(&socket, &to).expect("it listens");
@@ -64,9 +57,7 @@ fn from_loopback(to: SocketAddr) -> TcpStream {
 /// Sends commands, and returns everything that the server sends until it closes the connection.
 fn exchange(mut stream: TcpStream, commands: &[u8]) -> Vec<u8> {
     let patience = Some(Duration::from_mins(1));
-    stream
-        .set_read_timeout(patience)
-        .expect("a nonzero timeout");
+    stream.set_read_timeout(patience).expect("a nonzero timeout");
     // This may fail, because the server may have closed the connection already.
     drop(stream.write_all(commands));
     let mut received = Vec::new();
@@ -91,14 +82,8 @@ fn a_host_that_is_not_listed_is_not_served_and_loopback_always_is() {
     daemon.until_logged("not in the list of hosts");
     assert!(daemon.log().contains(&own.to_string()), "{}", daemon.log());
     // The put of the refused client had no effect.
-    let received = exchange(
-        from_loopback(address),
-        b"peek-ready\r\nput 0 0 60 1\r\nx\r\nquit\r\n",
-    );
-    assert_eq!(
-        received.escape_ascii().to_string(),
-        "NOT_FOUND\\r\\nINSERTED 1\\r\\n"
-    );
+    let received = exchange(from_loopback(address), b"peek-ready\r\nput 0 0 60 1\r\nx\r\nquit\r\n");
+    assert_eq!(received.escape_ascii().to_string(), "NOT_FOUND\\r\\nINSERTED 1\\r\\n");
 }
 
 #[test]

@@ -19,10 +19,7 @@ fn link() -> (TempDir, PathBuf) {
 }
 
 fn output(program: &Path, words: &[&str]) -> Output {
-    Command::new(program)
-        .args(words)
-        .output()
-        .expect("the command runs")
+    Command::new(program).args(words).output().expect("the command runs")
 }
 
 /// A running server on a port. Killed when dropped.
@@ -41,9 +38,7 @@ impl Server {
             .spawn()
             .expect("the command starts");
         let server = Self { child, port };
-        until("it listens", || {
-            TcpStream::connect(("127.0.0.1", port)).ok()
-        });
+        until("it listens", || TcpStream::connect(("127.0.0.1", port)).ok());
         server
     }
 
@@ -76,9 +71,7 @@ impl Drop for Server {
 
 /// Sends one command. Returns the first line of the reply.
 fn ask(stream: &mut (impl std::io::Read + std::io::Write), words: &str) -> String {
-    stream
-        .write_all(format!("{words}\r\n").as_bytes())
-        .expect("the process reads its input");
+    stream.write_all(format!("{words}\r\n").as_bytes()).expect("the process reads its input");
     let mut line = String::new();
     let read = BufReader::new(stream).read_line(&mut line);
     read.expect("it answers");
@@ -98,23 +91,13 @@ fn what_it_says_and_how_it_ends_are_beanstalkds() {
         assert!(said.contains(&format!("-{flag} ")), "{flag} in {said}");
     }
     assert_eq!(help.status.code(), Some(0));
-    for wrong in [
-        &["-x"][..],
-        &["-p"],
-        &["-z", "much"],
-        &["11300"],
-        &["--help"],
-    ] {
+    for wrong in [&["-x"][..], &["-p"], &["-z", "much"], &["11300"], &["--help"]] {
         assert_eq!(output(&program, wrong).status.code(), Some(5), "{wrong:?}");
     }
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = taken.local_addr().expect("an address").port().to_string();
     for words in [&["-l", "127.0.0.1", "-p", &port][..], &["-p", "many"]] {
-        assert_eq!(
-            output(&program, words).status.code(),
-            Some(111),
-            "{words:?}"
-        );
+        assert_eq!(output(&program, words).status.code(), Some(111), "{words:?}");
     }
     let user = output(&program, &["-l127.0.0.1", "-p0", "-unobody-of-this-name"]);
     assert_eq!(user.status.code(), Some(33));
@@ -130,9 +113,7 @@ fn signals_drain_and_end_it() {
     let server = Server::start(&program, &["-Vcn"]);
     assert_eq!(server.ask("put 0 0 60 1\r\nx"), "INSERTED 1");
     server.signal(Signal::USR1);
-    until("it drains", || {
-        (server.ask("put 0 0 60 1\r\nx") == "DRAINING").then_some(())
-    });
+    until("it drains", || (server.ask("put 0 0 60 1\r\nx") == "DRAINING").then_some(()));
     // All other commands are accepted, and the server does not exit. Use one connection, since a command on another one
     // might be executed before the job is released.
     let mut worker = TcpStream::connect(("127.0.0.1", server.port)).expect("it listens");
@@ -193,19 +174,11 @@ fn a_unix_socket_is_replaced_if_nobody_listens_on_it() {
     let word = format!("unix:{}", path.display());
     // Leave a socket behind, as a server that was killed does.
     unserved::left_behind(&path).expect("a socket");
-    let mut child = Command::new(&program)
-        .args(["-l", &word, "-z", "10"])
-        .spawn()
-        .expect("the command starts");
+    let mut child =
+        Command::new(&program).args(["-l", &word, "-z", "10"]).spawn().expect("the command starts");
     let mut stream = until("it listens", || UnixStream::connect(&path).ok());
-    assert_eq!(
-        ask(&mut stream, "put 0 0 60 11\r\nelevenbytes"),
-        "JOB_TOO_BIG"
-    );
-    assert_eq!(
-        ask(&mut stream, "put 0 0 60 10\r\n10 bytes: "),
-        "INSERTED 1"
-    );
+    assert_eq!(ask(&mut stream, "put 0 0 60 11\r\nelevenbytes"), "JOB_TOO_BIG");
+    assert_eq!(ask(&mut stream, "put 0 0 60 10\r\n10 bytes: "), "INSERTED 1");
     let second = output(&program, &["-l", &word]);
     assert_eq!(second.status.code(), Some(111), "{second:?}");
     assert_eq!(ask(&mut stream, "delete 1"), "DELETED");

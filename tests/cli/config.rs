@@ -24,11 +24,7 @@ fn file(lines: &str) -> (TempDir, PathBuf) {
 }
 
 fn output(command: &mut Command) -> (Option<i32>, String, String) {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.output().expect("the program runs");
+    let Output { status, stdout, stderr } = command.output().expect("the program runs");
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
     (status.code(), text(stdout), text(stderr))
 }
@@ -66,14 +62,8 @@ fn what_stands_first_prevails() {
     let line = |number: u32| format!("{}:{number}", path.display());
     let expected = [
         ("lock-entries", said(1000.into(), "file", &line(2))),
-        (
-            "lockserver-idle",
-            said(30.into(), "environment", "SEXTON_LOCKSERVER_IDLE"),
-        ),
-        (
-            "lockserver-connections",
-            said(9.into(), "flag", "--lockserver-connections"),
-        ),
+        ("lockserver-idle", said(30.into(), "environment", "SEXTON_LOCKSERVER_IDLE")),
+        ("lockserver-connections", said(9.into(), "flag", "--lockserver-connections")),
         ("memory", said(true.into(), "file", &line(5))),
         ("data", said(Value::Null, "default", "default")),
         ("lockserver-long", said(8.into(), "file", &line(7))),
@@ -135,34 +125,16 @@ fn everything_wrong_is_told_at_once_with_its_place() {
     assert_eq!((status, said.as_str()), (Some(2), ""), "{errors}");
     let at = |line: u32, words: &str| format!("{}:{line}: {words}", path.display());
     let expected = [
-        at(
-            1,
-            "lock_entries: unknown setting; did you mean lock-entries?",
-        ),
-        at(
-            2,
-            "fsync: \"sometimes\": expected always, interval:MS or never",
-        ),
-        at(
-            3,
-            "lockserver-connections: 0 is out of range: expected 1 to 1048576",
-        ),
-        at(
-            4,
-            "http: 0.0.0.0:0 is not a loopback address, so it needs a token file",
-        ),
+        at(1, "lock_entries: unknown setting; did you mean lock-entries?"),
+        at(2, "fsync: \"sometimes\": expected always, interval:MS or never"),
+        at(3, "lockserver-connections: 0 is out of range: expected 1 to 1048576"),
+        at(4, "http: 0.0.0.0:0 is not a loopback address, so it needs a token file"),
         at(5, "memory: expected true or false"),
         at(6, "lockserver-long: \"5\": expected 4 or 8"),
         at(7, "hosts: expected one value, found several"),
-        at(
-            8,
-            "lock-entries: expected a string or a whole number, found float",
-        ),
+        at(8, "lock-entries: expected a string or a whole number, found float"),
         at(9, "config: a configuration file cannot name another one"),
-        at(
-            10,
-            "zzz: unknown setting; `sexton config` shows all settings",
-        ),
+        at(10, "zzz: unknown setting; `sexton config` shows all settings"),
         at(11, "log: \"inof\": \"inof\" is not a level"),
         at(12, ""),
         at(
@@ -237,23 +209,14 @@ fn numbers_words_and_names_are_told_apart() {
         assert!(errors.contains(line.as_str()), "{line} in {errors}");
     }
     let told = errors.lines().skip(1).count();
-    assert_eq!(
-        told,
-        expected.len(),
-        "every problem is listed once: {errors}"
-    );
+    assert_eq!(told, expected.len(), "every problem is listed once: {errors}");
     for name in ["http://x", "a b", "", "x:80", "x/y"] {
         let flag = format!("--http-host={name}");
         let (status, _, errors) = output(&mut config(&[&flag]));
         assert_eq!(status, Some(2), "{errors}");
         assert!(errors.contains("http-host: "), "{name}: {errors}");
     }
-    for name in [
-        "locks.example.org",
-        "under_score",
-        "192.0.2.1",
-        "2001:db8::1",
-    ] {
+    for name in ["locks.example.org", "under_score", "192.0.2.1", "2001:db8::1"] {
         let (status, _, errors) = output(&mut config(&["--http-host", name]));
         assert_eq!(status, Some(0), "{name}: {errors}");
     }
@@ -267,22 +230,14 @@ fn what_a_stranger_would_not_guess_is_warned_of() {
     let open = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(&data, open).expect("our own file");
     let mut command = daemon::serve(&["--data", text(&data)]);
-    command
-        .env("SEXTON_LOCK_ENTRYS", "5")
-        .env("SEXTON_LOCK_ENTRIES", "5000");
+    command.env("SEXTON_LOCK_ENTRYS", "5").env("SEXTON_LOCK_ENTRIES", "5000");
     let daemon = Daemon::start(command);
     daemon.signal(rustix::process::Signal::HUP);
     daemon.until_logged("settings reloaded");
     let log = daemon.log();
-    assert!(
-        log.contains("SEXTON_LOCK_ENTRYS in the environment is not a setting"),
-        "{log}"
-    );
+    assert!(log.contains("SEXTON_LOCK_ENTRYS in the environment is not a setting"), "{log}");
     assert!(!log.contains("SEXTON_LOCK_ENTRIES"), "{log}");
-    assert!(
-        log.contains("has mode 0777") && log.contains("chmod 700"),
-        "{log}"
-    );
+    assert!(log.contains("has mode 0777") && log.contains("chmod 700"), "{log}");
     assert!(!log.contains("hosts list"), "there is none: {log}");
 }
 
@@ -305,10 +260,7 @@ fn a_file_that_is_none_is_told() {
     std::fs::write(&path, "log = \"info\"\nlog = \"warn\"\n").expect("a writable file");
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
     assert_eq!(status, Some(2), "{errors}");
-    assert!(
-        errors.contains(&format!("{}:2: ", path.display())),
-        "{errors}"
-    );
+    assert!(errors.contains(&format!("{}:2: ", path.display())), "{errors}");
     std::fs::write(&path, vec![b'#'; (1 << 20) + 1]).expect("a writable file");
     let (status, _, errors) = output(&mut config(&["--config", text(&path)]));
     assert_eq!(status, Some(3), "{errors}");
@@ -337,10 +289,7 @@ fn people_get_a_table_and_never_a_secret() {
     write_private(&token, "a-secret-nobody-may-see\n");
     let lines = format!("token-file = {token:?}\nhttp = \"0.0.0.0:80\"\n");
     std::fs::write(&path, lines).expect("a writable file");
-    for flags in [
-        &["--config", text(&path)][..],
-        &["--config", text(&path), "--json"],
-    ] {
+    for flags in [&["--config", text(&path)][..], &["--config", text(&path), "--json"]] {
         let (status, said, errors) = output(&mut config(flags));
         assert_eq!(status, Some(0), "{errors}");
         assert!(said.contains(text(&token)), "{said}");
@@ -348,19 +297,13 @@ fn people_get_a_table_and_never_a_secret() {
     }
     let (_, said, _) = output(&mut config(&["--config", text(&path)]));
     let row = |key: &str| {
-        let mut rows = said
-            .lines()
-            .map(|line| line.split_whitespace().collect::<Vec<_>>());
-        rows.find(|row| row.first() == Some(&key))
-            .unwrap_or_default()
+        let mut rows = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        rows.find(|row| row.first() == Some(&key)).unwrap_or_default()
     };
     assert_eq!(row("SETTING"), ["SETTING", "VALUE", "FROM"]);
     let place = format!("{}:2", path.display());
     assert_eq!(row("http"), ["http", "0.0.0.0:80", place.as_str()]);
-    assert_eq!(
-        row("data"),
-        ["data", "/nowhere/.local/state/sexton", "default"]
-    );
+    assert_eq!(row("data"), ["data", "/nowhere/.local/state/sexton", "default"]);
     assert_eq!(row("hosts"), ["hosts", "-", "default"]);
 }
 
@@ -443,11 +386,7 @@ fn tables_say_what_holds_for_the_jobs_of_a_type() {
         }
         of
     };
-    let cache = [
-        ("class", "memory".into()),
-        ("throttle", 10.0.into()),
-        ("backoff", Value::Null),
-    ];
+    let cache = [("class", "memory".into()), ("throttle", 10.0.into()), ("backoff", Value::Null)];
     assert_eq!(of("cache"), with(&cache));
     let mails = [
         ("order", "fifo".into()),

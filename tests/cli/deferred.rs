@@ -35,21 +35,14 @@ fn what_is_queued_outlives_the_server_and_is_launched_once() {
     }
     assert!(!mark.exists(), "nothing was launched");
     let started = tree.run(&["start", &id]);
-    assert_eq!(
-        (started.status, started.err.as_str()),
-        (0, ""),
-        "{started:?}"
-    );
+    assert_eq!((started.status, started.err.as_str()), (0, ""), "{started:?}");
     assert_eq!(tree.run(&["wait", &id]).status, 4);
     let again = tree.run(&["start", &id]);
     assert_eq!(again.status, 1, "{again:?}");
     assert!(again.err.contains("has ended"), "{again:?}");
     let ran = std::fs::read_to_string(&mark).expect("it ran");
     assert_eq!(ran, "ran\n");
-    assert_eq!(
-        standing(&tree, &id),
-        [json!("exited"), json!(false), json!(4)]
-    );
+    assert_eq!(standing(&tree, &id), [json!("exited"), json!(false), json!(4)]);
     assert_eq!(standing(&tree, &other), waits);
 }
 
@@ -61,20 +54,10 @@ fn what_is_stopped_before_it_starts_is_cancelled_with_its_tree() {
     assert_eq!(killed, format!("{id}  cancelled\n"));
     let waited = tree.run(&["wait", &id]);
     assert_eq!(waited.status, 125, "{waited:?}");
-    assert!(
-        waited.err.contains("stopped before it was launched"),
-        "{waited:?}"
-    );
+    assert!(waited.err.contains("stopped before it was launched"), "{waited:?}");
     let record = tree.record(&id);
-    let shown = (
-        &record["status"],
-        &record["failure"]["step"],
-        &record["stopped_by"],
-    );
-    assert_eq!(
-        shown,
-        (&json!("exited"), &json!("cancelled"), &json!("request"))
-    );
+    let shown = (&record["status"], &record["failure"]["step"], &record["stopped_by"]);
+    assert_eq!(shown, (&json!("exited"), &json!("cancelled"), &json!("request")));
     // A parent that ends leaves what it queued; a stop of its tree cancels it.
     let parent = tree.detach("exec sleep 1000");
     let fields = json!({"command": ["true"], "parent": parent, "deferred": true});

@@ -32,9 +32,8 @@ fn connections_leave_descriptors_to_the_journal_and_to_the_command_line() {
     shell.args(["-c", "ulimit -n 256; exec \"$0\" \"$@\""]);
     let flags = ["--data", data, "--http", "127.0.0.1:0"];
     let daemon = Daemon::start(serve_by(shell, &flags));
-    let connections: Vec<TcpStream> = (0..400)
-        .filter_map(|_| TcpStream::connect(daemon.http()).ok())
-        .collect();
+    let connections: Vec<TcpStream> =
+        (0..400).filter_map(|_| TcpStream::connect(daemon.http()).ok()).collect();
     daemon.until_logged("a connection was not accepted");
     for words in [
         &["lock", "acquire", "a", "--owner", "me"][..],
@@ -42,27 +41,12 @@ fn connections_leave_descriptors_to_the_journal_and_to_the_command_line() {
         &["checkpoint"],
         &["status"],
     ] {
-        let said = sexton()
-            .args(words)
-            .args(["--data", data])
-            .output()
-            .expect("the program runs");
+        let said = sexton().args(words).args(["--data", data]).output().expect("the program runs");
         assert!(said.status.success(), "{words:?}: {said:?}");
     }
-    let told = daemon
-        .log()
-        .matches("a connection was not accepted")
-        .count();
-    assert!(
-        (1..=10).contains(&told),
-        "{told} lines of {}",
-        connections.len()
-    );
-    assert!(
-        daemon
-            .log()
-            .contains("allows fewer connections than the settings")
-    );
+    let told = daemon.log().matches("a connection was not accepted").count();
+    assert!((1..=10).contains(&told), "{told} lines of {}", connections.len());
+    assert!(daemon.log().contains("allows fewer connections than the settings"));
 }
 
 #[test]

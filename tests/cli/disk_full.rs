@@ -41,9 +41,7 @@ impl Disk {
     fn mount_of(size: &str) -> Option<Self> {
         let files = tempfile::tempdir().expect("a temporary directory");
         let mut mount = Command::new("mount");
-        mount
-            .args(["-t", "tmpfs", "-o", size, "sexton-test"])
-            .arg(files.path());
+        mount.args(["-t", "tmpfs", "-o", size, "sexton-test"]).arg(files.path());
         let mounted = mount.output().is_ok_and(|output| output.status.success());
         mounted.then(|| Self::Mount(files))
     }
@@ -103,10 +101,7 @@ fn fill(client: &mut Client, daemon: &Daemon) -> BTreeSet<usize> {
         for number in numbers {
             let answer = client.receive_number();
             match answer.unwrap_or_else(|error| panic!("{error}\n{}", daemon.log())) {
-                1 => assert!(
-                    granted.insert(number) && !refused,
-                    "space is not freed by itself"
-                ),
+                1 => assert!(granted.insert(number) && !refused, "space is not freed by itself"),
                 0 => refused = true,
                 place => panic!("place {place} of a lock without other clients"),
             }
@@ -149,32 +144,12 @@ fn goes_on_when_space_is_freed(disk: &Disk) {
     let mut newcomers = granted.len() + BURST..;
     let mut newcomer = || newcomers.next().expect("there are enough numbers");
     for number in 0..100 {
-        assert_eq!(
-            client.owner("k", &number.to_string()).expect("an answer"),
-            b"alice"
-        );
-        assert!(
-            client
-                .renew("k", &number.to_string(), "alice")
-                .expect("an answer"),
-            "a renewal"
-        );
-        assert_eq!(
-            client.number(&ask(number)).expect("an answer"),
-            1,
-            "a repeated request renews"
-        );
-        assert_eq!(
-            client.number(&let_go(number)).expect("an answer"),
-            1,
-            "a release"
-        );
+        assert_eq!(client.owner("k", &number.to_string()).expect("an answer"), b"alice");
+        assert!(client.renew("k", &number.to_string(), "alice").expect("an answer"), "a renewal");
+        assert_eq!(client.number(&ask(number)).expect("an answer"), 1, "a repeated request renews");
+        assert_eq!(client.number(&let_go(number)).expect("an answer"), 1, "a release");
         assert!(granted.remove(&number));
-        assert_eq!(
-            client.number(&ask(newcomer())).expect("an answer"),
-            0,
-            "nothing new"
-        );
+        assert_eq!(client.number(&ask(newcomer())).expect("an answer"), 0, "nothing new");
     }
     disk.free(&daemon);
     let number = newcomer();
@@ -194,15 +169,8 @@ fn goes_on_when_space_is_freed(disk: &Disk) {
     daemon.kill();
     let again = disk.serve();
     let mut client = Client::connect(again.lockserver()).expect("connected");
-    assert_eq!(
-        client.owner("k", "7").expect("an answer"),
-        b"",
-        "released while the disk was full"
-    );
-    assert!(
-        held(&mut client, &granted) == granted,
-        "nothing acknowledged is lost"
-    );
+    assert_eq!(client.owner("k", "7").expect("an answer"), b"", "released while the disk was full");
+    assert!(held(&mut client, &granted) == granted, "nothing acknowledged is lost");
 }
 
 #[expect(clippy::print_stdout, reason = "the progress is of interest")]
@@ -219,11 +187,7 @@ fn halts_when_nothing_is_left(disk: &Disk) {
             open = Some(*number);
             break;
         }
-        assert_eq!(
-            answer.expect("it was just looked at"),
-            1,
-            "a release is never refused"
-        );
+        assert_eq!(answer.expect("it was just looked at"), 1, "a release is never refused");
         released.insert(*number);
     }
     let open = open.expect("releases use up what was kept for them");
@@ -235,10 +199,7 @@ fn halts_when_nothing_is_left(disk: &Disk) {
     drop(client);
     let (status, log) = daemon.end();
     assert_eq!(status.code(), Some(4), "{log}");
-    assert!(
-        log.contains("halted, nothing more is acknowledged"),
-        "{log}"
-    );
+    assert!(log.contains("halted, nothing more is acknowledged"), "{log}");
 
     disk.enlarge();
     let again = disk.serve();
@@ -300,9 +261,7 @@ fn history_gives_way_when_space_is_low() {
     // The third segment, of 4 MiB, can be prepared, but no other, and no snapshot can be taken: their largest file is larger.
     daemon.limit_files(Some(4 << 20));
     fill(&mut client, &daemon);
-    until("the history is gone", || {
-        (history_bytes(&data) == 0).then_some(())
-    });
+    until("the history is gone", || (history_bytes(&data) == 0).then_some(()));
     assert!(!first.exists(), "it made room");
     daemon.limit_files(None);
 }
@@ -341,15 +300,8 @@ fn what_a_refusal_names_frees_space() {
     let refused = (0..1000).find_map(|_| Some(push()).filter(|done| done.status != 0));
     let refused = refused.unwrap_or_else(|| panic!("the disk is never full: {}", daemon.log()));
     assert_eq!(refused.status, 1, "{refused:?}");
-    let words = [
-        "the disk is full",
-        "`sexton queue flush`",
-        "`sexton ps prune`",
-    ];
-    assert!(
-        words.iter().all(|word| refused.err.contains(word)),
-        "{refused:?}"
-    );
+    let words = ["the disk is full", "`sexton queue flush`", "`sexton ps prune`"];
+    assert!(words.iter().all(|word| refused.err.contains(word)), "{refused:?}");
     // A command of ours that is refused says the same, whatever it was to add.
     for words in [
         &["lock", "acquire", "k", "--owner", "a", "--ttl", "60"][..],
@@ -365,7 +317,5 @@ fn what_a_refusal_names_frees_space() {
     }
     let flushed = run(&["queue", "flush", "filler"]);
     assert_eq!(flushed.status, 0, "{flushed:?}");
-    until("there is space again", || {
-        (push().status == 0).then_some(())
-    });
+    until("there is space again", || (push().status == 0).then_some(()));
 }

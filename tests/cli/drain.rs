@@ -21,11 +21,7 @@ impl Drained {
         let data = files.path().join("data");
         let listener = ["--beanstalk", "127.0.0.1:0"];
         let daemon = Daemon::serve(&[&["--data", text(&data)], &listener[..]].concat());
-        Self {
-            daemon,
-            data,
-            _files: files,
-        }
+        Self { daemon, data, _files: files }
     }
 
     fn client(&self) -> Client {
@@ -34,9 +30,7 @@ impl Drained {
 
     /// Runs a command. Returns its exit status and its output.
     fn run(&self, words: &[&str]) -> (Option<i32>, String) {
-        let output = command(&self.data, words)
-            .output()
-            .expect("the command runs");
+        let output = command(&self.data, words).output().expect("the command runs");
         let said = String::from_utf8(output.stdout).expect("UTF-8");
         (output.status.code(), said)
     }
@@ -77,22 +71,12 @@ fn a_drain_waits_for_claims_and_makes_no_new_ones() {
 
     let (status, begun) = drained.run(&["drain"]);
     assert_eq!(status, Some(0), "{begun}");
-    assert!(
-        begun.contains("0 locks") && begun.contains("1 claim,"),
-        "{begun}"
-    );
+    assert!(begun.contains("0 locks") && begun.contains("1 claim,"), "{begun}");
     let told = idle.receive().expect("an answer");
-    assert_eq!(
-        told,
-        Reply::line("DRAINING"),
-        "a client that waits for a job is answered"
-    );
+    assert_eq!(told, Reply::line("DRAINING"), "a client that waits for a job is answered");
     for words in ["reserve", "reserve-with-timeout 9", "reserve-job 1"] {
         let told = ask(&mut idle, words);
-        assert!(
-            ["DRAINING", "NOT_FOUND"].contains(&told.as_str()),
-            "{words}: {told}"
-        );
+        assert!(["DRAINING", "NOT_FOUND"].contains(&told.as_str()), "{words}: {told}");
     }
     assert_eq!(put(&mut idle), "DRAINING");
     let (status, pushed) = drained.run(&["queue", "push", "default", "x"]);
@@ -104,11 +88,7 @@ fn a_drain_waits_for_claims_and_makes_no_new_ones() {
         page.contains("warning     Draining: New locks, jobs, claims, passes, tasks are refused"),
         "{page}"
     );
-    assert_eq!(
-        drained.run(&["drain", "--wait", "1"]).0,
-        Some(1),
-        "one is left"
-    );
+    assert_eq!(drained.run(&["drain", "--wait", "1"]).0, Some(1), "one is left");
 
     assert_eq!(ask(&mut worker, "touch 1"), "TOUCHED", "the work continues");
     assert!(drained.daemon.is_running());
@@ -137,10 +117,7 @@ fn what_does_not_drain_goes_on_until_nothing_is_held() {
     assert_eq!(put(&mut worker), "INSERTED 1");
     assert_eq!(ask(&mut worker, "reserve"), "RESERVED 1 1");
     assert_eq!(drained.run(&["drain", "locks"]).0, Some(0));
-    assert_eq!(
-        drained.status()["draining_what"],
-        serde_json::json!(["locks"])
-    );
+    assert_eq!(drained.status()["draining_what"], serde_json::json!(["locks"]));
     let acquire = ["lock", "acquire", "a", "--owner", "one"];
     assert_eq!(drained.run(&acquire).0, Some(1));
     assert_eq!(put(&mut worker), "INSERTED 2", "queues continue");
@@ -148,11 +125,7 @@ fn what_does_not_drain_goes_on_until_nothing_is_held() {
     assert_eq!(ask(&mut worker, "delete 1"), "DELETED");
     assert!(drained.daemon.is_running(), "there is a claim");
     assert_eq!(drained.run(&["drain", "queues"]).0, Some(0));
-    assert_eq!(
-        put(&mut worker),
-        "DRAINING",
-        "the second drain extends the first"
-    );
+    assert_eq!(put(&mut worker), "DRAINING", "the second drain extends the first");
     assert_eq!(ask(&mut worker, "delete 2"), "DELETED");
     drained.ends_well();
 }
@@ -167,9 +140,6 @@ fn a_claim_without_a_connection_holds_a_drain_up_as_well() {
     assert_eq!(status, Some(0), "{begun}");
     assert!(begun.contains("1 claim,"), "{begun}");
     assert!(drained.daemon.is_running());
-    assert_eq!(
-        drained.run(&["queue", "ack", words[0], words[1]]).0,
-        Some(0)
-    );
+    assert_eq!(drained.run(&["queue", "ack", words[0], words[1]]).0, Some(0));
     drained.ends_well();
 }

@@ -20,10 +20,7 @@ impl Showing {
     }
 
     fn of(command: &mut Command) -> Self {
-        let mut child = command
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the command starts");
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the command starts");
         let out = BufReader::new(child.stdout.take().expect("a pipe"));
         Self { child, out }
     }
@@ -124,26 +121,14 @@ fn what_happens_is_shown_until_the_coordinator_ends() {
     let shown = rest.line_after(|| {
         acquire("later");
     });
-    assert!(
-        shown.contains("  lock        granted      key=later  owner=me  token="),
-        "{shown}"
-    );
+    assert!(shown.contains("  lock        granted      key=later  owner=me  token="), "{shown}");
     drop(rest);
     let words = ["lock", "release", "later", "--owner", "me"];
-    assert_eq!(
-        run(&data, &words),
-        (Some(0), "released\n".to_owned(), String::new())
-    );
+    assert_eq!(run(&data, &words), (Some(0), "released\n".to_owned(), String::new()));
     let mut lost = Showing::start(&data, &["events", "--after", "0"]);
-    assert!(
-        lost.line()
-            .starts_with("events were lost: those after position 0, up to ")
-    );
+    assert!(lost.line().starts_with("events were lost: those after position 0, up to "));
     let origins = format!("{}, node", sexton::actors::names().join(", "));
-    for (flag, word, known) in [
-        ("--kind", "expird", "expired"),
-        ("--actor", "foo", &origins),
-    ] {
+    for (flag, word, known) in [("--kind", "expird", "expired"), ("--actor", "foo", &origins)] {
         let (status, _, err) = run(&data, &["events", flag, word]);
         assert_eq!(status, Some(2), "{err}");
         assert!(err.contains(known), "{err}");
@@ -151,10 +136,7 @@ fn what_happens_is_shown_until_the_coordinator_ends() {
     daemon.signal(Signal::TERM);
     let (status, rest) = all.end();
     assert_eq!(status, Some(0));
-    assert!(
-        rest.ends_with("\"actor\":\"node\",\"kind\":\"stopping\"}\n"),
-        "{rest}"
-    );
+    assert!(rest.ends_with("\"actor\":\"node\",\"kind\":\"stopping\"}\n"), "{rest}");
     assert_eq!(locks.end().0, Some(0));
     daemon.end();
     let (status, out, err) = run(&data, &["events"]);
@@ -172,14 +154,9 @@ fn what_happens_is_shown_until_the_coordinator_ends() {
 
 #[test]
 fn the_help_names_every_actor() {
-    let help = sexton()
-        .args(["events", "--help"])
-        .output()
-        .expect("the command runs");
+    let help = sexton().args(["events", "--help"]).output().expect("the command runs");
     let help = String::from_utf8(help.stdout).expect("UTF-8");
-    let line = help
-        .lines()
-        .find(|line| line.contains("events of this actor"));
+    let line = help.lines().find(|line| line.contains("events of this actor"));
     let line = line.expect("it describes --actor");
     for actor in sexton::actors::names().into_iter().chain(["node"]) {
         assert!(line.contains(&format!(" {actor}")), "{actor}: {line}");
@@ -200,10 +177,7 @@ fn an_unknown_kind_is_answered_with_what_was_meant() {
         let done = events.output().expect("the command runs");
         let err = String::from_utf8(done.stderr).expect("UTF-8");
         assert_eq!(done.status.code(), Some(2), "{err}");
-        assert!(
-            err.starts_with("sexton: there is no kind of event named "),
-            "{err}"
-        );
+        assert!(err.starts_with("sexton: there is no kind of event named "), "{err}");
         assert!(err.contains(help) && err.len() < 250, "{err}");
     }
 }
@@ -228,16 +202,11 @@ fn a_refusal_is_shown_at_once_although_the_connection_stays_open() {
     });
     let serving = serving.expect("a new thread");
     let mut events = sexton();
-    let done = events
-        .args(["events", "--kind", "expird", "--url", &url])
-        .output();
+    let done = events.args(["events", "--kind", "expird", "--url", &url]).output();
     let done = done.expect("the command runs");
     let err = String::from_utf8(done.stderr).expect("UTF-8");
     assert_eq!(done.status.code(), Some(2), "{err}");
-    assert!(
-        err.contains("the field kind has the unknown value \"expird\""),
-        "{err}"
-    );
+    assert!(err.contains("the field kind has the unknown value \"expird\""), "{err}");
     serving.join().expect("a request arrived");
 }
 
@@ -246,11 +215,8 @@ fn a_refusal_is_shown_at_once_although_the_connection_stays_open() {
 fn a_line_without_an_end_is_given_up() {
     let chunk = format!("{:x}\r\n{}\r\n", 1 << 20, "x".repeat(1 << 20));
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-    for (start, endless) in [
-        ("", "x".repeat(1 << 10)),
-        (head, "0".repeat(1 << 10)),
-        (head, chunk),
-    ] {
+    for (start, endless) in [("", "x".repeat(1 << 10)), (head, "0".repeat(1 << 10)), (head, chunk)]
+    {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let thread = std::thread::Builder::new().name("endless".to_owned());
@@ -288,8 +254,5 @@ fn a_coordinator_that_is_killed_is_told_as_such() {
     let mut stderr = events.child.stderr.take().expect("a pipe");
     stderr.read_to_string(&mut errors).expect("UTF-8");
     assert_eq!(status, Some(3), "{errors}");
-    assert!(
-        errors.contains("the coordinator closed the connection unexpectedly"),
-        "{errors}"
-    );
+    assert!(errors.contains("the coordinator closed the connection unexpectedly"), "{errors}");
 }

@@ -69,10 +69,7 @@ fn a_working_directory_is_made_through_no_link_of_somebody_else() {
         tree.record(&id)
     };
     let refused = launch("link/below").to_string();
-    assert!(
-        refused.contains("shared/link is a symbolic link, and "),
-        "{refused}"
-    );
+    assert!(refused.contains("shared/link is a symbolic link, and "), "{refused}");
     assert!(!ours.join("below").exists());
     // A directory of somebody else may be worked in, and a new one is made in it.
     launch("new/below");
@@ -128,10 +125,7 @@ fn an_inventory_says_nothing_of_what_is_run_on_this_machine() {
         let refused = update(&ssh, &[]);
         assert!(refused.status >= 2, "{refused:?}");
         let words = format!("the server A has `ssh.{field}`");
-        assert!(
-            refused.err.contains(&words) && refused.err.contains(flag),
-            "{refused:?}"
-        );
+        assert!(refused.err.contains(&words) && refused.err.contains(flag), "{refused:?}");
         let asked = serde_json::json!({"hosts": [{"host": "A", "ssh": ssh}]});
         let answer = tree.post("/v1/servers/inventory", &asked.to_string());
         assert_eq!(answer["status"], 400, "{answer}");
@@ -140,10 +134,7 @@ fn an_inventory_says_nothing_of_what_is_run_on_this_machine() {
     // On the command line, they are named for all its servers.
     let given = ["--ssh-config", "/etc/ssh/ours", "--program", "/opt/sexton"];
     let updated = update(&serde_json::json!({"to": "a"}), &given);
-    assert_eq!(
-        updated.out, "1 added, 0 removed, 0 changed\n",
-        "{updated:?}"
-    );
+    assert_eq!(updated.out, "1 added, 0 removed, 0 changed\n", "{updated:?}");
     let ssh = &listed()["servers"][0]["ssh"];
     let expected =
         serde_json::json!({"to": "a", "config": "/etc/ssh/ours", "program": "/opt/sexton"});
@@ -160,17 +151,11 @@ fn an_inventory_that_others_may_write_is_refused() {
     let from = ["server", "update", "--from", text(&inventory)];
     let before = tree.get("/v1/servers");
     let refused = tree.run(&from);
-    assert!(
-        refused.status >= 2 && refused.err.contains("it has mode 0666"),
-        "{refused:?}"
-    );
+    assert!(refused.status >= 2 && refused.err.contains("it has mode 0666"), "{refused:?}");
     set_mode(&inventory, 0o644);
     set_mode(files.path(), 0o777);
     let refused = tree.run(&from);
-    assert!(
-        refused.status >= 2 && refused.err.contains("has mode 0777"),
-        "{refused:?}"
-    );
+    assert!(refused.status >= 2 && refused.err.contains("has mode 0777"), "{refused:?}");
     assert_eq!(tree.get("/v1/servers"), before);
     set_mode(files.path(), 0o755);
     assert_eq!(tree.run(&from).out, "1 added, 0 removed, 0 changed\n");

@@ -11,16 +11,7 @@ fn an_address_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("an address").to_string();
     let found = refused(&["--memory", "--lockserver", &address]);
-    says(
-        found,
-        3,
-        &[
-            &address,
-            "lockserver",
-            "in use",
-            "another address, or port 0",
-        ],
-    );
+    says(found, 3, &[&address, "lockserver", "in use", "another address, or port 0"]);
 }
 
 #[test]
@@ -38,11 +29,7 @@ fn a_start_that_fails_for_its_address_leaves_no_directory() {
     for listener in ["--lockserver", "--beanstalk", "--http"] {
         let found = refused(&["--data", text(&data), listener, &address]);
         says(found, 3, &[&address, "in use"]);
-        let left = files
-            .path()
-            .read_dir()
-            .expect("the directory exists")
-            .count();
+        let left = files.path().read_dir().expect("the directory exists").count();
         assert_eq!(left, 0, "{listener}");
     }
 }
@@ -75,10 +62,7 @@ fn a_start_that_fails_for_a_listener_or_its_files_launches_nothing() {
     let unix = format!("unix:{}", text(&absent.join("socket")));
     let cases: [(&[&str], &str); 5] = [
         (&["--token-file", text(&absent)], "absent"),
-        (
-            &["--tls-cert", text(&absent), "--tls-key", text(&absent)],
-            "absent",
-        ),
+        (&["--tls-cert", text(&absent), "--tls-key", text(&absent)], "absent"),
         (&["--lockserver", &taken], "in use"),
         (&["--beanstalk", &taken], "in use"),
         (&["--beanstalk", &unix], "absent"),
@@ -100,9 +84,7 @@ fn a_start_that_fails_for_a_listener_or_its_files_launches_nothing() {
     std::fs::remove_file(&socket).expect("the file exists");
     // With all listeners, the service is launched.
     let daemon = Daemon::serve(&["--data", text(&data), "--config", text(&config)]);
-    until("it is launched", || {
-        data.join("services").exists().then_some(())
-    });
+    until("it is launched", || data.join("services").exists().then_some(()));
     daemon.signal(rustix::process::Signal::TERM);
     daemon.end();
 }
@@ -126,8 +108,5 @@ fn a_start_that_fails_for_a_listener_changes_nothing() {
     assert_eq!(before, after);
     let last = Daemon::serve(&["--data", text(files.path())]);
     let mut client = Client::connect(last.lockserver()).expect("connected");
-    assert!(
-        client.number(&lock).expect("an answer") > 0,
-        "alice still holds it"
-    );
+    assert!(client.number(&lock).expect("an answer") > 0, "alice still holds it");
 }

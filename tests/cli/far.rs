@@ -37,10 +37,7 @@ impl Far {
     /// Starts the machine like [`start`](Self::start), but at the far end of this network, if there is one.
     pub(crate) fn start_in(network: Option<Network>) -> Option<Self> {
         let is_there = |program: &&str| Path::new(program).exists();
-        let Some(sshd) = ["/usr/sbin/sshd", "/usr/bin/sshd"]
-            .into_iter()
-            .find(is_there)
-        else {
+        let Some(sshd) = ["/usr/sbin/sshd", "/usr/bin/sshd"].into_iter().find(is_there) else {
             left_out("tasks on another machine: there is no sshd");
             return None;
         };
@@ -57,10 +54,7 @@ impl Far {
         let write =
             |name: &str, text: String| std::fs::write(path(name), text).expect("a writable file");
         let state = path("state");
-        let bound = format!(
-            "restrict,command=\"{SEXTON} wrapper --state {}\"",
-            text(&state)
-        );
+        let bound = format!("restrict,command=\"{SEXTON} wrapper --state {}\"", text(&state));
         write("authorized", format!("{bound} {}", read("key.pub")));
         // Use a port that was free a moment ago, because an sshd does not report which port it got for 0.
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
@@ -77,11 +71,7 @@ impl Far {
         );
         let host = read("host.pub");
         write("known", format!("[{address}]:{port} {host}"));
-        let user = Command::new("id")
-            .arg("-un")
-            .output()
-            .expect("the command runs")
-            .stdout;
+        let user = Command::new("id").arg("-un").output().expect("the command runs").stdout;
         let user = String::from_utf8(user).expect("UTF-8");
         write(
             "config",
@@ -95,12 +85,7 @@ impl Far {
             // sshd needs this directory for privilege separation when it runs as root.
             std::fs::create_dir_all("/run/sshd").expect("root may do this");
         }
-        let mut far = Self {
-            sshd: None,
-            port,
-            files,
-            network,
-        };
+        let mut far = Self { sshd: None, port, files, network };
         far.listen(sshd);
         Some(far)
     }
@@ -164,9 +149,7 @@ impl Far {
     /// Returns the PIDs of this machine's processes whose command line contains these words.
     pub(crate) fn pids(&self, words: &str) -> Vec<Pid> {
         let state = text(&self.path("state")).to_owned();
-        let entries = std::fs::read_dir("/proc")
-            .expect("the directory exists")
-            .flatten();
+        let entries = std::fs::read_dir("/proc").expect("the directory exists").flatten();
         let numbers = entries.filter_map(|it| it.file_name().to_str()?.parse::<i32>().ok());
         let is_one = |pid: &i32| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -234,9 +217,7 @@ impl Drop for Far {
 impl Far {
     /// Returns the PIDs of all processes with this name.
     pub(crate) fn all_with(&self, name: &str) -> Vec<i32> {
-        let entries = std::fs::read_dir("/proc")
-            .expect("the directory exists")
-            .flatten();
+        let entries = std::fs::read_dir("/proc").expect("the directory exists").flatten();
         let numbers = entries.filter_map(|it| it.file_name().to_str()?.parse::<i32>().ok());
         let config = text(&self.path("config")).to_owned();
         let is_one = |pid: &i32| {

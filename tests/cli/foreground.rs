@@ -70,10 +70,7 @@ fn is_raw(terminal: &File) -> bool {
 fn on_terminal(tree: &Tree, words: &[&str]) -> Option<(File, File, Child)> {
     let exists = |program: &str| {
         let mut command = Command::new(program);
-        command
-            .arg("--version")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
     };
     if !exists("setsid") || !exists("bash") {
@@ -85,20 +82,13 @@ fn on_terminal(tree: &Tree, words: &[&str]) -> Option<(File, File, Child)> {
     let end = || Stdio::from(theirs.try_clone().expect("descriptors are left"));
     let mut command = Command::new("setsid");
     command.args(["--ctty", "--wait"]).args(words);
-    command
-        .env("SEXTON_DATA", &tree.data)
-        .env("SEXTON", PROGRAM);
+    command.env("SEXTON_DATA", &tree.data).env("SEXTON", PROGRAM);
     let process = command.stdin(end()).stdout(end()).stderr(end()).spawn();
     Some((ours, theirs, process.expect("the command runs")))
 }
 
 fn resize(terminal: &File, (rows, columns): (u16, u16)) {
-    let size = Winsize {
-        ws_row: rows,
-        ws_col: columns,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
+    let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     tcsetwinsize(terminal, size).expect("it has a size");
 }
 
@@ -163,9 +153,7 @@ fn a_command_is_suspended_with_its_client_and_continues_with_it() {
     assert!(!session.is_raw(), "the modes are the shell's");
     session.press("\n");
     session.until_seen("foreground");
-    until("it continues", || {
-        state_of(command).filter(|state| *state != 'T')
-    });
+    until("it continues", || state_of(command).filter(|state| *state != 'T'));
     until("the keys are passed on", || session.is_raw().then_some(()));
     session.press("\u{3}");
     session.until_seen("over");
@@ -198,17 +186,13 @@ fn a_command_that_is_moved_to_the_foreground_takes_input() {
     until("it runs", || {
         let seen = session.seen.so_far();
         let mut shown = seen.split("pid ").skip(1);
-        shown
-            .any(|rest| rest.starts_with(|next: char| next.is_ascii_digit()))
-            .then_some(())
+        shown.any(|rest| rest.starts_with(|next: char| next.is_ascii_digit())).then_some(())
     });
     session.press("fg\n");
     until("the keys are passed on", || session.is_raw().then_some(()));
     session.press("hello\r");
     session.until_seen("it read <hello>");
-    until("the terminal is the shell's", || {
-        (!session.is_raw()).then_some(())
-    });
+    until("the terminal is the shell's", || (!session.is_raw()).then_some(()));
     session.press("exit\n");
     session.ends();
 }
@@ -263,9 +247,7 @@ fn a_signal_that_the_caller_ignores_is_not_for_the_command() {
     let script = "trap '' HUP; \"$SEXTON\" run -- sh -c 'echo up; read line; exit 6'";
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{script}; exit $?")]);
-    command
-        .env("SEXTON_DATA", &tree.data)
-        .env("SEXTON", PROGRAM);
+    command.env("SEXTON_DATA", &tree.data).env("SEXTON", PROGRAM);
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut process = command.process_group(0).spawn().expect("it runs");
     let seen = Gathered::from(process.stdout.take().expect("it is piped"));
@@ -312,25 +294,17 @@ fn a_command_takes_over_descriptors_priorities_and_processors() {
     let shell = |script: &str| {
         let mut command = Command::new("bash");
         command.args(["--norc", "-c", script]).stdin(Stdio::null());
-        command
-            .env("SEXTON_DATA", &tree.data)
-            .env("SEXTON", PROGRAM);
+        command.env("SEXTON_DATA", &tree.data).env("SEXTON", PROGRAM);
         done(command.output().expect("bash runs"))
     };
     for (with, without) in [
-        (
-            "\"$SEXTON\" run -- cat <(echo one) <(echo two)",
-            "cat <(echo one) <(echo two)",
-        ),
+        ("\"$SEXTON\" run -- cat <(echo one) <(echo two)", "cat <(echo one) <(echo two)"),
         (
             "exec 5> >(cat); \"$SEXTON\" run -- sh -c 'echo five >&5; ls /proc/self/fd | wc -l'",
             "exec 5> >(cat); sh -c 'echo five >&5; ls /proc/self/fd | wc -l'",
         ),
         ("nice -n 3 \"$SEXTON\" run -- nice", "nice -n 3 nice"),
-        (
-            "ionice -c 3 \"$SEXTON\" run -- ionice",
-            "ionice -c 3 ionice",
-        ),
+        ("ionice -c 3 \"$SEXTON\" run -- ionice", "ionice -c 3 ionice"),
         (
             "taskset -c 0 \"$SEXTON\" run -- grep Cpus_allowed: /proc/self/status",
             "taskset -c 0 grep Cpus_allowed: /proc/self/status",

@@ -44,10 +44,7 @@ fn what_the_guide_shows_is_what_happens() {
         let ran = run(&block, &tree, files.path());
         assert_eq!(ran.len(), block.len(), "{ran:?}");
         for (step, ran) in block.iter().zip(&ran) {
-            assert!(
-                is_as_shown(&ran.printed, &step.printed),
-                "{step:?} printed {ran:?}"
-            );
+            assert!(is_as_shown(&ran.printed, &step.printed), "{step:?} printed {ran:?}");
         }
     }
 }

@@ -9,28 +9,13 @@ const NOT_RUN: &[(&str, &str)] = &[
         "cp -a /backup/sexton-2026-01-31 /var/lib/sexton && sexton serve",
         "it serves: tests/cli/backup.rs",
     ),
-    (
-        "sexton drain --wait",
-        "the coordinator has ended: tests/cli/drain.rs",
-    ),
-    (
-        "sexton drain queues",
-        "the coordinator has ended: tests/cli/drain.rs",
-    ),
+    ("sexton drain --wait", "the coordinator has ended: tests/cli/drain.rs"),
+    ("sexton drain queues", "the coordinator has ended: tests/cli/drain.rs"),
     ("sexton events", "it does not end: tests/cli/events.rs"),
     ("sexton job", "it needs a job: tests/cli/work_report.rs"),
-    (
-        "sexton kill --pid-file",
-        "it needs such a file: tests/cli/pid_files.rs",
-    ),
-    (
-        "sexton lease import",
-        "it needs SQLite and a Fossil repository",
-    ),
-    (
-        "sexton lease run nightly",
-        "its command is not set: tests/cli/lease.rs",
-    ),
+    ("sexton kill --pid-file", "it needs such a file: tests/cli/pid_files.rs"),
+    ("sexton lease import", "it needs SQLite and a Fossil repository"),
+    ("sexton lease run nightly", "its command is not set: tests/cli/lease.rs"),
     ("sexton lock watch", "it does not end: tests/cli/lock.rs"),
     ("sexton man | man", "it needs man(1)"),
     (
@@ -39,10 +24,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ),
     ("sexton run -- make", "it needs make(1)"),
     ("sexton serve", "it serves: readme.rs runs it"),
-    (
-        "sexton server add web-1",
-        "there is no such machine: tests/cli/far.rs",
-    ),
+    ("sexton server add web-1", "there is no such machine: tests/cli/far.rs"),
     (
         "sexton server update --from https://inventory.example/servers.json",
         "there is no such machine: tests/cli/servers.rs",
@@ -53,27 +35,12 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("sexton task wait", "it needs a task: tests/cli/task.rs"),
     ("sexton top --data", "it needs a terminal: tests/cli/top.rs"),
     ("sexton top --json", "it does not end: tests/cli/top.rs"),
-    (
-        "sexton work mails purges --wait",
-        "it does not end: tests/cli/work.rs",
-    ),
-    (
-        "sexton work mails --any-ready --wait",
-        "it does not end: tests/cli/work_any.rs",
-    ),
-    (
-        "sexton work thumbs --wait",
-        "it does not end: tests/cli/work_lines.rs",
-    ),
+    ("sexton work mails purges --wait", "it does not end: tests/cli/work.rs"),
+    ("sexton work mails --any-ready --wait", "it does not end: tests/cli/work_any.rs"),
+    ("sexton work thumbs --wait", "it does not end: tests/cli/work_lines.rs"),
     ("systemctl", "it needs a running systemd"),
-    (
-        "token=$(sexton lock acquire backup --json | jq",
-        "it needs jq(1)",
-    ),
-    (
-        "sexton lock release backup --token \"$token\"",
-        "it needs jq(1)",
-    ),
+    ("token=$(sexton lock acquire backup --json | jq", "it needs jq(1)"),
+    ("sexton lock release backup --token \"$token\"", "it needs jq(1)"),
 ];
 
 /// Replacements in the examples.
@@ -140,9 +107,7 @@ fn examples(page: &str) -> Vec<String> {
         return Vec::new();
     };
     let (rest, _) = rest.split_once("\n\nExit status").unwrap_or((rest, ""));
-    let lines = rest
-        .lines()
-        .map(|line| line.strip_prefix("  ").unwrap_or(line));
+    let lines = rest.lines().map(|line| line.strip_prefix("  ").unwrap_or(line));
     let commands = lines.filter(|line| is_command(line));
     let command = |line: &str| line.split("  ").next().unwrap_or(line).to_owned();
     commands.map(command).collect()
@@ -246,20 +211,12 @@ fn help_fits_a_terminal() {
         let indented = rest.lines().filter(|line| line.starts_with("  "));
         indented.map(str::to_owned).collect()
     };
-    for words in [
-        &["queue"][..],
-        &["task", "add"],
-        &["run"],
-        &["lease", "list"],
-    ] {
+    for words in [&["queue"][..], &["task", "add"], &["run"], &["lease", "list"]] {
         assert_eq!(lists(words, "80"), lists(words, "100"), "{words:?}");
     }
     let mut queue = sexton();
     queue.args(["queue", "--help"]).env("COLUMNS", "80");
     let [page, _] = ended(queue.output().expect("the command runs"), 0);
     let (_, end) = page.split_once("Exit status: ").expect("it names them");
-    assert!(
-        end.ends_with("coordinator runs there; 4 it has halted.\n"),
-        "{end}"
-    );
+    assert!(end.ends_with("coordinator runs there; 4 it has halted.\n"), "{end}");
 }

@@ -1,9 +1,6 @@
 //! The lines that a hook prints about its work become records, even if the coordinator is killed before it reads them.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::daemon::text;
 use crate::patience::until;
@@ -19,24 +16,12 @@ const PRINTED: &str = r#"words for people
 "#;
 
 fn hook(tree: &Tree, script: &str) -> String {
-    let words = [
-        "run",
-        "--detach",
-        "--records",
-        "--type",
-        "hook",
-        "--",
-        "sh",
-        "-c",
-        script,
-    ];
+    let words = ["run", "--detach", "--records", "--type", "hook", "--", "sh", "-c", script];
     tree.well(&words).trim_end().to_owned()
 }
 
 fn read(tree: &Tree, id: &str) -> Value {
-    until("its output is read", || {
-        Some(tree.record(id)).filter(|record| !record["hook"].is_null())
-    })
+    until("its output is read", || Some(tree.record(id)).filter(|record| !record["hook"].is_null()))
 }
 
 fn children(tree: &Tree, id: &str) -> Vec<Value> {
@@ -57,66 +42,29 @@ fn processes_of_a_hook_are_its_children_and_other_records_are_kept_with_it() {
     std::fs::write(&file, PRINTED).expect("a writable file");
     let id = hook(&tree, &format!("cat {}; exit 3", text(&file)));
     let record = read(&tree, &id);
-    assert_eq!(
-        (&record["code"], &record["type"]),
-        (&json!(3), &json!("hook"))
-    );
+    assert_eq!((&record["code"], &record["type"]), (&json!(3), &json!("hook")));
     let found = &record["hook"];
-    assert_eq!(
-        (&found["processes"], &found["records_count"]),
-        (&json!(2), &json!(1))
-    );
-    assert_eq!(
-        found["records"],
-        json!([{"type": "Snapshot", "url": "https://example.org"}])
-    );
-    let lines: Vec<&Value> = found["warnings"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .map(|it| &it["line"])
-        .collect();
+    assert_eq!((&found["processes"], &found["records_count"]), (&json!(2), &json!(1)));
+    assert_eq!(found["records"], json!([{"type": "Snapshot", "url": "https://example.org"}]));
+    let lines: Vec<&Value> =
+        found["warnings"].as_array().expect("a list").iter().map(|it| &it["line"]).collect();
     assert_eq!(lines, [&json!(5), &json!(6)]);
     let children = children(&tree, &id);
     assert_eq!(children.len(), 2, "{children:?}");
     let first = &children[0];
-    assert_eq!(
-        first["command"],
-        json!(["wget", "-q", "https://example.org"])
-    );
-    let shown = [
-        &first["type"],
-        &first["status"],
-        &first["dir"],
-        &first["launched"],
-    ];
-    assert_eq!(
-        shown,
-        [
-            &json!("binary"),
-            &json!("exited"),
-            &json!("/srv"),
-            &json!(false)
-        ]
-    );
+    assert_eq!(first["command"], json!(["wget", "-q", "https://example.org"]));
+    let shown = [&first["type"], &first["status"], &first["dir"], &first["launched"]];
+    assert_eq!(shown, [&json!("binary"), &json!("exited"), &json!("/srv"), &json!(false)]);
     assert_eq!((&first["code"], &first["pid"]), (&json!(8), &json!(4711)));
     assert_eq!(first["started_at"], 1_769_860_800_000_u64);
     // How the other process ended is unknown.
-    assert_eq!(
-        (&children[1]["code"], &children[1]["lost"]),
-        (&Value::Null, &json!("not-ours"))
-    );
+    assert_eq!((&children[1]["code"], &children[1]["lost"]), (&Value::Null, &json!("not-ours")));
     let page = tree.well(&["ps", &id]);
     assert!(page.contains("processes: 2, other records: 1"), "{page}");
-    assert!(
-        page.contains("line 5 of its output: it is not JSON"),
-        "{page}"
-    );
+    assert!(page.contains("line 5 of its output: it is not JSON"), "{page}");
     // Without the flag, the lines are ordinary output.
     let id = tree.detach(&format!("cat {}", text(&file)));
-    until("it has ended", || {
-        (tree.record(&id)["status"] == "exited").then_some(())
-    });
+    until("it has ended", || (tree.record(&id)["status"] == "exited").then_some(()));
     assert!(tree.record(&id)["hook"].is_null());
 }
 
@@ -128,10 +76,7 @@ fn a_hook_that_prints_too_much_is_cut_short_before_it_is_journaled() {
     let line = format!(r#"printf '{{"type":"Process","cmd":["'; {long}; printf '"]}}\n'"#);
     let id = hook(&tree, &format!("for i in 1 2 3 4 5 6 7 8; do {line}; done"));
     let found = read(&tree, &id)["hook"].clone();
-    assert_eq!(
-        (&found["processes"], &found["broken"]),
-        (&json!(0), &json!(8))
-    );
+    assert_eq!((&found["processes"], &found["broken"]), (&json!(0), &json!(8)));
     assert!(children(&tree, &id).is_empty());
     // Each of these lines is accepted, but together they are too long.
     let long = "head -c 50000 /dev/zero | tr '\\0' x";
@@ -148,10 +93,7 @@ fn a_hook_that_prints_too_much_is_cut_short_before_it_is_journaled() {
         .filter_map(|file| std::fs::read(file.path()).ok())
         .map(|bytes| bytes.split(|byte| *byte == b'x').count() as u64 - 1)
         .sum();
-    assert!(
-        journal < 4 << 20,
-        "{journal} bytes of the lines are journaled"
-    );
+    assert!(journal < 4 << 20, "{journal} bytes of the lines are journaled");
 }
 
 #[test]
@@ -182,10 +124,7 @@ fn what_a_hook_printed_is_read_once_whoever_was_killed_in_between() {
     let id = hook(&tree, &script);
     // Let the hook end while no coordinator runs.
     let over = tree.data.join("over");
-    let watch = tree.detach(&format!(
-        "until test -e {}; do sleep 0.05; done",
-        text(&over)
-    ));
+    let watch = tree.detach(&format!("until test -e {}; do sleep 0.05; done", text(&over)));
     tree.again(|| std::fs::write(&go, "").expect("a writable file"));
     let record = read(&tree, &id);
     assert_eq!(record["hook"]["processes"], 3);
@@ -194,7 +133,5 @@ fn what_a_hook_printed_is_read_once_whoever_was_killed_in_between() {
     tree.again(|| {});
     assert_eq!(children(&tree, &id).len(), 3);
     std::fs::write(&over, "").expect("a writable file");
-    until("it has ended", || {
-        (tree.record(&watch)["status"] == "exited").then_some(())
-    });
+    until("it has ended", || (tree.record(&watch)["status"] == "exited").then_some(()));
 }

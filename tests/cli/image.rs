@@ -19,9 +19,7 @@ fn instructions() -> Vec<(String, String)> {
     let file = root().join("packaging/Containerfile");
     let text = std::fs::read_to_string(file).expect("UTF-8");
     let text = text.replace("\\\n", " ");
-    let lines = text
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let parted = |line: &str| {
         let (word, rest) = line.split_once(' ').expect("an instruction has arguments");
         (word.to_owned(), rest.trim().to_owned())
@@ -46,10 +44,7 @@ fn the_image_is_of_one_user_with_a_volume_and_no_port() {
     assert_eq!(given("USER").as_deref(), Some("sexton"));
     assert_eq!(given("VOLUME").as_deref(), Some("/data"));
     assert_eq!(given("ENV").as_deref(), Some("SEXTON_DATA=/data"));
-    assert_eq!(
-        words(&given("ENTRYPOINT").expect("the file has this instruction")),
-        ["sexton"]
-    );
+    assert_eq!(words(&given("ENTRYPOINT").expect("the file has this instruction")), ["sexton"]);
     assert_eq!(
         words(&given("CMD").expect("the file has this instruction")),
         ["serve"],
@@ -77,10 +72,7 @@ fn the_image_uses_files_and_stages_that_exist() {
     let mut stages = BTreeSet::new();
     let mut folder = PathBuf::new();
     for (word, rest) in instructions() {
-        assert!(
-            known.contains(&word.as_str()),
-            "{word} is not an instruction"
-        );
+        assert!(known.contains(&word.as_str()), "{word} is not an instruction");
         let words: Vec<&str> = rest.split_whitespace().collect();
         match word.as_str() {
             "FROM" => {
@@ -108,24 +100,17 @@ fn the_image_uses_files_and_stages_that_exist() {
     let version = env!("CARGO_PKG_RUST_VERSION");
     let builder = format!("docker.io/library/rust:{version}-bookworm");
     assert!(
-        instructions()
-            .iter()
-            .any(|(_, rest)| rest.starts_with(&builder)),
+        instructions().iter().any(|(_, rest)| rest.starts_with(&builder)),
         "it is built with another version than {version}"
     );
 }
 
 /// Returns the user id of the image's user.
 fn user() -> u32 {
-    let made = instructions()
-        .into_iter()
-        .find(|(_, rest)| rest.contains("useradd "));
+    let made = instructions().into_iter().find(|(_, rest)| rest.contains("useradd "));
     let (_, made) = made.expect("it makes a user");
     let mut words = made.split_whitespace().skip_while(|word| *word != "--uid");
-    words
-        .nth(1)
-        .and_then(|it| it.parse().ok())
-        .expect("a number")
+    words.nth(1).and_then(|it| it.parse().ok()).expect("a number")
 }
 
 /// Runs a command as the image's user, without capabilities.
@@ -133,14 +118,7 @@ fn as_user(starter: &mut Command, data: &Path) {
     let user = user().to_string();
     forget_environment(starter);
     starter.env("SEXTON_DATA", data).env_remove("HOME");
-    starter.args([
-        "setpriv",
-        "--reuid",
-        &user,
-        "--regid",
-        &user,
-        "--clear-groups",
-    ]);
+    starter.args(["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups"]);
     starter.args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]);
     starter.arg(PROGRAM);
 }
@@ -165,22 +143,13 @@ fn the_image_starts_is_healthy_and_stops() {
     chown(&data, Some(user()), Some(user())).expect("root may do this");
 
     let mut container = Command::new("unshare");
-    container.args([
-        "--pid",
-        "--fork",
-        "--mount-proc",
-        "--net",
-        "--kill-child=KILL",
-        "--",
-    ]);
+    container.args(["--pid", "--fork", "--mount-proc", "--net", "--kill-child=KILL", "--"]);
     as_user(&mut container, &data);
     let entry = words(&given("ENTRYPOINT").expect("the file has this instruction"));
     assert_eq!(entry, ["sexton"], "the entry point is the program");
     container.args(words(&given("CMD").expect("the file has this instruction")));
     // The namespace has no network interface that is up, not even loopback.
-    container
-        .env("SEXTON_LOCKSERVER", "off")
-        .env("SEXTON_BEANSTALK", "off");
+    container.env("SEXTON_LOCKSERVER", "off").env("SEXTON_BEANSTALK", "off");
     container.env("SEXTON_HTTP", "off");
     let daemon = Daemon::start(container);
     let init = until("process 1", || child_of(daemon.pid()));

@@ -106,8 +106,7 @@ events=TICK_60
 fn of_services<'a>(services: &'a Value, field: &str) -> Vec<(&'a str, &'a Value)> {
     let all = services.as_object().expect("services by name");
     let each = all.iter().map(|(name, it)| (name.as_str(), it.get(field)));
-    each.map(|(name, it)| (name, it.expect("a field")))
-        .collect()
+    each.map(|(name, it)| (name, it.expect("a field"))).collect()
 }
 
 #[test]
@@ -181,18 +180,12 @@ fn what_is_not_carried_over_is_named_with_its_line() {
 
 #[test]
 fn nothing_is_overwritten() {
-    let files = files(&[
-        ("s.conf", "[program:a]\ncommand=true\n"),
-        ("new.toml", "mine"),
-    ]);
+    let files = files(&[("s.conf", "[program:a]\ncommand=true\n"), ("new.toml", "mine")]);
     let new = files.path().join("new.toml");
     let main = files.path().join("s.conf");
     let [_, told] = ended(output(import(&main).args(["-o", text(&new)])), 3);
     assert!(told.contains("nothing is overwritten"), "{told}");
-    assert_eq!(
-        std::fs::read_to_string(new).expect("the file exists"),
-        "mine"
-    );
+    assert_eq!(std::fs::read_to_string(new).expect("the file exists"), "mine");
 }
 
 #[test]
@@ -203,14 +196,9 @@ fn secrets_are_never_written_down() {
     let files = files(&[("s.conf", config)]);
     let main = files.path().join("s.conf");
     let mut command = import(&main);
-    command
-        .env("DB_PASSWORD", "planted-3")
-        .env_remove("NOWHERE");
+    command.env("DB_PASSWORD", "planted-3").env_remove("NOWHERE");
     let [printed, told] = ended(output(&mut command), 0);
-    assert!(
-        !printed.contains("planted") && !told.contains("planted"),
-        "{printed}{told}"
-    );
+    assert!(!printed.contains("planted") && !told.contains("planted"), "{printed}{told}");
     for expected in [
         "env_file = \"a.env\"",
         "secrets = [\"API_TOKEN\", \"A_KEY\"]",
@@ -247,10 +235,7 @@ impl Served {
     fn status(&self, name: &str) -> String {
         let done = self.service(&["status", name, "--json"]);
         let said: Value = serde_json::from_str(&done.out).expect("valid JSON");
-        said.pointer("/services/0/status")
-            .and_then(Value::as_str)
-            .expect("a word")
-            .to_owned()
+        said.pointer("/services/0/status").and_then(Value::as_str).expect("a word").to_owned()
     }
 }
 
@@ -297,14 +282,9 @@ fn a_program_with_a_user_is_run_as_that_user_by_root() {
     assert_eq!(told.matches("] user: carried over").count(), 3, "{told}");
     let data = files.path().join("data");
     let daemon = Daemon::serve(&["--data", text(&data), "--config", text(&new)]);
-    let served = Served {
-        daemon: Some(daemon),
-        data,
-    };
+    let served = Served { daemon: Some(daemon), data };
     for (name, owner) in [("named", 1), ("numbered", 1), ("ours", 0)] {
-        until(&format!("{name} has ended"), || {
-            (served.status(name) == "finished").then_some(())
-        });
+        until(&format!("{name} has ended"), || (served.status(name) == "finished").then_some(()));
         let made = std::fs::metadata(files.path().join(name)).expect("the file exists");
         let found = (made.uid(), made.mode() & 0o777);
         assert_eq!(found, (owner, 0o600), "{name}");
@@ -335,19 +315,12 @@ fn a_program_of_another_user_never_runs_as_ours() {
     assert!(told.contains("2 of them with autostart = false"), "{told}");
     let data = files.path().join("data");
     let flags = ["--data", text(&data), "--config", text(&new)];
-    let served = Served {
-        daemon: Some(Daemon::start(become_them(daemon::serve(&flags)))),
-        data,
-    };
-    until("our server has ended", || {
-        (served.status("ours") == "finished").then_some(())
-    });
+    let served = Served { daemon: Some(Daemon::start(become_them(daemon::serve(&flags)))), data };
+    until("our server has ended", || (served.status("ours") == "finished").then_some(()));
     for name in ["named", "numbered"] {
         assert_eq!(served.status(name), "stopped");
         served.service(&["start", name]);
-        until(&format!("{name} is given up"), || {
-            (served.status(name) == "failed").then_some(())
-        });
+        until(&format!("{name} is given up"), || (served.status(name) == "failed").then_some(()));
     }
     let has = |name: &str| files.path().join(name).exists();
     assert_eq!(["named", "numbered", "ours"].map(has), [false, false, true]);
@@ -371,11 +344,8 @@ fn output_is_rotated_as_the_program_says() {
     );
     let words = "[program:b] stdout_logfile_maxbytes: the output goes to a file, which is rotated";
     assert!(told.contains(words), "{told}");
-    std::fs::write(
-        &main,
-        "[program:a]\ncommand=true\nstderr_logfile_maxbytes=1TB\n",
-    )
-    .expect("a writable file");
+    std::fs::write(&main, "[program:a]\ncommand=true\nstderr_logfile_maxbytes=1TB\n")
+        .expect("a writable file");
     let [_, told] = ended(output(&mut import(&main)), 2);
     let words = ":3: [program:a] stderr_logfile_maxbytes: expected a number of bytes";
     assert!(told.contains(words), "{told}");
@@ -441,33 +411,16 @@ fn the_dialect_is_read_as_supervisord_reads_it() {
     let programs = reference.as_object().expect("programs by name");
     assert_eq!(programs.len(), 4);
     for (name, program) in programs {
-        let service = services
-            .get(name)
-            .unwrap_or_else(|| panic!("{name} in {written}"));
+        let service = services.get(name).unwrap_or_else(|| panic!("{name} in {written}"));
         assert_eq!(service.get("command"), program.get("command"), "{name}");
         assert_eq!(service.get("dir"), program.get("dir"), "{name}");
-        let (_, table) = written
-            .split_once(&format!("[services.{name}]"))
-            .expect("a table");
-        let env = table
-            .lines()
-            .find(|line| line.starts_with("env = "))
-            .expect("a line");
-        for (key, value) in program
-            .get("env")
-            .and_then(Value::as_object)
-            .expect("variables")
-        {
+        let (_, table) = written.split_once(&format!("[services.{name}]")).expect("a table");
+        let env = table.lines().find(|line| line.starts_with("env = ")).expect("a line");
+        for (key, value) in program.get("env").and_then(Value::as_object).expect("variables") {
             let value = value.as_str().expect("a text");
-            assert!(
-                env.contains(&format!("{key} = {value:?}")),
-                "{key} {value} in {env}"
-            );
+            assert!(env.contains(&format!("{key} = {value:?}")), "{key} {value} in {env}");
         }
-        let count = program
-            .get("env")
-            .and_then(Value::as_object)
-            .map(serde_json::Map::len);
+        let count = program.get("env").and_then(Value::as_object).map(serde_json::Map::len);
         assert_eq!(Some(env.matches(" = ").count() - 1), count, "{env}");
     }
 }

@@ -32,12 +32,7 @@ impl Container {
         std::fs::write(&config_file, config).expect("a writable file");
         let data = files.path().join("data");
         let daemon = serve(&data, &config_file);
-        Some(Self {
-            init: init_of(&daemon),
-            daemon: Some(daemon),
-            data,
-            files,
-        })
+        Some(Self { init: init_of(&daemon), daemon: Some(daemon), data, files })
     }
 
     /// Starts another coordinator on the same directory, in another namespace.
@@ -62,12 +57,7 @@ impl Container {
         let init = self.init.as_raw_nonzero().to_string();
         command.args(["--target", &init, "--pid", "--mount", "--"]);
         command.args(words).env("SEXTON_DATA", &self.data);
-        done(
-            command
-                .stdin(Stdio::null())
-                .output()
-                .expect("the command runs"),
-        )
+        done(command.stdin(Stdio::null()).output().expect("the command runs"))
     }
 
     fn well(&self, words: &[&str]) -> String {
@@ -81,9 +71,7 @@ impl Container {
     }
 
     fn detach(&self, script: &str) -> String {
-        self.sexton(&[
-            "run", "--detach", "--grace", "20s", "--", "sh", "-c", script,
-        ])
+        self.sexton(&["run", "--detach", "--grace", "20s", "--", "sh", "-c", script])
     }
 
     fn record(&self, id: &str) -> Value {
@@ -136,10 +124,7 @@ fn init_of(daemon: &Daemon) -> Pid {
 
 fn children_of(pid: u32) -> Vec<u32> {
     let mut children = Vec::new();
-    for entry in std::fs::read_dir("/proc")
-        .expect("the directory exists")
-        .flatten()
-    {
+    for entry in std::fs::read_dir("/proc").expect("the directory exists").flatten() {
         let name = entry.file_name();
         let Some(child) = name.to_str().and_then(|it| it.parse().ok()) else {
             continue;
@@ -179,14 +164,9 @@ fn what_pid_1_inherits_is_reaped() {
         container.well(&["sh", "-c", &orphan(name)]);
     }
     until("all orphans have ended", || {
-        names
-            .iter()
-            .all(|name| container.file(name).exists())
-            .then_some(())
+        names.iter().all(|name| container.file(name).exists()).then_some(())
     });
-    until("they are reaped", || {
-        zombies_of(container.init).is_empty().then_some(())
-    });
+    until("they are reaped", || zombies_of(container.init).is_empty().then_some(()));
 }
 
 #[test]
@@ -199,33 +179,22 @@ fn how_it_ended_is_known_of_what_a_killed_keeper_left_to_pid_1() {
     let coded = container.detach(&format!("{wait} exit 7"));
     let killed = container.detach(&format!("{wait} kill -TERM $$"));
     for id in [&coded, &killed] {
-        until("it runs", || {
-            (container.record(id)["status"] == "running").then_some(())
-        });
+        until("it runs", || (container.record(id)["status"] == "running").then_some(()));
     }
     container.kill_keeper();
     // An unrelated process also ends.
     container.well(&["sh", "-c", "(sleep 0.1) &"]);
     std::fs::write(&gate, "").expect("a writable file");
     for id in [&coded, &killed] {
-        until("it has ended", || {
-            (container.record(id)["status"] == "exited").then_some(())
-        });
+        until("it has ended", || (container.record(id)["status"] == "exited").then_some(()));
     }
     let exit = |id: &str| {
         let record = container.record(id);
         (record["code"].as_u64(), record["signal"].as_u64())
     };
-    assert_eq!(
-        exit(&coded),
-        (Some(7), None),
-        "{}",
-        container.record(&coded)
-    );
+    assert_eq!(exit(&coded), (Some(7), None), "{}", container.record(&coded));
     assert_eq!(exit(&killed), (Some(143), Some(15)));
-    until("all are reaped", || {
-        zombies_of(container.init).is_empty().then_some(())
-    });
+    until("all are reaped", || zombies_of(container.init).is_empty().then_some(()));
 }
 
 #[test]
@@ -270,14 +239,10 @@ fn what_was_killed_with_pid_1_is_not_said_to_run_by_the_next() {
         return;
     };
     let id = container.detach("exec sleep 1000");
-    until("it runs", || {
-        (container.record(&id)["status"] == "running").then_some(())
-    });
+    until("it runs", || (container.record(&id)["status"] == "running").then_some(()));
     kill_process(container.init, Signal::KILL).expect("a live process");
     container.again();
-    until("it is known to be gone", || {
-        (container.record(&id)["status"] == "exited").then_some(())
-    });
+    until("it is known to be gone", || (container.record(&id)["status"] == "exited").then_some(()));
     let record = container.record(&id);
     assert!(record["code"].is_null(), "{record}");
     drop(container.daemon().log());

@@ -47,23 +47,14 @@ impl DamagedDirectory {
         let (status, found) = json(data);
         assert_eq!(status, Some(0), "{found}");
         let upto = |slot: usize| found["snapshots"][slot]["sealed"]["upto"].as_u64();
-        let (newer, older) = if upto(0) > upto(1) {
-            ("a", "b")
-        } else {
-            ("b", "a")
-        };
+        let (newer, older) = if upto(0) > upto(1) { ("a", "b") } else { ("b", "a") };
         let mut segments: Vec<PathBuf> = fs::read_dir(data.join("journal"))
             .expect("there is a journal")
             .map(|entry| entry.expect("the directory is readable").path())
             .filter(|path| path.extension().is_some_and(|ends| ends == "seg"))
             .collect();
         segments.sort();
-        Self {
-            data: data.to_owned(),
-            segments,
-            newer,
-            older,
-        }
+        Self { data: data.to_owned(), segments, newer, older }
     }
 
     fn slot(&self, slot: &str, file: &str) -> PathBuf {
@@ -85,26 +76,15 @@ impl DamagedDirectory {
 }
 
 fn flip(file: &Path, offset: u64) {
-    let opened = fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(file)
-        .expect("the file exists");
+    let opened = fs::OpenOptions::new().read(true).write(true).open(file).expect("the file exists");
     let mut byte = [0];
-    opened
-        .read_exact_at(&mut byte, offset)
-        .expect("it is long enough");
-    opened
-        .write_all_at(&[byte[0] ^ 4], offset)
-        .expect("a writable file");
+    opened.read_exact_at(&mut byte, offset).expect("it is long enough");
+    opened.write_all_at(&[byte[0] ^ 4], offset).expect("a writable file");
 }
 
 fn put(file: &Path, offset: u64, bytes: &[u8]) {
     let opened = fs::OpenOptions::new().write(true).open(file);
-    opened
-        .expect("it exists")
-        .write_all_at(bytes, offset)
-        .expect("a writable file");
+    opened.expect("it exists").write_all_at(bytes, offset).expect("a writable file");
 }
 
 /// Sets the version of a seal or a segment to a newer one, and corrects the checksum.
@@ -119,10 +99,7 @@ fn newer(file: &Path, is_seal: bool) {
 
 fn shorten(file: &Path, len: u64) {
     let opened = fs::OpenOptions::new().write(true).open(file);
-    opened
-        .expect("it exists")
-        .set_len(len)
-        .expect("it can be cut");
+    opened.expect("it exists").set_len(len).expect("it can be cut");
 }
 
 fn remove(file: &Path) {
@@ -132,10 +109,7 @@ fn remove(file: &Path) {
 /// Returns the offset at which the used part of a segment ends.
 fn used(file: &Path) -> u64 {
     let bytes = fs::read(file).expect("the file is readable");
-    let last = bytes
-        .iter()
-        .rposition(|byte| *byte != 0)
-        .expect("it has a header");
+    let last = bytes.iter().rposition(|byte| *byte != 0).expect("it has a header");
     last as u64 + 1
 }
 
@@ -152,12 +126,7 @@ type Plant = fn(&DamagedDirectory);
 
 /// The cases: a name, the damage, the exit status of `inspect`, and parts of its output.
 const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
-    (
-        "nothing",
-        |_| {},
-        0,
-        &["sealed and intact", "would load snapshot"],
-    ),
+    ("nothing", |_| {}, 0, &["sealed and intact", "would load snapshot"]),
     (
         "a bit of the newer snapshot",
         |made| flip(&made.slot(made.newer, "db"), 70_000),
@@ -188,12 +157,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         1,
         &["stray did not exist when the slot was sealed"],
     ),
-    (
-        "a bit of a seal",
-        |made| flip(&made.seal(made.newer), 30),
-        1,
-        &["its seal is invalid"],
-    ),
+    ("a bit of a seal", |made| flip(&made.seal(made.newer), 30), 1, &["its seal is invalid"]),
     (
         "a seal is gone",
         |made| remove(&made.seal(made.newer)),
@@ -255,10 +219,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
             }
         },
         1,
-        &[
-            "it matches its seal, but the journal no longer goes back to it",
-            "nothing is lost",
-        ],
+        &["it matches its seal, but the journal no longer goes back to it", "nothing is lost"],
     ),
     (
         "a segment is gone",
@@ -276,11 +237,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         "an unfinished end",
         |made| put(made.last(), used(made.last()), &[7; 9]),
         0,
-        &[
-            "would cut the unfinished end of",
-            "9 bytes",
-            "are not a complete record",
-        ],
+        &["would cut the unfinished end of", "9 bytes", "are not a complete record"],
     ),
     (
         "a segment of a newer sexton",
@@ -350,9 +307,7 @@ const PLANTED: &[(&str, Plant, i32, &[&str])] = &[
         |made| {
             linked(
                 made,
-                made.slot(made.newer, "db")
-                    .strip_prefix(&made.data)
-                    .expect("it is inside"),
+                made.slot(made.newer, "db").strip_prefix(&made.data).expect("it is inside"),
             );
         },
         3,
@@ -377,10 +332,7 @@ fn each_planted_damage_is_named_and_nothing_is_changed() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let made = files.path().join("made");
     make(&made);
-    assert!(
-        !made.join("journal/00000001.seg").exists(),
-        "the journal was trimmed"
-    );
+    assert!(!made.join("journal/00000001.seg").exists(), "the journal was trimmed");
     for (what, plant, status, words) in PLANTED {
         let data = files.path().join("data");
         copy(&made, &data);
@@ -437,30 +389,15 @@ fn what_is_held_under_a_key_is_shown() {
     make(files.path());
     let output = inspect(files.path(), &["--key", "odd"]);
     let text = said(&output);
-    assert!(
-        text.contains(r#""0": "owner 1" holds it with token"#),
-        "{text}"
-    );
-    assert!(
-        text.contains(r#""0": "owner 3" waits in position 2"#),
-        "{text}"
-    );
+    assert!(text.contains(r#""0": "owner 1" holds it with token"#), "{text}");
+    assert!(text.contains(r#""0": "owner 3" waits in position 2"#), "{text}");
     let (held, story) = text.split_once("(node time").expect("it says whose time");
     assert!(!held.contains("\"owner 2\""), "{held}");
-    assert!(
-        story.contains("lock granted key=odd index=150"),
-        "its history is shown"
-    );
+    assert!(story.contains("lock granted key=odd index=150"), "its history is shown");
     let absent = said(&inspect(files.path(), &["--key", r"no\x00ne"]));
-    assert!(
-        absent.contains(r"no\x00ne has no holder and no waiters"),
-        "{absent}"
-    );
+    assert!(absent.contains(r"no\x00ne has no holder and no waiters"), "{absent}");
     let counts = said(&inspect(files.path(), &["--actor", "lock"]));
-    assert!(
-        counts.starts_with("lock 668 owners, 1,332 contenders"),
-        "{counts}"
-    );
+    assert!(counts.starts_with("lock 668 owners, 1,332 contenders"), "{counts}");
     assert_eq!(counts.lines().count(), 1, "no other actor: {counts}");
     for flags in [["--actor", "bogus"], ["--key", r"\q"]] {
         assert_eq!(inspect(files.path(), &flags).status.code(), Some(2));
@@ -534,12 +471,7 @@ fn a_directory_without_a_past_has_no_end_to_speak_of() {
 fn a_directory_in_use_is_read_as_it_is() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let data = files.path().join("data");
-    let flags = [
-        "--data",
-        data.to_str().expect("UTF-8"),
-        "--checkpoint-every",
-        "500",
-    ];
+    let flags = ["--data", data.to_str().expect("UTF-8"), "--checkpoint-every", "500"];
     let daemon = Daemon::serve(&flags);
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -11,10 +11,7 @@ fn jobs_that_a_start_would_not_have_are_named() {
     tree.daemon.take().expect("a server").kill();
     let data = tree.data.to_str().expect("UTF-8");
     let all = tree.well(&["inspect", data]);
-    assert!(
-        all.contains("would remove 2 jobs kept in memory only"),
-        "{all}"
-    );
+    assert!(all.contains("would remove 2 jobs kept in memory only"), "{all}");
     let one = tree.well(&["inspect", data, "--job", "1"]);
     assert!(one.contains("startup would remove it"), "{one}");
     let other = tree.well(&["inspect", data, "--job", "3"]);

@@ -41,10 +41,7 @@ fn is_heard(signal: Signal) -> bool {
 /// Sends a signal to the command as soon as it has created something in the directory. Returns its exit status.
 fn interrupt(mut command: Command, folder: &Path, signal: Signal) -> ExitStatus {
     let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
-    let mut child = quiet
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the command starts");
+    let mut child = quiet.stderr(Stdio::null()).spawn().expect("the command starts");
     while names(folder).is_empty() {
         if let Some(status) = child.try_wait().expect("our child") {
             return status;
@@ -72,10 +69,7 @@ fn an_interrupted_backup_never_has_its_name_and_leaves_nothing() {
             command.arg("backup").arg(&copy).arg("--data").arg(&data);
             let status = interrupt(command, &copies, signal);
             until("nothing incomplete is left", || {
-                names(&copies)
-                    .iter()
-                    .all(|name| name == "copy")
-                    .then_some(())
+                names(&copies).iter().all(|name| name == "copy").then_some(())
             });
             if copy.exists() {
                 // If the command ended before it got the signal, the backup is complete.
@@ -101,20 +95,14 @@ fn copies_of_an_interrupted_look_are_removed() {
     let (data, scratch) = (files.path().join("data"), files.path().join("scratch"));
     directory::make(&data);
     fs::create_dir(&scratch).expect("a new directory");
-    let all = [
-        ("inspect", Signal::INT),
-        ("replay", Signal::TERM),
-        ("inspect", Signal::KILL),
-    ];
+    let all = [("inspect", Signal::INT), ("replay", Signal::TERM), ("inspect", Signal::KILL)];
     for (subcommand, signal) in all.into_iter().filter(|(_, signal)| is_heard(*signal)) {
         let mut rounds = 0;
         loop {
             let mut command = sexton();
             command.arg(subcommand).arg(&data).env("TMPDIR", &scratch);
             let status = interrupt(command, &scratch, signal);
-            until("no copy is left", || {
-                names(&scratch).is_empty().then_some(())
-            });
+            until("no copy is left", || names(&scratch).is_empty().then_some(()));
             if status.signal().is_some() {
                 break;
             }

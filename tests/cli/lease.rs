@@ -1,9 +1,6 @@
 //! `sexton lease`: one pass at a time, at most one per period, and a complete pass after every request, whatever is killed.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::coordinator::{CommandOutput, done};
 use crate::daemon::text;
@@ -52,9 +49,7 @@ impl Passes {
     fn begun(&self) -> Vec<String> {
         let lines = self.lines().into_iter();
         let begun = lines.filter(|line| line.starts_with("begin"));
-        begun
-            .filter_map(|line| line.split(' ').nth(2).map(str::to_owned))
-            .collect()
+        begun.filter_map(|line| line.split(' ').nth(2).map(str::to_owned)).collect()
     }
 
     /// Returns the PID of the last pass.
@@ -66,9 +61,7 @@ impl Passes {
     }
 
     fn wait_for(&self, words: &[&str]) {
-        until("the passes have begun", || {
-            (self.begun() == words).then_some(())
-        });
+        until("the passes have begun", || (self.begun() == words).then_some(()));
     }
 
     /// Lets the running pass and all later ones end.
@@ -136,11 +129,7 @@ fn it_ends_as_its_command_and_hands_on_its_streams() {
         "echo out $SEXTON_LEASE $HERE; echo err >&2; test \"$SEXTON_FENCE\" -gt 0 && exit 7";
     let mut command = tree.command(&["lease", "run", "k", "--", "sh", "-c", script]);
     let said = done(command.env("HERE", "there").output().expect("it starts"));
-    assert_eq!(
-        (said.status, said.out.as_str()),
-        (7, "out k there\n"),
-        "{said:?}"
-    );
+    assert_eq!((said.status, said.out.as_str()), (7, "out k there\n"), "{said:?}");
     assert_eq!(said.err, "err\n");
     let lease = show(&tree, "k");
     assert_eq!(lease["current"]["code"], 7, "{lease}");
@@ -181,24 +170,10 @@ fn who_never_waits_is_turned_away_and_says_so() {
     assert_eq!(said.status, 0, "{said:?}");
     assert!(said.err.contains("not this request's turn"), "{said:?}");
     // With `--no-lease`, the command runs at once.
-    let said = passes.tree.run(&[
-        "lease",
-        "run",
-        "k",
-        "--no-lease",
-        "--",
-        "sh",
-        "-c",
-        "exit 3",
-    ]);
+    let said = passes.tree.run(&["lease", "run", "k", "--no-lease", "--", "sh", "-c", "exit 3"]);
     assert_eq!(said.status, 3, "{said:?}");
-    let said = passes
-        .tree
-        .run(&["lease", "run", "k", "--if", "false", "--", "true"]);
-    assert_eq!(
-        (said.status, said.out.as_str(), said.err.as_str()),
-        (0, "", "")
-    );
+    let said = passes.tree.run(&["lease", "run", "k", "--if", "false", "--", "true"]);
+    assert_eq!((said.status, said.out.as_str(), said.err.as_str()), (0, "", ""));
     assert_eq!(passes.show()["next"], Value::Null, "no request was made");
     passes.let_end();
     assert_eq!(ended(first).status, 0);
@@ -259,10 +234,7 @@ fn killed(whom: &[Killed]) {
     }
     if !whom.contains(&Killed::Command) {
         let lease = passes.show();
-        assert_eq!(
-            lease["current"]["running"], true,
-            "its command is alive: {lease}"
-        );
+        assert_eq!(lease["current"]["running"], true, "its command is alive: {lease}");
         assert_eq!(passes.begun(), ["first"]);
     }
     passes.let_end();
@@ -308,13 +280,7 @@ fn a_kill_of_the_keeper_changes_nothing() {
 
 #[test]
 fn a_kill_of_all_of_them_changes_nothing() {
-    killed(&[
-        Killed::Run,
-        Killed::Next,
-        Killed::Command,
-        Killed::Keeper,
-        Killed::Coordinator,
-    ]);
+    killed(&[Killed::Run, Killed::Next, Killed::Command, Killed::Keeper, Killed::Coordinator]);
 }
 
 /// No other request arrives, so the coordinator runs the command again when the period has ended.
@@ -327,14 +293,9 @@ fn a_pass_that_is_killed_is_made_up_for_without_a_newcomer() {
     assert_eq!(ended(first).status, 128 + 9);
     passes.wait_for(&["first", "first"]);
     passes.let_end();
-    until("it is whole", || {
-        (passes.show()["whole"] == 2).then_some(())
-    });
+    until("it is whole", || (passes.show()["whole"] == 2).then_some(()));
     let lease = passes.show();
-    assert_eq!(
-        (&lease["owed"], &lease["current"]["code"]),
-        (&false.into(), &0.into())
-    );
+    assert_eq!((&lease["owed"], &lease["current"]["code"]), (&false.into(), &0.into()));
 }
 
 #[test]
@@ -346,26 +307,15 @@ fn a_request_handler_need_not_wait() {
         passes.tree.run(&words)
     };
     let said = ask("first");
-    assert!(
-        said.status == 0 && said.out.starts_with("runs: "),
-        "{said:?}"
-    );
+    assert!(said.status == 0 && said.out.starts_with("runs: "), "{said:?}");
     passes.wait_for(&["first"]);
     let said = ask("second");
-    assert!(
-        said.status == 0 && said.out.starts_with("next: "),
-        "{said:?}"
-    );
+    assert!(said.status == 0 && said.out.starts_with("next: "), "{said:?}");
     let said = ask("third");
-    assert!(
-        said.status == 0 && said.err.contains("not needed"),
-        "{said:?}"
-    );
+    assert!(said.status == 0 && said.err.contains("not needed"), "{said:?}");
     passes.let_end();
     passes.wait_for(&["first", "second"]);
-    until("the second is whole", || {
-        (passes.show()["whole"] == 2).then_some(())
-    });
+    until("the second is whole", || (passes.show()["whole"] == 2).then_some(()));
     assert_eq!(passes.begun(), ["first", "second"]);
 }
 
@@ -381,10 +331,7 @@ fn what_is_set_holds_for_all_who_ask() {
     set(&["max-run", "1h"]);
     set(&["catch-up", "on"]);
     let shown = set(&["schedule", "0 3 * * *", "Europe/Berlin"]);
-    assert!(
-        shown.contains("0 3 * * * (Europe/Berlin, catches up)"),
-        "{shown}"
-    );
+    assert!(shown.contains("0 3 * * * (Europe/Berlin, catches up)"), "{shown}");
     let lease = show(&tree, "nightly");
     for (member, value) in [
         ("period_ms", Value::from(90_000)),
@@ -417,10 +364,7 @@ fn what_is_set_holds_for_all_who_ask() {
     set(&["schedule", "none"]);
     set(&["command", "none"]);
     let lease = show(&tree, "nightly");
-    assert_eq!(
-        (&lease["due_at"], &lease["command"]),
-        (&Value::Null, &Value::Null)
-    );
+    assert_eq!((&lease["due_at"], &lease["command"]), (&Value::Null, &Value::Null));
     let listed = tree.well(&["lease", "list", "night"]);
     assert!(listed.contains("nightly"), "{listed}");
     assert!(!tree.well(&["lease", "list", "x"]).contains("nightly"));
@@ -451,18 +395,12 @@ fn a_lease_of_fossil_is_read_and_printed() {
     let lines: Vec<&str> = fossil.lines().collect();
     assert_eq!(lines[1], "lease:      \"4194303 1030 4194302 1090\"");
     assert_eq!(lines[2], "idCurrent:  4194303              (done)");
-    assert!(
-        lines[3].starts_with("tmCurrent:  1030                 (now-"),
-        "{shown}"
-    );
+    assert!(lines[3].starts_with("tmCurrent:  1030                 (now-"), "{shown}");
     assert_eq!(lines[4], "idNext:     4194302              (done)");
     assert!(import("4194301 abc 34 56").contains("lease:      \"4194301 0 0 0\"\n"));
     assert!(import("").contains("lease:      \"0 0 0 0\"\n"));
     // The imported process is alive.
-    let sleeper = Command::new("sleep")
-        .arg("600")
-        .stdin(Stdio::null())
-        .spawn();
+    let sleeper = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn();
     let mut sleeper = sleeper.expect("it is running");
     // It began after the period of this lease did, so it only has the PID of the holder.
     let shown = import(&format!("{0} 1030 {0} 1090", sleeper.id()));
@@ -539,9 +477,7 @@ fn a_drain_waits_for_the_pass_that_runs_and_begins_no_other() {
     assert_eq!(passes.begun(), ["first"]);
     passes.tree.serve();
     passes.wait_for(&["first", "second"]);
-    until("it is whole", || {
-        (passes.show()["whole"] == 2).then_some(())
-    });
+    until("it is whole", || (passes.show()["whole"] == 2).then_some(()));
     drop((ended(first), second.wait()));
 }
 
@@ -555,9 +491,7 @@ fn of_three_at_once_one_is_turned_away_whichever_it_is() {
         asked.iter_mut().any(ended).then_some(())
     });
     until("one is next", || is_next(&passes));
-    until("one has begun", || {
-        (passes.begun().len() == 1).then_some(())
-    });
+    until("one has begun", || (passes.begun().len() == 1).then_some(()));
     passes.let_end();
     let done = asked.map(ended);
     let turned_away = |done: &&CommandOutput| done.err.contains("not needed");
@@ -587,10 +521,7 @@ fn who_finds_no_room_for_its_streams_runs_without_them() {
     assert_eq!((said.status, said.out.as_str()), (5, ""), "{said:?}");
     assert!(said.err.contains("32 parcels wait"), "{said:?}");
     let said = tree.run(&["lease", "run", "l0", "--", "true"]);
-    assert!(
-        said.status == 0 && said.err.contains("not needed"),
-        "{said:?}"
-    );
+    assert!(said.status == 0 && said.err.contains("not needed"), "{said:?}");
     for child in &mut waiting {
         child.kill().expect("a live process");
         child.wait().expect("our child");

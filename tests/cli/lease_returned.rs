@@ -1,10 +1,7 @@
 //! Ctrl-C of a waiting `sexton lease run` withdraws its request. Other requests that rely on the same pass are still
 //! fulfilled.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::coordinator::done;
 use crate::patience::until;
@@ -26,9 +23,7 @@ impl Waiting {
         let tree = Tree::start();
         let first = ask(&tree, "while [ ! -e end ]; do sleep 0.02; done");
         let waiting = Self { tree, first };
-        waiting.until("a pass runs", |lease| {
-            lease["current"]["status"] == "running"
-        });
+        waiting.until("a pass runs", |lease| lease["current"]["status"] == "running");
         waiting
     }
 
@@ -89,10 +84,7 @@ fn who_is_interrupted_while_it_waits_gives_its_place_back() {
         waiting.end_first();
         waiting.until("its pass has ended", |lease| lease["whole"] == 1);
         let lease = waiting.lease();
-        assert_eq!(
-            (&lease["owed"], &lease["begun"]),
-            (&false.into(), &1.into())
-        );
+        assert_eq!((&lease["owed"], &lease["begun"]), (&false.into(), &1.into()));
         assert!(!waiting.passes().exists());
     }
 }

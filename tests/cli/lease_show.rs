@@ -68,18 +68,9 @@ fn timeless(line: &str) -> String {
     let word = |(place, word): (usize, &&str)| {
         let before = place.checked_sub(1).and_then(|it| words.get(it));
         let varies = before.is_some_and(|it| ["token", "elapse-time"].contains(it));
-        if varies && is_number(word) {
-            "N".to_owned()
-        } else {
-            (*word).to_owned()
-        }
+        if varies && is_number(word) { "N".to_owned() } else { (*word).to_owned() }
     };
-    words
-        .iter()
-        .enumerate()
-        .map(word)
-        .collect::<Vec<_>>()
-        .join(" ")
+    words.iter().enumerate().map(word).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -100,13 +91,7 @@ fn a_log_file_has_a_line_for_each_pass_as_it_begins_and_as_it_ends() {
     assert_eq!(told, ["my-sync began token N", ended]);
     // The flag overrides the setting. In the foreground the caller gets the output, so the counts in it are not logged.
     let run = ["lease", "run", "my sync", "--logfile", &file(&flag)];
-    tree.well(
-        &[
-            &run[..],
-            &["--", "sh", "-c", "echo '{\"counts\":{\"a\":1}}'"],
-        ]
-        .concat(),
-    );
+    tree.well(&[&run[..], &["--", "sh", "-c", "echo '{\"counts\":{\"a\":1}}'"]].concat());
     let told = lines(&flag, 2);
     assert_eq!(timeless(&told[1]), "my-sync elapse-time N ms exit 0");
     assert_eq!(lines(&set, 2).len(), 2);
@@ -119,10 +104,7 @@ fn a_lease_that_is_not_there_says_how_it_comes_to_be() {
     let tree = Tree::start();
     let check = tree.run(&["lease", "check", "nosuch"]);
     assert_eq!(check.status, 0, "a request would run: {check:?}");
-    assert!(
-        check.err.contains("there is no lease nosuch yet"),
-        "{check:?}"
-    );
+    assert!(check.err.contains("there is no lease nosuch yet"), "{check:?}");
     let run = tree.run(&["lease", "run", "nosuch"]);
     assert_eq!(run.status, 2, "{run:?}");
     for part in [
@@ -140,10 +122,7 @@ fn a_lease_that_is_not_there_says_how_it_comes_to_be() {
 fn row(tree: &Tree, name: &str) -> Vec<String> {
     let listed = tree.well(&["lease", "list", name]);
     let line = listed.lines().nth(1).expect("the lease has a row");
-    line.split("  ")
-        .filter(|cell| !cell.is_empty())
-        .map(|cell| cell.trim().to_owned())
-        .collect()
+    line.split("  ").filter(|cell| !cell.is_empty()).map(|cell| cell.trim().to_owned()).collect()
 }
 
 /// Waits until a row has this cell.
@@ -171,27 +150,18 @@ fn a_pass_that_failed_is_seen_in_the_list_on_the_page_and_in_the_log() {
     set(&["command", "--", "sh", "-c", "exit 3"]);
     let listed = tree.well(&["lease", "list"]);
     let head = listed.lines().next().expect("it has heads");
-    assert!(
-        head.contains("LAST RUN") && head.contains("  LAST  "),
-        "{head}"
-    );
+    assert!(head.contains("LAST RUN") && head.contains("  LAST  "), "{head}");
     assert_eq!(row(&tree, "tick")[5], "-", "{listed}");
     tree.well(&["lease", "run", "tick"]);
     wait_for_cell(&tree, "tick", "exit 3");
     let page = tree.page("/page/locks");
-    assert!(
-        page.contains("<span class=\"tag bad\">exit 3</span>"),
-        "{page}"
-    );
+    assert!(page.contains("<span class=\"tag bad\">exit 3</span>"), "{page}");
     let now = tree.page("/");
     for part in ["Lease failed", " ago (exit 3)", "sexton lease show tick"] {
         assert!(now.contains(part), "{part}: {now}");
     }
     assert!(!now.contains("Nothing is stuck"), "{now}");
-    wait_for_log(
-        &tree,
-        &["WARN", "a pass failed", "lease=\"tick\"", "exit 3"],
-    );
+    wait_for_log(&tree, &["WARN", "a pass failed", "lease=\"tick\"", "exit 3"]);
     set(&["command", "--", "true"]);
     tree.well(&["lease", "run", "tick"]);
     wait_for_cell(&tree, "tick", "exit 0");
@@ -214,14 +184,8 @@ fn why_a_pass_could_not_be_started_is_shown() {
         assert!(line.contains(part), "{part}: {shown}");
     }
     assert!(tree.page("/").contains("(failed to start)"));
-    wait_for_log(
-        &tree,
-        &["could not be launched", "lease=\"tick\"", "./nosuch"],
-    );
-    wait_for_log(
-        &tree,
-        &["a pass failed", "lease=\"tick\"", "failed to start"],
-    );
+    wait_for_log(&tree, &["could not be launched", "lease=\"tick\"", "./nosuch"]);
+    wait_for_log(&tree, &["a pass failed", "lease=\"tick\"", "failed to start"]);
 }
 
 #[test]
@@ -259,10 +223,7 @@ fn a_setting_is_printed_in_one_line() {
     }
     set(&["command", "--", "true"]);
     let line = set(&["schedule", "0 3 * * *"]);
-    assert!(
-        line.starts_with("n: schedule 0 3 * * * (UTC), due 20"),
-        "{line}"
-    );
+    assert!(line.starts_with("n: schedule 0 3 * * * (UTC), due 20"), "{line}");
     assert_eq!(line.lines().count(), 1, "{line}");
     let json = tree.well(&["lease", "set", "--json", "n", "period", "1s"]);
     let json: Value = serde_json::from_str(&json).expect("valid JSON");
@@ -274,19 +235,10 @@ fn a_span_out_of_bounds_is_refused_in_the_units_of_the_command_line() {
     let tree = Tree::start();
     let limit = "the time limit of a pass is from 1ms to 366d, or 0 for none, not";
     for (words, said) in [
-        (
-            &["set", "n", "period", "0"][..],
-            "a period is from 1ms to 366d, not \"0\"",
-        ),
-        (
-            &["set", "n", "period", "367d"],
-            "a period is from 1ms to 366d, not \"367d\"",
-        ),
+        (&["set", "n", "period", "0"][..], "a period is from 1ms to 366d, not \"0\""),
+        (&["set", "n", "period", "367d"], "a period is from 1ms to 366d, not \"367d\""),
         (&["set", "n", "max-run", "367d"], limit),
-        (
-            &["run", "n", "--period", "0", "--", "true"],
-            "a period is from 1ms to 366d",
-        ),
+        (&["run", "n", "--period", "0", "--", "true"], "a period is from 1ms to 366d"),
     ] {
         let done = tree.run(&[&["lease"], words].concat());
         assert_eq!(done.status, 2, "{done:?}");
@@ -298,18 +250,8 @@ fn a_span_out_of_bounds_is_refused_in_the_units_of_the_command_line() {
 fn a_flag_limits_one_pass_and_beats_the_setting() {
     let tree = Tree::start();
     tree.well(&["lease", "set", "k", "max-run", "1h"]);
-    let run = |limit: &str| {
-        tree.run(&[
-            "lease",
-            "run",
-            "k",
-            "--max-run",
-            limit,
-            "--",
-            "sleep",
-            "600",
-        ])
-    };
+    let run =
+        |limit: &str| tree.run(&["lease", "run", "k", "--max-run", limit, "--", "sleep", "600"]);
     let stopped = run("200ms");
     assert_eq!(stopped.status, 128 + 15, "{stopped:?}");
     let lease = tree.well(&["lease", "show", "k", "--json"]);
@@ -318,24 +260,17 @@ fn a_flag_limits_one_pass_and_beats_the_setting() {
     assert_eq!(lease["max_run_ms"], 3_600_000, "{lease}");
     let refused = run("367d");
     assert_eq!(refused.status, 2, "{refused:?}");
-    assert!(
-        refused.err.contains("the time limit of a pass"),
-        "{refused:?}"
-    );
+    assert!(refused.err.contains("the time limit of a pass"), "{refused:?}");
 }
 
 #[test]
 fn a_pass_that_runs_longer_than_its_period_is_shown() {
     let tree = Tree::start();
-    let run = [
-        "lease", "run", "k", "--period", "1ms", "--detach", "--", "sleep", "600",
-    ];
+    let run = ["lease", "run", "k", "--period", "1ms", "--detach", "--", "sleep", "600"];
     tree.well(&run);
     until("the pass overruns its period", || {
         let shown = tree.well(&["lease", "show", "k"]);
-        shown
-            .contains("the pass runs longer than its period")
-            .then_some(())
+        shown.contains("the pass runs longer than its period").then_some(())
     });
     tree.well(&["lease", "reset", "k", "--force"]);
 }

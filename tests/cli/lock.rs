@@ -35,14 +35,8 @@ fn key_and_token_are_enough_for_whoever_has_them() {
     let granted = coordinator.json(&["lock", "acquire", "backup", "--ttl", "600"]);
     let token = granted["token"].to_string();
     let owner = granted["owner"].as_str().expect("a string").to_owned();
-    assert!(
-        owner.contains('@') && owner.contains(':'),
-        "a list shows the owner: {owner}"
-    );
-    assert_eq!(
-        coordinator.well(&["lock", "owner", "backup"]),
-        format!("{owner}\n")
-    );
+    assert!(owner.contains('@') && owner.contains(':'), "a list shows the owner: {owner}");
+    assert_eq!(coordinator.well(&["lock", "owner", "backup"]), format!("{owner}\n"));
     let place = format!("place 1: it holds the lock, token {token}\n");
     let of_owner = ["lock", "place", "backup", "--owner", &owner];
     assert_eq!(coordinator.well(&of_owner), place);
@@ -53,10 +47,7 @@ fn key_and_token_are_enough_for_whoever_has_them() {
     for words in [&["--token", "1"][..], &["--token", "1", "--owner", &owner]] {
         let stale = release(words);
         assert_eq!((stale.status, stale.out.as_str()), (1, ""));
-        assert!(
-            stale.err.contains("stale") && stale.err.contains("help:"),
-            "{stale:?}"
-        );
+        assert!(stale.err.contains("stale") && stale.err.contains("help:"), "{stale:?}");
     }
     let another = release(&["--token", &token, "--owner", "another"]);
     assert_eq!(another.status, 1, "an owner that is given must match");
@@ -97,36 +88,20 @@ fn a_lock_that_is_held_says_by_whom_and_what_to_do() {
     let mut by_environment = coordinator.command(&["lock", "acquire", "a", "7"]);
     by_environment.env("SEXTON_OWNER", "two");
     let other = done(by_environment.output().expect("the command runs"));
-    assert!(
-        other.out.starts_with("acquired as two"),
-        "each index is a separate lock: {other:?}"
-    );
+    assert!(other.out.starts_with("acquired as two"), "each index is a separate lock: {other:?}");
     let held = coordinator.run(&["lock", "acquire", "a", "--owner", "two"]);
     assert_eq!((held.status, held.out.as_str()), (1, ""));
-    assert!(
-        held.err.contains("one holds the lock") && held.err.contains("--wait"),
-        "{held:?}"
-    );
+    assert!(held.err.contains("one holds the lock") && held.err.contains("--wait"), "{held:?}");
     for what in ["renew", "release"] {
         let none = coordinator.run(&["lock", what, "a", "--owner", "two"]);
         assert_eq!(none.status, 1, "{none:?}");
-        assert!(
-            none.err
-                .contains("a: two neither holds this lock nor waits for it"),
-            "{none:?}"
-        );
+        assert!(none.err.contains("a: two neither holds this lock nor waits for it"), "{none:?}");
     }
     let held = coordinator.run(&["lock", "acquire", "a", "--owner", "two", "--json"]);
     let problem: Value = serde_json::from_str(&held.out).expect("valid JSON");
     assert_eq!((held.status, &problem["reason"]), (1, &"held".into()));
-    assert_eq!(
-        coordinator.well(&["lock", "release-all", "--owner", "one"]),
-        "released 1\n"
-    );
-    assert_eq!(
-        coordinator.well(&["lock", "release-all", "--owner", "one"]),
-        "released 0\n"
-    );
+    assert_eq!(coordinator.well(&["lock", "release-all", "--owner", "one"]), "released 1\n");
+    assert_eq!(coordinator.well(&["lock", "release-all", "--owner", "one"]), "released 0\n");
 }
 
 #[test]
@@ -155,20 +130,12 @@ fn who_waits_is_passed_the_lock_and_who_is_interrupted_waits_no_longer() {
     });
     coordinator.well(&["lock", "release", "a", "--owner", "one"]);
     let passed = done(passed.wait_with_output().expect("the process ends"));
-    assert!(
-        passed.status == 0 && passed.out.starts_with("acquired as three"),
-        "{passed:?}"
-    );
+    assert!(passed.status == 0 && passed.out.starts_with("acquired as three"), "{passed:?}");
 }
 
 /// Stops or kills the coordinator with this signal, and starts it again on the same directory.
 fn start_again(coordinator: Coordinator, signal: Signal) -> Coordinator {
-    let Coordinator {
-        daemon,
-        data,
-        files,
-        ..
-    } = coordinator;
+    let Coordinator { daemon, data, files, .. } = coordinator;
     daemon.signal(signal);
     daemon.end();
     let daemon = Daemon::serve(&["--data", text(&data)]);
@@ -212,21 +179,13 @@ fn a_wait_rides_over_a_restart_and_a_crash() {
 fn a_stop_that_outlasts_a_wait_is_no_halt() {
     let coordinator = Coordinator::start(&[]);
     let mut command = coordinator.command(&["queue", "pop", "q", "--wait", "2"]);
-    let waiting = command
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command starts");
-    until("it waits", || {
-        (coordinator.json(&["status"])["queues"]["waiting"] == 1).then_some(())
-    });
+    let waiting = command.stderr(Stdio::piped()).spawn().expect("the command starts");
+    until("it waits", || (coordinator.json(&["status"])["queues"]["waiting"] == 1).then_some(()));
     coordinator.daemon.signal(Signal::TERM);
     coordinator.daemon.end();
     let ended = done(waiting.wait_with_output().expect("the process ends"));
     assert_eq!(ended.status, 3, "{ended:?}");
-    assert!(
-        ended.err.contains("stopped and did not come back"),
-        "{ended:?}"
-    );
+    assert!(ended.err.contains("stopped and did not come back"), "{ended:?}");
     drop(coordinator.files);
 }
 
@@ -239,10 +198,7 @@ fn a_holder_watches_its_lock() {
     let still = coordinator.run(&[&watch[..], &["--wait", "0"]].concat());
     assert_eq!((still.status, still.out.as_str()), (1, ""));
     let mut command = coordinator.command(&watch);
-    let watching = command
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the command starts");
+    let watching = command.stdout(Stdio::piped()).spawn().expect("the command starts");
     coordinator.well(&["lock", "release", "a", "--owner", "one"]);
     let lost = done(watching.wait_with_output().expect("the process ends"));
     assert_eq!((lost.status, lost.out.as_str()), (0, "lost\n"));
@@ -252,32 +208,17 @@ fn a_holder_watches_its_lock() {
 fn a_list_is_a_table_or_json() {
     let coordinator = Coordinator::start(&[]);
     assert_eq!(coordinator.well(&["lock", "list"]), "no locks\n");
-    for (key, index, owner) in [
-        ("a\\xff", "1", "one"),
-        ("orders", "", "one"),
-        ("caf\u{e9}", "", "two"),
-    ] {
-        coordinator.well(&[
-            "lock", "acquire", key, index, "--owner", owner, "--ttl", "600",
-        ]);
+    for (key, index, owner) in
+        [("a\\xff", "1", "one"), ("orders", "", "one"), ("caf\u{e9}", "", "two")]
+    {
+        coordinator.well(&["lock", "acquire", key, index, "--owner", owner, "--ttl", "600"]);
     }
     let table = coordinator.well(&["lock", "list"]);
-    let lines: Vec<Vec<&str>> = table
-        .lines()
-        .map(|line| line.split_whitespace().collect())
-        .collect();
+    let lines: Vec<Vec<&str>> =
+        table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(
         lines[0],
-        [
-            "KEY",
-            "INDEX",
-            "PLACE",
-            "OWNER",
-            "PRIORITY",
-            "REMAINING",
-            "TOKEN",
-            "PROCESS"
-        ]
+        ["KEY", "INDEX", "PLACE", "OWNER", "PRIORITY", "REMAINING", "TOKEN", "PROCESS"]
     );
     assert_eq!(lines[1][..4], ["a\\xff", "1", "1", "one"]);
     assert_eq!(lines[2][..4], ["caf\u{e9}", "-", "1", "two"]);
@@ -299,11 +240,7 @@ fn a_drain_ends_the_coordinator_when_no_lock_is_left() {
     let refused = coordinator.run(&["lock", "acquire", "b", "--owner", "one"]);
     assert_eq!(refused.status, 1);
     assert!(refused.err.contains("is draining"), "{refused:?}");
-    assert_eq!(
-        coordinator.run(&["drain", "--wait", "1"]).status,
-        1,
-        "one is left"
-    );
+    assert_eq!(coordinator.run(&["drain", "--wait", "1"]).status, 1, "one is left");
     coordinator.well(&["lock", "release", "a", "--owner", "one"]);
     let (status, log) = coordinator.daemon.end();
     assert!(status.success(), "{log}");
@@ -314,13 +251,8 @@ fn a_drain_ends_the_coordinator_when_no_lock_is_left() {
 #[test]
 fn usage_and_absence_of_a_coordinator_have_their_statuses() {
     let files = tempfile::tempdir().expect("a temporary directory");
-    let run = |words: &[&str]| {
-        done(
-            command(files.path(), words)
-                .output()
-                .expect("the command runs"),
-        )
-    };
+    let run =
+        |words: &[&str]| done(command(files.path(), words).output().expect("the command runs"));
     for words in [
         &["lock"][..],
         &["lock", "acquire"],
@@ -337,14 +269,8 @@ fn usage_and_absence_of_a_coordinator_have_their_statuses() {
     for words in [&["lock", "acquire", "a"][..], &["lock", "list"], &["drain"]] {
         let away = run(words);
         assert_eq!(away.status, 3, "{away:?}");
-        assert!(
-            away.err.contains("sexton serve --data"),
-            "how to start one: {away:?}"
-        );
+        assert!(away.err.contains("sexton serve --data"), "how to start one: {away:?}");
     }
     let help = run(&["lock", "acquire", "--help"]);
-    assert!(
-        help.status == 0 && help.out.contains("Examples:"),
-        "{help:?}"
-    );
+    assert!(help.status == 0 && help.out.contains("Examples:"), "{help:?}");
 }

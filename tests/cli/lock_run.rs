@@ -40,10 +40,7 @@ impl Holder {
     fn start(tree: &Tree, script: &str) -> Self {
         let place = tree.data.join("held");
         let mut command = tree.command(&["lock", "run", "k", "--", "sh", "-c", script, "sh"]);
-        command
-            .arg(&place)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        command.arg(&place).stdout(Stdio::null()).stderr(Stdio::null());
         let run = command.spawn().expect("the command starts");
         let holder = Self { run, place };
         until("it holds the lock", || holder.place.exists().then_some(()));
@@ -79,10 +76,7 @@ impl Drop for Holder {
 fn locks(tree: &Tree) -> Vec<Value> {
     let printed = tree.well(&["lock", "list", "--json"]);
     let said: Value = serde_json::from_str(&printed).expect("valid JSON");
-    said.pointer("/locks")
-        .and_then(Value::as_array)
-        .expect("a list")
-        .clone()
+    said.pointer("/locks").and_then(Value::as_array).expect("a list").clone()
 }
 
 fn conflict(tree: &Tree) -> CommandOutput {
@@ -92,15 +86,7 @@ fn conflict(tree: &Tree) -> CommandOutput {
 #[test]
 fn it_ends_as_its_command_and_gives_the_lock_back() {
     let tree = Tree::start();
-    let said = tree.run(&[
-        "lock",
-        "run",
-        "k",
-        "--",
-        "sh",
-        "-c",
-        "echo $SEXTON_FENCE; exit 7",
-    ]);
+    let said = tree.run(&["lock", "run", "k", "--", "sh", "-c", "echo $SEXTON_FENCE; exit 7"]);
     assert_eq!(said.status, 7, "{said:?}");
     let token: u64 = said.out.trim().parse().expect("the token of the lock");
     assert!(token > 0 && locks(&tree).is_empty());
@@ -115,28 +101,13 @@ fn who_does_not_wait_ends_with_the_status_that_it_asks_for() {
     let mut holder = Holder::start(&tree, HOLDS);
     let said = conflict(&tree);
     assert_eq!(said.status, 1, "{said:?}");
-    let owner = locks(&tree)[0]["owner"]
-        .as_str()
-        .expect("a string")
-        .to_owned();
+    let owner = locks(&tree)[0]["owner"].as_str().expect("a string").to_owned();
     let line = format!("{owner} holds the lock, granted or last renewed at 20");
     assert!(said.err.contains(&line), "{said:?}");
     assert!(said.err.contains("--wait"), "{said:?}");
-    let words = [
-        "lock",
-        "run",
-        "--wait",
-        "1",
-        "--conflict-exit",
-        "42",
-        "k",
-        "--",
-        "true",
-    ];
+    let words = ["lock", "run", "--wait", "1", "--conflict-exit", "42", "k", "--", "true"];
     assert_eq!(tree.run(&words).status, 42);
-    until("no client is in line any more", || {
-        (locks(&tree).len() == 1).then_some(())
-    });
+    until("no client is in line any more", || (locks(&tree).len() == 1).then_some(()));
     assert_eq!(holder.end(), Some(0));
     assert_eq!(conflict(&tree).status, 0);
 }
@@ -153,11 +124,8 @@ fn killed(whom: &[Killed]) {
         text(&next)
     );
     let mut waiting = tree.command(&["lock", "run", "k", "--", "sh", "-c", &script]);
-    let mut waiting = waiting
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the command starts");
+    let mut waiting =
+        waiting.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the command starts");
     until("the next waits", || (locks(&tree).len() == 2).then_some(()));
     for whom in whom {
         match whom {
@@ -175,20 +143,14 @@ fn killed(whom: &[Killed]) {
         std::fs::remove_dir(&holder.place).expect("the directory exists");
     } else {
         let alive = Path::new("/proc").join(command.as_raw_nonzero().to_string());
-        assert!(
-            alive.exists() && !next.exists(),
-            "no other client has the lock"
-        );
+        assert!(alive.exists() && !next.exists(), "no other client has the lock");
         let listed = locks(&tree);
         assert_eq!(listed.len(), 2, "{listed:?}");
         std::fs::write(holder.beside(".end"), "").expect("a writable file");
     }
     until("the next runs", || next.exists().then_some(()));
     assert!(waiting.wait().expect("our child").success());
-    assert!(
-        !holder.beside(".wrong").exists(),
-        "two held the lock at the same time"
-    );
+    assert!(!holder.beside(".wrong").exists(), "two held the lock at the same time");
     until("the lock is free", || locks(&tree).is_empty().then_some(()));
 }
 
@@ -211,10 +173,7 @@ fn a_kill_of_the_coordinator_changes_nothing() {
 fn a_terminal_shows_who_holds_the_lock_that_is_waited_for() {
     let tree = Tree::start();
     let mut holder = Holder::start(&tree, HOLDS);
-    let owner = locks(&tree)[0]["owner"]
-        .as_str()
-        .expect("it has an owner")
-        .to_owned();
+    let owner = locks(&tree)[0]["owner"].as_str().expect("it has an owner").to_owned();
     let (mut ours, theirs) = terminal::pair();
     let mut command = tree.command(&["lock", "run", "k", "--", "true"]);
     let mut waiting = command.stderr(theirs).spawn().expect("it runs");
@@ -231,9 +190,7 @@ fn a_terminal_shows_who_holds_the_lock_that_is_waited_for() {
     }
     assert!(waiting.wait().expect("it is ours").success(), "{seen:?}");
     assert!(seen.contains(&line), "{line}: {seen:?}");
-    let widths = seen
-        .split('\r')
-        .map(|it| it.trim_end_matches("\x1b[K").chars().count());
+    let widths = seen.split('\r').map(|it| it.trim_end_matches("\x1b[K").chars().count());
     assert!(widths.max() <= Some(79), "{seen:?}");
     assert!(seen.ends_with("\x1b[K"), "it is cleared: {seen:?}");
 }
@@ -244,10 +201,7 @@ fn a_coordinator_that_comes_back_is_noted_once() {
     let place = tree.data.join("held");
     let mut command = tree.command(&["lock", "run", "k", "--", "sh", "-c", HOLDS, "sh"]);
     command.arg(&place).stdout(Stdio::null());
-    let run = command
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command starts");
+    let run = command.stderr(Stdio::piped()).spawn().expect("the command starts");
     until("it holds the lock", || place.exists().then_some(()));
     // The command and the lock each have a waiting request.
     until("both wait beside this request", || {
@@ -258,11 +212,7 @@ fn a_coordinator_that_comes_back_is_noted_once() {
     std::fs::write(tree.data.join("held.end"), "").expect("a writable file");
     let said = done(run.wait_with_output().expect("our child"));
     assert_eq!(said.status, 0, "{said:?}");
-    assert_eq!(
-        said.err.matches("the coordinator stopped").count(),
-        1,
-        "{said:?}"
-    );
+    assert_eq!(said.err.matches("the coordinator stopped").count(), 1, "{said:?}");
 }
 
 #[test]
@@ -296,11 +246,7 @@ fn what_a_command_leaves_holds_the_lock_on() {
     let said = tree.run(&["lock", "run", "k", "--", "sh", "-c", &script]);
     assert_eq!(said.status, 5, "{said:?}");
     assert!(said.err.contains("still running"), "{said:?}");
-    assert_eq!(
-        conflict(&tree).status,
-        1,
-        "the process that it left is still running"
-    );
+    assert_eq!(conflict(&tree).status, 1, "the process that it left is still running");
     std::fs::write(format!("{}.end", text(&place)), "").expect("a writable file");
     let said = tree.run(&["lock", "run", "--wait", "20", "k", "--", "true"]);
     assert_eq!(said.status, 0, "{said:?}");
@@ -310,18 +256,10 @@ fn what_a_command_leaves_holds_the_lock_on() {
 fn one_that_stops_renewing_is_killed_before_the_next_has_the_lock() {
     let tree = Tree::start();
     let place = tree.data.join("held");
-    let mut command = tree.command(&[
-        "lock", "run", "--ttl", "1", "k", "--", "sh", "-c", HOLDS, "sh",
-    ]);
-    let run = command
-        .arg(&place)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let mut holder = Holder {
-        run: run.expect("the command runs"),
-        place,
-    };
+    let mut command =
+        tree.command(&["lock", "run", "--ttl", "1", "k", "--", "sh", "-c", HOLDS, "sh"]);
+    let run = command.arg(&place).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let mut holder = Holder { run: run.expect("the command runs"), place };
     until("it holds the lock", || holder.place.exists().then_some(()));
     let bound = || {
         locks(&tree)
@@ -368,11 +306,7 @@ fn a_lock_that_is_taken_away_takes_the_command_along() {
     assert_eq!(holder.run.wait().expect("our child").code(), Some(75));
     let gone = Path::new("/proc").join(holder.command().as_raw_nonzero().to_string());
     until("the command is gone", || (!gone.exists()).then_some(()));
-    assert_eq!(
-        tree.run(&["lock", "release", "--force", "k"]).status,
-        1,
-        "the lock is free"
-    );
+    assert_eq!(tree.run(&["lock", "release", "--force", "k"]).status, 1, "the lock is free");
 }
 
 /// Returns a command that connects over TCP.
@@ -387,22 +321,12 @@ fn by_url(daemon: &Daemon, words: &[&str]) -> Command {
 #[test]
 fn over_tcp_a_ttl_is_renewed_while_the_command_runs() {
     let daemon = Daemon::serve(&["--memory", "--http", "127.0.0.1:0"]);
-    let words = [
-        "--ttl",
-        "1",
-        "k",
-        "--",
-        "sh",
-        "-c",
-        "sleep 2.5; echo $SEXTON_FENCE; exit 3",
-    ];
+    let words = ["--ttl", "1", "k", "--", "sh", "-c", "sleep 2.5; echo $SEXTON_FENCE; exit 3"];
     let said = done(by_url(&daemon, &words).output().expect("the command runs"));
     assert_eq!(said.status, 3, "{said:?}");
     assert!(said.out.trim().parse::<u64>().is_ok(), "{said:?}");
     let said = done(
-        by_url(&daemon, &["k", "--", "/nowhere/to/be/found"])
-            .output()
-            .expect("the command runs"),
+        by_url(&daemon, &["k", "--", "/nowhere/to/be/found"]).output().expect("the command runs"),
     );
     assert_eq!(said.status, 127, "{said:?}");
 }
@@ -441,21 +365,13 @@ fn a_coordinator_that_ends_before_it_answers_is_named_with_what_to_do() {
             }
         }
     });
-    for words in [
-        &["lock", "list"][..],
-        &["queue", "peek", "1"],
-        &["work", "mails", "--", "true"],
-        &["ps"],
-    ] {
+    for words in
+        [&["lock", "list"][..], &["queue", "peek", "1"], &["work", "mails", "--", "true"], &["ps"]]
+    {
         for _ in 0..2 {
             let mut command = sexton();
-            let done = done(
-                command
-                    .args(words)
-                    .env("SEXTON_DATA", data)
-                    .output()
-                    .expect("it runs"),
-            );
+            let done =
+                done(command.args(words).env("SEXTON_DATA", data).output().expect("it runs"));
             let help = format!("`sexton serve --data {data}` starts it");
             assert_eq!(done.status, 3, "{words:?}: {done:?}");
             assert!(done.err.contains("the request to"), "{words:?}: {done:?}");
@@ -489,26 +405,14 @@ fn a_command_line_that_is_almost_right_is_answered_with_what_is_missing() {
     for (words, said) in [
         (&["k", "./backup"][..], "`--` comes before the command: "),
         (&["k", "./backup", "x"], "`--` comes before the command: "),
-        (
-            &["k", "./backup", "--full"],
-            "`--` comes before the command: ",
-        ),
+        (&["k", "./backup", "--full"], "`--` comes before the command: "),
         (&["--wiat", "5", "k", "--", "true"], "'--wait'"),
         (&["--wait", "300ms", "k", "--", "true"], "try 1s"),
         (&["--wait", "soon", "k", "--", "true"], "such as 90s, 5m"),
-        (
-            &["--priority", "high", "k", "--", "true"],
-            "expected a number from 0 to 255",
-        ),
+        (&["--priority", "high", "k", "--", "true"], "expected a number from 0 to 255"),
     ] {
         let mut command = sexton();
-        let done = done(
-            command
-                .args(["lock", "run"])
-                .args(words)
-                .output()
-                .expect("it runs"),
-        );
+        let done = done(command.args(["lock", "run"]).args(words).output().expect("it runs"));
         assert_eq!(done.status, 2, "{done:?}");
         assert!(done.err.contains(said), "{said}: {done:?}");
     }

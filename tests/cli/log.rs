@@ -39,11 +39,7 @@ fn status_code(address: SocketAddr, token: &str) -> String {
     stream.write_all(asked.as_bytes()).expect("connected");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
-    answer
-        .split_whitespace()
-        .nth(1)
-        .expect("a status")
-        .to_owned()
+    answer.split_whitespace().nth(1).expect("a status").to_owned()
 }
 
 #[test]
@@ -93,18 +89,10 @@ fn a_program_can_read_the_log_and_the_end() {
     assert_eq!(output.status.code(), Some(3));
     let said = events(&String::from_utf8_lossy(&output.stderr));
     let last = said.last().expect("the failure is logged");
-    assert_eq!(
-        (&last["level"], &last["status"]),
-        (&"ERROR".into(), &3.into())
-    );
+    assert_eq!((&last["level"], &last["status"]), (&"ERROR".into(), &3.into()));
     let words = last["message"].as_str().expect("words");
     assert!(words.contains("another coordinator holds it"), "{words}");
-    assert!(
-        last["help"]
-            .as_str()
-            .is_some_and(|help| help.contains("--data")),
-        "{last}"
-    );
+    assert!(last["help"].as_str().is_some_and(|help| help.contains("--data")), "{last}");
 
     daemon.signal(Signal::TERM);
     let (status, log) = daemon.end();
@@ -134,9 +122,7 @@ fn a_filter_says_how_much_of_what() {
     assert_eq!(lines("off"), "");
     assert_eq!(lines("info,sexton=error"), "", "the program is sexton, too");
     assert!(lines("off,sexton::serve=info").contains("stopping"));
-    let output = sexton()
-        .args(["serve", "--memory", "--log", "inof"])
-        .output();
+    let output = sexton().args(["serve", "--memory", "--log", "inof"]).output();
     let output = output.expect("the program runs");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{errors}");

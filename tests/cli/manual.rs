@@ -20,10 +20,7 @@ fn commands() -> Vec<String> {
         deep == 2
     });
     let names = names.filter_map(|line| line.split_whitespace().next());
-    let names: Vec<String> = names
-        .filter(|name| *name != "help")
-        .map(str::to_owned)
-        .collect();
+    let names: Vec<String> = names.filter(|name| *name != "help").map(str::to_owned).collect();
     for name in ["serve", "status", "config", "completions", "man", "replay"] {
         assert!(names.iter().any(|found| found == name), "{name} in {help}");
     }

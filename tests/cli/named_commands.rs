@@ -65,10 +65,7 @@ fn every_command_that_the_sources_name_is_there() {
         gather(&root.join(folder), &mut found);
     }
     for known in ["serve", "task add", "lock release-all", "confirm-clock"] {
-        assert!(
-            found.keys().any(|it| it.starts_with(known)),
-            "{known} is named somewhere"
-        );
+        assert!(found.keys().any(|it| it.starts_with(known)), "{known} is named somewhere");
     }
     found.retain(|command, _| !is_there(command));
     assert!(found.is_empty(), "named, but do not exist: {found:#?}");

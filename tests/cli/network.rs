@@ -74,10 +74,7 @@ impl Network {
         if !rustix::process::geteuid().is_root() {
             return None;
         }
-        let network = Self {
-            near: Namespace::make()?,
-            far: Namespace::make()?,
-        };
+        let network = Self { near: Namespace::make()?, far: Namespace::make()? };
         let (near, far) = (&network.near, &network.far);
         let far_pid = far.0.id().to_string();
         let link = [

@@ -1,10 +1,7 @@
 //! The output of processes: it goes to files without passing through the coordinator, other programs may rotate the
 //! files, and a process that keeps the output open is named in the record.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::patience::until;
 use crate::services::Application;
@@ -40,9 +37,7 @@ fn run_dir(tree: &Tree, id: &str) -> PathBuf {
 }
 
 fn ended(tree: &Tree, id: &str) {
-    until("it has ended", || {
-        (!tree.record(id)["ended_at"].is_null()).then_some(())
-    });
+    until("it has ended", || (!tree.record(id)["ended_at"].is_null()).then_some(()));
 }
 
 #[test]
@@ -52,10 +47,8 @@ fn a_gibibyte_of_output_passes_the_coordinator_by() {
     let moved = || -> u64 {
         let path = format!("/proc/{}/io", pid.as_raw_nonzero());
         let counts = std::fs::read_to_string(path).expect("our child");
-        let of = |line: &str| {
-            line.split_once(": ")
-                .and_then(|(_, count)| count.parse::<u64>().ok())
-        };
+        let of =
+            |line: &str| line.split_once(": ").and_then(|(_, count)| count.parse::<u64>().ok());
         counts.lines().take(2).filter_map(of).sum()
     };
     let before = moved();
@@ -75,23 +68,14 @@ fn output_that_is_too_long_is_rotated_while_it_is_written_and_afterwards() {
         "seq 1 50000; until test -e {gate}; do sleep 0.05; done; seq 50001 100000",
         gate = gate.display()
     );
-    let words = [
-        "run",
-        "--detach",
-        "--output-max",
-        "64KiB",
-        "--output-keep",
-        "50",
-    ];
+    let words = ["run", "--detach", "--output-max", "64KiB", "--output-keep", "50"];
     let id = tree.well(&[&words, &["--", "sh", "-c", &script][..]].concat());
     let id = id.trim_end();
     let log = run_dir(&tree, id).join("stdout.log");
     until("it is rotated", || rotated(&log, 1).exists().then_some(()));
     std::fs::write(&gate, "").expect("a writable file");
     ended(&tree, id);
-    until("it is rotated again", || {
-        rotated(&log, 2).exists().then_some(())
-    });
+    until("it is rotated again", || rotated(&log, 2).exists().then_some(()));
     until("the last rotation is over", || {
         let length = std::fs::metadata(&log).expect("the file exists").len();
         (length <= 64 << 10).then_some(())
@@ -100,23 +84,13 @@ fn output_that_is_too_long_is_rotated_while_it_is_written_and_afterwards() {
     for number in 1..=100_000 {
         writeln!(expected, "{number}").expect("the file is in memory");
     }
-    assert!(
-        whole(&log) == expected,
-        "every line is there once, in order"
-    );
+    assert!(whole(&log) == expected, "every line is there once, in order");
 }
 
 #[test]
 fn output_that_is_written_as_fast_as_possible_stays_bounded() {
     let tree = Tree::start();
-    let words = [
-        "run",
-        "--detach",
-        "--output-max",
-        "1MiB",
-        "--output-keep",
-        "2",
-    ];
+    let words = ["run", "--detach", "--output-max", "1MiB", "--output-keep", "2"];
     let script = "head -c 2147483648 /dev/zero | tr '\\0' x";
     let id = tree.well(&[&words, &["--", "sh", "-c", script][..]].concat());
     let id = id.trim_end();
@@ -140,19 +114,12 @@ fn whoever_follows_output_gets_every_line_once_while_it_is_rotated() {
         gate.display()
     );
     let words = ["--output-max", "64KiB", "--output-keep", "50"];
-    let words = [
-        &["run", "--detach"],
-        &words[..],
-        &["--", "sh", "-c", &script],
-    ]
-    .concat();
+    let words = [&["run", "--detach"], &words[..], &["--", "sh", "-c", &script]].concat();
     let id = tree.well(&words);
     let id = id.trim_end();
     let log = run_dir(&tree, id).join("stdout.log");
     until("the first line is written", || {
-        std::fs::metadata(&log)
-            .is_ok_and(|it| it.len() > 0)
-            .then_some(())
+        std::fs::metadata(&log).is_ok_and(|it| it.len() > 0).then_some(())
     });
     let mut follows = tree.command(&["logs", id, "--follow"]);
     let mut follows = follows.stdout(Stdio::piped()).spawn().expect("it runs");
@@ -184,10 +151,7 @@ fn an_output_file_with_another_name_is_not_written() {
     let failed = tree.run(&words);
     assert_eq!(failed.status, 125, "{failed:?}");
     assert!(failed.err.contains("Too many links"), "{failed:?}");
-    assert_eq!(
-        std::fs::read_to_string(&important).expect("the file exists"),
-        "important"
-    );
+    assert_eq!(std::fs::read_to_string(&important).expect("the file exists"), "important");
 }
 
 #[test]
@@ -209,21 +173,12 @@ fn whoever_keeps_the_output_open_is_named() {
     let record = tree.record(&id);
     assert_eq!(record["code"], 3, "{record}");
     // The name of the program that the process executed when its parent ended.
-    let name = record["output_held_by"][0]["name"]
-        .as_str()
-        .expect("a string");
-    let pid = record["output_held_by"][0]["pid"]
-        .as_u64()
-        .expect("a number");
+    let name = record["output_held_by"][0]["name"].as_str().expect("a string");
+    let pid = record["output_held_by"][0]["pid"].as_u64().expect("a number");
     assert!(Path::new(&format!("/proc/{pid}")).exists());
     let page = tree.well(&["ps", &id]);
-    assert!(
-        page.contains(&format!("its output was still open in {name} ({pid})")),
-        "{page}"
-    );
-    let pid = i32::try_from(pid)
-        .ok()
-        .and_then(rustix::process::Pid::from_raw);
+    assert!(page.contains(&format!("its output was still open in {name} ({pid})")), "{page}");
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
     let pid = pid.expect("a PID");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("a permitted signal");
     // The coordinator, which limits the size of the output, is not named.

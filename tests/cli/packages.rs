@@ -55,11 +55,7 @@ fn the_package_has_what_a_debian_machine_needs() {
         return;
     };
     let fields = well(Command::new("dpkg-deb").arg("--field").arg(&package));
-    for field in [
-        "Package: sexton",
-        &format!("Version: {}", version()),
-        "Depends: libc6 (>= 2.",
-    ] {
+    for field in ["Package: sexton", &format!("Version: {}", version()), "Depends: libc6 (>= 2."] {
         assert!(fields.contains(field), "{field} in {fields}");
     }
     let root = files.path().join("unpacked");
@@ -90,11 +86,7 @@ fn the_package_has_what_a_debian_machine_needs() {
     // The settings in the package are valid, and the program starts with them.
     let settings = root.join("etc/sexton/sexton.toml");
     let program = root.join("usr/bin/sexton");
-    well(
-        Command::new(&program)
-            .args(["config", "--config"])
-            .arg(settings),
-    );
+    well(Command::new(&program).args(["config", "--config"]).arg(settings));
 }
 
 /// Returns the size of a program in bytes: unchanged, without debug information, and without symbols, as in packages.
@@ -160,10 +152,7 @@ fn the_static_program_is_static_and_serves() {
     let mut serve = Command::new(&program);
     forget_environment(&mut serve);
     let flags = ["serve", "--lockserver", "off", "--beanstalk", "off"];
-    serve
-        .args(flags)
-        .args(["--http", "127.0.0.1:0", "--data"])
-        .arg(&data);
+    serve.args(flags).args(["--http", "127.0.0.1:0", "--data"]).arg(&data);
     let daemon = Daemon::start(serve);
     // The static C library resolves the name.
     let url = format!("http://localhost:{}", daemon.http().port());
@@ -196,11 +185,7 @@ impl EmptyRoot {
         let mut dpkg = Command::new("dpkg");
         dpkg.arg(format!("--root={}", text(self.0.path())));
         // The package's dependencies are installed on the machine and not in the empty root.
-        dpkg.args([
-            "--force-depends",
-            "--force-script-chrootless",
-            "--force-bad-path",
-        ]);
+        dpkg.args(["--force-depends", "--force-script-chrootless", "--force-bad-path"]);
         well(dpkg.args(words))
     }
 
@@ -241,15 +226,7 @@ fn the_package_is_installed_upgraded_and_removed() {
     let serve = || {
         let mut command = Command::new(&program);
         forget_environment(&mut command);
-        command.args([
-            "serve",
-            "--lockserver",
-            "off",
-            "--beanstalk",
-            "off",
-            "--http",
-            "off",
-        ]);
+        command.args(["serve", "--lockserver", "off", "--beanstalk", "off", "--http", "off"]);
         command.arg("--data").arg(&data);
         Daemon::start(command)
     };
@@ -301,10 +278,7 @@ fn the_packaging_scripts_are_valid_shell() {
         well(Command::new("sh").arg("-n").arg(packaging(name)));
     }
     let mut program = Command::new(packaging("program"));
-    ended(
-        program.arg("otherwise").output().expect("the command runs"),
-        2,
-    );
+    ended(program.arg("otherwise").output().expect("the command runs"), 2);
 }
 
 #[test]
@@ -328,8 +302,5 @@ fn the_tarball_runs_where_it_is_unpacked() {
     assert_eq!(printed.trim_end(), format!("sexton {}", version()));
     let unit = root.join("lib/systemd/system/sexton.service");
     let unit = std::fs::read_to_string(unit).expect("UTF-8");
-    assert!(
-        unit.contains("ExecStart=/usr/local/bin/sexton serve"),
-        "{unit}"
-    );
+    assert!(unit.contains("ExecStart=/usr/local/bin/sexton serve"), "{unit}");
 }

@@ -22,11 +22,7 @@ impl Other {
         let files = tempfile::tempdir().expect("a temporary directory");
         let mut command = Command::new("sleep");
         let child = command.arg("1000").stdin(Stdio::null()).spawn();
-        let other = Self {
-            child: child.expect("the command runs"),
-            started: now(),
-            files,
-        };
+        let other = Self { child: child.expect("the command runs"), started: now(), files };
         write(&other.pid_file(), &other.child.id().to_string());
         let script = format!("#!/bin/bash\n{program} 1000\n");
         write(&other.files.path().join("cmd.sh"), &script);
@@ -41,11 +37,7 @@ impl Other {
     /// Makes its PID file this many seconds younger than its process.
     fn shift(&self, seconds: f64) {
         let span = Duration::from_secs_f64(seconds.abs());
-        let time = if seconds < 0.0 {
-            self.started - span
-        } else {
-            self.started + span
-        };
+        let time = if seconds < 0.0 { self.started - span } else { self.started + span };
         let file = File::options().write(true).open(self.pid_file());
         let set = file.and_then(|it| it.set_times(FileTimes::new().set_modified(time)));
         set.expect("our own file");
@@ -58,9 +50,7 @@ impl Other {
     /// Returns the status of its process in `ps --pid-files`.
     fn status(&self) -> String {
         let listed = list(self.files.path());
-        let status = listed
-            .pointer("/pid_files/0/status")
-            .and_then(Value::as_str);
+        let status = listed.pointer("/pid_files/0/status").and_then(Value::as_str);
         status.expect("the file is listed").to_owned()
     }
 }
@@ -72,10 +62,7 @@ impl Drop for Other {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "files have times of the wall clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "files have times of the wall clock")]
 fn now() -> SystemTime {
     SystemTime::now()
 }
@@ -112,10 +99,7 @@ fn the_process_of_a_pid_file_is_found_and_ended() {
     assert_eq!(other.status(), "ended");
     kill(&other.pid_file(), &[], 1);
     let status = other.child.wait().expect("it has ended");
-    assert_eq!(
-        std::os::unix::process::ExitStatusExt::signal(&status),
-        Some(15)
-    );
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15));
     assert_eq!(other.status(), "gone");
     let [_, told] = kill(&other.pid_file(), &[], 1);
     assert!(told.contains("no process has this PID"), "{told}");
@@ -130,29 +114,18 @@ fn a_suspended_process_is_ended_by_sigterm() {
     let said: Value = serde_json::from_str(&said).expect("valid JSON");
     assert_eq!(said.pointer("/outcome"), Some(&"ended".into()));
     let status = other.child.wait().expect("it has ended");
-    assert_eq!(
-        std::os::unix::process::ExitStatusExt::signal(&status),
-        Some(15)
-    );
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15));
 }
 
 #[test]
 fn a_stranger_with_the_pid_is_never_touched() {
     let mut other = Other::start("sleep");
-    for (shift, is) in [
-        (-50.0, "reused"),
-        (-6.0, "reused"),
-        (6.0, "reused"),
-        (0.0, "running"),
-    ] {
+    for (shift, is) in [(-50.0, "reused"), (-6.0, "reused"), (6.0, "reused"), (0.0, "running")] {
         other.shift(shift);
         assert_eq!(other.status(), is, "{shift} s");
         if is == "reused" {
             let [_, told] = kill(&other.pid_file(), &["--now"], 1);
-            assert!(
-                told.contains("this PID now belongs to another process"),
-                "{told}"
-            );
+            assert!(told.contains("this PID now belongs to another process"), "{told}");
         }
     }
     let script = other.files.path().join("cmd.sh");
@@ -238,10 +211,7 @@ fn what_is_no_pid_file_is_refused_with_words() {
     std::fs::create_dir(&path).expect("a directory");
     let [_, told] = kill(&path, &[], 3);
     assert!(told.contains("it is not a regular file"), "{told}");
-    assert_eq!(
-        list(files.path()).pointer("/pid_files"),
-        Some(&Value::Array(vec![]))
-    );
+    assert_eq!(list(files.path()).pointer("/pid_files"), Some(&Value::Array(vec![])));
     // A file in a subdirectory, and a file without a PID in it.
     write(&path.join("y.pid"), "4194305");
     write(&files.path().join("z.pid"), "what");

@@ -35,13 +35,7 @@ fn commands_wait_for_no_pipe_where_they_read_a_file() {
     let pipe = text(&pipe);
     for words in [
         &["config", "--config", pipe][..],
-        &[
-            "status",
-            "--url",
-            "http://127.0.0.1:1",
-            "--token-file",
-            pipe,
-        ],
+        &["status", "--url", "http://127.0.0.1:1", "--token-file", pipe],
         &["status", "--url", "https://127.0.0.1:1", "--ca-file", pipe],
     ] {
         let mut command = sexton();

@@ -12,10 +12,7 @@ fn the_tree_of_a_process_has_its_ancestors_and_marks_it() {
     let under = |id: &str| {
         let mut run = tree.command(&["run", "--detach", "--", "sleep", "1000"]);
         run.env("SEXTON_PROCESS_ID", id);
-        done(run.output().expect("the command runs"))
-            .out
-            .trim()
-            .to_owned()
+        done(run.output().expect("the command runs")).out.trim().to_owned()
     };
     let middle = under(&top);
     let (below, beside) = (under(&middle), under(&top));
@@ -48,11 +45,7 @@ fn processes_are_found_by_their_output_and_by_pid() {
     assert!(here.contains(&lives), "{here:?}");
     let count = tree.well(&["ps", "--all", "--count"]);
     assert_eq!(found(&["--pid", "1"]), Vec::<String>::new());
-    assert_eq!(
-        tree.well(&["ps", "--all", "--count"]),
-        count,
-        "no record was made"
-    );
+    assert_eq!(tree.well(&["ps", "--all", "--count"]), count, "no record was made");
 }
 
 #[test]
@@ -66,22 +59,11 @@ fn one_process_is_shown_with_its_usage_and_the_processes_below_it() {
     });
     let usage = &record["usage"];
     let number = |name: &str| usage[name].as_f64().expect("a number");
-    assert!(
-        number("virtual_bytes") > 0.0 && number("memory_bytes") > 0.0,
-        "{usage}"
-    );
+    assert!(number("virtual_bytes") > 0.0 && number("memory_bytes") > 0.0, "{usage}");
     assert!(number("cpu_percent") >= 0.0, "{usage}");
-    for words in [
-        "sleep 1000.5",
-        "sleep 1000.25",
-        " virtual",
-        "% since its start",
-    ] {
+    for words in ["sleep 1000.5", "sleep 1000.25", " virtual", "% since its start"] {
         assert!(page.contains(words), "{words}: {page}");
     }
     let children = record["children"].as_array().expect("a list");
-    assert!(
-        children.iter().all(|it| it["pid"] != record["pid"]),
-        "{record}"
-    );
+    assert!(children.iter().all(|it| it["pid"] != record["pid"]), "{record}");
 }

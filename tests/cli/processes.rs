@@ -22,35 +22,21 @@ fn a_command_in_the_foreground_ends_as_it_would_in_a_shell() {
     let tree = Tree::start();
     let directory = tree.data.join("journal");
     let directory = text(&directory);
-    for (script, status) in [
-        ("exit 0", 0),
-        ("exit 7", 7),
-        ("kill -KILL $$", 137),
-        ("kill -TERM $$", 143),
-    ] {
+    for (script, status) in
+        [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137), ("kill -TERM $$", 143)]
+    {
         let done = tree.run(&["run", "--", "sh", "-c", script]);
         assert_eq!((done.status, done.err.as_str()), (status, ""), "{script}");
     }
     for (program, status, words) in [
-        (
-            "no-such-program",
-            127,
-            "No such file or directory (os error 2)",
-        ),
-        (
-            "/no/such/program",
-            127,
-            "No such file or directory (os error 2)",
-        ),
+        ("no-such-program", 127, "No such file or directory (os error 2)"),
+        ("/no/such/program", 127, "No such file or directory (os error 2)"),
         ("/etc/passwd", 126, "Permission denied (os error 13)"),
         (directory, 126, "Permission denied (os error 13)"),
     ] {
         let done = tree.run(&["run", "--", program]);
         let expected = format!("sexton: {program}: {words}\n");
-        assert_eq!(
-            (done.status, done.err.as_str()),
-            (status, expected.as_str())
-        );
+        assert_eq!((done.status, done.err.as_str()), (status, expected.as_str()));
     }
     let missing = tree.run(&["run", "--dir", "/no/such/directory", "--", "true"]);
     assert_eq!(missing.status, 125, "{missing:?}");
@@ -60,10 +46,7 @@ fn a_command_in_the_foreground_ends_as_it_would_in_a_shell() {
     let failures = records.iter().filter(|it| it["failure"] != Value::Null);
     assert_eq!(failures.clone().count(), 5);
     for failed in failures {
-        assert_eq!(
-            (&failed["status"], &failed["code"]),
-            (&json!("exited"), &Value::Null)
-        );
+        assert_eq!((&failed["status"], &failed["code"]), (&json!("exited"), &Value::Null));
         assert!(failed["failure"]["errno"].as_i64().expect("a number") > 0);
     }
 }
@@ -76,10 +59,7 @@ fn streams_environment_and_directory_are_those_of_the_shell() {
     let own = tree.command(&["run", "--", "sh", "-c", script]);
     let mut command = under_umask("027", &own);
     command.current_dir(here.path()).env("PLANTED", "as it was");
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the command starts");
     let mut input = child.stdin.take().expect("a pipe");
     let typed = vec![b'x'; 300_000];
@@ -121,13 +101,9 @@ fn one_in_the_background_is_shown_read_waited_for_and_stopped() {
     assert!(tree.well(&["ps"]).starts_with("no processes; "));
     let id = tree.detach("echo out; echo err >&2; exec sleep 1000");
     let first = id.get(..13).expect("it is long");
-    for (flags, words) in [
-        (&["logs", first][..], "out\n"),
-        (&["logs", first, "--stderr"], "err\n"),
-    ] {
-        until("it has written", || {
-            (tree.run(flags).out == words).then_some(())
-        });
+    for (flags, words) in [(&["logs", first][..], "out\n"), (&["logs", first, "--stderr"], "err\n")]
+    {
+        until("it has written", || (tree.run(flags).out == words).then_some(()));
     }
     let listed = tree.well(&["ps", "--type", "binary", "--search", "sleep 1000"]);
     assert!(listed.lines().any(|line| line.starts_with(&id)), "{listed}");
@@ -139,14 +115,8 @@ fn one_in_the_background_is_shown_read_waited_for_and_stopped() {
     assert_eq!(timed.status, 124, "{timed:?}");
     assert_eq!(tree.run(&["kill", first, "--wait"]).status, 0);
     let record = tree.record(&id);
-    assert_eq!(
-        (&record["status"], &record["code"]),
-        (&json!("exited"), &json!(143))
-    );
-    assert_eq!(
-        (&record["signal"], &record["stopped_by"]),
-        (&json!(15), &json!("request"))
-    );
+    assert_eq!((&record["status"], &record["code"]), (&json!("exited"), &json!(143)));
+    assert_eq!((&record["signal"], &record["stopped_by"]), (&json!(15), &json!("request")));
     assert_eq!(
         (&record["stdout"]["head"], &record["stderr"]["head"]),
         (&json!("out\n"), &json!("err\n"))
@@ -163,11 +133,7 @@ fn one_in_the_background_is_shown_read_waited_for_and_stopped() {
 #[test]
 fn what_a_process_wrote_goes_with_its_record() {
     let mut tree = Tree::start();
-    let run = |tree: &Tree| {
-        tree.well(&["run", "--detach", "--", "true"])
-            .trim_end()
-            .to_owned()
-    };
+    let run = |tree: &Tree| tree.well(&["run", "--detach", "--", "true"]).trim_end().to_owned();
     let gone = run(&tree);
     tree.well(&["wait", &gone]);
     tree.well(&["ps", "prune"]);
@@ -192,9 +158,7 @@ fn a_stop_of_a_tree_ends_what_escaped_and_what_ignores_it() {
     );
     let id = tree.detach(&script);
     let escaped = || {
-        let processes = std::fs::read_dir("/proc")
-            .expect("the file system is mounted")
-            .flatten();
+        let processes = std::fs::read_dir("/proc").expect("the file system is mounted").flatten();
         let lines = processes.filter_map(|it| std::fs::read(it.path().join("cmdline")).ok());
         let sleeping = lines.filter(|line| line.starts_with(format!("sleep\0{mark}\0").as_bytes()));
         sleeping.count()
@@ -203,30 +167,15 @@ fn a_stop_of_a_tree_ends_what_escaped_and_what_ignores_it() {
     let stopped = tree.run(&["kill", "--tree", "--grace", "200ms", "--wait", &id]);
     assert_eq!(stopped.status, 0, "{stopped:?}");
     let record = tree.record(&id);
-    assert_eq!(
-        (&record["status"], &record["signal"]),
-        (&json!("exited"), &json!(9))
-    );
+    assert_eq!((&record["status"], &record["signal"]), (&json!("exited"), &json!(9)));
     assert_eq!((escaped(), &record["alive"]), (0, &json!(0)));
 }
 
 #[test]
 fn what_takes_too_long_is_stopped_with_its_tree_and_says_so() {
     let tree = Tree::start();
-    let done = tree.run(&[
-        "run",
-        "--timeout",
-        "200ms",
-        "--grace",
-        "5s",
-        "--",
-        "sleep",
-        "1000",
-    ]);
-    assert_eq!(
-        (done.status, done.err.as_str()),
-        (124, "sexton: sleep: timed out\n")
-    );
+    let done = tree.run(&["run", "--timeout", "200ms", "--grace", "5s", "--", "sleep", "1000"]);
+    assert_eq!((done.status, done.err.as_str()), (124, "sexton: sleep: timed out\n"));
     assert_eq!(tree.all()[0]["stopped_by"], "timeout");
 }
 
@@ -254,10 +203,7 @@ fn exits_are_true_whoever_was_killed_in_between() {
     if record["lost"].is_null() {
         assert_eq!(record["code"], 4);
     } else {
-        assert_eq!(
-            (&record["lost"], &record["code"]),
-            (&json!("keeper-gone"), &Value::Null)
-        );
+        assert_eq!((&record["lost"], &record["code"]), (&json!("keeper-gone"), &Value::Null));
     }
 
     std::fs::remove_file(&go).expect("the file exists");
@@ -267,11 +213,7 @@ fn exits_are_true_whoever_was_killed_in_between() {
     let record = || Some(tree.record(&of_both)).filter(|it| it["status"] == "exited");
     let record = until("it has ended", record);
     assert!(record["code"].is_null() || record["code"] == 5, "{record}");
-    assert_ne!(
-        record["code"].is_null(),
-        record["lost"].is_null(),
-        "{record}"
-    );
+    assert_ne!(record["code"].is_null(), record["lost"].is_null(), "{record}");
 }
 
 #[test]
@@ -293,33 +235,16 @@ fn a_script_registers_itself_and_what_it_runs_stands_below() {
     let id = done.out.trim_end();
     assert_eq!((done.status, done.err.as_str()), (0, ""), "{done:?}");
     let record = tree.record(id);
-    assert_eq!(
-        (&record["type"], &record["launched"]),
-        (&json!("worker"), &json!(false))
-    );
-    assert_eq!(
-        (&record["code"], &record["error"]),
-        (&json!(3), &json!("no such host"))
-    );
+    assert_eq!((&record["type"], &record["launched"]), (&json!("worker"), &json!(false)));
+    assert_eq!((&record["code"], &record["error"]), (&json!(3), &json!("no such host")));
     assert_eq!(record["labels"], json!({"queue": "mails"}));
-    let below: Vec<Value> = tree
-        .all()
-        .into_iter()
-        .filter(|it| it["parent"] == id)
-        .collect();
+    let below: Vec<Value> = tree.all().into_iter().filter(|it| it["parent"] == id).collect();
     assert_eq!(below.len(), 2);
-    assert!(
-        below
-            .iter()
-            .all(|it| it["root"] == id && it["depth"] == 1 && it["code"] == 0)
-    );
+    assert!(below.iter().all(|it| it["root"] == id && it["depth"] == 1 && it["code"] == 0));
     let drawn = tree.well(&["ps", "--all", "--tree"]);
     let lines: Vec<&str> = drawn.lines().collect();
     assert!(lines.len() == 3 && lines[0].starts_with(id), "{drawn}");
-    assert!(
-        lines[1].contains("├── true") && lines[2].contains("└── true"),
-        "{drawn}"
-    );
+    assert!(lines[1].contains("├── true") && lines[2].contains("└── true"), "{drawn}");
 }
 
 #[test]
@@ -328,13 +253,7 @@ fn a_secret_is_in_no_file_record_or_log() {
     let mut tree = Tree::start();
     let mut command = tree.command(&["run", "--", "sh", "-c", "test -n \"$API_TOKEN\""]);
     assert_eq!(
-        done(
-            command
-                .env("API_TOKEN", SECRET)
-                .output()
-                .expect("the command runs")
-        )
-        .status,
+        done(command.env("API_TOKEN", SECRET).output().expect("the command runs")).status,
         0
     );
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
@@ -342,32 +261,12 @@ fn a_secret_is_in_no_file_record_or_log() {
     let path = text(file.path());
     // The script compares with the file, since an argument would be in the record.
     let compares = format!("test \"$(printenv API_TOKEN)\" = \"$(cut -d= -f2 {path})\"");
-    let asked = tree.run(&[
-        "run",
-        "--env-file",
-        path,
-        "--detach",
-        "--",
-        "sh",
-        "-c",
-        &compares,
-    ]);
+    let asked = tree.run(&["run", "--env-file", path, "--detach", "--", "sh", "-c", &compares]);
     assert_eq!(asked.status, 0, "{asked:?}");
     assert_eq!(tree.run(&["wait", asked.out.trim_end()]).status, 0);
     for words in [
-        vec![
-            "run",
-            "--",
-            "tool",
-            "--password=hunter2-planted-and-looked-for",
-        ],
-        vec![
-            "run",
-            "--env",
-            "API_TOKEN=hunter2-planted-and-looked-for",
-            "--",
-            "true",
-        ],
+        vec!["run", "--", "tool", "--password=hunter2-planted-and-looked-for"],
+        vec!["run", "--env", "API_TOKEN=hunter2-planted-and-looked-for", "--", "true"],
     ] {
         let refused = tree.run(&words);
         assert_eq!(refused.status, 2, "{refused:?}");
@@ -391,27 +290,11 @@ fn wrong_words_are_refused_and_change_nothing() {
     for (words, status, says) in [
         (vec!["run"], 2, "required"),
         (vec!["run", "--timeout", "soon", "--", "true"], 2, "soon"),
-        (
-            vec!["run", "--env", "novalue", "--", "true"],
-            2,
-            "NAME=VALUE",
-        ),
-        (
-            vec!["run", "--parent", "nonsense", "--", "true"],
-            2,
-            "parent",
-        ),
+        (vec!["run", "--env", "novalue", "--", "true"], 2, "NAME=VALUE"),
+        (vec!["run", "--parent", "nonsense", "--", "true"], 2, "parent"),
         (vec!["run", "--records", "--", "true"], 2, "--detach"),
-        (
-            vec!["run", "--output-max", "1M", "--", "true"],
-            2,
-            "--detach",
-        ),
-        (
-            vec!["run", "--detach", "--output-keep", "2", "--", "true"],
-            2,
-            "--output-max",
-        ),
+        (vec!["run", "--output-max", "1M", "--", "true"], 2, "--detach"),
+        (vec!["run", "--detach", "--output-keep", "2", "--", "true"], 2, "--output-max"),
         (vec!["ps", "01a2"], 1, "no process"),
         (vec!["ps", "00000000"], 1, "no process"),
         (vec!["ps", "--status", "dead"], 2, "status"),
@@ -431,37 +314,26 @@ fn wrong_words_are_refused_and_change_nothing() {
 fn top_shows_the_tree_and_what_it_uses() {
     let tree = Tree::start();
     let script = format!("'{PROGRAM}' run --type child -- sleep 1000; true");
-    let words = [
-        "run", "--detach", "--type", "parent", "--", "sh", "-c", &script,
-    ];
+    let words = ["run", "--detach", "--type", "parent", "--", "sh", "-c", &script];
     let parent = tree.well(&words);
-    let child = until(
-        "the child is shown under its parent, with what it uses",
-        || {
-            let mut top = tree.command(&["top", "--once", "--every", "0.1"]);
-            top.env("LANG", "C")
-                .env_remove("LC_ALL")
-                .env_remove("LC_CTYPE");
-            let page = done(top.output().expect("the command runs")).out;
-            let lines = page.lines();
-            let mut lines = lines.skip_while(|line| !line.starts_with("parent: sh"));
-            let (parent, child) = (lines.next()?, lines.next()?);
-            let is_below = child.starts_with("`-child: sleep 1000");
-            let is_read = |line: &str| line.contains(" KiB") || line.contains(" MiB");
-            (is_below && is_read(parent) && is_read(child)).then(|| child.to_owned())
-        },
-    );
+    let child = until("the child is shown under its parent, with what it uses", || {
+        let mut top = tree.command(&["top", "--once", "--every", "0.1"]);
+        top.env("LANG", "C").env_remove("LC_ALL").env_remove("LC_CTYPE");
+        let page = done(top.output().expect("the command runs")).out;
+        let lines = page.lines();
+        let mut lines = lines.skip_while(|line| !line.starts_with("parent: sh"));
+        let (parent, child) = (lines.next()?, lines.next()?);
+        let is_below = child.starts_with("`-child: sleep 1000");
+        let is_read = |line: &str| line.contains(" KiB") || line.contains(" MiB");
+        (is_below && is_read(parent) && is_read(child)).then(|| child.to_owned())
+    });
     assert!(child.contains("running"), "{child}");
     // The usage is only included on request, and only for running processes.
     let asked = |usage: &str| {
         let path = format!("/v1/processes?usage={usage}");
         let said = tree.get(&path);
         let all = said["processes"].as_array().expect("a list").clone();
-        let of = |it: &Value| {
-            it["usage"]["memory_bytes"]
-                .as_u64()
-                .is_some_and(|it| it > 0)
-        };
+        let of = |it: &Value| it["usage"]["memory_bytes"].as_u64().is_some_and(|it| it > 0);
         all.iter().map(of).collect::<Vec<_>>()
     };
     assert_eq!(asked("false"), [false, false]);
@@ -477,15 +349,10 @@ fn what_is_said_to_live_is_looked_for_again_when_somebody_asks() {
         let said = tree.well(&["ps", "reconcile", "--json"]);
         serde_json::from_str(&said).expect("valid JSON")
     };
-    assert_eq!(
-        reconcile(),
-        json!({"asked": 0, "changed": 0, "processes": [], "open": 0})
-    );
+    assert_eq!(reconcile(), json!({"asked": 0, "changed": 0, "processes": [], "open": 0}));
     let lives = tree.detach("sleep 1000");
     tree.detach("exit 3");
-    until("one of two has ended", || {
-        (reconcile()["asked"] == 1).then_some(())
-    });
+    until("one of two has ended", || (reconcile()["asked"] == 1).then_some(()));
     let pid = tree.record(&lives)["pid"].as_i64().expect("a number");
     let pid = Pid::from_raw(i32::try_from(pid).expect("a small number")).expect("a PID");
     kill_process(pid, Signal::KILL).expect("a live process");
@@ -526,17 +393,11 @@ fn processes_are_chosen_by_machine() {
     assert_eq!(count("this").out, "1\n");
     let record = tree.record(&id);
     let machine = record["machine"].as_str().expect("a live process");
-    assert_eq!(
-        (machine.len(), record["boot"].as_str().map(str::len)),
-        (32, Some(32))
-    );
+    assert_eq!((machine.len(), record["boot"].as_str().map(str::len)), (32, Some(32)));
     assert_eq!(count(machine).out, "1\n");
     assert_eq!(count("77").out, "0\n");
     let refused = count("elsewhere");
-    assert!(
-        refused.status != 0 && refused.err.contains("machine"),
-        "{refused:?}"
-    );
+    assert!(refused.status != 0 && refused.err.contains("machine"), "{refused:?}");
 }
 
 /// People try a PID, or the few digits that other tools accept.
@@ -548,46 +409,18 @@ fn what_does_not_exist_is_named_and_an_id_is_explained() {
         (&["kill", "4711"][..], "4711: no process", ids),
         (&["logs", "01a2"], "01a2: no process", ids),
         (&["wait", "01a2"], "01a2: no process", ids),
-        (
-            &["kill", "01a2139b"],
-            "01a2139b: no process",
-            "`sexton ps --all`",
-        ),
-        (
-            &["service", "stop", "web"],
-            "web: no service",
-            "`sexton service`",
-        ),
-        (
-            &["service", "logs", "web"],
-            "web: no service",
-            "`sexton service`",
-        ),
-        (
-            &["queue", "peek", "99"],
-            "99: there is no such job",
-            "--list",
-        ),
-        (
-            &["queue", "ack", "99", "1"],
-            "99: there is no such job",
-            "--list",
-        ),
+        (&["kill", "01a2139b"], "01a2139b: no process", "`sexton ps --all`"),
+        (&["service", "stop", "web"], "web: no service", "`sexton service`"),
+        (&["service", "logs", "web"], "web: no service", "`sexton service`"),
+        (&["queue", "peek", "99"], "99: there is no such job", "--list"),
+        (&["queue", "ack", "99", "1"], "99: there is no such job", "--list"),
         (
             &["lock", "release", "k", "--token", "1"],
             "k: there is no such lock entry",
             "`sexton lock list`",
         ),
-        (
-            &["lock", "owner", "k"],
-            "k: nobody holds",
-            "`sexton lock list`",
-        ),
-        (
-            &["lease", "show", "sync"],
-            "sync: there is no such lease",
-            "list",
-        ),
+        (&["lock", "owner", "k"], "k: nobody holds", "`sexton lock list`"),
+        (&["lease", "show", "sync"], "sync: there is no such lease", "list"),
         (&["task", "show", "99"], "99: there is no such task", "list"),
     ] {
         let done = tree.run(words);

@@ -19,10 +19,7 @@ pub(crate) fn pop(coordinator: &Coordinator, queue: &str) -> (String, String) {
 pub(crate) fn refused(coordinator: &Coordinator, words: &[&str], why: &str) {
     let refused = coordinator.run(words);
     assert_eq!((refused.status, refused.out.as_str()), (1, ""), "{words:?}");
-    assert!(
-        refused.err.contains(why) && refused.err.contains("help:"),
-        "{words:?}: {refused:?}"
-    );
+    assert!(refused.err.contains(why) && refused.err.contains("help:"), "{words:?}: {refused:?}");
 }
 
 #[test]
@@ -31,18 +28,12 @@ fn a_shell_adds_claims_and_ends_a_job() {
     assert_eq!(coordinator.well(&["push", "mails", "to: ann"]), "1\n");
     let printed = coordinator.well(&["pop", "mails"]);
     let (head, body) = printed.split_once('\n').expect("two lines");
-    assert!(
-        head.starts_with("1 ") && head.contains(" mails, try 1, "),
-        "{head}"
-    );
+    assert!(head.starts_with("1 ") && head.contains(" mails, try 1, "), "{head}");
     assert_eq!(body, "to: ann\n");
     let (_, token) = head.split_once(' ').expect("a token");
     let (token, _) = token.split_once(' ').expect("a token");
     let touched = coordinator.well(&["touch", "1", token]);
-    assert!(
-        touched.starts_with("claimed, ") && touched.ends_with(" left\n"),
-        "{touched}"
-    );
+    assert!(touched.starts_with("claimed, ") && touched.ends_with(" left\n"), "{touched}");
     refused(&coordinator, &["ack", "1", "1"], "stale");
     refused(&coordinator, &["delete", "1"], "claimed");
     assert_eq!(coordinator.well(&["ack", "1", token]), "done\n");
@@ -54,28 +45,19 @@ fn a_shell_adds_claims_and_ends_a_job() {
 #[test]
 fn a_body_comes_from_standard_input_whatever_bytes_it_has() {
     let coordinator = Coordinator::start(&["queue"]);
-    for (words, bytes) in [
-        (&["push", "q"][..], &b"\xff\x00\n"[..]),
-        (&["push", "q", "-"], b""),
-    ] {
+    for (words, bytes) in [(&["push", "q"][..], &b"\xff\x00\n"[..]), (&["push", "q", "-"], b"")] {
         let mut command = coordinator.command(words);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut pushing = command.spawn().expect("the command starts");
         let mut input = pushing.stdin.take().expect("a pipe");
         input.write_all(bytes).expect("connected");
         drop(input);
-        assert_eq!(
-            done(pushing.wait_with_output().expect("the process ends")).status,
-            0
-        );
+        assert_eq!(done(pushing.wait_with_output().expect("the process ends")).status, 0);
     }
     let claims = coordinator.json(&["pop", "q", "--count", "2"]);
     assert_eq!(claims["jobs"][0]["body_b64"], "/wAK");
     assert_eq!(claims["jobs"][1]["body"], "");
-    let raw = coordinator
-        .command(&["peek", "1"])
-        .output()
-        .expect("the command runs");
+    let raw = coordinator.command(&["peek", "1"]).output().expect("the command runs");
     assert!(raw.stdout.ends_with(b" old\n\xff\x00\n"), "{raw:?}");
     let same = ["push", "q", "x", "--dedup", "k"];
     assert_eq!(coordinator.well(&same), "3\n");
@@ -106,14 +88,8 @@ fn a_job_is_given_back_failed_put_aside_and_kicked() {
     let (_, token) = pop(&coordinator, "q");
     assert_eq!(coordinator.well(&["bury", id.trim(), &token]), "buried\n");
     let peeked = coordinator.well(&["peek", id.trim()]);
-    assert!(
-        peeked.contains("q  buried, priority 1024, tries 1, "),
-        "{peeked}"
-    );
-    assert_eq!(
-        coordinator.well(&["kick", "--id", id.trim()]),
-        "kicked 1 job\n"
-    );
+    assert!(peeked.contains("q  buried, priority 1024, tries 1, "), "{peeked}");
+    assert_eq!(coordinator.well(&["kick", "--id", id.trim()]), "kicked 1 job\n");
     assert_eq!(coordinator.well(&["delete", id.trim()]), "deleted\n");
     for (words, said) in [
         (&["manage", "q", "delete"][..], "flushed 0 jobs\n"),
@@ -142,10 +118,7 @@ fn who_waits_gets_the_job_and_who_is_interrupted_waits_no_longer() {
     };
     let wait = |before: u64| {
         let mut command = coordinator.command(&["pop", "q", "--wait", "600"]);
-        let waiter = command
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the command starts");
+        let waiter = command.stdout(Stdio::piped()).spawn().expect("the command starts");
         until("it is in line", || (waiting() > before).then_some(()));
         waiter
     };
@@ -156,15 +129,9 @@ fn who_waits_gets_the_job_and_who_is_interrupted_waits_no_longer() {
     until("it is withdrawn", || (waiting() == 1).then_some(()));
     coordinator.well(&["push", "q", "x"]);
     let served = done(served.wait_with_output().expect("the process ends"));
-    assert!(
-        served.status == 0 && served.out.ends_with("\nx\n"),
-        "{served:?}"
-    );
+    assert!(served.status == 0 && served.out.ends_with("\nx\n"), "{served:?}");
     let told = coordinator.json(&["peek", "1"]);
-    assert_eq!(
-        told["claims"], 1,
-        "the one that was interrupted claimed nothing"
-    );
+    assert_eq!(told["claims"], 1, "the one that was interrupted claimed nothing");
 }
 
 /// Starts a coordinator with three queues in two tenants and five jobs. The first job is claimed, and the last is
@@ -182,9 +149,7 @@ fn some_jobs() -> Coordinator {
 /// Returns the words of each line of a table.
 fn lines(table: &str) -> Vec<Vec<&str>> {
     let lines = table.lines();
-    lines
-        .map(|line| line.split_whitespace().collect())
-        .collect()
+    lines.map(|line| line.split_whitespace().collect()).collect()
 }
 
 #[test]
@@ -196,10 +161,7 @@ fn where_nothing_is_that_is_said() {
     assert_eq!(coordinator.well(&["show", "--group"]), "");
     assert_eq!(coordinator.well(&["show", "--list"]), "no jobs\n");
     let next = coordinator.run(&["next"]);
-    assert_eq!(
-        (next.status, next.out.as_str(), next.err.as_str()),
-        (1, "", "")
-    );
+    assert_eq!((next.status, next.out.as_str(), next.err.as_str()), (1, "", ""));
 }
 
 #[test]
@@ -227,10 +189,7 @@ t1:purges: 1 queued; 0 claimed; 1 delayed
         let ids = jobs.iter().map(|job| job["id"].clone()).collect::<Value>();
         (ids, shown["all"].clone())
     };
-    assert_eq!(
-        of(&["--status", "unclaimed"]),
-        (json!([2, 3, 4]), json!(true))
-    );
+    assert_eq!(of(&["--status", "unclaimed"]), (json!([2, 3, 4]), json!(true)));
     assert_eq!(of(&["--type", "mails"]), (json!([1, 2, 3]), json!(true)));
     assert_eq!(of(&["--limit", "1"]), (json!([1]), json!(false)));
     let two = ["t1:purges", "mails", "--limit", "3"];
@@ -284,43 +243,18 @@ fn what_holds_for_a_type_is_what_the_coordinator_began_with() {
         Err(_) => json!(word),
     });
     assert_eq!(told, mine.each_ref());
-    assert_eq!(
-        coordinator.json(&["config", "t1:mails"])["types"],
-        json!([mails])
-    );
+    assert_eq!(coordinator.json(&["config", "t1:mails"])["types"], json!([mails]));
     let other = coordinator.json(&["config", "purges"])["types"][0].clone();
-    assert_eq!(
-        (&other["type"], &other["from"]),
-        (&json!("purges"), &json!("default"))
-    );
+    assert_eq!((&other["type"], &other["from"]), (&json!("purges"), &json!("default")));
     let page = coordinator.well(&["config"]);
     let table = lines(&page);
-    assert_eq!(
-        table[0][..6],
-        ["TYPE", "FROM", "CLASS", "ORDER", "CLAIM", "TTL"]
-    );
+    assert_eq!(table[0][..6], ["TYPE", "FROM", "CLASS", "ORDER", "CLAIM", "TTL"]);
     let of = |row: usize| &table[row][..7];
-    assert_eq!(
-        of(1),
-        [
-            "default", "default", "durable", "priority", "1m", "3", "yes"
-        ]
-    );
-    assert_eq!(
-        of(2),
-        ["mails", "mails", "durable", "fifo", "-", "3", "yes"]
-    );
-    assert!(
-        table.contains(&vec!["body", "bytes", "2,000,000"]),
-        "{page}"
-    );
+    assert_eq!(of(1), ["default", "default", "durable", "priority", "1m", "3", "yes"]);
+    assert_eq!(of(2), ["mails", "mails", "durable", "fifo", "-", "3", "yes"]);
+    assert!(table.contains(&vec!["body", "bytes", "2,000,000"]), "{page}");
     let page = coordinator.well(&["config", "purges"]);
-    assert!(
-        page.lines()
-            .nth(1)
-            .is_some_and(|row| row.starts_with("purges  default  ")),
-        "{page}"
-    );
+    assert!(page.lines().nth(1).is_some_and(|row| row.starts_with("purges  default  ")), "{page}");
 }
 
 #[test]
@@ -413,30 +347,15 @@ fn usage_and_absence_of_a_coordinator_have_their_statuses() {
     }
     for (words, other) in [("push", "--batch"), ("pop", "--any"), ("kick", "--id")] {
         let lacking = run(&[words]);
-        assert!(
-            lacking.err.contains(other),
-            "{words} may have {other}: {lacking:?}"
-        );
+        assert!(lacking.err.contains(other), "{words} may have {other}: {lacking:?}");
     }
-    for words in [
-        &["pop", "q"][..],
-        &["stats"],
-        &["next"],
-        &["show"],
-        &["config"],
-    ] {
+    for words in [&["pop", "q"][..], &["stats"], &["next"], &["show"], &["config"]] {
         let away = run(words);
         assert_eq!(away.status, 3, "{away:?}");
-        assert!(
-            away.err.contains("sexton serve --data"),
-            "how to start one: {away:?}"
-        );
+        assert!(away.err.contains("sexton serve --data"), "how to start one: {away:?}");
     }
     let help = run(&["pop", "--help"]);
-    assert!(
-        help.status == 0 && help.out.contains("Examples:"),
-        "{help:?}"
-    );
+    assert!(help.status == 0 && help.out.contains("Examples:"), "{help:?}");
 }
 
 #[test]

@@ -1,9 +1,6 @@
 //! Claims that are bound to processes, with the real program and real processes.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::patience::until;
 use crate::tree::Tree;
@@ -34,9 +31,7 @@ fn pop(tree: &Tree, words: &[&str]) -> (String, String) {
 }
 
 fn until_ready(tree: &Tree, id: &str) {
-    until("it is ready again", || {
-        (job(tree, id)["phase"] == "ready").then_some(())
-    });
+    until("it is ready again", || (job(tree, id)["phase"] == "ready").then_some(()));
 }
 
 #[test]
@@ -48,10 +43,7 @@ fn a_claim_ends_with_its_process_and_with_nothing_else() {
     let (id, _) = pop(&tree, &["--process", &worker]);
     let shown = job(&tree, &id);
     assert_eq!(shown["process"], Value::from(worker.as_str()), "{shown}");
-    assert_eq!(
-        (&shown["release"], &shown["remaining_ms"]),
-        (&Value::from("tree"), &Value::Null)
-    );
+    assert_eq!((&shown["release"], &shown["remaining_ms"]), (&Value::from("tree"), &Value::Null));
     let peeked = tree.well(&["queue", "peek", &id]);
     assert!(peeked.contains(&format!("process {worker}")), "{peeked}");
     let listed = tree.well(&["queue", "show", "--list"]);
@@ -62,10 +54,7 @@ fn a_claim_ends_with_its_process_and_with_nothing_else() {
     kill(&tree, &worker);
     until_ready(&tree, &id);
     let back = job(&tree, &id);
-    assert_eq!(
-        (&back["attempts"], &back["process"]),
-        (&Value::from(1), &Value::Null)
-    );
+    assert_eq!((&back["attempts"], &back["process"]), (&Value::from(1), &Value::Null));
 }
 
 #[test]
@@ -109,17 +98,9 @@ fn a_claim_whose_time_is_over_is_given_on_when_its_tree_has_been_killed() {
     );
     pid(&tree, &worker);
     tree.well(&["queue", "push", "mails", "a"]);
-    let terms = [
-        "--process",
-        &worker,
-        "--kill-before-grant",
-        "--claim",
-        "0.2",
-    ];
+    let terms = ["--process", &worker, "--kill-before-grant", "--claim", "0.2"];
     let (id, token) = pop(&tree, &terms);
-    until("its tree is being killed", || {
-        (job(&tree, &id)["fencing"] == true).then_some(())
-    });
+    until("its tree is being killed", || (job(&tree, &id)["fencing"] == true).then_some(()));
     let refused = tree.run(&["queue", "ack", &id, &token]);
     assert_eq!(refused.status, 1, "{refused:?}");
     assert!(refused.err.contains("is being killed"), "{refused:?}");

@@ -20,17 +20,10 @@ fn a_failed_job_is_shown_kicked_and_deleted_until_it_is_tried_again() {
     assert!(listed.contains(" retrying "), "{listed}");
     let stats = coordinator.json(&["stats"]);
     assert_eq!(
-        (
-            &stats["queues"][0]["retrying"],
-            &stats["queues"][0]["claimed"]
-        ),
+        (&stats["queues"][0]["retrying"], &stats["queues"][0]["claimed"]),
         (&json!(1), &json!(0))
     );
-    let status = done(
-        command(&coordinator.data, &["status"])
-            .output()
-            .expect("the command runs"),
-    );
+    let status = done(command(&coordinator.data, &["status"]).output().expect("the command runs"));
     assert!(status.out.contains(" 1 retrying"), "{status:?}");
 
     assert_eq!(coordinator.well(&["kick", "--id", &id]), "kicked 1 job\n");
@@ -55,10 +48,7 @@ fn a_shell_says_why_a_job_failed_and_is_shown_it() {
             && lines[0].contains(", tries 1, "),
         "{peeked}"
     );
-    assert_eq!(
-        lines[1..],
-        ["last error: no route to host /  [31magain", "x"]
-    );
+    assert_eq!(lines[1..], ["last error: no route to host /  [31magain", "x"]);
     let listed = coordinator.well(&["show", "--list"]);
     assert!(listed.contains("LAST ERROR\n"), "{listed}");
     // The last line of an error with several lines is shown, since it describes the problem.
@@ -70,14 +60,7 @@ fn tube_clients_see_a_failed_job_as_delayed_and_an_abandoned_one_as_buried() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let (data, config) = (files.path().join("data"), files.path().join("sexton.toml"));
     std::fs::write(&config, "[queues.few]\nmax_tries = 1\n").expect("a writable file");
-    let flags = [
-        "--data",
-        text(&data),
-        "--config",
-        text(&config),
-        "--beanstalk",
-        "127.0.0.1:0",
-    ];
+    let flags = ["--data", text(&data), "--config", text(&config), "--beanstalk", "127.0.0.1:0"];
     let daemon = Daemon::serve(&flags);
     let shell = |words: &[&str]| {
         let words = [&["queue"], words].concat();
@@ -106,10 +89,7 @@ fn tube_clients_see_a_failed_job_as_delayed_and_an_abandoned_one_as_buried() {
             .is_some_and(|left| left > 500),
         "{stats:?}"
     );
-    assert_eq!(
-        ask("stats-tube default").statistic("current-jobs-delayed"),
-        Some("1")
-    );
+    assert_eq!(ask("stats-tube default").statistic("current-jobs-delayed"), Some("1"));
     assert_eq!(ask("peek-delayed").line, "FOUND 1 1");
     assert_eq!(ask("kick 9").line, "KICKED 1");
 
@@ -119,10 +99,7 @@ fn tube_clients_see_a_failed_job_as_delayed_and_an_abandoned_one_as_buried() {
         assert_eq!(ask("reserve-job 2").line, "RESERVED 2 1");
         assert_eq!(ask("release 2 0 0").line, "BURIED");
         assert_eq!(state(&ask("stats-job 2")).as_deref(), Some("buried"));
-        assert_eq!(
-            ask("stats-tube few").statistic("current-jobs-buried"),
-            Some("1")
-        );
+        assert_eq!(ask("stats-tube few").statistic("current-jobs-buried"), Some("1"));
         assert_eq!(ask("peek-buried").line, "FOUND 2 1");
         assert_eq!(
             shell(&["show", "--group", "few"]),
@@ -183,15 +160,7 @@ fn many_that_failed_are_tried_again_or_ended_by_one_command() {
     assert_eq!(said, json!({"discarded": 2}));
     coordinator.well(&["push", "q", "x"]);
     let (id, token) = pop(&coordinator, "q");
-    let why = [
-        "fail",
-        &id,
-        &token,
-        "--error",
-        "-1: no route",
-        "--retry-after",
-        "600",
-    ];
+    let why = ["fail", &id, &token, "--error", "-1: no route", "--retry-after", "600"];
     coordinator.well(&why);
     let listed = coordinator.well(&["show", "--list", "--error", "-1: no"]);
     assert!(listed.contains(" retrying "), "{listed}");
@@ -210,10 +179,7 @@ fn who_retries_nothing_learns_what_there_is() {
     let unknown = coordinator.run(&["retry", "nosuch"]);
     let none = (0, "retried 0 jobs\n");
     assert_eq!((unknown.status, unknown.out.as_str()), none);
-    assert!(
-        unknown.err.contains("there is no queue nosuch"),
-        "{unknown:?}"
-    );
+    assert!(unknown.err.contains("there is no queue nosuch"), "{unknown:?}");
     let id = coordinator.well(&["push", "q", "x"]);
     let (id, token) = (id.trim_end(), pop(&coordinator, "q").1);
     let one = coordinator.run(&["retry", id]);
@@ -228,10 +194,7 @@ fn who_retries_nothing_learns_what_there_is() {
     assert!(none.err.contains(hint), "{none:?}");
     let shown = coordinator.run(&["show"]);
     assert_eq!((shown.status, shown.out.as_str()), (0, "0\n"));
-    assert!(
-        shown.err.contains("no job is ready; 1 retrying"),
-        "{shown:?}"
-    );
+    assert!(shown.err.contains("no job is ready; 1 retrying"), "{shown:?}");
     let all = coordinator.well(&["retry", "q", "--status", "retrying"]);
     assert_eq!(all, "retried 1 job\n");
     assert_eq!(coordinator.well(&["show"]), "1\n");

@@ -8,10 +8,7 @@ use std::process::Stdio;
 /// Runs a command with this standard input.
 fn fed(coordinator: &Coordinator, words: &[&str], input: &str) -> CommandOutput {
     let mut command = coordinator.command(words);
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut fed = command.spawn().expect("the command starts");
     let mut stdin = fed.stdin.take().expect("a pipe");
     // The command may have ended without reading its input.
@@ -25,11 +22,7 @@ fn a_batch_of_lines_is_added_as_one() {
     let coordinator = Coordinator::start(&["queue"]);
     let lines = "{\"body\": \"one\", \"dedup\": \"k\"}\n\n{\"queue\": \"t:other\", \"body_b64\": \"dHdv\"}\n{\"body\": \"three\", \"dedup\": \"k\", \"priority\": 3}";
     let pushed = fed(&coordinator, &["push", "q", "--batch", "-"], lines);
-    assert_eq!(
-        (pushed.status, pushed.out.as_str()),
-        (0, "2\n1\n2\n"),
-        "{pushed:?}"
-    );
+    assert_eq!((pushed.status, pushed.out.as_str()), (0, "2\n1\n2\n"), "{pushed:?}");
     assert_eq!(
         coordinator.well(&["show", "--group"]),
         "q: 1 queued; 0 claimed; 0 delayed\nt:other: 1 queued; 0 claimed; 0 delayed\n"
@@ -40,14 +33,8 @@ fn a_batch_of_lines_is_added_as_one() {
     assert_eq!(coordinator.well(&["push", "--batch", &file]), "3\n");
 
     for (lines, why) in [
-        (
-            "{\"body\": \"a\"}\nno\n",
-            "line 2 of the batch is not a job",
-        ),
-        (
-            "\n{\"body\": \"a\"}\n{\"body\": 7}\n",
-            "line 3 of the batch, body",
-        ),
+        ("{\"body\": \"a\"}\nno\n", "line 2 of the batch is not a job"),
+        ("\n{\"body\": \"a\"}\n{\"body\": 7}\n", "line 3 of the batch, body"),
         (
             format!("{}no\n", "{\"body\": \"a\"}\n".repeat(1000)).as_str(),
             "line 1001 of the batch is not a job",
@@ -55,27 +42,13 @@ fn a_batch_of_lines_is_added_as_one() {
         ("\n", "the batch has no jobs"),
     ] {
         let refused = fed(&coordinator, &["push", "s", "--batch", "-"], lines);
-        assert_eq!(
-            (refused.status, refused.out.as_str()),
-            (2, ""),
-            "{refused:?}"
-        );
+        assert_eq!((refused.status, refused.out.as_str()), (2, ""), "{refused:?}");
         assert!(refused.err.contains(why), "{refused:?}");
     }
-    assert_eq!(
-        coordinator.well(&["stats", "s"]),
-        "no queues\n",
-        "all of them or none"
-    );
+    assert_eq!(coordinator.well(&["stats", "s"]), "no queues\n", "all of them or none");
     let absent = coordinator.run(&["push", "q", "--batch", "/nowhere/jobs"]);
-    assert!(
-        absent.status == 3 && absent.err.contains("/nowhere/jobs"),
-        "{absent:?}"
-    );
-    assert_eq!(
-        coordinator.run(&["push", "q", "x", "--batch", "-"]).status,
-        2
-    );
+    assert!(absent.status == 3 && absent.err.contains("/nowhere/jobs"), "{absent:?}");
+    assert_eq!(coordinator.run(&["push", "q", "x", "--batch", "-"]).status, 2);
 }
 
 #[test]
@@ -88,20 +61,12 @@ fn a_body_of_any_bytes_is_taken_up_to_the_longest_and_refused_by_its_length_abov
         assert_eq!((pushed.status, pushed.err.as_str()), (0, ""), "{letter:?}");
         let claims = coordinator.json(&["pop", "q"]);
         let said = &claims["jobs"][0];
-        assert_eq!(
-            said["body"].as_str().map(str::len),
-            Some(longest),
-            "{letter:?}"
-        );
+        assert_eq!(said["body"].as_str().map(str::len), Some(longest), "{letter:?}");
     }
     // The queue refuses some of these jobs, and the command refuses the others before it sends them.
     for length in [longest + 1, 200_000, 5_000_000] {
         let refused = fed(&coordinator, &["push", "q"], &"x".repeat(length));
-        assert_eq!(
-            (refused.status, refused.out.as_str()),
-            (1, ""),
-            "{refused:?}"
-        );
+        assert_eq!((refused.status, refused.out.as_str()), (1, ""), "{refused:?}");
         for words in ["the body is longer than allowed", "--job-bytes"] {
             assert!(refused.err.contains(words), "{length}: {refused:?}");
         }
@@ -123,10 +88,7 @@ fn a_batch_of_any_length_is_added_in_order_and_an_error_says_what_was() {
     let words = ["push", "q", "--batch", "-"];
     let refused = fed(&coordinator, &[&words[..], &["--atomic"]].concat(), &lines);
     assert_eq!((refused.status, refused.out.as_str()), (2, ""));
-    assert!(
-        refused.err.contains("2,500 jobs, but the limit is 1000"),
-        "{refused:?}"
-    );
+    assert!(refused.err.contains("2,500 jobs, but the limit is 1000"), "{refused:?}");
     let added = fed(&coordinator, &words, &lines);
     assert_eq!((added.status, added.err.as_str()), (0, ""), "{added:?}");
     let ids: Vec<u64> = added.out.lines().map(|id| id.parse().unwrap()).collect();
@@ -137,10 +99,9 @@ fn a_batch_of_any_length_is_added_in_order_and_an_error_says_what_was() {
     let lines = format!("{lines}{{\"body\": 7}}\n");
     let stopped = fed(&coordinator, &words, &lines);
     assert_eq!((stopped.status, stopped.out.lines().count()), (2, 2000));
-    for words in [
-        "line 2501 of the batch, body",
-        "the 2,000 jobs of the lines before line 2001 were added",
-    ] {
+    for words in
+        ["line 2501 of the batch, body", "the 2,000 jobs of the lines before line 2001 were added"]
+    {
         assert!(stopped.err.contains(words), "{words}: {stopped:?}");
     }
 }
@@ -167,11 +128,7 @@ fn nothing_else_is_added_under_a_key_for_a_time_although_the_job_is_done() {
     assert_eq!(again.out, keyed, "the key finds the same job");
     for wrong in ["0", "-1", "400d", "soon"] {
         let refused = coordinator.run(&["push", "q", "z", "--unique-for", wrong]);
-        assert_eq!(
-            (refused.status, refused.out.as_str()),
-            (2, ""),
-            "{refused:?}"
-        );
+        assert_eq!((refused.status, refused.out.as_str()), (2, ""), "{refused:?}");
     }
 }
 
@@ -184,10 +141,7 @@ fn a_newer_root_job_makes_those_of_an_older_one_duplicates() {
     assert!(first.contains(", a duplicate\n"), "{first}");
     let second = coordinator.well(&["pop", "q"]);
     assert!(second.ends_with(" left\nnew\n"), "{second}");
-    for words in [
-        &["push", "q", "x", "--root", "page"][..],
-        &["push", "q", "x", "--is-root"],
-    ] {
+    for words in [&["push", "q", "x", "--root", "page"][..], &["push", "q", "x", "--is-root"]] {
         assert_eq!(coordinator.run(words).status, 2, "{words:?}");
     }
 }

@@ -22,20 +22,11 @@ const NOT_RUN: &[(&str, &str)] = &[(
 /// Commands within sentences that are not run here, each with the reason.
 const INLINE_NOT_RUN: &[(&str, &str)] = &[
     ("pip install greenstalk", ".ci/run installs it"),
-    (
-        "cargo run --release -- serve",
-        "it builds the program; `sexton serve` is run",
-    ),
+    ("cargo run --release -- serve", "it builds the program; `sexton serve` is run"),
     ("cargo test", "this is run by it"),
     ("cargo doc --open", ".ci/run builds it"),
-    (
-        "cargo run --example service",
-        "tests/embed/examples.rs runs it",
-    ),
-    (
-        "cargo run --example recorded_log",
-        "tests/embed/examples.rs runs it",
-    ),
+    ("cargo run --example service", "tests/embed/examples.rs runs it"),
+    ("cargo run --example recorded_log", "tests/embed/examples.rs runs it"),
     (
         "sexton serve --config app.toml",
         "run with the file that the README shows, by the test of services below",
@@ -51,12 +42,7 @@ const INLINE_NOT_RUN: &[(&str, &str)] = &[
 ];
 
 fn is_run(step: &Step) -> bool {
-    let command = step
-        .command
-        .split(" #")
-        .next()
-        .unwrap_or_default()
-        .trim_end();
+    let command = step.command.split(" #").next().unwrap_or_default().trim_end();
     !NOT_RUN.iter().any(|(named, _)| *named == command)
 }
 
@@ -112,11 +98,7 @@ fn the_queue_in_five_lines_survives_a_kill() {
     let reader = newcomer();
     let begin = &lines[..2];
     let [adds, takes] = [&lines[2..3], &lines[3..]].map(|part| [begin, part].concat().join("\n"));
-    for (name, text) in [
-        ("all.py", &lines.join("\n")),
-        ("adds.py", &adds),
-        ("takes.py", &takes),
-    ] {
+    for (name, text) in [("all.py", &lines.join("\n")), ("adds.py", &adds), ("takes.py", &takes)] {
         reader.file(name, &reader.replaced(text));
     }
     let commands = [

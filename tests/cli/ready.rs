@@ -1,9 +1,6 @@
 //! Services that report readiness and send watchdog messages, and the users as which services run.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::coordinator::done;
 use crate::daemon::{PROGRAM, text};
@@ -36,11 +33,7 @@ fn pid_of(application: &Application, name: &str) -> Option<i32> {
 }
 
 fn output(application: &Application, name: &str) -> String {
-    let path = application
-        .data()
-        .join("services")
-        .join(name)
-        .join("stdout.log");
+    let path = application.data().join("services").join(name).join("stdout.log");
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
@@ -51,9 +44,7 @@ fn a_line_of_output_makes_a_service_ready_also_under_another_coordinator() {
         "[services.db]\ncommand = [\"sh\", \"-c\", \"{script}\"]\nready = \"line:now ready\"\n{WEB}"
     ));
     let said = |application: &Application| {
-        until("it reports its status", || {
-            output(application, "db").contains("up").then_some(())
-        });
+        until("it reports its status", || output(application, "db").contains("up").then_some(()));
     };
     said(&application);
     let db = until("it runs", || pid_of(&application, "db"));
@@ -68,9 +59,7 @@ fn a_line_of_output_makes_a_service_ready_also_under_another_coordinator() {
     // A report of the previous process does not count for the next one, which must send its own.
     std::fs::remove_file(application.files.path().join("go")).expect("the file exists");
     kill_process(process(db), Signal::KILL).expect("a live process");
-    until("it is back", || {
-        pid_of(&application, "db").filter(|pid| *pid != db)
-    });
+    until("it is back", || pid_of(&application, "db").filter(|pid| *pid != db));
     until("it reports its status again", || {
         (output(&application, "db").matches("up once").count() == 2).then_some(())
     });
@@ -108,32 +97,20 @@ fn a_notice_of_a_stranger_is_none() {
     let socket =
         String::from_utf8(socket.expect("the client is notified").to_vec()).expect("UTF-8");
     let own = Path::new(&socket);
-    assert_eq!(
-        own.parent(),
-        Some(application.data().join("notify").as_path())
-    );
-    let mode = std::fs::metadata(own)
-        .expect("it exists")
-        .permissions()
-        .mode();
+    assert_eq!(own.parent(), Some(application.data().join("notify").as_path()));
+    let mode = std::fs::metadata(own).expect("it exists").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     // Another user cannot send to the socket, and the one that services of earlier versions share is not that of this service.
     if geteuid().is_root() {
-        for path in [
-            application.files.path(),
-            &application.data(),
-            own.parent().expect("it has one"),
-        ] {
+        for path in
+            [application.files.path(), &application.data(), own.parent().expect("it has one")]
+        {
             let open = std::fs::Permissions::from_mode(0o711);
             std::fs::set_permissions(path, open).expect("our own file");
         }
         let script = "import socket,sys; socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM).sendto(b'READY=1',sys.argv[1])";
         let mut sends = Command::new("python3");
-        sends
-            .args(["-c", script, &socket])
-            .uid(65_534)
-            .gid(65_534)
-            .current_dir("/");
+        sends.args(["-c", script, &socket]).uid(65_534).gid(65_534).current_dir("/");
         let refused = done(sends.output().expect("python3 runs"));
         assert!(refused.err.contains("PermissionError"), "{refused:?}");
     } else {
@@ -165,9 +142,7 @@ fn a_notice_counts_though_its_sender_has_exited() {
     kill_process(coordinator, Signal::STOP).expect("a live process");
     let file = |name: &str| application.files.path().join(name);
     std::fs::write(file("go"), "").expect("a writable file");
-    until("the sender has exited", || {
-        file("sent").exists().then_some(())
-    });
+    until("the sender has exited", || file("sent").exists().then_some(()));
     kill_process(coordinator, Signal::CONT).expect("a live process");
     assert_eq!(application.until_running("db"), db);
 }
@@ -213,14 +188,10 @@ fn one_that_gives_no_sign_of_life_is_replaced() {
     let db = application.until_running("db");
     // The service sends watchdog messages, so the same process still runs after some of them were due.
     until("its status is shown", || {
-        application.view("db")["instances"][0]["said"]
-            .as_str()
-            .map(drop)
+        application.view("db")["instances"][0]["said"].as_str().map(drop)
     });
     kill_process(process(db), Signal::STOP).expect("a live process");
-    until("it is back", || {
-        application.running("db").filter(|pid| *pid != db)
-    });
+    until("it is back", || application.running("db").filter(|pid| *pid != db));
     let view = application.view("db");
     assert_eq!(view["instances"][0]["last"]["stopped_by"], "watchdog");
 }
@@ -244,10 +215,7 @@ fn a_service_runs_as_its_user_with_its_limits_or_not_at_all() {
     let nobody = nobody.lines().find(|line| line.starts_with("nobody:"));
     let fields: Vec<&str> = nobody.expect("the user exists").split(':').collect();
     assert_eq!(lines, [fields[2], fields[3], "77", "nobody"]);
-    for (name, words) in [
-        ("two", "no user no-such-user"),
-        ("three", "no group no-such-group"),
-    ] {
+    for (name, words) in [("two", "no user no-such-user"), ("three", "no group no-such-group")] {
         application.until_status(name, "failed");
         let view = application.view(name);
         let failure = &view["instances"][0]["last"]["failure"];

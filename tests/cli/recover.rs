@@ -43,9 +43,7 @@ fn segments(data: &Path) -> Vec<std::path::PathBuf> {
         .map(|entry| entry.expect("the directory is readable").path())
         .filter(|path| path.extension().is_some_and(|ends| ends == "seg"))
         .filter(|path| {
-            fs::read(path).expect("the file is readable")[32..]
-                .iter()
-                .any(|byte| *byte != 0)
+            fs::read(path).expect("the file is readable")[32..].iter().any(|byte| *byte != 0)
         })
         .collect();
     segments.sort();
@@ -94,10 +92,8 @@ fn starts(data: &Path) -> (usize, u64) {
     let node = Node::open(settings(data)).expect("the node starts");
     let locks = node::entries(&node.handle()).len();
     request(&node.handle(), 5000..5001);
-    let newest = node::entries(&node.handle())
-        .iter()
-        .filter_map(|entry| Some(entry.token?.0))
-        .max();
+    let newest =
+        node::entries(&node.handle()).iter().filter_map(|entry| Some(entry.token?.0)).max();
     node.stop().expect("the node stops");
     (locks, newest.expect("a snapshot exists"))
 }
@@ -115,24 +111,15 @@ fn what_stands_before_the_damage_is_kept_and_the_rest_is_told_first() {
     edit(last, |bytes| bytes[at + 40] ^= 4);
     let before = everything(&data);
 
-    let refused = serve(&["--data", data.to_str().expect("UTF-8")])
-        .output()
-        .expect("the command runs");
+    let refused =
+        serve(&["--data", data.to_str().expect("UTF-8")]).output().expect("the command runs");
     assert_eq!(refused.status.code(), Some(3));
-    assert!(
-        text(&refused).contains("sexton recover DATA --dry-run"),
-        "{}",
-        text(&refused)
-    );
+    assert!(text(&refused).contains("sexton recover DATA --dry-run"), "{}", text(&refused));
 
     let untouched = everything(&data);
     let output = recover(&data, &["--dry-run"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
-    assert!(
-        text(&output).contains(&format!("--skip {seq}")),
-        "{}",
-        text(&output)
-    );
+    assert!(text(&output).contains(&format!("--skip {seq}")), "{}", text(&output));
     let (status, said) = json(&data, &["--dry-run"]);
     assert_eq!(status, Some(1), "{said:#}");
     assert_eq!(everything(&data), untouched, "a dry run changes nothing");
@@ -153,22 +140,14 @@ fn what_stands_before_the_damage_is_kept_and_the_rest_is_told_first() {
     let aside = data.join(done["aside"].as_str().expect("a string"));
     let name = last.file_name().expect("the path has a file name");
     let (_, _, kept) = &before[&format!("/journal/{}", name.to_str().expect("UTF-8"))];
-    assert_eq!(
-        &fs::read(aside.join("journal").join(name)).ok(),
-        kept,
-        "kept as it was"
-    );
+    assert_eq!(&fs::read(aside.join("journal").join(name)).ok(), kept, "kept as it was");
     let (locks, number) = starts(&data);
     assert!((600..1100).contains(&locks), "{locks}");
     assert!(number > end, "{number} was issued before");
     // The directory is now intact.
     let output = recover(&data, &[]);
     assert_eq!(output.status.code(), Some(0));
-    assert!(
-        text(&output).contains("nothing to recover"),
-        "{}",
-        text(&output)
-    );
+    assert!(text(&output).contains("nothing to recover"), "{}", text(&output));
 }
 
 #[test]
@@ -189,9 +168,7 @@ fn what_follows_is_kept_if_the_damaged_record_is_passed_over() {
             .filter(|(name, _)| !name.is_empty() && name != "/lock")
             .collect();
         assert!(
-            unlocked
-                .into_iter()
-                .all(|(name, kept)| before[&name] == kept),
+            unlocked.into_iter().all(|(name, kept)| before[&name] == kept),
             "nothing is changed"
         );
     }
@@ -220,11 +197,7 @@ fn what_is_left_of_a_file_whose_end_is_gone_is_kept() {
     for unread in lost {
         assert_eq!(unread["unread"]["from"], kept + 1, "{said:#}");
     }
-    let replay = sexton()
-        .arg("replay")
-        .arg(&data)
-        .output()
-        .expect("the command runs");
+    let replay = sexton().arg("replay").arg(&data).output().expect("the command runs");
     assert_eq!(replay.status.code(), Some(3), "{}", text(&replay));
     let shown = String::from_utf8_lossy(&replay.stdout).into_owned();
     let shown = shown.lines().last().expect("records").trim_start();
@@ -238,11 +211,7 @@ fn what_is_left_of_a_file_whose_end_is_gone_is_kept() {
     let (status, done) = json(&data, &[]);
     assert_eq!(status, Some(0), "{done:#}");
     let (locks, number) = starts(&data);
-    assert_eq!(
-        locks as u64,
-        1100 - (end - kept),
-        "all except the lost ones"
-    );
+    assert_eq!(locks as u64, 1100 - (end - kept), "all except the lost ones");
     assert!(number > end, "{number} was issued before");
 }
 
@@ -312,14 +281,9 @@ fn whatever_a_start_refuses_is_made_to_start() {
     for (what, harm, locks_min, words) in HARMS {
         let data = files.path().join("data");
         copy(&made, &data);
-        let end = segments(&data)
-            .last()
-            .map(|last| frames(last).last().expect("some").1);
+        let end = segments(&data).last().map(|last| frames(last).last().expect("some").1);
         harm(&data);
-        assert!(
-            Node::open(settings(&data)).is_err(),
-            "{what}: it is refused"
-        );
+        assert!(Node::open(settings(&data)).is_err(), "{what}: it is refused");
         let output = recover(&data, &["--dry-run"]);
         assert_eq!(output.status.code(), Some(1), "{what}: {}", text(&output));
         assert!(text(&output).contains(words), "{what}: {}", text(&output));
@@ -327,10 +291,7 @@ fn whatever_a_start_refuses_is_made_to_start() {
         assert_eq!(output.status.code(), Some(0), "{what}: {}", text(&output));
         let (locks, number) = starts(&data);
         assert!((*locks_min..1100).contains(&locks), "{what}: {locks}");
-        assert!(
-            number > end.expect("it had an end"),
-            "{what}: {number} was given before"
-        );
+        assert!(number > end.expect("it had an end"), "{what}: {number} was given before");
         fs::remove_dir_all(&data).expect("it can be removed");
     }
 }
@@ -356,33 +317,20 @@ fn an_impossible_record_is_a_defect_in_every_command_and_can_be_passed_over() {
     let mut writer =
         Writer::open(disk, settings(&data).segments, filler, &tail).expect("the journal is intact");
     let mut batch = Batch::default();
-    let about = About {
-        seq,
-        at: tail.last_at,
-        actor: ActorId::LOCK,
-        kind: Kind::Entry,
-    };
+    let about = About { seq, at: tail.last_at, actor: ActorId::LOCK, kind: Kind::Entry };
     // A lock that is held is granted again, in the same slot.
     batch.push(about, |bytes| bytes.extend_from_slice(&granted));
     writer.write(&mut batch).expect("connected");
     writer.sync().expect("it syncs");
     drop(writer);
     let data_text = data.to_str().expect("UTF-8");
-    let served = serve(&["--data", data_text])
-        .output()
-        .expect("the command runs");
+    let served = serve(&["--data", data_text]).output().expect("the command runs");
     let inspected = sexton().args(["inspect", data_text]).output();
     let inspected = inspected.expect("the command runs");
     for (command, output, status) in [("serve", served, 4), ("inspect", inspected, 3)] {
         let said = text(&output);
-        assert!(
-            said.contains("this is a bug in sexton"),
-            "{command:?}: {said}"
-        );
-        assert!(
-            said.contains(&format!("replay entry {seq}")),
-            "{command:?}: {said}"
-        );
+        assert!(said.contains("this is a bug in sexton"), "{command:?}: {said}");
+        assert!(said.contains(&format!("replay entry {seq}")), "{command:?}: {said}");
         assert!(said.contains("sexton recover"), "{command:?}: {said}");
         assert_eq!(output.status.code(), Some(status), "{command:?}: {said}");
     }
@@ -409,8 +357,5 @@ fn a_directory_that_starts_or_runs_is_left_alone() {
     }
     assert_eq!(everything(&data), before);
     assert_eq!(recover(&data, &["--skip", "3"]).status.code(), Some(2));
-    assert_eq!(
-        recover(&files.path().join("absent"), &[]).status.code(),
-        Some(3)
-    );
+    assert_eq!(recover(&files.path().join("absent"), &[]).status.code(), Some(3));
 }

@@ -22,10 +22,7 @@ fn registering(tree: &Tree, script: &str, count: usize) -> (String, PathBuf) {
     let file = tree.data.join(format!("ids-{count}"));
     drop(std::fs::remove_file(&file));
     let register = format!("{PROGRAM} register --data {}", text(&tree.data));
-    let script = format!(
-        "export R='{register}' F={}; {script}; exec sleep 1000",
-        text(&file)
-    );
+    let script = format!("export R='{register}' F={}; {script}; exec sleep 1000", text(&file));
     (tree.detach(&script), file)
 }
 

@@ -1,10 +1,7 @@
 //! Tasks on another machine, a real sshd on loopback with this user. Cut connections, kills and silence have the results
 //! that `docs/tasks.md` describes, and no attempt ever runs twice at once.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::daemon::text;
 use crate::far::Far;
@@ -70,9 +67,7 @@ pub(crate) fn let_go(far: &Far) {
 /// Returns whether a process is running. A zombie does not count.
 pub(crate) fn lives(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit_once(')')
-        .and_then(|(_, rest)| rest.split_whitespace().next());
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
     state.is_some_and(|state| state != "Z")
 }
 
@@ -135,20 +130,11 @@ fn a_task_runs_there_and_nothing_secret_is_told_on_the_way() {
         (&"completed".into(), &"all of it".into()),
         "{task}"
     );
-    assert_eq!(
-        (&task["revision"], &task["attempts"]),
-        (&1.into(), &1.into())
-    );
+    assert_eq!((&task["revision"], &task["attempts"]), (&1.into(), &1.into()));
     assert_eq!(task["past"][0]["server"], "web");
-    let process = task["past"][0]["process"]
-        .as_str()
-        .expect("a string")
-        .to_owned();
+    let process = task["past"][0]["process"].as_str().expect("a string").to_owned();
     let out = tree.well(&["logs", &process]);
-    assert!(
-        out.contains("out\n") && out.contains("9 plain letters /tmp\n"),
-        "{out}"
-    );
+    assert!(out.contains("out\n") && out.contains("9 plain letters /tmp\n"), "{out}");
     let err = tree.well(&["logs", &process, "--stderr"]);
     assert!(err.contains("err\n"), "{err}");
     let record = tree.well(&["ps", &process, "--json"]);
@@ -167,11 +153,7 @@ fn how_a_command_ends_there_is_how_it_ends_here() {
             "system-error",
             "its command was killed by signal 9 before it saved anything",
         ),
-        (
-            "\"$0\" task fail 'no such site'",
-            "user-error",
-            "no such site",
-        ),
+        ("\"$0\" task fail 'no such site'", "user-error", "no such site"),
     ] {
         let task = over(&tree, add(&tree, &[], script));
         assert_eq!(
@@ -186,11 +168,8 @@ fn how_a_command_ends_there_is_how_it_ends_here() {
     over(&tree, add(&tree, &[], &script));
     assert_eq!(lines(&log, 1), ["left"]);
     // A program that does not exist was never launched, so the task is tried again.
-    let id: u64 = tree
-        .well(&["task", "add", "--", "/no/such/program"])
-        .trim_end()
-        .parse()
-        .expect("a number");
+    let id: u64 =
+        tree.well(&["task", "add", "--", "/no/such/program"]).trim_end().parse().expect("a number");
     let task = until("it was tried", || {
         let task = show(&tree, id);
         (task["past"].as_array().map_or(0, Vec::len) > 0).then_some(task)
@@ -233,10 +212,7 @@ fn an_attempt_outlives_who_waits_for_it_here_and_the_coordinator() {
     let id = add(&tree, &[], &waits(&far, ""));
     let log = far.path("log");
     lines(&log, 1);
-    let first = show(&tree, id)["attempt"]["process"]
-        .as_str()
-        .expect("a string")
-        .to_owned();
+    let first = show(&tree, id)["attempt"]["process"].as_str().expect("a string").to_owned();
     let pid = tree.record(&first)["pid"].as_i64().expect("a live process");
     let pid = Pid::from_raw(i32::try_from(pid).expect("a PID fits")).expect("a PID");
     kill_process(pid, Signal::KILL).expect("a permitted signal");
@@ -250,11 +226,7 @@ fn an_attempt_outlives_who_waits_for_it_here_and_the_coordinator() {
         lines(&log, 2);
     });
     let task = over(&tree, id);
-    assert_eq!(
-        (&task["exit"], &task["attempts"]),
-        (&"completed".into(), &1.into()),
-        "{task}"
-    );
+    assert_eq!((&task["exit"], &task["attempts"]), (&"completed".into(), &1.into()), "{task}");
     assert_eq!(lines(&log, 2).len(), 2);
     assert_settled(&far, &tree);
 }
@@ -292,16 +264,10 @@ fn a_machine_that_was_started_again_says_so() {
     };
     let id = add(&tree, &[], &waits(&far, ""));
     let begun = lines(&far.path("log"), 1);
-    let command: i32 = begun[0]
-        .rsplit(' ')
-        .next()
-        .and_then(|it| it.parse().ok())
-        .expect("its PID");
+    let command: i32 = begun[0].rsplit(' ').next().and_then(|it| it.parse().ok()).expect("its PID");
     far.shut();
     far.reboot(Pid::from_raw(command));
-    let sshd = ["/usr/sbin/sshd", "/usr/bin/sshd"]
-        .into_iter()
-        .find(|it| Path::new(it).exists());
+    let sshd = ["/usr/sbin/sshd", "/usr/bin/sshd"].into_iter().find(|it| Path::new(it).exists());
     far.listen(sshd.expect("sshd is installed"));
     let task = over(&tree, id);
     assert_eq!(
@@ -309,10 +275,7 @@ fn a_machine_that_was_started_again_says_so() {
         (&"system-error".into(), &"died".into()),
         "{task}"
     );
-    let process = task["past"][0]["process"]
-        .as_str()
-        .expect("a string")
-        .to_owned();
+    let process = task["past"][0]["process"].as_str().expect("a string").to_owned();
     let err = tree.well(&["logs", &process, "--stderr"]);
     assert!(err.contains("rebooted"), "{err}");
 }
@@ -321,16 +284,12 @@ fn a_machine_that_was_started_again_says_so() {
 fn what_is_to_end_is_ended_there_with_all_that_it_started() {
     let Some((far, tree)) = start() else { return };
     let log = far.path("log");
-    let stubborn = format!(
-        "trap '' TERM; (trap '' TERM; sleep 300) & echo begin $! >> {}; wait",
-        text(&log)
-    );
+    let stubborn =
+        format!("trap '' TERM; (trap '' TERM; sleep 300) & echo begin $! >> {}; wait", text(&log));
     let terminated = add(&tree, &[], &stubborn);
     let overdue = add(&tree, &["--fail-after", "2s"], &stubborn);
-    let pids: Vec<String> = lines(&log, 2)
-        .iter()
-        .filter_map(|it| it.rsplit(' ').next().map(str::to_owned))
-        .collect();
+    let pids: Vec<String> =
+        lines(&log, 2).iter().filter_map(|it| it.rsplit(' ').next().map(str::to_owned)).collect();
     tree.well(&["task", "terminate", "--now", &terminated.to_string()]);
     assert_eq!(over(&tree, terminated)["exit"], "terminated");
     assert_eq!(over(&tree, overdue)["past"][0]["cause"], "overdue");
@@ -347,10 +306,7 @@ fn what_is_to_end_is_ended_there_with_all_that_it_started() {
         (&"system-error".into(), &"server-gone".into()),
         "{task}"
     );
-    assert!(
-        tree.well(&["server", "list", "--json"])
-            .contains("\"servers\":[]")
-    );
+    assert!(tree.well(&["server", "list", "--json"]).contains("\"servers\":[]"));
     assert_settled(&far, &tree);
 }
 
@@ -366,30 +322,21 @@ fn who_cannot_be_reached_has_begun_nothing() {
         (task["past"].as_array().map_or(0, Vec::len) > 0).then_some(task)
     });
     assert_eq!(task["past"][0]["cause"], "not-launched", "{task}");
-    let process = task["past"][0]["process"]
-        .as_str()
-        .expect("a string")
-        .to_owned();
+    let process = task["past"][0]["process"].as_str().expect("a string").to_owned();
     let err = tree.well(&["logs", &process, "--stderr"]);
     assert!(err.contains("onnection refused"), "what ssh says: {err}");
     far.listen("/usr/sbin/sshd");
     assert_eq!(over(&tree, id)["exit"], "completed");
     // If the key of the host has changed, nothing is sent to it.
     let stranger = std::fs::read_to_string(far.path("stranger.pub")).expect("the file exists");
-    std::fs::write(
-        far.path("known"),
-        format!("[127.0.0.1]:{} {stranger}", far.port),
-    )
-    .expect("a writable file");
+    std::fs::write(far.path("known"), format!("[127.0.0.1]:{} {stranger}", far.port))
+        .expect("a writable file");
     let id = add(&tree, &[], "exit 0");
     let task = until("it was tried", || {
         let task = show(&tree, id);
         (task["past"].as_array().map_or(0, Vec::len) > 0).then_some(task)
     });
-    let process = task["past"][0]["process"]
-        .as_str()
-        .expect("a string")
-        .to_owned();
+    let process = task["past"][0]["process"].as_str().expect("a string").to_owned();
     let err = tree.well(&["logs", &process, "--stderr"]);
     assert!(err.contains("Host key verification failed"), "{err}");
     assert_settled(&far, &tree);
@@ -398,9 +345,7 @@ fn who_cannot_be_reached_has_begun_nothing() {
 /// Sends one request to a report socket. Returns the answer.
 fn report(socket: &Path, line: &str) -> Value {
     let mut stream = UnixStream::connect(socket).expect("it listens");
-    stream
-        .write_all(format!("{line}\n").as_bytes())
-        .expect("connected");
+    stream.write_all(format!("{line}\n").as_bytes()).expect("connected");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     serde_json::from_str(&answer).expect("valid JSON")
@@ -423,15 +368,8 @@ fn what_is_forged_or_torn_there_is_refused_and_what_is_said_twice_is_heard_once(
         far.cut();
     }
     lines(&far.path("log"), 1);
-    assert_eq!(
-        show(&tree, id)["revision"],
-        count,
-        "each report was applied once"
-    );
-    let place = std::fs::read_dir(far.path("state"))
-        .expect("it is kept")
-        .flatten()
-        .next();
+    assert_eq!(show(&tree, id)["revision"], count, "each report was applied once");
+    let place = std::fs::read_dir(far.path("state")).expect("it is kept").flatten().next();
     let socket = place.expect("one is kept").path().join("report");
     let forged = r#"{"secret":"00000000000000000000000000000000000000000000000000000000000000ff","report":{"do":"save","body":"evil"}}"#;
     for (line, reason) in [
@@ -445,11 +383,7 @@ fn what_is_forged_or_torn_there_is_refused_and_what_is_said_twice_is_heard_once(
     }
     let_go(&far);
     let task = over(&tree, id);
-    assert_eq!(
-        (&task["exit"], &task["revision"]),
-        (&"completed".into(), &count.into()),
-        "{task}"
-    );
+    assert_eq!((&task["exit"], &task["revision"]), (&"completed".into(), &count.into()), "{task}");
     assert_settled(&far, &tree);
 }
 
@@ -513,11 +447,7 @@ fn a_connection_that_stalls_is_given_up_and_made_again() {
     }
     let_go(&far);
     let task = over(&tree, id);
-    assert_eq!(
-        (&task["exit"], &task["attempts"]),
-        (&"completed".into(), &1.into()),
-        "{task}"
-    );
+    assert_eq!((&task["exit"], &task["attempts"]), (&"completed".into(), &1.into()), "{task}");
     assert_eq!(lines(&far.path("log"), 2).len(), 2);
     assert_settled(&far, &tree);
 }
@@ -529,11 +459,7 @@ fn a_machine_that_does_not_answer_is_given_up_when_the_attempt_has_ended_there()
     };
     let fails = add(&tree, &[], &waits(&far, ""));
     let again = add(&tree, &["--retry"], &waits(&far, ""));
-    let saves = add(
-        &tree,
-        &[],
-        &format!("\"$0\" task save half; {}", waits(&far, "")),
-    );
+    let saves = add(&tree, &[], &format!("\"$0\" task save half; {}", waits(&far, "")));
     let begun = lines(&far.path("log"), 3);
     far.shut();
     far.cut();

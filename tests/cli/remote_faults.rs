@@ -1,10 +1,7 @@
 //! Faults of another machine, each with tasks that may be repeated and tasks that may not: it shuts down, it does not
 //! answer for too long, it is rebooted, it is removed, or the coordinator is killed.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::daemon::text;
 use crate::far::Far;
@@ -88,9 +85,7 @@ fn a_command_that_exited_before_it_was_cut_off_has_ended_as_it_did() {
     far.cut();
     until("the keeper has recorded the end", || {
         let mut places = std::fs::read_dir(far.path("state")).ok()?.flatten();
-        places
-            .any(|it| it.path().join("end").exists())
-            .then_some(())
+        places.any(|it| it.path().join("end").exists()).then_some(())
     });
     far.listen("/usr/sbin/sshd");
     let task = over(&tree, id);
@@ -112,10 +107,7 @@ fn an_end_that_cannot_be_stored_there_is_told_all_the_same() {
     let came_to = (&task["exit"], &task["message"]);
     assert_eq!(came_to, (&"user-error".into(), &right.into()), "{task}");
     let printed = tree.well(&["task", "transcript", &id.to_string()]);
-    assert!(
-        printed.contains("its result could not be stored there"),
-        "{printed}"
-    );
+    assert!(printed.contains("its result could not be stored there"), "{printed}");
 }
 
 #[test]
@@ -191,10 +183,7 @@ fn a_work_id_is_free_again_after_its_server_was_lost() {
     let begun = lines(&far.path("log"), 1);
     far.shut();
     far.cut();
-    assert_eq!(
-        came_to(&over(&tree, first)),
-        ("system-error", "server-lost")
-    );
+    assert_eq!(came_to(&over(&tree, first)), ("system-error", "server-lost"));
     assert!(!lives(&pid_of(&begun[0]).as_raw_nonzero().to_string()));
     far.listen("/usr/sbin/sshd");
     let task = over(&tree, second);

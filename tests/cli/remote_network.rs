@@ -20,10 +20,7 @@ fn start() -> Option<(Far, Tree)> {
     Some((far, tree))
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the duration of the failure is what is tested"
-)]
+#[expect(clippy::disallowed_methods, reason = "the duration of the failure is what is tested")]
 fn down(far: &Far, span: Duration) {
     far.network().set_link(false);
     std::thread::sleep(span);
@@ -66,10 +63,7 @@ fn a_link_that_fails_for_a_while_interrupts_nothing() {
     }
     lines(&saved, count);
     let task = show(&tree, id);
-    assert_eq!(
-        task["revision"], count,
-        "each report was applied once: {task}"
-    );
+    assert_eq!(task["revision"], count, "each report was applied once: {task}");
     assert_eq!(task["attempts"], 1, "{task}");
     let_go(&far);
     let task = over(&tree, id);

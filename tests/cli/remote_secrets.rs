@@ -44,9 +44,7 @@ fn assert_none_in_files(dir: &Path, words: &[String]) {
 
 /// Asserts that no process has any of these words in its command line.
 fn assert_none_in_command_lines(words: &[String]) {
-    let processes = std::fs::read_dir("/proc")
-        .expect("the directory exists")
-        .flatten();
+    let processes = std::fs::read_dir("/proc").expect("the directory exists").flatten();
     for process in processes {
         let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
         for word in words {

@@ -7,10 +7,7 @@ use std::process::{Command, Output, Stdio};
 fn replay(arguments: &[&str], log: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sexton"));
     command.arg("replay").args(arguments);
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program runs");
     let mut input = child.stdin.take().expect("it was requested");
     // The program may close its input once it has read enough, so this may fail.
@@ -33,22 +30,13 @@ fn entry(seq: u64, outcome: &str) -> String {
 fn hostile_logs_end_in_words_with_status_3() {
     let cases = [
         ("not json", "line 1"),
-        (
-            r#"{"sexton":"log","version":"x"}"#,
-            "must state its version",
-        ),
+        (r#"{"sexton":"log","version":"x"}"#, "must state its version"),
         (r#"{"sexton":"log","version":7}"#, "newer"),
         (r#"{"actor":"lok","message":"drain"}"#, "no actor"),
         (r#"{"message":"drain"}"#, "an entry needs an actor"),
         (r#"{"actor":"lock","message":{"request":{}}}"#, "line 1"),
-        (
-            &entry(1, r#"{"granted":{"slot":4000000000}}"#),
-            "does not follow",
-        ),
-        (
-            &entry(1, r#"{"renewed":{"slot":3,"place":1,"token":1}}"#),
-            "does not follow",
-        ),
+        (&entry(1, r#"{"granted":{"slot":4000000000}}"#), "does not follow"),
+        (&entry(1, r#"{"renewed":{"slot":3,"place":1,"token":1}}"#), "does not follow"),
         (
             &format!(
                 "{}\n{}",
@@ -64,10 +52,7 @@ fn hostile_logs_end_in_words_with_status_3() {
         assert_eq!(output.status.code(), Some(3), "{log}: {said}");
         assert!(said.contains(expected), "{log}: {said}");
         let first = !log.contains('\n');
-        assert!(
-            !first || output.stdout.is_empty(),
-            "{log}: nothing was whole"
-        );
+        assert!(!first || output.stdout.is_empty(), "{log}: nothing was whole");
         assert!(!said.contains("panicked at"), "{log}: {said}");
     }
 }
@@ -102,31 +87,16 @@ fn an_export_never_replaces_a_file_and_an_unknown_actor_is_named() {
     let log = r#"{"actor":"lock","message":"drain"}"#;
     let first = replay(&["-", "--export", &text(&file)], log);
     assert!(first.status.success(), "{}", words(&first.stderr));
-    assert!(
-        words(&first.stderr).contains("wrote 1 record to"),
-        "{}",
-        words(&first.stderr)
-    );
+    assert!(words(&first.stderr).contains("wrote 1 record to"), "{}", words(&first.stderr));
     let written = std::fs::read_to_string(&file).expect("the file was written");
     let again = replay(&[&text(&file), "--export", &text(&file)], "");
     assert_eq!(again.status.code(), Some(3));
-    assert_eq!(
-        std::fs::read_to_string(&file).expect("it still exists"),
-        written
-    );
+    assert_eq!(std::fs::read_to_string(&file).expect("it still exists"), written);
     let verified = replay(&[&text(&file), "--verify"], "");
-    assert!(
-        words(&verified.stdout).contains("same way"),
-        "{}",
-        words(&verified.stdout)
-    );
+    assert!(words(&verified.stdout).contains("same way"), "{}", words(&verified.stdout));
     let unknown = replay(&["-", "--actor", "bogus"], "");
     assert_eq!(unknown.status.code(), Some(2));
-    assert!(
-        words(&unknown.stderr).contains("lock"),
-        "{}",
-        words(&unknown.stderr)
-    );
+    assert!(words(&unknown.stderr).contains("lock"), "{}", words(&unknown.stderr));
 }
 
 #[test]
@@ -135,11 +105,7 @@ fn what_is_no_log_is_named_with_the_place_and_what_to_do() {
     let cases: [(&str, &[u8], &str); 3] = [
         ("load.py", b"import os\n", "line 1: column 1: "),
         ("00000001.seg", b"\xff\xfe", "it is not UTF-8"),
-        (
-            "headless.jsonl",
-            b"{\"sexton\":\"log\",\"version\":1,\"after\":9}\n",
-            "begins after",
-        ),
+        ("headless.jsonl", b"{\"sexton\":\"log\",\"version\":1,\"after\":9}\n", "begins after"),
     ];
     for (name, content, expected) in cases {
         let file = files.path().join(name);
@@ -180,10 +146,6 @@ fn records_are_shown_from_a_number_or_a_time_on() {
     );
     for other in ["--state", "--verify"] {
         let refused = replay(&["-", "--from", "2", other], log);
-        assert_eq!(
-            refused.status.code(),
-            Some(2),
-            "{other} is of the whole log"
-        );
+        assert_eq!(refused.status.code(), Some(2), "{other} is of the whole log");
     }
 }

@@ -45,28 +45,16 @@ impl Pasts {
         wait(handle.checkpoint()).expect("the lock is granted");
         request(&handle, 600..900);
         keep();
-        let older = wait(handle.checkpoint())
-            .expect("the lock is granted")
-            .upto
-            .0;
+        let older = wait(handle.checkpoint()).expect("the lock is granted").upto.0;
         request(&handle, 900..2000);
         keep();
         node.stop().expect("the node stops");
         keep();
-        assert!(
-            !trimmed.join("journal/00000001.seg").exists(),
-            "it is trimmed"
-        );
+        assert!(!trimmed.join("journal/00000001.seg").exists(), "it is trimmed");
         let said = replay(&whole, &["--state", "--json"]);
         let said: Value = serde_json::from_slice(&said.stdout).expect("valid JSON");
         let last = said["last"].as_u64().expect("it is a number");
-        Self {
-            _files: files,
-            trimmed,
-            whole,
-            older,
-            last,
-        }
+        Self { _files: files, trimmed, whole, older, last }
     }
 }
 
@@ -74,36 +62,19 @@ impl Pasts {
 fn it_comes_to_the_same_states_as_a_replay_of_everything() {
     let pasts = Pasts::make();
     let before = everything(&pasts.trimmed);
-    for until in [
-        pasts.older,
-        pasts.older + 1,
-        1500,
-        pasts.last - 1,
-        pasts.last,
-    ] {
+    for until in [pasts.older, pasts.older + 1, 1500, pasts.last - 1, pasts.last] {
         let until = until.to_string();
         let flags = ["--state", "--json", "--until", until.as_str()];
         let (short, long) = (replay(&pasts.trimmed, &flags), replay(&pasts.whole, &flags));
-        assert_eq!(
-            short.status.code(),
-            Some(0),
-            "{until}: {}",
-            text(&short.stderr)
-        );
+        assert_eq!(short.status.code(), Some(0), "{until}: {}", text(&short.stderr));
         let said = text(&short.stderr);
-        assert!(
-            said.contains("the replay begins with snapshot"),
-            "{until}: {said}"
-        );
+        assert!(said.contains("the replay begins with snapshot"), "{until}: {said}");
         let (short, long): (Value, Value) = (
             serde_json::from_slice(&short.stdout).expect("valid JSON"),
             serde_json::from_slice(&long.stdout).expect("valid JSON"),
         );
         assert_eq!(short["actors"], long["actors"], "{until}");
-        assert!(
-            short["actors"]["lock"]["state"]["owners"].as_u64() > Some(100),
-            "{until}"
-        );
+        assert!(short["actors"]["lock"]["state"]["owners"].as_u64() > Some(100), "{until}");
     }
     assert_eq!(everything(&pasts.trimmed), before, "nothing was changed");
 }
@@ -125,10 +96,7 @@ fn everything_that_is_there_is_shown_and_can_be_read_elsewhere() {
     assert!(there < older, "{there} is before the snapshot");
 
     let early = (there + 2).to_string();
-    let part = replay(
-        &pasts.trimmed,
-        &["--from", &there.to_string(), "--until", &early],
-    );
+    let part = replay(&pasts.trimmed, &["--from", &there.to_string(), "--until", &early]);
     assert_eq!(part.status.code(), Some(0), "{}", text(&part.stderr));
     assert_eq!(numbers(&text(&part.stdout)), [there, there + 1, there + 2]);
     let refused = replay(&pasts.trimmed, &["--until", &early, "--state"]);
@@ -139,12 +107,7 @@ fn everything_that_is_there_is_shown_and_can_be_read_elsewhere() {
     let log = pasts.whole.join("log.jsonl");
     std::fs::write(&log, &exported.stdout).expect("a writable file");
     let elsewhere = replay(&log, &[]);
-    assert_eq!(
-        elsewhere.status.code(),
-        Some(0),
-        "{}",
-        text(&elsewhere.stderr)
-    );
+    assert_eq!(elsewhere.status.code(), Some(0), "{}", text(&elsewhere.stderr));
     assert_eq!(text(&elsewhere.stdout), text(&shown.stdout));
 
     std::fs::remove_dir_all(pasts.trimmed.join("snapshots")).expect("the directory exists");
@@ -177,9 +140,7 @@ fn first_there(data: &Path) -> u64 {
 fn older_snapshot(data: &Path) -> u64 {
     let found = inspected(data);
     let slots = found["snapshots"].as_array().expect("there are two");
-    let upto = slots
-        .iter()
-        .filter_map(|slot| slot["sealed"]["upto"].as_u64());
+    let upto = slots.iter().filter_map(|slot| slot["sealed"]["upto"].as_u64());
     upto.min().expect("one is sealed")
 }
 
@@ -193,15 +154,10 @@ fn states_are_compared_with_what_checkpoints_noted() {
         let said = text(&verified.stdout);
         assert_eq!(verified.status.code(), Some(0), "{said}");
         assert!(said.contains("in the same way now"), "{said}");
-        assert!(
-            said.contains(&format!("{compared} states agree with the digests")),
-            "{said}"
-        );
+        assert!(said.contains(&format!("{compared} states agree with the digests")), "{said}");
     }
     let exported = text(&replay(&pasts.whole, &["--export", "-"]).stdout);
-    let (before, digest) = exported
-        .split_once(r#""digest":""#)
-        .expect("there is a checkpoint");
+    let (before, digest) = exported.split_once(r#""digest":""#).expect("there is a checkpoint");
     let planted = if digest.starts_with('0') { "1" } else { "0" };
     let other = format!(r#"{before}"digest":"{planted}{}"#, &digest[1..]);
     let log = pasts.whole.join("log.jsonl");
@@ -213,10 +169,7 @@ fn states_are_compared_with_what_checkpoints_noted() {
     let said = replay(&log, &["--verify", "--json"]);
     let said: Value = serde_json::from_slice(&said.stdout).expect("valid JSON");
     assert_eq!(said["checkpoints"]["compared"], 3 * actors);
-    assert_eq!(
-        said["checkpoints"]["differing"].as_array().map(Vec::len),
-        Some(1)
-    );
+    assert_eq!(said["checkpoints"]["differing"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]
@@ -227,10 +180,7 @@ fn what_is_gone_is_refused_in_words() {
             let refused = replay(&pasts.trimmed, &["--until", until, wanted]);
             let said = text(&refused.stderr);
             assert_eq!(refused.status.code(), Some(3), "{until}: {said}");
-            assert!(
-                said.contains("the journal begins after sequence number"),
-                "{said}"
-            );
+            assert!(said.contains("the journal begins after sequence number"), "{said}");
             assert!(said.contains("which is after --until"), "{said}");
             assert!(refused.stdout.is_empty(), "nothing is shown of it");
         }
@@ -247,10 +197,7 @@ fn what_is_gone_is_refused_in_words() {
     let refused = replay(&file, &["--state"]);
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{said}");
-    assert!(
-        said.contains(&format!("begins after sequence number {after}")),
-        "{said}"
-    );
+    assert!(said.contains(&format!("begins after sequence number {after}")), "{said}");
     assert!(refused.stdout.is_empty(), "nothing is shown of it");
 }
 
@@ -259,9 +206,8 @@ fn a_damaged_snapshot_is_told_and_the_other_one_taken() {
     let pasts = Pasts::make();
     let snapshots = pasts.trimmed.join("snapshots");
     let begins_with = |said: &str| {
-        let (_, after) = said
-            .split_once("begins with snapshot ")
-            .expect("the message has this part");
+        let (_, after) =
+            said.split_once("begins with snapshot ").expect("the message has this part");
         after[..1].to_owned()
     };
     let first = begins_with(&text(&replay(&pasts.trimmed, &["--verify"]).stderr));
@@ -270,16 +216,10 @@ fn a_damaged_snapshot_is_told_and_the_other_one_taken() {
     let said = text(&other.stderr);
     assert_eq!(other.status.code(), Some(0), "{said}");
     assert_ne!(begins_with(&said), first);
-    assert!(
-        said.contains(&format!("snapshot {first} is damaged: conf has 0 bytes")),
-        "{said}"
-    );
+    assert!(said.contains(&format!("snapshot {first} is damaged: conf has 0 bytes")), "{said}");
     std::fs::remove_dir_all(snapshots).expect("the directory exists");
     let refused = replay(&pasts.trimmed, &["--state"]);
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{said}");
-    assert!(
-        said.contains("the journal begins after sequence number"),
-        "{said}"
-    );
+    assert!(said.contains("the journal begins after sequence number"), "{said}");
 }

@@ -32,9 +32,7 @@ fn jobs() -> (Tree, tempfile::TempDir) {
 }
 
 fn example(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("examples/resize")
-        .join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/resize").join(name)
 }
 
 /// Checks the output, the small pictures, and that one job is left.
@@ -43,10 +41,7 @@ fn assert_shrunk(tree: &Tree, files: &Path, output: &Output) {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{printed} {errors}");
     assert_eq!(printed, "cat.2.ppm\ncat.1.ppm\n", "{errors}");
-    assert!(
-        errors.contains("notes.ppm: not a portable pixmap"),
-        "{errors}"
-    );
+    assert!(errors.contains("notes.ppm: not a portable pixmap"), "{errors}");
     let small = |name: &str| std::fs::read(files.join(name)).expect("it was made");
     // The pixels in the corners of the four quarters of a picture of four by four bytes.
     let two = [[0, 1, 2, 6, 7, 8], [24, 25, 26, 30, 31, 32]].concat();
@@ -67,18 +62,11 @@ fn the_worker_with_greenstalk_does_its_jobs() {
     let (host, port) = (address.ip().to_string(), address.port().to_string());
     let mut worker = Command::new(python);
     worker.arg(example("worker.py")).args([&host, &port]);
-    let output = worker
-        .current_dir(files.path())
-        .output()
-        .expect("the command runs");
+    let output = worker.current_dir(files.path()).output().expect("the command runs");
     assert_shrunk(&tree, files.path(), &output);
     let left = &tree.get("/v1/queues/jobs?queue=resize")["jobs"][0];
     assert_eq!(left["phase"], "delayed", "it was released: {left}");
-    assert_eq!(
-        left["error"],
-        Value::Null,
-        "the reason is not stored: {left}"
-    );
+    assert_eq!(left["error"], Value::Null, "the reason is not stored: {left}");
 }
 
 #[test]
@@ -90,10 +78,7 @@ fn the_script_under_work_does_the_same_jobs() {
     let (tree, files) = jobs();
     let script = example("resize");
     let mut work = tree.command(&["work", "resize", "--", text(&script)]);
-    let output = work
-        .current_dir(files.path())
-        .output()
-        .expect("the command runs");
+    let output = work.current_dir(files.path()).output().expect("the command runs");
     assert_shrunk(&tree, files.path(), &output);
     let left = &tree.get("/v1/queues/jobs?queue=resize")["jobs"][0];
     let error = left["error"].as_str().unwrap_or_default();

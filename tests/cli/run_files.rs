@@ -36,11 +36,7 @@ fn its_script_runs_it_again_word_for_word() {
     let first = std::fs::read_to_string(dir.join("stdout.log")).expect("it has written");
     let expected = format!("[{}]\n", hard.join("]\n["));
     assert_eq!(first, expected);
-    let again = done(
-        Command::new(dir.join("cmd.sh"))
-            .output()
-            .expect("it is executable"),
-    );
+    let again = done(Command::new(dir.join("cmd.sh")).output().expect("it is executable"));
     assert_eq!((again.status, again.out), (0, expected));
 }
 
@@ -57,9 +53,7 @@ fn its_pid_file_is_there_as_long_as_it_is_and_as_old() {
     let modified = std::fs::metadata(&path).and_then(|it| it.modified());
     let modified = modified.expect("it exists").duration_since(UNIX_EPOCH);
     let started = record["started_at"].as_u64().expect("it has started");
-    let apart = modified
-        .expect("it is later")
-        .abs_diff(Duration::from_millis(started));
+    let apart = modified.expect("it is later").abs_diff(Duration::from_millis(started));
     assert!(apart < Duration::from_secs(1), "{apart:?} from {record}");
     let below = tree.data.join("run");
     let shown = || tree.run(&["ps", "--pid-files", text(&below)]).out;

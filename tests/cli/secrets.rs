@@ -47,10 +47,7 @@ pub(crate) fn files_with(secret: &str, directory: &Path) -> Vec<String> {
     let (mut found, mut looked_at) = (Vec::new(), 0);
     let mut folders = vec![directory.to_owned()];
     while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder)
-            .expect("the directory exists")
-            .flatten()
-        {
+        for entry in std::fs::read_dir(&folder).expect("the directory exists").flatten() {
             let kind = entry.file_type().expect("it exists");
             if kind.is_dir() {
                 folders.push(entry.path());
@@ -84,12 +81,7 @@ fn the_value_of_a_variable_is_in_nothing_that_is_written_or_shown() {
     });
     assert_eq!(wrote, "right\n");
     let mut command = tree.command(&["run", "--", "sh", "-c", &compares]);
-    let foreground = done(
-        command
-            .env("API_TOKEN", SECRET)
-            .output()
-            .expect("the command runs"),
-    );
+    let foreground = done(command.env("API_TOKEN", SECRET).output().expect("the command runs"));
     assert_eq!(foreground.status, 0, "{foreground:?}");
     let words = ["run", "--detach", "--env-file", path, "--", "sh", "-c"];
     let id = tree.well(&[&words[..], &[&compares]].concat());
@@ -111,10 +103,7 @@ fn the_value_of_a_variable_is_in_nothing_that_is_written_or_shown() {
     let data = text(&tree.data).to_owned();
     tree.again(|| {
         let replayed = done(
-            crate::daemon::sexton()
-                .args(["replay", &data])
-                .output()
-                .expect("the command runs"),
+            crate::daemon::sexton().args(["replay", &data]).output().expect("the command runs"),
         );
         assert_eq!(replayed.status, 0, "{replayed:?}");
         assert!(replayed.out.contains("API_TOKEN"), "the name is kept");
@@ -187,22 +176,10 @@ fn over_http_the_same_is_refused_unless_allowed() {
 #[test]
 fn the_command_of_a_lease_is_masked_in_a_replay_and_in_the_history() {
     let tree = Tree::start();
-    let command = [
-        "--allow-secrets",
-        "--",
-        "true",
-        &format!("--password={SECRET}"),
-    ];
+    let command = ["--allow-secrets", "--", "true", &format!("--password={SECRET}")];
     tree.well(&[&["lease", "run", "nightly"][..], &command].concat());
     tree.well(&[&["run"][..], &command].concat());
-    tree.well(&[
-        "task",
-        "add",
-        "--allow-secrets",
-        "--",
-        "true",
-        &format!("https://u:{SECRET}@h/"),
-    ]);
+    tree.well(&["task", "add", "--allow-secrets", "--", "true", &format!("https://u:{SECRET}@h/")]);
     tree.well(&["checkpoint"]);
     let data = text(&tree.data);
     let log = tree.data.join("log.jsonl");
@@ -223,22 +200,16 @@ fn the_command_of_a_lease_is_masked_in_a_replay_and_in_the_history() {
     for (number, shown) in shown.iter().enumerate() {
         assert!(!shown.contains(SECRET), "{number}: {shown}");
         let mask = ["--password=***", "https://u:***@h/"];
-        assert!(
-            mask.iter().all(|mask| shown.contains(mask)),
-            "{number}: {shown}"
-        );
+        assert!(mask.iter().all(|mask| shown.contains(mask)), "{number}: {shown}");
     }
 }
 
 #[test]
 fn a_url_in_an_error_has_no_credentials() {
     let tree = Tree::start();
-    for url in [
-        "http://u:hunter2@localhost:1",
-        "https://hunter2@h",
-        "hunter2@h",
-        "ftp://u:hunter2@h/x",
-    ] {
+    for url in
+        ["http://u:hunter2@localhost:1", "https://hunter2@h", "hunter2@h", "ftp://u:hunter2@h/x"]
+    {
         let refused = tree.run(&["status", "--url", url]);
         assert_eq!(refused.status, 2, "{refused:?}");
         assert!(!refused.err.contains("hunter2"), "{refused:?}");

@@ -65,11 +65,9 @@ pub(crate) fn first_segment(files: &TempDir) -> PathBuf {
 fn help_teaches() {
     let (status, help, _) = run(sexton().arg("--help"));
     assert_eq!(status, Some(0));
-    for line in [
-        "Locks, job queues, services and scheduled work",
-        "Usage: sexton <COMMAND>",
-        "serve",
-    ] {
+    for line in
+        ["Locks, job queues, services and scheduled work", "Usage: sexton <COMMAND>", "serve"]
+    {
         assert!(help.contains(line), "{line:?} in {help}");
     }
     let (status, help, _) = run(sexton().args(["serve", "--help"]));
@@ -117,42 +115,18 @@ fn wrong_flags_are_usage_errors_that_help() {
                 "help: usage: sexton serve [OPTIONS]",
             ],
         ),
-        (
-            &["--dat", "x"],
-            &[
-                "unexpected argument",
-                "help: a similar argument exists: '--data'",
-            ],
-        ),
-        (
-            &["--fsync", "sometimes"],
-            &["--fsync", "expected always, interval:MS or never"],
-        ),
-        (
-            &["--fsync", "interval:0"],
-            &["0 ms is out of range: expected 1 ms to 60000 ms"],
-        ),
-        (
-            &["--fsync", "interval:soon"],
-            &["\"soon\" is not a number of milliseconds"],
-        ),
+        (&["--dat", "x"], &["unexpected argument", "help: a similar argument exists: '--data'"]),
+        (&["--fsync", "sometimes"], &["--fsync", "expected always, interval:MS or never"]),
+        (&["--fsync", "interval:0"], &["0 ms is out of range: expected 1 ms to 60000 ms"]),
+        (&["--fsync", "interval:soon"], &["\"soon\" is not a number of milliseconds"]),
         (
             &["--lockserver", "nowhere"],
-            &[
-                "--lockserver",
-                "an address and port such as 127.0.0.1:11340, or off",
-            ],
+            &["--lockserver", "an address and port such as 127.0.0.1:11340, or off"],
         ),
         (&["--http", "127.0.0.1"], &["--http", "an address and port"]),
-        (
-            &["--lockserver-idle", "0"],
-            &["expected 1 to 31536000 seconds"],
-        ),
+        (&["--lockserver-idle", "0"], &["expected 1 to 31536000 seconds"]),
         (&["--lockserver-long", "5"], &["--lockserver-long", "4, 8"]),
-        (
-            &["--lockserver-priority", "most"],
-            &["--lockserver-priority", "high, low"],
-        ),
+        (&["--lockserver-priority", "most"], &["--lockserver-priority", "high, low"]),
         (&["--memory", "--data", "x"], &["cannot be used with"]),
         (
             &["--memory", "--lockserver-connections", "0"],
@@ -194,10 +168,7 @@ fn what_looks_like_a_negative_number_is_not_taken_for_a_value() {
     let (status, _, error) = run(sexton().args(["lock", "acquire", "a", "--ttl", "-1"]));
     assert_eq!(status, Some(2));
     assert!(!error.contains("-- -1"), "{error}");
-    assert!(
-        error.contains("help: usage: sexton lock acquire"),
-        "{error}"
-    );
+    assert!(error.contains("help: usage: sexton lock acquire"), "{error}");
 }
 
 #[test]
@@ -214,25 +185,12 @@ fn a_hosts_list_that_does_not_read_names_file_and_line() {
     let files = files();
     let data = files.path().join("data");
     let hosts = files.path().join("hosts");
-    says(
-        refused_at(&data, &["--hosts", text(&hosts)]),
-        3,
-        &[text(&hosts), "No such file"],
-    );
+    says(refused_at(&data, &["--hosts", text(&hosts)]), 3, &[text(&hosts), "No such file"]);
     std::fs::write(&hosts, "127.0.0.1\n\nlocalhost # no names\n").expect("a writable file");
-    let words = [
-        text(&hosts),
-        "line 3",
-        "localhost",
-        "neither an address nor a prefix",
-    ];
+    let words = [text(&hosts), "line 3", "localhost", "neither an address nor a prefix"];
     says(refused_at(&data, &["--hosts", text(&hosts)]), 3, &words);
     std::fs::write(&hosts, b"127.0.0.1\n\xff\xfe\n").expect("a writable file");
-    says(
-        refused_at(&data, &["--hosts", text(&hosts)]),
-        3,
-        &[text(&hosts)],
-    );
+    says(refused_at(&data, &["--hosts", text(&hosts)]), 3, &[text(&hosts)]);
     assert!(!data.join("journal").exists(), "nothing was created");
 }
 
@@ -245,27 +203,14 @@ fn a_second_coordinator_is_told_who_holds_the_directory() {
     says(
         found,
         3,
-        &[
-            text(files.path()),
-            "another coordinator holds it",
-            &holder,
-            "--data directory",
-        ],
+        &[text(files.path()), "another coordinator holds it", &holder, "--data directory"],
     );
     std::fs::remove_file(files.path().join("lock")).expect("any user with this right may do so");
     let found = refused_at(files.path(), &[]);
-    says(
-        found,
-        3,
-        &["another coordinator holds it", "is not recorded yet"],
-    );
+    says(found, 3, &["another coordinator holds it", "is not recorded yet"]);
     let mut client = Client::connect(first.lockserver()).expect("connected");
     let lock = request("k", "i", "alice", (60, 60, 0));
-    assert_eq!(
-        client.number(&lock).expect("an answer"),
-        1,
-        "the first one continues"
-    );
+    assert_eq!(client.number(&lock).expect("an answer"), 1, "the first one continues");
     first.kill();
     let second = Daemon::serve(&["--data", text(files.path())]);
     let mut client = Client::connect(second.lockserver()).expect("connected");
@@ -276,22 +221,14 @@ fn a_second_coordinator_is_told_who_holds_the_directory() {
 fn a_newer_journal_is_left_alone() {
     let files = used(3);
     let segment = first_segment(&files);
-    let file = std::fs::OpenOptions::new()
-        .write(true)
-        .open(&segment)
-        .expect("the file exists");
+    let file = std::fs::OpenOptions::new().write(true).open(&segment).expect("the file exists");
     let mut header = std::fs::read(&segment).expect("the file is readable");
     header[8..12].copy_from_slice(&3_u32.to_le_bytes());
     let sum = crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &header[16..32]);
     header[12..16].copy_from_slice(&sum.to_le_bytes());
-    file.write_all_at(&header[..32], 0)
-        .expect("it takes the version");
+    file.write_all_at(&header[..32], 0).expect("it takes the version");
     let before = std::fs::read(&segment).expect("the file is readable");
-    let words = [
-        "journal/00000001.seg",
-        "format 3 is newer than 2",
-        "a newer one",
-    ];
+    let words = ["journal/00000001.seg", "format 3 is newer than 2", "a newer one"];
     says(refused_at(files.path(), &[]), 3, &words);
     assert!(
         std::fs::read(&segment).expect("the file is readable") == before,
@@ -306,17 +243,10 @@ fn a_damaged_journal_names_file_offset_and_number() {
     std::fs::remove_dir_all(files.path().join("snapshots")).expect("there are some");
     let segment = first_segment(&files);
     let bytes = std::fs::read(&segment).expect("the file is readable");
-    let used = bytes
-        .iter()
-        .rposition(|byte| *byte != 0)
-        .expect("it is not empty");
-    let file = std::fs::OpenOptions::new()
-        .write(true)
-        .open(&segment)
-        .expect("the file exists");
+    let used = bytes.iter().rposition(|byte| *byte != 0).expect("it is not empty");
+    let file = std::fs::OpenOptions::new().write(true).open(&segment).expect("the file exists");
     for place in [40, used / 3, used / 2] {
-        file.write_all_at(&[bytes[place] ^ 0x10], place as u64)
-            .expect("a writable file");
+        file.write_all_at(&[bytes[place] ^ 0x10], place as u64).expect("a writable file");
         let before = std::fs::read(&segment).expect("the file is readable");
         let (status, errors) = refused_at(files.path(), &[]);
         let words = [
@@ -326,35 +256,21 @@ fn a_damaged_journal_names_file_offset_and_number() {
             "sexton inspect",
         ];
         says((status, errors.clone()), 3, &words);
-        let offset = errors
-            .split("offset ")
-            .nth(1)
-            .and_then(|rest| rest.split(',').next());
-        let offset: usize = offset
-            .and_then(|text| text.parse().ok())
-            .expect("an offset");
-        assert!(
-            offset <= place && place < offset + 200,
-            "byte {place}, said {offset}"
-        );
+        let offset = errors.split("offset ").nth(1).and_then(|rest| rest.split(',').next());
+        let offset: usize = offset.and_then(|text| text.parse().ok()).expect("an offset");
+        assert!(offset <= place && place < offset + 200, "byte {place}, said {offset}");
         assert!(
             std::fs::read(&segment).expect("the file is readable") == before,
             "nothing was changed"
         );
-        file.write_all_at(&bytes[place..=place], place as u64)
-            .expect("connected");
+        file.write_all_at(&bytes[place..=place], place as u64).expect("connected");
     }
     // After the damage is undone, the journal opens again. A flipped bit in the zeros after the records does no harm.
-    file.write_all_at(&[0x10], used as u64 + 5000)
-        .expect("a writable file");
+    file.write_all_at(&[0x10], used as u64 + 5000).expect("a writable file");
     let daemon = Daemon::serve(&["--data", text(files.path())]);
     let mut client = Client::connect(daemon.lockserver()).expect("connected");
     assert_eq!(client.list("k").expect("an answer").len(), 20);
-    assert!(
-        daemon.log().contains("cut the unfinished end"),
-        "{}",
-        daemon.log()
-    );
+    assert!(daemon.log().contains("cut the unfinished end"), "{}", daemon.log());
 }
 
 #[test]
@@ -362,11 +278,7 @@ fn a_directory_that_cannot_be_written_is_named() {
     let files = files();
     let file = files.path().join("file");
     std::fs::write(&file, "no directory").expect("a writable file");
-    says(
-        refused_at(&file.join("data"), &[]),
-        3,
-        &["create", text(&file), "Not a directory"],
-    );
+    says(refused_at(&file.join("data"), &[]), 3, &["create", text(&file), "Not a directory"]);
     let locked = files.path().join("locked");
     std::fs::create_dir(&locked).expect("a new directory");
     let nobody_writes = std::fs::Permissions::from_mode(0o500);
@@ -374,11 +286,7 @@ fn a_directory_that_cannot_be_written_is_named() {
     if rustix::process::geteuid().is_root() {
         println!("skipped: a directory without permission, as root has every permission");
     } else {
-        says(
-            refused_at(&locked.join("data"), &[]),
-            3,
-            &[text(&locked), "Permission denied"],
-        );
+        says(refused_at(&locked.join("data"), &[]), 3, &[text(&locked), "Permission denied"]);
     }
 }
 
@@ -396,11 +304,7 @@ fn the_ready_line_names_every_listener() {
     let daemon = Daemon::serve(&["--data", text(files.path())]);
     let address = daemon.lockserver();
     let socket = files.path().join("sexton.sock");
-    let shown = if socket.exists() {
-        text(&socket)
-    } else {
-        "off"
-    };
+    let shown = if socket.exists() { text(&socket) } else { "off" };
     let line = format!("ready lockserver={address} beanstalk=off http=off socket={shown}\n");
     assert_eq!(daemon.ready(), line);
 }
@@ -415,22 +319,13 @@ fn the_data_directory_comes_from_flag_environment_or_home() {
         command.env("XDG_STATE_HOME", state).env("HOME", home);
         set(&mut command);
         let daemon = Daemon::start(command);
-        assert!(
-            wanted.join("journal/00000001.seg").is_file(),
-            "{}",
-            wanted.display()
-        );
-        let mode = std::fs::metadata(wanted)
-            .expect("the file exists")
-            .permissions()
-            .mode();
+        assert!(wanted.join("journal/00000001.seg").is_file(), "{}", wanted.display());
+        let mode = std::fs::metadata(wanted).expect("the file exists").permissions().mode();
         assert_eq!(mode & 0o777, 0o700, "no other user has access");
         daemon.kill();
     };
     begun(flag, &|command| {
-        command
-            .env("SEXTON_DATA", named)
-            .args(["--data", text(flag)]);
+        command.env("SEXTON_DATA", named).args(["--data", text(flag)]);
     });
     assert!(!named.exists());
     begun(named, &|command| {
@@ -480,10 +375,6 @@ fn a_flag_goes_before_the_environment() {
     let mut command = serve(&["--memory"]);
     command.env("SEXTON_DATA", files.path().join("unused"));
     let daemon = Daemon::start(command);
-    assert!(
-        daemon.ready().ends_with("socket=off\n"),
-        "{:?}",
-        daemon.ready()
-    );
+    assert!(daemon.ready().ends_with("socket=off\n"), "{:?}", daemon.ready());
     assert!(!files.path().join("unused").exists());
 }

@@ -25,13 +25,7 @@ fn add_dead(tree: &Tree, files: &Path) {
     let host = format!("Host dead\n HostName 127.0.0.1\n Port {port}\n");
     std::fs::write(&config, host).expect("a writable file");
     let reach = ["--ssh", "dead", "--ssh-config", text(&config)];
-    tree.well(
-        &[
-            &["server", "add", "dead", "--threads", "4"],
-            reach.as_slice(),
-        ]
-        .concat(),
-    );
+    tree.well(&[&["server", "add", "dead", "--threads", "4"], reach.as_slice()].concat());
 }
 
 #[test]
@@ -59,10 +53,7 @@ fn a_server_that_cannot_be_reached_holds_up_no_task() {
     let listed = tree.well(&["server", "list"]);
     let dead = listed.lines().find(|line| line.starts_with("dead"));
     let dead = dead.expect("the server is listed");
-    assert!(
-        dead.contains(" dead ") && dead.contains("not reached"),
-        "{listed}"
-    );
+    assert!(dead.contains(" dead ") && dead.contains("not reached"), "{listed}");
     assert!(listed.contains("this machine"), "{listed}");
     let listed = tree.well(&["server", "list", "--json"]);
     let listed: Value = serde_json::from_str(&listed).expect("valid JSON");
@@ -86,9 +77,7 @@ fn a_task_that_no_server_can_run_says_why_and_does_not_hold_its_work_id() {
     for task in &tasks {
         until("the task shows why it does not run", || {
             let shown = tree.well(&["task", "show", task]);
-            shown
-                .contains("no enabled server can be reached")
-                .then_some(())
+            shown.contains("no enabled server can be reached").then_some(())
         });
     }
     tree.well(&["server", "add", "live", "--threads", "1"]);
@@ -105,10 +94,7 @@ fn servers_are_looked_up_when_they_are_wanted() {
     let tree = Tree::start();
     let refused = tree.run(&["server", "announce"]);
     assert_eq!(refused.status, 1, "{refused:?}");
-    assert!(
-        refused.err.contains("there is no such lease"),
-        "{refused:?}"
-    );
+    assert!(refused.err.contains("there is no such lease"), "{refused:?}");
 
     let files = tempdir().expect("the disk has space");
     let inventory = files.path().join("servers.json");
@@ -127,9 +113,7 @@ fn servers_are_looked_up_when_they_are_wanted() {
     assert_eq!(said, "the servers are being looked up now\n");
     let has = |host: &str| {
         let listed = tree.well(&["server", "list", "--json"]);
-        listed
-            .contains(&format!(r#""server":"{host}""#))
-            .then_some(())
+        listed.contains(&format!(r#""server":"{host}""#)).then_some(())
     };
     until("the inventory is loaded", || has("A"));
 
@@ -160,9 +144,7 @@ fn an_inventory_is_watched() {
     let mut watching = watching.spawn().expect("the command runs");
     let has = |host: &str| {
         let listed = tree.well(&["server", "list", "--json"]);
-        listed
-            .contains(&format!(r#""server":"{host}""#))
-            .then_some(())
+        listed.contains(&format!(r#""server":"{host}""#)).then_some(())
     };
     let mut told = BufReader::new(watching.stderr.take().expect("a pipe"));
     let mut line = String::new();
@@ -194,11 +176,7 @@ fn an_inventory_comes_from_a_command_or_a_url() {
         let refused = tree.run(&["server", "update", "--from-command", failing]);
         assert!(refused.status >= 2, "{failing}: {refused:?}");
     }
-    assert_eq!(
-        tree.well(&["server", "list", "--json"]),
-        listed,
-        "nothing changed"
-    );
+    assert_eq!(tree.well(&["server", "list", "--json"]), listed, "nothing changed");
 
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let at = listener.local_addr().expect("an address");
@@ -207,17 +185,13 @@ fn an_inventory_comes_from_a_command_or_a_url() {
             for status in ["200 OK", "500 Oh no"] {
                 let (mut stream, _) = listener.accept().expect("a client connects");
                 let mut request = [0; 1024];
-                let _count = stream
-                    .read(&mut request)
-                    .expect("the client sends a request");
+                let _count = stream.read(&mut request).expect("the client sends a request");
                 let body = r#"[{"host":"A","max_procs":3}]"#;
                 let head = format!(
                     "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
                     body.len()
                 );
-                stream
-                    .write_all((head + body).as_bytes())
-                    .expect("connected");
+                stream.write_all((head + body).as_bytes()).expect("connected");
             }
         })
         .expect("the command runs");
@@ -228,10 +202,7 @@ fn an_inventory_comes_from_a_command_or_a_url() {
     assert!(refused.status >= 2, "{refused:?}");
     server.join().expect("it answered");
     let listed = tree.well(&["server", "list", "--json"]);
-    assert!(
-        listed.contains(r#""threads":3"#) && listed.contains("deploy@a"),
-        "{listed}"
-    );
+    assert!(listed.contains(r#""threads":3"#) && listed.contains("deploy@a"), "{listed}");
 }
 
 #[test]
@@ -268,11 +239,8 @@ fn a_server_announces_itself_by_url() {
     let files = tempdir().expect("the disk has space");
     let data = files.path().join("data");
     let tokens = files.path().join("tokens");
-    std::fs::write(
-        &tokens,
-        "correct-horse-that-runs run\ncorrect-horse-battery-staple\n",
-    )
-    .expect("a writable file");
+    std::fs::write(&tokens, "correct-horse-that-runs run\ncorrect-horse-battery-staple\n")
+        .expect("a writable file");
     let plain = files.path().join("plain");
     std::fs::write(&plain, "correct-horse-battery-staple\n").expect("a writable file");
     for file in [&tokens, &plain] {

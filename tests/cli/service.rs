@@ -25,9 +25,7 @@ struct NotifySocket(UnixDatagram);
 impl NotifySocket {
     fn at(path: &Path) -> Self {
         let socket = UnixDatagram::bind(path).expect("a socket");
-        socket
-            .set_read_timeout(Some(patience::PATIENCE))
-            .expect("a nonzero timeout");
+        socket.set_read_timeout(Some(patience::PATIENCE)).expect("a nonzero timeout");
         Self(socket)
     }
 
@@ -90,11 +88,7 @@ fn a_service_manager_is_told_of_start_and_stop() {
     ear.until("EXTEND_TIMEOUT_USEC=60000000");
     let (status, log) = daemon.end();
     assert_eq!(status.code(), Some(0), "{log}");
-    assert_eq!(
-        ear.rest(),
-        Vec::<String>::new(),
-        "no watchdog messages were requested"
-    );
+    assert_eq!(ear.rest(), Vec::<String>::new(), "no watchdog messages were requested");
 }
 
 #[test]
@@ -104,9 +98,7 @@ fn an_abstract_socket_will_do_and_a_missing_one_is_no_end() {
     let address = std::os::unix::net::SocketAddr::from_abstract_name(&name)
         .expect("the name is short enough");
     let ear = NotifySocket(UnixDatagram::bind_addr(&address).expect("a socket"));
-    ear.0
-        .set_read_timeout(Some(patience::PATIENCE))
-        .expect("a nonzero timeout");
+    ear.0.set_read_timeout(Some(patience::PATIENCE)).expect("a nonzero timeout");
     let mut command = serve(&["--memory"]);
     command.env("NOTIFY_SOCKET", format!("@{name}"));
     let daemon = Daemon::start(command);
@@ -152,10 +144,7 @@ fn a_watchdog_hears_signs_of_life_if_it_watches_this_process() {
     let (status, log) = daemon.end();
     assert_eq!(status.code(), Some(0), "{log}");
     let heard = ear.rest();
-    assert!(
-        !heard.iter().any(|notice| has(notice, "WATCHDOG=1")),
-        "{heard:?}"
-    );
+    assert!(!heard.iter().any(|notice| has(notice, "WATCHDOG=1")), "{heard:?}");
 }
 
 /// The descriptors that a service manager passes, from 3 on, and their names.
@@ -224,9 +213,7 @@ fn passed_listeners_become_listeners() {
     let mut child = command.spawn().expect("the command starts");
     ear.until("READY=1");
     let mut greeting = [0];
-    (&early)
-        .read_exact(&mut greeting)
-        .expect("the server sends its greeting");
+    (&early).read_exact(&mut greeting).expect("the server sends its greeting");
     assert_eq!(greeting, [1]);
     let mut client = Client::connect(lockserver_at).expect("connected");
     let lock = request("k", "i", "alice", (600, 60, 0));
@@ -238,10 +225,7 @@ fn passed_listeners_become_listeners() {
 
     let path = files.path().join("passed.sock");
     let socket = UnixListener::bind(&path).expect("a socket");
-    let descriptors = Passed {
-        names: "socket",
-        descriptors: [Some(socket.into()), None],
-    };
+    let descriptors = Passed { names: "socket", descriptors: [Some(socket.into()), None] };
     let data = files.path().join("data");
     let flags = [
         "--data",
@@ -260,16 +244,8 @@ fn passed_listeners_become_listeners() {
     let mut child = command.spawn().expect("the command starts");
     ear.until("READY=1");
     assert!(healthy(UnixStream::connect(&path).expect("it listens")));
-    let mode = path
-        .metadata()
-        .expect("the file exists")
-        .permissions()
-        .mode();
-    assert_eq!(
-        mode & 0o777,
-        0o660,
-        "a passed listener has the requested address, too"
-    );
+    let mode = path.metadata().expect("the file exists").permissions().mode();
+    assert_eq!(mode & 0o777, 0o660, "a passed listener has the requested address, too");
     assert!(!data.join("sexton.sock").exists(), "one socket is enough");
     let pid = Pid::from_child(&child);
     kill_process(pid, Signal::TERM).expect("a live process");
@@ -284,18 +260,9 @@ fn passed_listeners_that_are_not_understood_are_refused() {
         let descriptors = [first, second];
         refused(passed(Passed { names, descriptors }, flags))
     };
-    let memory = &[
-        "--memory",
-        "--beanstalk",
-        "off",
-        "--lockserver",
-        "127.0.0.1:0",
-    ][..];
+    let memory = &["--memory", "--beanstalk", "off", "--lockserver", "127.0.0.1:0"][..];
     let said = refuse("sexton.socket", listening(), None, memory);
-    assert!(
-        said.contains("descriptor 0 (sexton.socket): no listener has this name"),
-        "{said}"
-    );
+    assert!(said.contains("descriptor 0 (sexton.socket): no listener has this name"), "{said}");
     assert!(said.contains("FileDescriptorName="), "{said}");
     let said = refuse("", listening(), None, memory);
     assert!(said.contains("(unnamed)"), "{said}");
@@ -356,10 +323,8 @@ fn the_units_are_well_formed() {
         std::fs::write(&path, unit).expect("a writable file");
         units.push(path);
     }
-    let verified = Command::new("systemd-analyze")
-        .args(["verify", "--man=no"])
-        .args(&units)
-        .output();
+    let verified =
+        Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&units).output();
     match verified {
         Ok(output) => assert!(output.status.success(), "{output:?}"),
         // systemd is not installed everywhere, not even in CI. The lines of the units are checked below in any case.
@@ -368,10 +333,7 @@ fn the_units_are_well_formed() {
     // Every variable that the unit sets is a setting.
     let unit = std::fs::read_to_string(&units[0]).expect("the file exists");
     assert!(unit.contains("Type=notify") && unit.contains("WatchdogSec="));
-    for line in unit
-        .lines()
-        .filter_map(|line| line.strip_prefix("Environment="))
-    {
+    for line in unit.lines().filter_map(|line| line.strip_prefix("Environment=")) {
         let (name, value) = line.split_once('=').expect("a variable");
         let shown = sexton().arg("config").env(name, value).output();
         let shown = shown.expect("the program runs");
@@ -382,9 +344,7 @@ fn the_units_are_well_formed() {
 
 /// Returns whether this process may create PID namespaces.
 fn namespaces() -> bool {
-    let tried = Command::new("unshare")
-        .args(["--pid", "--fork", "true"])
-        .output();
+    let tried = Command::new("unshare").args(["--pid", "--fork", "true"]).output();
     let may = tried.is_ok_and(|output| output.status.success());
     assert!(may || !geteuid().is_root(), "root may make namespaces");
     may
@@ -420,9 +380,7 @@ fn in_beanstalkds_place_process_1_ends_by_term_with_143() {
         // process 1.
         let mut client = until("it listens", || UnixStream::connect(&socket).ok());
         client.write_all(b"list-tube-used\r\n").expect("connected");
-        client
-            .read_exact(&mut [0])
-            .expect("the request is answered");
+        client.read_exact(&mut [0]).expect("the request is answered");
         kill_process(child_of(unshare.id()), signal).expect("a live process");
         let ended = unshare.wait().expect("the process ends");
         assert_eq!(ended.code(), Some(status), "{signal:?}");

@@ -40,10 +40,7 @@ fn a_start_says_why_a_service_does_not_come_up() {
     };
     let crash = starts(&["crash", "--wait", "2"]);
     let words = "crash has not become ready: its last start ended (exit 3)";
-    assert!(
-        crash.contains(words) && crash.contains("logs crash --stderr"),
-        "{crash}"
-    );
+    assert!(crash.contains(words) && crash.contains("logs crash --stderr"), "{crash}");
     let quits = starts(&["quits"]);
     let words = "quits has failed: exit 4; gave up after 1 restart in 1 min";
     assert!(quits.contains(words), "{quits}");
@@ -68,9 +65,6 @@ fn services_are_listed_by_that_word_and_several_by_name() {
     };
     assert_eq!(names(&["list"]), names(&[]));
     assert_eq!(names(&["list"]), ["SERVICE", "mail", "other", "web"]);
-    assert_eq!(
-        names(&["status", "web", "mail"]),
-        ["SERVICE", "web", "mail"]
-    );
+    assert_eq!(names(&["status", "web", "mail"]), ["SERVICE", "web", "mail"]);
     assert_eq!(application.run(&["status", "web", "none"]).status, 1);
 }

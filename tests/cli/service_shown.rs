@@ -16,17 +16,11 @@ fn a_service_that_cannot_be_launched_is_named_in_the_log_and_shown_with_the_whol
     let daemon = application.daemon.as_ref().expect("a server");
     daemon.until_logged("a service could not be launched");
     let log = daemon.log();
-    let line = log
-        .lines()
-        .find(|it| it.contains("a service could not be launched"));
+    let line = log.lines().find(|it| it.contains("a service could not be launched"));
     let line = line.expect("it is logged");
-    for part in [
-        "WARN",
-        "service=\"migrate\"",
-        "program=\"true\"",
-        &dir,
-        "No such file or directory",
-    ] {
+    for part in
+        ["WARN", "service=\"migrate\"", "program=\"true\"", &dir, "No such file or directory"]
+    {
         assert!(line.contains(part), "{part} in {line}");
     }
     let listed = application.well(&[]);
@@ -38,10 +32,7 @@ fn a_service_that_cannot_be_launched_is_named_in_the_log_and_shown_with_the_whol
         "{listed}"
     );
     let shown = application.well(&["status", "migrate"]);
-    assert!(
-        shown.contains("No such file or directory") && !shown.contains("..."),
-        "{shown}"
-    );
+    assert!(shown.contains("No such file or directory") && !shown.contains("..."), "{shown}");
 }
 
 #[test]
@@ -121,14 +112,8 @@ fn each_end_of_a_process_is_logged_with_what_follows() {
     let is_told = |it: &&str| it.contains("code=3 restart_in_ms=");
     assert!(ended.len() == 2 && ended.iter().all(is_told), "{log}");
     let failed = lines("service-failed service=bad");
-    assert!(
-        failed[0].contains("code=3 restarts=2 period_ms=3600000"),
-        "{log}"
-    );
+    assert!(failed[0].contains("code=3 restarts=2 period_ms=3600000"), "{log}");
     let status = command(&application.data(), &["status"]).output();
     let status = done(status.expect("the command runs")).out;
-    assert!(
-        status.contains("services    2, 1 running, 1 failed\n"),
-        "{status}"
-    );
+    assert!(status.contains("services    2, 1 running, 1 failed\n"), "{status}");
 }

@@ -27,11 +27,7 @@ impl Application {
 
     fn with(config: &str, flags: &[&'static str]) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory");
-        let mut application = Self {
-            daemon: None,
-            files,
-            flags: flags.to_vec(),
-        };
+        let mut application = Self { daemon: None, files, flags: flags.to_vec() };
         application.write(config);
         application.serve();
         application
@@ -106,9 +102,7 @@ impl Application {
     }
 
     pub(crate) fn until_status(&self, name: &str, status: &str) {
-        until(&format!("{name} is {status}"), || {
-            (self.status(name) == status).then_some(())
-        });
+        until(&format!("{name} is {status}"), || (self.status(name) == status).then_some(()));
     }
 }
 
@@ -120,9 +114,7 @@ impl Drop for Application {
         }
         drop(self.run(&["stop", "--all"]));
         let held = std::fs::read_to_string(self.data().join("keeper.lock"));
-        let keeper = held
-            .ok()
-            .and_then(|pid| Pid::from_raw(pid.trim().parse().ok()?));
+        let keeper = held.ok().and_then(|pid| Pid::from_raw(pid.trim().parse().ok()?));
         if let Some(keeper) = keeper {
             // The process may have ended already.
             let _ = kill_process(keeper, Signal::KILL);
@@ -161,9 +153,7 @@ fn a_service_that_is_killed_is_back_as_another_process() {
     let mut last = application.until_running("web");
     for restarts in 1..=3 {
         kill(last);
-        last = until("it is back", || {
-            application.running("web").filter(|pid| *pid != last)
-        });
+        last = until("it is back", || application.running("web").filter(|pid| *pid != last));
         let view = application.view("web");
         assert_eq!(view["instances"][0]["restarts"], restarts);
         assert_eq!(view["instances"][0]["last"]["signal"], 9);
@@ -187,10 +177,7 @@ fn one_that_ends_too_often_is_given_up_and_can_be_started_again() {
     );
     let view = application.view("bad");
     let restarts = &view["instances"][0]["restarts"];
-    assert_eq!(
-        (restarts.as_u64(), view["instances"][0]["pid"].as_u64()),
-        (Some(2), None)
-    );
+    assert_eq!((restarts.as_u64(), view["instances"][0]["pid"].as_u64()), (Some(2), None));
     std::fs::write(application.files.path().join("go"), "").expect("a writable file");
     application.well(&["start", "bad"]);
     assert!(application.running("bad").is_some());
@@ -238,10 +225,7 @@ fn services_start_after_those_that_they_come_after() {
 fn a_stop_outlives_the_kill_of_the_coordinator_and_nothing_else_is_touched_by_that() {
     let mut application =
         Application::start(&format!("[services.web]\n{LONG}[services.worker]\n{LONG}"));
-    let (web, worker) = (
-        application.until_running("web"),
-        application.until_running("worker"),
-    );
+    let (web, worker) = (application.until_running("web"), application.until_running("worker"));
     let stopped = application.well(&["stop", "web"]);
     assert!(stopped.contains("stopped"), "{stopped}");
     assert!(!lives(web));
@@ -261,9 +245,7 @@ fn one_that_ends_while_nobody_looks_is_launched_by_the_next_start() {
     kill(web);
     until("it has ended", || (!lives(web)).then_some(()));
     application.serve();
-    let again = until("it is back", || {
-        application.running("web").filter(|pid| *pid != web)
-    });
+    let again = until("it is back", || application.running("web").filter(|pid| *pid != web));
     assert_eq!(application.view("web")["instances"][0]["last"]["signal"], 9);
     assert!(lives(again));
 }
@@ -276,17 +258,11 @@ fn a_reload_touches_only_what_changed() {
     let same = application.until_running("same");
     let changed = application.until_running("changed");
     let gone = application.until_running("gone");
-    application.write(&with(&format!(
-        "env = {{ COLOUR = \"red\" }}\n[services.new]\n{LONG}"
-    )));
+    application.write(&with(&format!("env = {{ COLOUR = \"red\" }}\n[services.new]\n{LONG}")));
     application.well(&["reload"]);
     application.until_running("new");
-    until("it was replaced", || {
-        application.running("changed").filter(|pid| *pid != changed)
-    });
-    until("it is gone", || {
-        (application.run(&["status", "gone"]).status == 1).then_some(())
-    });
+    until("it was replaced", || application.running("changed").filter(|pid| *pid != changed));
+    until("it is gone", || (application.run(&["status", "gone"]).status == 1).then_some(()));
     assert!(!lives(gone) && !lives(changed));
     assert_eq!(application.running("same"), Some(same));
     // A wrong configuration changes nothing, and its problem is shown in the status.
@@ -338,11 +314,7 @@ fn a_restart_replaces_every_process() {
     application.well(&["restart", "web"]);
     let after = pids();
     assert_eq!((before.len(), after.len()), (2, 2));
-    assert!(
-        after
-            .iter()
-            .all(|pid| pid.is_some() && !before.contains(pid))
-    );
+    assert!(after.iter().all(|pid| pid.is_some() && !before.contains(pid)));
 }
 
 #[test]
@@ -350,10 +322,7 @@ fn a_stop_in_good_order_ends_services_and_the_next_start_brings_them_back() {
     let mut application = Application::start(&format!(
         "[services.db]\n{LONG}[services.web]\n{LONG}after = [\"db\"]\n"
     ));
-    let (db, web) = (
-        application.until_running("db"),
-        application.until_running("web"),
-    );
+    let (db, web) = (application.until_running("db"), application.until_running("web"));
     let log = application.stop();
     assert!(log.contains("services stopped"), "{log}");
     assert!(!lives(db) && !lives(web));
@@ -380,22 +349,14 @@ fn output_is_kept_over_restarts() {
          command = [\"sh\", \"-c\", \"echo $SEXTON_SERVICE $SEXTON_INSTANCE; echo oops >&2; exec sleep 1000\"]\n",
     );
     application.until_running("web");
-    until("it wrote", || {
-        (application.run(&["logs", "web"]).out == "web 1\n").then_some(())
-    });
+    until("it wrote", || (application.run(&["logs", "web"]).out == "web 1\n").then_some(()));
     application.well(&["restart", "web"]);
     until("it wrote again", || {
         (application.run(&["logs", "web"]).out == "web 1\nweb 1\n").then_some(())
     });
-    assert_eq!(
-        application.well(&["logs", "web", "--stderr", "--tail", "1"]),
-        "oops\n"
-    );
+    assert_eq!(application.well(&["logs", "web", "--stderr", "--tail", "1"]), "oops\n");
     let file = application.data().join("services/web/stdout.log");
-    assert_eq!(
-        std::fs::read_to_string(file).expect("the file exists"),
-        "web 1\nweb 1\n"
-    );
+    assert_eq!(std::fs::read_to_string(file).expect("the file exists"), "web 1\nweb 1\n");
 }
 
 #[test]
@@ -417,11 +378,7 @@ fn paths_count_from_the_configuration_and_secrets_come_from_a_file() {
     let wrote = until("it wrote", || {
         Some(application.run(&["logs", "web"]).out).filter(|it| it.lines().count() == 2)
     });
-    let dir = application
-        .files
-        .path()
-        .canonicalize()
-        .expect("the path exists");
+    let dir = application.files.path().canonicalize().expect("the path exists");
     assert_eq!(wrote, format!("{}\ntell-nobody\n", dir.display()));
     let listed = application.well(&["status", "--json"]);
     assert!(!listed.contains("tell-nobody"), "{listed}");
@@ -455,32 +412,17 @@ fn a_table_that_cannot_be_is_refused_before_anything_starts() {
         ("comand = 1", "comand: unknown key; did you mean command?"),
         ("user = []", "user: expected a string"),
         ("limits = { handles = 1 }", "limits: unknown limit handles"),
-        (
-            "limits = { nofile = [1] }",
-            "limits: nofile: expected a number",
-        ),
-        (
-            "ready = \"soon\"",
-            "ready: \"soon\": expected running, notify or line:TEXT",
-        ),
+        ("limits = { nofile = [1] }", "limits: nofile: expected a number"),
+        ("ready = \"soon\"", "ready: \"soon\": expected running, notify or line:TEXT"),
         ("restart = \"often\"", "restart: \"often\": expected always"),
-        (
-            "stop_signal = \"NONE\"",
-            "stop_signal: \"NONE\" is not a signal",
-        ),
+        ("stop_signal = \"NONE\"", "stop_signal: \"NONE\" is not a signal"),
         ("grace = \"2h\"", "grace: expected at most an hour"),
         ("period = \"soon\"", "period: expected a number of seconds"),
-        (
-            "intensity = true",
-            "intensity: expected a number of restarts",
-        ),
+        ("intensity = true", "intensity: expected a number of restarts"),
         ("instances = 0", "instances: expected 1 to 100"),
         ("backoff = { least = 1 }", "backoff: least: unknown key"),
         ("autostart = 1", "autostart: expected true or false"),
-        (
-            "env = { API_TOKEN = \"x\" }",
-            "env: API_TOKEN looks like the name of a secret",
-        ),
+        ("env = { API_TOKEN = \"x\" }", "env: API_TOKEN looks like the name of a secret"),
     ] {
         let found = refused(&format!("[services.a]\n{line}\n"));
         let words = format!("FILE:2: services.a: {words}");
@@ -498,23 +440,11 @@ fn services_that_do_not_go_together_are_refused_before_anything_starts() {
     let one = |name: &str, more: &str| format!("[services.{name}]\n{LONG}{more}\n");
     let circle = [one("a", "after = [\"b\"]"), one("b", "after = [\"a\"]")];
     for (config, words) in [
-        (
-            one("a", "after = [\"b\"]"),
-            "services.a: after: there is no service b",
-        ),
-        (
-            circle.concat(),
-            "services.a: after: the service depends on itself: a after b after a",
-        ),
+        (one("a", "after = [\"b\"]"), "services.a: after: there is no service b"),
+        (circle.concat(), "services.a: after: the service depends on itself: a after b after a"),
         (one("\"a/b\"", ""), "services.a/b: a service name must have"),
-        (
-            "[services.a]\n".to_owned(),
-            "services.a: a command must have",
-        ),
-        (
-            one("a", "backoff = { first = 2, max = 1 }"),
-            "services.a: backoff: the maximum delay",
-        ),
+        ("[services.a]\n".to_owned(), "services.a: a command must have"),
+        (one("a", "backoff = { first = 2, max = 1 }"), "services.a: backoff: the maximum delay"),
     ] {
         let found = refused(&config);
         let words = format!("FILE:1: {words}");
@@ -544,13 +474,8 @@ fn the_configuration_shows_services() {
     std::fs::write(&file, config).expect("a writable file");
     let shown = |words: &[&str]| {
         let mut command = sexton();
-        command
-            .args(["config", "--config", text(&file)])
-            .args(words);
-        let output = command
-            .env("HOME", "/nowhere")
-            .output()
-            .expect("the command runs");
+        command.args(["config", "--config", text(&file)]).args(words);
+        let output = command.env("HOME", "/nowhere").output().expect("the command runs");
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         String::from_utf8(output.stdout).expect("UTF-8")
     };
@@ -574,9 +499,7 @@ fn metrics_count_processes_and_services() {
     let web = application.until_running("web");
     application.until_status("bad", "failed");
     kill(web);
-    until("it is back", || {
-        application.running("web").filter(|pid| *pid != web)
-    });
+    until("it is back", || application.running("web").filter(|pid| *pid != web));
     let daemon = application.daemon.as_ref().expect("a server");
     let mut stream = std::net::TcpStream::connect(daemon.http()).expect("it listens");
     let asked = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";

@@ -64,10 +64,9 @@ fn steps(lines: &[&str]) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     for line in lines {
         match (line.strip_prefix("$ "), steps.last_mut()) {
-            (Some(command), _) => steps.push(Step {
-                command: command.to_owned(),
-                printed: Vec::new(),
-            }),
+            (Some(command), _) => {
+                steps.push(Step { command: command.to_owned(), printed: Vec::new() })
+            }
             (None, Some(step)) => step.printed.push((*line).to_owned()),
             (None, None) => panic!("nothing prints {line:?}"),
         }
@@ -161,20 +160,13 @@ pub(crate) struct Reader {
 }
 
 /// The ports on the pages, in the order of [`Reader::ports`], and their replacements.
-const PORTS: [(&str, &str); 3] = [
-    ("11340", "SEXTON_LOCKSERVER"),
-    ("11300", "SEXTON_BEANSTALK"),
-    ("11380", "SEXTON_HTTP"),
-];
+const PORTS: [(&str, &str); 3] =
+    [("11340", "SEXTON_LOCKSERVER"), ("11300", "SEXTON_BEANSTALK"), ("11380", "SEXTON_HTTP")];
 
 impl Reader {
     pub(crate) fn new() -> Self {
         let (tree, files) = Tree::to_come();
-        Self {
-            tree,
-            files,
-            ports: free_ports(),
-        }
+        Self { tree, files, ports: free_ports() }
     }
 
     /// Creates a file in the reader's directory.
@@ -214,11 +206,7 @@ impl Reader {
             let command = self.replaced(&command);
             let serves =
                 command.contains("sexton serve") && without_remark(&command).ends_with('&');
-            if serves {
-                format!("{command}\n{AND_IS_READY}")
-            } else {
-                command
-            }
+            if serves { format!("{command}\n{AND_IS_READY}") } else { command }
         };
         let script = script(commands.into_iter().map(command));
         let mut shell = Command::new("sh");
@@ -335,11 +323,7 @@ fn blocks_are_found_by_their_language() {
     assert_eq!(fenced(page, "python"), [["q"]]);
     assert_eq!(languages(page), ["console", "python"]);
     let blocks = blocks(page);
-    let commands: Vec<&str> = blocks
-        .iter()
-        .flatten()
-        .map(|it| it.command.as_str())
-        .collect();
+    let commands: Vec<&str> = blocks.iter().flatten().map(|it| it.command.as_str()).collect();
     assert_eq!(commands, ["x", "z"]);
     assert_eq!(blocks[0][0].printed, ["y"]);
     let ran = parts("a\n--- next --- 0\nb--- next --- 3\n");

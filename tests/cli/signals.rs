@@ -27,22 +27,12 @@ fn int_term_and_tstp_save_and_end_well() {
         let files = files();
         let daemon = serve(&files, &[]);
         let mut client = Client::connect(daemon.lockserver()).expect("connected");
-        assert_eq!(
-            number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
-            1
-        );
-        assert_eq!(
-            number(&mut client, &request("k", "i", "bob", (600, 60, 3))),
-            2
-        );
+        assert_eq!(number(&mut client, &request("k", "i", "alice", (600, 60, 7))), 1);
+        assert_eq!(number(&mut client, &request("k", "i", "bob", (600, 60, 3))), 2);
         daemon.signal(signal);
         let (status, log) = daemon.end();
         assert_eq!(status.code(), Some(0), "{signal:?}: {log}");
-        assert_eq!(
-            client.receive_all().unwrap_or_default(),
-            b"",
-            "the connection ends too"
-        );
+        assert_eq!(client.receive_all().unwrap_or_default(), b"", "the connection ends too");
 
         let again = serve(&files, &[]);
         again.until_logged("clean=true");
@@ -74,10 +64,7 @@ fn hup_reads_the_hosts_again_and_keeps_the_old_where_the_new_are_broken() {
     daemon.signal(Signal::HUP);
     daemon.until_logged("the old hosts list stays in force");
     let log = daemon.log();
-    let said = log
-        .lines()
-        .find(|line| line.contains("stays in force"))
-        .expect("it exists");
+    let said = log.lines().find(|line| line.contains("stays in force")).expect("it exists");
     assert!(
         said.contains(text(&hosts)) && said.contains("line 3") && said.contains("ERROR"),
         "{said}"
@@ -93,9 +80,7 @@ fn hup_reads_the_hosts_again_and_keeps_the_old_where_the_new_are_broken() {
 
     std::fs::write(&hosts, "# nobody\n").expect("a writable file");
     daemon.signal(Signal::HUP);
-    until("no client is accepted", || {
-        (greeting() == [0]).then_some(())
-    });
+    until("no client is accepted", || (greeting() == [0]).then_some(()));
 }
 
 #[test]
@@ -120,10 +105,7 @@ fn hup_reads_the_configuration_and_says_what_waits_for_a_restart() {
     daemon.signal(Signal::HUP);
     daemon.until_logged("failed to reload; the old settings stay in force");
     let mut client = Client::connect(daemon.lockserver()).expect("connected");
-    assert_eq!(
-        number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
-        1
-    );
+    assert_eq!(number(&mut client, &request("k", "i", "alice", (600, 60, 7))), 1);
 }
 
 #[test]
@@ -131,20 +113,11 @@ fn usr1_takes_a_checkpoint() {
     let files = files();
     let daemon = serve(&files, &[]);
     let mut client = Client::connect(daemon.lockserver()).expect("connected");
-    assert_eq!(
-        number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
-        1
-    );
+    assert_eq!(number(&mut client, &request("k", "i", "alice", (600, 60, 7))), 1);
     daemon.signal(Signal::USR1);
     daemon.until_logged("took the checkpoint requested by SIGUSR1");
     let slots = files.path().join("data/snapshots");
-    assert!(
-        slots
-            .read_dir()
-            .expect("the directory exists")
-            .next()
-            .is_some()
-    );
+    assert!(slots.read_dir().expect("the directory exists").next().is_some());
 }
 
 #[test]
@@ -152,18 +125,9 @@ fn usr1_writes_statistics_and_locks() {
     let files = files();
     let daemon = serve(&files, &[]);
     let mut client = Client::connect(daemon.lockserver()).expect("connected");
-    assert_eq!(
-        number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
-        1
-    );
-    assert_eq!(
-        number(&mut client, &request("k", "i", "bob", (500, 50, 3))),
-        2
-    );
-    assert_eq!(
-        number(&mut client, &request("a b", "", "bob\n", (1, 2, 0))),
-        1
-    );
+    assert_eq!(number(&mut client, &request("k", "i", "alice", (600, 60, 7))), 1);
+    assert_eq!(number(&mut client, &request("k", "i", "bob", (500, 50, 3))), 2);
+    assert_eq!(number(&mut client, &request("a b", "", "bob\n", (1, 2, 0))), 1);
     let data = files.path().join("data");
     let (statistics, locks) = (data.join("lockserver.stats"), data.join("lockserver.locks"));
     // The file is replaced as a whole, so a reader that has the old file open continues to read it.
@@ -181,13 +145,8 @@ fn usr1_writes_statistics_and_locks() {
         })
         .collect();
     assert_eq!(lines.len(), 15, "{written}");
-    for line in [
-        ("requests", 3),
-        ("accepted", 1),
-        ("owners", 2),
-        ("contenders", 1),
-        ("active", 1),
-    ] {
+    for line in [("requests", 3), ("accepted", 1), ("owners", 2), ("contenders", 1), ("active", 1)]
+    {
         assert!(lines.contains(&line), "{line:?} in {written}");
     }
     let before = std::io::read_to_string(old).expect("the old file reads");
@@ -195,18 +154,10 @@ fn usr1_writes_statistics_and_locks() {
     let written = std::fs::read_to_string(&locks).expect("the locks exist");
     let lines: Vec<&str> = written.lines().skip(1).collect();
     let bobs = r#""a b" "" "bob\n" 1 0 1 2"#;
-    let [first, ..] = lines.as_slice() else {
-        panic!("no locks in {written}")
-    };
+    let [first, ..] = lines.as_slice() else { panic!("no locks in {written}") };
     // An entry whose last second has passed is not written any more.
     let lines = if *first == bobs { &lines[1..] } else { &lines };
-    assert_eq!(
-        lines,
-        [
-            r#""k" "i" "alice" 1 7 600 60"#,
-            r#""k" "i" "bob" 2 3 500 50"#
-        ]
-    );
+    assert_eq!(lines, [r#""k" "i" "alice" 1 7 600 60"#, r#""k" "i" "bob" 2 3 500 50"#]);
     let left: Vec<_> = std::fs::read_dir(&data)
         .expect("the directory exists")
         .map(|entry| entry.expect("the directory is readable").file_name())
@@ -221,10 +172,7 @@ fn usr1_without_files_says_so_and_goes_on() {
     daemon.signal(Signal::USR1);
     daemon.until_logged("SIGUSR1 ignored");
     let mut client = Client::connect(daemon.lockserver()).expect("connected");
-    assert_eq!(
-        number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
-        1
-    );
+    assert_eq!(number(&mut client, &request("k", "i", "alice", (600, 60, 7))), 1);
 }
 
 #[test]
@@ -233,42 +181,23 @@ fn sys_and_usr2_drain() {
         let files = files();
         let mut daemon = serve(&files, &[]);
         let mut client = Client::connect(daemon.lockserver()).expect("connected");
-        assert_eq!(
-            number(&mut client, &request("k", "i", "alice", (600, 60, 7))),
-            1
-        );
-        assert_eq!(
-            number(&mut client, &request("k", "i", "bob", (600, 600, 3))),
-            2
-        );
+        assert_eq!(number(&mut client, &request("k", "i", "alice", (600, 60, 7))), 1);
+        assert_eq!(number(&mut client, &request("k", "i", "bob", (600, 600, 3))), 2);
         daemon.signal(signal);
         until("new connections are refused", || {
             let newcomer = request("probe", "", "p", (0, 0, 0));
             (number(&mut client, &newcomer) == 0).then_some(())
         });
-        assert_eq!(
-            number(&mut client, &request("k", "i", "erin", (60, 30, 5))),
-            0
-        );
-        assert_eq!(
-            number(&mut client, &request("k", "i", "alice", (60, 30, 5))),
-            1,
-            "a renewal"
-        );
+        assert_eq!(number(&mut client, &request("k", "i", "erin", (60, 30, 5))), 0);
+        assert_eq!(number(&mut client, &request("k", "i", "alice", (60, 30, 5))), 1, "a renewal");
         assert!(client.renew("k", "i", "bob").expect("an answer"));
-        assert_eq!(
-            number(&mut client, &lockserver::release("k", "i", "alice")),
-            1
-        );
+        assert_eq!(number(&mut client, &lockserver::release("k", "i", "alice")), 1);
         assert_eq!(
             client.owner("k", "i").expect("an answer"),
             b"bob",
             "a waiting client still gets the lock"
         );
-        assert!(
-            Client::connect(daemon.lockserver()).is_ok(),
-            "connections are accepted"
-        );
+        assert!(Client::connect(daemon.lockserver()).is_ok(), "connections are accepted");
         assert!(daemon.is_running(), "as long as a lock is held");
         assert_eq!(number(&mut client, &lockserver::release_all("bob")), 1);
         let (status, log) = daemon.end();
@@ -278,11 +207,7 @@ fn sys_and_usr2_drain() {
         let again = serve(&files, &[]);
         let mut client = Client::connect(again.lockserver()).expect("connected");
         let newcomer = request("k", "i", "erin", (60, 30, 5));
-        assert_eq!(
-            number(&mut client, &newcomer),
-            1,
-            "a drain ends with the process"
-        );
+        assert_eq!(number(&mut client, &newcomer), 1, "a drain ends with the process");
     }
 }
 
@@ -291,11 +216,7 @@ fn a_drain_with_nothing_held_ends_at_once() {
     for signal in [Signal::SYS, Signal::USR2] {
         for flags in [vec!["--memory"], vec![]] {
             let files = files();
-            let daemon = if flags.is_empty() {
-                serve(&files, &[])
-            } else {
-                Daemon::serve(&flags)
-            };
+            let daemon = if flags.is_empty() { serve(&files, &[]) } else { Daemon::serve(&flags) };
             daemon.signal(signal);
             let (status, log) = daemon.end();
             assert_eq!(status.code(), Some(0), "{log}");
@@ -307,10 +228,7 @@ fn a_drain_with_nothing_held_ends_at_once() {
 fn a_drain_ends_when_the_last_time_to_live_is_over() {
     let daemon = Daemon::serve(&["--memory"]);
     let mut client = Client::connect(daemon.lockserver()).expect("connected");
-    assert_eq!(
-        number(&mut client, &request("k", "i", "alice", (1, 0, 0))),
-        1
-    );
+    assert_eq!(number(&mut client, &request("k", "i", "alice", (1, 0, 0))), 1);
     daemon.signal(Signal::USR2);
     let (status, log) = daemon.end();
     assert_eq!(status.code(), Some(0), "{log}");
@@ -321,10 +239,7 @@ fn a_drain_can_still_be_stopped() {
     let files = files();
     let daemon = serve(&files, &[]);
     let mut client = Client::connect(daemon.lockserver()).expect("connected");
-    assert_eq!(
-        number(&mut client, &request("k", "i", "alice", (600, 0, 0))),
-        1
-    );
+    assert_eq!(number(&mut client, &request("k", "i", "alice", (600, 0, 0))), 1);
     daemon.signal(Signal::USR2);
     daemon.until_logged("draining");
     daemon.signal(Signal::TERM);

@@ -32,10 +32,7 @@ fn pages() -> Vec<String> {
 
 /// Returns the commands of a fenced block, each with the output shown below it. A whole script is one command.
 fn steps(language: &str, lines: &[&str]) -> Vec<Step> {
-    let step = |command: &str| Step {
-        command: command.to_owned(),
-        printed: Vec::new(),
-    };
+    let step = |command: &str| Step { command: command.to_owned(), printed: Vec::new() };
     match language {
         "sh" | "bash" => vec![step(&lines.join("\n"))],
         "" | "console" => {
@@ -132,10 +129,7 @@ fn without_numbers(text: &str) -> String {
 /// Runs a block in one shell, after the commands that prepare it. Compares its output with the page.
 fn follow(block: &Block) {
     let steps = found(block);
-    let shown: Vec<&Step> = steps
-        .iter()
-        .filter(|step| !is_listed(block.page, step))
-        .collect();
+    let shown: Vec<&Step> = steps.iter().filter(|step| !is_listed(block.page, step)).collect();
     let reader = Reader::new();
     let page = read(block.page);
     if let Some(at) = block.tables {
@@ -256,16 +250,9 @@ fn reports_on_a_job_are_as_the_page_of_tools_shows_them() {
         commands.push(format!("sexton work {script} --result json -- ./{script}"));
     }
     let ran = reader.run(commands);
-    let results: Vec<&str> = ran
-        .iter()
-        .skip(2)
-        .step_by(2)
-        .map(|it| it.printed.as_str())
-        .collect();
+    let results: Vec<&str> = ran.iter().skip(2).step_by(2).map(|it| it.printed.as_str()).collect();
     let errors = reader.read("errors");
-    for (at, word) in ["\"ok\"", "\"ok\"", "the server is down", "no such user"]
-        .iter()
-        .enumerate()
+    for (at, word) in ["\"ok\"", "\"ok\"", "the server is down", "no such user"].iter().enumerate()
     {
         assert!(results[at].contains(word), "{at}: {results:?}\n{errors}");
     }
@@ -281,10 +268,8 @@ fn every_command_of_every_page_is_run_or_listed_with_the_reason() {
         let is_session = SESSIONS.iter().any(|(session, _)| *session == page);
         for block in blocks(&read(&page)) {
             let first = block[0].command.as_str();
-            let mut ours = BLOCKS
-                .iter()
-                .map(|it| (it.page, it.begins))
-                .chain(OF_THEIR_OWN.iter().copied());
+            let mut ours =
+                BLOCKS.iter().map(|it| (it.page, it.begins)).chain(OF_THEIR_OWN.iter().copied());
             let is_run = ours.any(|(on, begins)| on == page && first.starts_with(begins));
             for step in &block {
                 count += 1;

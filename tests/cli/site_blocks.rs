@@ -56,10 +56,7 @@ pub(crate) const SESSIONS: &[(&str, &str)] = &[
     ("docs/first-hour.md", "guide.rs"),
     ("docs/coming-from-flock-cron-and-pid-files.md", "guide.rs"),
     ("docs/coming-from-redis-locks.md", "guide.rs"),
-    (
-        "docs/coming-from-beanstalkd-celery-rq-and-sidekiq.md",
-        "guide.rs",
-    ),
+    ("docs/coming-from-beanstalkd-celery-rq-and-sidekiq.md", "guide.rs"),
 ];
 
 /// Commands that are not run: the page, the beginning of the command, and the reason.
@@ -75,11 +72,7 @@ pub(crate) const NOT_RUN: &[(&str, &str, &str)] = &[
         "README.md begins with the same commands, and its test runs them",
     ),
     ("CONTRIBUTING.md", "cargo test", "it runs this test"),
-    (
-        "CONTRIBUTING.md",
-        "just check",
-        ".ci/run runs the same commands",
-    ),
+    ("CONTRIBUTING.md", "just check", ".ci/run runs the same commands"),
     (
         "snapshots/README.md",
         "just golden",
@@ -100,16 +93,8 @@ pub(crate) const NOT_RUN: &[(&str, &str, &str)] = &[
         "sexton serve --socket-group",
         "there is no such group; tests/cli/remote.rs tests it with an existing one",
     ),
-    (
-        "docs/tools.md",
-        "sexton top     ",
-        "it needs a terminal; tests/cli/top.rs provides one",
-    ),
-    (
-        "docs/tools.md",
-        "while job=",
-        "it needs a mail server; a test below checks its syntax",
-    ),
+    ("docs/tools.md", "sexton top     ", "it needs a terminal; tests/cli/top.rs provides one"),
+    ("docs/tools.md", "while job=", "it needs a mail server; a test below checks its syntax"),
     (
         "docs/tools.md",
         "sexton recover DATA --skip",
@@ -125,21 +110,13 @@ pub(crate) const NOT_RUN: &[(&str, &str, &str)] = &[
         "dpkg -i",
         "tests/cli/packages.rs installs it in a separate root directory",
     ),
-    (
-        "docs/operations.md",
-        "systemctl ",
-        "it needs a running systemd",
-    ),
+    ("docs/operations.md", "systemctl ", "it needs a running systemd"),
     (
         "docs/operations.md",
         "sexton status --data /var/lib/sexton",
         "it needs the installed package",
     ),
-    (
-        "docs/operations.md",
-        "cargo build --profile dist",
-        "it builds the program",
-    ),
+    ("docs/operations.md", "cargo build --profile dist", "it builds the program"),
     (
         "docs/operations.md",
         "install -m",
@@ -156,21 +133,9 @@ pub(crate) const NOT_RUN: &[(&str, &str, &str)] = &[
         "there is no such machine; tests/cli/far.rs tests it with a local one",
     ),
     ("docs/page.md", "ssh ", "there is no such machine"),
-    (
-        "docs/page.md",
-        "mkdir -m 700 ~/forwarded",
-        "it belongs to what follows",
-    ),
-    (
-        "docs/page.md",
-        "sexton status --url unix:$HOME",
-        "there is no such machine",
-    ),
-    (
-        "docs/protocols/http.md",
-        "curl -sN",
-        "it does not end; tests/http/ reads the same stream",
-    ),
+    ("docs/page.md", "mkdir -m 700 ~/forwarded", "it belongs to what follows"),
+    ("docs/page.md", "sexton status --url unix:$HOME", "there is no such machine"),
+    ("docs/protocols/http.md", "curl -sN", "it does not end; tests/http/ reads the same stream"),
     (
         "docs/tasks.md",
         "sexton server list",
@@ -200,16 +165,9 @@ pub(crate) const BLOCKS: &[Block] = &[
         page: "docs/tools.md",
         begins: "sexton work mails",
         files: &[("call", WELL), ("send", WELL), ("work", WELL)],
-        before: &[
-            "sexton serve &",
-            "sexton queue push mails x",
-            "sexton queue push calls x",
-        ],
+        before: &["sexton serve &", "sexton queue push mails x", "sexton queue push calls x"],
         // These commands would not end with --wait.
-        instead: &[
-            ("--wait --procs", "--procs"),
-            ("--wait --throttle", "--throttle"),
-        ],
+        instead: &[("--wait --procs", "--procs"), ("--wait --throttle", "--throttle")],
         ..PLAIN
     },
     Block {
@@ -289,11 +247,7 @@ pub(crate) const BLOCKS: &[Block] = &[
         before: &[],
         ..PLAIN
     },
-    Block {
-        page: "docs/operations.md",
-        begins: "sexton confirm-clock",
-        ..PLAIN
-    },
+    Block { page: "docs/operations.md", begins: "sexton confirm-clock", ..PLAIN },
     Block {
         page: "docs/services.md",
         begins: "sexton config --config",
@@ -345,25 +299,15 @@ pub(crate) const BLOCKS: &[Block] = &[
         page: "docs/tasks.md",
         begins: "sexton task transcript",
         files: &[("import", "#!/bin/sh\necho bad >&2; exit 3\n")],
-        before: &[
-            "sexton serve &",
-            "sexton task add --name import --wait 1m -- ./import || true",
-        ],
+        before: &["sexton serve &", "sexton task add --name import --wait 1m -- ./import || true"],
         instead: &[("4711", TASK)],
         output: Output::ButNumbers(&[
             ("waited 2 ms", "waited ..."),
-            (
-                "/var/lib/sexton/run/01a2053d-14ba-7e03-8bdf-5fead7ef86b2",
-                "...",
-            ),
+            ("/var/lib/sexton/run/01a2053d-14ba-7e03-8bdf-5fead7ef86b2", "..."),
         ]),
         ..PLAIN
     },
-    Block {
-        page: "docs/tasks.md",
-        begins: "sexton lease set server-refresh",
-        ..PLAIN
-    },
+    Block { page: "docs/tasks.md", begins: "sexton lease set server-refresh", ..PLAIN },
     Block {
         page: "docs/tasks.md",
         begins: "sexton audit",
@@ -430,11 +374,7 @@ pub(crate) const BLOCKS: &[Block] = &[
         begins: "ask()",
         needs: &["bash", "od"],
         // The shell that runs the blocks has no `/dev/tcp`, so use a function instead.
-        instead: &[
-            ("ask() { ", "cat > ask <<'END'\n"),
-            ("; }", "\nEND"),
-            ("ask '", "bash ask '"),
-        ],
+        instead: &[("ask() { ", "cat > ask <<'END'\n"), ("; }", "\nEND"), ("ask '", "bash ask '")],
         output: Output::AsShown(&[]),
         ..PLAIN
     },
@@ -470,10 +410,7 @@ pub(crate) const BLOCKS: &[Block] = &[
         needs: &["curl"],
         instead: &[
             ("/queues/pop", "/queues/pop | tee claim"),
-            (
-                "\"token\":23",
-                "\"token\":'$(grep -o '\"token\":[0-9]*' claim | cut -d: -f2)'",
-            ),
+            ("\"token\":23", "\"token\":'$(grep -o '\"token\":[0-9]*' claim | cut -d: -f2)'"),
         ],
         output: Output::ButNumbers(&[]),
         ..PLAIN

@@ -18,11 +18,7 @@ fn start(data: &Path, flags: &[&str]) -> Daemon {
 
 fn serve(data: &Path, flags: &[&str]) -> Command {
     let http = ["--http", "127.0.0.1:0"];
-    let http = if flags.contains(&"--http") {
-        &[][..]
-    } else {
-        &http
-    };
+    let http = if flags.contains(&"--http") { &[][..] } else { &http };
     daemon::serve(&[&["--data", daemon::text(data)], http, flags].concat())
 }
 
@@ -44,13 +40,7 @@ fn end(coordinator: Daemon, signal: Signal) -> String {
 }
 
 fn status(data: &Path, flags: &[&str]) -> Output {
-    sexton()
-        .arg("status")
-        .arg("--data")
-        .arg(data)
-        .args(flags)
-        .output()
-        .expect("the command runs")
+    sexton().arg("status").arg("--data").arg(data).args(flags).output().expect("the command runs")
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -91,17 +81,11 @@ fn a_person_and_a_program_read_the_status() {
     ] {
         assert!(page.contains(expected), "no {expected:?} in:\n{page}");
     }
-    let actors: Vec<&str> = page
-        .lines()
-        .skip_while(|line| !line.starts_with("ACTOR"))
-        .collect();
+    let actors: Vec<&str> = page.lines().skip_while(|line| !line.starts_with("ACTOR")).collect();
     let names = actors.iter().skip(1).map(|line| line.split(' ').next());
     let names: Vec<&str> = names.flatten().collect();
     assert_eq!(names, sexton::actors::names(), "{page}");
-    assert!(
-        page.lines().all(|line| line == line.trim_end()),
-        "no blanks at the end of lines"
-    );
+    assert!(page.lines().all(|line| line == line.trim_end()), "no blanks at the end of lines");
 
     let checkpoint = sexton().args(["checkpoint", "--data"]).arg(&data).output();
     ended(checkpoint.expect("the command runs"), 0);
@@ -129,10 +113,7 @@ fn a_person_and_a_program_read_the_status() {
     assert_eq!(json["recovered"]["new"], true);
 
     end(coordinator, Signal::TERM);
-    assert!(
-        !data.join("sexton.sock").exists(),
-        "a clean stop removes its socket"
-    );
+    assert!(!data.join("sexton.sock").exists(), "a clean stop removes its socket");
     let coordinator = start(&data, &[]);
     let page = text(&status(&data, &[]).stdout);
     assert!(page.contains("after a clean stop"), "{page}");
@@ -147,21 +128,10 @@ fn without_a_coordinator_the_status_says_what_was_tried() {
         let [page, error] = ended(refused, 3);
         assert_eq!(page, "");
         assert!(error.contains("no coordinator runs"), "{error}");
-        assert!(
-            error
-                .replace(['\n', ' '], "")
-                .contains(&expected.replace(' ', "")),
-            "{error}"
-        );
-        assert!(
-            error.contains("sexton serve"),
-            "it says how to start one: {error}"
-        );
+        assert!(error.replace(['\n', ' '], "").contains(&expected.replace(' ', "")), "{error}");
+        assert!(error.contains("sexton serve"), "it says how to start one: {error}");
     };
-    refused(
-        &directory.path().join("absent"),
-        "there is no such directory",
-    );
+    refused(&directory.path().join("absent"), "there is no such directory");
     refused(directory.path(), "there is no socket");
 
     let data = directory.path().join("data");
@@ -176,18 +146,9 @@ fn without_a_coordinator_the_status_says_what_was_tried() {
 #[test]
 fn a_token_is_read_again_at_hup_and_never_told() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let (data, file) = (
-        directory.path().join("data"),
-        directory.path().join("token"),
-    );
+    let (data, file) = (directory.path().join("data"), directory.path().join("token"));
     write_private(&file, TOKEN);
-    let flags = [
-        "--token-file",
-        file.to_str().expect("UTF-8"),
-        "--log",
-        "trace",
-        "-d",
-    ];
+    let flags = ["--token-file", file.to_str().expect("UTF-8"), "--log", "trace", "-d"];
     let coordinator = start(&data, &flags);
     let with = |token: &str| get(&coordinator, &format!("Authorization: Bearer {token}\r\n"));
     assert!(get(&coordinator, "").starts_with("HTTP/1.1 401"));
@@ -209,40 +170,26 @@ fn a_token_is_read_again_at_hup_and_never_told() {
     let shown = status(&data, &["--json"]);
     told += &text(&shown.stdout);
     told += &end(coordinator, Signal::TERM);
-    assert!(
-        !told.contains("staple") && !told.contains("brief"),
-        "{told}"
-    );
+    assert!(!told.contains("staple") && !told.contains("brief"), "{told}");
 }
 
 #[test]
 fn settings_of_the_http_listener_that_cannot_be_are_told_before_anything_opens() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let (data, file) = (
-        directory.path().join("data"),
-        directory.path().join("token"),
-    );
+    let (data, file) = (directory.path().join("data"), directory.path().join("token"));
     let refused = |data: &Path, flags: &[&str], status: i32, expected: &[&str]| {
         let output = serve(data, flags).output().expect("the command runs");
         let [page, error] = ended(output, status);
         assert_eq!(page, "");
         let joined = error.replace(['\n', ' '], "");
         for words in expected {
-            assert!(
-                joined.contains(&words.replace(' ', "")),
-                "no {words:?} in {error}"
-            );
+            assert!(joined.contains(&words.replace(' ', "")), "no {words:?} in {error}");
         }
         assert!(!error.contains("staple"), "{error}");
     };
     let token = file.to_str().expect("UTF-8");
     refused(&data, &["--http", "0.0.0.0:0"], 2, &["needs a token file"]);
-    refused(
-        &data,
-        &["--token-file", token],
-        3,
-        &["token", "No such file"],
-    );
+    refused(&data, &["--token-file", token], 3, &["token", "No such file"]);
     write_private(&file, TOKEN);
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).expect("our own file");
     refused(&data, &["--token-file", token], 3, &["0644", "chmod 600"]);
@@ -255,12 +202,9 @@ fn a_reader_that_has_gone_is_no_failure() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let data = directory.path().join("data");
     let _coordinator = start(&data, &[]);
-    for words in [
-        &["status"][..],
-        &["status", "--json"],
-        &["checkpoint"],
-        &["checkpoint", "--json"],
-    ] {
+    for words in
+        [&["status"][..], &["status", "--json"], &["checkpoint"], &["checkpoint", "--json"]]
+    {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
         let mut command = sexton();

@@ -1,9 +1,6 @@
 //! The history of one item: the events of a job, a queue or a key, found by its name, from a directory and live.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::daemon::{Daemon, ended, sexton};
 use crate::patience::until;
@@ -72,19 +69,15 @@ fn the_story_of_a_job_is_everything_that_happened_to_it() {
     run(&data, &["queue", "kick", "mails"], 0);
     run(&data, &["queue", "flush", "mails"], 0);
     let story = read("replay", &data, &["--job", &job], 0);
-    let expected = [
-        "added", "claimed", "touched", "released", "claimed", "buried", "kicked", "flushed",
-    ];
+    let expected =
+        ["added", "claimed", "touched", "released", "claimed", "buried", "kicked", "flushed"];
     assert_eq!(kinds(&story), expected, "{story}");
     for words in [format!("token={second}  attempt=2"), format!("job={job}")] {
         assert!(story.contains(&words), "no {words:?} in\n{story}");
     }
     let place = |line: &str| line.find("queue=mails").expect("it is named");
     let places: Vec<usize> = story.lines().map(place).collect();
-    assert!(
-        places.iter().all(|at| *at == places[0]),
-        "they align:\n{story}"
-    );
+    assert!(places.iter().all(|at| *at == places[0]), "they align:\n{story}");
     assert!(!story.contains(&format!("job={other}")), "{story}");
     let all = read("replay", &data, &["--queue", "mails"], 0);
     assert!(all.contains(&format!("job={other}")), "{all}");
@@ -117,10 +110,7 @@ fn a_claim_that_runs_out_is_told_by_name() {
     let last = story.lines().last().expect("a line");
     assert!(last.contains(&format!("queue=slow  job={job}")), "{story}");
     let found = read("inspect", &data, &["--queue", "slow"], 0);
-    assert!(
-        found.contains("ready") && found.contains("expired"),
-        "{found}"
-    );
+    assert!(found.contains("ready") && found.contains("expired"), "{found}");
 }
 
 #[test]
@@ -134,12 +124,7 @@ fn the_story_of_a_key_tells_of_all_its_locks() {
     run(&data, &["lock", "release-all", "--owner", "ann"], 0);
     let story = read("replay", &data, &["--key", "acct"], 0);
     assert_eq!(kinds(&story), ["granted", "renewed", "released"], "{story}");
-    assert!(
-        story
-            .lines()
-            .all(|line| line.contains("key=acct  owner=ann")),
-        "{story}"
-    );
+    assert!(story.lines().all(|line| line.contains("key=acct  owner=ann")), "{story}");
     assert!(!story.contains("other"), "{story}");
     let conflict = read("inspect", &data, &["--key", "acct", "--actor", "queue"], 2);
     assert!(conflict.contains("--actor"), "{conflict}");
@@ -153,13 +138,8 @@ fn events_align_carry_their_position_and_are_of_one_item() {
     let data = files.path().join("data");
     let daemon = Daemon::serve(&["--data", data.to_str().expect("UTF-8")]);
     let mut events = sexton();
-    events
-        .args(["events", "--after", "999999999999", "--data"])
-        .arg(&data);
-    let mut events = events
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the command starts");
+    events.args(["events", "--after", "999999999999", "--data"]).arg(&data);
+    let mut events = events.stdout(Stdio::piped()).spawn().expect("the command starts");
     let mut lines = BufReader::new(events.stdout.take().expect("a pipe")).lines();
     let mut line = || lines.next().expect("a line").expect("UTF-8");
     let first = line();
@@ -170,26 +150,15 @@ fn events_align_carry_their_position_and_are_of_one_item() {
     run(&data, &["checkpoint"], 0);
     let lines = [line(), line(), line()];
     let kinds = ["added", "granted", "checkpoint"].map(|kind| format!(" {kind} "));
-    let places = lines
-        .iter()
-        .zip(&kinds)
-        .map(|(line, kind)| line.find(kind.as_str()));
-    let places: Vec<usize> = places
-        .map(|at| at.expect("the client is notified"))
-        .collect();
-    assert!(
-        places.iter().all(|at| *at == places[0]),
-        "the columns align: {lines:#?}"
-    );
+    let places = lines.iter().zip(&kinds).map(|(line, kind)| line.find(kind.as_str()));
+    let places: Vec<usize> = places.map(|at| at.expect("the client is notified")).collect();
+    assert!(places.iter().all(|at| *at == places[0]), "the columns align: {lines:#?}");
     let position = lines[0].split_whitespace().next().expect("a word");
     let behind = |words: &[&str]| {
         let words = [&["events", "--json", "--after", position], words].concat();
         let mut command = sexton();
         command.args(words).arg("--data").arg(&data);
-        let mut child = command
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the command starts");
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the command starts");
         let mut line = String::new();
         let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
         out.read_line(&mut line).expect("UTF-8");

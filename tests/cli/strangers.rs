@@ -114,18 +114,11 @@ fn no_socket_has_a_place_for_a_stranger() {
     let coordinator = u32::try_from(coordinator).expect("it is a PID");
     let sockets = listening(&[coordinator, keeper, worker.id()]);
     let known = ["keeper.sock", "report.sock", "sexton.sock"];
-    let mut expected = known
-        .map(|name| text(&tree.data.join(name)).to_owned())
-        .to_vec();
-    let (named, of_files) = sockets
-        .iter()
-        .partition::<Vec<_>, _>(|it| it.starts_with('@'));
+    let mut expected = known.map(|name| text(&tree.data.join(name)).to_owned()).to_vec();
+    let (named, of_files) = sockets.iter().partition::<Vec<_>, _>(|it| it.starts_with('@'));
     expected.sort();
     assert_eq!(of_files, expected.iter().collect::<Vec<_>>());
-    assert!(
-        named.len() == 1 && named[0].starts_with("@sexton-work-"),
-        "{named:?}"
-    );
+    assert!(named.len() == 1 && named[0].starts_with("@sexton-work-"), "{named:?}");
     for path in &expected {
         std::fs::set_permissions(path, Permissions::from_mode(0o666)).expect("our own file");
     }
@@ -147,11 +140,7 @@ fn no_socket_has_a_place_for_a_stranger() {
     let done = done(worker.wait_with_output().expect("our child"));
     assert_eq!(done.status, 0, "{done:?}");
     let shown = job(&tree, &id);
-    assert_eq!(
-        (&shown["error"], &shown["attempts"]),
-        (&"later".into(), &0.into()),
-        "{shown}"
-    );
+    assert_eq!((&shown["error"], &shown["attempts"]), (&"later".into(), &0.into()), "{shown}");
     drop(silent.stdin.take());
     assert_eq!(lines.next().and_then(Result::ok).as_deref(), Some("closed"));
     assert!(silent.wait().expect("our child").success());
@@ -199,21 +188,11 @@ fn a_directory_of_another_user_is_not_used() {
     chown(&data, Some(STRANGER), None).expect("root may do this");
     let words = format!("belongs to user {STRANGER}");
     let refused = refusal(&data);
-    assert!(
-        refused.contains(&words) && refused.contains("chown"),
-        "{refused}"
-    );
+    assert!(refused.contains(&words) && refused.contains("chown"), "{refused}");
     assert_eq!(std::fs::read_dir(&data).expect("it exists").count(), 0);
     // The directory is ours, but not what is in it.
     chown(&data, Some(0), None).expect("root may do this");
-    for name in [
-        "keeper.sock",
-        "sexton.sock",
-        "notify.sock",
-        "report.key",
-        "journal",
-        "lock",
-    ] {
+    for name in ["keeper.sock", "sexton.sock", "notify.sock", "report.key", "journal", "lock"] {
         let path = data.join(name);
         match name {
             "journal" => std::fs::create_dir(&path).expect("a new directory"),
@@ -222,10 +201,7 @@ fn a_directory_of_another_user_is_not_used() {
         }
         chown(&path, Some(STRANGER), None).expect("root may do this");
         let refused = refusal(&data);
-        assert!(
-            refused.contains(&words) && refused.contains(name),
-            "{name}: {refused}"
-        );
+        assert!(refused.contains(&words) && refused.contains(name), "{name}: {refused}");
         if name == "journal" {
             std::fs::remove_dir(&path).expect("it is empty");
         } else {
@@ -244,10 +220,7 @@ fn a_pipe_in_place_of_a_file_does_not_hold_a_start_up() {
         let path = data.join(name);
         mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
         let refused = refusal(&data);
-        assert!(
-            refused.contains("it is not a file") && refused.contains(name),
-            "{refused}"
-        );
+        assert!(refused.contains("it is not a file") && refused.contains(name), "{refused}");
         std::fs::remove_file(&path).expect("it exists");
     }
 }
@@ -259,9 +232,7 @@ fn a_keeper_that_is_stopped_is_not_waited_for_without_limit() {
     let id = tree.detach("sleep 1000");
     let pid = until("it runs", || {
         let record = tree.record(&id);
-        record["pid"]
-            .as_u64()
-            .filter(|_| record["status"] == "running")
+        record["pid"].as_u64().filter(|_| record["status"] == "running")
     });
     let keeper = tree.keeper().expect("a keeper runs");
     tree.again(|| {
@@ -286,9 +257,7 @@ fn a_keeper_that_is_stopped_is_not_waited_for_without_limit() {
     });
     drop(waiting);
     kill_process(keeper, Signal::CONT).expect("a live process");
-    until("the keeper is back", || {
-        (tree.run(&["run", "--", "true"]).status == 0).then_some(())
-    });
+    until("the keeper is back", || (tree.run(&["run", "--", "true"]).status == 0).then_some(()));
     assert_eq!(tree.run(&["wait", &id]).status, 128 + 9);
 }
 
@@ -302,13 +271,7 @@ fn a_secret_file_of_another_user_is_refused() {
     std::fs::write(&token, "0123456789abcdef run\n").expect("a writable file");
     std::fs::set_permissions(&token, Permissions::from_mode(0o600)).expect("our own file");
     chown(&token, Some(STRANGER), None).expect("root may do this");
-    let flags = [
-        "--memory",
-        "--http",
-        "127.0.0.1:0",
-        "--token-file",
-        text(&token),
-    ];
+    let flags = ["--memory", "--http", "127.0.0.1:0", "--token-file", text(&token)];
     let refused = done(daemon::serve(&flags).output().expect("the program runs"));
     assert_eq!(refused.status, 3, "{refused:?}");
     let words = format!("belongs to user {STRANGER}");
@@ -326,12 +289,7 @@ fn a_start_below_a_directory_that_others_may_write_to_is_warned_of() {
         std::fs::set_permissions(&parent, mode).expect("our own directory");
     };
     let words = "other users can put another directory in the place of";
-    for (mode, is_warned_of) in [
-        (0o755, false),
-        (0o777, true),
-        (0o775, true),
-        (0o1777, false),
-    ] {
+    for (mode, is_warned_of) in [(0o755, false), (0o777, true), (0o775, true), (0o1777, false)] {
         set(mode);
         let daemon = Daemon::serve(&["--data", text(&data), "--http", "127.0.0.1:0"]);
         daemon.signal(Signal::TERM);
@@ -379,10 +337,9 @@ fn one_who_may_have_replaced_the_data_directory_is_not_asked() {
         assert_eq!(count, 1, "only they and root can replace their directory");
         child.wait_with_output().expect("it ends");
     }
-    for (owner, mode, words) in [
-        (0, 0o777, "has mode 0777"),
-        (STRANGER - 1, 0o755, "belongs to user 65533"),
-    ] {
+    for (owner, mode, words) in
+        [(0, 0o777, "has mode 0777"), (STRANGER - 1, 0o755, "belongs to user 65533")]
+    {
         chown(&parent, Some(owner), None).expect("root may do this");
         let mode = Permissions::from_mode(mode);
         std::fs::set_permissions(&parent, mode).expect("root may do this");
@@ -404,11 +361,7 @@ fn one_who_may_have_replaced_the_data_directory_is_not_asked() {
 #[test]
 fn server_and_keeper_hide_from_their_own_user() {
     let own = rustix::process::geteuid();
-    let user = if own.is_root() {
-        STRANGER
-    } else {
-        own.as_raw()
-    };
+    let user = if own.is_root() { STRANGER } else { own.as_raw() };
     let tree = Tree::of_user(user);
     let id = tree.detach("exec sleep 1000");
     let command = until("it runs", || {
@@ -497,15 +450,7 @@ fn output_is_not_written_to_a_file_of_another_user() {
     }
     // Without them, the files are ours, and nobody else can read them.
     let dir_text = text(&dir);
-    let words = [
-        "run",
-        "--detach",
-        "--run-dir",
-        dir_text,
-        "--",
-        "echo",
-        "secret",
-    ];
+    let words = ["run", "--detach", "--run-dir", dir_text, "--", "echo", "secret"];
     let id = tree.well(&words).trim().to_owned();
     assert_eq!(tree.run(&["wait", &id]).status, 0);
     let made = std::fs::metadata(dir.join("stdout.log")).expect("it exists");
@@ -537,15 +482,7 @@ fn a_run_directory_of_another_user_is_refused() {
     std::os::unix::fs::lchown(home.join("link"), Some(STRANGER), None).expect("root may do this");
     for name in ["link", "theirs"] {
         let dir = home.join(name);
-        let words = [
-            "run",
-            "--detach",
-            "--run-dir",
-            text(&dir),
-            "--",
-            "echo",
-            "secret",
-        ];
+        let words = ["run", "--detach", "--run-dir", text(&dir), "--", "echo", "secret"];
         let refused = tree.run(&words);
         assert_eq!(refused.status, 125, "{name}: {refused:?}");
         let words = format!("home belongs to user {STRANGER}");

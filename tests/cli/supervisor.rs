@@ -70,10 +70,7 @@ fn the_server_keeps_one_record_above_its_services_over_every_restart() {
     let third = line(&application);
     let ids: Vec<&str> = third.iter().map(|(_, id, _)| id.as_str()).collect();
     assert_eq!(ids, [starter.1.as_str(), &server.1, &replaced]);
-    let listed = run(
-        &application,
-        &["ps", "--all", "--type", "supervisord", "--count"],
-    );
+    let listed = run(&application, &["ps", "--all", "--type", "supervisord", "--count"]);
     assert_eq!(listed.out, "1\n");
 }
 
@@ -84,10 +81,7 @@ fn the_server_is_not_killed_through_its_record() {
     let [starter, server, _] = before.as_slice() else {
         panic!("{before:?}");
     };
-    for words in [
-        ["kill", "--tree", &server.1],
-        ["kill", "--tree", &starter.1],
-    ] {
+    for words in [["kill", "--tree", &server.1], ["kill", "--tree", &starter.1]] {
         let refused = run(&application, &words);
         assert_eq!(refused.status, 1, "{refused:?}");
         assert!(refused.err.contains("sexton service stop"), "{refused:?}");

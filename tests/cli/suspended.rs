@@ -33,18 +33,13 @@ fn a_suspended_service_is_stopped_by_its_first_signal() {
 fn a_suspended_process_is_stopped_by_its_first_signal_and_so_is_its_tree() {
     let tree = Tree::start();
     // The shell waits for its child, which is suspended as well.
-    for (script, flags) in [
-        ("exec sleep 1000", &[][..]),
-        ("sleep 1000; exit 7", &["--tree"]),
-    ] {
+    for (script, flags) in [("exec sleep 1000", &[][..]), ("sleep 1000; exit 7", &["--tree"])] {
         let id = tree.detach(script);
         let pids = until("they run", || {
             let pid = tree.record(&id).pointer("/pid").and_then(Value::as_i64)?;
             let children = format!("/proc/{pid}/task/{pid}/children");
             let children = std::fs::read_to_string(children).unwrap_or_default();
-            let below = children
-                .split_whitespace()
-                .map(|it| it.parse().expect("a PID"));
+            let below = children.split_whitespace().map(|it| it.parse().expect("a PID"));
             let own = i32::try_from(pid).expect("a PID");
             let pids: Vec<i32> = std::iter::once(own).chain(below).collect();
             (pids.len() == 1 + flags.len()).then_some(pids)

@@ -1,10 +1,7 @@
 //! `sexton task` and `sexton server`: commands that run in bursts, and bursts that fail. Row numbers in this file are
 //! those of Acquia's text "Wip system failures and automatic recovery"; each row is tested with a real attempt.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::daemon::text;
 use crate::patience::until;
@@ -59,10 +56,7 @@ fn running(tree: &Tree, file: &str) -> Pid {
 pub(crate) fn came_to(task: &Value) -> (&str, &str) {
     let newest = task["past"].as_array().and_then(|it| it.last());
     let cause = newest.map(|it| &it["cause"]);
-    (
-        task["exit"].as_str().unwrap_or_default(),
-        cause.and_then(Value::as_str).unwrap_or_default(),
-    )
+    (task["exit"].as_str().unwrap_or_default(), cause.and_then(Value::as_str).unwrap_or_default())
 }
 
 /// Asserts that no thread of a server is in use, that no lock is held, and that an audit finds nothing.
@@ -71,9 +65,7 @@ pub(crate) fn assert_no_thread_is_taken(tree: &Tree) {
         let servers = tree.well(&["server", "list", "--json"]);
         let servers: Value = serde_json::from_str(&servers).expect("valid JSON");
         let all = servers["servers"].as_array()?.iter();
-        all.map(|it| it["used"].as_u64())
-            .all(|used| used == Some(0))
-            .then_some(())
+        all.map(|it| it["used"].as_u64()).all(|used| used == Some(0)).then_some(())
     });
     let locks = tree.get("/v1/locks");
     assert_eq!(locks["locks"].as_array().map(Vec::len), Some(0), "{locks}");
@@ -107,22 +99,10 @@ fn a_status_of_its_own_fails_a_task_and_bytes_are_saved_as_they_are() {
     let fails = over(&tree, add(&tree, &[], "exit 3"));
     assert_eq!(came_to(&fails), ("user-error", "user-error"));
     assert_eq!(fails["message"], "its command ended with status 3");
-    let says = over(
-        &tree,
-        add(&tree, &[], r#""$0" task fail 'no such site'; exit 0"#),
-    );
-    assert_eq!(
-        (&says["exit"], &says["message"]),
-        (&"user-error".into(), &"no such site".into())
-    );
-    let warns = over(
-        &tree,
-        add(&tree, &[], r#""$0" task done --warning 'half'; exit 7"#),
-    );
-    assert_eq!(
-        (&warns["exit"], &warns["exit_status"]),
-        (&"warning".into(), &1.into())
-    );
+    let says = over(&tree, add(&tree, &[], r#""$0" task fail 'no such site'; exit 0"#));
+    assert_eq!((&says["exit"], &says["message"]), (&"user-error".into(), &"no such site".into()));
+    let warns = over(&tree, add(&tree, &[], r#""$0" task done --warning 'half'; exit 7"#));
+    assert_eq!((&warns["exit"], &warns["exit_status"]), (&"warning".into(), &1.into()));
     let script = r#"printf '\377\000x' | "$0" task save && "$0" task saved | od -An -tx1 | tr -d ' \n' > "$SEXTON_DATA/bytes""#;
     assert_eq!(over(&tree, add(&tree, &[], script))["exit"], "completed");
     let bytes = std::fs::read_to_string(tree.data.join("bytes")).expect("they were read");
@@ -150,9 +130,7 @@ fn what_cannot_be_launched_is_tried_again_and_says_why() {
             let id = tree.well(&words).trim_end().parse().expect("a number");
             let task = tried(&tree, id, 2);
             assert_eq!(came_to(&task), ("not-finished", "not-launched"), "{task}");
-            let failure = task["past"][0]["failure"]
-                .as_str()
-                .expect("the refusal has a detail");
+            let failure = task["past"][0]["failure"].as_str().expect("the refusal has a detail");
             assert!(failure.starts_with("exec: "), "{failure}");
             tree.well(&["task", "terminate", "--now", &id.to_string()]);
         }
@@ -175,9 +153,7 @@ fn arguments_that_the_kernel_does_not_take_are_its_error() {
     let id = added["id"].as_u64().expect("a number");
     let task = tried(&tree, id, 1);
     assert_eq!(came_to(&task), ("not-finished", "not-launched"), "{task}");
-    let failure = task["past"][0]["failure"]
-        .as_str()
-        .expect("the refusal has a detail");
+    let failure = task["past"][0]["failure"].as_str().expect("the refusal has a detail");
     assert!(failure.contains("Argument list too long"), "{failure}");
     tree.well(&["task", "terminate", "--now", &id.to_string()]);
     assert_no_thread_is_taken(&tree);
@@ -212,10 +188,7 @@ fn a_command_that_dies_fails_its_task_unless_it_saved_or_may_run_twice() {
         for flags in [&[] as &[&str], &["--retry"]] {
             let saves = format!(r#"{once}"$0" task save half; {dies}"#);
             let task = over(&tree, add(&tree, flags, &saves));
-            assert_eq!(
-                (&task["exit"], &task["revision"]),
-                (&"completed".into(), &1.into())
-            );
+            assert_eq!((&task["exit"], &task["revision"]), (&"completed".into(), &1.into()));
             assert_eq!(
                 (&task["past"][0]["saved"], &task["past"][0]["cause"]),
                 (&true.into(), &"died".into())
@@ -238,23 +211,13 @@ fn an_endless_burst_is_stopped_with_all_that_it_started() {
         ] {
             let flags = [flags, &["--fail-after", "300ms"]].concat();
             let task = over(&tree, add(&tree, &flags, script));
-            assert_eq!(
-                came_to(&task),
-                ("system-error", "overdue"),
-                "{script}: {task}"
-            );
+            assert_eq!(came_to(&task), ("system-error", "overdue"), "{script}: {task}");
             assert_eq!(task["message"], "its attempt took too long");
         }
     }
     // A command that has sent a heartbeat must continue to send them, however much time its burst still has.
-    let task = over(
-        &tree,
-        add(
-            &tree,
-            &["--progress", "200ms"],
-            r#""$0" task heartbeat; sleep 1000"#,
-        ),
-    );
+    let task =
+        over(&tree, add(&tree, &["--progress", "200ms"], r#""$0" task heartbeat; sleep 1000"#));
     assert_eq!(came_to(&task), ("system-error", "silent"), "{task}");
     // Heartbeats do not prolong a burst.
     let beats = r#""$0" task heartbeat && echo $$ > "$SEXTON_DATA/beats"; (while "$0" task heartbeat; do sleep 0.05; done) & sleep 1000"#;
@@ -291,12 +254,7 @@ fn a_burst_of_which_nothing_is_said_is_run_again_where_it_must_be() {
 fn what_cleans_up_holds_nothing() {
     let tree = Tree::start();
     tree.well(&["server", "add", "local", "--threads", "1"]);
-    for cleanup in [
-        "/no/such/program",
-        "sh -c 'exit 4'",
-        "sh -c 'kill -9 $$'",
-        "sleep 1000",
-    ] {
+    for cleanup in ["/no/such/program", "sh -c 'exit 4'", "sh -c 'kill -9 $$'", "sleep 1000"] {
         let task = over(&tree, add(&tree, &["--cleanup", cleanup], "true"));
         assert_eq!(task["exit"], "completed", "{cleanup}: {task}");
     }
@@ -318,11 +276,7 @@ fn what_cleans_up_holds_nothing() {
 fn a_task_that_ends_while_no_coordinator_is_there_has_ended() {
     let mut tree = Tree::start();
     let ends = add(&tree, &[], r#"echo $$ > "$SEXTON_DATA/ends"; sleep 0.2"#);
-    let dies = add(
-        &tree,
-        &[],
-        r#"echo $$ > "$SEXTON_DATA/dies"; exec sleep 1000"#,
-    );
+    let dies = add(&tree, &[], r#"echo $$ > "$SEXTON_DATA/dies"; exec sleep 1000"#);
     let goes_on = add(
         &tree,
         &[],
@@ -345,10 +299,7 @@ fn a_task_that_ends_while_no_coordinator_is_there_has_ended() {
     assert_eq!(over(&tree, ends)["exit"], "completed");
     assert_eq!(came_to(&over(&tree, dies)), ("system-error", "died"));
     let task = show(&tree, goes_on);
-    assert_eq!(
-        (&task["status"], &task["attempts"]),
-        (&"processing".into(), &1.into())
-    );
+    assert_eq!((&task["status"], &task["attempts"]), (&"processing".into(), &1.into()));
     std::fs::write(tree.data.join("go"), "").expect("a writable file");
     assert_eq!(over(&tree, goes_on)["exit"], "completed");
     assert_no_thread_is_taken(&tree);
@@ -368,28 +319,15 @@ fn an_inventory_is_what_the_servers_are_but_for_an_operators_word() {
     let check = tree.run(&[&["server", "check"], &from[..]].concat());
     assert_eq!(
         (check.status, check.out.as_str()),
-        (
-            1,
-            "1 would be added, 1 would be removed, 0 would be changed\n"
-        )
+        (1, "1 would be added, 1 would be removed, 0 would be changed\n")
     );
     let update = tree.run(&[&["server", "update"], &from[..]].concat());
-    assert_eq!(
-        (update.status, update.out.as_str()),
-        (1, "1 added, 1 removed, 0 changed\n")
-    );
+    assert_eq!((update.status, update.out.as_str()), (1, "1 added, 1 removed, 0 changed\n"));
     let update = tree.run(&[&["server", "update"], &from[..]].concat());
-    assert_eq!(
-        (update.status, update.out.as_str()),
-        (0, "0 added, 0 removed, 0 changed\n")
-    );
+    assert_eq!((update.status, update.out.as_str()), (0, "0 added, 0 removed, 0 changed\n"));
     tree.well(&["server", "disable", "C"]);
     write(r#"[{"host":"A","max_procs":4}]"#);
-    assert_eq!(
-        tree.run(&[&["server", "update"], &from[..]].concat())
-            .status,
-        0
-    );
+    assert_eq!(tree.run(&[&["server", "update"], &from[..]].concat()).status, 0);
     let listed = tree.well(&["server", "list"]);
     assert!(listed.contains("disabled"), "{listed}");
     for wrong in ["{}", "[1]", r#"[{"host":"A"},{"host":"A"}]"#, "not JSON"] {
@@ -404,19 +342,13 @@ fn an_inventory_is_what_the_servers_are_but_for_an_operators_word() {
 fn it_says_why_a_task_does_not_run() {
     let tree = Tree::start();
     let waits = r#"echo $$ > "$SEXTON_DATA/$SEXTON_TASK_ID"; while [ ! -e "$SEXTON_DATA/go" ]; do sleep 0.02; done"#;
-    let why = |id| {
-        until("the reason is shown", || {
-            show(&tree, id)["why"].as_str().map(str::to_owned)
-        })
-    };
+    let why =
+        |id| until("the reason is shown", || show(&tree, id)["why"].as_str().map(str::to_owned));
     let first = add(&tree, &["--group", "mails", "--work", "w"], waits);
     running(&tree, &first.to_string());
     let limited = tree.well(&["task", "limit", "mails", "1"]);
     assert_eq!(limited, "group mails: at most 1 task in progress\n");
-    assert_eq!(
-        why(add(&tree, &["--group", "mails"], "true")),
-        "group mails is full: 1 of 1"
-    );
+    assert_eq!(why(add(&tree, &["--group", "mails"], "true")), "group mails is full: 1 of 1");
     let same = format!("task {first} with work id w is under way");
     assert_eq!(why(add(&tree, &["--work", "w"], "true")), same);
     assert_eq!(why(add(&tree, &["--paused"], "true")), "it is paused");
@@ -424,10 +356,7 @@ fn it_says_why_a_task_does_not_run() {
     let paused = tree.well(&["task", "pause", "--group", "others"]);
     let words = "paused: no task is started, but those under way continue";
     assert_eq!(paused, format!("group others {words}\n"));
-    assert_eq!(
-        why(add(&tree, &["--group", "others"], "true")),
-        "group others is paused (soft)"
-    );
+    assert_eq!(why(add(&tree, &["--group", "others"], "true")), "group others is paused (soft)");
     tree.well(&["server", "disable", "local"]);
     let held = add(&tree, &[], "true");
     assert_eq!(why(held), "no server is enabled");
@@ -436,10 +365,7 @@ fn it_says_why_a_task_does_not_run() {
     assert_eq!(why(held), "all tasks are paused (hard)");
     std::fs::write(tree.data.join("go"), "").expect("a writable file");
     over(&tree, first);
-    assert_eq!(
-        tree.well(&["task", "resume", "--all"]),
-        "all tasks resumed\n"
-    );
+    assert_eq!(tree.well(&["task", "resume", "--all"]), "all tasks resumed\n");
     tree.well(&["server", "enable", "local"]);
     assert_eq!(over(&tree, held)["exit"], "completed");
 }
@@ -487,22 +413,12 @@ fn reports_are_heard_of_attempts_that_live() {
         (with(&secret, r#"{"do":"save","body_b64":"%"}"#), "field"),
         (say("GET /v1/status HTTP/1.1\r"), "malformed"),
         (say("\u{0}\u{1}"), "malformed"),
-        (
-            torn(&format!(r#"{{"secret":"{secret}","report":{{"do":"sa"#)),
-            "malformed",
-        ),
+        (torn(&format!(r#"{{"secret":"{secret}","report":{{"do":"sa"#)), "malformed"),
         (torn(""), "malformed"),
     ] {
-        assert_eq!(
-            (&line["ok"], &line["reason"]),
-            (&false.into(), &reason.into()),
-            "{line}"
-        );
+        assert_eq!((&line["ok"], &line["reason"]), (&false.into(), &reason.into()), "{line}");
     }
-    let long = with(
-        &secret,
-        &format!(r#"{{"do":"save","body":"{}"}}"#, "x".repeat(65_537)),
-    );
+    let long = with(&secret, &format!(r#"{{"do":"save","body":"{}"}}"#, "x".repeat(65_537)));
     assert_eq!(long["reason"], "field", "{long}");
     let mode = std::fs::metadata(tree.data.join("report.sock")).expect("the file exists");
     assert_eq!(mode.permissions().mode() & 0o777, 0o600);

@@ -21,10 +21,7 @@ fn a_list_takes_the_states_that_it_shows() {
         let rows: Vec<&str> = listed.lines().skip(1).collect();
         assert_eq!(rows.len(), 1, "{state}: {listed}");
         let mut words = rows[0].split_whitespace();
-        assert_eq!(
-            (words.next(), words.next()),
-            (Some(id.to_string().as_str()), Some(state))
-        );
+        assert_eq!((words.next(), words.next()), (Some(id.to_string().as_str()), Some(state)));
     }
     let all = tree.well(&["task", "list", "--status", "complete"]);
     assert_eq!(all.lines().count(), 4, "{all}");
@@ -45,20 +42,11 @@ fn what_is_no_number_is_said_to_be_none() {
         (&["queue", "kick", "--id", "x"], "`x` is not a job number: "),
         (&["queue", "result", "abc"], "`abc` is not a job number: "),
         (&["queue", "ack", "1", "abc"], "`abc` is not a token: "),
-        (
-            &["lock", "release", "k", "--token", "y"],
-            "`y` is not a token: ",
-        ),
+        (&["lock", "release", "k", "--token", "y"], "`y` is not a token: "),
         (&["events", "--task", "abc"], "`abc` is not a task number: "),
         (&["events", "--job", "abc"], "`abc` is not a job number: "),
-        (
-            &["replay", ".", "--job", "abc"],
-            "`abc` is not a job number: ",
-        ),
-        (
-            &["recover", ".", "--skip", "z"],
-            "`z` is not a sequence number: ",
-        ),
+        (&["replay", ".", "--job", "abc"], "`abc` is not a job number: "),
+        (&["recover", ".", "--skip", "z"], "`z` is not a sequence number: "),
         (&["register", "--pid", "z"], "`z` is not a process number: "),
     ] {
         let done = tree.run(words);

@@ -1,9 +1,6 @@
 //! `[tasks]` in the configuration: the defaults of tasks, and a reload, after which new tasks get the new defaults.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::daemon::{Daemon, sexton, text};
 use crate::patience::until;
@@ -18,12 +15,7 @@ fn add(tree: &Tree, words: &[&str]) -> Value {
 }
 
 fn terms(task: &Value) -> Value {
-    let keys = [
-        "abort_on_failure",
-        "burst_ms",
-        "fail_after_ms",
-        "progress_ms",
-    ];
+    let keys = ["abort_on_failure", "burst_ms", "fail_after_ms", "progress_ms"];
     keys.map(|key| task[key].clone()).into_iter().collect()
 }
 
@@ -52,14 +44,7 @@ fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
     let waits = r#"while [ ! -e "$SEXTON_DATA/go" ]; do sleep 0.02; done"#;
     let first = add(&tree, &["--", "sh", "-c", waits]);
     assert_eq!(terms(&first), json!([false, 7000, 90_000, 1000]), "{first}");
-    let own = [
-        "--retry=false",
-        "--burst",
-        "3s",
-        "--progress",
-        "2s",
-        "--paused",
-    ];
+    let own = ["--retry=false", "--burst", "3s", "--progress", "2s", "--paused"];
     let own = add(&tree, &[&own[..], &["--", "true"]].concat());
     assert_eq!(terms(&own), json!([true, 3000, 90_000, 2000]), "{own}");
     until("the first is in progress", || {
@@ -79,16 +64,8 @@ fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
         (show(&tree, &second)["status"] == "processing").then_some(())
     });
     let third = add(&tree, &["--", "true"]);
-    assert_eq!(
-        terms(&third),
-        json!([true, 30_000, 300_000, 4000]),
-        "{third}"
-    );
-    assert_eq!(
-        terms(&show(&tree, &first)),
-        terms(&first),
-        "it keeps its settings"
-    );
+    assert_eq!(terms(&third), json!([true, 30_000, 300_000, 4000]), "{third}");
+    assert_eq!(terms(&show(&tree, &first)), terms(&first), "it keeps its settings");
     assert_eq!(show(&tree, &third)["why"], "group default is full: 2 of 2");
     std::fs::write(tree.data.join("go"), "").expect("a writable file");
     until("one finished task is kept", || {
@@ -109,10 +86,7 @@ fn a_table_says_what_holds_for_tasks_and_a_reload_holds_from_then_on() {
 
     // A replay decides each message again, with the rules that applied at that time.
     tree.daemon.take().expect("it is running").kill();
-    let verified = sexton()
-        .args(["replay", "--verify"])
-        .arg(&tree.data)
-        .output();
+    let verified = sexton().args(["replay", "--verify"]).arg(&tree.data).output();
     let verified = verified.expect("the command runs");
     assert!(verified.status.success(), "{verified:?}");
     tree.daemon = Some(Daemon::serve(&["--data", text(&tree.data)]));
@@ -126,23 +100,14 @@ fn a_command_without_room_for_the_variables_of_a_burst_is_refused() {
     let with = |count: usize| {
         let variables: Vec<String> = (0..count).map(|nth| format!("--env=V{nth}=1")).collect();
         let variables: Vec<&str> = variables.iter().map(String::as_str).collect();
-        let words = [
-            &["task", "add", "--wait", "60s"],
-            &variables[..],
-            &["--", "true"],
-        ]
-        .concat();
+        let words = [&["task", "add", "--wait", "60s"], &variables[..], &["--", "true"]].concat();
         tree.run(&words)
     };
     let fits = with(1014);
     assert_eq!(fits.status, 0, "{fits:?}");
     let many = with(1015);
     assert_eq!((many.status, many.out.as_str()), (2, ""), "{many:?}");
-    assert!(
-        many.err
-            .contains("an environment has at most 1024 variables"),
-        "{many:?}"
-    );
+    assert!(many.err.contains("an environment has at most 1024 variables"), "{many:?}");
 }
 
 #[test]

@@ -1,10 +1,7 @@
 //! `sexton task add --inject`: each point at which a fault can be injected, and its effect on the task. Row numbers are
 //! those of Acquia's text "Wip system failures and automatic recovery".
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::patience::until;
 use crate::task::{add, assert_no_thread_is_taken, came_to, over, show};
@@ -25,33 +22,21 @@ fn came(tree: &Tree, flags: &[&str], script: &str) -> [Value; 2] {
 /// Returns how the first attempt of a task ended: its cause, and its exit code or signal.
 fn first(task: &Value) -> (&str, Option<u64>, Option<u64>) {
     let past = &task["past"][0];
-    (
-        past["cause"].as_str().unwrap_or_default(),
-        past["code"].as_u64(),
-        past["signal"].as_u64(),
-    )
+    (past["cause"].as_str().unwrap_or_default(), past["code"].as_u64(), past["signal"].as_u64())
 }
 
 /// Rows 1, 2 and 4: the command was not launched, so it is launched again, whether or not the task may be repeated.
 #[test]
 fn a_launch_that_fails_is_tried_again() {
     let tree = faulty();
-    for (point, step) in [
-        ("before-parent", "directory: "),
-        ("within-parent", "exec: "),
-        ("before-child", "exec: "),
-    ] {
+    for (point, step) in
+        [("before-parent", "directory: "), ("within-parent", "exec: "), ("before-child", "exec: ")]
+    {
         for task in came(&tree, &["--inject", point], "true") {
-            assert_eq!(
-                came_to(&task),
-                ("completed", "completed"),
-                "{point}: {task}"
-            );
+            assert_eq!(came_to(&task), ("completed", "completed"), "{point}: {task}");
             assert_eq!(task["attempts"], 2, "{point}: {task}");
             assert_eq!(first(&task).0, "not-launched", "{point}: {task}");
-            let failure = task["past"][0]["failure"]
-                .as_str()
-                .expect("the refusal has a detail");
+            let failure = task["past"][0]["failure"].as_str().expect("the refusal has a detail");
             assert!(failure.starts_with(step), "{point}: {failure}");
         }
     }
@@ -67,11 +52,7 @@ fn a_keeper_that_dies_beside_an_attempt_changes_nothing() {
     over(&tree, add(&tree, &[], "true"));
     for point in ["before-parent:kill", "after-parent"] {
         for task in came(&tree, &["--inject", point], "exit 0") {
-            assert_eq!(
-                came_to(&task),
-                ("completed", "completed"),
-                "{point}: {task}"
-            );
+            assert_eq!(came_to(&task), ("completed", "completed"), "{point}: {task}");
             assert_eq!(task["attempts"], 1, "{point}: {task}");
         }
     }
@@ -95,32 +76,18 @@ fn what_dies_before_it_saved_fails_unless_it_may_run_twice() {
             let script = r#"[ "$SEXTON_TASK_ATTEMPT" -gt 1 ] || exec sleep 1000"#;
             let [fails, retries] = came(&tree, &["--inject", &inject], script);
             let signal = Some(by(kind));
-            assert_eq!(
-                came_to(&fails),
-                ("system-error", "died"),
-                "{inject}: {fails}"
-            );
+            assert_eq!(came_to(&fails), ("system-error", "died"), "{inject}: {fails}");
             assert_eq!(first(&fails), ("died", None, signal), "{inject}: {fails}");
             assert_eq!(came_to(&retries).0, "completed", "{inject}: {retries}");
-            assert_eq!(
-                first(&retries),
-                ("died", None, signal),
-                "{inject}: {retries}"
-            );
+            assert_eq!(first(&retries), ("died", None, signal), "{inject}: {retries}");
             assert_eq!(retries["attempts"], 2, "{inject}: {retries}");
         }
     }
     // If the command exits, its exit status is its result, even if the fault made it exit.
     let [fails, again] = came(&tree, &["--inject", "within-child:exit"], "true");
-    assert_eq!(
-        (came_to(&fails).0, came_to(&again).0),
-        ("user-error", "user-error")
-    );
+    assert_eq!((came_to(&fails).0, came_to(&again).0), ("user-error", "user-error"));
     let [ends, also] = came(&tree, &["--inject", "within-child:exit0"], "false");
-    assert_eq!(
-        (came_to(&ends).0, came_to(&also).0),
-        ("completed", "completed")
-    );
+    assert_eq!((came_to(&ends).0, came_to(&also).0), ("completed", "completed"));
     assert_no_thread_is_taken(&tree);
 }
 
@@ -136,20 +103,14 @@ if [ "$SEXTON_TASK_ATTEMPT" = 1 ]; then exec "$0" task save half; fi
         let inject = format!("after-task:{kind}");
         for task in came(&tree, &["--inject", &inject], script) {
             assert_eq!(came_to(&task).0, "completed", "{inject}: {task}");
-            assert_eq!(
-                (&task["attempts"], &task["revision"]),
-                (&2.into(), &1.into())
-            );
+            assert_eq!((&task["attempts"], &task["revision"]), (&2.into(), &1.into()));
             assert_eq!(first(&task).0, "died");
             assert_eq!(task["past"][0]["saved"], true);
         }
     }
     // After the result of the burst was reported, the death of the command does not change it.
     for task in came(&tree, &["--inject", "after-child:segv"], "true") {
-        assert_eq!(
-            (came_to(&task).0, &task["attempts"]),
-            ("completed", &1.into())
-        );
+        assert_eq!((came_to(&task).0, &task["attempts"]), ("completed", &1.into()));
     }
     for task in came(&tree, &["--inject", "after-child"], "false") {
         assert_eq!(
@@ -165,16 +126,8 @@ if [ "$SEXTON_TASK_ATTEMPT" = 1 ]; then exec "$0" task save half; fi
 fn what_never_ends_is_stopped_and_fails_in_any_case() {
     let tree = Tree::start();
     for inject in ["within-child:loop", "within-task:stop", "after-task:stop"] {
-        for task in came(
-            &tree,
-            &["--inject", inject, "--fail-after", "300ms"],
-            "true",
-        ) {
-            assert_eq!(
-                came_to(&task),
-                ("system-error", "overdue"),
-                "{inject}: {task}"
-            );
+        for task in came(&tree, &["--inject", inject, "--fail-after", "300ms"], "true") {
+            assert_eq!(came_to(&task), ("system-error", "overdue"), "{inject}: {task}");
         }
     }
     let lives = tree.all().into_iter().filter(|it| it["status"] != "exited");
@@ -187,11 +140,7 @@ fn what_never_ends_is_stopped_and_fails_in_any_case() {
 fn a_burst_whose_end_nobody_said_is_run_again_where_it_must_be() {
     let tree = Tree::start();
     let flags = ["--inject", "after-task:exit0", "--report-required"];
-    for task in came(
-        &tree,
-        &flags,
-        r#"[ "$SEXTON_TASK_ATTEMPT" = 1 ] || exec "$0" task done"#,
-    ) {
+    for task in came(&tree, &flags, r#"[ "$SEXTON_TASK_ATTEMPT" = 1 ] || exec "$0" task done"#) {
         assert_eq!(came_to(&task).0, "completed", "{task}");
         assert_eq!(first(&task), ("unreported", Some(0), None), "{task}");
     }
@@ -210,11 +159,7 @@ fn a_cleanup_that_fails_changes_nothing_of_the_task() {
     ] {
         let flags = ["--inject", point, "--cleanup", "true"];
         for task in came(&tree, &flags, "true") {
-            assert_eq!(
-                (came_to(&task).0, &task["attempts"]),
-                ("completed", &1.into()),
-                "{point}"
-            );
+            assert_eq!((came_to(&task).0, &task["attempts"]), ("completed", &1.into()), "{point}");
             if point == "within-cleanup:stop" {
                 continue;
             }
@@ -223,17 +168,11 @@ fn a_cleanup_that_fails_changes_nothing_of_the_task() {
                 let told = tree.well(&["task", "transcript", &id.to_string(), "--json"]);
                 let told: Value = serde_json::from_str(&told).expect("valid JSON");
                 let phases = told["stories"][0]["phases"].as_array()?.iter();
-                phases
-                    .into_iter()
-                    .find(|it| it["phase"] == "cleaned")
-                    .map(drop)
+                phases.into_iter().find(|it| it["phase"] == "cleaned").map(drop)
             });
             let past = &show(&tree, id)["past"][0];
             assert_eq!(
-                (
-                    past["cleanup_code"].as_u64(),
-                    past["cleanup_signal"].as_u64()
-                ),
+                (past["cleanup_code"].as_u64(), past["cleanup_signal"].as_u64()),
                 (None, signal),
                 "{point}: {past}"
             );
@@ -249,27 +188,16 @@ fn a_cleanup_that_fails_changes_nothing_of_the_task() {
 #[test]
 fn what_an_actor_lost_by_a_panic_or_was_never_told_is_told_again() {
     let tree = faulty();
-    for point in [
-        "before-thread-cleanup",
-        "within-thread-cleanup",
-        "after-thread-cleanup",
-        "drop-signal",
-    ] {
+    for point in
+        ["before-thread-cleanup", "within-thread-cleanup", "after-thread-cleanup", "drop-signal"]
+    {
         for task in came(&tree, &["--inject", point], "true") {
-            assert_eq!(
-                came_to(&task),
-                ("completed", "completed"),
-                "{point}: {task}"
-            );
+            assert_eq!(came_to(&task), ("completed", "completed"), "{point}: {task}");
             assert_eq!(task["attempts"], 1, "{point}: {task}");
         }
         let dies = r#"[ "$SEXTON_TASK_ATTEMPT" -gt 1 ] || kill -9 $$"#;
         let [fails, retries] = came(&tree, &["--inject", point], dies);
-        assert_eq!(
-            came_to(&fails),
-            ("system-error", "died"),
-            "{point}: {fails}"
-        );
+        assert_eq!(came_to(&fails), ("system-error", "died"), "{point}: {fails}");
         assert_eq!(came_to(&retries).0, "completed", "{point}: {retries}");
         assert_eq!(first(&retries).0, "died", "{point}: {retries}");
         assert_no_thread_is_taken(&tree);
@@ -281,11 +209,7 @@ fn what_an_actor_lost_by_a_panic_or_was_never_told_is_told_again() {
         let mut those = actors.filter(|it| it["name"] == actor);
         let record = those.next().expect("it exists");
         let counted = (record["restarts"].as_u64(), record["rebuilds"].as_u64());
-        assert_eq!(
-            counted,
-            (Some(restarts), Some(rebuilds)),
-            "{actor}: {record}"
-        );
+        assert_eq!(counted, (Some(restarts), Some(rebuilds)), "{actor}: {record}");
     }
 }
 
@@ -294,24 +218,14 @@ fn a_coordinator_makes_no_faults_unless_it_is_allowed_to() {
     let tree = Tree::start();
     let refused = tree.run(&["task", "add", "--inject", "drop-signal", "--", "true"]);
     assert_eq!(refused.status, 1, "{refused:?}");
-    assert!(
-        refused.err.contains("[tasks] allow_fault_injection = true"),
-        "{refused:?}"
-    );
+    assert!(refused.err.contains("[tasks] allow_fault_injection = true"), "{refused:?}");
     let listed = tree.well(&["task", "list", "--json"]);
     let listed: Value = serde_json::from_str(&listed).expect("valid JSON");
-    assert_eq!(
-        listed["tasks"].as_array().map(Vec::len),
-        Some(0),
-        "nothing was added"
-    );
+    assert_eq!(listed["tasks"].as_array().map(Vec::len), Some(0), "nothing was added");
     // The variable has no effect without the flag.
     let variable = "SEXTON_TASK_INJECT=before-child";
     let task = over(&tree, add(&tree, &["--env", variable], "true"));
-    assert_eq!(
-        (came_to(&task).0, &task["attempts"]),
-        ("completed", &1.into())
-    );
+    assert_eq!((came_to(&task).0, &task["attempts"]), ("completed", &1.into()));
     for wrong in ["nowhere", "within-task:sleep", "drop-signal:kill"] {
         let refused = tree.run(&["task", "add", "--inject", wrong, "--", "true"]);
         assert_eq!(refused.status, 2, "{refused:?}");

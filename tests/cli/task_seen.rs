@@ -18,9 +18,7 @@ while [ ! -e "$SEXTON_DATA/go" ]; do sleep 0.02; done
 exit 3
 "#;
     let id = add(tree, &["--name", "letters"], script);
-    let child = until("its command runs", || {
-        std::fs::read_to_string(tree.data.join("child")).ok()
-    });
+    let child = until("its command runs", || std::fs::read_to_string(tree.data.join("child")).ok());
     (id, child.trim().to_owned())
 }
 
@@ -72,10 +70,7 @@ fn a_task_that_runs_shows_its_locks_its_thread_and_its_processes() {
     assert!(!without.contains("wip-pool-lock"), "{without}");
 
     let_go(&tree, id.parse().expect("a number"));
-    for words in [
-        &["task", "show", &id][..],
-        &["task", "transcript", &id, "--dispatch"],
-    ] {
+    for words in [&["task", "show", &id][..], &["task", "transcript", &id, "--dispatch"]] {
         let over = tree.well(words);
         assert!(!over.contains("wip-pool-lock"), "{over}");
     }
@@ -122,11 +117,8 @@ fn what_becomes_of_a_task_is_told_as_it_happens_and_from_the_journal() {
     // Of two tasks that run at once, only one is watched.
     let watch = |words: &[&str]| {
         let words = [&["events", "--json"], words].concat();
-        let mut child = tree
-            .command(&words)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the command starts");
+        let mut child =
+            tree.command(&words).stdout(Stdio::piped()).spawn().expect("the command starts");
         let out = BufReader::new(child.stdout.take().expect("a pipe"));
         (child, out.lines())
     };
@@ -141,10 +133,7 @@ fn what_becomes_of_a_task_is_told_as_it_happens_and_from_the_journal() {
 
     let story = ["added", "claimed", "locked", "launched", "saved", "failed"];
     let first = read(&mut lines, 1);
-    let position = first[0]["position"]
-        .as_str()
-        .expect("a position")
-        .to_owned();
+    let position = first[0]["position"].as_str().expect("a position").to_owned();
     let id = id.to_string();
     let (mut its, mut lines) = watch(&["--task", &id, "--after", &position]);
     let told = read(&mut lines, story.len());
@@ -156,11 +145,7 @@ fn what_becomes_of_a_task_is_told_as_it_happens_and_from_the_journal() {
     let (claimed, failed) = (&told[1], &told[5]);
     assert_eq!(claimed["server"], "local", "{claimed}");
     assert_eq!(failed["attempt"], claimed["attempt"], "{failed}");
-    assert_eq!(
-        (&failed["exit"], &failed["code"]),
-        (&"user-error".into(), &3.into()),
-        "{failed}"
-    );
+    assert_eq!((&failed["exit"], &failed["code"]), (&"user-error".into(), &3.into()), "{failed}");
     for child in [&mut all, &mut its] {
         child.kill().expect("a live process");
         child.wait().expect("our child");

@@ -24,9 +24,7 @@ fn no_burst_begins_while_the_disk_is_low_on_space() {
     let file = tree.data.join("go");
     let script = r#"while [ ! -e "$SEXTON_DATA/go" ]; do sleep 0.02; done"#;
     let runs = add(&tree, &["--group", "others"], script);
-    until("it runs", || {
-        (show(&tree, runs)["attempt"]["stage"] == "launched").then_some(())
-    });
+    until("it runs", || (show(&tree, runs)["attempt"]["stage"] == "launched").then_some(()));
     let held = add(&tree, &["--paused"], "true");
     let other = add(&tree, &["--paused"], "true");
     fill(&tree);
@@ -39,10 +37,7 @@ fn no_burst_begins_while_the_disk_is_low_on_space() {
         assert_eq!(task["status"], "not-started", "{task}");
         let why = task["why"].as_str().expect("the refusal has a detail");
         let words = "disk space is low: the journal has ";
-        assert!(
-            why.starts_with(words) && why.ends_with(" 2.0 MiB free"),
-            "{why}"
-        );
+        assert!(why.starts_with(words) && why.ends_with(" 2.0 MiB free"), "{why}");
     }
     let listed = tree.well(&["task", "list"]);
     assert_eq!(listed.matches("disk space is low").count(), 2, "{listed}");

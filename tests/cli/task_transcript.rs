@@ -31,12 +31,7 @@ echo bad >&2; exit 3
 "#;
     let cleanup = "sh -c 'exit 0'";
     let flags = ["--name", "import", "--cleanup", cleanup];
-    let words = [
-        &["task", "add"],
-        &flags[..],
-        &["--", "sh", "-c", script, SEXTON],
-    ]
-    .concat();
+    let words = [&["task", "add"], &flags[..], &["--", "sh", "-c", script, SEXTON]].concat();
     let id = tree.well(&words);
     let id = id.trim_end();
     let told = until("the transcript is complete", || {
@@ -46,32 +41,20 @@ echo bad >&2; exit 3
         (told["status"] == "complete" && stories.last().is_some_and(cleaned)).then_some(told)
     });
     let stories = told["stories"].as_array().expect("stories");
-    let outcomes: Vec<_> = stories
-        .iter()
-        .map(|it| (&it["outcome"], &it["cause"]))
-        .collect();
-    let expected = [
-        ("waits", Value::Null),
-        ("reset", "died".into()),
-        ("ended", "user-error".into()),
-    ];
+    let outcomes: Vec<_> = stories.iter().map(|it| (&it["outcome"], &it["cause"])).collect();
+    let expected =
+        [("waits", Value::Null), ("reset", "died".into()), ("ended", "user-error".into())];
     assert_eq!(outcomes.len(), expected.len(), "{told}");
     for ((outcome, cause), (right, by)) in outcomes.into_iter().zip(&expected) {
         assert_eq!((outcome, cause), (&(*right).into(), by), "{told}");
     }
     let whole = "dispatched locked launched started saved ended released cleaned";
     assert_eq!(phases(&stories[2]).join(" "), whole, "{told}");
-    assert_eq!(
-        (&stories[1]["signal"], &stories[2]["code"]),
-        (&9.into(), &3.into())
-    );
+    assert_eq!((&stories[1]["signal"], &stories[2]["code"]), (&9.into(), &3.into()));
     assert_eq!(stories[0]["stdout"]["head"], "burst 0\n");
     assert_eq!(stories[2]["stderr"]["head"], "bad\n");
     assert_eq!(
-        (
-            &stories[0]["dispatch"]["used"],
-            &stories[0]["dispatch"]["threads"]
-        ),
+        (&stories[0]["dispatch"]["used"], &stories[0]["dispatch"]["threads"]),
         (&0.into(), &4.into())
     );
     let dir = stories[2]["dir"].as_str().expect("a directory");
@@ -96,10 +79,7 @@ fn assert_pages(tree: &Tree, id: &str) {
     }
     assert!(!page.contains("threads were taken"), "{page}");
     let page = tree.well(&["task", "transcript", id, "--dispatch"]);
-    assert!(
-        page.contains("chose local: 0 of 4 threads were taken"),
-        "{page}"
-    );
+    assert!(page.contains("chose local: 0 of 4 threads were taken"), "{page}");
 }
 
 #[test]
@@ -118,9 +98,8 @@ fn a_transcript_marks_where_output_was_cut_and_shows_its_end() {
     assert!(left_out > 100_000, "{stderr}");
     let page = tree.well(&["task", "transcript", id]);
     let lines: Vec<&str> = page.lines().map(str::trim).collect();
-    let mark = lines
-        .iter()
-        .position(|line| line.starts_with("[... ") && line.ends_with(" left out ...]"));
+    let mark =
+        lines.iter().position(|line| line.starts_with("[... ") && line.ends_with(" left out ...]"));
     let mark = mark.unwrap_or_else(|| panic!("a mark in {page}"));
     assert!(lines[..mark].contains(&"line 0"), "{page}");
     let end = lines.iter().position(|line| *line == "KeyError: the cause");
@@ -140,9 +119,7 @@ fn what_has_not_come_so_far_is_left_out_and_what_is_not_there_is_refused() {
         (told["stories"][0]["outcome"] == "reset").then_some(told)
     });
     assert_eq!(told["stories"][0]["cause"], "not-launched", "{told}");
-    let failure = told["stories"][0]["failure"]
-        .as_str()
-        .expect("the refusal has a detail");
+    let failure = told["stories"][0]["failure"].as_str().expect("the refusal has a detail");
     assert!(failure.starts_with("exec: "), "{failure}");
     assert!(!phases(&told["stories"][0]).contains(&"started"), "{told}");
     assert_eq!(tree.run(&["task", "transcript", "7777777"]).status, 1);

@@ -57,20 +57,14 @@ fn where_nobody_looks_one_frame_is_printed() {
     }
     assert!(!page.contains('\u{1b}'), "it is plain: {page:?}");
     assert!(!page.contains("quit"), "no keys without a terminal: {page}");
-    assert!(
-        page.lines()
-            .all(|line| line == line.trim_end() && line.chars().count() <= 80)
-    );
+    assert!(page.lines().all(|line| line == line.trim_end() && line.chars().count() <= 80));
 
     let mut once = top(directory.path());
     once.args(["--once", "--json"]);
     let [line, _] = ended(output(once), 0);
     let line: Value = serde_json::from_str(&line).expect("valid JSON");
     assert_eq!(line["status"]["pid"].to_string(), pid);
-    assert!(
-        line["over_ms"].as_u64().is_some_and(|ms| ms >= 100),
-        "{line}"
-    );
+    assert!(line["over_ms"].as_u64().is_some_and(|ms| ms >= 100), "{line}");
     // The query of `sexton top` is itself an HTTP request.
     let asked = line["per_second"]["http_requests"].as_f64();
     assert!(asked.is_some_and(|rate| rate > 0.0), "{line}");
@@ -93,10 +87,7 @@ fn jobs_and_the_beanstalkd_listener_are_shown() {
     assert_eq!(ask("reserve"), "RESERVED 2 4");
     assert_eq!(ask("bury 1 0"), "BURIED");
     let mut waiting = connect();
-    for (command, reply) in [
-        ("watch empty", "WATCHING 2"),
-        ("ignore default", "WATCHING 1"),
-    ] {
+    for (command, reply) in [("watch empty", "WATCHING 2"), ("ignore default", "WATCHING 1")] {
         assert_eq!(waiting.ask(command).expect("an answer").line, reply);
     }
     waiting.send(b"reserve\r\n").expect("the receiver exists");
@@ -116,17 +107,11 @@ fn jobs_and_the_beanstalkd_listener_are_shown() {
         {"accepted": 2, "rejected_hosts": 0, "rejected_busy": 1, "active": 2, "commands": null}
     );
     assert_eq!(beanstalk, expected);
-    assert_eq!(
-        (&commands["put"], &commands["reserve"]),
-        (&5.into(), &3.into())
-    );
+    assert_eq!((&commands["put"], &commands["reserve"]), (&5.into(), &3.into()));
     let queues = line["queues"].as_array().expect("a list");
     let default = queues.iter().find(|queue| queue["queue"] == "default");
     let default = default.expect("the tube that has jobs is among them");
-    assert_eq!(
-        (&default["ready"], &default["claimed"]),
-        (&2.into(), &1.into())
-    );
+    assert_eq!((&default["ready"], &default["claimed"]), (&2.into(), &1.into()));
     assert_eq!(default["in_per_second"], 0.0);
 
     let [page, _] = ended(output(top(directory.path())), 0);
@@ -157,10 +142,7 @@ fn without_a_coordinator_one_frame_is_an_error_that_helps() {
         command.args(flags);
         let [page, error] = ended(output(command), 3);
         assert_eq!(page, "");
-        assert!(
-            error.contains("no coordinator runs") && error.contains("sexton serve"),
-            "{error}"
-        );
+        assert!(error.contains("no coordinator runs") && error.contains("sexton serve"), "{error}");
     }
     for every in ["0", "0.01", "inf", "NaN", "-1", "soon"] {
         let mut command = sexton();
@@ -175,11 +157,8 @@ fn lines_go_on_while_the_coordinator_is_gone_and_comes_back() {
     let coordinator = serve(directory.path());
     let before = coordinator.pid().as_raw_nonzero().to_string();
     let mut command = top(directory.path());
-    let mut watching = command
-        .arg("--json")
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the command starts");
+    let mut watching =
+        command.arg("--json").stdout(Stdio::piped()).spawn().expect("the command starts");
     let mut lines = BufReader::new(watching.stdout.take().expect("a pipe")).lines();
     let mut line_with = |wanted: &dyn Fn(&Value) -> bool| loop {
         let line = lines.next().expect("another item follows").expect("UTF-8");
@@ -190,24 +169,14 @@ fn lines_go_on_while_the_coordinator_is_gone_and_comes_back() {
     };
     let line = line_with(&|_| true);
     assert_eq!(line["status"]["pid"].to_string(), before);
-    assert!(
-        line["per_second"].is_object(),
-        "the first line has rates: {line}"
-    );
+    assert!(line["per_second"].is_object(), "the first line has rates: {line}");
     coordinator.kill();
     let line = line_with(&|line| line["lost"].is_object());
     assert_eq!(line["status"], Value::Null);
     let coordinator = serve(directory.path());
     let line = line_with(&|line| line["status"].is_object());
-    assert_eq!(
-        line["status"]["pid"].to_string(),
-        coordinator.pid().as_raw_nonzero().to_string()
-    );
-    assert_eq!(
-        line["per_second"],
-        Value::Null,
-        "no rate across two processes: {line}"
-    );
+    assert_eq!(line["status"]["pid"].to_string(), coordinator.pid().as_raw_nonzero().to_string());
+    assert_eq!(line["per_second"], Value::Null, "no rate across two processes: {line}");
     line_with(&|line| line["per_second"].is_object());
     watching.kill().expect("a live process");
     watching.wait().expect("our child");
@@ -226,12 +195,7 @@ struct Terminal {
 impl Terminal {
     fn open(mut command: Command) -> Self {
         let (ours, theirs) = terminal::pair();
-        let size = Winsize {
-            ws_row: 24,
-            ws_col: 80,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
+        let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&theirs, size).expect("it has a size");
         let before = modes(&theirs);
         let end = || Stdio::from(theirs.try_clone().expect("descriptors are left"));
@@ -239,13 +203,7 @@ impl Terminal {
         let process = command.stdin(end()).stdout(end()).stderr(end()).spawn();
         let process = process.expect("the command runs");
         let seen = Gathered::from(ours.try_clone().expect("descriptors are left"));
-        Self {
-            ours,
-            theirs,
-            process,
-            before,
-            seen,
-        }
+        Self { ours, theirs, process, before, seen }
     }
 
     /// Waits until this text is on the screen.
@@ -262,16 +220,10 @@ impl Terminal {
 
     /// Waits for the end of `sexton top`, which must succeed, and for the ordinary screen.
     fn ends(&mut self) {
-        let status = until("the end of top", || {
-            self.process.try_wait().expect("our child")
-        });
+        let status = until("the end of top", || self.process.try_wait().expect("our child"));
         assert!(status.success(), "{status}: {}", self.seen.so_far());
-        until("the ordinary screen", || {
-            self.seen.so_far().contains("\u{1b}[?1049l").then_some(())
-        });
-        until("the cursor", || {
-            self.seen.so_far().contains("\u{1b}[?25h").then_some(())
-        });
+        until("the ordinary screen", || self.seen.so_far().contains("\u{1b}[?1049l").then_some(()));
+        until("the cursor", || self.seen.so_far().contains("\u{1b}[?25h").then_some(()));
     }
 }
 
@@ -306,10 +258,8 @@ fn picture(seen: &str) -> Vec<String> {
         let words = words.trim_start_matches('[');
         match end {
             Some('H') => {
-                let (down, right) = words
-                    .trim_end_matches('H')
-                    .split_once(';')
-                    .unwrap_or(("1", "1"));
+                let (down, right) =
+                    words.trim_end_matches('H').split_once(';').unwrap_or(("1", "1"));
                 let place = |text: &str| text.parse::<usize>().expect("a place is a number") - 1;
                 (row, column) = (place(down), place(right));
             }
@@ -337,11 +287,7 @@ fn keys_and_signals_end_it_and_the_terminal_is_as_it_was() {
         command.env("NO_COLOR", "");
         let mut terminal = Terminal::open(command);
         terminal.until_shown("serving");
-        assert_ne!(
-            modes(&terminal.theirs),
-            terminal.before,
-            "it reads single keys"
-        );
+        assert_ne!(modes(&terminal.theirs), terminal.before, "it reads single keys");
         if end == "SIGTERM" {
             kill_process(Pid::from_child(&terminal.process), Signal::TERM).expect("a live process");
         } else {
@@ -354,11 +300,7 @@ fn keys_and_signals_end_it_and_the_terminal_is_as_it_was() {
     for _ in 0..8 {
         let mut terminal = Terminal::open(top(directory.path()));
         until("the other screen", || {
-            terminal
-                .seen
-                .so_far()
-                .contains("\u{1b}[?1049h")
-                .then_some(())
+            terminal.seen.so_far().contains("\u{1b}[?1049h").then_some(())
         });
         kill_process(Pid::from_child(&terminal.process), Signal::TERM).expect("a live process");
         terminal.ends();

@@ -1,9 +1,6 @@
 //! A coordinator with processes. All of them end with the test.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::coordinator::{CommandOutput, Coordinator, done};
 use crate::daemon::{Daemon, serve, serve_by, sexton, text};
@@ -38,11 +35,7 @@ impl Tree {
         let hide = "awk '/ - cgroup2 /{print $5}' /proc/self/mountinfo | xargs -r -n1 umount -l; exec \"$@\"";
         starter.args(["--mount", "--", "sh", "-c", hide, "sh"]);
         let daemon = Daemon::start(serve_by(starter, &["--data", text(&data)]));
-        Some(Self {
-            daemon: Some(daemon),
-            data,
-            _files: files,
-        })
+        Some(Self { daemon: Some(daemon), data, _files: files })
     }
 
     /// Starts a coordinator through another program, with this text in its configuration file.
@@ -52,11 +45,7 @@ impl Tree {
         let file = files.path().join("sexton.toml");
         std::fs::write(&file, config).expect("a writable file");
         let flags = ["--data", text(&data), "--config", text(&file)];
-        Self {
-            daemon: Some(Daemon::start(serve_by(starter, &flags))),
-            data,
-            _files: files,
-        }
+        Self { daemon: Some(Daemon::start(serve_by(starter, &flags))), data, _files: files }
     }
 
     /// Starts a coordinator as this user. Only root may do that for another user.
@@ -69,11 +58,7 @@ impl Tree {
                 .expect("root may do this");
             command.uid(user).gid(user);
         }
-        Self {
-            daemon: Some(Daemon::start(command)),
-            data,
-            _files: files,
-        }
+        Self { daemon: Some(Daemon::start(command)), data, _files: files }
     }
 
     pub(crate) fn start() -> Self {
@@ -82,28 +67,15 @@ impl Tree {
 
     /// Starts a coordinator with this text in its configuration file.
     pub(crate) fn configured(config: &str) -> Self {
-        let Coordinator {
-            daemon,
-            data,
-            files,
-            ..
-        } = Coordinator::configured(&[], config);
-        Self {
-            daemon: Some(daemon),
-            data,
-            _files: files,
-        }
+        let Coordinator { daemon, data, files, .. } = Coordinator::configured(&[], config);
+        Self { daemon: Some(daemon), data, _files: files }
     }
 
     /// Returns a tree whose coordinator the test must start, and the parent of its data directory.
     pub(crate) fn to_come() -> (Self, PathBuf) {
         let files = tempfile::tempdir().expect("a temporary directory");
         let folder = files.path().to_owned();
-        let tree = Self {
-            daemon: None,
-            data: folder.join("sexton"),
-            _files: files,
-        };
+        let tree = Self { daemon: None, data: folder.join("sexton"), _files: files };
         (tree, folder)
     }
 
@@ -213,16 +185,11 @@ impl Tree {
     /// Kills the live processes that the coordinator has launched.
     pub(crate) fn end_processes(&self) {
         let listed = self.command(&["ps", "--json"]).output();
-        let said = listed
-            .ok()
-            .and_then(|it| serde_json::from_slice(&it.stdout).ok());
+        let said = listed.ok().and_then(|it| serde_json::from_slice(&it.stdout).ok());
         let said: Value = said.unwrap_or_default();
         for id in said["processes"].as_array().into_iter().flatten() {
             let id = id["id"].as_str().unwrap_or_default();
-            drop(
-                self.command(&["kill", "--tree", "--now", "--wait", id])
-                    .output(),
-            );
+            drop(self.command(&["kill", "--tree", "--now", "--wait", id]).output());
         }
     }
 }

@@ -46,10 +46,7 @@ fn lives(pid: u32) -> bool {
 
 /// Returns the coordinators to test with: with control groups, if any can be made, and without.
 fn coordinators() -> Vec<Tree> {
-    [Some(Tree::start()), Tree::without_groups()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [Some(Tree::start()), Tree::without_groups()].into_iter().flatten().collect()
 }
 
 /// Launches a command whose main thread ends while another one lives. Returns its id and the PID of what is left.
@@ -59,25 +56,17 @@ fn headless(tree: &Tree, then: &str) -> Option<(String, u32)> {
         open(sys.argv[1] + '.new', 'w').write(str(os.getpid()))\n\
         os.rename(sys.argv[1] + '.new', sys.argv[1])\n\
         ctypes.CDLL(None).pthread_exit(None)\n";
-    let has_python = Command::new("python3")
-        .args(["-c", "import ctypes"])
-        .status();
+    let has_python = Command::new("python3").args(["-c", "import ctypes"]).status();
     if !has_python.is_ok_and(|status| status.success()) {
         left_out("processes without a main thread: there is no python3 with ctypes");
         return None;
     }
-    let (file, told) = (
-        tree.data.join("headless.py"),
-        tree.data.join("headless.pid"),
-    );
+    let (file, told) = (tree.data.join("headless.py"), tree.data.join("headless.pid"));
     std::fs::write(&file, program).expect("a writable file");
     let (file, of) = (text(&file), text(&told));
-    let id = tree.detach(&format!(
-        "python3 {file} {of} & until [ -e {of} ]; do sleep 0.02; done; {then}"
-    ));
-    let pid = until("it runs", || {
-        std::fs::read_to_string(&told).ok()?.parse::<u32>().ok()
-    });
+    let id = tree
+        .detach(&format!("python3 {file} {of} & until [ -e {of} ]; do sleep 0.02; done; {then}"));
+    let pid = until("it runs", || std::fs::read_to_string(&told).ok()?.parse::<u32>().ok());
     until("its main thread has ended", || {
         let stat = proc::stat(pid).ok()??;
         (stat.state == b'Z').then_some(())
@@ -129,10 +118,7 @@ fn a_process_that_left_the_control_group_belongs_to_its_tree() {
         return left_out("a process that leaves its control group: none can be made here");
     };
     let (mark, procs) = (mark(1), own.join("cgroup.procs"));
-    let leave = format!(
-        "sh -c 'echo $$ > {}; exec setsid sleep {mark}'",
-        text(&procs)
-    );
+    let leave = format!("sh -c 'echo $$ > {}; exec setsid sleep {mark}'", text(&procs));
     let id = tree.detach(&format!("{leave} & exec sleep 1000"));
     let pid = until("it has left", || sleepers(&mark).first().copied());
     assert_eq!(cgroup::of(pid), Some(own), "it is outside");
@@ -231,14 +217,10 @@ fn a_service_that_puts_itself_into_the_background_runs_once() {
         let its = |it: &&Value| it["labels"]["service"] == "d";
         all.iter().filter(its).count()
     };
-    until("it has been launched several times", || {
-        (launched() >= 4).then_some(())
-    });
+    until("it has been launched several times", || (launched() >= 4).then_some(()));
     assert!(sleepers(&mark).len() <= 1, "{:?}", sleepers(&mark));
     tree.well(&["service", "stop", "d"]);
-    until("nothing of it is left", || {
-        sleepers(&mark).is_empty().then_some(())
-    });
+    until("nothing of it is left", || sleepers(&mark).is_empty().then_some(()));
 }
 
 #[test]
@@ -324,10 +306,9 @@ fn an_orphan_that_names_no_record_keeps_the_lock_until_its_tree_is_settled() {
         std::fs::write(&begin, "").expect("a writable file");
         let pid = until("it has started", || sleepers(mark).first().copied());
         tree.well(&["kill", "--now", &id]);
-        until(
-            "only the orphan is left, which cannot be attributed",
-            || (!tree.record(&id)["ended_at"].is_null()).then_some(()),
-        );
+        until("only the orphan is left, which cannot be attributed", || {
+            (!tree.record(&id)["ended_at"].is_null()).then_some(())
+        });
         cannot_take(&tree, mark, "it is unknown");
         let early = tree.run(&["ps", "settle", &id]);
         assert_eq!(early.status, 1, "nobody has killed the tree: {early:?}");

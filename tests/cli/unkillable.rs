@@ -89,30 +89,23 @@ fn what_cannot_be_killed_keeps_its_lock_until_it_is_forced() {
     let tree = Tree::start();
     let (pid_file, next) = (tree.data.join("pid"), tree.data.join("next"));
     let mut run = tree.command(&["lock", "run", "--ttl", "1", "k", "--", "sh", "-c"]);
-    run.args(["echo $$ > $0.new; mv $0.new $0; exec sleep 1000000"])
-        .arg(&pid_file);
+    run.args(["echo $$ > $0.new; mv $0.new $0; exec sleep 1000000"]).arg(&pid_file);
     run.stdout(Stdio::null()).stderr(Stdio::null());
     let run = Killed(run.spawn().expect("the command starts"));
     let pid = until("it runs", || fs::read_to_string(&pid_file).ok());
     let pid = Pid::from_raw(pid.trim().parse().expect("a number")).expect("a PID");
     // The lock gets a TTL, after which its holder is killed.
-    until("its lock has a TTL", || {
-        holder(&tree)?.pointer("/remaining_ms")?.as_u64()
-    });
+    until("its lock has a TTL", || holder(&tree)?.pointer("/remaining_ms")?.as_u64());
     frozen.freeze(pid);
     let of_run = Pid::from_child(&run.0);
     kill_process(of_run, Signal::STOP).expect("a permitted signal");
-    until("its tree is being stopped", || {
-        is(holder(&tree).as_ref(), "/fencing", &true.into())
-    });
+    until("its tree is being stopped", || is(holder(&tree).as_ref(), "/fencing", &true.into()));
     let mut waits = tree.command(&["lock", "run", "k", "--", "touch"]);
     waits.arg(&next).stdout(Stdio::null()).stderr(Stdio::null());
     let mut waits = Killed(waits.spawn().expect("the command starts"));
     let status = until("it does not end, and is reported", || {
         let status = tree.well(&["status"]);
-        status
-            .contains("did not exit after SIGKILL")
-            .then_some(status)
+        status.contains("did not exit after SIGKILL").then_some(status)
     });
     let named = status.lines().find(|line| line.contains("SIGKILL"));
     let number = pid.as_raw_nonzero().to_string();
@@ -124,10 +117,7 @@ fn what_cannot_be_killed_keeps_its_lock_until_it_is_forced() {
     tree.well(&["lock", "release", "k", "--force"]);
     assert_eq!(waits.0.wait().expect("our child").code(), Some(0));
     assert!(next.exists(), "the next had the lock");
-    assert!(
-        Path::new("/proc").join(&number).exists(),
-        "this is the purpose of --force"
-    );
+    assert!(Path::new("/proc").join(&number).exists(), "this is the purpose of --force");
     frozen.set("THAWED");
     until("it ends by the signal that it was sent", || {
         (!Path::new("/proc").join(&number).exists()).then_some(())

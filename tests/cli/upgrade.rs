@@ -121,9 +121,7 @@ fn the_keeper_becomes_the_program_of_a_new_coordinator_and_its_children_live() {
     site.ask(&["kill", &lives, "--wait"]);
     assert_eq!(site.record(&lives)["code"], 7);
     let next = site.launch("exit 8");
-    until("the next has ended", || {
-        (site.record(&next)["code"] == 8).then_some(())
-    });
+    until("the next has ended", || (site.record(&next)["code"] == 8).then_some(()));
     after.signal(Signal::TERM);
     let (_, log) = after.end();
     assert_eq!(log.matches(ASKED).count(), 1, "{log}");
@@ -131,9 +129,7 @@ fn the_keeper_becomes_the_program_of_a_new_coordinator_and_its_children_live() {
     // A startup with the same program does not make the keeper execute it again.
     let same = site.serve(&program);
     let next = site.launch("exit 9");
-    until("the next has ended", || {
-        (site.record(&next)["code"] == 9).then_some(())
-    });
+    until("the next has ended", || (site.record(&next)["code"] == 9).then_some(()));
     same.signal(Signal::TERM);
     let (_, log) = same.end();
     assert!(!log.contains(ASKED), "{log}");
@@ -157,9 +153,7 @@ fn what_is_launched_while_the_keeper_is_replaced_runs_once() {
         site.until_executed(&program);
     }
     let lines = || std::fs::read_to_string(&written).unwrap_or_default();
-    until("all have written", || {
-        (lines().lines().count() >= 5).then_some(())
-    });
+    until("all have written", || (lines().lines().count() >= 5).then_some(()));
     assert_eq!(lines(), "1\n2\n3\n4\n5\n");
     site.ask(&["kill", &long, "--now", "--wait"]);
     assert_eq!(site.record(&long)["signal"], 9);

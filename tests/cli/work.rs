@@ -1,9 +1,6 @@
 //! `sexton work` runs a command for each job, and never two at once for one job, whatever is killed.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::coordinator::{CommandOutput, done};
 use crate::daemon::text;
@@ -25,12 +22,7 @@ pub(crate) fn job(tree: &Tree, id: &str) -> Value {
 
 /// Runs a shell script for each job. Returns the result, and the output of the command.
 pub(crate) fn work(tree: &Tree, words: &[&str], script: &str) -> (Value, CommandOutput) {
-    let all = [
-        &["work"],
-        words,
-        &["--result", "json", "--", "sh", "-c", script],
-    ]
-    .concat();
+    let all = [&["work"], words, &["--result", "json", "--", "sh", "-c", script]].concat();
     let done = tree.run(&all);
     let said = serde_json::from_str(&done.out);
     (said.unwrap_or_else(|_| panic!("no result: {done:?}")), done)
@@ -88,24 +80,14 @@ fn a_command_has_the_job_and_its_exit_status_says_what_becomes_of_it() {
     );
     let (said, _) = work(&tree, &["mails"], &script);
     assert_eq!(jobs(&said), [("mails".into(), "ok".into(), Value::Null)]);
-    assert_eq!(
-        (&said["reached"], &said["backoffs"]),
-        (&json!("none-ready"), &json!({}))
-    );
+    assert_eq!((&said["reached"], &said["backoffs"]), (&json!("none-ready"), &json!({})));
     let written = std::fs::read_to_string(&out).expect("the command wrote the file");
     assert_eq!(written, format!("to: ann\n{id} mails mails 1\n"));
     assert_eq!(job(&tree, &id)["reason"], "absent", "it is done");
 
     let id = push(&tree, "mails", "x");
-    let (said, done) = work(
-        &tree,
-        &["mails"],
-        "echo one >&2; echo it is broken >&2; exit 3",
-    );
-    assert_eq!(
-        jobs(&said),
-        [("mails".into(), "failed".into(), json!("one\nit is broken"))]
-    );
+    let (said, done) = work(&tree, &["mails"], "echo one >&2; echo it is broken >&2; exit 3");
+    assert_eq!(jobs(&said), [("mails".into(), "failed".into(), json!("one\nit is broken"))]);
     assert_eq!(done.status, 0, "{done:?}");
     assert!(done.err.contains("it is broken"), "{done:?}");
     let failed = job(&tree, &id);
@@ -158,30 +140,17 @@ fn a_run_ends_at_its_limits() {
         push(&tree, "mails", body);
     }
     let (said, _) = work(&tree, &["mails", "--max-jobs", "2"], "true");
-    assert_eq!(
-        (jobs(&said).len(), &said["reached"]),
-        (2, &json!("job-limit"))
-    );
+    assert_eq!((jobs(&said).len(), &said["reached"]), (2, &json!("job-limit")));
     for _ in 0..2 {
         push(&tree, "mails", "d");
     }
     // One job is run even if no time is allowed.
     let (said, _) = work(&tree, &["mails", "--max-time", "0"], "sleep 0.1");
-    assert_eq!(
-        (jobs(&said).len(), &said["reached"]),
-        (1, &json!("time-limit"))
-    );
+    assert_eq!((jobs(&said).len(), &said["reached"]), (1, &json!("time-limit")));
     let (said, _) = work(&tree, &["purges"], "true");
-    assert_eq!(
-        (jobs(&said).len(), &said["reached"]),
-        (0, &json!("none-possible"))
-    );
+    assert_eq!((jobs(&said).len(), &said["reached"]), (0, &json!("none-possible")));
     push(&tree, "t1:mails", "e");
-    let (said, _) = work(
-        &tree,
-        &["mails", "--tenant", "t1"],
-        "test $SEXTON_JOB_TENANT = t1",
-    );
+    let (said, _) = work(&tree, &["mails", "--tenant", "t1"], "test $SEXTON_JOB_TENANT = t1");
     assert_eq!(jobs(&said), [("mails".into(), "ok".into(), Value::Null)]);
     push(&tree, "t2:mails", "f");
     let (said, _) = work(&tree, &["mails", "--any-ready"], "true");
@@ -241,9 +210,7 @@ fn a_run_that_waits_ends_by_a_signal_when_its_command_has() {
 
 /// Waits until the server knows the command that works on a job.
 pub(crate) fn until_attached(tree: &Tree, id: &str) {
-    until("the server knows its command", || {
-        job(tree, id)["command"].is_string().then_some(())
-    });
+    until("the server knows its command", || job(tree, id)["command"].is_string().then_some(()));
 }
 
 /// Kills something, and asserts that the job is done when its command has ended, and is given to nobody else before.
@@ -290,17 +257,12 @@ fn a_job_that_came_back_shows_what_became_of_its_command() {
     running.kill().expect("it runs");
     running.wait().expect("it is ours");
     std::fs::write(&gate, "").expect("it can be written");
-    until("it is ready again", || {
-        (job(&tree, &id)["phase"] == "ready").then_some(())
-    });
+    until("it is ready again", || (job(&tree, &id)["phase"] == "ready").then_some(()));
     let shown = |tree: &Tree| {
         let said = job(tree, &id);
         let why = said["error"].as_str().expect("a reason").to_owned();
         let is_reason = why.starts_with("its claim ended: process ");
-        assert!(
-            is_reason && why.ends_with(" exited with status 3"),
-            "{said}"
-        );
+        assert!(is_reason && why.ends_with(" exited with status 3"), "{said}");
         let listed = tree.well(&["queue", "show", "--list"]);
         assert!(listed.ends_with(&format!("  {why}\n")), "{listed}");
         let peeked = tree.well(&["queue", "peek", &id]);
@@ -336,15 +298,7 @@ fn a_command_that_is_not_there_costs_no_job_a_try() {
         &["work", "t:mails", "--", "true"][..],
         &["work", "mails", "--procs", "0", "--", "true"],
         &["work", "mails"],
-        &[
-            "work",
-            "mails",
-            "--any-ready",
-            "--tenant",
-            "t",
-            "--",
-            "true",
-        ],
+        &["work", "mails", "--any-ready", "--tenant", "t", "--", "true"],
         &["work", "mails", "--throttle", "fast", "--", "true"],
         &["work", "mails", "--throttle", "1001", "--", "true"],
     ] {
@@ -359,9 +313,7 @@ fn a_run_goes_on_though_nobody_takes_what_it_says() {
     for body in ["a", "b", "c"] {
         push(&tree, "mails", body);
     }
-    let words = [
-        "work", "mails", "--log", "logfmt", "--", "sh", "-c", "exit 0",
-    ];
+    let words = ["work", "mails", "--log", "logfmt", "--", "sh", "-c", "exit 0"];
     let mut command = tree.command(&words);
     let full = std::fs::File::options().write(true).open("/dev/full");
     command.stderr(full.expect("every Linux has it"));
@@ -377,11 +329,7 @@ pub(crate) fn cancelled(words: &[&str], script: &str) -> (String, Value) {
     push(&tree, "mails", "good");
     let log = tree.data.join("pids");
     let script = script.replace("PIDS", text(&log));
-    let all = [
-        &["work", "mails"],
-        words,
-        &["--result", "json", "--", "sh", "-c", &script],
-    ];
+    let all = [&["work", "mails"], words, &["--result", "json", "--", "sh", "-c", &script]];
     let mut command = tree.command(&all.concat());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("the command starts");
@@ -404,10 +352,7 @@ pub(crate) fn cancelled(words: &[&str], script: &str) -> (String, Value) {
     let job = job(&tree, &id);
     assert_eq!(job["phase"], "abandoned", "{done:?}");
     let error = job["error"].as_str().expect("an error").to_owned();
-    (
-        error,
-        said.unwrap_or_else(|_| panic!("no result: {done:?}")),
-    )
+    (error, said.unwrap_or_else(|_| panic!("no result: {done:?}")))
 }
 
 #[test]
@@ -416,10 +361,8 @@ fn a_job_that_is_cancelled_is_stopped_with_all_that_it_started() {
         trap 'exit 0' TERM; echo $$ >> PIDS; while :; do sleep 0.05; done";
     let (error, said) = cancelled(&[], script);
     assert_eq!(error, "cancelled: wrong file");
-    let outcomes: Vec<_> = jobs(&said)
-        .into_iter()
-        .map(|(_, status, error)| (status, error))
-        .collect();
+    let outcomes: Vec<_> =
+        jobs(&said).into_iter().map(|(_, status, error)| (status, error)).collect();
     let failed = ("failed".to_owned(), json!("it was cancelled"));
     assert_eq!(outcomes, [failed, ("ok".to_owned(), Value::Null)]);
 }

@@ -72,15 +72,10 @@ fn ten_jobs_of_one_tenant_have_every_other_turn_beside_many_of_another() {
         push_all(&tree, "small:mails", 10);
         std::fs::write(&gate, "").expect("a writable file");
         until_lines(&log, 72);
-        until("all are done", || {
-            (tree.get("/v1/queues")["queues"] == json!([])).then_some(())
-        });
+        until("all are done", || (tree.get("/v1/queues")["queues"] == json!([])).then_some(()));
         kill_process(pid(&running), Signal::TERM).expect("a live process");
         let done = done(running.wait_with_output().expect("our child"));
-        assert!(
-            done.err.contains("72 jobs done, 0 failed: stopped"),
-            "{done:?}"
-        );
+        assert!(done.err.contains("72 jobs done, 0 failed: stopped"), "{done:?}");
         let taken = tenants(&log).split_off(2);
         let of_small = (1..).zip(&taken).filter(|(_, it)| *it == "small");
         for (k, (place, _)) in (1..).zip(of_small.clone()) {
@@ -128,10 +123,7 @@ fn a_throttle_holds_for_a_run_however_many_run_at_a_time() {
     let words = ["mails", "--procs", "3", "--throttle", "2"];
     let (said, _) = work(&tree, &words, "true");
     assert_eq!(jobs(&said).len(), 3, "{said}");
-    assert!(
-        now() >= before + 1.0,
-        "the third begins a second after the first"
-    );
+    assert!(now() >= before + 1.0, "the third begins a second after the first");
 
     // The first job is reported as done at once, although the throttle does not let the second one begin.
     push_all(&tree, "mails", 2);
@@ -141,24 +133,16 @@ fn a_throttle_holds_for_a_run_however_many_run_at_a_time() {
     let running = begin(&tree, &slow, &script);
     until_lines(&log, 1);
     let first = std::fs::read_to_string(&log).expect("the command wrote the file");
-    until("it is done", || {
-        (job(&tree, first.trim())["reason"] == "absent").then_some(())
-    });
+    until("it is done", || (job(&tree, first.trim())["reason"] == "absent").then_some(()));
     kill_process(pid(&running), Signal::TERM).expect("a live process");
     let done = done(running.wait_with_output().expect("our child"));
-    assert!(
-        done.err.contains("1 job done, 0 failed: stopped"),
-        "{done:?}"
-    );
+    assert!(done.err.contains("1 job done, 0 failed: stopped"), "{done:?}");
 }
 
 /// A drain does not end a run that waits. It continues with the next coordinator.
 #[test]
 fn a_run_that_waits_begins_nothing_while_its_coordinator_drains_and_goes_on_with_the_next() {
-    for words in [
-        &["mails", "--wait"][..],
-        &["mails", "--wait", "--any-ready"],
-    ] {
+    for words in [&["mails", "--wait"][..], &["mails", "--wait", "--any-ready"]] {
         let mut tree = Tree::start();
         let (log, gate) = (tree.data.join("log"), tree.data.join("gate"));
         let running = begin(&tree, words, &noting(&log, &gate));
@@ -174,14 +158,9 @@ fn a_run_that_waits_begins_nothing_while_its_coordinator_drains_and_goes_on_with
         tree.serve();
         assert_eq!(job(&tree, &first)["reason"], "absent", "it is completed");
         until_lines(&log, 2);
-        until("it is done", || {
-            (job(&tree, &later)["reason"] == "absent").then_some(())
-        });
+        until("it is done", || (job(&tree, &later)["reason"] == "absent").then_some(()));
         kill_process(pid(&running), Signal::TERM).expect("a live process");
         let done = done(running.wait_with_output().expect("our child"));
-        assert!(
-            done.err.contains("2 jobs done, 0 failed: stopped"),
-            "{done:?}"
-        );
+        assert!(done.err.contains("2 jobs done, 0 failed: stopped"), "{done:?}");
     }
 }

@@ -1,10 +1,7 @@
 //! Commands of `sexton work` that leak memory, do not end, write without end, ignore SIGTERM, or leave processes. Their
 //! limits apply, the job fails with an error that names the limit, and the next job is worked on.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::daemon::text;
 use crate::tree::Tree;
@@ -32,10 +29,7 @@ fn bad(words: &[&str], script: &str) -> String {
         let pid = number.trim().parse().ok().and_then(Pid::from_raw);
         assert!(test_kill_process(pid.expect("a PID")).is_err(), "{number}");
     }
-    said["jobs"][0]["error"]
-        .as_str()
-        .expect("an error")
-        .to_owned()
+    said["jobs"][0]["error"].as_str().expect("an error").to_owned()
 }
 
 #[test]
@@ -100,12 +94,7 @@ fn bad_line(words: &[&str], script: &str) -> String {
     }
     let (said, done) = work(&tree, &[&["mails", "--lines"], words].concat(), &script);
     let outcomes = [0, 1, 2].map(|nth| said["jobs"][nth]["status"].as_str().unwrap_or(""));
-    assert_eq!(
-        outcomes,
-        ["failed", "ok", "ok"],
-        "{said} {:.2000}",
-        done.err
-    );
+    assert_eq!(outcomes, ["failed", "ok", "ok"], "{said} {:.2000}", done.err);
     let error = said["jobs"][0]["error"].as_str();
     error.expect("an error").to_owned()
 }
@@ -142,10 +131,7 @@ fn those_that_leak_together_reach_a_limit_that_status_names() {
     match tree.get("/v1/status")["memory_limits"].as_str() {
         Some("tree") => {
             let error = job["error"].as_str().unwrap_or_default();
-            assert!(
-                error.starts_with("it reached its memory limit (64.0 MiB)"),
-                "{said}"
-            );
+            assert!(error.starts_with("it reached its memory limit (64.0 MiB)"), "{said}");
             assert!(page.contains("memory.max"), "{page}");
         }
         Some("process") => {

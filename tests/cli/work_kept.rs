@@ -65,11 +65,7 @@ fn of_an_error_with_many_lines_the_last_one_comes_first() {
     assert!(listed.ends_with("  KeyError: a\n"), "{listed}");
     let told = tree.run(&["queue", "result", &id]);
     assert!(told.err.contains(" more: KeyError: a\n"), "{told:?}");
-    let whole = [
-        "Traceback (most recent call last):",
-        "  File x",
-        "KeyError: a",
-    ];
+    let whole = ["Traceback (most recent call last):", "  File x", "KeyError: a"];
     let mut lines = told.err.lines();
     for line in whole {
         assert!(lines.any(|it| it.ends_with(line)), "{line}: {told:?}");

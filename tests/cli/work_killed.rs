@@ -1,9 +1,6 @@
 //! Workers that are stopped or killed: what becomes of their jobs, and of the commands that are left.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::coordinator::done;
 use crate::daemon::text;
@@ -112,17 +109,11 @@ fn one_command_that_hangs_holds_only_its_own_job_when_the_run_is_killed() {
         (job(&tree, &ends)["reason"] == "absent").then_some(())
     });
     let held = job(&tree, &hangs);
-    assert_eq!(
-        (&held["phase"], is_alive(&file)),
-        (&json!("claimed"), true),
-        "{held}"
-    );
+    assert_eq!((&held["phase"], is_alive(&file)), (&json!("claimed"), true), "{held}");
 
     let said = tree.well(&["queue", "cancel", &hangs, "--reason", "wrong file"]);
     assert!(said.ends_with("is being stopped\n"), "{said}");
-    until("it is stopped", || {
-        (job(&tree, &hangs)["phase"] == "abandoned").then_some(())
-    });
+    until("it is stopped", || (job(&tree, &hangs)["phase"] == "abandoned").then_some(()));
     assert!(!is_alive(&file), "a cancelled job is not worked on");
     assert_eq!(job(&tree, &hangs)["error"], "cancelled: wrong file");
 }
@@ -138,10 +129,7 @@ fn the_server_applies_the_time_limit_of_a_run_that_was_killed() {
     assert!(!is_alive(&file), "{failed}");
     let error = failed["error"].as_str().unwrap_or_default();
     assert!(error.contains("after a claim ran out"), "{failed}");
-    assert_eq!(
-        (&failed["attempts"], &failed["crashes"]),
-        (&json!(1), &json!(0))
-    );
+    assert_eq!((&failed["attempts"], &failed["crashes"]), (&json!(1), &json!(0)));
 }
 
 #[test]
@@ -149,33 +137,21 @@ fn a_job_that_crashes_again_and_again_is_quarantined_with_its_cause() {
     let tree = configured(SOON);
     let log = tree.data.join("log");
     let id = push(&tree, "mails", "x");
-    let script = format!(
-        "echo $$ >> {}; echo about to crash >&2; kill -SEGV $$",
-        text(&log)
-    );
+    let script = format!("echo $$ >> {}; echo about to crash >&2; kill -SEGV $$", text(&log));
     let mut running = begin(&tree, &["mails", "--wait"], &script);
     let crashed = until("it is set aside", || {
         let view = job(&tree, &id);
         (view["phase"] == "quarantined").then_some(view)
     });
-    assert_eq!(
-        (&crashed["attempts"], &crashed["crashes"]),
-        (&json!(3), &json!(3))
-    );
+    assert_eq!((&crashed["attempts"], &crashed["crashes"]), (&json!(3), &json!(3)));
     let error = crashed["error"].as_str().unwrap_or_default();
-    for cause in [
-        "it was killed by a signal (signal 11)",
-        "its last output: about to crash",
-    ] {
+    for cause in ["it was killed by a signal (signal 11)", "its last output: about to crash"] {
         assert!(error.contains(cause), "{crashed}");
     }
     let listed = tree.well(&["queue", "show", "--list", "--status", "quarantined"]);
     assert!(listed.contains("about to crash"), "{listed}");
     let grouped = tree.well(&["queue", "show", "--group"]);
-    assert_eq!(
-        grouped,
-        "mails: 0 queued; 0 claimed; 0 delayed; 1 quarantined\n"
-    );
+    assert_eq!(grouped, "mails: 0 queued; 0 claimed; 0 delayed; 1 quarantined\n");
 
     // Until somebody decides about it, it stays.
     assert_eq!(tree.well(&["queue", "retry", "mails"]), "retried 1 job\n");
@@ -183,10 +159,7 @@ fn a_job_that_crashes_again_and_again_is_quarantined_with_its_cause() {
         let lines = std::fs::read_to_string(&log).ok()?.lines().count();
         (lines == 6 && job(&tree, &id)["phase"] == "quarantined").then_some(())
     });
-    assert_eq!(
-        tree.well(&["queue", "discard", "mails"]),
-        "discarded 1 job\n"
-    );
+    assert_eq!(tree.well(&["queue", "discard", "mails"]), "discarded 1 job\n");
     assert_eq!(job(&tree, &id)["reason"], "absent");
     kill_process(pid(&running), Signal::TERM).expect("a live process");
     assert!(running.wait().expect("our child").success());
@@ -198,11 +171,7 @@ fn a_job_that_kills_its_worker_is_quarantined() {
     let tree = configured(SOON);
     let (log, whom) = (tree.data.join("log"), tree.data.join("whom"));
     let id = push(&tree, "mails", "x");
-    let script = format!(
-        "echo $$ >> {}; kill -9 $(cat {}); kill -9 $$",
-        text(&log),
-        text(&whom)
-    );
+    let script = format!("echo $$ >> {}; kill -9 $(cat {}); kill -9 $$", text(&log), text(&whom));
     for times in 1..=3 {
         let words = ["work", "mails", "--wait", "--", "sh", "-c", &script];
         let mut command = tree.command(&words);
@@ -215,16 +184,10 @@ fn a_job_that_kills_its_worker_is_quarantined() {
         until_lines(&log, times);
         assert_eq!(running.wait().expect("our child").code(), None);
         let phase = if times < 3 { "ready" } else { "quarantined" };
-        until("its claim is over", || {
-            (job(&tree, &id)["phase"] == phase).then_some(())
-        });
+        until("its claim is over", || (job(&tree, &id)["phase"] == phase).then_some(()));
     }
     let view = job(&tree, &id);
-    assert_eq!(
-        (&view["crashes"], view["error"] != Value::Null),
-        (&json!(3), true),
-        "{view}"
-    );
+    assert_eq!((&view["crashes"], view["error"] != Value::Null), (&json!(3), true), "{view}");
 }
 
 #[test]

@@ -1,9 +1,6 @@
 //! `sexton work --lines`: commands that work on one job after another, and commands that violate the protocol.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::coordinator::{CommandOutput, done};
 use crate::daemon::text;
@@ -37,8 +34,7 @@ fn outcomes(said: &Value) -> Vec<(&str, &str)> {
         let word = job[name].as_str().unwrap_or("").to_owned();
         Box::leak(word.into_boxed_str())
     };
-    jobs.map(|job| (of(job, "status"), of(job, "error")))
-        .collect()
+    jobs.map(|job| (of(job, "status"), of(job, "error"))).collect()
 }
 
 #[test]
@@ -49,10 +45,8 @@ fn one_command_works_on_one_job_after_another() {
     }
     let log = tree.data.join("log");
     // The worker's other output goes to its usual place, and does no harm.
-    let each = format!(
-        "echo '{{\"id\":1}}'; echo stray >&2; echo $$ $body >> {}; {WELL}",
-        text(&log)
-    );
+    let each =
+        format!("echo '{{\"id\":1}}'; echo stray >&2; echo $$ $body >> {}; {WELL}", text(&log));
     let script = format!("test $SEXTON_JOB_LINES = 3 || exit 1; {}", worker(&each));
     let (said, done) = lines(&tree, &["mails"], &script);
     assert_eq!(outcomes(&said), [("ok", ""); 3], "{done:?}");
@@ -110,18 +104,10 @@ fn an_answer_says_what_becomes_of_a_job() {
         *) echo "{\"id\":$id,\"touch\":true}" >&3; answer='"ok":true';;
         esac; echo "{\"id\":$id,$answer}" >&3"#;
     let (said, done) = lines(&tree, &["mails", "--max-jobs", "4"], &worker(each));
-    let right = [
-        ("failed", "no such user"),
-        ("failed", "again"),
-        ("failed", "down"),
-        ("ok", ""),
-    ];
+    let right = [("failed", "no such user"), ("failed", "again"), ("failed", "down"), ("ok", "")];
     assert_eq!(outcomes(&said), right, "{done:?}");
     let [fail, soon, snooze, well] = ids.map(|id| job(&tree, &id));
-    assert_eq!(
-        (&fail["phase"], &fail["attempts"]),
-        (&json!("retrying"), &json!(1))
-    );
+    assert_eq!((&fail["phase"], &fail["attempts"]), (&json!("retrying"), &json!(1)));
     let left = soon["remaining_ms"].as_u64().expect("it is tried again");
     assert!(left > 2_500_000, "{soon}");
     assert_eq!(
@@ -193,9 +179,7 @@ fn a_line_that_comes_late_ends_the_worker_before_its_next_job() {
     let each = format!("{WELL}; {WELL}; echo $$ >> {}", text(&log));
     let running = begin(&tree, &["mails", "--wait", "--lines"], &worker(&each));
     let first = push(&tree, "mails", "a");
-    until("it is done", || {
-        (job(&tree, &first)["reason"] == "absent").then_some(())
-    });
+    until("it is done", || (job(&tree, &first)["reason"] == "absent").then_some(()));
     until_lines(&log, 1);
     let second = push(&tree, "mails", "b");
     until("it has failed", || {
@@ -244,9 +228,7 @@ fn a_worker_that_cannot_be_executed_costs_no_job_a_try() {
 /// Runs the worker of docs/protocols/work.md unchanged.
 #[test]
 fn the_worker_in_python_of_the_page_works() {
-    let version = std::process::Command::new("python3")
-        .arg("--version")
-        .output();
+    let version = std::process::Command::new("python3").arg("--version").output();
     if !version.is_ok_and(|it| it.status.success()) {
         return left_out("the worker in Python: python3 is not installed");
     }
@@ -275,8 +257,5 @@ fn a_worker_whose_job_is_cancelled_is_ended() {
     );
     let (error, said) = cancelled(&["--lines"], &worker(&each));
     assert_eq!(error, "cancelled: wrong file");
-    assert_eq!(
-        outcomes(&said),
-        [("failed", "it was cancelled"), ("ok", "")]
-    );
+    assert_eq!(outcomes(&said), [("failed", "it was cancelled"), ("ok", "")]);
 }

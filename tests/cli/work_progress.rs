@@ -29,18 +29,10 @@ fn on_terminal(tree: &Tree, words: &[&str]) -> String {
 }
 
 fn assert_shows_how_far(seen: &str) {
-    for words in [
-        "1 done, 0 failed, 1 running, ",
-        "/s, ",
-        " ready, ",
-        " left\x1b[K\r",
-    ] {
+    for words in ["1 done, 0 failed, 1 running, ", "/s, ", " ready, ", " left\x1b[K\r"] {
         assert!(seen.contains(words), "{words}: {seen:?}");
     }
-    assert!(
-        seen.contains("3 jobs done, 0 failed: no more jobs are ready"),
-        "{seen:?}"
-    );
+    assert!(seen.contains("3 jobs done, 0 failed: no more jobs are ready"), "{seen:?}");
 }
 
 #[test]
@@ -91,10 +83,7 @@ fn who_works_on_what_since_when_and_on_which_try() {
     let heads: Vec<&str> = lines.next().unwrap_or("").split_whitespace().collect();
     assert!(heads.contains(&"SINCE"), "{listed}");
     let process = claimed["process"].as_str().expect("the claim is bound");
-    assert!(
-        lines.next().is_some_and(|it| it.contains(process)),
-        "{listed}"
-    );
+    assert!(lines.next().is_some_and(|it| it.contains(process)), "{listed}");
     let records = tree.all();
     let labels = json!({"job": id, "queue": "mails", "attempt": "1"});
     let is_it = |record: &&Value| record["labels"] == labels;

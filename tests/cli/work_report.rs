@@ -63,10 +63,7 @@ fn a_job_that_is_to_come_back_later_does_when_its_command_has_ended() {
     let id = push(&tree, "mails", "a");
     let script = format!("{SEXTON} job snooze 10m 'the server is down'; exit 0");
     let (said, _) = work(&tree, &["mails"], &script);
-    assert_eq!(
-        jobs(&said),
-        [("mails".into(), "failed".into(), json!("the server is down"))]
-    );
+    assert_eq!(jobs(&said), [("mails".into(), "failed".into(), json!("the server is down"))]);
     let later = job(&tree, &id);
     assert_eq!(
         (&later["phase"], &later["attempts"], &later["error"]),
@@ -162,14 +159,8 @@ fn a_job_is_not_told_to_wait_for_longer_than_jobs_wait() {
     let script =
         format!("{SEXTON} job snooze 99999999999; echo $? >&2; {SEXTON} job snooze 1h soon");
     let (said, done) = work(&tree, &["mails"], &script);
-    assert!(
-        done.err.contains("is too long: the maximum is"),
-        "{said} {done:?}"
-    );
-    assert!(
-        !done.err.contains("not a setting"),
-        "its variables are known: {done:?}"
-    );
+    assert!(done.err.contains("is too long: the maximum is"), "{said} {done:?}");
+    assert!(!done.err.contains("not a setting"), "its variables are known: {done:?}");
     assert_eq!(job(&tree, &id)["attempts"], 0);
     assert_eq!(job(&tree, &id)["error"], "soon");
 }

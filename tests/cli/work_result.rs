@@ -45,11 +45,7 @@ fn a_run_ends_at_its_limit_of_jobs() {
     assert_eq!(keys(&said), ["jobs", "reached", "backoffs", "elapsed"]);
     assert_eq!(said["reached"], "job-limit");
     assert_eq!(jobs(&said).len(), 2);
-    assert_eq!(
-        keys(&said["jobs"][0]),
-        ["type", "status", "error", "time"],
-        "{said}"
-    );
+    assert_eq!(keys(&said["jobs"][0]), ["type", "status", "error", "time"], "{said}");
     let times = [0, 1].map(|nth| said["jobs"][nth]["time"].as_u64().expect("a time"));
     assert!(times.iter().all(|ms| *ms >= 50), "{said}");
     assert_eq!(said["elapsed"], times[0] + times[1], "{said}");
@@ -82,10 +78,7 @@ fn a_throttled_type_is_told_with_the_time_at_which_it_is_open_again() {
     let before = now();
     let (said, _) = work(&tree, &["mails", "purges"], "true");
     let after = now();
-    assert_eq!(
-        (jobs(&said).len(), &said["reached"]),
-        (1, &json!("none-ready"))
-    );
+    assert_eq!((jobs(&said).len(), &said["reached"]), (1, &json!("none-ready")));
     assert_eq!(keys(&said["backoffs"]), ["mails"], "{said}");
     let at = said["backoffs"]["mails"].as_f64().expect("a number");
     // The job was claimed between the times `before` and `after`.
@@ -108,10 +101,7 @@ fn failed_tries_are_not_counted_as_failed_jobs() {
         summary("mails", "x"),
         "sexton: 0 jobs done, 0 failed, 1 failed try: no more jobs are ready"
     );
-    assert_eq!(
-        summary("few", "x"),
-        "sexton: 0 jobs done, 1 failed: no more jobs are ready"
-    );
+    assert_eq!(summary("few", "x"), "sexton: 0 jobs done, 1 failed: no more jobs are ready");
 }
 
 /// A failed job of a type without a back-off is tried again when its claim would have ended.
@@ -120,10 +110,7 @@ fn a_failed_job_is_tried_again_when_its_claim_would_have_ended() {
     let tree = configured("[queues.mails]\nretry = \"claim-ttl\"\nclaim_ttl = 3600\n");
     let id = push(&tree, "mails", "a");
     let (said, _) = work(&tree, &["mails"], "echo broken >&2; exit 1");
-    assert_eq!(
-        jobs(&said),
-        [("mails".into(), "failed".into(), json!("broken"))]
-    );
+    assert_eq!(jobs(&said), [("mails".into(), "failed".into(), json!("broken"))]);
     let failed = job(&tree, &id);
     assert_eq!(failed["phase"], "retrying", "{failed}");
     let left = failed["remaining_ms"].as_u64().expect("it is tried again");
@@ -145,20 +132,11 @@ fn a_run_ends_at_its_limits_of_time_and_memory_after_one_job() {
         push(&tree, "mails", body);
     }
     let (said, _) = work(&tree, &["mails", "--max-time", "0"], "sleep 0.05");
-    assert_eq!(
-        (jobs(&said).len(), &said["reached"]),
-        (1, &json!("time-limit"))
-    );
+    assert_eq!((jobs(&said).len(), &said["reached"]), (1, &json!("time-limit")));
     let (said, _) = work(&tree, &["mails", "--memory-limit", "1k"], "true");
-    assert_eq!(
-        (jobs(&said).len(), &said["reached"]),
-        (1, &json!("memory-limit"))
-    );
+    assert_eq!((jobs(&said).len(), &said["reached"]), (1, &json!("memory-limit")));
     let (said, _) = work(&tree, &["mails"], "true");
-    assert_eq!(
-        (jobs(&said).len(), &said["reached"]),
-        (1, &json!("none-ready"))
-    );
+    assert_eq!((jobs(&said).len(), &said["reached"]), (1, &json!("none-ready")));
 }
 
 #[test]
@@ -186,10 +164,7 @@ fn a_signal_ends_a_run_and_so_does_a_drain() {
     until_lines(&log, 1);
     tree.well(&["drain"]);
     let done = crate::coordinator::done(running.wait_with_output().expect("our child"));
-    assert!(
-        done.err.contains("1 job done, 0 failed: stopped"),
-        "{done:?}"
-    );
+    assert!(done.err.contains("1 job done, 0 failed: stopped"), "{done:?}");
     assert_eq!(job(&tree, "4")["phase"], "ready", "it was not begun");
     let token = popped["jobs"][0]["token"].to_string();
     tree.well(&["queue", "ack", "2", &token]);
@@ -295,9 +270,7 @@ fn a_run_that_is_stopped_says_so() {
     }
     let log = tree.data.join("log");
     let script = format!("echo begin >> {}; sleep 0.3", text(&log));
-    let words = [
-        "work", "mails", "--result", "json", "--", "sh", "-c", &script,
-    ];
+    let words = ["work", "mails", "--result", "json", "--", "sh", "-c", &script];
     let mut command = tree.command(&words);
     command.stdout(Stdio::piped()).stderr(Stdio::null());
     let running = command.spawn().expect("the command starts");
@@ -306,10 +279,7 @@ fn a_run_that_is_stopped_says_so() {
     let done = crate::coordinator::done(running.wait_with_output().expect("our child"));
     let said: Value = serde_json::from_str(&done.out).expect("a result");
     assert_eq!(keys(&said), ["jobs", "reached", "backoffs", "elapsed"]);
-    assert_eq!(
-        (jobs(&said).len(), &said["reached"]),
-        (1, &json!("stopped"))
-    );
+    assert_eq!((jobs(&said).len(), &said["reached"]), (1, &json!("stopped")));
 }
 
 #[test]
@@ -332,10 +302,6 @@ fn a_line_of_the_log_for_each_job() {
     let line: Value = lines.find_map(Result::ok).expect("a line in JSON");
     assert_eq!(
         (&line["job"], &line["result"], &line["error"]),
-        (
-            &json!(second.parse::<u64>().expect("a number")),
-            &json!("done"),
-            &Value::Null
-        )
+        (&json!(second.parse::<u64>().expect("a number")), &json!("done"), &Value::Null)
     );
 }

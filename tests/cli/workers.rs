@@ -1,9 +1,6 @@
 //! Workers that always run: `[workers.NAME]` in the configuration, and `sexton worker`.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::coordinator::{CommandOutput, done};
 use crate::daemon::{Daemon, sexton, text};
@@ -36,9 +33,7 @@ fn workers(tree: &Tree) -> Value {
 }
 
 fn until_done(tree: &Tree, id: &str) {
-    until("it is done", || {
-        (job(tree, id)["reason"] == "absent").then_some(())
-    });
+    until("it is done", || (job(tree, id)["reason"] == "absent").then_some(()));
 }
 
 /// Returns the output of `sexton config` for a configuration with this text.
@@ -59,9 +54,7 @@ fn a_worker_works_as_long_as_the_configuration_has_it() {
     let good = push(&tree, "mails", "good");
     until_done(&tree, &good);
     let bad = push(&tree, "mails", "bad");
-    until("it has failed", || {
-        (job(&tree, &bad)["phase"] == "retrying").then_some(())
-    });
+    until("it has failed", || (job(&tree, &bad)["phase"] == "retrying").then_some(()));
     tree.well(&["queue", "delete", &bad]);
     until("its counts are shown", || {
         let said = workers(&tree)["workers"][0]["instances"][0]["said"].clone();
@@ -111,11 +104,7 @@ fn a_worker_that_is_paused_comes_to_its_end_and_begins_nothing() {
     until_lines(&log, 1);
     let later = push(&tree, "mails", "y");
     tree.well(&["worker", "pause", "mails", "--wait", "0"]);
-    until("it is pausing", || {
-        tree.well(&["worker", "list"])
-            .contains("pausing")
-            .then_some(())
-    });
+    until("it is pausing", || tree.well(&["worker", "list"]).contains("pausing").then_some(()));
     std::fs::write(&gate, "").expect("a writable file");
     tree.well(&["worker", "pause", "mails"]);
     assert_eq!(job(&tree, &id)["reason"], "absent", "it is completed");
@@ -180,10 +169,7 @@ fn a_worker_takes_jobs_of_every_tenant_at_its_own_pace() {
     for id in &ids {
         until_done(&tree, id);
     }
-    assert!(
-        now() >= before + 1.0,
-        "the third begins a second after the first"
-    );
+    assert!(now() >= before + 1.0, "the third begins a second after the first");
 }
 
 #[test]
@@ -228,49 +214,22 @@ fn what_is_wrong_with_a_table_is_told() {
         ),
         ("command = [\"x\"]", "types: is missing"),
         ("types = [\"mails\"]", "command: is missing"),
-        (
-            "types = []\ncommand = [\"x\"]",
-            "types: expected at least one job type",
-        ),
-        (
-            "types = [\"a b\"]\ncommand = [\"x\"]",
-            "\"a b\" is not a valid name for a job type",
-        ),
-        (
-            "types = [\"a\"]\ncommand = [\"x\"]\nprocs = 0",
-            "procs: expected 1 to 1000",
-        ),
-        (
-            "types = [\"a\"]\ncommand = [\"x\"]\nmemory = \"lots\"",
-            "memory: \"lots\" is not a size",
-        ),
-        (
-            "types = [\"a\"]\ncommand = [\"x\"]\ncolour = 1",
-            "unknown key",
-        ),
-        (
-            "types = [\"a\"]\ncommand = [\"x\"]\nafter = [\"db\"]",
-            "there is no service db",
-        ),
-        (
-            "types = [\"a\"]\ncommand = \"x\"",
-            "expected a list of strings",
-        ),
+        ("types = []\ncommand = [\"x\"]", "types: expected at least one job type"),
+        ("types = [\"a b\"]\ncommand = [\"x\"]", "\"a b\" is not a valid name for a job type"),
+        ("types = [\"a\"]\ncommand = [\"x\"]\nprocs = 0", "procs: expected 1 to 1000"),
+        ("types = [\"a\"]\ncommand = [\"x\"]\nmemory = \"lots\"", "memory: \"lots\" is not a size"),
+        ("types = [\"a\"]\ncommand = [\"x\"]\ncolour = 1", "unknown key"),
+        ("types = [\"a\"]\ncommand = [\"x\"]\nafter = [\"db\"]", "there is no service db"),
+        ("types = [\"a\"]\ncommand = \"x\"", "expected a list of strings"),
     ] {
         let done = config(&format!("[workers.mails]\n{table}\n"));
         let said = format!("{}{}", done.out, done.err);
-        assert!(
-            done.status != 0 && said.contains(words),
-            "{table}: {done:?}"
-        );
+        assert!(done.status != 0 && said.contains(words), "{table}: {done:?}");
         assert!(said.contains("workers.mails"), "{done:?}");
     }
     let twice = "[services.\"worker.a\"]\ncommand = [\"x\"]\n[workers.a]\ntypes = [\"a\"]\ncommand = [\"x\"]\n";
     let done = config(twice);
-    assert!(
-        done.err.contains("another service has this name"),
-        "{done:?}"
-    );
+    assert!(done.err.contains("another service has this name"), "{done:?}");
 }
 
 /// It is launched again and again, and its status is usually `running`.
@@ -332,11 +291,7 @@ fn problems_of_services_and_workers_are_reported_at_once() {
     ];
     for line in expected {
         let is_there = |found: &&String| found.starts_with(line);
-        assert_eq!(
-            found.iter().filter(is_there).count(),
-            1,
-            "{line}: {found:#?}"
-        );
+        assert_eq!(found.iter().filter(is_there).count(), 1, "{line}: {found:#?}");
     }
     assert_eq!(found.len(), 1 + expected.len(), "{found:#?}");
     let unclosed = "[services.db]\ncommand = [\"true\"]\nafter = [\"web\"]\n\

@@ -1,9 +1,6 @@
 //! Process trees that are hard to stop. Each is stopped until no process of it is alive, with and without control groups.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::daemon::{PROGRAM, text};
 use crate::patience::until;
@@ -14,9 +11,7 @@ use serde_json::Value;
 /// Returns the number of processes whose environment contains this id.
 fn members(id: &str) -> usize {
     let variable = format!("SEXTON_PROCESS_ID={id}");
-    let processes = std::fs::read_dir("/proc")
-        .expect("the file system is mounted")
-        .flatten();
+    let processes = std::fs::read_dir("/proc").expect("the file system is mounted").flatten();
     let environments = processes.filter_map(|it| std::fs::read(it.path().join("environ")).ok());
     let has_it = |environment: &Vec<u8>| {
         let mut all = environment.split(|byte| *byte == 0);
@@ -73,9 +68,7 @@ fn zoo(tree: &Tree, is_contained: bool) {
 fn with_control_groups_the_whole_zoo_is_stopped() {
     let tree = Tree::start();
     let id = tree.detach("exit 0");
-    until("it has ended", || {
-        (tree.record(&id)["status"] == "exited").then_some(())
-    });
+    until("it has ended", || (tree.record(&id)["status"] == "exited").then_some(()));
     let is_contained = tree.record(&id)["contained"] == true;
     if !is_contained {
         assert!(!geteuid().is_root(), "root can make control groups");
@@ -99,9 +92,7 @@ fn an_orphan_that_nobody_can_attribute_keeps_a_tree_from_being_empty() {
     let mark = format!("{}", 2_000_000 + std::process::id());
     let id = tree.detach(&format!("(env -i setsid sleep {mark} &); exec sleep 1000"));
     let stray = || {
-        let processes = std::fs::read_dir("/proc")
-            .expect("the file system is mounted")
-            .flatten();
+        let processes = std::fs::read_dir("/proc").expect("the file system is mounted").flatten();
         let mut pids = processes.filter_map(|it| it.file_name().to_str()?.parse::<i32>().ok());
         pids.find(|pid| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline"));
@@ -110,9 +101,8 @@ fn an_orphan_that_nobody_can_attribute_keeps_a_tree_from_being_empty() {
     };
     let stray = until("it is an orphan", stray);
     tree.well(&["kill", "--tree", "--grace", "100ms", &id]);
-    let record = until("it is doubtful", || {
-        Some(tree.record(&id)).filter(|record| record["unknown"] == 1)
-    });
+    let record =
+        until("it is doubtful", || Some(tree.record(&id)).filter(|record| record["unknown"] == 1));
     assert_eq!(record["status"], "stopping", "{record}");
     // A process that starts later cannot have an ancestor of the orphan in its tree.
     tree.well(&["lock", "run", "later", "--", "true"]);
@@ -122,9 +112,7 @@ fn an_orphan_that_nobody_can_attribute_keeps_a_tree_from_being_empty() {
     tree.well(&["run", "--", "true"]);
     assert_eq!(tree.record(&id)["status"], "stopping");
     kill_process(Pid::from_raw(stray).expect("a PID"), Signal::KILL).expect("a permitted signal");
-    until("nothing is left", || {
-        (tree.record(&id)["status"] == "exited").then_some(())
-    });
+    until("nothing is left", || (tree.record(&id)["status"] == "exited").then_some(()));
 }
 
 /// A process that was launched through sexton is a child of the keeper, but it is stopped with the tree of the process
@@ -135,10 +123,7 @@ fn launched_processes_are_stopped_with_the_tree_of_their_parent() {
     let run = format!("{PROGRAM} run --data {} --detach --", text(&tree.data));
     // Both the child and the grandchild are launched through sexton, and the grandchild ignores the signal.
     let deaf = tree.data.join("deaf");
-    let script = format!(
-        "trap \"\" TERM; : > {}; while :; do sleep 0.1; done",
-        text(&deaf)
-    );
+    let script = format!("trap \"\" TERM; : > {}; while :; do sleep 0.1; done", text(&deaf));
     let grandchild = format!("{run} sh -c '{script}'");
     let child = tree.data.join("child.sh");
     let script = format!("{grandchild}; exec sleep 1000\n");

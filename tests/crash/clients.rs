@@ -141,12 +141,7 @@ impl Worker {
             ended
         });
         let errors = process.errors();
-        assert!(
-            status.success(),
-            "{:?}, connection {}: {errors}",
-            self.program,
-            self.number
-        );
+        assert!(status.success(), "{:?}, connection {}: {errors}", self.program, self.number);
     }
 
     fn events(&self) -> impl Iterator<Item = Event> {
@@ -154,11 +149,7 @@ impl Worker {
         Lines::of(&self.log).map(move |line| {
             let mut words = line.split(' ').map(str::to_owned);
             let at = words.next().and_then(|at| at.parse().ok());
-            Event {
-                at: at.expect("a line begins with its time"),
-                number,
-                words: words.collect(),
-            }
+            Event { at: at.expect("a line begins with its time"), number, words: words.collect() }
         })
     }
 }
@@ -178,10 +169,7 @@ struct Lines {
 impl Lines {
     fn of(path: &Path) -> Self {
         let file = std::fs::File::open(path).expect("it was made before");
-        Self {
-            file: BufReader::new(file),
-            line: String::new(),
-        }
+        Self { file: BufReader::new(file), line: String::new() }
     }
 }
 

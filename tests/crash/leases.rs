@@ -111,12 +111,7 @@ struct Killed {
 
 impl fmt::Display for Killed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            callers,
-            passes,
-            coordinators,
-            keepers,
-        } = self;
+        let Self { callers, passes, coordinators, keepers } = self;
         write!(
             f,
             "killed: {callers} callers, {passes} passes, {coordinators} coordinators, {keepers} keepers"
@@ -168,10 +163,7 @@ impl Lease {
         command.arg(&self.file).arg(&request);
         command.arg(self.chance.below(8).to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        let child = command
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the command starts");
+        let child = command.stderr(Stdio::null()).spawn().expect("the command starts");
         (request, child)
     }
 
@@ -240,11 +232,8 @@ impl Lease {
         };
         let argv = newest.and_then(|pid| proc::cmdline(pid).ok().flatten());
         let file = self.file.as_os_str().as_encoded_bytes();
-        let is_pass = |words: Vec<_>| {
-            words
-                .iter()
-                .any(|word: &sexton::bytes::Bytes| word.as_bytes() == file)
-        };
+        let is_pass =
+            |words: Vec<_>| words.iter().any(|word: &sexton::bytes::Bytes| word.as_bytes() == file);
         argv.is_some_and(is_pass) && pidfd.signal(9).is_ok()
     }
 
@@ -263,16 +252,10 @@ impl Lease {
         let begun: Vec<u64> = records.filter_map(|record| began(&record)).collect();
         for pair in begun.windows(2) {
             let [first, second] = pair else { continue };
-            assert!(
-                first + PERIOD < *second,
-                "{first} and {second} of {begun:?}"
-            );
+            assert!(first + PERIOD < *second, "{first} and {second} of {begun:?}");
         }
         let seen = Observations::read(&self.file);
-        assert!(
-            seen.begun <= begun.len() as u64,
-            "the journal has each beginning"
-        );
+        assert!(seen.begun <= begun.len() as u64, "the journal has each beginning");
         for pair in seen.started.windows(2) {
             let [first, second] = pair else { continue };
             assert!(

@@ -30,41 +30,23 @@ fn a_process_of_no_attempt_is_found_and_stopped() {
     config.keeper = KeeperProgram::At(env!("CARGO_BIN_EXE_sexton").into());
     let node = Node::open(config).expect("the directory opens");
     let handle = node.handle();
-    assert_eq!(
-        block_on(handle.audit()).expect("the node answers").found,
-        []
-    );
+    assert_eq!(block_on(handle.audit()).expect("the node answers").found, []);
 
     let id = ProcessId(0x0192_f5e0_0000_7000_8000_0000_0000_0001);
-    let launch = LaunchAs {
-        by: ActorId::DISPATCH,
-        id,
-        launching: launching(&["sleep", "1000"]),
-    };
+    let launch = LaunchAs { by: ActorId::DISPATCH, id, launching: launching(&["sleep", "1000"]) };
     let launch = ToProcesses::LaunchAs(Box::new(launch));
     let told = handle.actors().process.call(vec![Item::Message(launch)]);
     block_on(told).expect("the node answers");
     block_on(handle.processes().started(id)).expect("the node answers");
 
     let audit = block_on(handle.audit()).expect("the node answers");
-    let kinds: Vec<_> = audit
-        .found
-        .iter()
-        .map(|(it, mended)| (it.kind(), *mended))
-        .collect();
+    let kinds: Vec<_> = audit.found.iter().map(|(it, mended)| (it.kind(), *mended)).collect();
     assert_eq!(kinds, [("unattended", false)], "{audit:?}");
     assert_eq!(audit.left.len(), 1);
     let audit = block_on(handle.audit_and_fix()).expect("the node answers");
-    let kinds: Vec<_> = audit
-        .found
-        .iter()
-        .map(|(it, mended)| (it.kind(), *mended))
-        .collect();
+    let kinds: Vec<_> = audit.found.iter().map(|(it, mended)| (it.kind(), *mended)).collect();
     assert_eq!(kinds, [("unattended", true)], "{audit:?}");
     block_on(handle.processes().ended(id)).expect("it is stopped");
-    assert_eq!(
-        block_on(handle.audit()).expect("the node answers").found,
-        []
-    );
+    assert_eq!(block_on(handle.audit()).expect("the node answers").found, []);
     node.stop().expect("the node stops");
 }

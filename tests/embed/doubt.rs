@@ -21,10 +21,7 @@ fn open(data: &Path, days: u64) -> (Node, ManualClock) {
     let clock = ManualClock::at(BEGAN.plus_ms(days * DAY_MS));
     let mut config = Config::at(data);
     config.clock = Some(clock.clone());
-    let rules = TypeRules {
-        max_tries: 1,
-        ..TypeRules::default()
-    };
+    let rules = TypeRules { max_tries: 1, ..TypeRules::default() };
     config.rules.queue.types.insert("once".to_owned(), rules);
     (Node::open(config).expect("the directory opens"), clock)
 }
@@ -38,10 +35,7 @@ fn abandon(queues: &Queues) {
         let claim = claim.expect("there is a job");
         let given = queues.release(claim.id, claim.token, (0, None)).await;
         given.expect("it is abandoned");
-        let later = Put {
-            delay_ms: 3_600_000,
-            ..Put::new(once(), Body::new(b"later".as_slice()))
-        };
+        let later = Put { delay_ms: 3_600_000, ..Put::new(once(), Body::new(b"later".as_slice())) };
         queues.put(later).await.expect("the job is added");
     });
 }
@@ -65,11 +59,7 @@ fn a_start_far_ahead_prunes_nothing_until_it_is_confirmed() {
     let (node, _) = open(files.path(), 30);
     assert_eq!(ahead(&node), Some(30 * DAY_MS));
     let found = counts(&node);
-    assert_eq!(
-        (found.ready, found.abandoned),
-        (1, 1),
-        "a delay is over, nothing is pruned"
-    );
+    assert_eq!((found.ready, found.abandoned), (1, 1), "a delay is over, nothing is pruned");
     node.stop().expect("the node stops");
     // A clock that is only one day ahead of the previous run is also in doubt, because that run's clock was never confirmed.
     let (node, clock) = open(files.path(), 31);
@@ -78,9 +68,7 @@ fn a_start_far_ahead_prunes_nothing_until_it_is_confirmed() {
     clock.advance(Duration::from_mins(30));
     assert_eq!(counts(&node).abandoned, 1);
     assert_eq!(block_on(node.handle().confirm_clock()), Ok(true));
-    until("the old job is pruned", || {
-        (counts(&node).abandoned == 0).then_some(())
-    });
+    until("the old job is pruned", || (counts(&node).abandoned == 0).then_some(()));
     assert_eq!(ahead(&node), None);
     assert_eq!(block_on(node.handle().confirm_clock()), Ok(false));
     node.stop().expect("the node stops");
@@ -95,9 +83,7 @@ fn a_clock_that_is_set_right_again_has_removed_nothing() {
     let (node, clock) = open(files.path(), 3000);
     assert_eq!(counts(&node).abandoned, 1);
     clock.set_offset_ms(-i64::try_from(2999 * DAY_MS).expect("a small number"));
-    until("the step is noticed", || {
-        ahead(&node).is_none().then_some(())
-    });
+    until("the step is noticed", || ahead(&node).is_none().then_some(()));
     assert_eq!(counts(&node).abandoned, 1, "its week is not over");
     node.stop().expect("the node stops");
 }
@@ -109,23 +95,17 @@ fn an_hour_without_a_step_confirms_a_clock_also_one_that_stepped_while_it_ran() 
     abandon(&node.handle().queues());
     let days = |days: u64| i64::try_from(days * DAY_MS).expect("a small number");
     clock.set_offset_ms(days(1));
-    until("the step is noticed", || {
-        (counts(&node).ready == 1).then_some(())
-    });
+    until("the step is noticed", || (counts(&node).ready == 1).then_some(()));
     assert_eq!(ahead(&node), None, "a day may be a mistake of a zone");
     clock.set_offset_ms(days(30));
     until("the step is noticed", || ahead(&node));
     assert_eq!(counts(&node).abandoned, 1);
     clock.advance(Duration::from_secs(3590));
     clock.set_offset_ms(days(31));
-    until("the next step is noticed", || {
-        (ahead(&node) == Some(30 * DAY_MS)).then_some(())
-    });
+    until("the next step is noticed", || (ahead(&node) == Some(30 * DAY_MS)).then_some(()));
     clock.advance(Duration::from_secs(3590));
     assert_eq!(counts(&node).abandoned, 1, "it has stepped within the hour");
     clock.advance(Duration::from_secs(10));
-    until("the clock is believed", || {
-        (counts(&node).abandoned == 0).then_some(())
-    });
+    until("the clock is believed", || (counts(&node).abandoned == 0).then_some(()));
     node.stop().expect("the node stops");
 }

@@ -1,9 +1,6 @@
 //! The examples, run unchanged: their output is compared with the texts here.
 
-#[expect(
-    dead_code,
-    reason = "its `main` is run by `cargo test`, as a program of its own"
-)]
+#[expect(dead_code, reason = "its `main` is run by `cargo test`, as a program of its own")]
 #[cfg(feature = "cli")]
 #[path = "../../examples/commands.rs"]
 mod commands;
@@ -63,8 +60,5 @@ shy.png at 80 px, try 2
 #[cfg(feature = "replay")]
 #[test]
 fn a_recorded_log_is_replayed() {
-    assert_eq!(
-        printed(recorded_log::run),
-        "cleanup: carol\nnightly-report: bob\n"
-    );
+    assert_eq!(printed(recorded_log::run), "cleanup: carol\nnightly-report: bob\n");
 }

@@ -55,11 +55,7 @@ impl Plant {
             }
             Fault::Hang => {
                 let on = |fault: &mut Option<_>| fault.is_some();
-                drop(
-                    self.over
-                        .wait_while(current, on)
-                        .expect("no panic holds it"),
-                );
+                drop(self.over.wait_while(current, on).expect("no panic holds it"));
                 Ok(())
             }
         }
@@ -96,9 +92,7 @@ impl Store for FailingStore {
 }
 
 fn check(plant: &Plant, name: &'static str) -> Result<(), PersistError> {
-    plant
-        .call(name)
-        .map_err(PersistError::io(name, "the store"))
+    plant.call(name).map_err(PersistError::io(name, "the store"))
 }
 
 struct FailingDisk(Arc<dyn Disk>, Arc<Plant>);
@@ -194,9 +188,7 @@ fn planted(data: &Path, plant: &Arc<Plant>, with_disk: bool) -> Config {
     let mut config = settings(data);
     config.planted = if with_disk {
         Planted {
-            disk: Some(Arc::new(move |disk| {
-                Arc::new(FailingDisk(disk, Arc::clone(&of_disk)))
-            })),
+            disk: Some(Arc::new(move |disk| Arc::new(FailingDisk(disk, Arc::clone(&of_disk))))),
             ..Planted::default()
         }
     } else {
@@ -269,9 +261,7 @@ fn a_snapshot_that_is_due_is_tried_again_though_its_thread_panicked() {
     request(&handle, 0..200);
     until("it fails", || (handle.snapshots().failed > 0).then_some(()));
     plant.set(None);
-    until("it is tried again", || {
-        (handle.snapshots().taken > 0).then_some(())
-    });
+    until("it is tried again", || (handle.snapshots().taken > 0).then_some(()));
     node.stop().expect("the node stops");
 }
 
@@ -286,9 +276,7 @@ fn a_stop_ends_though_a_snapshot_never_does() {
     plant.set(Some(("close", Fault::Hang)));
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| wait(handle.checkpoint()));
-        until("it hangs", || {
-            plant.has_struck.load(Ordering::SeqCst).then_some(())
-        });
+        until("it hangs", || plant.has_struck.load(Ordering::SeqCst).then_some(()));
         node.stop().expect("the node stops");
         assert!(asked.join().expect("no panic").is_err());
     });
@@ -402,11 +390,7 @@ fn a_checkpoint_that_a_short_run_did_not_finish_is_taken_by_the_next_start() {
     plant.set(None);
     node.stop().expect("the node stops");
     let again = Node::open(due(settings(copied.path()))).expect("the directory opens");
-    assert_eq!(
-        again.handle().snapshots().taken,
-        1,
-        "before anything is served"
-    );
+    assert_eq!(again.handle().snapshots().taken, 1, "before anything is served");
     again.stop().expect("the node stops");
 }
 
@@ -424,10 +408,7 @@ fn a_node_whose_directory_is_removed_halts() {
             std::fs::remove_dir_all(&data).expect("it can be removed");
         }
         let reason = until("the node halts", || handle.halt_reason());
-        assert!(
-            reason.contains("was removed, moved or replaced"),
-            "{reason}"
-        );
+        assert!(reason.contains("was removed, moved or replaced"), "{reason}");
         let entry = Entry::new("k", "o").expect("the names are short");
         assert!(wait(handle.locks().acquire(&entry, Terms::default())).is_err());
         drop(node);

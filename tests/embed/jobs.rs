@@ -29,9 +29,7 @@ impl Job for Odd {
     const TYPE: &str = "odd";
 
     async fn run(self, attempt: Attempt) -> Result<(), JobError> {
-        RUN.lock()
-            .expect("not poisoned")
-            .push((self.number, attempt.number()));
+        RUN.lock().expect("not poisoned").push((self.number, attempt.number()));
         match self.number {
             0 => Ok(()),
             1 => Err(JobError::failed("it is odd").retry_after(Duration::from_hours(1))),
@@ -51,10 +49,7 @@ fn what_a_job_returns_says_what_becomes_of_it_and_a_panic_is_a_failure() {
     let queues = node.handle().queues();
     let ids = [0, 1, 2, 3, 4].map(|number| block_on(queues.push(&Odd { number })));
     let [done, odd, even, later, wrong] = ids.map(|id| id.expect("the node answers"));
-    let workers = node
-        .handle()
-        .work::<Odd>(1)
-        .expect("a worker can be started");
+    let workers = node.handle().work::<Odd>(1).expect("a worker can be started");
     until_gone(&queues, done);
     let failed = |id| {
         until("it was tried", || {
@@ -107,29 +102,16 @@ fn workers_that_end_finish_what_runs_and_begin_nothing() {
     let node = Node::open(Config::in_memory()).expect("the directory opens");
     let queues = node.handle().queues();
     let [first, second] = [(); 2].map(|()| block_on(queues.push(&Slow)).expect("the node answers"));
-    let workers = node
-        .handle()
-        .work::<Slow>(1)
-        .expect("a worker can be started");
-    until("it runs", || {
-        (BEGUN.load(Ordering::SeqCst) == 1).then_some(())
-    });
+    let workers = node.handle().work::<Slow>(1).expect("a worker can be started");
+    until("it runs", || (BEGUN.load(Ordering::SeqCst) == 1).then_some(()));
     let ending = std::thread::Builder::new().spawn(move || block_on(workers.end()));
     let ending = ending.expect("a thread");
-    until("it is notified of the end", || {
-        SAW_STOP.load(Ordering::SeqCst).then_some(())
-    });
-    assert_eq!(
-        job(&queues, first).expect("the job exists").phase,
-        Phase::Claimed
-    );
+    until("it is notified of the end", || SAW_STOP.load(Ordering::SeqCst).then_some(()));
+    assert_eq!(job(&queues, first).expect("the job exists").phase, Phase::Claimed);
     GATE.store(true, Ordering::SeqCst);
     ending.join().expect("the thread ends");
     assert!(job(&queues, first).is_none(), "it is completed");
-    assert_eq!(
-        job(&queues, second).expect("the job exists").phase,
-        Phase::Ready
-    );
+    assert_eq!(job(&queues, second).expect("the job exists").phase, Phase::Ready);
     assert_eq!(BEGUN.load(Ordering::SeqCst), 1);
 }
 
@@ -157,14 +139,9 @@ fn a_drain_lets_what_runs_end_and_begins_nothing() {
     let (handle, queues) = (node.handle(), node.handle().queues());
     let [first, second] = [(); 2].map(|()| block_on(queues.push(&Last)).expect("the node answers"));
     let workers = handle.work::<Last>(1).expect("a worker can be started");
-    until("it runs", || {
-        (LAST_BEGUN.load(Ordering::SeqCst) == 1).then_some(())
-    });
+    until("it runs", || (LAST_BEGUN.load(Ordering::SeqCst) == 1).then_some(()));
     block_on(handle.begin_drain(Drain::Queues)).expect("the node answers");
-    assert_eq!(
-        job(&queues, first).expect("the job exists").phase,
-        Phase::Claimed
-    );
+    assert_eq!(job(&queues, first).expect("the job exists").phase, Phase::Claimed);
     LAST_GATE.store(true, Ordering::SeqCst);
     block_on(handle.drained()).expect("nothing is left");
     assert!(job(&queues, first).is_none(), "it is completed");
@@ -194,10 +171,7 @@ impl Job for Long {
 
 #[test]
 fn a_job_that_takes_longer_than_its_claim_keeps_it() {
-    let rules = TypeRules {
-        claim_ttl_ms: 400,
-        ..TypeRules::default()
-    };
+    let rules = TypeRules { claim_ttl_ms: 400, ..TypeRules::default() };
     let mut config = Config::in_memory();
     config.rules.queue.types.insert("long".to_owned(), rules);
     let node = Node::open(config).expect("the directory opens");
@@ -238,27 +212,17 @@ impl Job for Endless {
 #[test]
 fn a_job_whose_claim_is_lost_is_dropped() {
     let mut config = Config::in_memory();
-    let rules = TypeRules {
-        claim_ttl_ms: 300,
-        ..TypeRules::default()
-    };
+    let rules = TypeRules { claim_ttl_ms: 300, ..TypeRules::default() };
     config.rules.queue.types.insert("endless".to_owned(), rules);
     let node = Node::open(config).expect("the directory opens");
     let queues = node.handle().queues();
     let put = put_of(&Endless).expect("a writable file");
     let queue = put.queue.clone();
     block_on(queues.put(put)).expect("the node answers");
-    let workers = node
-        .handle()
-        .work::<Endless>(1)
-        .expect("a worker can be started");
-    until("it runs", || {
-        (ENDLESS.load(Ordering::SeqCst) == 1).then_some(())
-    });
+    let workers = node.handle().work::<Endless>(1).expect("a worker can be started");
+    until("it runs", || (ENDLESS.load(Ordering::SeqCst) == 1).then_some(()));
     block_on(queues.flush(&queue)).expect("the node answers");
-    until("it is dropped", || {
-        (ENDLESS.load(Ordering::SeqCst) == 11).then_some(())
-    });
+    until("it is dropped", || (ENDLESS.load(Ordering::SeqCst) == 11).then_some(()));
     block_on(workers.end());
 }
 
@@ -284,18 +248,14 @@ impl Job for Blocking {
 #[test]
 fn a_job_that_blocks_its_thread_keeps_its_claim() {
     let mut config = Config::in_memory();
-    config.rules.queue.default = TypeRules {
-        claim_ttl_ms: 300,
-        ..TypeRules::default()
-    };
+    config.rules.queue.default = TypeRules { claim_ttl_ms: 300, ..TypeRules::default() };
     let node = Node::open(config).expect("the directory opens");
     let queues = node.handle().queues();
     let id = block_on(queues.push(&Blocking)).expect("the node answers");
     let workers = node.handle().work::<Blocking>(2);
     let workers = workers.expect("workers can be started");
-    let claimed = until("it is claimed", || {
-        job(&queues, id).filter(|view| view.phase == Phase::Claimed)
-    });
+    let claimed =
+        until("it is claimed", || job(&queues, id).filter(|view| view.phase == Phase::Claimed));
     // Each renewal moves the end of the claim; ten of them last longer than the claim itself.
     let mut ends = claimed.until;
     for _ in 0..10 {

@@ -21,16 +21,8 @@ fn opened() -> (Node, Handle, Leases) {
 }
 
 fn claim(waits: bool) -> PassRequest {
-    let claim = Claim {
-        waits,
-        ttl_ms: 600_000,
-        ..Claim::default()
-    };
-    PassRequest {
-        name: name(),
-        claim: Some(claim),
-        ..PassRequest::default()
-    }
+    let claim = Claim { waits, ttl_ms: 600_000, ..Claim::default() };
+    PassRequest { name: name(), claim: Some(claim), ..PassRequest::default() }
 }
 
 /// Polls a future once, which sends its request, and does not wait for the answer.

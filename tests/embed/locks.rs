@@ -21,17 +21,12 @@ fn entry(key: &str, owner: &str) -> Entry {
 }
 
 fn waiting(seconds: u16) -> Terms {
-    Terms {
-        wait: seconds,
-        ..Terms::default()
-    }
+    Terms { wait: seconds, ..Terms::default() }
 }
 
 /// Returns the number of holders and waiters.
 fn count(locks: &Locks) -> usize {
-    block_on(locks.list(None, u32::MAX))
-        .expect("the node runs")
-        .len()
+    block_on(locks.list(None, u32::MAX)).expect("the node runs").len()
 }
 
 /// Polls a future once, which sends its request, and does not wait for the answer.
@@ -44,21 +39,11 @@ fn a_lock_is_held_by_one_and_passes_on_to_who_waits() {
     let (_node, _, locks) = opened();
     let (alice, bob) = (entry("k", "alice"), entry("k", "bob"));
     let first = block_on(locks.acquire(&alice, Terms::default())).unwrap();
-    assert_eq!(
-        block_on(locks.acquire(&bob, Terms::default())),
-        Err(LockError::Held { place: 2 })
-    );
-    assert_eq!(
-        count(&locks),
-        1,
-        "a request that does not wait leaves nothing"
-    );
+    assert_eq!(block_on(locks.acquire(&bob, Terms::default())), Err(LockError::Held { place: 2 }));
+    assert_eq!(count(&locks), 1, "a request that does not wait leaves nothing");
     // The token is enough; no owner is needed.
     let holder = entry("k", "");
-    assert_eq!(
-        block_on(locks.renew(&holder, Some(first))).unwrap().place,
-        1
-    );
+    assert_eq!(block_on(locks.renew(&holder, Some(first))).unwrap().place, 1);
     assert_eq!(block_on(locks.renew(&holder, None)), Err(LockError::Absent));
     let second = std::thread::scope(|scope| {
         let waiter = scope.spawn(|| block_on(locks.acquire(&bob, waiting(600))));
@@ -85,10 +70,7 @@ fn who_waits_is_told_when_the_wait_is_over() {
     let (_node, _, locks) = opened();
     block_on(locks.acquire(&entry("k", "alice"), Terms::default())).unwrap();
     let bob = entry("k", "bob");
-    assert_eq!(
-        block_on(locks.acquire(&bob, waiting(1))),
-        Err(LockError::Held { place: 2 })
-    );
+    assert_eq!(block_on(locks.acquire(&bob, waiting(1))), Err(LockError::Held { place: 2 }));
     assert_eq!(block_on(locks.place(&bob)), Err(LockError::Absent));
 }
 
@@ -126,10 +108,7 @@ fn a_holder_is_told_of_its_loss() {
     }
     // The loss is also reported when the lock is already lost, and when it expires.
     block_on(locks.lost(&alice, token)).unwrap();
-    let short = Terms {
-        ttl: 1,
-        ..Terms::default()
-    };
+    let short = Terms { ttl: 1, ..Terms::default() };
     let token = block_on(locks.acquire(&alice, short)).unwrap();
     block_on(locks.lost(&alice, token)).unwrap();
     assert_eq!(count(&locks), 0);
@@ -137,9 +116,8 @@ fn a_holder_is_told_of_its_loss() {
 
 /// Makes many tasks wait for one lock in one runtime, each releasing it immediately; returns their tokens.
 fn wait_in_line(locks: &Locks) -> Vec<Token> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .expect("a runtime can be created");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().build().expect("a runtime can be created");
     runtime.block_on(async {
         let waiters: Vec<_> = (0..WAITERS)
             .map(|number| {

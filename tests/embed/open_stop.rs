@@ -21,14 +21,9 @@ fn a_stop_waits_for_the_checkpoint_that_is_under_way() {
     // Nothing changes after this checkpoint, so the stop does not take one of its own.
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| wait(handle.checkpoint()));
-        until("the checkpoint begins", || {
-            handle.snapshots().running.then_some(())
-        });
+        until("the checkpoint begins", || handle.snapshots().running.then_some(()));
         node.stop().expect("the node stops");
-        let slots = Slots::new(
-            Arc::new(RealDisk::new(data)),
-            Arc::new(SledStores::new(data)),
-        );
+        let slots = Slots::new(Arc::new(RealDisk::new(data)), Arc::new(SledStores::new(data)));
         for slot in SlotId::ALL {
             let found = slots.look(slot).expect("the slot is readable");
             assert!(matches!(found, SlotStatus::Sealed(_)), "{slot}: {found:?}");
@@ -83,10 +78,7 @@ fn a_start_shows_how_far_it_has_come() {
     let open = || {
         let config = settings(files.path());
         let progress = config.progress.clone();
-        (
-            Node::open(config).expect("the directory opens"),
-            progress.get(),
-        )
+        (Node::open(config).expect("the directory opens"), progress.get())
     };
     let (node, step) = open();
     assert_eq!(step, Step::Reading, "there was nothing to replay");

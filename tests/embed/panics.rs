@@ -42,10 +42,7 @@ fn place(key: &str, index: &str, owner: &str) -> Place {
     (key.into(), index.into(), owner.into())
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the time to recover is measured and printed"
-)]
+#[expect(clippy::disallowed_methods, reason = "the time to recover is measured and printed")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -55,34 +52,31 @@ fn now() -> Instant {
 fn plant(handle: &Handle, at: Stage) -> Arc<Mutex<Option<Instant>>> {
     let struck = Arc::new(Mutex::new(None));
     let strike = Arc::clone(&struck);
-    handle
-        .actors()
-        .lock
-        .inject_panics(Box::new(move |stage, message| {
-            let culprit = match message {
-                Some(Message::Request { owner, .. } | Message::Acquire { owner, .. }) => {
-                    owner.as_bytes() == b"culprit"
-                }
-                Some(Message::Expire { .. }) => true,
-                None
-                | Some(
-                    Message::Renew { .. }
-                    | Message::Release { .. }
-                    | Message::ReleaseAll { .. }
-                    | Message::EndMore(_)
-                    | Message::Force { .. }
-                    | Message::Leave { .. }
-                    | Message::Gone(_)
-                    | Message::Hold(_)
-                    | Message::Yield(_)
-                    | Message::Drain,
-                ) => false,
-            };
-            if stage == at && culprit {
-                *strike.lock().unwrap_or_else(PoisonError::into_inner) = Some(now());
-                panic!("planted in {stage:?}");
+    handle.actors().lock.inject_panics(Box::new(move |stage, message| {
+        let culprit = match message {
+            Some(Message::Request { owner, .. } | Message::Acquire { owner, .. }) => {
+                owner.as_bytes() == b"culprit"
             }
-        }));
+            Some(Message::Expire { .. }) => true,
+            None
+            | Some(
+                Message::Renew { .. }
+                | Message::Release { .. }
+                | Message::ReleaseAll { .. }
+                | Message::EndMore(_)
+                | Message::Force { .. }
+                | Message::Leave { .. }
+                | Message::Gone(_)
+                | Message::Hold(_)
+                | Message::Yield(_)
+                | Message::Drain,
+            ) => false,
+        };
+        if stage == at && culprit {
+            *strike.lock().unwrap_or_else(PoisonError::into_inner) = Some(now());
+            panic!("planted in {stage:?}");
+        }
+    }));
     struck
 }
 
@@ -98,26 +92,14 @@ fn work(address: SocketAddr, name: &str, stop: &AtomicBool) -> u64 {
         asked.extend(lockserver::release(name, "a", name));
         asked.extend(lockserver::release(name, "*", name));
         client.send(&asked).expect("connected");
-        let mut expected = vec![
-            0,
-            1,
-            0,
-            1,
-            1,
-            u8::try_from(name.len()).expect("a small number"),
-        ];
+        let mut expected = vec![0, 1, 0, 1, 1, u8::try_from(name.len()).expect("a small number")];
         expected.extend(name.as_bytes());
         expected.extend([0, 1, 0, 1]);
         let found = client.receive(expected.len()).expect("no request is lost");
         assert_eq!(found, expected, "{name}");
         rounds += 1;
     }
-    assert_eq!(
-        client
-            .number(&request(name, "last", name, (6000, 0, 0)))
-            .expect("an answer"),
-        1
-    );
+    assert_eq!(client.number(&request(name, "last", name, (6000, 0, 0))).expect("an answer"), 1);
     rounds * 6 + 1
 }
 
@@ -159,11 +141,7 @@ fn provoke(
     let found = client.receive(4).expect("both are answered");
     let answered = now();
     // A panic in a tick fails no request: the culprit's request was granted, and its entry stays when the tick fails.
-    let expected = if at == Stage::Tick {
-        [0, 1, 0, 2]
-    } else {
-        [0, 0, 0, 1]
-    };
+    let expected = if at == Stage::Tick { [0, 1, 0, 2] } else { [0, 0, 0, 1] };
     assert_eq!(found, expected, "only the culprit fails");
     let struck = struck.lock().unwrap_or_else(PoisonError::into_inner).take();
     answered - struck.expect("the panic went off")
@@ -172,30 +150,20 @@ fn provoke(
 fn there(handle: &Handle) -> BTreeSet<Place> {
     let entries = node::entries(handle);
     let bytes = |name: &Name| name.as_bytes().to_vec();
-    let places = entries
-        .iter()
-        .map(|entry| (bytes(&entry.key), bytes(&entry.index), bytes(&entry.owner)));
+    let places =
+        entries.iter().map(|entry| (bytes(&entry.key), bytes(&entry.index), bytes(&entry.owner)));
     places.collect()
 }
 
 /// Returns rules that allow this many restarts and rebuilds in a period.
 fn within(restarts_max: u32, rebuilds_max: u32, period_ms: u64) -> Rules {
-    let within = |restarts_max| Intensity {
-        restarts_max,
-        period_ms,
-    };
-    Rules {
-        restarts: within(restarts_max),
-        rebuilds: within(rebuilds_max),
-    }
+    let within = |restarts_max| Intensity { restarts_max, period_ms };
+    Rules { restarts: within(restarts_max), rebuilds: within(rebuilds_max) }
 }
 
 fn durable(files: &TempDir, supervisor: Rules) -> (Node, SocketAddr) {
     node::open(Config {
-        rules: actors::Rules {
-            supervisor,
-            ..actors::Rules::default()
-        },
+        rules: actors::Rules { supervisor, ..actors::Rules::default() },
         lockserver: Some(node::listener()),
         ..Config::at(files.path())
     })
@@ -206,16 +174,13 @@ fn durable(files: &TempDir, supervisor: Rules) -> (Node, SocketAddr) {
 fn provoke_all(handle: &Handle, address: SocketAddr, names: &[String]) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|threads| {
-        let clients: Vec<_> = names
-            .iter()
-            .map(|name| threads.spawn(|| work(address, name, &stop)))
-            .collect();
+        let clients: Vec<_> =
+            names.iter().map(|name| threads.spawn(|| work(address, name, &stop))).collect();
         let mut client = Client::connect(address).expect("connected");
         for at in [Stage::Decide, Stage::Tick, Stage::Commit] {
             let struck = plant(handle, at);
-            let mut times: Vec<Duration> = (0..PANICS)
-                .map(|number| provoke(&mut client, at, number, &struck))
-                .collect();
+            let mut times: Vec<Duration> =
+                (0..PANICS).map(|number| provoke(&mut client, at, number, &struck)).collect();
             times.sort();
             let (median, longest) = (times.get(PANICS / 2), times.last());
             let [median, longest] = [median, longest].map(|time| time.expect("there were panics"));
@@ -224,10 +189,8 @@ fn provoke_all(handle: &Handle, address: SocketAddr, names: &[String]) {
             );
         }
         stop.store(true, Ordering::Relaxed);
-        let answered: u64 = clients
-            .into_iter()
-            .map(|client| client.join().expect("every answer was right"))
-            .sum();
+        let answered: u64 =
+            clients.into_iter().map(|client| client.join().expect("every answer was right")).sum();
         println!("{answered} other commands were answered meanwhile");
     });
 }
@@ -237,19 +200,10 @@ fn accounts_for_them(handle: &Handle) -> Option<Digest> {
     let status = node::wait(handle.status()).expect("the node runs");
     let actors = status.actors.iter();
     let (locks, others): (Vec<_>, Vec<_>) = actors.partition(|it| it.status.name == "lock");
-    let [lock] = locks.as_slice() else {
-        panic!("expected one lock actor, not {locks:?}")
-    };
-    assert_eq!(
-        others.len() + 1,
-        actors::names().len(),
-        "every actor is listed"
-    );
+    let [lock] = locks.as_slice() else { panic!("expected one lock actor, not {locks:?}") };
+    assert_eq!(others.len() + 1, actors::names().len(), "every actor is listed");
     let none = |it: &&ActorReport| it.panics.restarts == 0 && it.panics.rebuilds == 0;
-    assert!(
-        others.iter().all(none),
-        "nothing was planted there: {others:?}"
-    );
+    assert!(others.iter().all(none), "nothing was planted there: {others:?}");
     let panics = PANICS as u64;
     let counted = (lock.panics.restarts, lock.panics.rebuilds);
     assert_eq!(counted, (2 * panics, panics));
@@ -269,9 +223,7 @@ fn exactly_the_culprit_fails() {
     let (node, address) = durable(&files, often);
     let handle = node.handle();
     let mut expected = load(address);
-    let names: Vec<String> = (0..CLIENTS)
-        .map(|number| format!("client-{number}"))
-        .collect();
+    let names: Vec<String> = (0..CLIENTS).map(|number| format!("client-{number}")).collect();
     provoke_all(&handle, address, &names);
     for name in &names {
         expected.insert(place(name, "last", name));
@@ -283,24 +235,14 @@ fn exactly_the_culprit_fails() {
         }
         expected.insert(place("Tick", &index, "culprit"));
     }
-    assert!(
-        there(&handle) == expected,
-        "the state is as the clients expect"
-    );
+    assert!(there(&handle) == expected, "the state is as the clients expect");
 
     let digest = accounts_for_them(&handle);
     node.stop().expect("a clean stop");
     let past = past::read::<LockMachine>(files.path());
+    assert_eq!(digest, Some(past.machine().digest()), "a replay gives the same state");
     assert_eq!(
-        digest,
-        Some(past.machine().digest()),
-        "a replay gives the same state"
-    );
-    assert_eq!(
-        past.entries
-            .iter()
-            .filter(|entry| culprit_of(&entry.message))
-            .count(),
+        past.entries.iter().filter(|entry| culprit_of(&entry.message)).count(),
         PANICS,
         "only the items of the ticks"
     );
@@ -312,15 +254,12 @@ fn plant_once(handle: &Handle, at: Stage) -> Arc<AtomicBool> {
     let struck = Arc::new(AtomicBool::new(false));
     let strike = Arc::clone(&struck);
     let spent = AtomicBool::new(false);
-    handle
-        .actors()
-        .lock
-        .inject_panics(Box::new(move |stage, _| {
-            let first = at == Stage::Resume && stage == Stage::Commit;
-            let strikes = first && !spent.swap(true, Ordering::Relaxed)
-                || stage == at && !strike.swap(true, Ordering::Relaxed);
-            assert!(!strikes, "planted in {stage:?}");
-        }));
+    handle.actors().lock.inject_panics(Box::new(move |stage, _| {
+        let first = at == Stage::Resume && stage == Stage::Commit;
+        let strikes = first && !spent.swap(true, Ordering::Relaxed)
+            || stage == at && !strike.swap(true, Ordering::Relaxed);
+        assert!(!strikes, "planted in {stage:?}");
+    }));
     struck
 }
 
@@ -331,10 +270,7 @@ fn a_panic_of_which_no_message_is_the_culprit_takes_nothing_along() {
     let handle = node.handle();
     let locks = handle.locks();
     let entry = |key: &str, owner: &str| Entry::new(key, owner).expect("names are short");
-    let brief = Terms {
-        ttl: 0,
-        ..Terms::default()
-    };
+    let brief = Terms { ttl: 0, ..Terms::default() };
     for at in [Stage::Keeping, Stage::Due, Stage::Watch, Stage::Resume] {
         let [held, over, next] = ["held", "over", "next"].map(|what| format!("{what} {at:?}"));
         let held = entry(&held, "alice");
@@ -356,10 +292,7 @@ fn a_panic_of_which_no_message_is_the_culprit_takes_nothing_along() {
         renewed.expect("locks that were held before are held");
     }
     let status = node::wait(handle.status()).expect("the node runs");
-    let lock = status
-        .actors
-        .iter()
-        .find(|actor| actor.status.name == "lock");
+    let lock = status.actors.iter().find(|actor| actor.status.name == "lock");
     let digest = lock.expect("it is one of them").status.digest;
     node.stop().expect("a clean stop");
     let past = past::read::<LockMachine>(files.path());
@@ -370,19 +303,15 @@ fn a_panic_of_which_no_message_is_the_culprit_takes_nothing_along() {
 #[expect(clippy::disallowed_methods, reason = "a thread is blocked by sleeping")]
 fn block_the_core(handle: &Handle, slow: &'static str) -> Receiver<()> {
     let (blocked, is_blocked) = mpsc::channel();
-    handle
-        .actors()
-        .queue
-        .inject_panics(Box::new(move |stage, message| {
-            let is_slow =
-                matches!(message, Some(queue::Message::Put(put)) if put.queue == name(slow));
-            if stage == Stage::Tick {
-                let _ = blocked.send(());
-            } else if stage != Stage::Decide || !is_slow {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(200));
-        }));
+    handle.actors().queue.inject_panics(Box::new(move |stage, message| {
+        let is_slow = matches!(message, Some(queue::Message::Put(put)) if put.queue == name(slow));
+        if stage == Stage::Tick {
+            let _ = blocked.send(());
+        } else if stage != Stage::Decide || !is_slow {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }));
     is_blocked
 }
 
@@ -395,27 +324,15 @@ fn panic_before_a_timer() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let (node, _) = durable(&files, within(100, 100, 3_600_000));
     let handle = node.handle();
-    handle
-        .actors()
-        .lock
-        .inject_panics(Box::new(|stage, message| {
-            assert!(
-                stage != Stage::Commit || !message.is_some_and(culprit_of),
-                "planted"
-            );
-        }));
+    handle.actors().lock.inject_panics(Box::new(|stage, message| {
+        assert!(stage != Stage::Commit || !message.is_some_and(culprit_of), "planted");
+    }));
     let is_blocked = block_the_core(&handle, "slow");
     let (locks, queues) = (handle.locks(), handle.queues());
     let put = |queue: &str| Put::new(name(queue), Body::new(b"a job".as_slice()));
-    let late = Put {
-        delay_ms: 900,
-        ..put("late")
-    };
+    let late = Put { delay_ms: 900, ..put("late") };
     node::wait(queues.put(late)).expect("the node adds it");
-    let brief = Terms {
-        ttl: 1,
-        ..Terms::default()
-    };
+    let brief = Terms { ttl: 1, ..Terms::default() };
     let held = Entry::new("held", "alice").expect("names are short");
     node::wait(locks.acquire(&held, brief)).expect("the lock is free");
     std::thread::scope(|threads| {
@@ -463,10 +380,7 @@ fn halted(node: &Node, mut clients: Vec<Client>, words: &str) {
         node::wait(handle.status()).is_err()
             || node::wait(handle.status()).is_ok_and(|status| status.halted.is_some())
     );
-    assert!(
-        node::wait(handle.drain(Drain::All)).is_err(),
-        "new waits are refused"
-    );
+    assert!(node::wait(handle.drain(Drain::All)).is_err(), "new waits are refused");
     for client in &mut clients {
         // This fails if the server has already closed the connection.
         drop(client.send(&lockserver::find_owner("k", "i")));
@@ -485,11 +399,7 @@ fn too_many_panics_halt_the_node() {
     let handle = node.handle();
     let mut client = Client::connect(address).expect("connected");
     let mut idle = Client::connect(address).expect("connected");
-    assert_eq!(
-        idle.number(&request("k", "i", "alice", (6000, 60, 0)))
-            .expect("an answer"),
-        1
-    );
+    assert_eq!(idle.number(&request("k", "i", "alice", (6000, 60, 0))).expect("an answer"), 1);
     let struck = plant(&handle, Stage::Decide);
     for number in 0..3 {
         provoke(&mut client, Stage::Decide, number, &struck);
@@ -501,10 +411,7 @@ fn too_many_panics_halt_the_node() {
         let culprit = request("one", "more", "culprit", (6000, 60, 0));
         client.send(&culprit).expect("connected");
         halted(&node, vec![client, idle], "lock panics too often");
-        assert!(
-            waits.join().expect("no panic").is_err(),
-            "waiting clients are answered"
-        );
+        assert!(waits.join().expect("no panic").is_err(), "waiting clients are answered");
     });
     assert!(matches!(node.stop(), Err(Halt::Panics(_))));
     let (node, address) = durable(&files, Rules::default());
@@ -519,28 +426,17 @@ fn too_many_panics_halt_the_node() {
 
 /// Returns whether new connections are still accepted, which ends when a drain is in force.
 fn there_is_room(client: &mut Client) -> bool {
-    client
-        .number(&request("probe", "", "p", (0, 0, 0)))
-        .expect("an answer")
-        == 1
+    client.number(&request("probe", "", "p", (0, 0, 0))).expect("an answer") == 1
 }
 
 #[test]
 fn a_commit_that_panics_halts_a_node_without_files() {
-    let (node, address) = node::open(Config {
-        lockserver: Some(node::listener()),
-        ..Config::in_memory()
-    });
+    let (node, address) =
+        node::open(Config { lockserver: Some(node::listener()), ..Config::in_memory() });
     drop(plant(&node.handle(), Stage::Commit));
     let mut client = Client::connect(address).expect("connected");
     let idle = Client::connect(address).expect("connected");
-    client
-        .send(&request("k", "i", "culprit", (60, 60, 0)))
-        .expect("connected");
-    halted(
-        &node,
-        vec![client, idle],
-        "lost its state to a panic and keeps no journal",
-    );
+    client.send(&request("k", "i", "culprit", (60, 60, 0))).expect("connected");
+    halted(&node, vec![client, idle], "lost its state to a panic and keeps no journal");
     assert!(matches!(node.stop(), Err(Halt::Spent(_))));
 }

@@ -32,10 +32,7 @@ fn registering(number: u32, kind: &str, named: Option<ProcessId>) -> Registering
             url: None,
             labels: vec![("shard".to_owned(), (number % 10).to_string())],
         },
-        parentage: Parentage {
-            named,
-            ..Parentage::default()
-        },
+        parentage: Parentage { named, ..Parentage::default() },
         ..Registering::default()
     }
 }
@@ -53,11 +50,7 @@ fn a_chain_is_as_deep_as_it_may_be_and_no_deeper() {
     for number in 0..LONGEST {
         // All numbers are odd, so that parents and children are on the same machine.
         let asked = registering(2 * number + 1, "worker", chain.last().copied());
-        chain.push(
-            register(&processes, asked)
-                .expect("the limit is not reached")
-                .id,
-        );
+        chain.push(register(&processes, asked).expect("the limit is not reached").id);
     }
     let below = registering(4001, "worker", chain.last().copied());
     let refused = register(&processes, below).expect_err("it is too deep");
@@ -106,10 +99,7 @@ fn ten_thousand_records_are_chosen_by_each_filter() {
     let count = |selection: Selection| {
         let counted = block_on(processes.count(selection.clone())).expect("it is counted");
         let mut listed = 0;
-        let mut selection = Selection {
-            most: 700,
-            ..selection
-        };
+        let mut selection = Selection { most: 700, ..selection };
         loop {
             let page = block_on(processes.list(selection.clone()));
             let (records, next) = page.expect("the node answers");
@@ -126,13 +116,7 @@ fn ten_thousand_records_are_chosen_by_each_filter() {
     let kind = Some("hook".to_owned());
     assert_eq!(count(Selection { kind, ..none() }), 2500);
     let exited = vec![Phase::Exited];
-    assert_eq!(
-        count(Selection {
-            phases: exited,
-            ..none()
-        }),
-        1999
-    );
+    assert_eq!(count(Selection { phases: exited, ..none() }), 1999);
     let parent = Some(first);
     assert_eq!(count(Selection { parent, ..none() }), 499);
     let root = Some(first);
@@ -143,11 +127,7 @@ fn ten_thousand_records_are_chosen_by_each_filter() {
     assert_eq!(count(Selection { label, ..none() }), 1000);
     let text = Some("PROGRAM-1234".to_owned());
     assert_eq!(count(Selection { text, ..none() }), 1);
-    let newest = Selection {
-        newest_first: true,
-        most: 3,
-        ..none()
-    };
+    let newest = Selection { newest_first: true, most: 3, ..none() };
     let (newest, _) = block_on(processes.list(newest)).expect("the node answers");
     assert!(newest.is_sorted_by(|one, next| one.id > next.id) && newest.len() == 3);
 }
@@ -160,11 +140,7 @@ fn without_a_keeper_nothing_is_launched_and_the_rest_goes_on() {
     let refused = block_on(processes.keeper()).expect_err("there is none");
     assert_eq!(refused.reason(), Reason::NoKeeper, "{refused}");
     let launching = Launching {
-        spec: Spec {
-            argv: vec![Bytes::new(*b"true")],
-            dir: Bytes::new(*b"/"),
-            ..Spec::default()
-        },
+        spec: Spec { argv: vec![Bytes::new(*b"true")], dir: Bytes::new(*b"/"), ..Spec::default() },
         ..Launching::default()
     };
     let record = block_on(processes.launch(launching)).expect("it has a record");
@@ -176,10 +152,7 @@ fn without_a_keeper_nothing_is_launched_and_the_rest_goes_on() {
     let (record, known) = block_on(registered).expect("it exists");
     assert!(!known && record.phase == Phase::Running);
     let again = block_on(processes.register_pid(own, Tags::default(), None));
-    assert_eq!(
-        again.map(|(again, known)| (again.id, known)),
-        Ok((record.id, true))
-    );
+    assert_eq!(again.map(|(again, known)| (again.id, known)), Ok((record.id, true)));
     node.stop().expect("the node stops");
 }
 
@@ -200,10 +173,7 @@ mod kept {
                 grace_ms: 10_000,
                 ..Spec::default()
             },
-            parentage: Parentage {
-                named,
-                ..Parentage::default()
-            },
+            parentage: Parentage { named, ..Parentage::default() },
             ..Launching::default()
         }
     }
@@ -225,26 +195,17 @@ mod kept {
         let child = launch("exit 7", Some(parent.id));
         let ended = block_on(processes.ended(child.id)).expect("the process ends");
         assert_eq!(ended.end, Some(End::Code(7)));
-        let below = Selection {
-            parent: Some(parent.id),
-            ..Selection::default()
-        };
+        let below = Selection { parent: Some(parent.id), ..Selection::default() };
         let (below, _) = block_on(processes.list(below)).expect("the node answers");
         assert_eq!(below.iter().map(|it| it.id).collect::<Vec<_>>(), [child.id]);
         let pid = parent.identity.expect("it is running").pid;
         let found = block_on(processes.register_pid(pid, Tags::default(), None));
         let (found, known) = found.expect("it exists");
         assert_eq!((found.id, known), (parent.id, true));
-        let how = Stopping {
-            tree: true,
-            ..Stopping::default()
-        };
+        let how = Stopping { tree: true, ..Stopping::default() };
         block_on(processes.stop(parent.id, how)).expect("the node answers");
         let ended = block_on(processes.ended(parent.id)).expect("the process ends");
-        let signal = End::Signal {
-            signal: 15,
-            dumped: false,
-        };
+        let signal = End::Signal { signal: 15, dumped: false };
         assert_eq!(ended.end, Some(signal), "{ended:?}");
         node.stop().expect("the node stops");
     }

@@ -28,10 +28,7 @@ fn begin<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 }
 
 fn waiting(seconds: u16) -> Terms {
-    Terms {
-        wait: seconds,
-        ..Terms::default()
-    }
+    Terms { wait: seconds, ..Terms::default() }
 }
 
 #[test]
@@ -102,10 +99,7 @@ fn one_clock_moves_several_nodes_and_outlives_them() {
 fn a_restart_goes_on_at_the_time_of_the_clock() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let clock = ManualClock::default();
-    let config = || Config {
-        clock: Some(clock.clone()),
-        ..Config::at(files.path())
-    };
+    let config = || Config { clock: Some(clock.clone()), ..Config::at(files.path()) };
     let alice = entry("alice");
     let node = Node::open(config()).unwrap();
     let token = block_on(node.handle().locks().acquire(&alice, Terms::default())).unwrap();

@@ -35,11 +35,7 @@ fn an_item_that_changed_and_kept_its_deadline_is_not_quarantined_again() {
     let quarantined = || {
         let of_queue = |actor: &&sexton::status::ActorReport| actor.status.name == "queue";
         let status = status();
-        let queue = status
-            .actors
-            .iter()
-            .find(of_queue)
-            .expect("the status lists the actor");
+        let queue = status.actors.iter().find(of_queue).expect("the status lists the actor");
         queue.status.quarantined.len()
     };
     let written = || status().journal.map(|journal| journal.released);
@@ -48,9 +44,7 @@ fn an_item_that_changed_and_kept_its_deadline_is_not_quarantined_again() {
     block_on(queues.pause(&queue(), 10_000)).expect("it is paused");
     tick.store(true, Ordering::SeqCst);
     clock.advance(Duration::from_secs(10));
-    until("the end of the pause panics", || {
-        (quarantined() == 1).then_some(())
-    });
+    until("the end of the pause panics", || (quarantined() == 1).then_some(()));
     // The clock is set back, so that the next pause ends at the same time as the first.
     let before = written();
     clock.set_offset_ms(-10_000);
@@ -58,14 +52,9 @@ fn an_item_that_changed_and_kept_its_deadline_is_not_quarantined_again() {
     block_on(queues.pause(&queue(), 10_000)).expect("it is paused");
     commit.store(true, Ordering::SeqCst);
     let failed = block_on(queues.put(Put::new(queue(), Body::new(b"b".as_slice()))));
-    assert!(
-        failed.is_err(),
-        "its commit panicked, and the machine is rebuilt"
-    );
+    assert!(failed.is_err(), "its commit panicked, and the machine is rebuilt");
     clock.advance(Duration::from_secs(10));
-    until("the pause ends", || {
-        block_on(queues.pop(&[queue()])).expect("the node answers")
-    });
+    until("the pause ends", || block_on(queues.pop(&[queue()])).expect("the node answers"));
     assert_eq!(quarantined(), 0);
     node.stop().expect("the node stops");
 }

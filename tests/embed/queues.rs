@@ -28,24 +28,15 @@ fn a_claim_is_fenced_by_its_token() {
     let node = Node::open(Config::manual(&clock)).expect("the directory opens");
     let queues = node.handle().queues();
     block_on(async {
-        let put = Put {
-            ttr_ms: 5000,
-            ..job("mails", "one")
-        };
+        let put = Put { ttr_ms: 5000, ..job("mails", "one") };
         let added = queues.put(put).await;
         assert_eq!(added.map(|it| (it.id, it.new)), Ok((1, true)));
-        let first = queues
-            .pop(&[queue("mails")])
-            .await
-            .expect("a request arrives");
+        let first = queues.pop(&[queue("mails")]).await.expect("a request arrives");
         let first = first.expect("there is a job");
         assert_eq!((first.id, first.attempts), (1, 1));
         assert_eq!(queues.pop(&[queue("mails")]).await, Ok(None));
         clock.advance(Duration::from_secs(5));
-        let second = queues
-            .pop(&[queue("mails")])
-            .await
-            .expect("a request arrives");
+        let second = queues.pop(&[queue("mails")]).await.expect("a request arrives");
         let second = second.expect("the claim has run out");
         assert!(second.token > first.token);
         let stale = || Some(QueueError::Refused(Refused::StaleToken));
@@ -74,15 +65,9 @@ fn who_waits_gets_the_job_that_comes() {
         while putting.totals().await.expect("the actor answers").waiting == 0 {
             std::thread::yield_now();
         }
-        putting
-            .put(job("b", "for you"))
-            .await
-            .expect("the job is added");
+        putting.put(job("b", "for you")).await.expect("the job is added");
     });
-    let claim = waiter
-        .join()
-        .expect("the thread ends")
-        .expect("it has a job");
+    let claim = waiter.join().expect("the thread ends").expect("it has a job");
     assert_eq!(claim.body.as_bytes(), b"for you");
     assert_eq!(claim.queue, queue("b"));
 }
@@ -93,10 +78,7 @@ fn a_wait_that_a_drain_refuses_keeps_no_claim() {
         let node = Node::open(Config::in_memory()).expect("the directory opens");
         let (handle, queues) = (node.handle(), node.handle().queues());
         // With a key, the claim is kept even if its answer was not received.
-        let keyed = queues.once(RequestKey {
-            id: 1,
-            fingerprint: 1,
-        });
+        let keyed = queues.once(RequestKey { id: 1, fingerprint: 1 });
         std::thread::scope(|threads| {
             let waiter = threads.spawn(|| block_on(keyed.wait_for_job(&[queue("a")]).claim()));
             block_on(async {
@@ -107,10 +89,7 @@ fn a_wait_that_a_drain_refuses_keeps_no_claim() {
             let draining = threads.spawn(|| block_on(handle.begin_drain(Drain::Queues)));
             // The drain may come first, and refuse the job.
             drop(block_on(queues.put(job("a", "for you"))));
-            draining
-                .join()
-                .expect("the thread ends")
-                .expect("the node answers");
+            draining.join().expect("the thread ends").expect("the node answers");
             let claim = waiter.join().expect("the thread ends");
             let counts = block_on(queues.counts(&queue("a")));
             let claimed = counts.map_or(0, |counts| counts.claimed);
@@ -124,10 +103,7 @@ fn a_step_of_the_wall_clock_ends_a_delay_and_no_claim() {
     let clock = ManualClock::at(Timestamp(1_000_000_000_000));
     let node = Node::open(Config::manual(&clock)).expect("the directory opens");
     let queues = node.handle().queues();
-    let late = Put {
-        delay_ms: 1_800_000,
-        ..job("a", "late")
-    };
+    let late = Put { delay_ms: 1_800_000, ..job("a", "late") };
     block_on(async {
         queues.put(job("a", "now")).await.expect("the job is added");
         queues.put(late).await.expect("the job is added");
@@ -138,11 +114,7 @@ fn a_step_of_the_wall_clock_ends_a_delay_and_no_claim() {
         let claim = queues.pop_waiting(&[queue("a")]).await;
         assert_eq!(claim.expect("its date has come").id, 2);
         let first = queues.job(1).await.expect("it exists");
-        assert_eq!(
-            first.phase,
-            Phase::Claimed,
-            "claims do not follow the wall clock"
-        );
+        assert_eq!(first.phase, Phase::Claimed, "claims do not follow the wall clock");
     });
 }
 
@@ -153,25 +125,16 @@ fn a_restart_keeps_jobs_and_claims_by_token() {
     let queues = node.handle().queues();
     let claim = block_on(async {
         for body in ["one", "two", "three"] {
-            queues
-                .put(job("mails", body))
-                .await
-                .expect("the job is added");
+            queues.put(job("mails", body)).await.expect("the job is added");
         }
-        let claim = queues
-            .pop(&[queue("mails")])
-            .await
-            .expect("a request arrives");
+        let claim = queues.pop(&[queue("mails")]).await.expect("a request arrives");
         claim.expect("there are jobs")
     });
     node.stop().expect("the node stops");
     let node = Node::open(Config::at(directory.path())).expect("it opens again");
     let queues = node.handle().queues();
     block_on(async {
-        let counts = queues
-            .counts(&queue("mails"))
-            .await
-            .expect("the actor answers");
+        let counts = queues.counts(&queue("mails")).await.expect("the actor answers");
         assert_eq!((counts.ready, counts.claimed), (2, 1));
         assert_eq!(queues.ack(claim.id, claim.token).await, Ok(()));
         let added = queues.put(job("mails", "four")).await;
@@ -212,10 +175,7 @@ async fn live_through(queues: &Queues, clock: &ManualClock) -> Result<(), QueueE
         Ok::<_, QueueError>(claim.ok_or(QueueError::Absent)?.token)
     };
     queues.put(job("q", "a")).await?;
-    let delayed = Put {
-        delay_ms: 1000,
-        ..job("q", "b")
-    };
+    let delayed = Put { delay_ms: 1000, ..job("q", "b") };
     queues.put(delayed).await?;
     queues.fail(1, claim(&q).await?, (Some(500), None)).await?;
     clock.advance(Duration::from_millis(500));
@@ -229,10 +189,7 @@ async fn live_through(queues: &Queues, clock: &ManualClock) -> Result<(), QueueE
     queues.pause(&q, 60_000).await?;
     queues.pause(&q, 0).await?;
     queues.flush(&q).await?;
-    let once = Put {
-        retries: false,
-        ..job("few", "c")
-    };
+    let once = Put { retries: false, ..job("few", "c") };
     queues.put(once).await?;
     queues.put(job("few", "d")).await?;
     claim(&few).await?;
@@ -260,26 +217,18 @@ fn told(what: &EventBody) -> String {
 fn what_happens_to_jobs_is_told_in_order() {
     let clock = ManualClock::default();
     let mut config = Config::manual(&clock);
-    let few = TypeRules {
-        max_tries: 1,
-        ..TypeRules::default()
-    };
+    let few = TypeRules { max_tries: 1, ..TypeRules::default() };
     config.rules.queue.types.insert("few".to_owned(), few);
     let node = Node::open(config).expect("the directory opens");
     let handle = node.handle();
     block_on(async {
         let mut events = handle.events(None).await.expect("the node answers");
-        live_through(&handle.queues(), &clock)
-            .await
-            .expect("it is all possible");
+        live_through(&handle.queues(), &clock).await.expect("it is all possible");
         for expected in TOLD {
             let Some(Notification::Event(event)) = events.next().await else {
                 panic!("no event is lost");
             };
-            assert_eq!(
-                (event.actor, told(&event.what).as_str()),
-                ("queue", *expected)
-            );
+            assert_eq!((event.actor, told(&event.what).as_str()), ("queue", *expected));
         }
     });
 }
@@ -332,17 +281,12 @@ fn leaves_before_the_answer() -> bool {
 fn a_wait_for_any_queue_is_served_after_those_that_name_theirs() {
     let node = Node::open(Config::in_memory()).expect("the directory opens");
     let queues = node.handle().queues();
-    let any = || AnyType {
-        types: vec!["a".to_owned()],
-        ..AnyType::default()
-    };
+    let any = || AnyType { types: vec!["a".to_owned()], ..AnyType::default() };
     let mut first = queues.wait_for_any(any());
     let second = queues.wait_for_any(any());
     let mut named = queues.wait_for_job(&[queue("a")]);
     let add = |name: &str, body: &str| {
-        block_on(queues.put(job(name, body)))
-            .expect("the job is added")
-            .id
+        block_on(queues.put(job(name, body))).expect("the job is added").id
     };
     let other = add("b", "nobody waits for it");
     let id = add("a", "one");
@@ -378,14 +322,8 @@ fn who_leaves_the_line_takes_along_what_it_got() {
 
 /// Queues whose jobs are tried once, and one that accepts none.
 fn tried_once() -> Config {
-    let once = TypeRules {
-        max_tries: 1,
-        ..TypeRules::default()
-    };
-    let closed = TypeRules {
-        read_only: Some("it moves".to_owned()),
-        ..TypeRules::default()
-    };
+    let once = TypeRules { max_tries: 1, ..TypeRules::default() };
+    let closed = TypeRules { read_only: Some("it moves".to_owned()), ..TypeRules::default() };
     let types = [("once", once), ("closed", closed)];
     let mut config = Config::in_memory();
     config.rules.queue.types = types.map(|(name, rules)| (name.to_owned(), rules)).into();
@@ -400,10 +338,7 @@ fn what_was_given_back_after_its_last_try_is_abandoned_until_it_is_repushed() {
     block_on(async {
         for number in 0..250 {
             let body = number.to_string();
-            queues
-                .put(job("t:once", &body))
-                .await
-                .expect("the job is added");
+            queues.put(job("t:once", &body)).await.expect("the job is added");
             let claim = queues.pop_waiting(std::slice::from_ref(&once)).await;
             let claim = claim.expect("there is a job");
             if number < 230 {
@@ -415,10 +350,7 @@ fn what_was_given_back_after_its_last_try_is_abandoned_until_it_is_repushed() {
         assert_eq!(queues.repush(&queue("other")).await, Ok(0));
         assert_eq!(queues.repush(&once).await, Ok(230));
         let counts = queues.counts(&once).await.expect("the actor answers");
-        assert_eq!(
-            (counts.ready, counts.claimed, counts.abandoned),
-            (230, 20, 0)
-        );
+        assert_eq!((counts.ready, counts.claimed, counts.abandoned), (230, 20, 0));
         let again = queues.pop(&[once]).await.expect("an answer");
         assert_eq!(again.map(|claim| claim.attempts), Some(1));
     });
@@ -442,10 +374,7 @@ fn chance_names_queues_that_are_ready_and_no_others() {
             queues.put(job(name, "x")).await.expect("the job is added");
         }
         let paused = queue("v:rare");
-        queues
-            .pause(&paused, 1_000_000)
-            .await
-            .expect("it is paused");
+        queues.pause(&paused, 1_000_000).await.expect("it is paused");
     });
     let seen: BTreeSet<QueueName> = (0..100).filter_map(|_| next(&[])).collect();
     assert!(seen.len() > 90, "{} of 20,000", seen.len());
@@ -459,9 +388,7 @@ fn chance_names_queues_that_are_ready_and_no_others() {
 async fn fail_once(queues: &Queues, of: &QueueName) -> Option<(u32, Timestamp)> {
     let claim = queues.pop_waiting(std::slice::from_ref(of)).await.ok()?;
     let failed = queues.fail(claim.id, claim.token, (None, None)).await;
-    let view = failed
-        .expect("the job is claimed")
-        .expect("it is tried again");
+    let view = failed.expect("the job is claimed").expect("it is tried again");
     let until = view.until.filter(|_| view.phase == Phase::Retrying)?;
     Some((view.attempts, until))
 }
@@ -472,41 +399,24 @@ fn where_nothing_is_set_a_job_is_tried_25_times_after_ever_longer_waits() {
     let node = Node::open(Config::manual(&clock)).expect("the directory opens");
     let (queues, mails) = (node.handle().queues(), queue("mails"));
     block_on(async {
-        queues
-            .put(job("mails", "x"))
-            .await
-            .expect("the job is added");
+        queues.put(job("mails", "x")).await.expect("the job is added");
         let claim = queues.pop_waiting(std::slice::from_ref(&mails)).await;
         let claim = claim.expect("there is a job");
         assert_eq!(claim.until.0 - clock.now().0, 60_001, "a minute");
         clock.advance(Duration::from_secs(30));
-        let touched = queues
-            .touch(1, claim.token)
-            .await
-            .expect("the job is claimed");
+        let touched = queues.touch(1, claim.token).await.expect("the job is claimed");
         let touched = touched.expect("it exists");
-        assert_eq!(
-            touched.until.map(|until| until.0 - clock.now().0),
-            Some(60_001)
-        );
-        queues
-            .release(1, claim.token, (0, None))
-            .await
-            .expect("the job is claimed");
+        assert_eq!(touched.until.map(|until| until.0 - clock.now().0), Some(60_001));
+        queues.release(1, claim.token, (0, None)).await.expect("the job is claimed");
         queues.kick_job(1).await.expect_err("it is ready");
         let mut middle = 1000;
         for tries in 2..25 {
-            let (attempts, until) = fail_once(&queues, &mails)
-                .await
-                .expect("the job is retried");
+            let (attempts, until) = fail_once(&queues, &mails).await.expect("the job is retried");
             middle = (middle * 2).min(3_600_000);
             let wait = until.0 - clock.now().0;
             assert_eq!(attempts, tries);
             let tenth = middle / 10;
-            assert!(
-                (middle - tenth..=middle + tenth).contains(&wait),
-                "{wait} ms after {tries}"
-            );
+            assert!((middle - tenth..=middle + tenth).contains(&wait), "{wait} ms after {tries}");
             clock.advance(Duration::from_millis(wait));
         }
         assert_eq!(fail_once(&queues, &mails).await, None);
@@ -521,29 +431,19 @@ fn what_a_tube_command_put_is_tried_without_end_and_a_claim_may_say_its_span() {
     let node = Node::open(Config::manual(&clock)).expect("the directory opens");
     let (queues, tube) = (node.handle().queues(), queue("tube"));
     block_on(async {
-        let put = Put {
-            tube: true,
-            ttr_ms: 5000,
-            ..job("tube", "x")
-        };
+        let put = Put { tube: true, ttr_ms: 5000, ..job("tube", "x") };
         queues.put(put).await.expect("the job is added");
         for tries in 1..60 {
             let claim = queues.pop_waiting(std::slice::from_ref(&tube)).await;
             let claim = claim.expect("there is a job");
-            assert_eq!(
-                (claim.attempts, claim.until.0 - clock.now().0),
-                (tries, 5000)
-            );
+            assert_eq!((claim.attempts, claim.until.0 - clock.now().0), (tries, 5000));
             clock.advance(Duration::from_secs(5));
         }
         let longer = queues.claiming_for(90_000);
         let claim = longer.pop_waiting(&[tube]).await.expect("there is a job");
         assert_eq!(claim.until.0 - clock.now().0, 90_000);
         clock.advance(Duration::from_secs(80));
-        let touched = queues
-            .touch(1, claim.token)
-            .await
-            .expect("the job is claimed");
+        let touched = queues.touch(1, claim.token).await.expect("the job is claimed");
         let touched = touched.expect("it exists");
         let left = touched.until.map(|until| until.0 - clock.now().0);
         assert_eq!(left, Some(90_000), "a touch begins the same span again");
@@ -583,10 +483,7 @@ async fn abandon(queues: &Queues, count: u64) {
 fn a_repeated_repush_leaves_what_was_abandoned_since() {
     let node = Node::open(tried_once()).expect("the directory opens");
     let (queues, once) = (node.handle().queues(), queue("once"));
-    let keyed = queues.once(RequestKey {
-        id: 1,
-        fingerprint: 2,
-    });
+    let keyed = queues.once(RequestKey { id: 1, fingerprint: 2 });
     block_on(async {
         // At most this many jobs become ready in one turn.
         abandon(&queues, 100_000).await;

@@ -17,10 +17,7 @@ fn a_foreign_host_or_origin_is_refused_on_tcp() {
     with("").problem(400);
     with("Host: localhost\r\nHost: localhost\r\n").problem(400);
     let detail = with("Host: evil.example\r\n").problem(421);
-    assert!(
-        !detail.contains("evil"),
-        "a refusal shows nothing of the request"
-    );
+    assert!(!detail.contains("evil"), "a refusal shows nothing of the request");
     with("Host: 10.1.2.3\r\n").problem(421);
     with("Host: localhost\r\nOrigin: https://evil.example\r\n").problem(403);
     with("Host: localhost\r\nOrigin: null\r\n").problem(403);
@@ -33,27 +30,16 @@ fn a_foreign_host_or_origin_is_refused_on_tcp() {
     assert_eq!(with(&format!("Host: 127.0.0.1:{port}\r\n")).status, 200);
     assert_eq!(with("Host: ledger.example\r\n").status, 200);
     assert_eq!(
-        with(&format!(
-            "Host: localhost:{port}\r\nOrigin: http://localhost:{port}\r\n"
-        ))
-        .status,
+        with(&format!("Host: localhost:{port}\r\nOrigin: http://localhost:{port}\r\n")).status,
         200
     );
-    opened
-        .ask(b"GET http://evil.example/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        .problem(421);
+    opened.ask(b"GET http://evil.example/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").problem(421);
     assert_eq!(
-        opened
-            .ask(b"GET http://localhost/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            .status,
+        opened.ask(b"GET http://localhost/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").status,
         200
     );
     opened.ask(b"GET /healthz HTTP/1.0\r\n\r\n").problem(400);
-    assert_eq!(
-        opened.get_over_socket("/healthz").status,
-        200,
-        "the socket requires no name"
-    );
+    assert_eq!(opened.get_over_socket("/healthz").status, 200, "the socket requires no name");
 }
 
 #[test]
@@ -84,14 +70,8 @@ fn a_token_is_asked_for_on_tcp_and_read_again() {
         "nothing changed"
     );
     write_private(&file, "short");
-    let error = listener
-        .reload_token()
-        .expect_err("it is too short")
-        .to_string();
-    assert!(
-        !error.contains("short"),
-        "an error shows nothing of the token: {error}"
-    );
+    let error = listener.reload_token().expect_err("it is too short").to_string();
+    assert!(!error.contains("short"), "an error shows nothing of the token: {error}");
     assert_eq!(with(TOKEN).status, 200, "the old token stays in force");
     write_private(&file, "another-token-of-the-right-length\n");
     assert_eq!(
@@ -168,17 +148,13 @@ fn a_token_of_the_scope_run_starts_processes() {
     assert_eq!(opened.get("/v1/status", &plain).status, 200);
     for path in ["/v1/processes", "/v1/processes/count", "/v1/services"] {
         let refused = opened.get(path, &plain).because(403, "out-of-scope");
-        let detail = refused["detail"]
-            .as_str()
-            .expect("the refusal has a detail");
+        let detail = refused["detail"].as_str().expect("the refusal has a detail");
         assert!(
             detail.contains("a token with the scope run") && detail.contains("--token-file"),
             "{detail}"
         );
     }
-    opened
-        .post_with(LAUNCH, &plain, &command)
-        .because(403, "out-of-scope");
+    opened.post_with(LAUNCH, &plain, &command).because(403, "out-of-scope");
     let runs = with(RUN_TOKEN);
     assert_eq!(opened.get("/v1/status", &runs).status, 200);
     let mut launching = opened.begin_with(LAUNCH, &runs, &command);
@@ -186,16 +162,11 @@ fn a_token_of_the_scope_run_starts_processes() {
     let record = answer.expect("an answer").json();
     let id = record["id"].as_str().expect("a string").to_owned();
     assert_eq!(record["status"], "running");
-    assert_eq!(
-        opened.get("/v1/processes/count", &runs).json(),
-        json!({"count": 1})
-    );
+    assert_eq!(opened.get("/v1/processes/count", &runs).json(), json!({"count": 1}));
     // Binding a right to a process requires permission to view processes.
     let bound = json!({"key": "k", "owner": "me", "process": id});
     let acquire = "/v1/locks/acquire";
-    opened
-        .post_with(acquire, &plain, &bound)
-        .because(403, "out-of-scope");
+    opened.post_with(acquire, &plain, &bound).because(403, "out-of-scope");
     opened.post_with(acquire, &runs, &bound).json();
     // Over TCP the node does not know the client's process, so it cannot register it.
     let detail = opened.post_with("/v1/processes/register", &runs, &json!({}));
@@ -219,10 +190,7 @@ fn a_token_stands_in_no_answer() {
         assert!(!format!("{answer:?}").contains("staple"), "{path}");
     }
     let garbage = opened.exchange(format!("GET / HTTP/9\r\n{authorized}\r\n").as_bytes());
-    assert!(
-        garbage.starts_with("HTTP/1.1 400") && !garbage.contains("staple"),
-        "{garbage}"
-    );
+    assert!(garbage.starts_with("HTTP/1.1 400") && !garbage.contains("staple"), "{garbage}");
 }
 
 #[test]
@@ -235,13 +203,8 @@ fn a_token_file_that_others_may_use_or_that_is_no_token_stops_the_start() {
             token_file: Some(file.clone()),
             ..HttpConfig::default()
         };
-        let config = Config {
-            http: Some(http),
-            ..Config::in_memory()
-        };
-        Node::open(config)
-            .map(drop)
-            .map_err(|error| error.to_string())
+        let config = Config { http: Some(http), ..Config::in_memory() };
+        Node::open(config).map(drop).map_err(|error| error.to_string())
     };
     let missing = open().expect_err("there is none");
     assert!(missing.contains("No such file"), "{missing}");

@@ -11,10 +11,7 @@ pub(crate) struct Browser<'o> {
 
 impl<'o> Browser<'o> {
     pub(crate) fn new(opened: &'o Opened) -> Self {
-        Self {
-            opened,
-            cookie: RefCell::default(),
-        }
+        Self { opened, cookie: RefCell::default() }
     }
 
     /// Returns a user who has logged in with this token.
@@ -52,11 +49,7 @@ impl<'o> Browser<'o> {
         if let Some(set) = answer.header("set-cookie") {
             let cookie = set.split(';').next().expect("it has a value");
             let is_over = set.contains("Max-Age=0");
-            *self.cookie.borrow_mut() = if is_over {
-                String::new()
-            } else {
-                cookie.to_owned()
-            };
+            *self.cookie.borrow_mut() = if is_over { String::new() } else { cookie.to_owned() };
         }
         answer
     }
@@ -76,11 +69,7 @@ impl<'o> Browser<'o> {
     pub(crate) fn do_and_look(&self, path: &str, fields: &str) -> String {
         let answer = self.send(path, fields);
         assert_eq!(answer.status, 303, "{path}: {answer:?}");
-        self.page(
-            answer
-                .header("location")
-                .expect("the answer has a Location"),
-        )
+        self.page(answer.header("location").expect("the answer has a Location"))
     }
 }
 

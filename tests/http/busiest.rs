@@ -21,19 +21,12 @@ fn names(list: &Value, field: &str) -> Vec<String> {
 fn the_busiest_queues_and_the_locks_that_most_wait_for_come_first() {
     let opened = Opened::new();
     let idle = opened.get("/v1/busiest", "").json();
-    assert_eq!(
-        (&idle["locks"], &idle["locks_all"]),
-        (&json!([]), &json!(0))
-    );
+    assert_eq!((&idle["locks"], &idle["locks_all"]), (&json!([]), &json!(0)));
     let jobs = ["few", "many", "many", "many", "few", "one"].map(job);
     run(opened.handle().queues().put_all(jobs.into())).expect("they are added");
-    let owners = [
-        "a1", "a2", "b1", "b2", "b3", "c1", "c2", "c3", "c4", "free1",
-    ];
+    let owners = ["a1", "a2", "b1", "b2", "b3", "c1", "c2", "c3", "c4", "free1"];
     let lock = |owner: &&str| owner.trim_end_matches(char::is_numeric).as_bytes().to_vec();
-    let requests = owners
-        .iter()
-        .map(|owner| request(&lock(owner), owner.as_bytes()));
+    let requests = owners.iter().map(|owner| request(&lock(owner), owner.as_bytes()));
     run(opened.handle().locks().batch(requests.collect())).expect("the node answers");
     let told = opened.get("/v1/busiest?limit=2", "").json();
     assert_eq!(names(&told["queues"], "queue"), ["many", "few"]);
@@ -61,17 +54,11 @@ fn many_queues_are_looked_at_share_by_share() {
     let last = vec![job("q8-999")];
     run(opened.handle().queues().put_all(last)).expect("the node adds it");
     let first = opened.get("/v1/busiest?limit=100", "").json();
-    let next = first["next"]
-        .as_str()
-        .expect("more queues follow")
-        .to_owned();
+    let next = first["next"].as_str().expect("more queues follow").to_owned();
     let second = opened.get(&format!("/v1/busiest?limit=100&after={next}"), "");
     let second = second.json();
     assert_eq!(second["next"], Value::Null);
-    assert_eq!(
-        second["queues"][0]["queue"], "q8-999",
-        "the busiest of its share"
-    );
+    assert_eq!(second["queues"][0]["queue"], "q8-999", "the busiest of its share");
     let all = [&first, &second].map(|share| names(&share["queues"], "queue"));
     let all: BTreeSet<String> = all.concat().into_iter().collect();
     assert_eq!(all.len(), 200, "no queue is in two shares");

@@ -61,15 +61,11 @@ fn whoever_falls_behind_is_told_what_it_has_lost() {
     for gap in lost {
         let at = |field: &str| {
             let text = gap[field].as_str().expect("a position");
-            text.parse::<sexton::spine::event::Position>()
-                .expect("a position")
+            text.parse::<sexton::spine::event::Position>().expect("a position")
         };
         let (after, upto) = (at("after"), at("upto"));
         assert!(after < upto);
-        let between = (
-            std::ops::Bound::Excluded(after),
-            std::ops::Bound::Included(upto),
-        );
+        let between = (std::ops::Bound::Excluded(after), std::ops::Bound::Included(upto));
         assert_eq!(told.range(between).next(), None);
     }
 }
@@ -79,9 +75,8 @@ fn five_thousand_streams_are_a_crowd_and_no_burden() {
     raise_descriptor_limit();
     let opened = in_memory();
     let before = resident("self");
-    let mut crowd: Vec<Listener> = (0..5000)
-        .map(|_| Listener::new(&opened, "/v1/events", ""))
-        .collect();
+    let mut crowd: Vec<Listener> =
+        (0..5000).map(|_| Listener::new(&opened, "/v1/events", "")).collect();
     // Cause more events than fit into the buffers, while no client reads.
     for _ in 0..5 {
         happen(&opened.handle(), 10_000);
@@ -89,19 +84,13 @@ fn five_thousand_streams_are_a_crowd_and_no_burden() {
     }
     assert_eq!(opened.get("/v1/status", "").status, 200);
     let grown = resident("self").saturating_sub(before);
-    assert!(
-        grown < 5000 * 64 + OTHERS_KIB,
-        "{grown} KiB for 5000 streams that are not read"
-    );
+    assert!(grown < 5000 * 64 + OTHERS_KIB, "{grown} KiB for 5000 streams that are not read");
     let mut one = crowd.swap_remove(2500);
     assert!(one.next().is_some());
     drop((one, crowd));
     let stats = || opened.listener().stats();
     crate::lock::until(|| stats().active == 0);
-    assert!(
-        opened.get("/v1/events?after=x", "").status == 400,
-        "connections are free again"
-    );
+    assert!(opened.get("/v1/events?after=x", "").status == 400, "connections are free again");
 }
 
 /// The memory that other tests in this process may use at the same time, in KiB.

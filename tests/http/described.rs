@@ -1,10 +1,7 @@
 //! Compares every answer that these tests receive with the API description, which must have its status, content type,
 //! body and reason.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete description fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete description fails the test")]
 
 use crate::opened::Answer;
 use serde_json::Value;
@@ -29,16 +26,10 @@ pub(crate) fn check(method: &str, target: &str, answer: &Answer) {
     }
     let status = answer.status.to_string();
     let response = resolve(&operation["responses"][&status]);
-    assert!(
-        !response.is_null(),
-        "{method} {path} is not described to answer {status}: {answer:?}"
-    );
+    assert!(!response.is_null(), "{method} {path} is not described to answer {status}: {answer:?}");
     let content_type = answer.header("content-type").expect("an answer has a type");
     let content = &response["content"][content_type];
-    assert!(
-        !content.is_null(),
-        "{method} {path} {status} is not described as {content_type}"
-    );
+    assert!(!content.is_null(), "{method} {path} {status} is not described as {content_type}");
     if content_type.ends_with("json") {
         let body: Value = serde_json::from_str(&answer.body).expect("valid JSON");
         if let Err(wrong) = valid(&content["schema"], &body) {
@@ -103,9 +94,7 @@ pub(crate) fn least(path: &str, method: &str) -> (Option<String>, Option<Value>)
     let asked = parameters.filter(|it| it["in"] == "query" && it["required"] == true);
     let pairs = asked.map(|it| {
         let value = some(&it["schema"]);
-        let text = value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned);
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         format!("{}={text}", it["name"].as_str().expect("a string"))
     });
     let query = pairs.collect::<Vec<_>>().join("&");
@@ -125,12 +114,8 @@ pub(crate) fn least(path: &str, method: &str) -> (Option<String>, Option<Value>)
 fn resolve(value: &Value) -> &Value {
     match value["$ref"].as_str() {
         Some(reference) => {
-            let pointer = reference
-                .strip_prefix('#')
-                .expect("it is in the same document");
-            DESCRIPTION
-                .pointer(pointer)
-                .unwrap_or_else(|| panic!("no {reference}"))
+            let pointer = reference.strip_prefix('#').expect("it is in the same document");
+            DESCRIPTION.pointer(pointer).unwrap_or_else(|| panic!("no {reference}"))
         }
         None => value,
     }
@@ -147,12 +132,8 @@ fn valid(schema: &Value, value: &Value) -> Result<(), String> {
             ),
             "const" => rule == value,
             "enum" => rule.as_array().expect("values").contains(value),
-            "minimum" => value
-                .as_i64()
-                .is_none_or(|it| it >= rule.as_i64().expect("a number")),
-            "maximum" => value
-                .as_i64()
-                .is_none_or(|it| it <= rule.as_i64().expect("a number")),
+            "minimum" => value.as_i64().is_none_or(|it| it >= rule.as_i64().expect("a number")),
+            "maximum" => value.as_i64().is_none_or(|it| it <= rule.as_i64().expect("a number")),
             "minLength" => length(value).is_none_or(|it| Some(it) >= rule.as_u64()),
             "maxLength" => length(value).is_none_or(|it| Some(it) <= rule.as_u64()),
             "required" => value.as_object().is_none_or(|object| {
@@ -187,16 +168,10 @@ fn valid(schema: &Value, value: &Value) -> Result<(), String> {
             }
             "oneOf" => {
                 let schemas = rule.as_array().expect("schemas").iter();
-                schemas
-                    .filter(|schema| valid(schema, value).is_ok())
-                    .count()
-                    == 1
+                schemas.filter(|schema| valid(schema, value).is_ok()).count() == 1
             }
             keyword => {
-                assert!(
-                    ANNOTATIONS.contains(&keyword),
-                    "this checker does not know {keyword}"
-                );
+                assert!(ANNOTATIONS.contains(&keyword), "this checker does not know {keyword}");
                 true
             }
         };
@@ -218,9 +193,7 @@ fn is_closed(schema: &serde_json::Map<String, Value>, value: &Value) -> bool {
         let properties = schema.get("properties");
         properties.is_some_and(|known| !known[field].is_null())
     };
-    value
-        .as_object()
-        .is_none_or(|object| object.keys().all(known))
+    value.as_object().is_none_or(|object| object.keys().all(known))
 }
 
 fn is_a(kind: &Value, value: &Value) -> bool {

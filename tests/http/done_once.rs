@@ -94,11 +94,7 @@ fn a_request_that_is_repeated_with_its_key_is_done_once() {
         let between = entries(&opened);
         assert!(between > before, "{path} changes something");
         let again = process_status::at(&request, &opened.socket());
-        assert_eq!(
-            entries(&opened),
-            between,
-            "{path} changes nothing when it is repeated"
-        );
+        assert_eq!(entries(&opened), between, "{path} changes nothing when it is repeated");
         assert_eq!(lasting(again.json()), lasting(first.json()), "{path}");
         let other = process_status::at(&request.spaced(), &opened.socket());
         other.because(422, "key-reused");

@@ -24,11 +24,7 @@ fn the_life_of_a_lock_is_told_in_order() {
     let mut listener = Listener::new(&opened, "/v1/events", "");
     let token = acquire(&opened, "a", "one")["token"].clone();
     let granted = listener.receive(&["granted"]).remove(0);
-    assert_eq!(
-        granted.id,
-        token.to_string(),
-        "its position is that of its entry"
-    );
+    assert_eq!(granted.id, token.to_string(), "its position is that of its entry");
     let mut expected = json!({
         "position": token.to_string(), "at": granted.data["at"], "actor": "lock", "kind": "granted",
         "key": "a", "index": "", "owner": "one", "token": token, "ttl": 60,
@@ -37,15 +33,9 @@ fn the_life_of_a_lock_is_told_in_order() {
     assert!(granted.data["at"].as_u64() > Some(1_600_000_000_000));
     // A renewal causes no event.
     acquire(&opened, "a", "one");
-    let waiting = opened.begin(
-        ACQUIRE,
-        &json!({"key": "a", "owner": "two", "wait": 60, "ttl": 7}),
-    );
+    let waiting = opened.begin(ACQUIRE, &json!({"key": "a", "owner": "two", "wait": 60, "ttl": 7}));
     let queued = listener.receive(&["waiting"]).remove(0);
-    assert_eq!(
-        (&queued.data["owner"], &queued.data["place"]),
-        (&"two".into(), &2.into())
-    );
+    assert_eq!((&queued.data["owner"], &queued.data["place"]), (&"two".into(), &2.into()));
     let released = json!({"key": "a", "owner": "one", "token": token});
     opened.post(RELEASE, &released).json();
     let passed = listener.receive(&["released", "granted"]);
@@ -59,9 +49,7 @@ fn the_life_of_a_lock_is_told_in_order() {
     assert_eq!(passed[1].data, expected);
     drop(waiting);
     // Releases the granted lock, unless the node has already done so because the connection was lost.
-    opened
-        .post("/v1/locks/release-all", &json!({"owner": "two"}))
-        .json();
+    opened.post("/v1/locks/release-all", &json!({"owner": "two"})).json();
     listener.receive(&["released"]);
     opened.post("/v1/checkpoint", &Value::Null).json();
     let taken = listener.receive(&["checkpoint"]).remove(0);
@@ -89,9 +77,7 @@ fn what_ends_by_itself_says_so() {
     drop(refused);
     acquire(&opened, "b", "one");
     acquire(&opened, "c", "one");
-    opened
-        .post("/v1/locks/release-all", &json!({"owner": "one"}))
-        .json();
+    opened.post("/v1/locks/release-all", &json!({"owner": "one"})).json();
     let told = listener.receive(&["granted", "granted", "released", "released"]);
     assert_eq!([&told[2].data["key"], &told[3].data["key"]], ["b", "c"]);
 }
@@ -130,16 +116,10 @@ fn a_listener_goes_on_where_it_was() {
     let header = format!("Last-Event-ID: {}\r\n", ids[1]);
     assert_eq!(again("/v1/events", &header).id, ids[2]);
     let both = again(&format!("/v1/events?after={}", ids[0]), &header);
-    assert_eq!(
-        both.id, ids[2],
-        "the position of a reader that reconnects has precedence"
-    );
+    assert_eq!(both.id, ids[2], "the position of a reader that reconnects has precedence");
     // Events before the first subscriber are not stored, so a client that asks for them is told of a gap.
     let lost = again("/v1/events?after=0", "");
-    assert_eq!(
-        (lost.kind.as_str(), &lost.data["after"]),
-        ("lost", &"0".into())
-    );
+    assert_eq!((lost.kind.as_str(), &lost.data["after"]), ("lost", &"0".into()));
     assert_eq!(lost.data["upto"], lost.id.as_str());
     let strange = again("/v1/events?after=1000000000000", "");
     assert_eq!(strange.kind, "ahead", "a position of another log");
@@ -162,18 +142,11 @@ fn events_are_filtered() {
     for key in ["other", "account", "account-2"] {
         acquire(&opened, key, "o");
     }
-    opened
-        .post(ACQUIRE, &json!({"key_b64": "/+o=", "owner": "o"}))
-        .json();
-    opened
-        .post(RELEASE, &json!({"key": "other", "owner": "o"}))
-        .json();
+    opened.post(ACQUIRE, &json!({"key_b64": "/+o=", "owner": "o"})).json();
+    opened.post(RELEASE, &json!({"key": "other", "owner": "o"})).json();
     opened.post("/v1/checkpoint", &Value::Null).json();
     let told = of_key.receive(&["granted", "granted"]);
-    assert_eq!(
-        [&told[0].data["key"], &told[1].data["key"]],
-        ["account", "account-2"]
-    );
+    assert_eq!([&told[0].data["key"], &told[1].data["key"]], ["account", "account-2"]);
     of_kind.receive(&["released", "checkpoint"]);
     of_node.receive(&["checkpoint"]);
     assert_eq!(of_bytes.receive(&["granted"])[0].data["key_b64"], "/+o=");
@@ -182,11 +155,9 @@ fn events_are_filtered() {
     acquire(&opened, "many", "o");
     assert_eq!(of_many.receive(&["granted"])[0].data["key"], "many");
     let origins = format!("{}, node", actors::names().join(", "));
-    for (query, known) in [
-        ("kind=granted,expird", "expired"),
-        ("kind=", "granted"),
-        ("actor=foo", &origins),
-    ] {
+    for (query, known) in
+        [("kind=granted,expird", "expired"), ("kind=", "granted"), ("actor=foo", &origins)]
+    {
         let refused = opened.get(&format!("/v1/events?{query}"), "");
         let detail = refused.problem(400);
         assert!(detail.contains(known), "{detail}");
@@ -201,21 +172,17 @@ fn events_are_filtered() {
 fn a_panic_is_told_and_what_it_undid_is_not() {
     let opened = Opened::new();
     let mut listener = Listener::new(&opened, "/v1/events", "");
-    opened
-        .handle()
-        .actors()
-        .lock
-        .inject_panics(Box::new(|stage, message| {
-            let Some(Message::Acquire { key, .. }) = message else {
-                return;
-            };
-            let planted = match key.as_bytes() {
-                b"decide" => stage == Stage::Decide,
-                b"commit" => stage == Stage::Commit,
-                _ => false,
-            };
-            assert!(!planted, "planted");
-        }));
+    opened.handle().actors().lock.inject_panics(Box::new(|stage, message| {
+        let Some(Message::Acquire { key, .. }) = message else {
+            return;
+        };
+        let planted = match key.as_bytes() {
+            b"decide" => stage == Stage::Decide,
+            b"commit" => stage == Stage::Commit,
+            _ => false,
+        };
+        assert!(!planted, "planted");
+    }));
     for key in ["decide", "commit"] {
         let fields = json!({"key": key, "owner": "o"});
         opened.post(ACQUIRE, &fields).because(500, "failed");
@@ -261,10 +228,7 @@ fn a_client_that_knows_no_chunks_is_told_until_the_connection_ends() {
     let text = read_all(&mut stream);
     let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
     let head = head.to_lowercase();
-    assert!(
-        !head.contains("transfer-encoding") && !head.contains("content-length"),
-        "{head}"
-    );
+    assert!(!head.contains("transfer-encoding") && !head.contains("content-length"), "{head}");
     assert!(body.starts_with(":\n\nid: "), "{body}");
 }
 

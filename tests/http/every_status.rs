@@ -44,10 +44,7 @@ impl PendingRequest {
             }
             "/v1/locks/release-all" => (None, Some(json!({"owner": "me"}))),
             "/v1/locks/force" => (None, Some(json!({"key": "held"}))),
-            "/v1/locks/watch" => (
-                None,
-                Some(json!({"key": "held", "owner": "me", "token": 0})),
-            ),
+            "/v1/locks/watch" => (None, Some(json!({"key": "held", "owner": "me", "token": 0}))),
             path if path.starts_with("/v1/queues") => queue_status::parts(path),
             path => return Self::as_described(path, method),
         };
@@ -93,16 +90,10 @@ impl PendingRequest {
     }
 
     pub(crate) fn text(&self) -> String {
-        let Self {
-            method,
-            target,
-            host,
-            headers,
-            body,
-        } = self;
-        let length = body.as_ref().map_or(String::new(), |body| {
-            format!("Content-Length: {}\r\n", body.len())
-        });
+        let Self { method, target, host, headers, body } = self;
+        let length = body
+            .as_ref()
+            .map_or(String::new(), |body| format!("Content-Length: {}\r\n", body.len()));
         let body = body.as_deref().unwrap_or("");
         format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n{headers}{length}\r\n{body}")
     }
@@ -115,11 +106,7 @@ impl PendingRequest {
         // While a client waits, it must keep its sending side open. A stream of events ends only when the client closes
         // the connection.
         let closes = self.target == "/v1/events" || self.headers.contains("Connection");
-        let text = if closes {
-            self.text()
-        } else {
-            self.clone().with("Connection: close").text()
-        };
+        let text = if closes { self.text() } else { self.clone().with("Connection: close").text() };
         let mut stream = send(address, &text);
         if closes {
             stream.shutdown(Shutdown::Write).expect("connected");
@@ -131,9 +118,7 @@ impl PendingRequest {
 fn send(address: SocketAddr, text: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("it listens");
     let patience = Some(Duration::from_mins(1));
-    stream
-        .set_read_timeout(patience)
-        .expect("the option can be set");
+    stream.set_read_timeout(patience).expect("the option can be set");
     stream.write_all(text.as_bytes()).expect("connected");
     stream
 }
@@ -310,17 +295,15 @@ impl Nodes {
                 let host = "evil.example";
                 PendingRequest { host, ..well }.of(&self.well)
             }
-            (431, _) => well
-                .with(&format!("X: {}", "x".repeat(20_000)))
-                .of(&self.well),
+            (431, _) => well.with(&format!("X: {}", "x".repeat(20_000))).of(&self.well),
             (500, _) => well.of(&self.panicking),
             (501, _) => {
                 let upgrade = well.with("Connection: upgrade").with("Upgrade: websocket");
                 upgrade.of(&self.well)
             }
-            (503, "/v1/locks/acquire") => well
-                .about(&json!({"key": "b", "owner": "me"}))
-                .of(&self.full),
+            (503, "/v1/locks/acquire") => {
+                well.about(&json!({"key": "b", "owner": "me"})).of(&self.full)
+            }
             (503, _) => {
                 let (crowded, _) = &self.crowded;
                 received(&mut send(crowded.address(), ""))
@@ -410,11 +393,7 @@ impl FullDisk {
         let process = process_status::launched(&data.join("sexton.sock"));
         task_status::before_it_is_full(&data.join("sexton.sock"));
         daemon.limit_files(Some(3 << 20));
-        let full = Self {
-            files,
-            daemon,
-            process,
-        };
+        let full = Self { files, daemon, process };
         // First add large entries until there is no space for another, and then renew one until there is no space for
         // renewals.
         full.repeat(|round| json!({"key": format!("{round:0>255}"), "owner": "x".repeat(255)}));
@@ -489,9 +468,7 @@ fn every_answer_that_is_described_is_given() {
         let answer = match status {
             408 => continue,
             200 | 422 if path == SETTLE => continue,
-            507 => full
-                .get_or_insert_with(FullDisk::fill)
-                .provoke(path, method),
+            507 => full.get_or_insert_with(FullDisk::fill).provoke(path, method),
             status => nodes.provoke(path, method, *status),
         };
         if *status == 507 {
@@ -506,10 +483,7 @@ fn every_answer_that_is_described_is_given() {
             let field = answer.because(404, "absent").get("field").cloned();
             let field = field.unwrap_or_else(|| panic!("{path} says what is absent: {answer:?}"));
             let known = described::fields(method, path);
-            assert!(
-                known.contains(field.as_str().expect("text")),
-                "{path}: {field} in {known:?}"
-            );
+            assert!(known.contains(field.as_str().expect("text")), "{path}: {field} in {known:?}");
         }
     }
     if let Some(full) = full {

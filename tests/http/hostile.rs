@@ -9,15 +9,10 @@ use std::net::TcpStream;
 #[test]
 fn hostile_bytes_get_a_problem_and_the_end() {
     let opened = Opened::new();
-    let large = format!(
-        "GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n",
-        "x".repeat(17 * 1024)
-    );
+    let large =
+        format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(17 * 1024));
     let endless = format!("GET /{}", "x".repeat(200 * 1024));
-    let many = format!(
-        "GET / HTTP/1.1\r\nHost: localhost\r\n{}\r\n",
-        "a: b\r\n".repeat(200)
-    );
+    let many = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "a: b\r\n".repeat(200));
     let cases: [(&[u8], u16); 11] = [
         (b"GET /healthz\r\n\r\n", 400),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 hello", 400),
@@ -40,11 +35,7 @@ fn hostile_bytes_get_a_problem_and_the_end() {
         found[0].problem(status);
         assert_eq!(found[0].header("connection"), Some("close"), "{shown:?}");
     }
-    assert_eq!(
-        opened.get("/healthz", "").status,
-        200,
-        "other clients notice nothing"
-    );
+    assert_eq!(opened.get("/healthz", "").status, 200, "other clients notice nothing");
 }
 
 #[test]
@@ -58,10 +49,7 @@ fn a_body_is_bounded() {
     post("Content-Length: 3\r\n", "abc").problem(405);
     post("Transfer-Encoding: chunked\r\n", "3\r\nabc\r\n0\r\n\r\n").problem(405);
     post("Content-Length: 1000000\r\n", "").problem(413);
-    let chunks = format!(
-        "{}0\r\n\r\n",
-        format!("1000\r\n{}\r\n", "x".repeat(0x1000)).repeat(17)
-    );
+    let chunks = format!("{}0\r\n\r\n", format!("1000\r\n{}\r\n", "x".repeat(0x1000)).repeat(17));
     post("Transfer-Encoding: chunked\r\n", &chunks).problem(413);
     let text = opened.exchange(b"POST /healthz HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc");
     let found: Vec<u16> = answers(&text).iter().map(|answer| answer.status).collect();
@@ -85,9 +73,7 @@ fn bodies_on_their_way_are_held_up_to_a_bound() {
     let refused = |stream: &TcpStream| {
         stream.set_nonblocking(true).expect("the option can be set");
         let answered = stream.peek(&mut [0]).is_ok();
-        stream
-            .set_nonblocking(false)
-            .expect("the option can be set");
+        stream.set_nonblocking(false).expect("the option can be set");
         answered
     };
     let mut halves = Vec::new();
@@ -147,9 +133,7 @@ fn requests_are_answered_in_order_on_one_connection() {
         for bytes in requests.as_bytes().chunks(7) {
             stream.write_all(bytes).expect("connected");
         }
-        stream
-            .shutdown(std::net::Shutdown::Write)
-            .expect("connected");
+        stream.shutdown(std::net::Shutdown::Write).expect("connected");
     });
     let found = answers(&read_all(&mut reading));
     writing.expect("a thread").join().expect("no panic");
@@ -186,11 +170,7 @@ fn connections_are_bounded_and_the_socket_has_places_of_its_own() {
     while stats().active > 0 {
         std::thread::yield_now();
     }
-    assert_eq!(
-        opened.get("/healthz", "").status,
-        200,
-        "connections are free again"
-    );
+    assert_eq!(opened.get("/healthz", "").status, 200, "connections are free again");
     assert_eq!(stats().rejected_busy, 1);
 }
 
@@ -199,9 +179,7 @@ fn a_client_that_never_reads_holds_up_nobody() {
     let opened = Opened::new();
     let mut greedy = opened.connect();
     let patience = std::time::Duration::from_secs(1);
-    greedy
-        .set_write_timeout(Some(patience))
-        .expect("the option can be set");
+    greedy.set_write_timeout(Some(patience)).expect("the option can be set");
     let requests = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
     // The server stops reading while its answers are not read, long before it has read all requests.
     let mut sent = 0;

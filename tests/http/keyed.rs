@@ -11,10 +11,7 @@ pub(crate) fn posts() -> Vec<(String, bool)> {
     let posts = paths.iter().filter_map(|(path, operations)| {
         let parameters = operations.get("post")?["parameters"].as_array();
         let is_key = |parameter: &Value| parameter["name"] == "Idempotency-Key";
-        Some((
-            path.clone(),
-            parameters.is_some_and(|all| all.iter().any(is_key)),
-        ))
+        Some((path.clone(), parameters.is_some_and(|all| all.iter().any(is_key))))
     });
     posts.collect()
 }
@@ -42,9 +39,7 @@ fn a_request_honours_a_key_or_refuses_it() {
 fn the_documentation_lists_the_requests_that_accept_a_key() {
     let page = include_str!("../../docs/protocols/http.md");
     let (_, rest) = page.split_once("### Idempotency-Key").expect("the section");
-    let (_, rest) = rest
-        .split_once("These requests accept it:")
-        .expect("the list");
+    let (_, rest) = rest.split_once("These requests accept it:").expect("the list");
     let (list, _) = rest.split_once("\n\n").expect("the list ends");
     let listed: BTreeSet<&str> = list.split('`').skip(1).step_by(2).collect();
     let accepting = posts().into_iter().filter(|(_, accepts)| *accepts);

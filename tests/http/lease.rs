@@ -35,25 +35,18 @@ fn a_client_that_runs_a_pass_itself_has_a_token_until_it_is_over() {
     let said = well(&opened.post(CLAIM, &json!({"name": "k"})));
     let token = of(&said, "/token").clone();
     assert!(token.as_u64() > Some(0), "{said}");
-    assert_eq!(
-        (of(&said, "/turn"), of(&said, "/pass")),
-        (&json!("current"), &json!(1))
-    );
+    assert_eq!((of(&said, "/turn"), of(&said, "/pass")), (&json!("current"), &json!(1)));
     let mine = json!({"name": "k", "token": token});
     let renewed = well(&opened.post("/v1/leases/renew", &mine));
     assert_eq!(of(&renewed, "/current/running"), true);
     let other = json!({"name": "k", "token": token.as_u64().map(|it| it + 1)});
-    opened
-        .post("/v1/leases/finish", &other)
-        .because(409, "stale");
+    opened.post("/v1/leases/finish", &other).because(409, "stale");
     let over = json!({"name": "k", "token": token, "code": 3});
     let finished = well(&opened.post("/v1/leases/finish", &over));
     assert_eq!(of(&finished, "/current/code"), 3);
     assert_eq!(of(&finished, "/whole"), 1);
     opened.post("/v1/leases/renew", &mine).because(409, "stale");
-    opened
-        .post("/v1/leases/finish", &over)
-        .because(409, "stale");
+    opened.post("/v1/leases/finish", &over).because(409, "stale");
 }
 
 #[test]
@@ -61,11 +54,7 @@ fn one_that_is_turned_away_is_called_back() {
     let opened = with_period(50);
     let first = well(&opened.post(CLAIM, &json!({"name": "k"})));
     let second = opened.begin(CLAIM, &json!({"name": "k", "wait": 60}));
-    until("the second is next", || {
-        of(&show(&opened, "k"), "/next/live")
-            .as_bool()?
-            .then_some(())
-    });
+    until("the second is next", || of(&show(&opened, "k"), "/next/live").as_bool()?.then_some(()));
     let check = well(&opened.get("/v1/leases/check?name=k", ""));
     assert_eq!(of(&check, "/wanted"), false);
     let third = well(&opened.post(CLAIM, &json!({"name": "k"})));
@@ -78,10 +67,7 @@ fn one_that_is_turned_away_is_called_back() {
     well(&opened.post("/v1/leases/finish", &json!({"name": "k", "token": token})));
     let second = well(&finish(CLAIM, second));
     assert_eq!(of(&second, "/turn"), "current");
-    assert!(
-        of(&second, "/token").as_u64() > token.as_u64(),
-        "tokens only increase"
-    );
+    assert!(of(&second, "/token").as_u64() > token.as_u64(), "tokens only increase");
     let begun = well(&finish(WAIT, begun));
     assert_eq!(of(&begun, "/begun"), pass);
     let over = json!({"name": "k", "token": of(&second, "/token")});
@@ -98,24 +84,13 @@ fn a_place_ends_with_its_connection_and_with_its_wait() {
     let next = |opened: &Opened| of(&show(opened, "k"), "/next").clone();
     until("it is next", || (!next(&opened).is_null()).then_some(()));
     drop(waiting);
-    until("no request is next", || {
-        next(&opened).is_null().then_some(())
-    });
+    until("no request is next", || next(&opened).is_null().then_some(()));
     let waiting = opened.begin(CLAIM, &json!({"name": "k", "wait": 1}));
     let said = well(&finish(CLAIM, waiting));
-    assert_eq!(
-        (of(&said, "/turn"), of(&said, "/token")),
-        (&json!("next"), &Value::Null)
-    );
-    until("no request is next", || {
-        next(&opened).is_null().then_some(())
-    });
+    assert_eq!((of(&said, "/turn"), of(&said, "/token")), (&json!("next"), &Value::Null));
+    until("no request is next", || next(&opened).is_null().then_some(()));
     let said = well(&opened.post(CLAIM, &json!({"name": "k"})));
-    assert_eq!(
-        of(&said, "/turn"),
-        "no-delay",
-        "no client would recognise it"
-    );
+    assert_eq!(of(&said, "/turn"), "no-delay", "no client would recognise it");
 }
 
 #[test]
@@ -126,9 +101,7 @@ fn a_client_that_says_nothing_for_its_ttl_is_taken_for_dead() {
     let second = well(&finish(CLAIM, waiting));
     assert_eq!(of(&second, "/turn"), "current");
     let late = json!({"name": "k", "token": of(&first, "/token")});
-    opened
-        .post("/v1/leases/finish", &late)
-        .because(409, "stale");
+    opened.post("/v1/leases/finish", &late).because(409, "stale");
 }
 
 #[test]
@@ -136,15 +109,9 @@ fn a_claim_is_bound_to_a_process_of_the_user() {
     let opened = with_period(1);
     let socket = opened.socket();
     let ask = |path: &str, body: &Value| {
-        at(
-            &PendingRequest::as_described(path, "POST").about(body),
-            &socket,
-        )
+        at(&PendingRequest::as_described(path, "POST").about(body), &socket)
     };
-    let launched = ask(
-        "/v1/processes/launch",
-        &json!({"command": ["sleep", "600"]}),
-    );
+    let launched = ask("/v1/processes/launch", &json!({"command": ["sleep", "600"]}));
     let id = of(&well(&launched), "/id").clone();
     let bound = json!({"name": "k", "process": id});
     opened.post(CLAIM, &bound).because(403, "out-of-scope");
@@ -153,10 +120,7 @@ fn a_claim_is_bound_to_a_process_of_the_user() {
     assert_eq!(of(&said, "/lease/current/holder"), "process");
     let again = well(&ask(CLAIM, &json!({"name": "k"})));
     assert_eq!(of(&again, "/turn"), "no-delay");
-    well(&ask(
-        "/v1/processes/stop",
-        &json!({"id": id, "grace_ms": 0}),
-    ));
+    well(&ask("/v1/processes/stop", &json!({"id": id, "grace_ms": 0})));
     until("its pass has ended", || {
         (of(&show(&opened, "k"), "/current/running") == false).then_some(())
     });
@@ -170,14 +134,9 @@ fn a_command_is_launched_once_for_a_key_and_waited_for() {
     let body = json!({"name": "k", "launch": launch, "wait": 60, "until": "ended"});
     let ask = || {
         let asking = PendingRequest::as_described("/v1/leases/run", "POST");
-        at(
-            &asking.about(&body).with("Idempotency-Key: one"),
-            &opened.socket(),
-        )
+        at(&asking.about(&body).with("Idempotency-Key: one"), &opened.socket())
     };
-    opened
-        .post("/v1/leases/run", &body)
-        .because(403, "out-of-scope");
+    opened.post("/v1/leases/run", &body).because(403, "out-of-scope");
     let first = well(&ask());
     assert_eq!(of(&first, "/turn"), "current");
     assert_eq!(of(&first, "/process/code"), 4, "{first}");
@@ -223,28 +182,18 @@ fn leases_are_listed_by_name_and_by_pages() {
         }
     }
     assert_eq!(names, ["a/1", "a/2", "a/3"]);
-    opened
-        .post_as_owner("/v1/leases/set", &json!({"name": "a"}))
-        .because(400, "field");
+    opened.post_as_owner("/v1/leases/set", &json!({"name": "a"})).because(400, "field");
     opened
         .post_as_owner("/v1/leases/set", &json!({"name": "", "period_ms": 1}))
         .because(400, "field");
     opened
-        .post(
-            "/v1/leases/set",
-            &json!({"name": "a", "launch": {"command": ["true"]}}),
-        )
+        .post("/v1/leases/set", &json!({"name": "a", "launch": {"command": ["true"]}}))
         .because(403, "out-of-scope");
     opened
-        .post(
-            "/v1/leases/set",
-            &json!({"name": "a", "logfile": "/var/log/a"}),
-        )
+        .post("/v1/leases/set", &json!({"name": "a", "logfile": "/var/log/a"}))
         .because(403, "out-of-scope");
     let wrong = json!({"name": "a", "schedule": "* * *"});
-    opened
-        .post_as_owner("/v1/leases/set", &wrong)
-        .because(400, "field");
+    opened.post_as_owner("/v1/leases/set", &wrong).because(400, "field");
 }
 
 #[test]

@@ -41,16 +41,10 @@ fn next(opened: &Opened, name: &str) -> u64 {
     let waits = true;
     let requesting = PassRequest {
         name: named(name),
-        claim: Some(Claim {
-            waits,
-            ..Claim::default()
-        }),
+        claim: Some(Claim { waits, ..Claim::default() }),
         ..PassRequest::default()
     };
-    run(leases.request(requesting))
-        .expect("the request is answered")
-        .place
-        .0
+    run(leases.request(requesting)).expect("the request is answered").place.0
 }
 
 /// Returns a request that succeeds.
@@ -178,8 +172,5 @@ pub(crate) fn wait_for_its_end(said: &Value, socket: &Path) {
     let token = said.pointer("/lease/current/token").cloned();
     let body = json!({"name": "run", "ended": token, "wait": 60});
     let ended = at(&least("/v1/leases/wait", "POST").about(&body), socket);
-    assert_eq!(
-        ended.json().pointer("/current/running"),
-        Some(&false.into())
-    );
+    assert_eq!(ended.json().pointer("/current/running"), Some(&false.into()));
 }

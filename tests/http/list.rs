@@ -55,11 +55,7 @@ fn lists_that_nobody_reads_cost_little() {
         .collect();
     crate::lock::until(|| stats().answered + stats().failed >= 300);
     let grown = resident("self").saturating_sub(before);
-    assert!(
-        grown < OTHERS_KIB,
-        "{grown} KiB for {} lists that are not read",
-        clients.len()
-    );
+    assert!(grown < OTHERS_KIB, "{grown} KiB for {} lists that are not read", clients.len());
     assert_eq!(opened.get("/healthz", "").status, 200);
 }
 

@@ -1,9 +1,6 @@
 //! A client of event streams, which reads the events one by one, and the end of the stream.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete event fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete event fails the test")]
 
 use crate::opened::{Opened, TOKEN};
 use serde_json::Value;
@@ -33,10 +30,7 @@ impl Listener {
         let token = format!("Authorization: Bearer {TOKEN}\r\n");
         let request = format!("{head}{token}{headers}\r\n");
         stream.write_all(request.as_bytes()).expect("connected");
-        let mut listener = Self {
-            reader: BufReader::new(stream),
-            rest: String::new(),
-        };
+        let mut listener = Self { reader: BufReader::new(stream), rest: String::new() };
         assert_eq!(listener.line(), "HTTP/1.1 200 OK");
         let mut head = Vec::new();
         loop {
@@ -103,8 +97,7 @@ impl Listener {
                 assert_eq!(self.rest, "", "an event is whole");
                 return None;
             }
-            self.rest
-                .push_str(std::str::from_utf8(&chunk).expect("a part is text"));
+            self.rest.push_str(std::str::from_utf8(&chunk).expect("a part is text"));
         }
     }
 

@@ -36,9 +36,7 @@ fn whoever_sends_much_behind_a_wait_and_goes_is_given_nothing() {
     let ghost = json!({"key": "a", "owner": "ghost", "wait": 600});
     let mut waiting = opened.begin("/v1/locks/acquire", &ghost);
     until(|| opened.get("/v1/locks/place?key=a&owner=ghost", "").status == 200);
-    waiting
-        .write_all(&vec![b' '; 20 * 1024])
-        .expect("connected");
+    waiting.write_all(&vec![b' '; 20 * 1024]).expect("connected");
     drop(waiting);
     until(|| opened.get("/v1/locks/place?key=a&owner=ghost", "").status == 404);
     let one = json!({"key": "a", "owner": "one"});
@@ -61,18 +59,11 @@ fn a_lock_is_taken_kept_and_given_back() {
     assert_eq!(post(&terms).json(), granted, "renewed");
 
     let owner = opened.get("/v1/locks/owner?key=orders&index=42", "").json();
-    assert_eq!(
-        owner,
-        json!({"key": "orders", "index": "42", "owner": "ann"})
-    );
+    assert_eq!(owner, json!({"key": "orders", "index": "42", "owner": "ann"}));
     let place = opened.get("/v1/locks/place?key=orders&index=42&owner=ann", "");
     assert_eq!(place.json(), json!({"place": 1, "token": token}));
-    opened
-        .get("/v1/locks/owner?key=orders", "")
-        .because(404, "absent");
-    opened
-        .get("/v1/locks/place?key=orders&owner=ann", "")
-        .because(404, "absent");
+    opened.get("/v1/locks/owner?key=orders", "").because(404, "absent");
+    opened.get("/v1/locks/place?key=orders&owner=ann", "").because(404, "absent");
 
     let target =
         |token: u64| json!({"key": "orders", "index": "42", "owner": "ann", "token": token});
@@ -95,10 +86,7 @@ fn a_lock_is_taken_kept_and_given_back() {
     assert_eq!(left, json!({"ended": 1}));
     let leaves = opened.post("/v1/locks/release", &leaves);
     leaves.because(404, "absent");
-    assert!(
-        again["token"].as_u64() > Some(token),
-        "tokens only increase"
-    );
+    assert!(again["token"].as_u64() > Some(token), "tokens only increase");
 }
 
 #[test]
@@ -122,20 +110,12 @@ fn without_an_owner_each_request_is_one_and_its_token_says_enough() {
     let renewed = opened.post("/v1/locks/renew", &by(token)).json();
     assert_eq!(renewed, json!({"place": 1, "token": token}));
     let watching = opened.begin("/v1/locks/watch", &by(token));
-    assert_eq!(
-        opened.post("/v1/locks/release", &by(token)).json(),
-        json!({"ended": 1})
-    );
-    assert_eq!(
-        finish("/v1/locks/watch", watching).json(),
-        json!({"lost": true})
-    );
+    assert_eq!(opened.post("/v1/locks/release", &by(token)).json(), json!({"ended": 1}));
+    assert_eq!(finish("/v1/locks/watch", watching).json(), json!({"lost": true}));
     // Without an owner, the request key stands for one: a repeated request has the same owner, and so the same token.
     let once = || {
         let header = "Idempotency-Key: mine\r\n";
-        opened
-            .post_with("/v1/locks/acquire", header, &nameless)
-            .json()
+        opened.post_with("/v1/locks/acquire", header, &nameless).json()
     };
     let granted = once();
     assert_eq!(once(), granted);
@@ -155,10 +135,7 @@ fn a_lock_that_is_held_says_by_whom() {
     drop(waiting);
     let short = json!({"key": "a", "owner": "two", "wait": 1});
     opened.post("/v1/locks/release", &json!({"key": "a", "owner": "three"}));
-    let over = finish(
-        "/v1/locks/acquire",
-        opened.begin("/v1/locks/acquire", &short),
-    );
+    let over = finish("/v1/locks/acquire", opened.begin("/v1/locks/acquire", &short));
     over.because(409, "held");
 }
 
@@ -169,14 +146,8 @@ fn a_release_passes_the_lock_on_and_every_entry_of_an_owner_goes_at_once() {
     assert_eq!(acquire(&opened, "b", "one").status, 200);
     let waiting = wait_for(&opened, "a", "two");
     let all = json!({"owner": "one"});
-    assert_eq!(
-        opened.post("/v1/locks/release-all", &all).json(),
-        json!({"ended": 2})
-    );
-    assert_eq!(
-        opened.post("/v1/locks/release-all", &all).json(),
-        json!({"ended": 0})
-    );
+    assert_eq!(opened.post("/v1/locks/release-all", &all).json(), json!({"ended": 2}));
+    assert_eq!(opened.post("/v1/locks/release-all", &all).json(), json!({"ended": 0}));
     let granted = finish("/v1/locks/acquire", waiting).json();
     assert_eq!(granted["owner"], "two");
     let over_socket = opened.get_over_socket("/v1/locks/owner?key=a");
@@ -194,9 +165,7 @@ fn who_goes_away_stands_in_line_no_longer() {
     drop(gone);
     until(|| place("two").status == 404);
     assert_eq!(place("three").json()["place"], 2);
-    opened
-        .post("/v1/locks/release", &json!({"key": "a", "owner": "one"}))
-        .json();
+    opened.post("/v1/locks/release", &json!({"key": "a", "owner": "one"})).json();
     assert_eq!(finish("/v1/locks/acquire", stays).json()["owner"], "three");
 
     // A client that closes its sending side stops waiting, and gets an error as its answer.
@@ -212,24 +181,13 @@ fn a_holder_is_told_when_it_has_lost_its_lock() {
     let token = acquire(&opened, "a", "one").json()["token"].clone();
     let watch = |wait: u64| json!({"key": "a", "owner": "one", "token": token, "wait": wait});
     let still = opened.begin("/v1/locks/watch", &watch(0));
-    assert_eq!(
-        finish("/v1/locks/watch", still).json(),
-        json!({"lost": false})
-    );
+    assert_eq!(finish("/v1/locks/watch", still).json(), json!({"lost": false}));
     let watching = opened.begin("/v1/locks/watch", &watch(600));
-    opened
-        .post("/v1/locks/release", &json!({"key": "a", "owner": "one"}))
-        .json();
-    assert_eq!(
-        finish("/v1/locks/watch", watching).json(),
-        json!({"lost": true})
-    );
+    opened.post("/v1/locks/release", &json!({"key": "a", "owner": "one"})).json();
+    assert_eq!(finish("/v1/locks/watch", watching).json(), json!({"lost": true}));
     assert_eq!(acquire(&opened, "a", "one").status, 200);
     let of_old = opened.begin("/v1/locks/watch", &watch(600));
-    assert_eq!(
-        finish("/v1/locks/watch", of_old).json(),
-        json!({"lost": true})
-    );
+    assert_eq!(finish("/v1/locks/watch", of_old).json(), json!({"lost": true}));
 }
 
 #[test]
@@ -245,9 +203,7 @@ fn a_lock_passes_through_a_thousand_hands_in_turn() {
     let mut holder = "first".to_owned();
     let mut newest = 0;
     for left in (0..1000_u64).rev() {
-        opened
-            .post("/v1/locks/release", &json!({"key": "a", "owner": holder}))
-            .json();
+        opened.post("/v1/locks/release", &json!({"key": "a", "owner": holder})).json();
         let owner = opened.get("/v1/locks/owner?key=a", "").json()["owner"].clone();
         owner.as_str().expect("a string").clone_into(&mut holder);
         let number: usize = holder.parse().expect("a waiting one exists");
@@ -268,21 +224,13 @@ fn names_that_are_no_text_stand_in_base64() {
     let fields = json!({"key_b64": "/wA=", "index": "snow \u{2603}", "owner_b64": "b25l"});
     let granted = opened.post("/v1/locks/acquire", &fields).json();
     assert_eq!(granted["key_b64"], "/wA=");
-    assert_eq!(
-        (&granted["index"], &granted["owner"]),
-        (&json!("snow \u{2603}"), &json!("one"))
-    );
+    assert_eq!((&granted["index"], &granted["owner"]), (&json!("snow \u{2603}"), &json!("one")));
     let path = "/v1/locks/owner?key_b64=%2FwA%3D&index=snow%20%E2%98%83";
     let owner = opened.get(path, "").json();
-    assert_eq!(
-        (&owner["key_b64"], &owner["owner"]),
-        (&json!("/wA="), &json!("one"))
-    );
+    assert_eq!((&owner["key_b64"], &owner["owner"]), (&json!("/wA="), &json!("one")));
     let listed = opened.get("/v1/locks?key_b64=%2FwA%3D", "").json();
     assert_eq!(listed["locks"][0]["key_b64"], "/wA=");
-    opened
-        .get("/v1/locks?key=%FF", "")
-        .because(400, "malformed");
+    opened.get("/v1/locks?key=%FF", "").because(400, "malformed");
 }
 
 #[test]
@@ -299,11 +247,7 @@ fn a_list_is_filtered_and_paged() {
             priority: 3,
         })
     };
-    run(opened
-        .handle()
-        .locks()
-        .batch((0..150).map(request).collect()))
-    .expect("the node answers");
+    run(opened.handle().locks().batch((0..150).map(request).collect())).expect("the node answers");
     let all = opened.get("/v1/locks?limit=1000", "").json();
     assert_eq!(all["next"], Value::Null);
     let all = all["locks"].as_array().expect("a list").clone();
@@ -324,23 +268,15 @@ fn a_list_is_filtered_and_paged() {
     let mut paged = Vec::new();
     let mut next = json!("0");
     while let Some(after) = next.as_str() {
-        let page = opened
-            .get(&format!("/v1/locks?limit=7&after={after}"), "")
-            .json();
+        let page = opened.get(&format!("/v1/locks?limit=7&after={after}"), "").json();
         let found = page["locks"].as_array().expect("a list");
         assert!(found.len() <= 7);
-        paged.extend(
-            found
-                .iter()
-                .map(|it| (it["key"].to_string(), it["place"].to_string())),
-        );
+        paged.extend(found.iter().map(|it| (it["key"].to_string(), it["place"].to_string())));
         next = page["next"].clone();
     }
     paged.sort();
-    let expected: Vec<_> = all
-        .iter()
-        .map(|it| (it["key"].to_string(), it["place"].to_string()))
-        .collect();
+    let expected: Vec<_> =
+        all.iter().map(|it| (it["key"].to_string(), it["place"].to_string())).collect();
     assert_eq!(paged, expected);
 
     let count = |filter: &str| {
@@ -359,22 +295,13 @@ fn a_drain_takes_no_new_locks_and_tells_when_none_is_left() {
     let opened = Opened::new();
     assert_eq!(acquire(&opened, "a", "one").status, 200);
     let begun = opened.post_as_owner("/v1/drain", &Value::Null).json();
-    assert_eq!(
-        begun,
-        json!({"draining": true, "locks": 1, "claims": 0, "passes": 0, "tasks": 0})
-    );
+    assert_eq!(begun, json!({"draining": true, "locks": 1, "claims": 0, "passes": 0, "tasks": 0}));
     acquire(&opened, "b", "one").because(503, "draining");
-    assert_eq!(
-        acquire(&opened, "a", "one").status,
-        200,
-        "renewals continue"
-    );
+    assert_eq!(acquire(&opened, "a", "one").status, 200, "renewals continue");
     assert_eq!(opened.get("/v1/status", "").json()["draining"], true);
     assert_eq!(opened.get("/healthz", "").body, "draining\n");
     let mut waiting = opened.begin_as_owner("/v1/drain?wait=600", &Value::Null);
-    opened
-        .post("/v1/locks/release", &json!({"key": "a", "owner": "one"}))
-        .json();
+    opened.post("/v1/locks/release", &json!({"key": "a", "owner": "one"})).json();
     let drained = finish_over(&mut waiting).json();
     assert_eq!(
         drained,

@@ -22,27 +22,16 @@ fn a_field_that_is_wrong_is_named() {
         (json!({"key": "a", "owner": "o", "ttl": "60"}), "ttl"),
         (json!({"key": "a", "owner": "o", "wait": 3601}), "wait"),
         (json!({"key": "a", "owner": "o", "wait": -1}), "wait"),
-        (
-            json!({"key": "a", "owner": "o", "priority": 256}),
-            "priority",
-        ),
+        (json!({"key": "a", "owner": "o", "priority": 256}), "priority"),
         (json!({"key": "a", "owner": "o", "tll": 60}), "tll"),
     ] {
         let problem = opened.post(ACQUIRE, &fields).because(400, "field");
         assert_eq!(problem["field"], field, "{fields}");
-        assert!(
-            problem["detail"]
-                .as_str()
-                .is_some_and(|detail| detail.contains(field))
-        );
+        assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains(field)));
     }
     for path in ["renew", "release", "release-all"] {
         let nobody = json!({"key": "a"});
-        let nobody = if path == "release-all" {
-            json!({})
-        } else {
-            nobody
-        };
+        let nobody = if path == "release-all" { json!({}) } else { nobody };
         let path = format!("/v1/locks/{path}");
         let problem = opened.post(&path, &nobody).because(400, "field");
         assert_eq!(problem["field"], "owner", "{path}");
@@ -63,14 +52,8 @@ fn a_field_that_is_wrong_is_named() {
     ] {
         opened.get(target, "").because(400, "field");
     }
-    opened
-        .post_as_owner("/v1/drain?wait=x", &Value::Null)
-        .because(400, "field");
-    assert_eq!(
-        opened.get("/v1/status", "").json()["draining"],
-        false,
-        "it changed nothing"
-    );
+    opened.post_as_owner("/v1/drain?wait=x", &Value::Null).because(400, "field");
+    assert_eq!(opened.get("/v1/status", "").json()["draining"], false, "it changed nothing");
     assert_eq!(opened.get("/v1/locks", "").json()["locks"], json!([]));
 }
 
@@ -83,28 +66,14 @@ fn a_body_that_is_no_json_object_is_refused() {
         opened.ask(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes())
     };
     let good = r#"{"key":"a","owner":"o"}"#;
-    for body in [
-        "",
-        "{",
-        "null",
-        "[]",
-        "\"secret\"",
-        r#"{"key":"a","owner":"o"}}"#,
-        "{\"key\":\"\u{1}\"}",
-    ] {
+    for body in
+        ["", "{", "null", "[]", "\"secret\"", r#"{"key":"a","owner":"o"}}"#, "{\"key\":\"\u{1}\"}"]
+    {
         let problem = post("", body).because(400, "malformed");
         assert!(!problem.to_string().contains("secret"));
     }
-    assert_eq!(
-        post("Content-Type: application/json; charset=utf-8\r\n", good).status,
-        200
-    );
-    for kind in [
-        "text/plain",
-        "application/x-www-form-urlencoded",
-        "application/jsonx",
-        "",
-    ] {
+    assert_eq!(post("Content-Type: application/json; charset=utf-8\r\n", good).status, 200);
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", ""] {
         post(&format!("Content-Type: {kind}\r\n"), good).problem(415);
     }
     post("", &format!("{good}{}", " ".repeat(64 * 1024))).problem(413);
@@ -159,43 +128,27 @@ fn a_panic_fails_one_request_and_takes_nothing_away() {
     let opened = Opened::new();
     let fields = json!({"key": "a", "owner": "o"});
     assert_eq!(opened.post(ACQUIRE, &fields).status, 200);
-    opened
-        .handle()
-        .actors()
-        .lock
-        .inject_panics(Box::new(|stage, message| {
-            let is_planted =
-                stage == Stage::Decide && matches!(message, Some(Message::Acquire { .. }));
-            assert!(!is_planted, "planted");
-        }));
+    opened.handle().actors().lock.inject_panics(Box::new(|stage, message| {
+        let is_planted = stage == Stage::Decide && matches!(message, Some(Message::Acquire { .. }));
+        assert!(!is_planted, "planted");
+    }));
     opened.post(ACQUIRE, &fields).because(500, "failed");
     let owner = opened.get("/v1/locks/owner?key=a", "").json();
-    assert_eq!(
-        owner["owner"], "o",
-        "a renewal that failed does not end the lock"
-    );
+    assert_eq!(owner["owner"], "o", "a renewal that failed does not end the lock");
 }
 
 #[test]
 fn a_halted_node_refuses_all() {
     let opened = Opened::configured(|config| config.rules.supervisor.restarts.restarts_max = 0);
-    opened
-        .handle()
-        .actors()
-        .lock
-        .inject_panics(Box::new(|stage, _| {
-            assert_ne!(stage, Stage::Decide, "planted");
-        }));
+    opened.handle().actors().lock.inject_panics(Box::new(|stage, _| {
+        assert_ne!(stage, Stage::Decide, "planted");
+    }));
     let fields = json!({"key": "a", "owner": "o"});
     let halting = opened.post(ACQUIRE, &fields);
     assert!([500, 503].contains(&halting.status), "{halting:?}");
-    opened
-        .post("/v1/locks/renew", &fields)
-        .because(503, "halted");
+    opened.post("/v1/locks/renew", &fields).because(503, "halted");
     opened.get("/v1/locks", "").because(503, "halted");
-    opened
-        .post_as_owner("/v1/drain", &Value::Null)
-        .because(503, "halted");
+    opened.post_as_owner("/v1/drain", &Value::Null).because(503, "halted");
 }
 
 #[test]

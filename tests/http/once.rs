@@ -1,10 +1,7 @@
 //! `Idempotency-Key` with the real program, which is killed in between: a repeated request is recognised, and done only
 //! once.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::daemon::{Daemon, ended, sexton, text};
 use crate::opened::{Answer, answers, read_all};
@@ -23,17 +20,10 @@ fn start(data: &Path) -> Daemon {
 
 fn post(daemon: &Daemon, path: &str, key: &str, fields: &Value) -> Answer {
     let body = fields.to_string();
-    let key = if key.is_empty() {
-        String::new()
-    } else {
-        format!("Idempotency-Key: {key}\r\n")
-    };
+    let key = if key.is_empty() { String::new() } else { format!("Idempotency-Key: {key}\r\n") };
     let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{key}");
     let length = body.len();
-    send(
-        daemon,
-        &format!("{head}Content-Length: {length}\r\n\r\n{body}"),
-    )
+    send(daemon, &format!("{head}Content-Length: {length}\r\n\r\n{body}"))
 }
 
 fn get(daemon: &Daemon, path: &str) -> Value {
@@ -49,9 +39,8 @@ fn send(daemon: &Daemon, request: &str) -> Answer {
 
 /// Sends each kind of request once, each with its own key. Returns the results.
 fn work(daemon: &Daemon) -> [Value; 4] {
-    let jobs: Vec<Value> = (0..3)
-        .map(|job| json!({"queue": "many", "body": format!("{job}")}))
-        .collect();
+    let jobs: Vec<Value> =
+        (0..3).map(|job| json!({"queue": "many", "body": format!("{job}")})).collect();
     let wanted = json!({"queues": ["q"], "count": 2});
     let entry = json!({"key": "a", "owner": "one", "ttl": 6000});
     [
@@ -137,9 +126,7 @@ fn an_exported_log_has_what_was_done_under_which_key() {
     let replay = |flags: &[&str]| -> Vec<Value> {
         let output = sexton().arg("replay").args(flags).output();
         let [out, _] = ended(output.expect("the program runs"), 0);
-        out.lines()
-            .filter_map(|line| serde_json::from_str(line).ok())
-            .collect()
+        out.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     };
     replay(&[text(&data), "--verify"]);
     replay(&[text(&data), "--export", text(&export)]);
@@ -180,11 +167,7 @@ fn a_place_in_line_ends_with_its_connection_but_stays_for_who_can_come_back() {
     drop(waiting);
     let daemon = start(&data);
     assert_eq!(place(&daemon, "gone"), 404, "no client waits there");
-    assert_eq!(
-        place(&daemon, "back"),
-        200,
-        "a client with a key may come back"
-    );
+    assert_eq!(place(&daemon, "back"), 200, "a client with a key may come back");
     let release = json!({"key": "a", "owner": "one"});
     post(&daemon, "/v1/locks/release", "", &release).json();
     let fields = json!({"key": "a", "owner": "back", "wait": 3600});

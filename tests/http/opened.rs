@@ -49,11 +49,7 @@ impl Answer {
     pub(crate) fn because(&self, status: u16, reason: &str) -> Value {
         self.problem(status);
         let document: Value = serde_json::from_str(&self.body).expect("valid JSON");
-        assert_eq!(
-            document.get("reason").and_then(Value::as_str),
-            Some(reason),
-            "{self:?}"
-        );
+        assert_eq!(document.get("reason").and_then(Value::as_str), Some(reason), "{self:?}");
         document
     }
 
@@ -67,10 +63,7 @@ impl Answer {
         assert_eq!(at("/status"), status);
         assert_eq!(at("/type"), "about:blank");
         assert!(at("/title").as_str().is_some_and(|title| !title.is_empty()));
-        at("/detail")
-            .as_str()
-            .expect("the refusal has a detail")
-            .to_owned()
+        at("/detail").as_str().expect("the refusal has a detail").to_owned()
     }
 }
 
@@ -100,11 +93,7 @@ impl Opened {
         };
         change(&mut config);
         let node = Node::open(config.clone()).expect("the node opens");
-        Self {
-            node: Some(node),
-            config,
-            directory,
-        }
+        Self { node: Some(node), config, directory }
     }
 
     pub(crate) fn with_token() -> Self {
@@ -135,25 +124,17 @@ impl Opened {
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.handle()
-            .listeners()
-            .http
-            .expect("the listener is open")
+        self.handle().listeners().http.expect("the listener is open")
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
-        self.handle()
-            .listeners()
-            .socket
-            .expect("the listener is open")
+        self.handle().listeners().socket.expect("the listener is open")
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address()).expect("it listens");
         let patience = Some(Duration::from_secs(30));
-        stream
-            .set_read_timeout(patience)
-            .expect("the option can be set");
+        stream.set_read_timeout(patience).expect("the option can be set");
         stream
     }
 
@@ -161,9 +142,7 @@ impl Opened {
     pub(crate) fn exchange(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
         stream.write_all(bytes).expect("connected");
-        stream
-            .shutdown(std::net::Shutdown::Write)
-            .expect("connected");
+        stream.shutdown(std::net::Shutdown::Write).expect("connected");
         read_all(&mut stream)
     }
 
@@ -256,11 +235,7 @@ impl Opened {
     }
 
     pub(crate) fn stop(&mut self) {
-        self.node
-            .take()
-            .expect("it is running")
-            .stop()
-            .expect("a clean stop");
+        self.node.take().expect("it is running").stop().expect("a clean stop");
     }
 }
 
@@ -287,24 +262,18 @@ pub(crate) fn answers(mut text: &str) -> Vec<Answer> {
     let mut found = Vec::new();
     while let Some((head, rest)) = text.split_once("\r\n\r\n") {
         let mut answer = Answer {
-            status: head
-                .get(9..12)
-                .and_then(|status| status.parse().ok())
-                .expect("a status"),
+            status: head.get(9..12).and_then(|status| status.parse().ok()).expect("a status"),
             head: head.to_owned(),
             body: String::new(),
         };
-        let length = answer
-            .header("content-length")
-            .map_or(0, |length| length.parse().expect("a length"));
+        let length =
+            answer.header("content-length").map_or(0, |length| length.parse().expect("a length"));
         if answer.header("transfer-encoding") == Some("chunked") {
             text = unchunk(rest, &mut answer.body);
             found.push(answer);
             continue;
         }
-        let (body, more) = rest
-            .split_at_checked(length)
-            .expect("a body is as long as it says");
+        let (body, more) = rest.split_at_checked(length).expect("a body is as long as it says");
         body.clone_into(&mut answer.body);
         text = more;
         found.push(answer);

@@ -7,15 +7,8 @@ use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 
 /// The paths of all views that do not contain a name.
-pub(crate) const VIEWS: [&str; 7] = [
-    "/",
-    "/page/locks",
-    "/page/queues",
-    "/page/jobs",
-    "/page/tasks",
-    "/page/events",
-    "/page/then",
-];
+pub(crate) const VIEWS: [&str; 7] =
+    ["/", "/page/locks", "/page/queues", "/page/jobs", "/page/tasks", "/page/events", "/page/then"];
 
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
@@ -60,20 +53,12 @@ fn every_view_has_the_headers_and_loads_nothing_from_elsewhere() {
                 assert!(is_ours || target == "#main", "{path}: {target}");
             }
         }
-        for part in [
-            "<html lang=\"en\">",
-            "<main id=\"main\"",
-            "href=\"#main\"",
-            "<h1>",
-        ] {
+        for part in ["<html lang=\"en\">", "<main id=\"main\"", "href=\"#main\"", "<h1>"] {
             assert!(page.contains(part), "{path}: {part}");
         }
         let head =
             opened.exchange(format!("HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
-        assert!(
-            head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"),
-            "{head}"
-        );
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
         let posted =
             opened.ask(format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
         assert_eq!(posted.status, 405);
@@ -92,10 +77,7 @@ fn what_a_page_loads_is_served_with_its_type() {
         assert_eq!(answer.status, 200, "{path} requires no token");
         assert_eq!(answer.header("content-type"), Some(content_type));
         assert_eq!(answer.header("content-security-policy"), Some(POLICY));
-        assert!(
-            !answer.body.contains("http://") || path == "/page.svg",
-            "{path}"
-        );
+        assert!(!answer.body.contains("http://") || path == "/page.svg", "{path}");
     }
 }
 
@@ -109,24 +91,14 @@ fn a_browser_without_a_login_is_asked_for_a_token() {
         assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
         shows(&answer.body, &["Log in", "Token", "not logged in"]);
         let to = path.replace('&', "&amp;");
-        assert!(
-            attributes(&answer.body, "value").contains(&to.as_str()),
-            "{answer:?}"
-        );
+        assert!(attributes(&answer.body, "value").contains(&to.as_str()), "{answer:?}");
     }
     is_page(&browser.load("/page/login"), 200);
     let wrong = browser.send("/page/enter", "token=correct-horse-battery-stapl");
     is_page(&wrong, 401);
     assert_eq!(wrong.header("set-cookie"), None);
     assert!(!wrong.body.contains("staple") && !wrong.body.contains("correct"));
-    for malformed in [
-        "",
-        "token=",
-        "to=/",
-        "token=a&token=b",
-        "token=%ff",
-        "other=1&token=a",
-    ] {
+    for malformed in ["", "token=", "to=/", "token=a&token=b", "token=%ff", "other=1&token=a"] {
         is_page(&browser.send("/page/enter", malformed), 400);
     }
     // Streams and pages that do not exist are refused in the same way.
@@ -138,29 +110,15 @@ fn a_browser_without_a_login_is_asked_for_a_token() {
 fn a_token_logs_in_by_a_cookie_until_it_is_left_or_gone() {
     let opened = Opened::with_token();
     let browser = Browser::new(&opened);
-    let entered = browser.send(
-        "/page/enter",
-        &format!("token={TOKEN}&to=%2Fpage%2Flocks%3Fkey%3Da"),
-    );
-    assert_eq!(
-        (entered.status, entered.header("location")),
-        (303, Some("/page/locks?key=a"))
-    );
-    let set = entered
-        .header("set-cookie")
-        .expect("the answer sets the header")
-        .to_owned();
+    let entered =
+        browser.send("/page/enter", &format!("token={TOKEN}&to=%2Fpage%2Flocks%3Fkey%3Da"));
+    assert_eq!((entered.status, entered.header("location")), (303, Some("/page/locks?key=a")));
+    let set = entered.header("set-cookie").expect("the answer sets the header").to_owned();
     let mut parts = set.split("; ");
     let login = parts.next().expect("it has a value").to_owned();
-    assert!(
-        login.starts_with("sexton=") && !login.contains("staple"),
-        "{login}"
-    );
+    assert!(login.starts_with("sexton=") && !login.contains("staple"), "{login}");
     let rest: Vec<&str> = parts.collect();
-    assert_eq!(
-        rest,
-        ["Path=/", "Max-Age=43200", "HttpOnly", "SameSite=Strict"]
-    );
+    assert_eq!(rest, ["Path=/", "Max-Age=43200", "HttpOnly", "SameSite=Strict"]);
     is_page(&browser.load("/"), 200);
     assert!(browser.page("/").contains("action=\"/page/leave\""));
     // The cookie is accepted only for pages.
@@ -169,42 +127,23 @@ fn a_token_logs_in_by_a_cookie_until_it_is_left_or_gone() {
         opened.get(path, &cookie).problem(401);
     }
     opened.get("/", &format!("Cookie: {login}x\r\n"));
-    assert_eq!(
-        opened.get("/", &format!("Cookie: {login}x\r\n")).status,
-        401
-    );
+    assert_eq!(opened.get("/", &format!("Cookie: {login}x\r\n")).status, 401);
     // A program may send its token in the header here, too.
-    let bearer = |token: &str| {
-        opened
-            .get("/", &format!("Authorization: Bearer {token}\r\n{cookie}"))
-            .status
-    };
+    let bearer =
+        |token: &str| opened.get("/", &format!("Authorization: Bearer {token}\r\n{cookie}")).status;
     assert_eq!((bearer(TOKEN), bearer("wrong")), (200, 401));
     // Logging in never redirects to another site.
-    for to in [
-        "https%3A%2F%2Fevil.example",
-        "%2F%2Fevil.example",
-        "%2Fv1%2Fstatus",
-    ] {
+    for to in ["https%3A%2F%2Fevil.example", "%2F%2Fevil.example", "%2Fv1%2Fstatus"] {
         let entered = browser.send("/page/enter", &format!("token={TOKEN}&to={to}"));
         assert_eq!(entered.header("location"), Some("/"), "{to}");
     }
     let left = browser.send("/page/leave", "");
-    assert_eq!(
-        (left.status, left.header("location")),
-        (303, Some("/page/login"))
-    );
+    assert_eq!((left.status, left.header("location")), (303, Some("/page/login")));
     is_page(&browser.load("/"), 401);
     // A login ends when its token is removed.
     assert_eq!(opened.get("/", &cookie).status, 200);
-    write_private(
-        &opened.directory.path().join("token"),
-        "another-token-of-the-right-length\n",
-    );
-    opened
-        .listener()
-        .reload_token()
-        .expect("the token file is readable");
+    write_private(&opened.directory.path().join("token"), "another-token-of-the-right-length\n");
+    opened.listener().reload_token().expect("the token file is readable");
     assert_eq!(opened.get("/", &cookie).status, 401);
 }
 
@@ -213,10 +152,7 @@ fn without_tokens_there_is_nothing_to_log_in_to() {
     let opened = Opened::new();
     let browser = Browser::new(&opened);
     assert!(!browser.page("/").contains("/page/leave"));
-    for answer in [
-        browser.load("/page/login"),
-        browser.send("/page/enter", "token=x"),
-    ] {
+    for answer in [browser.load("/page/login"), browser.send("/page/enter", "token=x")] {
         assert_eq!((answer.status, answer.header("location")), (303, Some("/")));
         assert_eq!(answer.header("set-cookie"), None);
     }
@@ -226,10 +162,10 @@ fn without_tokens_there_is_nothing_to_log_in_to() {
 fn a_form_is_taken_from_a_page_of_ours_alone() {
     let opened = Opened::new();
     let held = || {
-        let owner = run(opened.handle().locks().owner(
-            &"a".try_into().expect("a valid name"),
-            &"".try_into().expect("a valid name"),
-        ));
+        let owner = run(opened
+            .handle()
+            .locks()
+            .owner(&"a".try_into().expect("a valid name"), &"".try_into().expect("a valid name")));
         owner.expect("the node answers").is_some()
     };
     run(opened.handle().locks().batch(vec![request(b"a", b"one")])).expect("the node answers");
@@ -244,11 +180,7 @@ fn a_form_is_taken_from_a_page_of_ours_alone() {
         is_page(&force(headers), 403);
     }
     for origin in ["null", "http://evil.example", "http://localhost:81"] {
-        assert_eq!(
-            force(&format!("Origin: {origin}\r\n")).status,
-            403,
-            "{origin}"
-        );
+        assert_eq!(force(&format!("Origin: {origin}\r\n")).status, 403, "{origin}");
     }
     assert!(held());
     // `Origin` is checked even where no token is required: a proxy may forward a browser to the socket.
@@ -273,10 +205,7 @@ fn a_form_is_taken_from_a_page_of_ours_alone() {
     is_page(&posted, 400);
     assert!(held());
     let forced = force("Sec-Fetch-Site: same-origin\r\n");
-    assert_eq!(
-        (forced.status, forced.header("location")),
-        (303, Some("/page/lock?key=a"))
-    );
+    assert_eq!((forced.status, forced.header("location")), (303, Some("/page/lock?key=a")));
     assert!(!held());
     is_page(&browser.send("/page/lock/force", "key=a"), 404);
 }
@@ -297,11 +226,7 @@ fn a_refusal_is_a_page_and_says_why() {
 fn a_path_without_a_view_is_answered_with_the_navigation() {
     let opened = Opened::new();
     let browser = "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n";
-    for (path, headers) in [
-        ("/page/nosuch", browser),
-        ("/page/nosuch", ""),
-        ("/nosuch", browser),
-    ] {
+    for (path, headers) in [("/page/nosuch", browser), ("/page/nosuch", ""), ("/nosuch", browser)] {
         let answer = opened.get(path, headers);
         is_page(&answer, 404);
         shows(&answer.body, &["nothing is served at this path"]);

@@ -63,10 +63,7 @@ fn a_stream_has_a_place_among_those_who_wait() {
     let kept = listen(&opened);
     let refused = opened.get("/page/changes", "");
     assert_eq!(refused.status, 503);
-    assert_eq!(
-        refused.header("content-type"),
-        Some("text/html; charset=utf-8")
-    );
+    assert_eq!(refused.header("content-type"), Some("text/html; charset=utf-8"));
     drop(kept);
     let head = opened.exchange(b"HEAD /page/changes HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");

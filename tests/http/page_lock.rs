@@ -12,28 +12,15 @@ fn a_lock_is_shown_with_its_holder_and_those_who_wait() {
     shows(&browser.page("/page/locks"), &["No locks", "No leases"]);
     let items = [b"one", b"two", b"six"].map(|owner| request(b"account", owner));
     run(opened.handle().locks().batch(items.into())).expect("the node answers");
-    shows(
-        &browser.page("/page/locks"),
-        &["account", "one", "holder", "waits, 1", "waits, 2"],
-    );
+    shows(&browser.page("/page/locks"), &["account", "one", "holder", "waits, 1", "waits, 2"]);
     let page = browser.page("/page/lock?key=account");
     shows(
         &page,
-        &[
-            "Held by one , for 0 s (since",
-            "waits, 2",
-            "What happened",
-            "granted",
-            "waiting",
-        ],
+        &["Held by one , for 0 s (since", "waits, 2", "What happened", "granted", "waiting"],
     );
     shows(
         &browser.page("/"),
-        &[
-            "Locks with the longest waits",
-            "account one 2",
-            "Locks held 1 waiting for locks 2",
-        ],
+        &["Locks with the longest waits", "account one 2", "Locks held 1 waiting for locks 2"],
     );
     let filtered = browser.page("/page/locks?key=account&owner=two");
     assert!(text(&filtered).contains("waits, 1") && !text(&filtered).contains("holder"));
@@ -47,10 +34,7 @@ fn a_list_of_locks_says_since_when_each_is_held() {
     let browser = Browser::new(&opened);
     run(opened.handle().locks().batch(vec![request(b"a", b"one")])).expect("the node answers");
     // No events were stored when the lock was granted, and it may have been renewed since.
-    shows(
-        &browser.page("/page/locks"),
-        &["Owner State Since Expires in", "or before"],
-    );
+    shows(&browser.page("/page/locks"), &["Owner State Since Expires in", "or before"]);
     let items = vec![request(b"b", b"one")];
     run(opened.handle().locks().batch(items)).expect("the node answers");
     let page = text(&browser.page("/page/locks"));
@@ -71,10 +55,7 @@ fn the_lock_that_somebody_has_waited_for_longest_comes_first() {
         run(opened.handle().locks().batch(vec![request(key, owner)])).expect("the node answers");
     }
     let page = text(&Browser::new(&opened).page("/"));
-    let at = |words: &str| {
-        page.find(words)
-            .unwrap_or_else(|| panic!("{words}: {page}"))
-    };
+    let at = |words: &str| page.find(words).unwrap_or_else(|| panic!("{words}: {page}"));
     assert!(at("first one 1") < at("busy one 2"), "{page}");
 }
 
@@ -95,32 +76,18 @@ fn names_are_escaped_whatever_they_are() {
     let hebrew = "\u{5e0}\u{5e2}\u{5d5}\u{5dc}";
     let overridden = "a\u{202e}b";
     let bytes = b"\xff\xfe<b>";
-    for key in [
-        html.as_bytes(),
-        hebrew.as_bytes(),
-        overridden.as_bytes(),
-        bytes,
-    ] {
-        let items = vec![
-            request(key, b"<script>alert(1)</script>"),
-            request(key, b"two"),
-        ];
+    for key in [html.as_bytes(), hebrew.as_bytes(), overridden.as_bytes(), bytes] {
+        let items = vec![request(key, b"<script>alert(1)</script>"), request(key, b"two")];
         run(opened.handle().locks().batch(items)).expect("the node answers");
     }
     let browser = Browser::new(&opened);
     for path in ["/page/locks", "/"] {
         let page = browser.page(path);
-        assert!(
-            !page.contains("<img") && !page.contains("<script>"),
-            "{page}"
-        );
+        assert!(!page.contains("<img") && !page.contains("<script>"), "{page}");
         assert!(!page.contains('\u{202e}'), "{page}");
         assert!(page.contains(&format!("<bdi>{hebrew}</bdi>")), "{page}");
         assert!(page.contains("<bdi>\\xff\\xfe&lt;b&gt;</bdi>"), "{page}");
-        shows(
-            &page,
-            &[html.trim_end_matches("&amp;"), "a\\xe2\\x80\\xaeb"],
-        );
+        shows(&page, &[html.trim_end_matches("&amp;"), "a\\xe2\\x80\\xaeb"]);
     }
     // Every link leads to a page about the item that it names.
     let page = browser.page("/page/locks");
@@ -133,10 +100,7 @@ fn names_are_escaped_whatever_they_are() {
     assert_eq!(links.len(), 4);
     for link in links {
         let page = browser.page(&link.replace("&amp;", "&"));
-        shows(
-            &page,
-            &["Held by <script>alert(1)</script>", "Release by force"],
-        );
+        shows(&page, &["Held by <script>alert(1)</script>", "Release by force"]);
         let begin = page.find("<form class=\"act\"").expect("it has a form");
         assert!(!page[begin..].contains("<b>"), "{page}");
     }
@@ -147,9 +111,8 @@ fn names_are_escaped_whatever_they_are() {
 #[test]
 fn a_long_list_is_shown_page_by_page() {
     let opened = Opened::new();
-    let locks: Vec<_> = (0..250)
-        .map(|number| request(format!("lock-{number}").as_bytes(), b"one"))
-        .collect();
+    let locks: Vec<_> =
+        (0..250).map(|number| request(format!("lock-{number}").as_bytes(), b"one")).collect();
     run(opened.handle().locks().batch(locks)).expect("the node answers");
     let browser = Browser::new(&opened);
     let (mut path, mut found) = ("/page/locks".to_owned(), 0);
@@ -177,13 +140,7 @@ fn a_lease_is_shown_with_its_pass_and_who_is_next() {
     let page = browser.page("/page/locks");
     shows(&page, &["night<ly", "running", "a client"]);
     let page = browser.page("/page/lease?name=night%3Cly");
-    shows(
-        &page,
-        &["Period 1 min 0 s", "Token", "What happened", "began"],
-    );
-    shows(
-        &browser.page("/"),
-        &["Leases", "night<ly", "Passes running 1"],
-    );
+    shows(&page, &["Period 1 min 0 s", "Token", "What happened", "began"]);
+    shows(&browser.page("/"), &["Leases", "night<ly", "Passes running 1"]);
     drop(claimed);
 }

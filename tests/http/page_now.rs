@@ -21,14 +21,8 @@ fn nothing_is_amiss_on_a_node_that_is_well() {
         ],
     );
     // Each plot has a text that describes it.
-    assert_eq!(
-        page.matches("<svg").count(),
-        page.matches("role=\"img\" aria-label=\"").count()
-    );
-    assert!(
-        !text(&page).contains("beanstalkd"),
-        "its listener is not open"
-    );
+    assert_eq!(page.matches("<svg").count(), page.matches("role=\"img\" aria-label=\"").count());
+    assert!(!text(&page).contains("beanstalkd"), "its listener is not open");
 }
 
 /// Processes and services need a token. Without one, the page does not claim that all is well with them.
@@ -53,10 +47,7 @@ fn what_is_hidden_without_a_login_is_said_to_be() {
     let opened = Opened::with_tokens(&format!("{TOKEN} run\n{plain}\n"));
     let page = Browser::with_token(&opened, plain).page("/");
     assert!(!text(&page).contains(all_clear), "{page}");
-    shows(
-        &page,
-        &["are not shown: log in with a token that has the scope run."],
-    );
+    shows(&page, &["are not shown: log in with a token that has the scope run."]);
     let page = Browser::with_token(&opened, TOKEN).page("/");
     shows(&page, &[all_clear]);
 }
@@ -70,10 +61,7 @@ fn changes_are_counted_for_each_actor() {
     run(handle.locks().batch(vec![request(b"a", b"one")])).expect("the node answers");
     assert_eq!(counts(), [locks + 1, queues]);
     let page = Browser::new(&opened).page("/");
-    shows(
-        &page,
-        &["Locks 0 changes/s", "Jobs 0 changes/s", "Tasks 0 changes/s"],
-    );
+    shows(&page, &["Locks 0 changes/s", "Jobs 0 changes/s", "Tasks 0 changes/s"]);
 }
 
 #[test]
@@ -88,21 +76,11 @@ fn what_is_amiss_stands_first() {
     let page = browser.page("/");
     shows(
         &page,
-        &[
-            "Restarted",
-            "The queue actor panicked, and was restarted 1 time",
-            "planted <b>",
-        ],
+        &["Restarted", "The queue actor panicked, and was restarted 1 time", "planted <b>"],
     );
-    assert!(
-        !page.contains("<b>") && !text(&page).contains("No problems"),
-        "{page}"
-    );
+    assert!(!page.contains("<b>") && !text(&page).contains("No problems"), "{page}");
     run(handle.begin_drain(Drain::Locks)).expect("the node answers");
-    shows(
-        &browser.page("/"),
-        &["Draining New locks are refused until the coordinator restarts"],
-    );
+    shows(&browser.page("/"), &["Draining New locks are refused until the coordinator restarts"]);
 }
 
 #[test]
@@ -120,10 +98,7 @@ fn a_halted_node_says_so_to_people() {
     for path in ["/", "/page/locks", "/page/queues", "/page/changes"] {
         let answer = opened.get(path, "");
         assert_eq!(answer.status, 503, "{path}");
-        assert_eq!(
-            answer.header("content-type"),
-            Some("text/html; charset=utf-8")
-        );
+        assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"));
         shows(&answer.body, &[&halt]);
     }
 }

@@ -1,9 +1,6 @@
 //! Processes and tasks on the page: who may view them, the tree, their output, and why a task does not run.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::browser::{Browser, shows, text};
 use crate::opened::{Opened, TOKEN, write_private};
@@ -30,10 +27,7 @@ fn assert_filters(browser: &Browser<'_>, id: &str) {
     for query in ["kind=worker", "machine=1f", "kind=binary&machine=1f"] {
         assert!(!is_shown(query), "{query}");
     }
-    assert_eq!(
-        browser.load("/page/processes?machine=elsewhere").status,
-        400
-    );
+    assert_eq!(browser.load("/page/processes?machine=elsewhere").status, 400);
 }
 
 /// Opens a node that launches processes, with a token that permits launches and one that does not.
@@ -43,10 +37,7 @@ pub(crate) fn opened() -> Opened {
         serves(config);
         let http = config.http.as_mut().expect("HTTP is configured");
         let socket = http.socket.as_ref().expect("a socket");
-        let file = socket
-            .parent()
-            .expect("it is below")
-            .with_file_name("token");
+        let file = socket.parent().expect("it is below").with_file_name("token");
         write_private(&file, &format!("{TOKEN}\n{RUN_TOKEN} run\n"));
         http.token_file = Some(file);
     })
@@ -93,15 +84,10 @@ fn a_process_is_shown_with_its_tree_its_use_and_what_it_prints() {
     shows(&list, &["<b>", "running", "iB"]);
     assert!(!list.contains("<b>"), "{list}");
     let (of_parent, of_child) = (list.find(&parent), list.find(&child));
-    assert!(
-        of_parent < of_child && text(&list).contains("└"),
-        "{}",
-        text(&list)
-    );
+    assert!(of_parent < of_child && text(&list).contains("└"), "{}", text(&list));
     let path = format!("/page/process?id={parent}");
-    let page = until("its output", || {
-        Some(browser.page(&path)).filter(|it| text(it).contains("<out>"))
-    });
+    let page =
+        until("its output", || Some(browser.page(&path)).filter(|it| text(it).contains("<out>")));
     shows(
         &page,
         &[
@@ -114,38 +100,22 @@ fn a_process_is_shown_with_its_tree_its_use_and_what_it_prints() {
             "started",
         ],
     );
-    assert!(
-        !page.contains("<out>") && !page.contains("<main>"),
-        "{page}"
-    );
-    shows(
-        &browser.page(&format!("/page/process?id={child}")),
-        &["Started by"],
-    );
+    assert!(!page.contains("<out>") && !page.contains("<main>"), "{page}");
+    shows(&browser.page(&format!("/page/process?id={child}")), &["Started by"]);
     assert_eq!(browser.load("/page/processes?status=none").status, 400);
     assert_filters(&browser, &parent);
     let stopped = browser.do_and_look("/page/process/stop", &format!("id={parent}&tree=yes"));
     shows(&stopped, &["Process"]);
     ended(&opened.socket(), &parent);
-    shows(
-        &browser.page(&path),
-        &["signal 15", "Stopped by request", "<out>"],
-    );
+    shows(&browser.page(&path), &["signal 15", "Stopped by request", "<out>"]);
     ended(&opened.socket(), &child);
     for _ in 0..110 {
-        post(
-            &opened,
-            "/v1/processes/launch",
-            &json!({"command": ["true"]}),
-        );
+        post(&opened, "/v1/processes/launch", &json!({"command": ["true"]}));
     }
     let page = until("their ends", || {
         Some(browser.page("/page/processes?status=exited")).filter(|it| it.contains("rel=\"next\""))
     });
-    let list = page
-        .split("<h2>Processes</h2>")
-        .nth(1)
-        .expect("it has a list");
+    let list = page.split("<h2>Processes</h2>").nth(1).expect("it has a list");
     assert_eq!(list.matches("/page/process?id=").count(), 100);
 }
 
@@ -163,29 +133,15 @@ fn a_task_shows_what_its_attempts_printed() {
     let browser = Browser::with_token(&opened, RUN_TOKEN);
     let failed = add(&opened, "bro<ken", "echo '<oh>' >&2; exit 9");
     let path = format!("/page/task?id={failed}");
-    let page = until("its end", || {
-        Some(browser.page(&path)).filter(|it| text(it).contains("Ended:"))
-    });
-    shows(
-        &page,
-        &[
-            "bro<ken",
-            "user-error",
-            "exit 9",
-            "<oh>",
-            "dispatched",
-            "released",
-        ],
-    );
+    let page =
+        until("its end", || Some(browser.page(&path)).filter(|it| text(it).contains("Ended:")));
+    shows(&page, &["bro<ken", "user-error", "exit 9", "<oh>", "dispatched", "released"]);
     assert!(!page.contains("<oh>") && !page.contains("bro<ken"));
     shows(&browser.page("/"), &["Tasks failed 1 task"]);
     // Only users who may launch commands see the output of commands.
     let plain = Browser::with_token(&opened, TOKEN);
     let page = plain.page(&path);
-    assert!(
-        text(&page).contains("exit 9") && !text(&page).contains("<oh>"),
-        "{page}"
-    );
+    assert!(text(&page).contains("exit 9") && !text(&page).contains("<oh>"), "{page}");
 }
 
 #[test]
@@ -201,21 +157,11 @@ fn a_task_says_why_it_does_not_run() {
     });
     shows(
         &page,
-        &[
-            "Why it is not running: task",
-            &format!("task {first} with work id same is under way"),
-        ],
+        &["Why it is not running: task", &format!("task {first} with work id same is under way")],
     );
     shows(
         &browser.page("/page/tasks"),
-        &[
-            "bro<ken",
-            "is under way",
-            "Servers",
-            "local",
-            "Groups",
-            "deploys",
-        ],
+        &["bro<ken", "is under way", "Servers", "local", "Groups", "deploys"],
     );
     let found = |status: &str| {
         let page = browser.page(&format!("/page/tasks?status={status}&group=deploys&work="));
@@ -227,18 +173,9 @@ fn a_task_says_why_it_does_not_run() {
     let paused = browser.do_and_look("/page/task/act", &format!("id={second}&act=pause"));
     shows(&paused, &["it is paused", "Resume"]);
     browser.do_and_look("/page/task/act", &format!("id={second}&act=terminate"));
-    assert_eq!(
-        browser
-            .send("/page/task/act", &format!("id={second}&act=none"))
-            .status,
-        400
-    );
+    assert_eq!(browser.send("/page/task/act", &format!("id={second}&act=none")).status, 400);
     let again = browser.do_and_look("/page/task/act", &format!("id={failed}&act=restart"));
     shows(&again, &["bro<ken"]);
-    post(
-        &opened,
-        "/v1/tasks/act",
-        &json!({"id": first, "act": "terminate", "now": true}),
-    );
+    post(&opened, "/v1/tasks/act", &json!({"id": first, "act": "terminate", "now": true}));
     until("its end", || Some(()).filter(|()| found("processing") == 0));
 }

@@ -1,10 +1,7 @@
 //! Queues and jobs on the page: by tenant and type, failed jobs with their errors, retries and discards by filter, and
 //! very many jobs.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::browser::{Browser, shows, text};
 use crate::opened::{Opened, run};
@@ -25,9 +22,7 @@ fn push(opened: &Opened, queue: &str, count: u32) {
 
 /// Claims a job and buries it. Returns its id.
 fn bury(opened: &Opened, queue: &str) -> u64 {
-    let popped = opened
-        .post("/v1/queues/pop", &json!({"queues": [queue]}))
-        .json();
+    let popped = opened.post("/v1/queues/pop", &json!({"queues": [queue]})).json();
     let job = &popped["jobs"][0];
     let claim = json!({"id": job["id"], "token": job["token"]});
     opened.post("/v1/queues/bury", &claim).json();
@@ -36,17 +31,13 @@ fn bury(opened: &Opened, queue: &str) -> u64 {
 
 /// Claims a job and makes it fail permanently. Returns its id.
 fn abandon(opened: &Opened, queue: &str) -> u64 {
-    let popped = opened
-        .post("/v1/queues/pop", &json!({"queues": [queue]}))
-        .json();
+    let popped = opened.post("/v1/queues/pop", &json!({"queues": [queue]})).json();
     let job = &popped["jobs"][0];
     let id = job["id"].as_u64().expect("a number");
     let failed =
         json!({"id": id, "token": job["token"], "error": ERROR, "retry_after_ms": 600_000});
     opened.post("/v1/queues/fail", &failed).json();
-    opened
-        .post("/v1/queues/cancel", &json!({"id": id, "error": ERROR}))
-        .json();
+    opened.post("/v1/queues/cancel", &json!({"id": id, "error": ERROR})).json();
     id
 }
 
@@ -65,11 +56,7 @@ fn queues_are_shown_by_tenant_and_type() {
     assert_eq!(rows("/page/queues?tenant=-"), 1);
     shows(
         &browser.page("/"),
-        &[
-            "Jobs that have waited longest",
-            "shop:mail 0 s 2 0 0",
-            "Jobs ready 8",
-        ],
+        &["Jobs that have waited longest", "shop:mail 0 s 2 0 0", "Jobs ready 8"],
     );
     let page = browser.page("/page/queue?queue=shop%3Amail");
     shows(&page, &["shop:mail", "ready 2", "No jobs"]);
@@ -83,16 +70,10 @@ fn queues_are_shown_by_tenant_and_type() {
     }
     let on = browser.do_and_look("/page/queue/pause", "queue=shop%3Amail&minutes=0");
     assert!(!text(&on).contains("paused,"));
-    for wrong in [
-        "queue=shop%3Amail&minutes=1441",
-        "queue=shop%3Amail&minutes=x",
-        "queue=-&minutes=1",
-    ] {
-        assert_eq!(
-            browser.send("/page/queue/pause", wrong).status,
-            400,
-            "{wrong}"
-        );
+    for wrong in
+        ["queue=shop%3Amail&minutes=1441", "queue=shop%3Amail&minutes=x", "queue=-&minutes=1"]
+    {
+        assert_eq!(browser.send("/page/queue/pause", wrong).status, 400, "{wrong}");
     }
 }
 
@@ -105,15 +86,9 @@ fn failed_jobs_are_shown_with_their_errors_and_tried_again_or_discarded() {
     let buried = bury(&opened, "mail");
     let abandoned = abandon(&opened, "mail");
     bury(&opened, "other");
-    shows(
-        &browser.page("/"),
-        &["Jobs failed 1 job", "Jobs buried 2 jobs"],
-    );
+    shows(&browser.page("/"), &["Jobs failed 1 job", "Jobs buried 2 jobs"]);
     let page = browser.page("/page/jobs");
-    shows(
-        &page,
-        &["Failed jobs", "SMTP 451 <try>", "buried", "abandoned"],
-    );
+    shows(&page, &["Failed jobs", "SMTP 451 <try>", "buried", "abandoned"]);
     assert!(!page.contains("<try>"), "{page}");
     assert_eq!(page.matches("/page/job?id=").count(), 3);
     let of_queue = browser.page("/page/queue?queue=mail");
@@ -125,22 +100,14 @@ fn failed_jobs_are_shown_with_their_errors_and_tried_again_or_discarded() {
     shows(&done, &["1 job made ready."]);
     let phase =
         |id: u64| opened.get(&format!("/v1/queues/job?id={id}"), "").json()["phase"].clone();
-    assert_eq!(
-        (phase(abandoned), phase(buried)),
-        ("ready".into(), "buried".into())
-    );
+    assert_eq!((phase(abandoned), phase(buried)), ("ready".into(), "buried".into()));
     let unsure = browser.send("/page/jobs/discard", "queue=mail");
     assert_eq!(unsure.status, 400);
     assert_eq!(phase(buried), "buried");
     let done = browser.do_and_look("/page/jobs/discard", "queue=mail&sure=yes");
     shows(&done, &["1 job discarded.", "No jobs"]);
-    opened
-        .get(&format!("/v1/queues/job?id={buried}"), "")
-        .problem(404);
-    assert_eq!(
-        browser.send("/page/jobs/retry", "phase=claimed").status,
-        400
-    );
+    opened.get(&format!("/v1/queues/job?id={buried}"), "").problem(404);
+    assert_eq!(browser.send("/page/jobs/retry", "phase=claimed").status, 400);
     shows(&browser.page("/page/jobs"), &["other"]);
 }
 
@@ -167,23 +134,12 @@ fn a_job_has_a_story() {
     let page = browser.page(&format!("/page/job?id={id}"));
     shows(
         &page,
-        &[
-            "mail buried",
-            "<body 0>\u{fffd}\u{fffd}",
-            "Tries 1",
-            "Buried 1",
-            "What happened",
-        ],
+        &["mail buried", "<body 0>\u{fffd}\u{fffd}", "Tries 1", "Buried 1", "What happened"],
     );
     assert!(!page.contains("<body 0>") && !page.contains('\u{202e}'));
     let again = browser.do_and_look("/page/job/retry", &format!("id={id}"));
     shows(&again, &["mail ready"]);
-    assert_eq!(
-        browser
-            .send("/page/job/discard", &format!("id={id}"))
-            .status,
-        400
-    );
+    assert_eq!(browser.send("/page/job/discard", &format!("id={id}")).status, 400);
     let gone = browser.do_and_look("/page/job/discard", &format!("id={id}&sure=yes"));
     shows(&gone, &["1 job discarded."]);
     assert_eq!(browser.load(&format!("/page/job?id={id}")).status, 404);
@@ -199,29 +155,19 @@ fn a_page_of_very_many_queues_is_no_longer_than_another() {
     for thousand in 0..100 {
         let jobs = (0..1000).map(|number| {
             let queue = format!("tenant-{thousand}:type-{number}");
-            Put::new(
-                queue.as_str().try_into().expect("a valid name"),
-                Body::new(*b"x"),
-            )
+            Put::new(queue.as_str().try_into().expect("a valid name"), Body::new(*b"x"))
         });
         run(queues.put_all(jobs.collect())).expect("they are added");
     }
     let browser = Browser::new(&opened);
-    for path in [
-        "/",
-        "/page/queues",
-        "/page/queues?type=type-7",
-        "/page/jobs?phase=ready",
-        "/page/events",
-    ] {
+    for path in
+        ["/", "/page/queues", "/page/queues?type=type-7", "/page/jobs?phase=ready", "/page/events"]
+    {
         let page = browser.page(path);
         assert!(page.len() < 150_000, "{path}: {} bytes", page.len());
     }
     let page = browser.page("/page/queues?tenant=tenant-42");
-    assert!(
-        page.contains("rel=\"next\"") && page.contains("Queues with the most jobs"),
-        "{page}"
-    );
+    assert!(page.contains("rel=\"next\"") && page.contains("Queues with the most jobs"), "{page}");
     shows(&browser.page("/"), &["Queues 100,000"]);
 }
 
@@ -234,14 +180,9 @@ fn a_claim_is_shown_with_the_time_since_which_it_is_held() {
     assert!(!ready.contains("Claimed since"), "{ready}");
     let popped = opened.post("/v1/queues/pop", &json!({"queues": ["mail"]}));
     let id = popped.json()["jobs"][0]["id"].clone();
-    for path in [
-        "/page/jobs?queue=mail&phase=claimed".to_owned(),
-        format!("/page/job?id={id}"),
-    ] {
+    for path in ["/page/jobs?queue=mail&phase=claimed".to_owned(), format!("/page/job?id={id}")] {
         let page = browser.page(&path);
-        let (_, since) = page
-            .split_once("Claimed since")
-            .expect("the message has this part");
+        let (_, since) = page.split_once("Claimed since").expect("the message has this part");
         assert!(since.contains("<time datetime="), "{path}: {since}");
         shows(since, &[", for 0"]);
     }

@@ -1,10 +1,7 @@
 //! Earlier states on the page: the state after any entry of the journal, the entries around it, and histories from before
 //! a restart.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::browser::{Browser, shows, text};
 use crate::daemon;
@@ -50,10 +47,7 @@ fn digests(page: &str) -> BTreeMap<String, String> {
     let actors = state(page).split("<h3>").skip(1);
     let digest = |part: &str| {
         let (name, rest) = part.split_once("</h3>").expect("the part has a heading");
-        (
-            name.to_owned(),
-            between(rest, "Digest <code>", "</code>").to_owned(),
-        )
+        (name.to_owned(), between(rest, "Digest <code>", "</code>").to_owned())
     };
     actors.map(digest).collect()
 }
@@ -61,9 +55,7 @@ fn digests(page: &str) -> BTreeMap<String, String> {
 /// Returns the output of `sexton replay` for the node's directory, up to this entry.
 fn replayed(opened: &Opened, until: u64) -> Value {
     let mut command = daemon::sexton();
-    command
-        .arg("replay")
-        .arg(opened.directory.path().join("data"));
+    command.arg("replay").arg(opened.directory.path().join("data"));
     command.args(["--until", &until.to_string(), "--state", "--json"]);
     let output = command.output().expect("the command runs");
     assert!(output.status.success(), "{output:?}");
@@ -101,9 +93,7 @@ fn a_past_state_is_what_a_replay_up_to_there_says() {
         };
         let expected: BTreeMap<String, String> = actors.iter().map(its).collect();
         assert_eq!(digests(&page), expected, "after {at}");
-        let locks = actors["lock"]["state"]["entries"]
-            .as_array()
-            .expect("a list");
+        let locks = actors["lock"]["state"]["entries"].as_array().expect("a list");
         assert_eq!(locks.len(), nth + 1);
         for lock in locks {
             let key = lock["key"].as_str().expect("a string");
@@ -124,14 +114,10 @@ fn what_a_client_did_is_found_around_its_number() {
     let page = then(&browser, &format!("/page/then?at={at}"));
     assert!(!page.contains("<account>"));
     let rows = text(around(&page));
-    let (before, after) = rows
-        .split_once("The state below is as of this point.")
-        .expect("the answer has a position");
+    let (before, after) =
+        rows.split_once("The state below is as of this point.").expect("the answer has a position");
     assert!(before.contains("granted key <account>"), "{before}");
-    assert!(
-        after.contains("added") && after.contains(&format!("job {job}")),
-        "{after}"
-    );
+    assert!(after.contains("added") && after.contains(&format!("job {job}")), "{after}");
     assert!(around(&page).contains(&format!("href=\"/page/then?at={at}\"")));
     let account = "<bdi>&lt;account&gt;</bdi>";
     assert!(state(&page).contains(account));
@@ -141,15 +127,7 @@ fn what_a_client_did_is_found_around_its_number() {
     // Without an entry in its address, the page shows the last one, with links to earlier ones.
     let page = then(&browser, "/page/then");
     assert!(page.contains("data-slides") && page.contains("data-still"));
-    shows(
-        &page,
-        &[
-            "First",
-            "20 earlier",
-            "One earlier",
-            "The journal begins at entry 1",
-        ],
-    );
+    shows(&page, &["First", "20 earlier", "One earlier", "The journal begins at entry 1"]);
     let page = then(&browser, "/page/then?at=");
     shows(&page, &["mail"]);
 }
@@ -158,18 +136,15 @@ fn what_a_client_did_is_found_around_its_number() {
 fn as_many_entries_are_shown_however_far_apart_their_numbers_are() {
     let opened = Opened::new();
     // The sequence number of each request's entry is higher by the number of its jobs.
-    let jobs: Vec<Value> = (0..300)
-        .map(|_| json!({"queue": "q", "body": "x"}))
-        .collect();
+    let jobs: Vec<Value> = (0..300).map(|_| json!({"queue": "q", "body": "x"})).collect();
     for _ in 0..30 {
         assert_eq!(opened.post(PUSH_ALL, &json!({"jobs": jobs})).status, 200);
     }
     let page = then(&Browser::new(&opened), "/page/then");
     let rows = around(&page).matches("href=\"/page/then?at=").count();
     assert_eq!(rows, 20, "{}", text(around(&page)));
-    let listed = state(&page)
-        .matches("<td><span class=\"field\"><span class=\"faint\">id ")
-        .count();
+    let listed =
+        state(&page).matches("<td><span class=\"field\"><span class=\"faint\">id ").count();
     assert_eq!(listed, 100, "the first of the jobs");
     shows(&page, &["ready 9,000", "Only the first 100 are shown."]);
 }
@@ -190,15 +165,7 @@ fn numbers_that_no_entry_has_are_moved_to_some_or_refused() {
     shows(&beyond, &["account", &words]);
     let there = then(&browser, &format!("/page/then?at={end}"));
     assert!(!there.contains("The journal ends"), "{}", text(&there));
-    for at in [
-        "-1",
-        "1e9",
-        "0x10",
-        "18446744073709551616",
-        "1&at=2",
-        "%00",
-        "one",
-    ] {
+    for at in ["-1", "1e9", "0x10", "18446744073709551616", "1&at=2", "%00", "one"] {
         let answer = browser.load(&format!("/page/then?at={at}"));
         assert_eq!(answer.status, 400, "{at}: {answer:?}");
     }
@@ -208,9 +175,7 @@ fn numbers_that_no_entry_has_are_moved_to_some_or_refused() {
 /// entries, which keep the reader busy for longer.
 fn occupied(opened: &Opened, requests: usize, is_wanted: impl Fn(&Answer) -> bool) -> Answer {
     let browser = Browser::new(opened);
-    let jobs: Vec<Value> = (0..300)
-        .map(|_| json!({"queue": "q", "body": "x"}))
-        .collect();
+    let jobs: Vec<Value> = (0..300).map(|_| json!({"queue": "q", "body": "x"})).collect();
     until("the reader is occupied", || {
         for _ in 0..10 {
             assert_eq!(opened.post(PUSH_ALL, &json!({"jobs": jobs})).status, 200);
@@ -233,10 +198,7 @@ fn while_the_journal_is_read_a_page_says_how_far() {
     assert_eq!(answer.status, 200);
     shows(&answer.body, &["Reading the journal: entry", "Reload"]);
     let again = between(&answer.body, "<p><a href=\"", "\"");
-    shows(
-        &then(&Browser::new(&opened), again),
-        &["The journal begins at entry 1"],
-    );
+    shows(&then(&Browser::new(&opened), again), &["The journal begins at entry 1"]);
 }
 
 #[test]
@@ -245,14 +207,8 @@ fn a_page_says_that_too_many_look_at_the_past() {
     let answer = occupied(&opened, 5, |answer| answer.status == 503);
     assert!(answer.body.contains("data-busy"), "{}", answer.body);
     assert_eq!(answer.header("retry-after"), Some("1"));
-    shows(
-        &answer.body,
-        &["too many requests about the past are waiting: try again in a moment."],
-    );
-    shows(
-        &then(&Browser::new(&opened), "/page/then"),
-        &["The journal begins at entry 1"],
-    );
+    shows(&answer.body, &["too many requests about the past are waiting: try again in a moment."]);
+    shows(&then(&Browser::new(&opened), "/page/then"), &["The journal begins at entry 1"]);
 }
 
 #[test]
@@ -300,10 +256,7 @@ fn a_story_of_before_a_restart_is_read_from_the_journal() {
     let browser = Browser::new(&opened);
     let page = then(&browser, "/page/lock?key=account");
     let story = between(&page, "id=\"story\"", "</section>");
-    assert!(
-        story.contains(&format!("href=\"/page/then?at={at}\"")),
-        "{story}"
-    );
+    assert!(story.contains(&format!("href=\"/page/then?at={at}\"")), "{story}");
     shows(story, &["granted", "From the journal, entries 1 to"]);
     assert!(!story.contains("other"), "{story}");
     let page = then(&browser, &format!("/page/job?id={job}"));

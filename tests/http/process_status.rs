@@ -1,10 +1,7 @@
 //! Requests about processes that produce every described answer. They are sent over the socket, because TCP does not
 //! permit them.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::every_status::PendingRequest;
 use crate::opened::{Answer, answers, read_all};
@@ -33,22 +30,15 @@ pub(crate) fn launches(config: &mut Config) {
 
 /// Configures a service that ends immediately.
 pub(crate) fn serves(config: &mut Config) {
-    let mut service = Definition {
-        name: SERVICE.to_owned(),
-        restart: Policy::Never,
-        ..Definition::default()
-    };
+    let mut service =
+        Definition { name: SERVICE.to_owned(), restart: Policy::Never, ..Definition::default() };
     service.spec.argv = vec![Bytes::new(*b"true")];
     config.services = vec![service];
 }
 
 fn post(socket: &Path, what: &str, body: &Value) -> Value {
     let path = format!("/v1/processes/{what}");
-    at(
-        &PendingRequest::as_described(&path, "POST").about(body),
-        socket,
-    )
-    .json()
+    at(&PendingRequest::as_described(&path, "POST").about(body), socket).json()
 }
 
 /// Sends a request over this socket.

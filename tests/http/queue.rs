@@ -1,9 +1,6 @@
 //! Queues over HTTP: requests that add, claim, touch, release, fail, bury, kick, list and wait for jobs.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::gate::Gate;
 use crate::lock::until;
@@ -68,14 +65,8 @@ fn wait_for(opened: &Opened, queue: &str, headers: &str) -> TcpStream {
 
 /// Configures queues so that each job is tried at most twice.
 pub(crate) fn tried_twice(config: &mut Config) {
-    let twice = TypeRules {
-        max_tries: 2,
-        ..TypeRules::default()
-    };
-    config.rules.queue = Rules {
-        types: [("twice".to_owned(), twice)].into(),
-        ..Rules::default()
-    };
+    let twice = TypeRules { max_tries: 2, ..TypeRules::default() };
+    config.rules.queue = Rules { types: [("twice".to_owned(), twice)].into(), ..Rules::default() };
 }
 
 #[test]
@@ -101,21 +92,13 @@ fn a_job_is_added_claimed_and_done() {
     );
     assert_eq!(told["body"], "hello \u{2603}\n");
     let touched = act(&opened, "touch", &target(&claim)).json();
-    assert_eq!(
-        (&touched["phase"], &touched["attempts"]),
-        (&json!("claimed"), &json!(1))
-    );
+    assert_eq!((&touched["phase"], &touched["attempts"]), (&json!("claimed"), &json!(1)));
     assert!(touched["remaining_ms"].as_u64().is_some_and(|ms| ms > 0));
-    assert_eq!(
-        act(&opened, "ack", &target(&claim)).json(),
-        json!({"deleted": 1})
-    );
+    assert_eq!(act(&opened, "ack", &target(&claim)).json(), json!({"deleted": 1}));
     act(&opened, "ack", &target(&claim)).because(404, "absent");
     let absent = format!("/v1/queues/job?id={id}");
     opened.get(&absent, "").because(404, "absent");
-    opened
-        .get("/v1/queues/queue?queue=mails", "")
-        .because(404, "absent");
+    opened.get("/v1/queues/queue?queue=mails", "").because(404, "absent");
 }
 
 #[test]
@@ -125,10 +108,7 @@ fn what_is_no_text_stands_in_base64() {
     let id = opened.post(PUSH, &bytes).json()["id"].clone();
     assert_eq!(job(&opened, &id)["body_b64"], "/wD+");
     let claim = pop(&opened, "q");
-    assert_eq!(
-        (&claim["body_b64"], &claim["body"]),
-        (&json!("/wD+"), &Value::Null)
-    );
+    assert_eq!((&claim["body_b64"], &claim["body"]), (&json!("/wD+"), &Value::Null));
     push(&opened, "q", "");
     assert_eq!(pop(&opened, "q")["body"], "", "a body may be empty");
     let text = json!({"queue": "q", "body_b64": "b25l"});
@@ -199,10 +179,7 @@ fn a_stale_token_changes_nothing_also_after_a_restart() {
     let second = pop(&opened, "q");
     assert!(second["token"].as_u64() > first["token"].as_u64());
     let before = job(&opened, &first["id"]);
-    assert_eq!(
-        (&before["priority"], &before["releases"]),
-        (&json!(9), &json!(1))
-    );
+    assert_eq!((&before["priority"], &before["releases"]), (&json!(9), &json!(1)));
     refused(&opened, &first);
 
     opened.restart();
@@ -211,10 +188,7 @@ fn a_stale_token_changes_nothing_also_after_a_restart() {
     for field in ["phase", "token", "attempts", "releases", "priority", "body"] {
         assert_eq!(after[field], before[field], "{field}");
     }
-    assert_eq!(
-        act(&opened, "ack", &target(&second)).json(),
-        json!({"deleted": 1})
-    );
+    assert_eq!(act(&opened, "ack", &target(&second)).json(), json!({"deleted": 1}));
 }
 
 #[test]
@@ -223,10 +197,7 @@ fn one_and_the_same_job_is_added_once() {
     let fields = json!({"queue": "q", "body": "x", "dedup": "a key of any length, longer than twenty bytes"});
     let first = opened.post(PUSH, &fields).json();
     let again = opened.post(PUSH, &fields).json();
-    assert_eq!(
-        again,
-        json!({"id": first["id"], "new": false, "phase": "ready"})
-    );
+    assert_eq!(again, json!({"id": first["id"], "new": false, "phase": "ready"}));
     pop(&opened, "q");
     let beside = opened.post(PUSH, &fields).json();
     assert_eq!(beside["new"], true, "a claimed job is no duplicate");
@@ -250,9 +221,7 @@ fn a_batch_is_added_as_one() {
     let none = json!({"jobs": [{"queue": "r", "body": "x"}, {"queue": "r", "body": 7}]});
     let problem = act(&opened, "push-all", &none).because(400, "field");
     assert_eq!(problem["field"], "jobs[1].body");
-    opened
-        .get("/v1/queues/queue?queue=r", "")
-        .because(404, "absent");
+    opened.get("/v1/queues/queue?queue=r", "").because(404, "absent");
 }
 
 #[test]
@@ -266,11 +235,7 @@ fn a_newer_root_job_makes_the_jobs_of_an_older_one_superfluous() {
     assert_eq!(opened.post(PUSH, &fields(1)).status, 200);
     assert_eq!(register("q", 2), true);
     assert_eq!(register("q", 2), false);
-    assert_eq!(
-        register("other", 9),
-        true,
-        "a signature belongs to its queue"
-    );
+    assert_eq!(register("other", 9), true, "a signature belongs to its queue");
     assert_eq!(opened.post(PUSH, &fields(2)).status, 200);
     assert_eq!(pop(&opened, "q")["duplicate"], true);
     assert_eq!(pop(&opened, "q")["duplicate"], false);
@@ -289,15 +254,9 @@ fn a_job_that_is_run_at_most_once_ends_when_it_fails() {
     let claim = pop(&opened, "q");
     assert_eq!(claim["retries"], false);
     let told = job(&opened, &claim["id"]);
-    assert_eq!(
-        (&told["retries"], &told["durable"]),
-        (&json!(false), &json!(true))
-    );
+    assert_eq!((&told["retries"], &told["durable"]), (&json!(false), &json!(true)));
     let failed = act(&opened, "fail", &target(&claim)).json();
-    assert_eq!(
-        (&failed["id"], &failed["phase"]),
-        (&claim["id"], &Value::Null)
-    );
+    assert_eq!((&failed["id"], &failed["phase"]), (&claim["id"], &Value::Null));
     act(&opened, "ack", &target(&claim)).because(404, "absent");
 }
 
@@ -310,19 +269,13 @@ fn a_job_is_given_back_failed_put_aside_and_kicked() {
     let later = json!({"id": id, "token": claim["token"], "delay_ms": 1_000_000});
     let delayed = act(&opened, "release", &later).json();
     assert_eq!(delayed["phase"], "delayed");
-    let remaining = delayed["remaining_ms"]
-        .as_u64()
-        .expect("a delay has an end");
+    let remaining = delayed["remaining_ms"].as_u64().expect("a delay has an end");
     assert!((900_000..=1_000_000).contains(&remaining));
     let kick = json!({"queue": "q"});
     assert_eq!(act(&opened, "kick", &kick).json(), json!({"kicked": 1}));
     assert_eq!(act(&opened, "kick", &kick).json(), json!({"kicked": 0}));
     let kicked = act(&opened, "kick-job", &only);
-    assert_eq!(
-        kicked.json(),
-        json!({"kicked": 0}),
-        "the job is already ready"
-    );
+    assert_eq!(kicked.json(), json!({"kicked": 0}), "the job is already ready");
     act(&opened, "kick-job", &json!({"id": 99})).because(404, "absent");
 
     let claim = pop(&opened, "q");
@@ -339,10 +292,7 @@ fn a_job_is_given_back_failed_put_aside_and_kicked() {
     let only = json!({"id": id});
     let claim = pop(&opened, "q");
     let buried = act(&opened, "bury", &target(&claim)).json();
-    assert_eq!(
-        (&buried["phase"], &buried["remaining_ms"]),
-        (&json!("buried"), &Value::Null)
-    );
+    assert_eq!((&buried["phase"], &buried["remaining_ms"]), (&json!("buried"), &Value::Null));
     assert_eq!(counts(&opened, "q"), json!([0, 0, 0, 1, 0]));
     assert_eq!(act(&opened, "kick-job", &only).json(), json!({"kicked": 1}));
     assert_eq!(act(&opened, "delete", &only).json(), json!({"deleted": 1}));
@@ -364,14 +314,8 @@ fn what_was_tried_too_often_is_abandoned_until_it_is_repushed() {
     }
     assert_eq!(counts(&opened, "t:twice"), json!([0, 0, 0, 0, 1]));
     let queue = json!({"queue": "t:twice"});
-    assert_eq!(
-        act(&opened, "repush", &queue).json(),
-        json!({"repushed": 1})
-    );
-    assert_eq!(
-        act(&opened, "repush", &queue).json(),
-        json!({"repushed": 0})
-    );
+    assert_eq!(act(&opened, "repush", &queue).json(), json!({"repushed": 1}));
+    assert_eq!(act(&opened, "repush", &queue).json(), json!({"repushed": 0}));
     assert_eq!(pop(&opened, "t:twice")["attempts"], 1);
 }
 
@@ -380,10 +324,7 @@ fn a_pause_keeps_jobs_back() {
     let opened = Opened::new();
     push(&opened, "q", "x");
     let pause = |ms: u64| act(&opened, "pause", &json!({"queue": "q", "ms": ms})).json();
-    assert_eq!(
-        pause(1_000_000),
-        json!({"queue": "q", "paused_ms": 1_000_000})
-    );
+    assert_eq!(pause(1_000_000), json!({"queue": "q", "paused_ms": 1_000_000}));
     assert_eq!(pop(&opened, "q"), Value::Null);
     opened.get("/v1/queues/next", "").because(404, "absent");
     let told = opened.get("/v1/queues/queue?queue=q", "").json();
@@ -396,9 +337,7 @@ fn a_pause_keeps_jobs_back() {
         let absent = json!({"queue": "r", "ms": ms});
         act(&opened, "pause", &absent).because(404, "absent");
     }
-    opened
-        .get("/v1/queues/queue?queue=r", "")
-        .because(404, "absent");
+    opened.get("/v1/queues/queue?queue=r", "").because(404, "absent");
 }
 
 #[test]
@@ -413,10 +352,7 @@ fn who_waits_is_given_the_job_that_comes_and_who_went_away_none() {
     until(|| opened.get("/v1/queues/queue?queue=q", "").json()["waiting"] == 1);
     push(&opened, "q", "x");
     let claim = finish(POP, stays).json()["jobs"][0].clone();
-    assert_eq!(
-        (&claim["body"], &claim["attempts"]),
-        (&json!("x"), &json!(1))
-    );
+    assert_eq!((&claim["body"], &claim["attempts"]), (&json!("x"), &json!(1)));
 
     // A client that closes its sending side stops waiting, and gets an error as its answer.
     let half = wait_for(&opened, "q", "");
@@ -431,19 +367,13 @@ fn a_claim_that_could_not_be_told_is_given_back() {
     let opened = Opened::new();
     let id = push(&opened, "q", "x");
     let gate = Gate::default();
-    opened
-        .handle()
-        .actors()
-        .queue
-        .inject_panics(gate.before_decisions());
+    opened.handle().actors().queue.inject_panics(gate.before_decisions());
     let stream = UnixStream::connect(opened.socket());
     let mut stream = stream.expect("it listens");
     let body = r#"{"queues":["q"]}"#;
     let head = format!("Host: localhost\r\nContent-Length: {}", body.len());
     let request = format!("POST {POP} HTTP/1.1\r\n{head}\r\n\r\n{body}");
-    stream
-        .write_all(request.as_bytes())
-        .expect("a subscriber exists");
+    stream.write_all(request.as_bytes()).expect("a subscriber exists");
     gate.reached();
     drop(stream);
     gate.open();
@@ -451,10 +381,7 @@ fn a_claim_that_could_not_be_told_is_given_back() {
     // job is released.
     let told = || job(&opened, &json!(id));
     until(|| told()["releases"] == 1);
-    assert_eq!(
-        (&told()["phase"], &told()["claims"]),
-        (&json!("ready"), &json!(1))
-    );
+    assert_eq!((&told()["phase"], &told()["claims"]), (&json!("ready"), &json!(1)));
 }
 
 #[test]
@@ -480,9 +407,7 @@ fn a_repetition_is_told_of_the_same_claim() {
     assert_eq!(ack("three").json(), json!({"deleted": 1}));
     assert_eq!(ack("three").json(), json!({"deleted": 1}));
     ack("four").because(404, "absent");
-    opened
-        .post_with(POP, &key("two"), &wanted)
-        .because(409, "stale");
+    opened.post_with(POP, &key("two"), &wanted).because(409, "stale");
 }
 
 fn fill(queues: &Queues, names: impl Iterator<Item = String>) {
@@ -543,9 +468,7 @@ fn lists_are_filtered_and_paged() {
     pop(&opened, "mails");
     let jobs = pages(&opened, "/v1/queues/jobs?", "jobs");
     assert_eq!(jobs.len(), 150);
-    let of_queue = opened
-        .get("/v1/queues/jobs?queue=mails&limit=1000", "")
-        .json();
+    let of_queue = opened.get("/v1/queues/jobs?queue=mails&limit=1000", "").json();
     let of_queue = of_queue["jobs"].as_array().expect("a list").clone();
     assert_eq!(of_queue.len(), 50);
     let ids: Vec<_> = of_queue.iter().map(|it| it["id"].as_u64()).collect();
@@ -563,29 +486,17 @@ fn lists_are_filtered_and_paged() {
     assert_eq!(of_type.len(), 100);
     let usual = opened.get("/v1/queues/jobs", "").json();
     assert_eq!(usual["jobs"].as_array().map(Vec::len), Some(100));
-    assert_eq!(
-        opened.get("/v1/status", "").json()["queues"]["jobs"]["ready"],
-        149
-    );
+    assert_eq!(opened.get("/v1/status", "").json()["queues"]["jobs"]["ready"], 149);
 }
 
 #[test]
 fn a_ready_queue_is_named_by_chance() {
     let opened = Opened::new();
     opened.get("/v1/queues/next", "").because(404, "absent");
-    fill(
-        &opened.handle().queues(),
-        ["t:a", "b"].map(str::to_owned).into_iter(),
-    );
+    fill(&opened.handle().queues(), ["t:a", "b"].map(str::to_owned).into_iter());
     let next = |types: &str| opened.get(&format!("/v1/queues/next?types={types}"), "");
-    assert_eq!(
-        next("a,c").json(),
-        json!({"queue": "t:a", "tenant": "t", "type": "a"})
-    );
-    assert_eq!(
-        next("b").json(),
-        json!({"queue": "b", "tenant": "", "type": "b"})
-    );
+    assert_eq!(next("a,c").json(), json!({"queue": "t:a", "tenant": "t", "type": "a"}));
+    assert_eq!(next("b").json(), json!({"queue": "b", "tenant": "", "type": "b"}));
     next("c").because(404, "absent");
     // The maximum number of types in one request is accepted.
     assert_eq!(next(&["b"; 1000].join(",")).json()["queue"], "b");

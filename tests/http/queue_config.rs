@@ -13,12 +13,7 @@ fn opened(rules: &Rules) -> Opened {
 /// Returns the settings in an answer, by type.
 fn types(told: &Value) -> BTreeMap<String, Value> {
     let types = told["types"].as_array().expect("a list").iter();
-    let named = types.map(|of| {
-        (
-            of["type"].as_str().expect("a string").to_owned(),
-            of.clone(),
-        )
-    });
+    let named = types.map(|of| (of["type"].as_str().expect("a string").to_owned(), of.clone()));
     named.collect()
 }
 
@@ -34,10 +29,7 @@ fn every_field_of_every_entry_is_told_and_the_limits() {
         read_only: Some("it moves".to_owned()),
         prune_ms: 9,
         throttle_milli: 500,
-        backoff: Some(Backoff {
-            jitter_milli: 125,
-            ..Backoff::default()
-        }),
+        backoff: Some(Backoff { jitter_milli: 125, ..Backoff::default() }),
         tube_max_tries: 6,
         dedup_ignore: vec!["at".to_owned()],
         in_any: false,
@@ -83,14 +75,8 @@ fn every_field_of_every_entry_is_told_and_the_limits() {
 
 #[test]
 fn what_holds_for_one_type_is_told_with_the_entry_that_says_so() {
-    let fifo = TypeRules {
-        order: Order::Fifo,
-        ..TypeRules::default()
-    };
-    let rules = Rules {
-        types: BTreeMap::from([("mails".to_owned(), fifo)]),
-        ..Rules::default()
-    };
+    let fifo = TypeRules { order: Order::Fifo, ..TypeRules::default() };
+    let rules = Rules { types: BTreeMap::from([("mails".to_owned(), fifo)]), ..Rules::default() };
     let opened = opened(&rules);
     for (asked, kind, from, order) in [
         ("mails", "mails", "mails", "fifo"),

@@ -19,23 +19,14 @@ fn a_worker_ends_its_job_and_claims_the_next() {
     let key = "Idempotency-Key: one\r\n";
     let said = exchange(&opened, &[&first], key);
     assert_eq!(said["jobs"][0]["id"], ids[1]);
-    assert_eq!(
-        (&said["not_done"], &said["refused"]),
-        (&json!([]), &Value::Null)
-    );
-    opened
-        .get(&format!("/v1/queues/job?id={}", ids[0]), "")
-        .because(404, "absent");
+    assert_eq!((&said["not_done"], &said["refused"]), (&json!([]), &Value::Null));
+    opened.get(&format!("/v1/queues/job?id={}", ids[0]), "").because(404, "absent");
     let again = exchange(&opened, &[&first], key);
     assert_eq!(target(&again["jobs"][0]), target(&said["jobs"][0]));
     assert_eq!(again["not_done"], json!([]), "it was done once");
 
     let last = exchange(&opened, &[&said["jobs"][0]], "");
-    assert_eq!(
-        last,
-        json!({"jobs": [], "not_done": []}),
-        "there is no other job"
-    );
+    assert_eq!(last, json!({"jobs": [], "not_done": []}), "there is no other job");
 }
 
 #[test]
@@ -59,13 +50,9 @@ fn a_job_ends_also_where_nothing_is_claimed_any_more() {
     let ids = ["x", "y", "z"].map(|body| push(&opened, "q", body));
     let claims = [(); 2].map(|()| pop(&opened, "q"));
     assert_eq!(claims[1]["id"], ids[1], "it keeps the drain from its end");
-    opened
-        .post_as_owner("/v1/drain?what=queues", &Value::Null)
-        .json();
+    opened.post_as_owner("/v1/drain?what=queues", &Value::Null).json();
     let said = exchange(&opened, &[&claims[0]], "");
     assert_eq!(said["refused"]["reason"], "draining");
     assert_eq!((&said["jobs"], &said["not_done"]), (&json!([]), &json!([])));
-    opened
-        .get(&format!("/v1/queues/job?id={}", ids[0]), "")
-        .because(404, "absent");
+    opened.get(&format!("/v1/queues/job?id={}", ids[0]), "").because(404, "absent");
 }

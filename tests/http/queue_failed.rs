@@ -1,9 +1,6 @@
 //! Failed jobs over HTTP: they wait in their own phase, in which they can be kicked, deleted and queried.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::lock::until;
 use crate::opened::Opened;
@@ -29,33 +26,18 @@ fn fail(opened: &Opened, queue: &str, more: &Value) -> Value {
 fn a_failed_job_is_nobodys_and_says_when_it_is_tried_again() {
     let opened = Opened::new();
     let view = failed(&opened, "q", &json!({"retry_after_ms": 1_000_000}));
-    assert_eq!(
-        (&view["phase"], &view["attempts"]),
-        (&json!("retrying"), &json!(1))
-    );
+    assert_eq!((&view["phase"], &view["attempts"]), (&json!("retrying"), &json!(1)));
     let remaining = view["remaining_ms"].as_u64().expect("it is tried again");
     assert!((900_000..=1_000_000).contains(&remaining), "{remaining}");
     let told = job(&opened, &view["id"]);
-    assert_eq!(
-        (&told["phase"], &told["token"]),
-        (&json!("retrying"), &Value::Null)
-    );
+    assert_eq!((&told["phase"], &told["token"]), (&json!("retrying"), &Value::Null));
     let queue = opened.get("/v1/queues/queue?queue=q", "").json();
-    assert_eq!(
-        (&queue["retrying"], &queue["claimed"]),
-        (&json!(1), &json!(0))
-    );
+    assert_eq!((&queue["retrying"], &queue["claimed"]), (&json!(1), &json!(0)));
     let listed = opened.get("/v1/queues/jobs?phase=retrying", "").json();
     assert_eq!(listed["jobs"][0]["id"], view["id"]);
-    assert_eq!(
-        opened.get("/v1/queues/jobs?phase=claimed", "").json()["jobs"],
-        json!([])
-    );
+    assert_eq!(opened.get("/v1/queues/jobs?phase=claimed", "").json()["jobs"], json!([]));
     let metrics = opened.get("/metrics", "").body;
-    for line in [
-        "sexton_jobs{phase=\"retrying\"} 1",
-        "sexton_jobs{phase=\"claimed\"} 0",
-    ] {
+    for line in ["sexton_jobs{phase=\"retrying\"} 1", "sexton_jobs{phase=\"claimed\"} 0"] {
         assert!(metrics.contains(line), "{line}");
     }
 }
@@ -79,11 +61,7 @@ fn a_failed_job_is_kicked_deleted_and_one_with_others_meanwhile() {
     let id = act(&opened, "push", &same).json()["id"].clone();
     fail(&opened, "q", &later);
     let again = act(&opened, "push", &same).json();
-    assert_eq!(
-        again,
-        json!({"id": id, "new": false, "phase": "retrying"}),
-        "no worker has it"
-    );
+    assert_eq!(again, json!({"id": id, "new": false, "phase": "retrying"}), "no worker has it");
 }
 
 #[test]
@@ -92,10 +70,7 @@ fn who_fails_at_the_last_try_is_told_that_it_is_abandoned() {
     failed(&opened, "twice", &json!({"retry_after_ms": 0}));
     until(|| job(&opened, &json!(1))["phase"] == "ready");
     let view = fail(&opened, "twice", &json!({"retry_after_ms": 1_000_000}));
-    assert_eq!(
-        (&view["phase"], &view["attempts"]),
-        (&json!("abandoned"), &json!(2))
-    );
+    assert_eq!((&view["phase"], &view["attempts"]), (&json!("abandoned"), &json!(2)));
     let repushed = act(&opened, "repush", &json!({"queue": "twice"}));
     assert_eq!(repushed.json(), json!({"repushed": 1}));
 }
@@ -116,11 +91,7 @@ fn a_job_shows_what_was_said_of_its_newest_failure() {
     assert_eq!(shown(&opened), "x".repeat(999), "no character is split");
     until(|| job(&opened, &id)["phase"] == "ready");
     fail(&opened, "q", &json!({}));
-    assert_eq!(
-        shown(&opened),
-        Value::Null,
-        "the newest failure had no error"
-    );
+    assert_eq!(shown(&opened), Value::Null, "the newest failure had no error");
 }
 
 #[test]
@@ -153,10 +124,7 @@ fn jobs_that_a_filter_lets_through_are_tried_again_or_ended() {
     assert_eq!(retry(&timed), json!({"retried": 1, "next": null}));
     assert_eq!(retry(&timed)["retried"], 0, "the job is already ready");
     let told = job(&opened, &json!(late));
-    assert_eq!(
-        (&told["phase"], &told["attempts"]),
-        (&json!("ready"), &json!(0))
-    );
+    assert_eq!((&told["phase"], &told["attempts"]), (&json!("ready"), &json!(0)));
     let first = retry(&json!({"type": "twice", "limit": 1}));
     assert_eq!(first["retried"], 1);
     let more = json!({"type": "twice", "limit": 1, "phase": "delayed", "after": first["next"]});
@@ -167,9 +135,7 @@ fn jobs_that_a_filter_lets_through_are_tried_again_or_ended() {
     assert_eq!(discard(&ready)["discarded"], 1);
     assert_eq!(discard(&json!({"type": "twice"}))["discarded"], 1);
     assert_eq!(discard(&json!({})), json!({"discarded": 1, "next": null}));
-    opened
-        .get(&format!("/v1/queues/job?id={}", buried["id"]), "")
-        .because(404, "absent");
+    opened.get(&format!("/v1/queues/job?id={}", buried["id"]), "").because(404, "absent");
     let left = opened.get("/v1/queues/jobs", "").json();
     let left = left["jobs"].as_array().expect("a list").iter();
     let left: Vec<&Value> = left.map(|job| &job["phase"]).collect();

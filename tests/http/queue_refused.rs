@@ -17,62 +17,26 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("push", r#"{"queue": "q", "body": 7}"#, "body"),
     ("push", r#"{"queue": "q", "body": {}}"#, "body"),
     ("push", r#"{"queue": "q", "body_b64": "?"}"#, "body_b64"),
-    (
-        "push",
-        r#"{"queue": "q", "body": "", "body_b64": ""}"#,
-        "body",
-    ),
+    ("push", r#"{"queue": "q", "body": "", "body_b64": ""}"#, "body"),
     ("push", r#"{"queue": "-q", "body": ""}"#, "queue"),
     ("push", r#"{"queue": "", "body": ""}"#, "queue"),
     ("push", r#"{"queue": "a:b:c", "body": ""}"#, "queue"),
-    (
-        "push",
-        r#"{"queue": "q", "body": "", "priority": 4294967296}"#,
-        "priority",
-    ),
-    (
-        "push",
-        r#"{"queue": "q", "body": "", "delay_ms": -1}"#,
-        "delay_ms",
-    ),
-    (
-        "push",
-        r#"{"queue": "q", "body": "", "ttr_ms": 1.5}"#,
-        "ttr_ms",
-    ),
+    ("push", r#"{"queue": "q", "body": "", "priority": 4294967296}"#, "priority"),
+    ("push", r#"{"queue": "q", "body": "", "delay_ms": -1}"#, "delay_ms"),
+    ("push", r#"{"queue": "q", "body": "", "ttr_ms": 1.5}"#, "ttr_ms"),
     ("push", r#"{"queue": "q", "body": "", "dedup": 1}"#, "dedup"),
     ("push", r#"{"queue": "q", "body": "", "prio": 1}"#, "prio"),
-    (
-        "push",
-        r#"{"queue": "q", "body": "", "retries": 1}"#,
-        "retries",
-    ),
+    ("push", r#"{"queue": "q", "body": "", "retries": 1}"#, "retries"),
     ("push", r#"{"queue": "q", "body": "", "root": "s"}"#, "root"),
-    (
-        "push",
-        r#"{"queue": "q", "body": "", "root": {"at": 1}}"#,
-        "root.signature",
-    ),
-    (
-        "push",
-        r#"{"queue": "q", "body": "", "root": {"signature": "s"}}"#,
-        "root.at",
-    ),
-    (
-        "push",
-        r#"{"queue": "q", "body": "", "is_root": true}"#,
-        "root",
-    ),
+    ("push", r#"{"queue": "q", "body": "", "root": {"at": 1}}"#, "root.signature"),
+    ("push", r#"{"queue": "q", "body": "", "root": {"signature": "s"}}"#, "root.at"),
+    ("push", r#"{"queue": "q", "body": "", "is_root": true}"#, "root"),
     ("push", r#"{"jobs": []}"#, "queue"),
     ("push-all", "{}", "jobs"),
     ("push-all", r#"{"jobs": []}"#, "jobs"),
     ("push-all", r#"{"jobs": [7]}"#, "jobs[0]"),
     ("push-all", r#"{"jobs": [{"queue": "q"}]}"#, "jobs[0].body"),
-    (
-        "push-all",
-        r#"{"jobs": [{"queue": "q", "body": ""}], "queue": "q"}"#,
-        "queue",
-    ),
+    ("push-all", r#"{"jobs": [{"queue": "q", "body": ""}], "queue": "q"}"#, "queue"),
     ("register", r#"{"queue": "q", "at": 1}"#, "signature"),
     ("register", r#"{"queue": "q", "signature": "s"}"#, "at"),
     ("pop", "{}", "queues"),
@@ -86,53 +50,21 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("pop", r#"{"queues": ["q"], "weights": 1}"#, "weights"),
     ("pop", r#"{"queues": ["q"], "weights": [1, 1]}"#, "weights"),
     ("pop", r#"{"queues": ["q"], "weights": [0]}"#, "weights[0]"),
-    (
-        "pop",
-        r#"{"queues": ["q"], "weights": [1.5]}"#,
-        "weights[0]",
-    ),
-    (
-        "pop",
-        r#"{"queues": ["q"], "weights": [4294967296]}"#,
-        "weights[0]",
-    ),
+    ("pop", r#"{"queues": ["q"], "weights": [1.5]}"#, "weights[0]"),
+    ("pop", r#"{"queues": ["q"], "weights": [4294967296]}"#, "weights[0]"),
     ("ack", r#"{"id": 1}"#, "token"),
     ("ack", r#"{"token": 1}"#, "id"),
     ("ack", r#"{"id": "1", "token": 1}"#, "id"),
     ("ack", r#"{"id": 1, "token": 1, "delay_ms": 1}"#, "delay_ms"),
-    (
-        "fail",
-        r#"{"id": 1, "token": 1, "retry_after_ms": "1"}"#,
-        "retry_after_ms",
-    ),
+    ("fail", r#"{"id": 1, "token": 1, "retry_after_ms": "1"}"#, "retry_after_ms"),
     ("touch", r#"{"id": 1}"#, "token"),
-    (
-        "release",
-        r#"{"id": 1, "token": 1, "priority": -1}"#,
-        "priority",
-    ),
-    (
-        "bury",
-        r#"{"id": 1, "token": 1, "priority": -1}"#,
-        "priority",
-    ),
+    ("release", r#"{"id": 1, "token": 1, "priority": -1}"#, "priority"),
+    ("bury", r#"{"id": 1, "token": 1, "priority": -1}"#, "priority"),
     ("delete", r#"{"id": 1, "token": 1}"#, "token"),
     ("pop", r#"{"queues": ["q"], "done": []}"#, "done"),
-    (
-        "pop",
-        r#"{"queues": ["q"], "done": [{"id": 1}]}"#,
-        "done[0].token",
-    ),
-    (
-        "pop",
-        r#"{"queues": ["q"], "wait": 1, "done": [{"id": 1, "token": 1}]}"#,
-        "done",
-    ),
-    (
-        "pop",
-        r#"{"any": {}, "wait": 1, "done": [{"id": 1, "token": 1}]}"#,
-        "done",
-    ),
+    ("pop", r#"{"queues": ["q"], "done": [{"id": 1}]}"#, "done[0].token"),
+    ("pop", r#"{"queues": ["q"], "wait": 1, "done": [{"id": 1, "token": 1}]}"#, "done"),
+    ("pop", r#"{"any": {}, "wait": 1, "done": [{"id": 1, "token": 1}]}"#, "done"),
     ("retry", r#"{"phase": "ready"}"#, "phase"),
     ("discard", r#"{"phase": "claimed"}"#, "phase"),
     ("discard", r#"{"limit": 1001}"#, "limit"),
@@ -154,11 +86,7 @@ fn a_field_that_is_wrong_is_named() {
         (*path, fields, *field)
     });
     let large = [
-        (
-            "push",
-            json!({"queue": "x".repeat(201), "body": ""}),
-            "queue",
-        ),
+        ("push", json!({"queue": "x".repeat(201), "body": ""}), "queue"),
         ("pop", json!({"queues": vec!["q"; 1001]}), "queues"),
     ];
     for (path, fields, field) in rows.chain(large) {
@@ -185,11 +113,7 @@ fn a_field_that_is_wrong_is_named() {
     ] {
         opened.get(target, "").because(400, "field");
     }
-    assert_eq!(
-        opened.get("/v1/queues", "").json()["queues"],
-        json!([]),
-        "it changed nothing"
-    );
+    assert_eq!(opened.get("/v1/queues", "").json()["queues"], json!([]), "it changed nothing");
 }
 
 #[test]
@@ -210,10 +134,7 @@ fn a_job_of_the_longest_body_passes_and_a_longer_one_does_not() {
 
 #[test]
 fn bounds_are_answered() {
-    let closed = TypeRules {
-        read_only: Some("it moves".to_owned()),
-        ..TypeRules::default()
-    };
+    let closed = TypeRules { read_only: Some("it moves".to_owned()), ..TypeRules::default() };
     let opened = Opened::configured(|config| {
         config.rules.queue.jobs_max = 2;
         config.rules.queue.queues_max = 1;
@@ -221,9 +142,7 @@ fn bounds_are_answered() {
         config.http.as_mut().expect("HTTP is configured").waits_max = 0;
     });
     let fields = |queue: &str| json!({"queue": queue, "body": "x"});
-    let refused = opened
-        .post(PUSH, &fields("closed"))
-        .because(403, "read-only");
+    let refused = opened.post(PUSH, &fields("closed")).because(403, "read-only");
     let words = refused.get("detail").and_then(Value::as_str);
     assert_eq!(words, Some("the queue accepts no jobs: it moves"));
     push(&opened, "q", "x");
@@ -246,22 +165,13 @@ fn a_drain_takes_no_new_jobs_and_lets_those_be_done_that_are_there() {
         let status = opened.get("/v1/status", "").json();
         (status["queues"]["waiting"] == 1).then_some(())
     });
-    let drains = opened
-        .post_as_owner("/v1/drain?what=queues", &Value::Null)
-        .json();
-    assert_eq!(
-        drains,
-        json!({"draining": true, "locks": 0, "claims": 1, "passes": 0, "tasks": 0})
-    );
-    opened
-        .post_as_owner("/v1/drain?what=jobs", &Value::Null)
-        .problem(400);
+    let drains = opened.post_as_owner("/v1/drain?what=queues", &Value::Null).json();
+    assert_eq!(drains, json!({"draining": true, "locks": 0, "claims": 1, "passes": 0, "tasks": 0}));
+    opened.post_as_owner("/v1/drain?what=jobs", &Value::Null).problem(400);
     finish(POP, waiting).because(503, "draining");
     let fields = json!({"queue": "q", "body": "x"});
     opened.post(PUSH, &fields).because(503, "draining");
-    opened
-        .post(POP, &json!({"queues": ["q"]}))
-        .because(503, "draining");
+    opened.post(POP, &json!({"queues": ["q"]})).because(503, "draining");
     assert_eq!(opened.post("/v1/queues/ack", &claim).status, 200);
 }
 
@@ -280,14 +190,10 @@ fn a_foreign_page_or_a_wrong_token_moves_no_job() {
 fn a_panic_fails_one_request_and_takes_nothing_away() {
     let opened = Opened::new();
     let id = push(&opened, "q", "x");
-    opened
-        .handle()
-        .actors()
-        .queue
-        .inject_panics(Box::new(|stage, message| {
-            let is_planted = stage == Stage::Decide && matches!(message, Some(Message::Pop(_)));
-            assert!(!is_planted, "planted");
-        }));
+    opened.handle().actors().queue.inject_panics(Box::new(|stage, message| {
+        let is_planted = stage == Stage::Decide && matches!(message, Some(Message::Pop(_)));
+        assert!(!is_planted, "planted");
+    }));
     let wanted = json!({"queues": ["q"]});
     opened.post(POP, &wanted).because(500, "failed");
     let told = opened.get(&format!("/v1/queues/job?id={id}"), "").json();
@@ -297,13 +203,9 @@ fn a_panic_fails_one_request_and_takes_nothing_away() {
 #[test]
 fn a_halted_node_refuses_all() {
     let opened = Opened::configured(|config| config.rules.supervisor.restarts.restarts_max = 0);
-    opened
-        .handle()
-        .actors()
-        .queue
-        .inject_panics(Box::new(|stage, _| {
-            assert_ne!(stage, Stage::Decide, "planted");
-        }));
+    opened.handle().actors().queue.inject_panics(Box::new(|stage, _| {
+        assert_ne!(stage, Stage::Decide, "planted");
+    }));
     let fields = json!({"queue": "q", "body": "x"});
     let halting = opened.post(PUSH, &fields);
     assert!([500, 503].contains(&halting.status), "{halting:?}");
@@ -327,11 +229,7 @@ fn a_repetition_beside_the_first_claims_nothing_more() {
     let id = push(&opened, "q", "x");
     push(&opened, "q", "y");
     let gate = Gate::default();
-    opened
-        .handle()
-        .actors()
-        .queue
-        .inject_panics(gate.before_decisions());
+    opened.handle().actors().queue.inject_panics(gate.before_decisions());
     let wanted = json!({"queues": ["q"]});
     let key = "Idempotency-Key: k\r\n";
     let first = opened.begin_with(POP, key, &wanted);

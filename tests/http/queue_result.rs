@@ -68,11 +68,7 @@ fn what_is_no_text_and_what_is_too_long_is_kept_from_its_end() {
     );
     let id = push(&opened, "q", "y");
     let claim = pop(&opened, "q");
-    keep(
-        &opened,
-        &claim,
-        &json!({"keep_ms": 60_000, "done": true, "output": long}),
-    );
+    keep(&opened, &claim, &json!({"keep_ms": 60_000, "done": true, "output": long}));
     assert_eq!(opened.post("/v1/queues/ack", &target(&claim)).status, 200);
     let told = result(&opened, id, "");
     let output = told["output"].as_str().expect("a string");
@@ -109,11 +105,7 @@ fn a_result_is_refused_that_is_kept_too_long_or_is_of_somebody_else() {
     let opened = Opened::new();
     push(&opened, "q", "x");
     let claim = pop(&opened, "q");
-    for (ms, status) in [
-        (0, 400),
-        (30 * 86_400_000_u64 + 1, 400),
-        (30 * 86_400_000, 200),
-    ] {
+    for (ms, status) in [(0, 400), (30 * 86_400_000_u64 + 1, 400), (30 * 86_400_000, 200)] {
         let mut fields = target(&claim);
         fields["keep_ms"] = json!(ms);
         fields["done"] = json!(true);

@@ -1,9 +1,6 @@
 //! Requests about queues that produce every described answer.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::every_status::PendingRequest;
 use crate::opened::{Answer, Opened, run};
@@ -22,10 +19,7 @@ const FEW: &str = "few";
 
 /// Configures the rules of the type `FEW`.
 pub(crate) fn rules(config: &mut Config) {
-    let rules = TypeRules {
-        max_tries: 1,
-        ..TypeRules::default()
-    };
+    let rules = TypeRules { max_tries: 1, ..TypeRules::default() };
     config.rules.queue.types.insert(FEW.to_owned(), rules);
 }
 
@@ -151,10 +145,7 @@ fn claim_again(opened: &Opened) -> Answer {
 /// Makes a data directory with an abandoned job, which failed at its last try.
 pub(crate) fn abandon(data: &Path) {
     let mut config = Config::at(data);
-    config.rules.queue.default = TypeRules {
-        max_tries: 1,
-        ..TypeRules::default()
-    };
+    config.rules.queue.default = TypeRules { max_tries: 1, ..TypeRules::default() };
     let node = Node::open(config).expect("the directory opens");
     let queues = node.handle().queues();
     run(async {

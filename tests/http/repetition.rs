@@ -17,18 +17,10 @@ fn a_request_that_comes_again_is_answered_as_it_was() {
     let opened = Opened::new();
     let fields = json!({"key": "a", "owner": "one"});
     let granted = post(&opened, "k1", "acquire", &fields).json();
-    assert_eq!(
-        post(&opened, "k2", "release", &fields).json(),
-        json!({"ended": 1})
-    );
-    assert_eq!(
-        post(&opened, "k2", "release", &fields).json(),
-        json!({"ended": 1})
-    );
+    assert_eq!(post(&opened, "k2", "release", &fields).json(), json!({"ended": 1}));
+    assert_eq!(post(&opened, "k2", "release", &fields).json(), json!({"ended": 1}));
     assert_eq!(post(&opened, "k1", "acquire", &fields).json(), granted);
-    opened
-        .get("/v1/locks/owner?key=a", "")
-        .because(404, "absent");
+    opened.get("/v1/locks/owner?key=a", "").because(404, "absent");
     post(&opened, "k3", "renew", &fields).because(404, "absent");
     assert_eq!(post(&opened, "k4", "acquire", &fields).status, 200);
     assert_eq!(
@@ -37,14 +29,8 @@ fn a_request_that_comes_again_is_answered_as_it_was() {
         "a request that changed nothing is decided again"
     );
     let all = json!({"owner": "one"});
-    assert_eq!(
-        post(&opened, "k5", "release-all", &all).json(),
-        json!({"ended": 1})
-    );
-    assert_eq!(
-        post(&opened, "k5", "release-all", &all).json(),
-        json!({"ended": 1})
-    );
+    assert_eq!(post(&opened, "k5", "release-all", &all).json(), json!({"ended": 1}));
+    assert_eq!(post(&opened, "k5", "release-all", &all).json(), json!({"ended": 1}));
 }
 
 #[test]
@@ -54,9 +40,7 @@ fn a_key_belongs_to_one_request() {
     assert_eq!(post(&opened, "k", "acquire", &fields("one")).status, 200);
     post(&opened, "k", "acquire", &fields("two")).because(422, "key-reused");
     post(&opened, "k", "release", &fields("one")).because(422, "key-reused");
-    opened
-        .get("/v1/locks/place?key=a&owner=two", "")
-        .because(404, "absent");
+    opened.get("/v1/locks/place?key=a&owner=two", "").because(404, "absent");
     for wrong in ["", "two words", &"x".repeat(129)] {
         post(&opened, wrong, "acquire", &fields("one")).because(400, "field");
     }
@@ -144,21 +128,13 @@ fn a_repetition_does_no_more_than_was_done() {
     }
     // The second of three claims panics.
     let claims = AtomicU8::new(0);
-    opened
-        .handle()
-        .actors()
-        .queue
-        .inject_panics(Box::new(move |stage, _| {
-            let nth = u8::from(stage == Stage::Decide);
-            let nth = claims.fetch_add(nth, Ordering::Relaxed) + nth;
-            assert!(stage != Stage::Decide || nth != 2, "planted");
-        }));
+    opened.handle().actors().queue.inject_panics(Box::new(move |stage, _| {
+        let nth = u8::from(stage == Stage::Decide);
+        let nth = claims.fetch_add(nth, Ordering::Relaxed) + nth;
+        assert!(stage != Stage::Decide || nth != 2, "planted");
+    }));
     let wanted = json!({"queues": ["q"], "count": 3});
-    let ask = || {
-        opened
-            .post_with(POP, "Idempotency-Key: k\r\n", &wanted)
-            .json()
-    };
+    let ask = || opened.post_with(POP, "Idempotency-Key: k\r\n", &wanted).json();
     let ids = |claims: &Value| -> Vec<Value> {
         let jobs = claims["jobs"].as_array().expect("a list");
         jobs.iter().map(|job| job["id"].clone()).collect()
@@ -170,11 +146,7 @@ fn a_repetition_does_no_more_than_was_done() {
     assert_eq!(ready["ready"], 2);
     // A repeated request does not claim more jobs either if there were not enough for the first one.
     let wanted = json!({"queues": ["q"], "count": 5});
-    let ask = || {
-        opened
-            .post_with(POP, "Idempotency-Key: l\r\n", &wanted)
-            .json()
-    };
+    let ask = || opened.post_with(POP, "Idempotency-Key: l\r\n", &wanted).json();
     let all = ids(&ask());
     assert_eq!(all.len(), 2);
     push(&opened, "q", "e");
@@ -203,14 +175,10 @@ fn what_was_done_is_known_after_a_rebuild_and_a_stop() {
     let fields = json!({"key": "a", "owner": "one"});
     let granted = post(&opened, "k", "acquire", &fields).json();
     let panics = AtomicBool::new(true);
-    opened
-        .handle()
-        .actors()
-        .lock
-        .inject_panics(Box::new(move |stage, _| {
-            let now = stage == Stage::Commit && panics.swap(false, Ordering::Relaxed);
-            assert!(!now, "planted");
-        }));
+    opened.handle().actors().lock.inject_panics(Box::new(move |stage, _| {
+        let now = stage == Stage::Commit && panics.swap(false, Ordering::Relaxed);
+        assert!(!now, "planted");
+    }));
     let other = json!({"key": "b", "owner": "one"});
     post(&opened, "l", "acquire", &other).because(500, "failed");
     assert_eq!(post(&opened, "k", "acquire", &fields).json(), granted);
@@ -218,11 +186,5 @@ fn what_was_done_is_known_after_a_rebuild_and_a_stop() {
     assert_ne!(other["token"], granted["token"], "nothing was done before");
     opened.restart();
     assert_eq!(post(&opened, "k", "acquire", &fields).json(), granted);
-    post(
-        &opened,
-        "k",
-        "acquire",
-        &json!({"key": "a", "owner": "two"}),
-    )
-    .because(422, "key-reused");
+    post(&opened, "k", "acquire", &json!({"key": "a", "owner": "two"})).because(422, "key-reused");
 }

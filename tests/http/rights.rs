@@ -1,10 +1,7 @@
 //! Who may do what: every route of the description and of the page, with a request from each kind of caller. `rights.txt` records which
 //! requests reach the function of the route; record it again with `UPDATE=1`. The table in `docs/operations.md` is made from the same routes.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::left_out::left_out;
 use crate::opened::{Answer, Opened, TOKEN, answers, read_all, write_private};
@@ -30,22 +27,10 @@ const CALLERS: [(&str, &str); 8] = [
     ("none", "without a token, where the coordinator has tokens"),
     ("read", "with a token with ` read` after it"),
     ("plain", "with a token with nothing after it"),
-    (
-        "run",
-        "with a token with ` run` after it, over loopback or TLS",
-    ),
-    (
-        "far",
-        "with the same token, from another machine and without TLS",
-    ),
-    (
-        "group",
-        "on the socket, as another user whom its mode or --socket-group admits",
-    ),
-    (
-        "own",
-        "on the socket, as the coordinator's own user or root",
-    ),
+    ("run", "with a token with ` run` after it, over loopback or TLS"),
+    ("far", "with the same token, from another machine and without TLS"),
+    ("group", "on the socket, as another user whom its mode or --socket-group admits"),
+    ("own", "on the socket, as the coordinator's own user or root"),
 ];
 
 /// A process that does not exist.
@@ -67,10 +52,7 @@ impl Nodes {
                 let socket = http.socket.as_ref().expect("a socket");
                 let data = socket.parent().expect("it is below");
                 let file = data.with_file_name("token");
-                write_private(
-                    &file,
-                    &format!("{TOKEN}\n{RUN_TOKEN} run\n{READ_TOKEN} read\n"),
-                );
+                write_private(&file, &format!("{TOKEN}\n{RUN_TOKEN} run\n{READ_TOKEN} read\n"));
                 http.token_file = Some(file);
                 http.tcp = Some(SocketAddr::new(ip, 0));
                 http.socket_mode = 0o660;
@@ -81,11 +63,7 @@ impl Nodes {
             })
         };
         let far = address().map(|ip| (guarded(ip), ip));
-        Self {
-            open: Opened::new(),
-            guarded: guarded([127, 0, 0, 1].into()),
-            far,
-        }
+        Self { open: Opened::new(), guarded: guarded([127, 0, 0, 1].into()), far }
     }
 
     /// Returns the node that this kind of caller asks.
@@ -111,9 +89,7 @@ impl Nodes {
             ("far", Some((_, ip))) => ip.to_string(),
             _ => "localhost".to_owned(),
         };
-        let token = token.map_or(String::new(), |it| {
-            format!("Authorization: Bearer {it}\r\n")
-        });
+        let token = token.map_or(String::new(), |it| format!("Authorization: Bearer {it}\r\n"));
         let kind = if body.starts_with('{') {
             "Content-Type: application/json\r\n"
         } else {
@@ -125,19 +101,17 @@ impl Nodes {
             body.len()
         );
         match caller {
-            "own" => Some(sent(
-                UnixStream::connect(node.socket()).expect("it listens"),
-                &text,
-                |it| it.shutdown(Shutdown::Write),
-            )),
-            "group" => Some(sent(as_stranger(&node.socket())?, &text, |it| {
+            "own" => {
+                Some(sent(UnixStream::connect(node.socket()).expect("it listens"), &text, |it| {
+                    it.shutdown(Shutdown::Write)
+                }))
+            }
+            "group" => {
+                Some(sent(as_stranger(&node.socket())?, &text, |it| it.shutdown(Shutdown::Write)))
+            }
+            _ => Some(sent(TcpStream::connect(node.address()).expect("it listens"), &text, |it| {
                 it.shutdown(Shutdown::Write)
             })),
-            _ => Some(sent(
-                TcpStream::connect(node.address()).expect("it listens"),
-                &text,
-                |it| it.shutdown(Shutdown::Write),
-            )),
         }
     }
 }
@@ -239,25 +213,17 @@ impl Bound {
         let post = |path: &str, body: &Value| node.post_as_owner(path, body).json();
         let mine = json!({"pid": std::process::id()});
         let process = post("/v1/processes/register", &mine)["id"].clone();
-        post(
-            "/v1/locks/acquire",
-            &json!({"key": "bound", "owner": "owner", "process": process}),
-        );
+        post("/v1/locks/acquire", &json!({"key": "bound", "owner": "owner", "process": process}));
         // Somebody waits for another queue, which therefore has a place and no number: so the place and the number of the queue with the
         // bound job are not the same by chance.
-        let waiting = node.begin_as_owner(
-            "/v1/queues/pop",
-            &json!({"queues": ["other"], "wait": 3600}),
-        );
+        let waiting =
+            node.begin_as_owner("/v1/queues/pop", &json!({"queues": ["other"], "wait": 3600}));
         until("the request waits", || {
             let status = node.get_over_socket("/v1/status").json();
             (status["queues"]["waiting"] == 1).then_some(())
         });
         post("/v1/queues/push", &json!({"queue": "bound", "body": "x"}));
-        let popped = post(
-            "/v1/queues/pop",
-            &json!({"queues": ["bound"], "process": process}),
-        );
+        let popped = post("/v1/queues/pop", &json!({"queues": ["bound"], "process": process}));
         let job = &popped["jobs"][0];
         let claim = json!({"name": "bound", "process": process, "period_ms": 1});
         let claimed = until("the pass has begun", || {
@@ -302,19 +268,13 @@ fn conditional(path: &str, bound: &Bound) -> Vec<String> {
             json!({"key": "k", "owner": "me", "process": ABSENT}),
             json!({"key": "bound", "owner": "owner", "ttl": 3600}),
         ],
-        "/v1/leases/claim" => vec![
-            json!({"name": "k", "process": ABSENT}),
-            json!({"name": "set", "no_delay": true}),
-        ],
-        "/v1/leases/renew" => vec![
-            json!({"name": "k", "token": 1, "process": ABSENT}),
-            pass,
-            of_set,
-        ],
-        "/v1/leases/reset" => vec![
-            json!({"name": "none", "force": true}),
-            json!({"name": "set"}),
-        ],
+        "/v1/leases/claim" => {
+            vec![json!({"name": "k", "process": ABSENT}), json!({"name": "set", "no_delay": true})]
+        }
+        "/v1/leases/renew" => {
+            vec![json!({"name": "k", "token": 1, "process": ABSENT}), pass, of_set]
+        }
+        "/v1/leases/reset" => vec![json!({"name": "none", "force": true}), json!({"name": "set"})],
         "/v1/queues/pop" => vec![json!({"queues": ["q"], "process": ABSENT})],
         "/v1/queues/touch" => vec![
             json!({"id": 1, "token": 1, "process": ABSENT}),
@@ -368,16 +328,8 @@ fn rows() -> Vec<Row> {
         let Some(condition) = route.run_if else {
             continue;
         };
-        let count = conditional(
-            route.path,
-            &Bound {
-                job: 0,
-                claim: 0,
-                pass: 0,
-                _waiting: None,
-            },
-        )
-        .len();
+        let count =
+            conditional(route.path, &Bound { job: 0, claim: 0, pass: 0, _waiting: None }).len();
         for nth in 0..count {
             let request = |caller: &str| {
                 let bound = Bound::to(nodes.of(caller));
@@ -400,17 +352,9 @@ fn record(rows: &[Row], recorded: &str) -> String {
     }
     text.push('\n');
     let heads = CALLERS.map(|(caller, _)| format!("{caller:5}"));
-    writeln!(
-        text,
-        "{:80} {:7} {}",
-        "route",
-        "scope",
-        heads.join(" ").trim_end()
-    )
-    .expect("a string");
-    let mut old = recorded
-        .lines()
-        .skip_while(|line| !line.starts_with("route "));
+    writeln!(text, "{:80} {:7} {}", "route", "scope", heads.join(" ").trim_end())
+        .expect("a string");
+    let mut old = recorded.lines().skip_while(|line| !line.starts_with("route "));
     old.next();
     for (title, scope, found) in rows {
         // A caller that cannot exist here is compared on machines where it can.
@@ -467,9 +411,7 @@ fn table() -> String {
     areas.dedup();
     for area_name in areas {
         for scope in ["none", "read", "use", "operate", "run"] {
-            let of = routes
-                .iter()
-                .filter(|it| area(it.path) == area_name && it.scope == scope);
+            let of = routes.iter().filter(|it| area(it.path) == area_name && it.scope == scope);
             let requests: Vec<String> = of
                 .map(|it| match it.run_if {
                     None => format!("`{} {}`", it.method, it.path),
@@ -479,12 +421,8 @@ fn table() -> String {
                 })
                 .collect();
             if !requests.is_empty() {
-                writeln!(
-                    text,
-                    "| {area_name} | `{scope}` | {} |",
-                    requests.join(", ")
-                )
-                .expect("a string");
+                writeln!(text, "| {area_name} | `{scope}` | {} |", requests.join(", "))
+                    .expect("a string");
             }
         }
     }

@@ -15,55 +15,32 @@ fn the_routes_answer() {
     for path in ["/healthz", "/v1/status", "/metrics", "/v1/openapi.json"] {
         let answer = opened.get(path, "");
         assert_eq!(answer.status, 200, "{path}");
-        assert_eq!(
-            answer.header("x-content-type-options"),
-            Some("nosniff"),
-            "{path}"
-        );
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
         assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
         let head =
             opened.exchange(format!("HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
-        assert!(
-            head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"),
-            "{head}"
-        );
-        assert_eq!(
-            head.matches("\r\n\r\n").count(),
-            1,
-            "an answer to HEAD has no body: {head}"
-        );
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+        assert_eq!(head.matches("\r\n\r\n").count(), 1, "an answer to HEAD has no body: {head}");
     }
 }
 
 #[test]
 fn the_status_tells_what_was_done() {
     let opened = Opened::new();
-    let items = vec![
-        request(b"a", b"one"),
-        request(b"a", b"two"),
-        request(b"b", b"one"),
-    ];
+    let items = vec![request(b"a", b"one"), request(b"a", b"two"), request(b"b", b"one")];
     let done = run(opened.handle().locks().batch(items)).expect("the node answers");
     assert_eq!(done.len(), 3);
     let over_tcp = opened.get("/v1/status", "");
     assert_eq!(over_tcp.header("content-type"), Some("application/json"));
     for answer in [over_tcp, opened.get_over_socket("/v1/status")] {
         let status: serde_json::Value = serde_json::from_str(&answer.body).expect("valid JSON");
-        assert_eq!(
-            (&status["lock_owners"], &status["lock_contenders"]),
-            (&2.into(), &1.into())
-        );
+        assert_eq!((&status["lock_owners"], &status["lock_contenders"]), (&2.into(), &1.into()));
         assert_eq!(status["pid"], std::process::id());
         assert_eq!(status["fsync"], "always");
         assert_eq!(status["listeners"]["http"], opened.address().to_string());
-        assert_eq!(
-            status["listeners"]["socket"],
-            opened.socket().to_str().expect("UTF-8")
-        );
+        assert_eq!(status["listeners"]["socket"], opened.socket().to_str().expect("UTF-8"));
         let mut actors = status["actors"].as_array().expect("a list").iter();
-        let locks = actors
-            .find(|actor| actor["name"] == "lock")
-            .expect("one has locks");
+        let locks = actors.find(|actor| actor["name"] == "lock").expect("one has locks");
         assert_eq!(locks["restarts"], 0);
         assert!(status["journal"]["syncs"].as_u64() > Some(0));
         assert!(status["journal"]["released"].as_u64() >= locks["last"].as_u64());
@@ -95,10 +72,7 @@ fn the_metrics_are_metrics_line_by_line() {
         page.header("content-type")
             .is_some_and(|found| found.starts_with("application/openmetrics-text"))
     );
-    let body = page
-        .body
-        .strip_suffix("# EOF\n")
-        .expect("the page is complete");
+    let body = page.body.strip_suffix("# EOF\n").expect("the page is complete");
     let mut types = std::collections::BTreeMap::new();
     let mut samples = std::collections::BTreeMap::new();
     for line in body.lines() {
@@ -112,10 +86,7 @@ fn the_metrics_are_metrics_line_by_line() {
             assert!(matches!(kind, Some("HELP" | "TYPE" | "UNIT")), "{line}");
             assert!(name.starts_with("sexton_") && !rest.is_empty(), "{line}");
             if kind == Some("TYPE") {
-                assert!(
-                    types.insert(name.to_owned(), rest.to_owned()).is_none(),
-                    "twice: {line}"
-                );
+                assert!(types.insert(name.to_owned(), rest.to_owned()).is_none(), "twice: {line}");
             }
             continue;
         }
@@ -187,20 +158,15 @@ fn the_metrics_count_those_who_come_to_the_beanstalkd_listener() {
         });
     });
     let status = opened.get("/v1/status", "").json();
-    let address = status["listeners"]["beanstalk"]
-        .as_str()
-        .expect("the listener is open");
+    let address = status["listeners"]["beanstalk"].as_str().expect("the listener is open");
     let connect = || TcpStream::connect(address).expect("it listens");
     let value = |series: &str| {
         let page = opened.get("/metrics", "").body;
         let line = page.lines().find_map(|line| line.strip_prefix(series));
         line.map(|value| value.trim().to_owned())
     };
-    let total = |result: &str| {
-        value(&format!(
-            "sexton_beanstalk_connections_total{{result=\"{result}\"}}"
-        ))
-    };
+    let total =
+        |result: &str| value(&format!("sexton_beanstalk_connections_total{{result=\"{result}\"}}"));
     let [one, two, beyond] = [(); 3].map(|()| connect());
     until(|| total("rejected_busy").as_deref() == Some("1"));
     assert_eq!(total("accepted").as_deref(), Some("2"));
@@ -247,11 +213,7 @@ fn what_is_not_served_is_refused_as_a_problem() {
     for path in ["/page/", "/page/absent"] {
         let answer = opened.get(path, "");
         let kind = answer.header("content-type");
-        assert_eq!(
-            (answer.status, kind),
-            (404, Some("text/html; charset=utf-8")),
-            "{path}"
-        );
+        assert_eq!((answer.status, kind), (404, Some("text/html; charset=utf-8")), "{path}");
     }
     for path in [
         "/page",
@@ -320,16 +282,10 @@ fn the_metrics_name_the_queues_with_the_most_jobs() {
     assert_eq!(value("sexton_jobs_added_total"), Some("108"));
     assert_eq!(value("sexton_queues"), Some("106"));
     let of = |queue: &str, phase: &str| {
-        value(&format!(
-            "sexton_queue_jobs{{queue=\"{queue}\",phase=\"{phase}\"}}"
-        ))
+        value(&format!("sexton_queue_jobs{{queue=\"{queue}\",phase=\"{phase}\"}}"))
     };
     assert_eq!(of("tenant:many", "ready"), Some("2"));
     assert_eq!(of("tenant:many", "claimed"), Some("1"));
     assert_eq!(of("few-098", "ready"), Some("1"));
-    assert_eq!(
-        of("few-099", "ready"),
-        None,
-        "only a hundred queues have series of their own"
-    );
+    assert_eq!(of("few-099", "ready"), None, "only a hundred queues have series of their own");
 }

@@ -29,14 +29,8 @@ fn the_socket_is_private_replaces_a_stale_one_and_goes_at_a_clean_stop() {
 fn a_socket_is_not_put_over_a_file_or_over_a_live_one_or_at_a_long_path() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let open = |socket: &Path| {
-        let http = HttpConfig {
-            socket: Some(socket.to_owned()),
-            ..HttpConfig::default()
-        };
-        let config = Config {
-            http: Some(http),
-            ..Config::in_memory()
-        };
+        let http = HttpConfig { socket: Some(socket.to_owned()), ..HttpConfig::default() };
+        let config = Config { http: Some(http), ..Config::in_memory() };
         match Node::open(config) {
             Err(error @ NodeError::Listener { .. }) => error.to_string(),
             Err(error) => panic!("another error: {error}"),
@@ -46,10 +40,7 @@ fn a_socket_is_not_put_over_a_file_or_over_a_live_one_or_at_a_long_path() {
     let file = directory.path().join("file");
     write_private(&file, "precious");
     assert!(open(&file).contains("not a socket"));
-    assert_eq!(
-        std::fs::read_to_string(&file).expect("the file exists"),
-        "precious"
-    );
+    assert_eq!(std::fs::read_to_string(&file).expect("the file exists"), "precious");
     let live = directory.path().join("live");
     let listener = UnixListener::bind(&live).expect("the socket can be bound");
     assert!(open(&live).to_lowercase().contains("in use"));
@@ -69,10 +60,7 @@ fn closing_does_not_wait_for_those_who_are_silent() {
     assert_eq!(opened.get("/healthz", "").status, 200);
     let address = opened.address();
     opened.stop();
-    assert!(
-        TcpStream::connect(address).is_err(),
-        "no process listens any more"
-    );
+    assert!(TcpStream::connect(address).is_err(), "no process listens any more");
     let mut rest = Vec::new();
     assert_eq!(idle.read_to_end(&mut rest).expect("it ended"), 0);
     assert_eq!(over_socket.read_to_end(&mut rest).expect("it ended"), 0);

@@ -16,30 +16,18 @@ use std::sync::Arc;
 
 /// Returns whether a path is about tasks or servers.
 pub(crate) fn is_ours(path: &str) -> bool {
-    ["/v1/audit", "/v1/servers", "/v1/tasks"]
-        .iter()
-        .any(|beginning| path.starts_with(beginning))
+    ["/v1/audit", "/v1/servers", "/v1/tasks"].iter().any(|beginning| path.starts_with(beginning))
 }
 
 /// A command that does nothing.
 fn nothing() -> Arc<Launching> {
-    let spec = Spec {
-        argv: vec![Bytes::new(b"true".as_slice())],
-        ..Spec::default()
-    };
-    Arc::new(Launching {
-        spec,
-        ..Launching::default()
-    })
+    let spec = Spec { argv: vec![Bytes::new(b"true".as_slice())], ..Spec::default() };
+    Arc::new(Launching { spec, ..Launching::default() })
 }
 
 /// Adds a paused task, which does not run. Returns its id.
 fn paused(opened: &Opened) -> u64 {
-    let adding = NewTask {
-        command: nothing(),
-        paused: true,
-        ..NewTask::default()
-    };
+    let adding = NewTask { command: nothing(), paused: true, ..NewTask::default() };
     let added = run(opened.handle().tasks().add(adding));
     added.expect("the node adds it").task.id
 }

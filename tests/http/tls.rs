@@ -43,10 +43,8 @@ fn opened_with(change: impl FnOnce(&mut HttpConfig, &Path)) -> (Opened, Identity
     let mut made = None;
     let opened = Opened::with(|http| {
         let socket = http.socket.clone().expect("a socket");
-        let directory = socket
-            .parent()
-            .and_then(Path::parent)
-            .expect("the socket is in a directory");
+        let directory =
+            socket.parent().and_then(Path::parent).expect("the socket is in a directory");
         change(http, directory);
         let identity = Identity::in_directory(directory, "own");
         http.tls_certificate = Some(identity.certificate.clone());
@@ -95,9 +93,7 @@ fn a_login_over_tls_is_sent_back_over_tls_alone() {
     let request = format!("{head}{kind}Content-Length: {length}\r\n\r\n{body}");
     let entered = ask(connect(&opened, &identity.der), &request);
     assert_eq!(entered.status, 303, "{entered:?}");
-    let cookie = entered
-        .header("set-cookie")
-        .expect("the answer sets the header");
+    let cookie = entered.header("set-cookie").expect("the answer sets the header");
     assert!(cookie.starts_with("sexton-443="), "{cookie}");
     let attributes = "; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict; Secure";
     assert!(cookie.ends_with(attributes), "{cookie}");
@@ -118,9 +114,7 @@ fn a_lock_is_taken_over_tls() {
     assert_eq!(described["openapi"], "3.1.0");
     // A body of unknown length arrives in parts, as the node sends it.
     let mut events = connect(&opened, &identity.der);
-    events
-        .write_all(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        .expect("connected");
+    events.write_all(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("connected");
     let mut begin = String::new();
     while !begin.ends_with(":\n\n\r\n") {
         let mut byte = [0];
@@ -128,11 +122,7 @@ fn a_lock_is_taken_over_tls() {
         begin.push(byte[0].into());
     }
     assert_eq!(events.conn.alpn_protocol(), Some(&b"http/1.1"[..]));
-    assert_eq!(
-        opened.get_over_socket("/healthz").status,
-        200,
-        "the socket does not use TLS"
-    );
+    assert_eq!(opened.get_over_socket("/healthz").status, 200, "the socket does not use TLS");
 }
 
 #[test]
@@ -160,36 +150,21 @@ fn who_speaks_no_tls_or_says_nothing_gets_no_answer_and_holds_up_nobody() {
 fn a_certificate_is_read_again() {
     let (opened, identity) = opened();
     let listener = opened.listener();
-    assert_eq!(
-        listener.reload_identity().expect("it still exists"),
-        Some(false)
-    );
+    assert_eq!(listener.reload_identity().expect("it still exists"), Some(false));
     let next = Identity::in_directory(opened.directory.path(), "next");
     std::fs::copy(&next.certificate, &identity.certificate).expect("a writable file");
-    let wrong = listener
-        .reload_identity()
-        .expect_err("the key is another's")
-        .to_string();
-    assert!(
-        wrong.contains("own.key") && !wrong.contains("PRIVATE"),
-        "{wrong}"
-    );
+    let wrong = listener.reload_identity().expect_err("the key is another's").to_string();
+    assert!(wrong.contains("own.key") && !wrong.contains("PRIVATE"), "{wrong}");
     assert_eq!(
         ask(connect(&opened, &identity.der), HEALTH).status,
         200,
         "the old certificate stays"
     );
     std::fs::copy(&next.key, &identity.key).expect("a writable file");
-    assert_eq!(
-        listener.reload_identity().expect("they belong together"),
-        Some(true)
-    );
+    assert_eq!(listener.reload_identity().expect("they belong together"), Some(true));
     assert_eq!(ask(connect(&opened, &next.der), HEALTH).status, 200);
     let mut old = connect(&opened, &identity.der);
-    assert!(
-        old.write_all(HEALTH.as_bytes()).is_err(),
-        "it gets another certificate"
-    );
+    assert!(old.write_all(HEALTH.as_bytes()).is_err(), "it gets another certificate");
 }
 
 #[test]
@@ -211,10 +186,7 @@ fn files_that_cannot_be_used_stop_the_start() {
             tls_key: key,
             ..HttpConfig::default()
         };
-        let config = Config {
-            http: Some(http),
-            ..Config::in_memory()
-        };
+        let config = Config { http: Some(http), ..Config::in_memory() };
         Node::open(config).map(drop)
     };
     let (certificate, key) = (identity.certificate.clone(), identity.key.clone());
@@ -234,10 +206,9 @@ fn files_that_cannot_be_used_stop_the_start() {
         assert!(shown.contains(words), "{words}: {shown}");
         assert!(!shown.contains("PRIVATE"), "{shown}");
     }
-    for (certificate, key, words) in [
-        (Some(certificate), None, "tls-key is missing"),
-        (None, Some(key), "tls-cert is missing"),
-    ] {
+    for (certificate, key, words) in
+        [(Some(certificate), None, "tls-key is missing"), (None, Some(key), "tls-cert is missing")]
+    {
         let error = start(certificate, key).expect_err(words).to_string();
         assert!(error.contains(words), "{error}");
     }

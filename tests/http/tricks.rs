@@ -20,11 +20,7 @@ fn a_path_is_what_it_says_and_no_other() {
     };
     let port = opened.address().port();
     let own = format!("http://127.0.0.1:{port}/healthz");
-    assert_eq!(
-        ask(own.as_bytes(), "localhost").status,
-        200,
-        "absolute form of this server"
-    );
+    assert_eq!(ask(own.as_bytes(), "localhost").status, 200, "absolute form of this server");
     let long = format!("/{}", "a/".repeat(8000));
     let cases: [(&[u8], u16); 21] = [
         (b"/v1/../healthz", 404),
@@ -55,11 +51,7 @@ fn a_path_is_what_it_says_and_no_other() {
         assert_eq!(answer.status, status, "{shown:?}: {answer:?}");
         answer.problem(status);
     }
-    assert_eq!(
-        ask(b"/healthz", "localhost:99999").status,
-        200,
-        "any port is accepted"
-    );
+    assert_eq!(ask(b"/healthz", "localhost:99999").status, 200, "any port is accepted");
 }
 
 #[test]
@@ -97,18 +89,10 @@ fn a_body_that_is_deep_double_or_no_text_is_refused() {
         assert_eq!(answer.status, 400, "{shown}: {answer:?}");
         answer.problem(400);
     }
-    for target in [
-        "/v1/locks?key=%ff",
-        "/v1/events?name=%c3%28",
-        "/v1/events?kind=a&kind=b",
-    ] {
+    for target in ["/v1/locks?key=%ff", "/v1/events?name=%c3%28", "/v1/events?kind=a&kind=b"] {
         opened.get(target, "").problem(400);
     }
-    assert_eq!(
-        opened.get("/v1/locks", "").json()["locks"],
-        json!([]),
-        "it had no effect"
-    );
+    assert_eq!(opened.get("/v1/locks", "").json()["locks"], json!([]), "it had no effect");
 }
 
 #[test]
@@ -132,10 +116,7 @@ fn a_body_that_never_ends_is_given_up_and_holds_up_nobody() {
     assert_eq!(opened.post(ACQUIRE, &fields).json()["place"], 1);
     for mut stream in slow {
         let text = read_all(&mut stream);
-        answers(&text)
-            .pop()
-            .expect("the client is notified")
-            .problem(408);
+        answers(&text).pop().expect("the client is notified").problem(408);
     }
     assert_ne!(opened.get("/v1/status", "").json()["http"], Value::Null);
 }

@@ -19,10 +19,7 @@ fn troubled() -> Opened {
         assert_ne!(stage, Stage::Decide, "planted <b>");
     }));
     let answers = run(handle.locks().batch(vec![request(b"b", b"one")]));
-    assert!(
-        answers.is_ok_and(|it| it.iter().all(Result::is_err)),
-        "it panics"
-    );
+    assert!(answers.is_ok_and(|it| it.iter().all(Result::is_err)), "it panics");
     let job = opened.post("/v1/queues/push", &json!({"queue": "mail", "body": "x"}));
     let job = job.json();
     let cancel = json!({"id": job.get("id")});
@@ -34,8 +31,7 @@ fn troubled() -> Opened {
 fn list(answer: &Value) -> Vec<[&str; 5]> {
     let fields = ["kind", "level", "title", "words", "subject"];
     let rows = answer["troubles"].as_array().expect("a list").iter();
-    rows.map(|row| fields.map(|field| row[field].as_str().unwrap_or("-")))
-        .collect()
+    rows.map(|row| fields.map(|field| row[field].as_str().unwrap_or("-"))).collect()
 }
 
 #[test]
@@ -89,11 +85,8 @@ fn the_route_the_page_and_the_metrics_show_the_same() {
 fn problems_of_services_are_for_those_who_may_run_commands() {
     let opened = Opened::configured(|config| {
         launches(config);
-        let mut service = Definition {
-            name: "web".to_owned(),
-            restart: Policy::Never,
-            ..Definition::default()
-        };
+        let mut service =
+            Definition { name: "web".to_owned(), restart: Policy::Never, ..Definition::default() };
         service.spec.argv = vec![Bytes::new(*b"/no/such/program")];
         config.services = vec![service];
     });

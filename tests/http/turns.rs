@@ -60,9 +60,7 @@ fn a_lock_is_had_while_many_look_at_every_queue() {
     let lockserver = handle.listeners().lockserver.expect("the listener is open");
     let mut client = TcpStream::connect(lockserver).expect("it listens");
     let patience = Some(Duration::from_secs(30));
-    client
-        .set_read_timeout(patience)
-        .expect("the option can be set");
+    client.set_read_timeout(patience).expect("the option can be set");
     let mut answer = [0; 1];
     client.read_exact(&mut answer).expect("connected");
     for key in b'a'..=b'z' {

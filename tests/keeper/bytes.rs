@@ -31,11 +31,7 @@ fn parcel(ticket: u128, stays: bool) -> String {
         limits: vec![(7, 1024, 4096)],
         ..Parcel::default()
     });
-    let parcel = Request::Parcel {
-        ticket,
-        parcel,
-        stays,
-    };
+    let parcel = Request::Parcel { ticket, parcel, stays };
     request("Parcel", &parcel)
 }
 
@@ -67,13 +63,7 @@ fn spoken() -> Vec<String> {
             },
         ),
         report("Told", &Report::Told),
-        request(
-            "Launch",
-            &Request::Launch {
-                attempt: ATTEMPT,
-                launch: Box::new(launch),
-            },
-        ),
+        request("Launch", &Request::Launch { attempt: ATTEMPT, launch: Box::new(launch) }),
         report("Started", &Report::Started(started)),
         report(
             "Exited",
@@ -85,24 +75,9 @@ fn spoken() -> Vec<String> {
                 memory_max: 1 << 20,
             }),
         ),
-        request(
-            "Ask",
-            &Request::Ask {
-                attempt: ProcessId(1),
-            },
-        ),
-        report(
-            "Absent",
-            &Report::Absent {
-                attempt: ProcessId(1),
-            },
-        ),
-        request(
-            "Forget",
-            &Request::Forget {
-                attempts: vec![ATTEMPT],
-            },
-        ),
+        request("Ask", &Request::Ask { attempt: ProcessId(1) }),
+        report("Absent", &Report::Absent { attempt: ProcessId(1) }),
+        request("Forget", &Request::Forget { attempts: vec![ATTEMPT] }),
         parcel(7, false),
         report("Taken", &Report::Taken { ticket: 7 }),
         parcel(8, true),
@@ -127,16 +102,10 @@ fn a_keeper_understands_what_the_page_has() {
     let kept = Kept::new();
     let mut peer = kept.connect();
     let frame = |line: &str| -> Vec<u8> {
-        let hex: String = line
-            .split(' ')
-            .filter(|word| !word.is_empty())
-            .skip(2)
-            .collect();
+        let hex: String = line.split(' ').filter(|word| !word.is_empty()).skip(2).collect();
         let digits = hex.as_bytes().chunks(2);
         let byte = |pair: &[u8]| u8::from_str_radix(&String::from_utf8_lossy(pair), 16);
-        digits
-            .map(|pair| byte(pair).expect("it is a number"))
-            .collect()
+        digits.map(|pair| byte(pair).expect("it is a number")).collect()
     };
     let of = |name: &str| {
         let line = written().into_iter().find(|line| line.contains(name));
@@ -146,9 +115,7 @@ fn a_keeper_understands_what_the_page_has() {
     assert!(matches!(peer.next(), Report::Welcome { version: 1, .. }));
     let exactly = |peer: &mut Peer, wanted: Vec<u8>| {
         let mut found = vec![0; wanted.len()];
-        peer.socket
-            .read_exact(&mut found)
-            .expect("the request is answered");
+        peer.socket.read_exact(&mut found).expect("the request is answered");
         assert_eq!(found, wanted);
     };
     exactly(&mut peer, of("< Told"));

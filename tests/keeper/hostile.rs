@@ -17,9 +17,7 @@ fn frames_that_are_none_are_refused_and_harm_nobody() {
     let started = peer.run(attempt(1), kept.launch(&["sleep", "1000"]));
     let long = u32::try_from(FRAME_BYTES_MAX + 1).expect("it fits");
     let nested = [&200_u32.to_le_bytes()[..], &[0x91; 200]].concat();
-    let ask = framed(&Request::Ask {
-        attempt: attempt(1),
-    });
+    let ask = framed(&Request::Ask { attempt: attempt(1) });
     let frames: [&[u8]; 6] = [
         &long.to_le_bytes(),
         &u32::MAX.to_le_bytes(),
@@ -32,17 +30,12 @@ fn frames_that_are_none_are_refused_and_harm_nobody() {
         let mut stranger = kept.connect();
         stranger.socket.write_all(frame).expect("connected");
         let answer = stranger.next();
-        assert!(
-            matches!(answer, Report::Refused { .. }),
-            "{frame:?}: {answer:?}"
-        );
+        assert!(matches!(answer, Report::Refused { .. }), "{frame:?}: {answer:?}");
         assert_eq!(stranger.try_next(), None, "{frame:?}");
     }
     assert_eq!(peer.ask(attempt(1)), Report::Started(started));
     // Even the coordinator must not send an invalid frame.
-    peer.socket
-        .write_all(&[1, 0, 0, 0, 0xc1])
-        .expect("connected");
+    peer.socket.write_all(&[1, 0, 0, 0, 0xc1]).expect("connected");
     assert!(matches!(peer.next(), Report::Refused { .. }));
     assert_eq!(peer.try_next(), None);
     assert_eq!(kept.hello().1[1..], [Report::Started(started)]);
@@ -109,9 +102,7 @@ fn a_reader_that_does_not_read_costs_a_bounded_amount_and_misses_nothing() {
     peer.socket
         .set_write_timeout(Some(std::time::Duration::from_millis(200)))
         .expect("a nonzero timeout");
-    let ask = framed(&Request::Ask {
-        attempt: attempt(3),
-    });
+    let ask = framed(&Request::Ask { attempt: attempt(3) });
     // The keeper stops reading requests while its answers are not read, so that it does not have to hold them.
     let many = ask.repeat(1000);
     let stopped = (0..10_000).any(|_| peer.socket.write_all(&many).is_err());
@@ -154,23 +145,15 @@ fn strangers_are_not_answered() {
     assert!(connect(65534).expect("python3 is installed").success());
     let (mut peer, _) = kept.hello();
     assert_eq!(peer.run_through(attempt(1), kept.shell("exit 2")), 0x200);
-    let mode = std::fs::metadata(kept.path("keeper.sock"))
-        .expect("the file exists")
-        .permissions();
-    assert_eq!(
-        mode.mode() & 0o777,
-        0o666,
-        "the mode is the one that the test set"
-    );
+    let mode = std::fs::metadata(kept.path("keeper.sock")).expect("the file exists").permissions();
+    assert_eq!(mode.mode() & 0o777, 0o666, "the mode is the one that the test set");
 }
 
 #[test]
 fn the_socket_and_the_files_are_the_owners_alone() {
     let kept = Kept::new();
     for name in ["keeper.sock", "keeper.lock", "keeper.log"] {
-        let mode = std::fs::metadata(kept.path(name))
-            .expect("the file exists")
-            .permissions();
+        let mode = std::fs::metadata(kept.path(name)).expect("the file exists").permissions();
         assert_eq!(mode.mode() & 0o777, 0o600, "{name}");
     }
 }

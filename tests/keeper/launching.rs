@@ -28,18 +28,11 @@ fn what_is_told_of_a_child_is_its_identity() {
     let kept = Kept::new();
     let (mut peer, _) = kept.hello();
     let started = peer.run(attempt(1), kept.launch(&["sleep", "1000"]));
-    let (pidfd, identity) = identify(started.pid)
-        .expect("it can be")
-        .expect("a live process");
-    assert_eq!(
-        (identity.inode, identity.ticks),
-        (started.inode, started.ticks)
-    );
+    let (pidfd, identity) = identify(started.pid).expect("it can be").expect("a live process");
+    assert_eq!((identity.inode, identity.ticks), (started.inode, started.ticks));
     assert_eq!(identity.namespace, started.namespace);
     assert!(matches!(find(&identity), Lookup::Alive(_)));
-    let stat = proc::stat(started.pid)
-        .expect("a live process")
-        .expect("a live process");
+    let stat = proc::stat(started.pid).expect("a live process").expect("a live process");
     assert_eq!(stat.group, started.pid, "it leads a group");
     assert_eq!(stat.parent, kept.pid());
     assert_eq!(peer.ask(attempt(1)), Report::Started(started));
@@ -54,10 +47,7 @@ fn what_is_told_of_a_child_is_its_identity() {
 fn an_attempt_is_spawned_once_however_often_it_is_asked_for() {
     let kept = Kept::new();
     let (mut peer, _) = kept.hello();
-    let launch = Launch {
-        appends: true,
-        ..kept.writing("echo once; cat fifo", "log")
-    };
+    let launch = Launch { appends: true, ..kept.writing("echo once; cat fifo", "log") };
     kept.make_fifo();
     let started = peer.run(attempt(1), launch.clone());
     for _ in 0..3 {
@@ -72,9 +62,7 @@ fn an_attempt_is_spawned_once_however_often_it_is_asked_for() {
     assert_eq!(kept.read("log"), "once\nend\n");
     let attempts = vec![attempt(1)];
     peer.send(&Request::Forget { attempts });
-    let absent = Report::Absent {
-        attempt: attempt(1),
-    };
+    let absent = Report::Absent { attempt: attempt(1) };
     assert_eq!(peer.ask(attempt(1)), absent);
 }
 
@@ -107,11 +95,7 @@ fn a_child_has_its_directory_environment_and_limits_and_nothing_of_the_keeper() 
     assert_eq!(lines.next(), Some("100"));
     let is_number = |line: &&str| line.parse::<u32>().is_ok();
     let (fds, status): (Vec<&str>, Vec<&str>) = lines.partition(is_number);
-    assert_eq!(
-        fds,
-        ["0", "1", "2", "3"],
-        "three streams, and the directory that ls reads: {log}"
-    );
+    assert_eq!(fds, ["0", "1", "2", "3"], "three streams, and the directory that ls reads: {log}");
     for set in ["SigBlk", "SigIgn", "SigCgt"] {
         let wanted = format!("{set}:\t0000000000000000");
         assert!(status.contains(&wanted.as_str()), "{wanted}: {log}");
@@ -136,15 +120,10 @@ fn output_is_begun_anew_or_appended_to_and_is_the_owners_alone() {
     assert_eq!(kept.read("err"), "err\nerr\n");
     peer.run_through(attempt(3), both(false));
     assert_eq!(kept.read("out"), "out\n");
-    let mode = std::fs::metadata(kept.path("out"))
-        .expect("the file exists")
-        .permissions();
+    let mode = std::fs::metadata(kept.path("out")).expect("the file exists").permissions();
     assert_eq!(mode.mode() & 0o777, 0o600);
     // One file for both streams keeps their order, and the target of a link is not touched.
-    peer.run_through(
-        attempt(4),
-        kept.writing("echo a; echo b >&2; echo c", "one"),
-    );
+    peer.run_through(attempt(4), kept.writing("echo a; echo b >&2; echo c", "one"));
     assert_eq!(kept.read("one"), "a\nb\nc\n");
     symlink(kept.path("out"), kept.path("link")).expect("the disk has space");
     peer.launch(attempt(5), kept.writing("echo x", "link"));
@@ -164,13 +143,10 @@ fn what_is_left_behind_becomes_the_keepers_and_is_reaped() {
     kept.make_fifo();
     let script = "(sh -c 'echo $$ > orphan.next; mv orphan.next orphan; cat fifo' &) ; exit 3";
     assert_eq!(peer.run_through(attempt(1), kept.shell(script)), 0x300);
-    let orphan: u32 = until("the orphan writes its PID", || {
-        kept.read("orphan").trim().parse().ok()
-    });
+    let orphan: u32 =
+        until("the orphan writes its PID", || kept.read("orphan").trim().parse().ok());
     until("the keeper is its parent", || {
-        let stat = proc::stat(orphan)
-            .expect("a live process")
-            .expect("a live process");
+        let stat = proc::stat(orphan).expect("a live process").expect("a live process");
         (stat.parent == kept.pid()).then_some(())
     });
     std::fs::write(kept.path("fifo"), "").expect("a writable file");

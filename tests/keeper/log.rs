@@ -80,8 +80,5 @@ fn another_boot_has_nothing_and_a_newer_log_is_not_touched() {
     fs::write(kept.path("keeper.log"), &newer).expect("the disk has space");
     let words = kept.try_start().expect_err("the two lists differ");
     assert!(words.contains("version 2"), "{words}");
-    assert_eq!(
-        fs::read(kept.path("keeper.log")).expect("the file exists"),
-        newer
-    );
+    assert_eq!(fs::read(kept.path("keeper.log")).expect("the file exists"), newer);
 }

@@ -42,21 +42,13 @@ fn a_thousand_children_have_true_statuses() {
     assert_eq!(told.len(), statuses.len() + 1);
     let attempts = statuses.into_keys().collect();
     peer.send(&Request::Forget { attempts });
-    let absent = Report::Absent {
-        attempt: attempt(0),
-    };
+    let absent = Report::Absent { attempt: attempt(0) };
     assert_eq!(peer.ask(attempt(0)), absent);
     if may_look("the descriptors of the keeper") {
         let fds = format!("/proc/{}/fd", kept.pid());
         let fds = std::fs::read_dir(fds).expect("a live process").count();
         assert!(fds < 16, "{fds} descriptors are open");
     }
-    let stat = proc::stat(kept.pid())
-        .expect("a live process")
-        .expect("a live process");
-    assert!(
-        stat.memory_bytes() < 64 << 20,
-        "{} bytes",
-        stat.memory_bytes()
-    );
+    let stat = proc::stat(kept.pid()).expect("a live process").expect("a live process");
+    assert!(stat.memory_bytes() < 64 << 20, "{} bytes", stat.memory_bytes());
 }

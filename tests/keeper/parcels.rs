@@ -25,11 +25,7 @@ fn give(
     fds: &[BorrowedFd<'_>],
 ) -> Report {
     let parcel = Box::new(parcel);
-    let frame = framed(&Request::Parcel {
-        ticket,
-        parcel,
-        stays,
-    });
+    let frame = framed(&Request::Parcel { ticket, parcel, stays });
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {
@@ -45,11 +41,7 @@ fn give(
 
 fn whole() -> Parcel {
     Parcel {
-        env: vec![
-            bytes("PATH=/usr/bin:/bin"),
-            bytes("A=theirs"),
-            bytes("B=theirs"),
-        ],
+        env: vec![bytes("PATH=/usr/bin:/bin"), bytes("A=theirs"), bytes("B=theirs")],
         umask: 0o027,
         limits: vec![(7, 77, 177)],
         // This has no effect where control groups have no memory controller.
@@ -69,10 +61,7 @@ fn a_child_has_its_callers_streams_environment_umask_and_limits() {
     assert_eq!(taken, Report::Taken { ticket: 9 });
     drop((input, output));
     let script = "read line; echo got $line; echo $A $B >&2; umask; ulimit -n; ls /proc/self/fd";
-    let mut launch = Launch {
-        parcel: Some(9),
-        ..kept.shell(script)
-    };
+    let mut launch = Launch { parcel: Some(9), ..kept.shell(script) };
     launch.env = vec![bytes("B=ours")];
     to_child.write_all(b"word\n").expect("connected");
     assert_eq!(coordinator.run_through(attempt(1), launch.clone()), 0);
@@ -135,10 +124,7 @@ fn let_go(stays: bool) {
     // The stream ends only if the keeper has no copy left.
     reader.read_to_string(&mut words).expect("UTF-8");
     let (mut coordinator, _) = kept.hello();
-    let launch = Launch {
-        parcel: Some(9),
-        ..kept.shell("exit 0")
-    };
+    let launch = Launch { parcel: Some(9), ..kept.shell("exit 0") };
     coordinator.launch(attempt(1), launch);
     assert!(matches!(coordinator.next(), Report::Failed { step: 3, .. }));
 }

@@ -45,17 +45,10 @@ fn groups_stand_beside_ours_where_the_one_above_is_delegated() {
     let mut kept = Kept::unkept();
     let mut command = Command::new("sh");
     let script = "echo $$ > \"$0\"/cgroup.procs; exec \"$@\"";
-    command
-        .args(["-c", script])
-        .arg(unit.0.join("main"))
-        .arg(PROGRAM);
+    command.args(["-c", script]).arg(unit.0.join("main")).arg(PROGRAM);
     kept.start_by(command);
     let (mut peer, told) = kept.hello();
-    let Some(Report::Welcome {
-        groups: Some(groups),
-        ..
-    }) = told.first()
-    else {
+    let Some(Report::Welcome { groups: Some(groups), .. }) = told.first() else {
         panic!("groups are available: {told:?}");
     };
     let above = format!("{}/sexton-", unit.0.display());

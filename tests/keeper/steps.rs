@@ -17,11 +17,9 @@ fn fails(kept: &Kept, number: u64, launch: Launch) -> (u8, i32) {
         peer.launch(attempt(number), launch);
         loop {
             match peer.next() {
-                Report::Failed {
-                    attempt: of,
-                    step,
-                    errno,
-                } if of == attempt(number) => return (step, errno),
+                Report::Failed { attempt: of, step, errno } if of == attempt(number) => {
+                    return (step, errno);
+                }
                 Report::Started(started) if started.attempt == attempt(number) => {
                     panic!("it runs")
                 }
@@ -30,11 +28,7 @@ fn fails(kept: &Kept, number: u64, launch: Launch) -> (u8, i32) {
         }
     };
     let first = outcome(launch);
-    assert_eq!(
-        outcome(kept.shell("true")),
-        first,
-        "it is the outcome of that attempt"
-    );
+    assert_eq!(outcome(kept.shell("true")), first, "it is the outcome of that attempt");
     first
 }
 
@@ -77,10 +71,7 @@ fn programs_that_cannot_be_executed() {
 #[test]
 fn directories_outputs_limits_and_users() {
     let kept = Kept::new();
-    let missing = Launch {
-        dir: path_bytes(&kept.path("missing")),
-        ..kept.shell("true")
-    };
+    let missing = Launch { dir: path_bytes(&kept.path("missing")), ..kept.shell("true") };
     let failed = fails(&kept, 1, missing);
     assert_eq!(failed, (step::DIRECTORY, errno(Errno::NOENT)));
     let file = kept.writing("true", "missing/log");
@@ -91,16 +82,10 @@ fn directories_outputs_limits_and_users() {
     let mut wrong = kept.shell("true");
     wrong.limits.push((7, 2, 1));
     assert_eq!(fails(&kept, 4, wrong), (step::LIMITS, errno(Errno::INVAL)));
-    let unknown = Launch {
-        parcel: Some(42),
-        ..kept.shell("true")
-    };
+    let unknown = Launch { parcel: Some(42), ..kept.shell("true") };
     assert_eq!(fails(&kept, 5, unknown), (step::PARCEL, 0));
     if !rustix::process::geteuid().is_root() {
-        let other = Launch {
-            user: Some((0, 0, vec![])),
-            ..kept.shell("true")
-        };
+        let other = Launch { user: Some((0, 0, vec![])), ..kept.shell("true") };
         assert_eq!(fails(&kept, 6, other), (step::USER, errno(Errno::PERM)));
     }
 }
@@ -123,10 +108,7 @@ fn a_child_is_the_user_that_was_asked_for() {
     // The child changes its user before it enters its directory, which that user may not enter.
     let mode = fs::Permissions::from_mode(0o700);
     fs::set_permissions(kept.path(""), mode).expect("our own file");
-    let launch = Launch {
-        user: Some((65534, 65533, vec![])),
-        ..kept.shell("true")
-    };
+    let launch = Launch { user: Some((65534, 65533, vec![])), ..kept.shell("true") };
     let failed = fails(&kept, 2, launch);
     assert_eq!(failed, (step::DIRECTORY, errno(Errno::ACCESS)));
 }

@@ -20,10 +20,7 @@ fn children_and_their_statuses_outlive_an_upgrade() {
     let exited = peer.exit(attempt(50));
     let null = std::fs::File::open("/dev/null").expect("the file exists");
     let mut caller = kept.connect();
-    let parcel = Parcel {
-        env: vec![bytes("PATH=/usr/bin:/bin")],
-        ..Parcel::default()
-    };
+    let parcel = Parcel { env: vec![bytes("PATH=/usr/bin:/bin")], ..Parcel::default() };
     hand_over(&mut caller, 7, parcel, &[null.as_fd(); 3]);
 
     // A keeper that executes this file already is left alone.
@@ -47,9 +44,7 @@ fn children_and_their_statuses_outlive_an_upgrade() {
     kept.try_start().expect_err("the lock is held on");
 
     for (number, started) in &alive {
-        let pidfd = Pidfd::open(started.pid)
-            .expect("it can be")
-            .expect("a live process");
+        let pidfd = Pidfd::open(started.pid).expect("it can be").expect("a live process");
         let signal = if number % 2 == 0 { 9 } else { 15 };
         pidfd.signal(signal).expect("a permitted signal");
     }
@@ -62,20 +57,10 @@ fn children_and_their_statuses_outlive_an_upgrade() {
     for number in alive.keys() {
         // A shell that has not set its trap yet is killed by the signal.
         let wanted: &[u32] = if number % 2 == 0 { &[9] } else { &[0x300, 15] };
-        assert!(
-            wanted.contains(&statuses[&attempt(*number)]),
-            "{statuses:?}"
-        );
+        assert!(wanted.contains(&statuses[&attempt(*number)]), "{statuses:?}");
     }
-    let launch = Launch {
-        parcel: Some(7),
-        ..kept.shell("exit 8")
-    };
-    assert_eq!(
-        peer.run_through(attempt(60), launch),
-        0x800,
-        "the parcel has arrived"
-    );
+    let launch = Launch { parcel: Some(7), ..kept.shell("exit 8") };
+    assert_eq!(peer.run_through(attempt(60), launch), 0x800, "the parcel has arrived");
     let script = "ls /proc/self/fd";
     peer.run_through(attempt(61), kept.writing(script, "log"));
     assert_eq!(kept.read("log"), "0\n1\n2\n3\n");

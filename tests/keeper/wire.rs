@@ -48,10 +48,7 @@ impl Kept {
 
     /// Creates a directory without a keeper.
     pub(crate) fn unkept() -> Self {
-        Self {
-            data: tempfile::tempdir().expect("the disk has space"),
-            keeper: None,
-        }
+        Self { data: tempfile::tempdir().expect("the disk has space"), keeper: None }
     }
 
     /// Returns a path in the directory.
@@ -77,10 +74,7 @@ impl Kept {
     fn try_start_by(&self, mut command: Command) -> Result<Child, String> {
         let command = command.args(["keeper", "--data"]).arg(self.data.path());
         let streams = command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = streams
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the command starts");
+        let mut child = streams.stderr(Stdio::piped()).spawn().expect("the command starts");
         let mut words = String::new();
         let mut errors = child.stderr.take().expect("a pipe");
         let mut output = child.stdout.take().expect("a pipe");
@@ -119,9 +113,7 @@ impl Kept {
     /// Connects to the keeper.
     pub(crate) fn connect(&self) -> Peer {
         let socket = UnixStream::connect(self.path("keeper.sock")).expect("it listens");
-        socket
-            .set_read_timeout(Some(PATIENCE))
-            .expect("a nonzero timeout");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a nonzero timeout");
         Peer { socket }
     }
 
@@ -151,10 +143,7 @@ impl Kept {
     /// Returns a launch of a shell with this script, whose output goes to this file in the directory.
     pub(crate) fn writing(&self, script: &str, name: &str) -> Launch {
         let path = path_bytes(&self.path(name));
-        Launch {
-            output: Some((path.clone(), path)),
-            ..self.shell(script)
-        }
+        Launch { output: Some((path.clone(), path)), ..self.shell(script) }
     }
 
     /// Creates a named pipe in the directory.
@@ -173,8 +162,7 @@ impl Kept {
         let mark = format!("{MARK}={}", self.data.path().display());
         let is_marked = |pid: u32| {
             let env = proc::environ(pid).ok().flatten().unwrap_or_default();
-            env.iter()
-                .any(|variable| variable.as_bytes() == mark.as_bytes())
+            env.iter().any(|variable| variable.as_bytes() == mark.as_bytes())
         };
         let pids = proc::pids().unwrap_or_default();
         let opened = pids.into_iter().filter_map(|pid| {
@@ -237,18 +225,14 @@ impl Peer {
             Ok(()) => {}
             Err(error) => {
                 let kind = error.kind();
-                let ended = [
-                    std::io::ErrorKind::UnexpectedEof,
-                    std::io::ErrorKind::ConnectionReset,
-                ];
+                let ended =
+                    [std::io::ErrorKind::UnexpectedEof, std::io::ErrorKind::ConnectionReset];
                 assert!(ended.contains(&kind), "waited in vain: {error}");
                 return None;
             }
         }
         let mut payload = vec![0; u32::from_le_bytes(length) as usize];
-        self.socket
-            .read_exact(&mut payload)
-            .expect("the answer is complete");
+        self.socket.read_exact(&mut payload).expect("the answer is complete");
         Some(rmp_serde::from_slice(&payload).expect("it is a report"))
     }
 
@@ -314,9 +298,6 @@ impl Peer {
 /// Waits until no process has this PID, not even a zombie.
 pub(crate) fn until_reaped(pid: u32) {
     until("the process is reaped", || {
-        proc::stat(pid)
-            .expect("a live process")
-            .is_none()
-            .then_some(())
+        proc::stat(pid).expect("a live process").is_none().then_some(())
     });
 }

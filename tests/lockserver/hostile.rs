@@ -18,35 +18,23 @@ struct Honest {
 
 impl Honest {
     fn connect(daemon: &Daemon) -> Self {
-        Self {
-            client: Client::connect(daemon.lockserver()).expect("connected"),
-            rounds: 0,
-        }
+        Self { client: Client::connect(daemon.lockserver()).expect("connected"), rounds: 0 }
     }
 
     fn is_served(&mut self) {
         self.rounds += 1;
         let index = self.rounds.to_string();
-        let number = self
-            .client
-            .number(&request("honest", &index, "alice", (600, 60, 0)));
+        let number = self.client.number(&request("honest", &index, "alice", (600, 60, 0)));
         assert_eq!(number.expect("an answer"), 1);
-        assert_eq!(
-            self.client.owner("honest", &index).expect("an answer"),
-            b"alice"
-        );
-        let gone = self
-            .client
-            .number(&lockserver::release("honest", &index, "alice"));
+        assert_eq!(self.client.owner("honest", &index).expect("an answer"), b"alice");
+        let gone = self.client.number(&lockserver::release("honest", &index, "alice"));
         assert_eq!(gone.expect("an answer"), 1);
     }
 
     /// Returns the number of open connections, from the statistics.
     fn connections(&mut self) -> u16 {
         let found = self.client.ask(STATS, 58).expect("an answer");
-        found
-            .last_chunk()
-            .map_or(0, |last| u16::from_be_bytes(*last))
+        found.last_chunk().map_or(0, |last| u16::from_be_bytes(*last))
     }
 }
 
@@ -122,9 +110,7 @@ fn halves_of_commands_hold_nobody_up() {
         assert_eq!(client.receive_all().expect("a clean end"), b"");
     }
     drop(halves);
-    until("their connections are free", || {
-        (honest.connections() == 1).then_some(())
-    });
+    until("their connections are free", || (honest.connections() == 1).then_some(()));
     is_well(&mut daemon);
 }
 
@@ -145,10 +131,7 @@ fn ten_thousand_that_say_nothing_cost_little() {
     honest.is_served();
     let grown = resident(daemon.pid().as_raw_nonzero()).saturating_sub(before);
     println!("{count} idle connections: {grown} KiB more");
-    assert!(
-        grown < 16 * count as u64,
-        "{grown} KiB for {count} idle connections"
-    );
+    assert!(grown < 16 * count as u64, "{grown} KiB for {count} idle connections");
     // All of them are still open.
     for client in idle.iter_mut().step_by(997) {
         assert_eq!(client.owner("k", "i").expect("an answer"), b"");
@@ -157,19 +140,14 @@ fn ten_thousand_that_say_nothing_cost_little() {
     let reset = |client: &Client| set_socket_linger(client.stream(), Some(Duration::ZERO));
     assert!(idle.iter().all(|client| reset(client).is_ok()));
     drop(idle);
-    until("their connections are free", || {
-        (honest.connections() == 1).then_some(())
-    });
+    until("their connections are free", || (honest.connections() == 1).then_some(()));
     is_well(&mut daemon);
 }
 
 /// Sends the same bytes again and again until the server stops reading, and returns how many bytes were accepted.
 fn flood(client: &mut Client, bytes: &[u8]) -> usize {
     let patience = Some(Duration::from_millis(500));
-    client
-        .stream()
-        .set_write_timeout(patience)
-        .expect("a nonzero timeout");
+    client.stream().set_write_timeout(patience).expect("a nonzero timeout");
     let mut taken = 0;
     loop {
         use std::io::Write as _;
@@ -189,9 +167,7 @@ fn who_asks_and_never_reads_is_not_read_from() {
     let mut honest = Honest::connect(&daemon);
     // A short request with a long answer.
     let long = "o".repeat(255);
-    let number = honest
-        .client
-        .number(&request("k", "", &long, (6000, 60, 0)));
+    let number = honest.client.number(&request("k", "", &long, (6000, 60, 0)));
     assert_eq!(number.expect("an answer"), 1);
     let before = resident(daemon.pid().as_raw_nonzero());
     let questions = lockserver::find_owner("k", "").repeat(15_000);
@@ -199,25 +175,13 @@ fn who_asks_and_never_reads_is_not_read_from() {
     let floods: Vec<(Client, usize)> = (0..16)
         .map(|number| {
             let mut client = Client::connect(daemon.lockserver()).expect("connected");
-            let taken = flood(
-                &mut client,
-                if number % 2 == 0 {
-                    &questions
-                } else {
-                    &statistics
-                },
-            );
+            let taken = flood(&mut client, if number % 2 == 0 { &questions } else { &statistics });
             honest.is_served();
             (client, taken)
         })
         .collect();
     let grown = resident(daemon.pid().as_raw_nonzero()).saturating_sub(before);
-    let most = floods
-        .iter()
-        .map(|(_, taken)| taken)
-        .max()
-        .expect("there are some")
-        / 1024;
+    let most = floods.iter().map(|(_, taken)| taken).max().expect("there are some") / 1024;
     println!(
         "16 that never read: at most {most} KiB taken from one, {grown} KiB more in the server"
     );
@@ -225,9 +189,7 @@ fn who_asks_and_never_reads_is_not_read_from() {
     assert!(grown < 64 * 1024, "{grown} KiB more");
     honest.is_served();
     drop(floods);
-    until("their connections are free", || {
-        (honest.connections() == 1).then_some(())
-    });
+    until("their connections are free", || (honest.connections() == 1).then_some(()));
     is_well(&mut daemon);
 }
 
@@ -239,13 +201,9 @@ fn who_lists_much_and_never_reads_holds_nobody_up() {
     let owner = "o".repeat(200);
     let numbers: Vec<usize> = (0..ENTRIES).collect();
     for burst in numbers.chunks(500) {
-        let asked = burst
-            .iter()
-            .map(|number| request("big", &number.to_string(), &owner, (6000, 60, 0)));
-        honest
-            .client
-            .send(&asked.collect::<Vec<_>>().concat())
-            .expect("connected");
+        let asked =
+            burst.iter().map(|number| request("big", &number.to_string(), &owner, (6000, 60, 0)));
+        honest.client.send(&asked.collect::<Vec<_>>().concat()).expect("connected");
         let found = honest.client.receive(burst.len() * 2).expect("answers");
         assert_eq!(found, [0, 1].repeat(burst.len()));
     }
@@ -254,24 +212,17 @@ fn who_lists_much_and_never_reads_holds_nobody_up() {
     let never_read: Vec<Client> = (0..4)
         .map(|_| {
             let mut client = Client::connect(daemon.lockserver()).expect("connected");
-            client
-                .send(&lockserver::list("big").repeat(20))
-                .expect("connected");
+            client.send(&lockserver::list("big").repeat(20)).expect("connected");
             honest.is_served();
             client
         })
         .collect();
-    let mut others: Vec<Client> = (0..4)
-        .map(|_| Client::connect(daemon.lockserver()).expect("connected"))
-        .collect();
+    let mut others: Vec<Client> =
+        (0..4).map(|_| Client::connect(daemon.lockserver()).expect("connected")).collect();
     for client in &mut others {
         let listed = client.list("big").expect("the whole list");
         assert_eq!(listed.len(), ENTRIES);
-        assert!(
-            listed
-                .iter()
-                .all(|entry| entry.owns && entry.owner == owner.as_bytes())
-        );
+        assert!(listed.iter().all(|entry| entry.owns && entry.owner == owner.as_bytes()));
         honest.is_served();
     }
     let grown = resident(daemon.pid().as_raw_nonzero()).saturating_sub(before);
@@ -279,8 +230,6 @@ fn who_lists_much_and_never_reads_holds_nobody_up() {
     assert!(grown < 400 * 1024, "{grown} KiB more");
     drop(never_read);
     drop(others);
-    until("their connections are free", || {
-        (honest.connections() == 1).then_some(())
-    });
+    until("their connections are free", || (honest.connections() == 1).then_some(()));
     is_well(&mut daemon);
 }

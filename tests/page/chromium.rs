@@ -1,9 +1,6 @@
 //! Drives Chromium through a pair of pipes, over the part of the `DevTools` protocol that the tests need.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::left_out::left_out;
 use crate::patience::until;
@@ -45,10 +42,7 @@ impl Chromium {
         let [to, from] = ["to", "from"].map(|name| profile.path().join(name));
         for pipe in [&to, &from] {
             let made = Command::new("mkfifo").arg(pipe).status();
-            assert!(
-                made.expect("mkfifo is installed").success(),
-                "a pipe can be made"
-            );
+            assert!(made.expect("mkfifo is installed").success(), "a pipe can be made");
         }
         // The browser communicates over descriptors 3 and 4, which a shell opens for it.
         let script = "exec \"$0\" \"$@\" 3<\"$TO\" 4>\"$FROM\"";
@@ -62,11 +56,7 @@ impl Chromium {
                 "--disable-dev-shm-usage",
                 "--no-first-run",
             ])
-            .args([
-                "--remote-debugging-pipe",
-                "--disable-background-networking",
-                "--lang=en",
-            ])
+            .args(["--remote-debugging-pipe", "--disable-background-networking", "--lang=en"])
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .env("TO", &to)
             .env("FROM", &from)
@@ -75,10 +65,7 @@ impl Chromium {
             .stderr(Stdio::null())
             .spawn()
             .expect("the command starts");
-        let to = OpenOptions::new()
-            .write(true)
-            .open(to)
-            .expect("Chromium opens the pipe");
+        let to = OpenOptions::new().write(true).open(to).expect("Chromium opens the pipe");
         let from = File::open(from).expect("the file exists");
         Some(Self {
             child,
@@ -95,14 +82,8 @@ impl Chromium {
         let target = self.ask(None, "Target.createTarget", &json!({"url": "about:blank"}));
         let attach = json!({"targetId": target["targetId"], "flatten": true});
         let attached = self.ask(None, "Target.attachToTarget", &attach);
-        let session = attached["sessionId"]
-            .as_str()
-            .expect("a session")
-            .to_owned();
-        let mut tab = Tab {
-            chromium: self,
-            session,
-        };
+        let session = attached["sessionId"].as_str().expect("a session").to_owned();
+        let mut tab = Tab { chromium: self, session };
         for domain in ["Page", "Runtime", "Log", "Network"] {
             tab.ask(&format!("{domain}.enable"), &json!({}));
         }
@@ -129,23 +110,15 @@ impl Chromium {
         }
         let mut bytes = message.to_string().into_bytes();
         bytes.push(0);
-        self.to
-            .write_all(&bytes)
-            .expect("the process reads its input");
+        self.to.write_all(&bytes).expect("the process reads its input");
         loop {
             let mut bytes = Vec::new();
-            self.from
-                .read_until(0, &mut bytes)
-                .expect("Chromium answers");
+            self.from.read_until(0, &mut bytes).expect("Chromium answers");
             assert_eq!(bytes.pop(), Some(0), "it ended during {method}");
             let mut told: Value = serde_json::from_slice(&bytes).expect("valid JSON");
             if told["id"] == self.next {
                 let refusal = told["error"].take();
-                return if refusal.is_null() {
-                    Ok(told["result"].take())
-                } else {
-                    Err(refusal)
-                };
+                return if refusal.is_null() { Ok(told["result"].take()) } else { Err(refusal) };
             }
             self.receive(&told);
         }

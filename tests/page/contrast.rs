@@ -6,17 +6,7 @@ const CSS: &str = include_str!("../../src/protocols/http/page/page.css");
 
 /// Colours of text, each with the backgrounds on which it is used.
 const PAIRS: [(&str, &[&str]); 6] = [
-    (
-        "text",
-        &[
-            "back",
-            "raised",
-            "bad-back",
-            "warn-back",
-            "good-back",
-            "plot-fill",
-        ],
-    ),
+    ("text", &["back", "raised", "bad-back", "warn-back", "good-back", "plot-fill"]),
     ("faint", &["back", "raised", "bad-back"]),
     ("link", &["back", "raised", "bad-back"]),
     ("bad", &["back", "raised", "bad-back"]),
@@ -29,16 +19,11 @@ fn schemes() -> Vec<BTreeMap<&'static str, [f64; 3]>> {
     let blocks = CSS.split(":root {").skip(1);
     let colours = |block: &'static str| {
         let block = block.split('}').next().expect("the text is not empty");
-        let lines = block
-            .lines()
-            .filter_map(|line| line.trim().strip_prefix("--"));
+        let lines = block.lines().filter_map(|line| line.trim().strip_prefix("--"));
         lines.map(|line| {
             let (name, value) = line.split_once(": #").expect("a colour");
             let part = |at: usize| u8::from_str_radix(&value[at..at + 2], 16).expect("hexadecimal");
-            (
-                name,
-                [part(0), part(2), part(4)].map(|part| f64::from(part) / 255.0),
-            )
+            (name, [part(0), part(2), part(4)].map(|part| f64::from(part) / 255.0))
         })
     };
     blocks.map(|block| colours(block).collect()).collect()
@@ -46,11 +31,7 @@ fn schemes() -> Vec<BTreeMap<&'static str, [f64; 3]>> {
 
 fn luminance(colour: [f64; 3]) -> f64 {
     let [red, green, blue] = colour.map(|part| {
-        if part <= 0.040_45 {
-            part / 12.92
-        } else {
-            ((part + 0.055) / 1.055).powf(2.4)
-        }
+        if part <= 0.040_45 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
     });
     0.2126 * red + 0.7152 * green + 0.0722 * blue
 }

@@ -17,11 +17,7 @@ struct Form {
 /// Returns all forms of the furnished node, in an order in which each is still there after the ones before it were
 /// submitted.
 fn forms(furnished: &Furnished) -> Vec<Form> {
-    let form = |path: &str, button, words| Form {
-        path: path.to_owned(),
-        button,
-        words,
-    };
+    let form = |path: &str, button, words| Form { path: path.to_owned(), button, words };
     let [first, second] = furnished.abandoned;
     let job = |id: u64| format!("/page/job?id={id}");
     let task = format!("/page/task?id={}", furnished.waiting);
@@ -36,21 +32,9 @@ fn forms(furnished: &Furnished) -> Vec<Form> {
             "[action='/page/queue/pause'] button",
             "End the pause",
         ),
-        form(
-            &job(first),
-            "[action='/page/job/retry'] button",
-            "shop:mail ready",
-        ),
-        form(
-            &job(second),
-            "[action='/page/job/discard'] button",
-            "1 job discarded.",
-        ),
-        form(
-            &job(furnished.claimed),
-            "[action='/page/job/cancel'] button",
-            "shop:mail abandoned",
-        ),
+        form(&job(first), "[action='/page/job/retry'] button", "shop:mail ready"),
+        form(&job(second), "[action='/page/job/discard'] button", "1 job discarded."),
+        form(&job(furnished.claimed), "[action='/page/job/cancel'] button", "shop:mail abandoned"),
         form(
             "/page/jobs?queue=billing%3Ainvoices",
             "[action='/page/jobs/retry'] button",

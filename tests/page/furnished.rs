@@ -1,9 +1,6 @@
 //! A node with an example of everything, and the views that show it.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::patience::until;
 use crate::served::{Served, run};
@@ -37,111 +34,36 @@ const VIEWS: [(&str, &str, &[&str]); 14] = [
     (
         "locks",
         "/page/locks",
-        &[
-            "account:42",
-            "worker-7",
-            "waits, 1",
-            "waits, 2",
-            "sync",
-            "running",
-        ],
+        &["account:42", "worker-7", "waits, 1", "waits, 2", "sync", "running"],
     ),
     (
         "lock",
         "/page/lock?key=account%3A42",
-        &[
-            "Held by worker-7",
-            "worker-2",
-            "granted",
-            "Release by force",
-        ],
+        &["Held by worker-7", "worker-2", "granted", "Release by force"],
     ),
-    (
-        "lease",
-        "/page/lease?name=sync",
-        &["sync", "Next pass not before", "running"],
-    ),
-    (
-        "queues",
-        "/page/queues",
-        &["shop", "mail", "thumbnails", "billing", "invoices"],
-    ),
-    (
-        "queue",
-        "/page/queue?queue=shop%3Amail",
-        &["shop:mail", "Failed jobs", ERROR, "Pause"],
-    ),
-    (
-        "jobs",
-        "/page/jobs",
-        &[
-            "Failed jobs",
-            ERROR,
-            "abandoned",
-            "buried",
-            "Yes, delete them",
-        ],
-    ),
-    (
-        "job",
-        "/page/job?id=JOB",
-        &["to: ann@example.org", ERROR, "Retry", "abandoned"],
-    ),
-    (
-        "processes",
-        "/page/processes",
-        &["Services", "web", "mailer", "failed", "import", "└"],
-    ),
+    ("lease", "/page/lease?name=sync", &["sync", "Next pass not before", "running"]),
+    ("queues", "/page/queues", &["shop", "mail", "thumbnails", "billing", "invoices"]),
+    ("queue", "/page/queue?queue=shop%3Amail", &["shop:mail", "Failed jobs", ERROR, "Pause"]),
+    ("jobs", "/page/jobs", &["Failed jobs", ERROR, "abandoned", "buried", "Yes, delete them"]),
+    ("job", "/page/job?id=JOB", &["to: ann@example.org", ERROR, "Retry", "abandoned"]),
+    ("processes", "/page/processes", &["Services", "web", "mailer", "failed", "import", "└"]),
     (
         "process",
         "/page/process?id=PROCESS",
-        &[
-            "import",
-            "customers read",
-            "Standard output",
-            "Started by this process",
-            "Stop",
-        ],
+        &["import", "customers read", "Standard output", "Started by this process", "Stop"],
     ),
     (
         "tasks",
         "/page/tasks",
-        &[
-            "deploy eu-1",
-            "is under way",
-            "user-error",
-            "Servers",
-            "local",
-            "Groups",
-            "deploys",
-        ],
+        &["deploy eu-1", "is under way", "user-error", "Servers", "local", "Groups", "deploys"],
     ),
     (
         "task",
         "/page/task?id=TASK",
-        &[
-            "deploy us-1",
-            "Ended: user-error",
-            "exit 9",
-            "no route to host",
-            "Run again",
-        ],
+        &["deploy us-1", "Ended: user-error", "exit 9", "no route to host", "Run again"],
     ),
-    (
-        "events",
-        "/page/events",
-        &["granted", "waiting", "account:42", "lock", "queue"],
-    ),
-    (
-        "then",
-        "/page/then",
-        &[
-            "State after entry",
-            "Entries around it",
-            "Digest",
-            "account:42",
-        ],
-    ),
+    ("events", "/page/events", &["granted", "waiting", "account:42", "lock", "queue"]),
+    ("then", "/page/then", &["State after entry", "Entries around it", "Digest", "account:42"]),
 ];
 
 /// A view, its path, and texts that it must show.
@@ -179,15 +101,7 @@ impl Furnished {
         let (abandoned, claimed) = jobs(&served);
         let process = processes(&served);
         let [failed, running, waiting] = tasks(&served);
-        Self {
-            served,
-            abandoned,
-            claimed,
-            failed,
-            waiting,
-            running,
-            process,
-        }
+        Self { served, abandoned, claimed, failed, waiting, running, process }
     }
 
     /// Returns every view.
@@ -199,9 +113,7 @@ impl Furnished {
         ];
         let view = |&(name, path, words): &(&'static str, &str, &'static [&'static str])| View {
             name,
-            path: ids
-                .iter()
-                .fold(path.to_owned(), |path, (of, id)| path.replace(of, id)),
+            path: ids.iter().fold(path.to_owned(), |path, (of, id)| path.replace(of, id)),
             words,
         };
         VIEWS.iter().map(view).collect()
@@ -217,10 +129,7 @@ impl Furnished {
             for owner in [name, "two"] {
                 served.lock(name.as_bytes(), owner.as_bytes());
             }
-            served.post(
-                "/v1/leases/set",
-                &json!({"name": name, "period_ms": 3_600_000}),
-            );
+            served.post("/v1/leases/set", &json!({"name": name, "period_ms": 3_600_000}));
             served.post("/v1/leases/claim", &json!({"name": name}));
             served.push("named", &[name]);
             let job = fail(served, "named", name);
@@ -252,11 +161,7 @@ impl Drop for Furnished {
     fn drop(&mut self) {
         // Stop all processes: no child process may outlive the test.
         let handle = self.served.handle();
-        let kill = Stopping {
-            signal: None,
-            grace_ms: Some(0),
-            tree: true,
-        };
+        let kill = Stopping { signal: None, grace_ms: Some(0), tree: true };
         let end = Act::Terminate { now: true };
         drop(run(handle.tasks().act(self.running, end)));
         drop(run(handle.services().stop(None)));
@@ -265,11 +170,7 @@ impl Drop for Furnished {
             most: 100,
             ..Selection::default()
         };
-        let listed = || {
-            run(handle.processes().list(live.clone()))
-                .unwrap_or_default()
-                .0
-        };
+        let listed = || run(handle.processes().list(live.clone())).unwrap_or_default().0;
         let records = listed();
         for record in records {
             drop(run(handle.processes().stop(record.id, kill)));
@@ -285,22 +186,14 @@ impl Drop for Furnished {
 
 fn services() -> Vec<Definition> {
     let service = |name: &str, script: &str| {
-        let mut service = Definition {
-            name: name.to_owned(),
-            restart: Policy::Never,
-            ..Definition::default()
-        };
-        service.spec.argv = ["sh", "-c", script]
-            .map(|it| Bytes::new(it.as_bytes()))
-            .into();
+        let mut service =
+            Definition { name: name.to_owned(), restart: Policy::Never, ..Definition::default() };
+        service.spec.argv = ["sh", "-c", script].map(|it| Bytes::new(it.as_bytes())).into();
         service
     };
     vec![
         service("web", "exec sleep 1000"),
-        service(
-            "mailer",
-            "echo 'no such host: smtp.example.org' >&2; exit 3",
-        ),
+        service("mailer", "echo 'no such host: smtp.example.org' >&2; exit 3"),
     ]
 }
 
@@ -311,10 +204,7 @@ fn locks(served: &Served) {
     served.lock(b"report", b"alice");
     served.lock(b"backup", b"nightly");
     served.lock(b"backup", b"manual");
-    served.post(
-        "/v1/leases/set",
-        &json!({"name": "sync", "period_ms": 3_600_000}),
-    );
+    served.post("/v1/leases/set", &json!({"name": "sync", "period_ms": 3_600_000}));
     served.post("/v1/leases/claim", &json!({"name": "sync"}));
     let schedule = json!({"name": "nightly-report", "schedule": "30 3 * * *", "launch": {"command": ["true"]}});
     served.post("/v1/leases/set", &schedule);
@@ -369,11 +259,7 @@ fn tasks(served: &Served) -> [u64; 3] {
         let added = served.post("/v1/tasks/add", &task);
         added["id"].as_u64().expect("a number")
     };
-    let failed = add(
-        "deploy us-1",
-        "us-1",
-        "echo 'ssh: us-1: no route to host' >&2; exit 9",
-    );
+    let failed = add("deploy us-1", "us-1", "echo 'ssh: us-1: no route to host' >&2; exit 9");
     let over = run(served.handle().tasks().over(failed));
     over.expect("it fails");
     let running = add("deploy eu-1", "eu-1", "exec sleep 600");

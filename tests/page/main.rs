@@ -41,16 +41,9 @@ fn a_page_becomes_live_and_shows_names_as_they_are() {
     tab.shows(HEBREW);
     served.lock(b"\xff\xfe", b"one");
     tab.shows("\\xff\\xfe");
-    assert_eq!(
-        tab.evaluate("window.mark"),
-        1,
-        "it was not loaded as a whole"
-    );
+    assert_eq!(tab.evaluate("window.mark"), 1, "it was not loaded as a whole");
     assert_eq!(tab.evaluate("document.querySelectorAll('img').length"), 0);
-    assert_eq!(
-        tab.evaluate("document.querySelectorAll('script').length"),
-        1
-    );
+    assert_eq!(tab.evaluate("document.querySelectorAll('script').length"), 1);
     // A right-to-left name must not change the direction of the cell around it.
     let turned = "[...document.querySelectorAll('bdi')].filter((it) => getComputedStyle(it.closest('td')).direction !== 'ltr').length";
     assert_eq!(tab.evaluate(turned), 0);
@@ -92,21 +85,11 @@ fn somebody_logs_in_and_out_by_the_keyboard() {
     tab.write(TOKEN);
     tab.press("Enter");
     tab.shows("No locks");
-    assert_eq!(
-        tab.evaluate("location.pathname + location.search"),
-        "/page/locks?key=a"
-    );
-    assert_eq!(
-        tab.evaluate("document.cookie"),
-        "",
-        "scripts cannot read it"
-    );
+    assert_eq!(tab.evaluate("location.pathname + location.search"), "/page/locks?key=a");
+    assert_eq!(tab.evaluate("document.cookie"), "", "scripts cannot read it");
     // The first Tab stop is a link that skips the navigation.
     tab.press("Tab");
-    assert_eq!(
-        tab.evaluate("document.activeElement.textContent"),
-        "Skip to content"
-    );
+    assert_eq!(tab.evaluate("document.activeElement.textContent"), "Skip to content");
     let is_seen = "document.activeElement.getBoundingClientRect().left >= 0";
     assert_eq!(tab.evaluate(is_seen), true);
     let outline = "getComputedStyle(document.activeElement).outlineStyle";

@@ -53,11 +53,7 @@ fn a_hundred_thousand_queues_are_shown_page_by_page() {
     }
     let mut tab = chromium.tab();
     is_walked(&mut tab, &served.url("/page/queues"), "#queues");
-    is_walked(
-        &mut tab,
-        &served.url("/page/queues?tenant=tenant-7"),
-        "#queues",
-    );
+    is_walked(&mut tab, &served.url("/page/queues?tenant=tenant-7"), "#queues");
     tab.load(&served.url("/"));
     tab.shows("100,000");
 }
@@ -66,14 +62,7 @@ fn a_hundred_thousand_queues_are_shown_page_by_page() {
 fn record(number: u32) -> Registering {
     let argv = ["import", &format!("--part={number}")].map(|it| Bytes::new(it.as_bytes()));
     Registering {
-        identity: Identity {
-            machine: 1,
-            boot: 1,
-            namespace: 1,
-            pid: number,
-            inode: 0,
-            ticks: 1,
-        },
+        identity: Identity { machine: 1, boot: 1, namespace: 1, pid: number, inode: 0, ticks: 1 },
         argv: argv.into(),
         dir: Bytes::new(*b"/"),
         started: Date(1_700_000_000_000),
@@ -91,19 +80,12 @@ fn ten_thousand_processes_are_shown_page_by_page() {
     let processes = served.handle().processes();
     run(async {
         for number in 1..=10_000 {
-            processes
-                .register(record(number))
-                .await
-                .expect("the limit is not reached");
+            processes.register(record(number)).await.expect("the limit is not reached");
         }
     });
     let mut tab = chromium.tab();
     log_in(&mut tab, &served, RUN_TOKEN);
-    is_walked(
-        &mut tab,
-        &served.url("/page/processes?status=all"),
-        "#processes",
-    );
+    is_walked(&mut tab, &served.url("/page/processes?status=all"), "#processes");
     tab.load(&served.url("/page/processes?status=all&search=part%3D9999"));
     tab.shows("--part=9999");
 }

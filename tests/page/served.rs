@@ -52,20 +52,12 @@ impl Served {
             tcp: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
             ..HttpConfig::default()
         };
-        let mut config = Config {
-            http: Some(http),
-            ..Config::at(directory.path().join("data"))
-        };
+        let mut config = Config { http: Some(http), ..Config::at(directory.path().join("data")) };
         change(&mut config);
         let node = Node::open(config.clone()).expect("the node opens");
         let address = node.handle().listeners().http.expect("it listens");
         config.http.as_mut().expect("HTTP is configured").tcp = Some(address);
-        Self {
-            node: Some(node),
-            config,
-            address,
-            directory,
-        }
+        Self { node: Some(node), config, address, directory }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -95,17 +87,14 @@ impl Served {
     pub(crate) fn owner(&self, key: &str) -> Option<String> {
         let key = Name::try_from(key).expect("the name is short");
         let owner = run(self.handle().locks().owner(&key, &Name::default()));
-        owner
-            .expect("the node answers")
-            .map(|owner| owner.to_text())
+        owner.expect("the node answers").map(|owner| owner.to_text())
     }
 
     /// Adds jobs to a queue.
     pub(crate) fn push(&self, queue: &str, bodies: &[&str]) {
         let queue: QueueName = queue.try_into().expect("a valid name");
-        let jobs = bodies
-            .iter()
-            .map(|body| Put::new(queue.clone(), Body::new(body.as_bytes().to_vec())));
+        let jobs =
+            bodies.iter().map(|body| Put::new(queue.clone(), Body::new(body.as_bytes().to_vec())));
         let added = run(self.handle().queues().put_all(jobs.collect()));
         added.expect("they are added");
     }
@@ -122,10 +111,7 @@ impl Served {
         stream.write_all(request.as_bytes()).expect("connected");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("UTF-8");
-        assert!(
-            answer.starts_with("HTTP/1.1 200 "),
-            "{path} {body}: {answer}"
-        );
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{path} {body}: {answer}");
         let (begin, end) = (answer.find('{'), answer.rfind('}'));
         let json = &answer[begin.expect("valid JSON")..=end.expect("valid JSON")];
         serde_json::from_str(json).expect("valid JSON")

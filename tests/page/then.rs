@@ -67,10 +67,7 @@ fn the_slider_shows_the_state_of_another_entry() {
     tab.press("ArrowLeft");
     stands_at(&mut tab, last - 1, last);
     let before = state(&mut tab);
-    assert!(
-        before.contains("second") && !before.contains("third"),
-        "{before}"
-    );
+    assert!(before.contains("second") && !before.contains("third"), "{before}");
     let number = "document.getElementById('at').value";
     assert_eq!(tab.evaluate(number), (last - 1).to_string());
     // Move the slider back and forth, as a pointer would.

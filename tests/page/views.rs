@@ -11,9 +11,7 @@ pub(crate) const HEBREW: &str = "\u{5e0}\u{5e2}\u{5d5}\u{5dc} <\u{5d3}\u{5d5}\u{
 /// Logs in through the form.
 pub(crate) fn log_in(tab: &mut Tab<'_>, served: &Served, token: &str) {
     tab.load(&served.url("/page/login"));
-    tab.evaluate(&format!(
-        "document.getElementById('token').value = '{token}'"
-    ));
+    tab.evaluate(&format!("document.getElementById('token').value = '{token}'"));
     tab.click("form.login button");
     tab.shows("Log out");
 }
@@ -58,11 +56,7 @@ fn what_may_not_be_seen_is_not_shown() {
     for view in furnished.views() {
         tab.load(&furnished.served.url(&view.path));
         let is_of_processes = view.name.starts_with("process");
-        tab.shows(if is_of_processes {
-            "requires a token with the scope run"
-        } else {
-            "As of"
-        });
+        tab.shows(if is_of_processes { "requires a token with the scope run" } else { "As of" });
         // Only users who may run commands see the output of commands.
         for printed in ["no route to host", "customers read"] {
             let shown = format!("document.body.innerText.includes('{printed}')");

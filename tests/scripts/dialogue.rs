@@ -50,12 +50,7 @@ impl Dialogue {
             };
             let said = take_until(&mut lines, "----");
             let back = take_until(&mut lines, "");
-            blocks.push(Block {
-                preface,
-                line,
-                said,
-                back,
-            });
+            blocks.push(Block { preface, line, said, back });
         }
         Self { blocks }
     }
@@ -64,11 +59,7 @@ impl Dialogue {
     /// `None` if there are none.
     pub(crate) fn run(&mut self, listener: &mut impl Listener) -> Option<String> {
         let mut difference = String::new();
-        for block in self
-            .blocks
-            .iter_mut()
-            .filter(|block| !block.said.is_empty())
-        {
+        for block in self.blocks.iter_mut().filter(|block| !block.said.is_empty()) {
             let said: Vec<&str> = block.said.iter().map(String::as_str).collect();
             let back = listener.receive(&said);
             if back != block.back {

@@ -1,9 +1,6 @@
 //! The script commands of the dispatch actor. A task is identified by its name in the script.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "what has no words of its own is passed over"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "what has no words of its own is passed over")]
 
 use crate::node::{Parsed, Vocabulary, milliseconds, number, split};
 use sexton::actors::binding::{EndNotice, Exit, Until};
@@ -128,10 +125,8 @@ impl Vocabulary for Words {
         let Outcome::Changed { steps, .. } = outcome else {
             return None;
         };
-        let told: Vec<String> = steps
-            .iter()
-            .filter_map(|step| self.follow(stamp, message, step))
-            .collect();
+        let told: Vec<String> =
+            steps.iter().filter_map(|step| self.follow(stamp, message, step)).collect();
         by_time.then(|| told.join(", "))
     }
 }
@@ -142,9 +137,7 @@ impl Words {
         let (slot, step) = match step {
             Step::Task(slot, step) => (slot, step),
             Step::ServerMade { name, .. } => {
-                let free = (0..1000)
-                    .map(Slot)
-                    .find(|it| !self.servers.contains_key(it));
+                let free = (0..1000).map(Slot).find(|it| !self.servers.contains_key(it));
                 self.servers.insert(free?, name.to_text());
                 return None;
             }
@@ -162,18 +155,13 @@ impl Words {
             let name = adding.name.to_text();
             self.names.insert(*slot, name.clone());
             let id = stamp.seq.0;
-            let known = TrackedTask {
-                id,
-                ..TrackedTask::default()
-            };
+            let known = TrackedTask { id, ..TrackedTask::default() };
             self.tasks.insert(name, known);
         }
         let name = self.names.get(slot)?.clone();
         let known = self.tasks.get_mut(&name)?;
         Some(match step {
-            TaskStep::Claimed {
-                server, process, ..
-            } => {
+            TaskStep::Claimed { server, process, .. } => {
                 known.former = known.process.replace(*process);
                 known.token = stamp.seq.into();
                 known.server = Some(*server);
@@ -181,9 +169,7 @@ impl Words {
                 let server = server.map_or("?", String::as_str);
                 format!("{name} begins on {server}")
             }
-            TaskStep::Ended {
-                verdict, cleanup, ..
-            } => {
+            TaskStep::Ended { verdict, cleanup, .. } => {
                 known.cleanup = *cleanup;
                 known.server = None;
                 format!("{name} {}", came_to(*verdict))
@@ -227,12 +213,7 @@ impl Words {
     }
 
     fn message(&self, places: &[&str], options: &Options<'_>) -> Parsed<Option<Message>> {
-        let act = |task: &str, act| {
-            Ok(Some(Message::Act {
-                task: self.id(task)?,
-                act,
-            }))
-        };
+        let act = |task: &str, act| Ok(Some(Message::Act { task: self.id(task)?, act }));
         let report = |process, report| {
             Ok(Some(Message::Report {
                 process,
@@ -315,14 +296,10 @@ fn operating(places: &[&str], options: &Options<'_>) -> Parsed<Option<Message>> 
         Ok(Some(Message::Server { name, change }))
     };
     match places {
-        ["pause-all", how] => Ok(Some(Message::Pause {
-            group: None,
-            pause: pause(how)?,
-        })),
-        ["pause-group", group, how] => Ok(Some(Message::Pause {
-            group: Some(name(group)?),
-            pause: pause(how)?,
-        })),
+        ["pause-all", how] => Ok(Some(Message::Pause { group: None, pause: pause(how)? })),
+        ["pause-group", group, how] => {
+            Ok(Some(Message::Pause { group: Some(name(group)?), pause: pause(how)? }))
+        }
         ["limit", group, max] => Ok(Some(Message::Limit {
             group: name(group)?,
             max: max.parse().map_err(|_| format!("`{max}` is no number"))?,
@@ -335,10 +312,7 @@ fn operating(places: &[&str], options: &Options<'_>) -> Parsed<Option<Message>> 
             match options.get("ssh") {
                 None => server(which, ServerChange::Threads(threads)),
                 Some(to) => {
-                    let remote = Remote {
-                        to: name(to)?,
-                        ..Remote::default()
-                    };
+                    let remote = Remote { to: name(to)?, ..Remote::default() };
                     server(which, ServerChange::Reached { threads, remote })
                 }
             }
@@ -349,11 +323,7 @@ fn operating(places: &[&str], options: &Options<'_>) -> Parsed<Option<Message>> 
                 let threads = threads.parse().map_err(|_| format!("`{text}`?"))?;
                 let name = name(host)?;
                 let remote = None;
-                Ok(Host {
-                    name,
-                    threads,
-                    remote,
-                })
+                Ok(Host { name, threads, remote })
             };
             let hosts: Parsed<Vec<Host>> = hosts.iter().map(host).collect();
             Ok(Some(Message::Inventory { hosts: hosts? }))
@@ -368,11 +338,7 @@ fn operating(places: &[&str], options: &Options<'_>) -> Parsed<Option<Message>> 
 }
 
 fn adding(task: &str, more: &[&str], options: &Options<'_>) -> Parsed<Message> {
-    let named = |option| {
-        options
-            .get(option)
-            .map_or(Ok(Name::default()), |it| name(it))
-    };
+    let named = |option| options.get(option).map_or(Ok(Name::default()), |it| name(it));
     let usual = Terms::default();
     let span = |option, usual| options.get(option).map_or(Ok(usual), |it| milliseconds(it));
     let terms = Terms {
@@ -411,23 +377,12 @@ fn gone(process: ProcessId, more: &[&str], options: &Options<'_>) -> Parsed<Mess
         _ if signal > 0 => Exit::Signal(signal),
         _ => Exit::Code(number(options, "code", 0)?),
     };
-    Ok(Message::Gone(EndNotice {
-        process,
-        until: Until::Tree,
-        exit: Some(exit),
-        pid: None,
-    }))
+    Ok(Message::Gone(EndNotice { process, until: Until::Tree, exit: Some(exit), pid: None }))
 }
 
 fn command(word: &str) -> Arc<Launching> {
-    let spec = Spec {
-        argv: vec![Bytes::new(word.as_bytes())],
-        ..Spec::default()
-    };
-    Arc::new(Launching {
-        spec,
-        ..Launching::default()
-    })
+    let spec = Spec { argv: vec![Bytes::new(word.as_bytes())], ..Spec::default() };
+    Arc::new(Launching { spec, ..Launching::default() })
 }
 
 fn pause(how: &str) -> Parsed<Pause> {
@@ -448,9 +403,7 @@ fn answer(reply: &Reply) -> Vec<String> {
         Reply::Task(view) => shown(view),
         Reply::Tasks(_) => "more than one".to_owned(),
         Reply::Saved(revision, body) => {
-            let body = body
-                .as_ref()
-                .map(|it| String::from_utf8_lossy(it.as_bytes()));
+            let body = body.as_ref().map(|it| String::from_utf8_lossy(it.as_bytes()));
             format!("revision {revision}: {}", body.unwrap_or("nothing".into()))
         }
         Reply::Servers(servers) => {
@@ -480,11 +433,9 @@ fn answer(reply: &Reply) -> Vec<String> {
         Reply::Totals(totals) => format!("{totals:?}"),
         Reply::Terms(terms) => format!("{terms:?}"),
         Reply::WorkInProgress(standing) => format!("{standing:?}"),
-        Reply::Reconciled {
-            added,
-            removed,
-            changed,
-        } => format!("{added} added, {removed} removed, {changed} changed"),
+        Reply::Reconciled { added, removed, changed } => {
+            format!("{added} added, {removed} removed, {changed} changed")
+        }
         Reply::Pruned(count, more) => format!("{count} pruned, more: {more}"),
         Reply::Done => "done".to_owned(),
         Reply::Absent => "nothing of the kind".to_owned(),
@@ -505,11 +456,7 @@ fn shown(view: &TaskView) -> String {
             Stage::Launched => "launched",
         };
         words.push(format!("{stage} on {}", server.to_text()));
-        words.extend(
-            attempt
-                .stopping
-                .map(|it| format!("stopping: {}", it.name())),
-        );
+        words.extend(attempt.stopping.map(|it| format!("stopping: {}", it.name())));
     }
     if let Some(obstacle) = &view.obstacle {
         words.push(obstacle.to_string());

@@ -32,12 +32,8 @@ impl<M: Actor> Vocabulary for Json<M> {
     }
 
     fn item(&self, words: &[&str]) -> Parsed<Option<Item<M>>> {
-        let is_message = words
-            .first()
-            .is_some_and(|word| word.starts_with(['{', '"', '[']));
-        is_message
-            .then(|| read(words).map(Item::Message))
-            .transpose()
+        let is_message = words.first().is_some_and(|word| word.starts_with(['{', '"', '[']));
+        is_message.then(|| read(words).map(Item::Message)).transpose()
     }
 
     fn watch(&self, _: &[&str]) -> Parsed<Option<(String, M::Watch)>> {

@@ -1,9 +1,6 @@
 //! The script commands of the lease actor. Times are milliseconds since the beginning of the script.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "what has no words of its own is passed over"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "what has no words of its own is passed over")]
 
 use crate::node::{Parsed, Vocabulary, milliseconds, number, split};
 use sexton::actors::binding::{Binding, EndNotice, Exit, Until};
@@ -26,17 +23,8 @@ use std::sync::Arc;
 const BEGIN: u64 = 1_000_000_000_000;
 
 /// The options of all commands in this file.
-const OPTIONS: &[&str] = &[
-    "alive",
-    "code",
-    "leases_max",
-    "log",
-    "max_run",
-    "period",
-    "pid",
-    "signal",
-    "ttl",
-];
+const OPTIONS: &[&str] =
+    &["alive", "code", "leases_max", "log", "max_run", "period", "pid", "signal", "ttl"];
 
 type Options<'w> = BTreeMap<&'w str, &'w str>;
 
@@ -78,10 +66,7 @@ impl Vocabulary for Words {
         let watch = match *what {
             "begun" => Watch::Begun { name, number },
             "whole" => Watch::Whole { name, number },
-            "ended" => Watch::Ended {
-                name,
-                token: Token(number),
-            },
+            "ended" => Watch::Ended { name, token: Token(number) },
             _ => return Err(format!("nobody waits for `{what}`")),
         };
         Ok(Some(((*who).to_owned(), watch)))
@@ -95,12 +80,7 @@ impl Vocabulary for Words {
         let Action { file, token, .. } = what;
         let what = match &what.what {
             LogEvent::Began => "began".to_owned(),
-            LogEvent::Ended {
-                ran_ms,
-                exit,
-                warns,
-                ..
-            } => {
+            LogEvent::Ended { ran_ms, exit, warns, .. } => {
                 let warns = if *warns { ", with a warning" } else { "" };
                 format!("ended after {ran_ms} ms, {exit:?}{warns}")
             }
@@ -126,11 +106,7 @@ impl Vocabulary for Words {
             (Message::Lapse { .. } | Message::Due { .. }, Outcome::Changed { steps, .. }) => {
                 let steps = steps.iter().map(|(_, step)| {
                     let words = format!("{step:?}").to_lowercase();
-                    words
-                        .split([' ', '('])
-                        .next()
-                        .unwrap_or_default()
-                        .to_owned()
+                    words.split([' ', '(']).next().unwrap_or_default().to_owned()
                 });
                 let steps: Vec<String> = steps.collect();
                 Some(format!("{at} ms: {}", steps.join(", ")))
@@ -150,14 +126,8 @@ impl Words {
         };
         for (slot, step) in steps {
             match step {
-                Step::Made => self
-                    .names
-                    .extend(message.name().map(|name| (*slot, name.clone()))),
-                Step::Began {
-                    process: Some(process),
-                    ..
-                }
-                | Step::Relaunched { process } => {
+                Step::Made => self.names.extend(message.name().map(|name| (*slot, name.clone()))),
+                Step::Began { process: Some(process), .. } | Step::Relaunched { process } => {
                     let name = self.names.get(slot).cloned().unwrap_or_default();
                     self.processes.insert(name, *process);
                 }
@@ -192,9 +162,7 @@ impl Words {
                 let claim = Claim {
                     process: (pid > 0).then(|| bound(pid)),
                     pid,
-                    ttl_ms: options
-                        .get("ttl")
-                        .map_or(Ok(60_000), |span| milliseconds(span))?,
+                    ttl_ms: options.get("ttl").map_or(Ok(60_000), |span| milliseconds(span))?,
                     waits: more.contains(&"waits"),
                 };
                 Message::Request(Box::new(PassRequest {
@@ -207,20 +175,17 @@ impl Words {
                     max_run_ms,
                 }))
             }
-            ["renew", lease, token] => Message::Renew {
-                name: name(lease)?,
-                token: of(token)?,
-                process: None,
-            },
+            ["renew", lease, token] => {
+                Message::Renew { name: name(lease)?, token: of(token)?, process: None }
+            }
             ["finish", lease, token] => Message::Finish {
                 name: name(lease)?,
                 token: of(token)?,
                 code: number(options, "code", 0)?,
             },
-            ["withdraw", lease, token] => Message::Withdraw {
-                name: name(lease)?,
-                place: of(token)?,
-            },
+            ["withdraw", lease, token] => {
+                Message::Withdraw { name: name(lease)?, place: of(token)? }
+            }
             ["started", lease] => Message::Started(self.process(lease)?),
             ["launched", lease] => Message::Launched(self.process(lease)?),
             ["gone", lease] => {
@@ -241,14 +206,12 @@ impl Words {
             ["lost", lease] => gone(self.process(lease)?, Some(Exit::Lost)),
             ["ends"] => gone(bound(number(options, "pid", 0)?).process, Some(Exit::Lost)),
             ["import", lease, four @ ..] => import(lease, &four.join(" "), options)?,
-            ["reset", lease, more @ ..] => Message::Reset {
-                name: name(lease)?,
-                force: more.contains(&"force"),
-            },
-            ["set", lease, what, value @ ..] => Message::Set {
-                name: name(lease)?,
-                setting: setting(what, &value.join(" "))?,
-            },
+            ["reset", lease, more @ ..] => {
+                Message::Reset { name: name(lease)?, force: more.contains(&"force") }
+            }
+            ["set", lease, what, value @ ..] => {
+                Message::Set { name: name(lease)?, setting: setting(what, &value.join(" "))? }
+            }
             _ => return Ok(None),
         }))
     }
@@ -292,31 +255,16 @@ fn import(lease: &str, text: &str, options: &Options<'_>) -> Parsed<Message> {
 
 fn gone(process: ProcessId, exit: Option<Exit>) -> Message {
     let until = Until::Tree;
-    Message::Gone(EndNotice {
-        process,
-        until,
-        exit,
-        pid: None,
-    })
+    Message::Gone(EndNotice { process, until, exit, pid: None })
 }
 
 fn bound(pid: u64) -> Binding {
-    Binding {
-        process: ProcessId(pid.into()),
-        until: Until::Process,
-        fence: false,
-    }
+    Binding { process: ProcessId(pid.into()), until: Until::Process, fence: false }
 }
 
 fn command(word: &str) -> Command {
-    let spec = Spec {
-        argv: vec![Bytes::new(word.as_bytes())],
-        ..Spec::default()
-    };
-    Arc::new(Launching {
-        spec,
-        ..Launching::default()
-    })
+    let spec = Spec { argv: vec![Bytes::new(word.as_bytes())], ..Spec::default() };
+    Arc::new(Launching { spec, ..Launching::default() })
 }
 
 fn name(text: &str) -> Parsed<Name> {
@@ -371,11 +319,7 @@ fn shown(view: &LeaseView) -> String {
             (None, 0) => "a client".to_owned(),
             (None, pid) => format!("process {pid}"),
         };
-        words.push(format!(
-            "{who} next by {}, until {}",
-            place.token.0,
-            since(place.until.0)
-        ));
+        words.push(format!("{who} next by {}, until {}", place.token.0, since(place.until.0)));
     }
     if let Some(missed) = lease.extra.missed {
         words.push(format!("missed dates from {}", since(missed.first.0)));

@@ -63,12 +63,8 @@ impl Words {
         let mut ends = Vec::new();
         match outcome {
             Outcome::Granted { slot } | Outcome::Queued { slot, .. } => {
-                if let Message::Request {
-                    key, index, owner, ..
-                }
-                | Message::Acquire {
-                    key, index, owner, ..
-                } = message
+                if let Message::Request { key, index, owner, .. }
+                | Message::Acquire { key, index, owner, .. } = message
                 {
                     let names = [key, index, owner].map(shown);
                     self.entries.insert(*slot, names);
@@ -82,9 +78,7 @@ impl Words {
             }
             Outcome::Fenced { slot } => {
                 let [key, index, owner] = self.entries.get(slot).cloned().unwrap_or_default();
-                ends.push(format!(
-                    "{key} {index} waits for the tree of {owner} to end"
-                ));
+                ends.push(format!("{key} {index} waits for the tree of {owner} to end"));
             }
             Outcome::Renewed { .. } | Outcome::Draining | Outcome::Absent | Outcome::Refused(_) => {
             }
@@ -161,10 +155,7 @@ fn item(words: &[&str]) -> Parsed<Option<Item<LockMachine>>> {
             entries_max: number(&options, "max", u32::MAX)?,
         }),
         _ => {
-            return Err(format!(
-                "`{}` has too few or too many words",
-                words.join(" ")
-            ));
+            return Err(format!("`{}` has too few or too many words", words.join(" ")));
         }
     }))
 }
@@ -172,22 +163,15 @@ fn item(words: &[&str]) -> Parsed<Option<Item<LockMachine>>> {
 /// Parses a command without options. Returns `None` for other commands.
 fn plain(words: &[&str]) -> Parsed<Option<Item<LockMachine>>> {
     Ok(Some(match words {
-        ["release-all", owner] => Item::Message(Message::ReleaseAll {
-            owner: name(owner)?,
-        }),
+        ["release-all", owner] => Item::Message(Message::ReleaseAll { owner: name(owner)? }),
         ["leave", key, index, token] => Item::Message(Message::Leave {
             key: name(key)?,
             index: name(index)?,
-            token: Token(
-                token
-                    .parse()
-                    .map_err(|_| format!("`{token}` is no token"))?,
-            ),
+            token: Token(token.parse().map_err(|_| format!("`{token}` is no token"))?),
         }),
-        ["force", key, index] => Item::Message(Message::Force {
-            key: name(key)?,
-            index: name(index)?,
-        }),
+        ["force", key, index] => {
+            Item::Message(Message::Force { key: name(key)?, index: name(index)? })
+        }
         ["gone", process] => {
             let Binding { process, until, .. } = binding(process)?;
             Item::Message(Message::Gone(binding::EndNotice {
@@ -198,15 +182,10 @@ fn plain(words: &[&str]) -> Parsed<Option<Item<LockMachine>>> {
             }))
         }
         ["drain"] => Item::Message(Message::Drain),
-        ["owner", key, index] => Item::Query(Query::Owner {
-            key: name(key)?,
-            index: name(index)?,
-        }),
-        ["place", key, index, owner] => Item::Query(Query::Place {
-            key: name(key)?,
-            index: name(index)?,
-            owner: name(owner)?,
-        }),
+        ["owner", key, index] => Item::Query(Query::Owner { key: name(key)?, index: name(index)? }),
+        ["place", key, index, owner] => {
+            Item::Query(Query::Place { key: name(key)?, index: name(index)?, owner: name(owner)? })
+        }
         ["counts"] => Item::Query(Query::Counts),
         _ => return Ok(None),
     }))
@@ -216,17 +195,11 @@ fn plain(words: &[&str]) -> Parsed<Option<Item<LockMachine>>> {
 /// its tree has ended, and `7:fence` means in addition that the tree is killed when the entry's time runs out.
 pub(crate) fn binding(word: &str) -> Parsed<Binding> {
     let (number, until) = word.split_once(':').unwrap_or((word, "process"));
-    let number: u128 = number
-        .parse()
-        .map_err(|_| format!("`{word}` is no process"))?;
+    let number: u128 = number.parse().map_err(|_| format!("`{word}` is no process"))?;
     let until_tree = matches!(until, "tree" | "fence");
     Ok(Binding {
         process: ProcessId(number),
-        until: if until_tree {
-            Until::Tree
-        } else {
-            Until::Process
-        },
+        until: if until_tree { Until::Tree } else { Until::Process },
         fence: until == "fence",
     })
 }
@@ -257,22 +230,13 @@ fn told(reply: &Reply) -> Vec<String> {
 
 fn listed(entry: &EntryView) -> String {
     let [key, index, owner] = [&entry.key, &entry.index, &entry.owner].map(shown);
-    let EntryView {
-        place,
-        ttl,
-        ttw,
-        priority,
-        deadline,
-        ..
-    } = entry;
+    let EntryView { place, ttl, ttw, priority, deadline, .. } = entry;
     let until = match deadline {
         Some(deadline) => format!("until {}", moment(*deadline)),
         None if entry.fencing => "until its tree has ended".to_owned(),
         None => "until its process has ended".to_owned(),
     };
-    let token = entry
-        .token
-        .map_or_else(String::new, |token| format!(" token {token}"));
+    let token = entry.token.map_or_else(String::new, |token| format!(" token {token}"));
     format!("{key} {index} {place} {owner} prio={priority} ttl={ttl} ttw={ttw} {until}{token}")
 }
 
@@ -299,9 +263,7 @@ fn name(word: &str) -> Parsed<Name> {
     let repeated = word.strip_suffix('}').and_then(|word| word.split_once('{'));
     let named = match repeated {
         Some((part, count)) => {
-            let count: usize = count
-                .parse()
-                .map_err(|_| format!("`{word}` repeats how often?"))?;
+            let count: usize = count.parse().map_err(|_| format!("`{word}` repeats how often?"))?;
             Name::new(part.repeat(count).into_bytes())
         }
         None => Name::from_text(word),

@@ -96,10 +96,7 @@ fn what_comes_back_otherwise_is_shown_as_a_difference() {
         "# words\nowner a 1\n----\nalice\n\ncounts\n----\n0 owners, 0 contenders\n",
     );
     let difference = dialogue.run(&mut Node::<lock::Words>::new());
-    assert_eq!(
-        difference.as_deref(),
-        Some("2: owner a 1\n  - alice\n  + nobody\n")
-    );
+    assert_eq!(difference.as_deref(), Some("2: owner a 1\n  - alice\n  + nobody\n"));
     assert_eq!(
         dialogue.to_string(),
         "# words\nowner a 1\n----\nnobody\n\ncounts\n----\n0 owners, 0 contenders\n"
@@ -111,18 +108,13 @@ fn what_is_not_understood_is_said_and_not_passed_over() {
     let mut dialogue = Dialogue::parse("sing\n----\n\nrequest a\n----\n\nadvance 5\n----\n");
     dialogue.run(&mut Node::<lock::Words>::new());
     let said = dialogue.to_string();
-    assert!(
-        said.contains("sing\n----\n?? nobody here knows `sing`"),
-        "{said}"
-    );
+    assert!(said.contains("sing\n----\n?? nobody here knows `sing`"), "{said}");
     assert!(said.contains("request a\n----\n?? "), "{said}");
     assert!(said.contains("advance 5\n----\n?? "), "{said}");
 }
 
 fn scripts_of(actor: &str) -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/scripts")
-        .join(actor);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts").join(actor);
     let entries = std::fs::read_dir(folder).expect("the folder of an actor's dialogues is there");
     let mut scripts: Vec<PathBuf> = entries
         .map(|entry| entry.expect("a folder can be read").path())

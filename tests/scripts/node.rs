@@ -26,10 +26,7 @@ use std::sync::{Arc, Mutex};
 /// The time at which every script begins.
 const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
 
-const SIZES: Sizes = Sizes {
-    first_bytes: 64 << 10,
-    max_bytes: 64 << 10,
-};
+const SIZES: Sizes = Sizes { first_bytes: 64 << 10, max_bytes: 64 << 10 };
 
 pub(crate) type Parsed<T> = Result<T, String>;
 
@@ -189,10 +186,7 @@ impl<T: Vocabulary> Node<T> {
                 Ok(Vec::new())
             }
             ["unwatch", name] => {
-                let ticket = self
-                    .tickets
-                    .remove(*name)
-                    .ok_or("nobody of that name waits")?;
+                let ticket = self.tickets.remove(*name).ok_or("nobody of that name waits")?;
                 let running = self.running()?;
                 running.host.unwatch(&mut running.ledger, ticket);
                 Ok(Vec::new())
@@ -206,11 +200,7 @@ impl<T: Vocabulary> Node<T> {
             ["quarantined"] => {
                 let reports = self.running()?.host.quarantined();
                 let say = |report: &sexton::spine::delivery::Report| {
-                    format!(
-                        "slot {} since entry {}",
-                        report.item.unwrap_or(0),
-                        report.seq
-                    )
+                    format!("slot {} since entry {}", report.item.unwrap_or(0), report.seq)
                 };
                 Ok(reports.iter().map(say).collect())
             }
@@ -223,9 +213,7 @@ impl<T: Vocabulary> Node<T> {
         if self.running.is_none() {
             self.begin()?;
         }
-        self.running
-            .as_mut()
-            .ok_or_else(|| "the node does not run".to_owned())
+        self.running.as_mut().ok_or_else(|| "the node does not run".to_owned())
     }
 
     /// Opens the data directory, as startup does. Returns the end of the log, and the digest before spans begin again.
@@ -239,18 +227,11 @@ impl<T: Vocabulary> Node<T> {
         let filler = Box::new(InlineFiller::new(Arc::clone(&disk) as Arc<dyn Disk>));
         let writer = Writer::open(Arc::clone(&disk) as Arc<dyn Disk>, SIZES, filler, &tail)
             .map_err(|error| error.to_string())?;
-        let mut ledger = Ledger::new(
-            Arc::clone(&self.clock) as Arc<dyn Clock>,
-            &tail,
-            marked,
-            false,
-        );
+        let mut ledger =
+            Ledger::new(Arc::clone(&self.clock) as Arc<dyn Clock>, &tail, marked, false);
         let mut host = Host::new(replica.into_parts());
         let stamp = ledger.start(Chance([0; 32]));
-        host.outbox().set_port(Box::new(RecordingPort::<T>(
-            Arc::clone(&self.woken),
-            PhantomData,
-        )));
+        host.outbox().set_port(Box::new(RecordingPort::<T>(Arc::clone(&self.woken), PhantomData)));
         host.start(stamp)?;
         let armed = Arc::clone(&self.armed);
         host.inject_panics(Box::new(move |stage, _| {
@@ -259,12 +240,7 @@ impl<T: Vocabulary> Node<T> {
             drop(armed);
             assert!(!hit, "planted");
         }));
-        let mut running = Running {
-            disk,
-            ledger,
-            writer,
-            host,
-        };
+        let mut running = Running { disk, ledger, writer, host };
         running.write();
         self.running = Some(running);
         Ok((tail, digest))
@@ -294,16 +270,11 @@ impl<T: Vocabulary> Node<T> {
         let owned = name.to_owned();
         let running = self.running()?;
         let reply_to = move |answers: Answers<T::Machine>| {
-            let told = answers
-                .iter()
-                .flatten()
-                .map(|reply| T::woken(&owned, reply));
+            let told = answers.iter().flatten().map(|reply| T::woken(&owned, reply));
             woken.lock().expect("a wake does not panic").extend(told);
         };
         let ledger = &mut running.ledger;
-        running
-            .host
-            .watch(ledger, ticket, Wait::new(watch, Box::new(reply_to)));
+        running.host.watch(ledger, ticket, Wait::new(watch, Box::new(reply_to)));
         running.write();
         Ok(self.wakes())
     }
@@ -327,10 +298,7 @@ impl<T: Vocabulary> Node<T> {
         let reply_to = Box::new(move |answers| {
             *theirs.lock().expect("an answer does not panic") = answers;
         });
-        let delivery = Delivery {
-            authority,
-            ..Delivery::new(items, reply_to)
-        };
+        let delivery = Delivery { authority, ..Delivery::new(items, reply_to) };
         let mut panics = Vec::new();
         let mut flow = running.host.deliver(&mut running.ledger, delivery);
         loop {
@@ -347,13 +315,8 @@ impl<T: Vocabulary> Node<T> {
                     panics.push(format!("{words}, entry {}: {}", report.seq, report.cause));
                     if running.host.is_spent() {
                         let mut replica = Replica::<T::Machine>::new(rules.clone());
-                        recover(
-                            running.disk.as_ref(),
-                            None,
-                            &mut [&mut replica],
-                            Scope::default(),
-                        )
-                        .map_err(|error| error.to_string())?;
+                        recover(running.disk.as_ref(), None, &mut [&mut replica], Scope::default())
+                            .map_err(|error| error.to_string())?;
                         panics.push("rebuilt from the log".to_owned());
                         let rebuilt = replica.into_parts();
                         flow = running.host.rebuilt(&mut running.ledger, rebuilt);
@@ -388,10 +351,7 @@ impl<T: Vocabulary> Node<T> {
             self.seen = record.seq;
             let decoded = Replica::<T::Machine>::decode(&record);
             let decoded = decoded.map_err(|error| error.to_string())?;
-            let entry = Stamp {
-                seq: record.seq,
-                at: record.at,
-            };
+            let entry = Stamp { seq: record.seq, at: record.at };
             if let Some(what) = self.tongue.note(entry, &decoded.message, &decoded.outcome) {
                 let at = moment(record.at);
                 told.push(format!("[entry {} at {at}: {what}]", record.seq));
@@ -434,9 +394,7 @@ impl<M: Actor> Running<M> {
     /// Writes and syncs the batch, and releases the answers that depend on it, in place of the journal thread.
     fn write(&mut self) {
         let mut batch = self.ledger.take_batch();
-        self.writer
-            .write(&mut batch)
-            .expect("the disk takes what is written");
+        self.writer.write(&mut batch).expect("the disk takes what is written");
         self.writer.sync().expect("the disk syncs");
         self.ledger.durable(self.writer.last());
         self.host.outbox().release(self.writer.last());
@@ -467,9 +425,7 @@ pub(crate) fn number<T: std::str::FromStr>(
 ) -> Parsed<T> {
     match options.get(option) {
         None => Ok(otherwise),
-        Some(value) => value
-            .parse()
-            .map_err(|_| format!("`{option}={value}` is no such number")),
+        Some(value) => value.parse().map_err(|_| format!("`{option}={value}` is no such number")),
     }
 }
 

@@ -114,9 +114,7 @@ impl Vocabulary for Words {
             "end" => Watch::End(id),
             "leader" => Watch::Leader(id),
             entry => {
-                let asked = entry
-                    .parse()
-                    .map_err(|_| format!("nobody waits for `{entry}`"))?;
+                let asked = entry.parse().map_err(|_| format!("nobody waits for `{entry}`"))?;
                 Watch::Signal(id, Seq(asked))
             }
         };
@@ -202,10 +200,7 @@ impl Words {
     fn launching(&self, kind: &str, argv: &[&str], options: &Options<'_>) -> Parsed<Launching> {
         let timeout = options.get("timeout").map(|span| milliseconds(span));
         let spec = Spec {
-            argv: argv
-                .iter()
-                .map(|word| Bytes::new(word.as_bytes()))
-                .collect(),
+            argv: argv.iter().map(|word| Bytes::new(word.as_bytes())).collect(),
             timeout_ms: timeout.transpose()?.unwrap_or(0),
             grace_ms: grace(options)?.unwrap_or(5000),
             stop_signal: signal(options)?.unwrap_or(0),
@@ -240,10 +235,7 @@ impl Words {
             }),
             ["register", kind, argv @ ..] => Message::Register(Box::new(Registering {
                 identity: identity(options)?,
-                argv: argv
-                    .iter()
-                    .map(|word| Bytes::new(word.as_bytes()))
-                    .collect(),
+                argv: argv.iter().map(|word| Bytes::new(word.as_bytes())).collect(),
                 dir: Bytes::default(),
                 started: Date(BEGIN),
                 tags: tags(kind),
@@ -317,18 +309,12 @@ impl Words {
                 child: Box::new(Child {
                     line: number(options, "line", 1)?,
                     nth: number(options, "nth", 1)?,
-                    argv: argv
-                        .iter()
-                        .map(|word| Bytes::new(word.as_bytes()))
-                        .collect(),
+                    argv: argv.iter().map(|word| Bytes::new(word.as_bytes())).collect(),
                     end: options.get("code").map(|_| end(options)).transpose()?,
                     ..Child::default()
                 }),
             },
-            ["found", name] => Message::Found {
-                id: self.id(name)?,
-                found: printed(options)?,
-            },
+            ["found", name] => Message::Found { id: self.id(name)?, found: printed(options)? },
             ["notice", name, what] => Message::Notice {
                 id: self.id(name)?,
                 notice: match *what {
@@ -341,10 +327,7 @@ impl Words {
             ["signalled", name] => Message::Signalled {
                 id: self.id(name)?,
                 asked: Seq(number(options, "entry", 0)?),
-                errno: options
-                    .get("errno")
-                    .map(|_| number(options, "errno", 0))
-                    .transpose()?,
+                errno: options.get("errno").map(|_| number(options, "errno", 0)).transpose()?,
             },
             _ => return Ok(None),
         }))
@@ -357,11 +340,7 @@ impl Words {
             ["show", name] => Query::One(self.id(name)?),
             ["find"] => Query::Process(identity(options)?),
             ["above", name] => Query::Ancestors(self.id(name)?),
-            ["below", name] => Query::Descendants {
-                of: self.id(name)?,
-                after: None,
-                most: 100,
-            },
+            ["below", name] => Query::Descendants { of: self.id(name)?, after: None, most: 100 },
             ["list", kind @ ..] => Query::List(selection(kind, options)?),
             ["count", kind @ ..] => Query::Count(selection(kind, options)?),
             _ => return Ok(None),
@@ -401,12 +380,7 @@ impl Words {
 
     /// Returns a description of a record. Empty parts are left out.
     fn shown(&self, view: &RecordView) -> String {
-        let mut words = vec![format!(
-            "{}{} {}",
-            view.kind,
-            view.number,
-            view.phase.name()
-        )];
+        let mut words = vec![format!("{}{} {}", view.kind, view.number, view.phase.name())];
         words.extend(view.deferred.map(|_| "deferred".to_owned()));
         words.extend(view.identity.map(|it| it.to_string()));
         let above = view.parent.map(|id| self.name(id));
@@ -415,9 +389,7 @@ impl Words {
             let whom = if stop.tree { "its tree" } else { "it" };
             let cause = format!("{:?}", stop.cause).to_lowercase();
             let killed = if stop.killed { ", killed" } else { "" };
-            let errno = stop
-                .errno
-                .map_or(String::new(), |it| format!(", errno {it}"));
+            let errno = stop.errno.map_or(String::new(), |it| format!(", errno {it}"));
             let (signal, grace) = (stop.signal, stop.grace_ms);
             words.push(format!(
                 "stop of {whom} by {cause}: signal {signal}, grace {grace} ms{killed}{errno}"
@@ -427,10 +399,7 @@ impl Words {
             let (left, unknown) = (it.unkillable, it.unknown);
             format!("stuck: {left} do not end, {unknown} unknown")
         }));
-        words.extend(
-            view.sent
-                .map(|it| format!("signal of entry {} sent", it.asked)),
-        );
+        words.extend(view.sent.map(|it| format!("signal of entry {} sent", it.asked)));
         words.extend(view.end.map(ending));
         let failure = view.failure.as_ref();
         words.extend(failure.map(|it| {
@@ -471,10 +440,7 @@ fn actor(number: &str) -> Parsed<ActorId> {
 }
 
 fn printed(options: &Options<'_>) -> Parsed<Box<HookOutput>> {
-    Ok(Box::new(HookOutput {
-        children: number(options, "children", 0)?,
-        ..HookOutput::default()
-    }))
+    Ok(Box::new(HookOutput { children: number(options, "children", 0)?, ..HookOutput::default() }))
 }
 
 fn grace(options: &Options<'_>) -> Parsed<Option<u32>> {
@@ -488,9 +454,7 @@ fn signal(options: &Options<'_>) -> Parsed<Option<u8>> {
 }
 
 fn ending(end: End) -> String {
-    let code = end
-        .code()
-        .map_or("no code".to_owned(), |it| format!("code {it}"));
+    let code = end.code().map_or("no code".to_owned(), |it| format!("code {it}"));
     match end {
         End::Code(_) => code,
         End::Signal { signal, .. } => format!("signal {signal}, {code}"),
@@ -506,18 +470,11 @@ fn action(what: &Action) -> String {
             let words = argv.map(|word| String::from_utf8_lossy(word.as_bytes()).into_owned());
             format!("launch {}", words.collect::<Vec<_>>().join(" "))
         }
-        Action::Follow {
-            identity, launched, ..
-        } => {
+        Action::Follow { identity, launched, .. } => {
             let whose = if *launched { "launched" } else { "registered" };
             format!("follow {identity}, {whose}")
         }
-        Action::Signal {
-            identity,
-            signal,
-            reach,
-            ..
-        } => {
+        Action::Signal { identity, signal, reach, .. } => {
             let whom = match reach {
                 Reach::Leader => "",
                 Reach::Group => " and its group",
@@ -534,10 +491,7 @@ fn action(what: &Action) -> String {
 }
 
 fn tags(kind: &str) -> Tags {
-    Tags {
-        kind: if kind == "-" { "" } else { kind }.to_owned(),
-        ..Tags::default()
-    }
+    Tags { kind: if kind == "-" { "" } else { kind }.to_owned(), ..Tags::default() }
 }
 
 fn small(ms: u64) -> u32 {

@@ -31,10 +31,7 @@ pub(crate) fn asked(places: &[&str]) -> Parsed<Option<ServiceMessage>> {
 fn defined(words: &str) -> Parsed<Definition> {
     let mut parts = words.split('/');
     let name = parts.next().unwrap_or_default();
-    let mut it = Definition {
-        name: name.to_owned(),
-        ..Definition::default()
-    };
+    let mut it = Definition { name: name.to_owned(), ..Definition::default() };
     it.spec.argv = vec![Bytes::new(format!("./{name}").into_bytes())];
     for part in parts {
         let (key, value) = part.split_once('=').unwrap_or((part, ""));
@@ -74,11 +71,7 @@ pub(crate) fn note(message: &Message, turn: &Turn) -> Option<String> {
     };
     let words = turn.steps.iter().map(step);
     let words: Vec<String> = words
-        .chain(
-            turn.process
-                .iter()
-                .map(|_| "a process of a service is stopped".to_owned()),
-        )
+        .chain(turn.process.iter().map(|_| "a process of a service is stopped".to_owned()))
         .collect();
     Some(words.join(", "))
 }
@@ -114,8 +107,6 @@ pub(crate) fn shown(view: &ServiceView) -> String {
 }
 
 fn instance(view: &InstanceView) -> String {
-    let pid = view
-        .pid
-        .map_or("no PID".to_owned(), |pid| format!("PID {pid}"));
+    let pid = view.pid.map_or("no PID".to_owned(), |pid| format!("PID {pid}"));
     format!("{} {} restarts", pid, view.restarts)
 }

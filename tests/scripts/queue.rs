@@ -38,10 +38,7 @@ impl Vocabulary for Words {
             crash_tries: 0,
             ..TypeRules::default()
         };
-        Rules {
-            default,
-            ..Rules::default()
-        }
+        Rules { default, ..Rules::default() }
     }
 
     #[expect(clippy::too_many_lines, reason = "one arm for each setting")]
@@ -135,10 +132,7 @@ impl Vocabulary for Words {
             }
             ["over", who, id] => Some(((*who).to_owned(), Watch::Over { id: id_of(id)? })),
             ["attend", who, using, watching @ ..] => {
-                let watch = Watch::Presence {
-                    using: queue(using)?,
-                    watching: queues(watching)?,
-                };
+                let watch = Watch::Presence { using: queue(using)?, watching: queues(watching)? };
                 Some(((*who).to_owned(), watch))
             }
             _ => None,
@@ -235,10 +229,7 @@ fn message(words: &[&str]) -> Parsed<Option<Message>> {
             ..pop(from, by(&options)?, false)?
         }),
         ["turn", types @ ..] => Message::Pop(turn(types, &options)?),
-        ["pop-job", id] => Message::PopJob {
-            id: id_of(id)?,
-            by: by(&options)?,
-        },
+        ["pop-job", id] => Message::PopJob { id: id_of(id)?, by: by(&options)? },
         ["repush", of, count] => Message::Repush {
             queue: queue(of)?,
             count: count.parse().map_err(|_| "how many?".to_owned())?,
@@ -248,36 +239,20 @@ fn message(words: &[&str]) -> Parsed<Option<Message>> {
             count: count.parse().map_err(|_| "how many?".to_owned())?,
         },
         ["kick-job", id] => Message::KickJob { id: id_of(id)? },
-        ["cancel", id] => Message::Cancel {
-            id: id_of(id)?,
-            error: None,
-        },
-        ["cancel", id, why @ ..] => Message::Cancel {
-            id: id_of(id)?,
-            error: Some(why.join(" ").into()),
-        },
-        ["pause", which, ms] => Message::Pause {
-            queue: queue(which)?,
-            ms: milliseconds(ms)?,
-        },
-        ["flush", which] => Message::Flush {
-            queue: queue(which)?,
-        },
-        ["depart", who] => Message::Depart {
-            worker: worker(who),
-        },
+        ["cancel", id] => Message::Cancel { id: id_of(id)?, error: None },
+        ["cancel", id, why @ ..] => {
+            Message::Cancel { id: id_of(id)?, error: Some(why.join(" ").into()) }
+        }
+        ["pause", which, ms] => Message::Pause { queue: queue(which)?, ms: milliseconds(ms)? },
+        ["flush", which] => Message::Flush { queue: queue(which)? },
+        ["depart", who] => Message::Depart { worker: worker(who) },
         ["gone", process] => {
             let Binding { process, until, .. } = binding(process)?;
             let (pid, signal) = (number(&options, "pid", 0)?, number(&options, "signal", 0)?);
             let exit = (signal > 0).then_some(Exit::Signal(signal));
             let code = options.get("code").map(|_| number(&options, "code", 0));
             let exit = exit.or(code.transpose()?.map(Exit::Code));
-            Message::Gone(EndNotice {
-                process,
-                until,
-                exit,
-                pid: (pid > 0).then_some(pid),
-            })
+            Message::Gone(EndNotice { process, until, exit, pid: (pid > 0).then_some(pid) })
         }
         ["drain"] => Message::Drain,
         ["spoil"] => Message::Spoil,
@@ -311,13 +286,9 @@ fn put_of(places: &[&str], options: &Options<'_>) -> Parsed<Put> {
 
 /// Parses `signature@time`, which identifies a root job.
 fn root_of(word: &str) -> Parsed<Root> {
-    let (key, at) = word
-        .split_once('@')
-        .ok_or_else(|| format!("`{word}` is no root job: signature@time"))?;
-    Ok(Root {
-        key: key_of(key),
-        at: id_of(at)?,
-    })
+    let (key, at) =
+        word.split_once('@').ok_or_else(|| format!("`{word}` is no root job: signature@time"))?;
+    Ok(Root { key: key_of(key), at: id_of(at)? })
 }
 
 pub(crate) fn yes(options: &Options<'_>, option: &str, otherwise: bool) -> Parsed<bool> {
@@ -343,9 +314,7 @@ fn question(words: &[&str]) -> Parsed<Option<Query>> {
         },
         ["job", id] => Query::Job { id: id_of(id)? },
         ["ended", id] => Query::Result { id: id_of(id)? },
-        ["queue", which] => Query::Queue {
-            queue: queue(which)?,
-        },
+        ["queue", which] => Query::Queue { queue: queue(which)? },
         ["queues"] => Query::Queues { from: Slot(0) },
         ["any", chance, kinds @ ..] => Query::Next(Choice {
             chance: id_of(chance)?,
@@ -367,10 +336,7 @@ fn turn(types: &[&str], options: &Options<'_>) -> Parsed<Pop> {
         except: except.flat_map(|it| it.split(',')).map(text).collect(),
         types: types.iter().map(|it| text(it)).collect(),
     };
-    Ok(Pop {
-        any: Some(Arc::new(any)),
-        ..pop(&[], by(options)?, false)?
-    })
+    Ok(Pop { any: Some(Arc::new(any)), ..pop(&[], by(options)?, false)? })
 }
 
 fn pop(from: &[&str], by: Claimant, waits: bool) -> Parsed<Pop> {
@@ -406,9 +372,7 @@ pub(crate) fn body_of(word: &str) -> Parsed<Body> {
     let Some((part, count)) = repeated else {
         return Ok(Body::new(word.as_bytes()));
     };
-    let count = count
-        .parse()
-        .map_err(|_| format!("`{word}` repeats how often?"))?;
+    let count = count.parse().map_err(|_| format!("`{word}` repeats how often?"))?;
     Ok(Body::new(part.repeat(count).into_bytes()))
 }
 
@@ -434,10 +398,7 @@ fn claimant(who: &str) -> Claimant {
 }
 
 fn worker(who: &str) -> Worker {
-    Worker(
-        who.bytes()
-            .fold(0, |number, byte| number << 8 | u64::from(byte)),
-    )
+    Worker(who.bytes().fold(0, |number, byte| number << 8 | u64::from(byte)))
 }
 
 pub(crate) fn right(options: &Options<'_>) -> Parsed<Right> {
@@ -450,22 +411,14 @@ pub(crate) fn right(options: &Options<'_>) -> Parsed<Right> {
 }
 
 pub(crate) fn span(options: &Options<'_>, option: &str, otherwise: u64) -> Parsed<u64> {
-    options
-        .get(option)
-        .map_or(Ok(otherwise), |span| milliseconds(span))
+    options.get(option).map_or(Ok(otherwise), |span| milliseconds(span))
 }
 
 /// Returns the text of an answer.
 fn told(reply: &Reply) -> String {
     match reply {
-        Reply::Put {
-            id,
-            duplicate: None,
-        } => format!("put {id}"),
-        Reply::Put {
-            id,
-            duplicate: Some(phase),
-        } => format!("{id} is there ({})", named(*phase)),
+        Reply::Put { id, duplicate: None } => format!("put {id}"),
+        Reply::Put { id, duplicate: Some(phase) } => format!("{id} is there ({})", named(*phase)),
         Reply::Remembered { id, .. } => format!("{id} is remembered"),
         Reply::Batch(placed) => {
             let placed = placed.iter().map(|(id, new)| {
@@ -495,10 +448,9 @@ fn told(reply: &Reply) -> String {
             names.sort_unstable();
             names.join(" ")
         }
-        Reply::Chosen { queue, .. } => queue
-            .as_ref()
-            .map_or("absent", QueueName::as_str)
-            .to_owned(),
+        Reply::Chosen { queue, .. } => {
+            queue.as_ref().map_or("absent", QueueName::as_str).to_owned()
+        }
         Reply::JobPage { .. } | Reply::QueuePage { .. } | Reply::Busiest { .. } => {
             unreachable!("no script asks for pages")
         }
@@ -506,16 +458,7 @@ fn told(reply: &Reply) -> String {
 }
 
 fn claimed(claim: &Claim) -> String {
-    let Claim {
-        id,
-        token,
-        queue,
-        attempts,
-        until,
-        retries,
-        duplicate,
-        body,
-    } = claim;
+    let Claim { id, token, queue, attempts, until, retries, duplicate, body } = claim;
     let until = if claim.ends().is_some() {
         format!("until {}", moment(*until))
     } else {

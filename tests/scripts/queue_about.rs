@@ -13,30 +13,20 @@ pub(crate) fn about(places: &[&str], options: &Options<'_>) -> Parsed<Option<Mes
         Some(_) => number(options, "prio", 0).map(Some),
     };
     Ok(Some(match places {
-        ["delete", id] => Message::Delete {
-            id: id_of(id)?,
-            by: right(options)?,
-        },
+        ["delete", id] => Message::Delete { id: id_of(id)?, by: right(options)? },
         ["release", id] => Message::Release {
             id: id_of(id)?,
             by: right(options)?,
             priority: priority()?,
             delay_ms: span(options, "delay", 0)?,
         },
-        ["bury", id] => Message::Bury {
-            id: id_of(id)?,
-            by: right(options)?,
-            priority: priority()?,
-        },
-        ["touch", id] => Message::Touch {
-            id: id_of(id)?,
-            by: right(options)?,
-        },
-        ["bind", id, process] => Message::Bind {
-            id: id_of(id)?,
-            by: right(options)?,
-            to: binding(process)?,
-        },
+        ["bury", id] => {
+            Message::Bury { id: id_of(id)?, by: right(options)?, priority: priority()? }
+        }
+        ["touch", id] => Message::Touch { id: id_of(id)?, by: right(options)? },
+        ["bind", id, process] => {
+            Message::Bind { id: id_of(id)?, by: right(options)?, to: binding(process)? }
+        }
         ["defer", id] => Message::Defer {
             id: id_of(id)?,
             by: right(options)?,

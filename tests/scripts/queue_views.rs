@@ -31,11 +31,7 @@ pub(crate) fn job_in_words(job: &JobView) -> String {
         format!("until the {until} {} has ended{fence}", it.process.0)
     }));
     words.extend(job.command.map(|it| {
-        let completes = if it.completes {
-            ", which completes it"
-        } else {
-            ""
-        };
+        let completes = if it.completes { ", which completes it" } else { "" };
         format!("by {}{completes}", it.process.0)
     }));
     words.extend(job.fencing.then(|| "fencing".to_owned()));
@@ -44,24 +40,13 @@ pub(crate) fn job_in_words(job: &JobView) -> String {
     words.extend(error.map(|error| format!("error={}", error.as_str())));
     if let Some(Progress { percent, text }) = &job.progress {
         words.extend(percent.map(|percent| format!("{percent}%")));
-        words.extend(
-            text.as_ref()
-                .map(|text| format!("report={}", text.as_str())),
-        );
+        words.extend(text.as_ref().map(|text| format!("report={}", text.as_str())));
     }
     words.join(" ")
 }
 
 pub(crate) fn result_in_words(result: &JobResult) -> String {
-    let JobResult {
-        id,
-        queue,
-        end,
-        attempts,
-        age_ms,
-        ended,
-        until,
-    } = result;
+    let JobResult { id, queue, end, attempts, age_ms, ended, until } = result;
     let what = if end.done { "done" } else { "failed" };
     let mut words = vec![format!("{id} {queue} {what}, try {attempts}")];
     words.extend(end.exit.map(|exit| format!("exit={exit}")));
@@ -101,9 +86,7 @@ pub(crate) fn queue_in_words(queue: &QueueView) -> String {
     let mut words = vec![queue.name.to_string()];
     let counts = counts.iter().filter(|(_, count)| *count > 0);
     words.extend(counts.map(|(what, count)| format!("{what}={count}")));
-    let until = queue
-        .paused_until
-        .filter(|until| *until != Timestamp(u64::MAX));
+    let until = queue.paused_until.filter(|until| *until != Timestamp(u64::MAX));
     words.extend(until.map(|until| format!("paused until {}", moment(until))));
     words.join(" ")
 }

@@ -281,9 +281,7 @@ impl<R: Reference> Actor<R> {
     fn deliver(&mut self, ledger: &mut Ledger, mail: QueuedMail<R>) -> Flow {
         let (asks, id) = match mail {
             QueuedMail::Tell(message, teller) => {
-                return self
-                    .host
-                    .deliver(ledger, Delivery::from_actor(message, teller));
+                return self.host.deliver(ledger, Delivery::from_actor(message, teller));
             }
             QueuedMail::Call(asks) => {
                 self.calls.push(Call {
@@ -314,9 +312,7 @@ impl<R: Reference> Actor<R> {
 
     /// Returns the message, or its replacement if a planted fault replaces it.
     fn taken_for(&mut self, message: MessageOf<R>) -> MessageOf<R> {
-        let other = self
-            .swap
-            .and_then(|swap| swap(self.host.machine(), &message));
+        let other = self.swap.and_then(|swap| swap(self.host.machine(), &message));
         match other {
             Some(other) => {
                 self.swapped.push((message, other.clone()));
@@ -336,10 +332,7 @@ impl<R: Reference> Actor<R> {
             };
             call.rests = self.host.awaited();
             call.saw = self.host.last();
-            push(
-                &self.arrivals,
-                (id, asks.iter().filter_map(answer).collect()),
-            );
+            push(&self.arrivals, (id, asks.iter().filter_map(answer).collect()));
         }
         flow
     }
@@ -354,10 +347,7 @@ impl<R: Reference> Actor<R> {
         }
         self.next_ticket += 1;
         let ticket = Ticket(self.next_ticket);
-        let wait = Wait {
-            watch: watch.clone(),
-            answer: None,
-        };
+        let wait = Wait { watch: watch.clone(), answer: None };
         self.waits.insert(ticket, wait);
         let woken = Arc::clone(&self.woken);
         let reply_to = move |answers: Vec<Answer<ReplyOf<R>>>| {
@@ -448,9 +438,7 @@ impl<R: Reference> Actor<R> {
 }
 
 fn push<T>(list: &Mutex<Vec<T>>, item: T) {
-    list.lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push(item);
+    list.lock().unwrap_or_else(PoisonError::into_inner).push(item);
 }
 
 fn take<T>(list: &Mutex<Vec<T>>) -> Vec<T> {

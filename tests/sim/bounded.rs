@@ -1,10 +1,7 @@
 //! Every request about many items is carried out in parts, and others are served in between: a table over the requests of all actors. For
 //! each, the items that an outcome changes are counted, by queries before and after it.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "each query has one kind of reply"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "each query has one kind of reply")]
 
 use crate::parts::Served;
 use sexton::actors::binding::{Binding, EndNotice, Exit, Until};
@@ -43,53 +40,34 @@ const REQUESTS: &[(&str, Run)] = &[
         };
         locks(part, &release)
     }),
-    ("lock: a process is gone", |part| {
-        locks(part, &lock::Message::Gone(gone()))
-    }),
+    ("lock: a process is gone", |part| locks(part, &lock::Message::Gone(gone()))),
     ("queue: flush", |part| {
         let queue = queue_name("q");
         jobs(part, &[], &queue::Message::Flush { queue }, Counts::all)
     }),
     ("queue: kick", |part| {
-        let kick = queue::Message::Kick {
-            queue: queue_name("q"),
-            count: u32::MAX,
-        };
+        let kick = queue::Message::Kick { queue: queue_name("q"), count: u32::MAX };
         jobs(part, &[cancel], &kick, |it| it.abandoned)
     }),
     ("queue: repush", |part| {
-        let repush = queue::Message::Repush {
-            queue: queue_name("q"),
-            count: u32::MAX,
-        };
+        let repush = queue::Message::Repush { queue: queue_name("q"), count: u32::MAX };
         jobs(part, &[cancel], &repush, |it| it.abandoned)
     }),
     ("queue: a client disconnects", |part| {
         let worker = Worker(7);
         let pop = |_| pop(Claimant::Worker(Worker(7)));
-        jobs(part, &[pop], &queue::Message::Depart { worker }, |it| {
-            it.claimed
-        })
+        jobs(part, &[pop], &queue::Message::Depart { worker }, |it| it.claimed)
     }),
     ("queue: a process is gone", |part| {
         let pop = |nth| pop(Claimant::Process(binding(nth)));
         jobs(part, &[pop], &queue::Message::Gone(gone()), |it| it.claimed)
     }),
     ("process: stop a tree", |part| {
-        let stop = process::Message::Stop {
-            id: ROOT,
-            signal: None,
-            grace_ms: None,
-            tree: true,
-        };
+        let stop = process::Message::Stop { id: ROOT, signal: None, grace_ms: None, tree: true };
         processes(part, &stop)
     }),
-    ("process: fence", |part| {
-        processes(part, &process::Message::Fence(ROOT))
-    }),
-    ("lease: a process is gone", |part| {
-        leases(part, &lease::Message::Gone(gone()))
-    }),
+    ("process: fence", |part| processes(part, &process::Message::Fence(ROOT))),
+    ("lease: a process is gone", |part| leases(part, &lease::Message::Gone(gone()))),
 ];
 
 /// The process that many rights are bound to, and the root of a tree.
@@ -104,25 +82,12 @@ fn queue_name(text: &str) -> QueueName {
 }
 
 fn gone() -> EndNotice {
-    EndNotice {
-        process: ROOT,
-        until: Until::Tree,
-        exit: Some(Exit::Code(0)),
-        pid: None,
-    }
+    EndNotice { process: ROOT, until: Until::Tree, exit: Some(Exit::Code(0)), pid: None }
 }
 
 fn binding(nth: u32) -> Binding {
-    let until = if nth.is_multiple_of(2) {
-        Until::Process
-    } else {
-        Until::Tree
-    };
-    Binding {
-        process: ROOT,
-        until,
-        fence: false,
-    }
+    let until = if nth.is_multiple_of(2) { Until::Process } else { Until::Tree };
+    Binding { process: ROOT, until, fence: false }
 }
 
 /// Delivers a request, and then, whenever others have their turn, a request of another client. Returns the number of outcomes; an error if
@@ -154,9 +119,7 @@ where
         served.deliver("other", vec![Item::Message(other(outcomes))]);
         let names: Vec<_> = served.answers().into_iter().map(|(name, _)| name).collect();
         if names != ["other"] {
-            return Err(format!(
-                "after outcome {outcomes}, these have answers: {names:?}"
-            ));
+            return Err(format!("after outcome {outcomes}, these have answers: {names:?}"));
         }
         before = counted(&mut served);
         served.carry_on();
@@ -177,10 +140,7 @@ fn locks(part: u32, request: &lock::Message) -> Result<u32, String> {
         priority: 0,
         tie,
     };
-    let rules = lock::Rules {
-        part,
-        ..lock::Rules::default()
-    };
+    let rules = lock::Rules { part, ..lock::Rules::default() };
     let mut served = Served::<LockMachine>::new(rules);
     for nth in 0..MANY {
         // Locks of others under the same key, for some of which it waits.
@@ -192,19 +152,16 @@ fn locks(part: u32, request: &lock::Message) -> Result<u32, String> {
         served.deliver("acquire", vec![Item::Message(acquire)]);
     }
     let other = |nth| acquire(&format!("x{nth}"), "other", Tie::None);
-    carry_out(served, request.clone(), other, |machine, now| match machine
-        .query(now, &lock::Query::Counts)
-    {
-        lock::Reply::Counts { owners, contenders } => owners + contenders,
-        reply => panic!("{reply:?}"),
+    carry_out(served, request.clone(), other, |machine, now| {
+        match machine.query(now, &lock::Query::Counts) {
+            lock::Reply::Counts { owners, contenders } => owners + contenders,
+            reply => panic!("{reply:?}"),
+        }
     })
 }
 
 fn cancel(nth: u32) -> queue::Message {
-    queue::Message::Cancel {
-        id: u64::from(nth) + 1,
-        error: None,
-    }
+    queue::Message::Cancel { id: u64::from(nth) + 1, error: None }
 }
 
 fn pop(by: Claimant) -> queue::Message {
@@ -227,10 +184,7 @@ fn jobs(
     count: fn(&Counts) -> u32,
 ) -> Result<u32, String> {
     let rules = queue::Rules {
-        across: SharedRules {
-            part,
-            ..SharedRules::default()
-        },
+        across: SharedRules { part, ..SharedRules::default() },
         ..queue::Rules::default()
     };
     let mut served = Served::<QueueMachine>::new(rules);
@@ -262,15 +216,9 @@ fn processes(part: u32, request: &process::Message) -> Result<u32, String> {
     let launch = |id: u32, parent: Option<u32>| {
         let id_of = |nth: u32| ProcessId(ROOT.0 + u128::from(nth));
         let launching = Launching {
-            spec: Spec {
-                argv: vec![Body::new(b"/bin/true".to_vec())],
-                ..Spec::default()
-            },
+            spec: Spec { argv: vec![Body::new(b"/bin/true".to_vec())], ..Spec::default() },
             tags: Tags::default(),
-            parentage: Parentage {
-                named: parent.map(id_of),
-                ..Parentage::default()
-            },
+            parentage: Parentage { named: parent.map(id_of), ..Parentage::default() },
             deferred: false,
         };
         process::Message::LaunchAs(Box::new(LaunchAs {
@@ -279,10 +227,7 @@ fn processes(part: u32, request: &process::Message) -> Result<u32, String> {
             launching,
         }))
     };
-    let rules = process::Rules {
-        part,
-        ..process::Rules::default()
-    };
+    let rules = process::Rules { part, ..process::Rules::default() };
     let mut served = Served::<ProcessMachine>::new(rules);
     for nth in 0..MANY {
         let launch = launch(nth, (nth > 0).then_some(nth / 5));
@@ -305,28 +250,22 @@ fn leases(part: u32, request: &lease::Message) -> Result<u32, String> {
     let claim = |name_of: String, process: Option<Binding>| {
         lease::Message::Request(Box::new(PassRequest {
             name: name(&name_of),
-            claim: Some(Claim {
-                process,
-                ..Claim::default()
-            }),
+            claim: Some(Claim { process, ..Claim::default() }),
             ..PassRequest::default()
         }))
     };
-    let rules = lease::Rules {
-        part,
-        ..lease::Rules::default()
-    };
+    let rules = lease::Rules { part, ..lease::Rules::default() };
     let mut served = Served::<LeaseMachine>::new(rules);
     for nth in 0..MANY {
         let claim = claim(nth.to_string(), Some(binding(nth)));
         served.deliver("claim", vec![Item::Message(claim)]);
     }
     let other = |nth| claim(format!("x{nth}"), None);
-    carry_out(served, request.clone(), other, |machine, now| match machine
-        .query(now, &lease::Query::Totals)
-    {
-        lease::Reply::Totals(totals) => u32::try_from(totals.running).expect("a small number"),
-        reply => panic!("{reply:?}"),
+    carry_out(served, request.clone(), other, |machine, now| {
+        match machine.query(now, &lease::Query::Totals) {
+            lease::Reply::Totals(totals) => u32::try_from(totals.running).expect("a small number"),
+            reply => panic!("{reply:?}"),
+        }
     })
 }
 

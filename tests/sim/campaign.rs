@@ -22,10 +22,7 @@ struct CampaignOptions {
     single: bool,
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a campaign is set by its command line"
-)]
+#[expect(clippy::disallowed_methods, reason = "a campaign is set by its command line")]
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
@@ -37,27 +34,16 @@ fn number(name: &str) -> Option<u64> {
 fn wish() -> CampaignOptions {
     let steps = number("SEXTON_SIM_STEPS").unwrap_or(STEPS);
     if let Some(seed) = number("SEXTON_SIM_SEED") {
-        return CampaignOptions {
-            seeds: seed..seed + 1,
-            steps,
-            single: true,
-        };
+        return CampaignOptions { seeds: seed..seed + 1, steps, single: true };
     }
     let seeds = variable("SEXTON_SIM_SEEDS").map_or(0..SEEDS, |value| {
-        let parse = |text: &str| {
-            text.parse()
-                .expect("SEXTON_SIM_SEEDS is from..to or a count")
-        };
+        let parse = |text: &str| text.parse().expect("SEXTON_SIM_SEEDS is from..to or a count");
         match value.split_once("..") {
             Some((from, to)) => parse(from)..parse(to),
             None => 0..parse(&value),
         }
     });
-    CampaignOptions {
-        seeds,
-        steps,
-        single: false,
-    }
+    CampaignOptions { seeds, steps, single: false }
 }
 
 /// Keeps planted panics from printing their messages.
@@ -74,11 +60,7 @@ pub(crate) fn hush() {
 }
 
 fn again(seed: u64, steps: u64) -> String {
-    let steps = if steps == STEPS {
-        String::new()
-    } else {
-        format!("SEXTON_SIM_STEPS={steps} ")
-    };
+    let steps = if steps == STEPS { String::new() } else { format!("SEXTON_SIM_STEPS={steps} ") };
     format!("SEXTON_SIM_SEED={seed} {steps}cargo test --test sim campaign -- --nocapture")
 }
 

@@ -72,11 +72,7 @@ pub(crate) struct Read {
 
 /// Reads the log on the disk.
 pub(crate) fn read(disk: &SimDisk) -> Read {
-    let mut read = Read {
-        opening: Seq(0),
-        log: Vec::new(),
-        tail: Ok(Tail::default()),
-    };
+    let mut read = Read { opening: Seq(0), log: Vec::new(), tail: Ok(Tail::default()) };
     read.tail = read_into(disk, &mut read.opening, &mut read.log);
     read
 }
@@ -87,10 +83,7 @@ fn read_into(disk: &SimDisk, opening: &mut Seq, log: &mut Vec<Kept>) -> Result<T
     {
         *opening = seq;
     }
-    let begin = Begin {
-        after: *opening,
-        ..Begin::default()
-    };
+    let begin = Begin { after: *opening, ..Begin::default() };
     let mut reader = Reader::open_after(disk, begin)?;
     while let Some(record) = reader.next()? {
         log.push(Kept {
@@ -114,11 +107,7 @@ impl Checker {
         coverage: &mut Coverage,
     ) -> Result<(), Violation> {
         let log = self.read(disk)?;
-        let past = past.map(|past| Past {
-            node: past,
-            survived: self.survived(past, &log),
-            peril,
-        });
+        let past = past.map(|past| Past { node: past, survived: self.survived(past, &log), peril });
         if let Some(past) = &past {
             past.check_digests(node, coverage)?;
             past.check_rests()?;
@@ -126,8 +115,7 @@ impl Checker {
         self.follow(&log, past.as_ref(), coverage)?;
         self.agree(node)?;
         coverage.digests_compared += node.actors.ids().len() as u64;
-        self.known
-            .extend(log.iter().map(|kept| (kept.seq, sum(kept))));
+        self.known.extend(log.iter().map(|kept| (kept.seq, sum(kept))));
         self.banked.clear();
         self.upto = node.found.start;
         Ok(())
@@ -137,8 +125,7 @@ impl Checker {
     pub(crate) fn bank(&mut self, disk: &SimDisk, mark: Seq) -> Result<(), Violation> {
         let mut log = self.read(disk)?;
         log.retain(|kept| kept.seq <= mark);
-        self.known
-            .extend(log.iter().map(|kept| (kept.seq, sum(kept))));
+        self.known.extend(log.iter().map(|kept| (kept.seq, sum(kept))));
         self.banked = log;
         Ok(())
     }
@@ -148,14 +135,10 @@ impl Checker {
     fn read(&self, disk: &SimDisk) -> Result<Vec<Kept>, Violation> {
         let Read { opening, log, tail } = read(disk);
         tail.map_err(|error| Violation::new(Promise::Starts, error))?;
-        ensure(
-            opening == Seq(0) || self.known.contains_key(&opening),
-            Promise::Kept,
-            || format!("the log begins with {opening}, which is not a known record"),
-        )?;
-        let known = self
-            .known
-            .range((Bound::Excluded(opening), Bound::Unbounded));
+        ensure(opening == Seq(0) || self.known.contains_key(&opening), Promise::Kept, || {
+            format!("the log begins with {opening}, which is not a known record")
+        })?;
+        let known = self.known.range((Bound::Excluded(opening), Bound::Unbounded));
         let mut found = log.iter().map(|kept| (kept.seq, sum(kept)));
         for (seq, was) in known {
             let is = found.next();
@@ -177,20 +160,14 @@ impl Checker {
         peril: Peril,
     ) -> Result<(), Violation> {
         let log = self.read(disk)?;
-        let past = past.map(|past| Past {
-            node: past,
-            survived: self.survived(past, &log),
-            peril,
-        });
+        let past = past.map(|past| Past { node: past, survived: self.survived(past, &log), peril });
         self.follow(&log, past.as_ref(), &mut Coverage::default())
     }
 
     /// Returns the last record of that node that still exists. Later records belong to startups that were cut short.
     fn survived(&self, past: &Node, log: &[Kept]) -> Seq {
         let its = log.iter().map(|kept| kept.seq);
-        its.filter(|seq| *seq <= past.ledger.last())
-            .max()
-            .unwrap_or(self.upto)
+        its.filter(|seq| *seq <= past.ledger.last()).max().unwrap_or(self.upto)
     }
 
     fn follow(
@@ -234,15 +211,9 @@ impl Checker {
             match (ask, answer) {
                 (
                     Ask::Message(
-                        Message::Request {
-                            key, index, owner, ..
-                        }
-                        | Message::Acquire {
-                            key, index, owner, ..
-                        }
-                        | Message::Renew {
-                            key, index, owner, ..
-                        },
+                        Message::Request { key, index, owner, .. }
+                        | Message::Acquire { key, index, owner, .. }
+                        | Message::Renew { key, index, owner, .. },
                     )
                     | Ask::Query(Query::Place { key, index, owner }),
                     Ok(Reply::LinePosition(standing)),
@@ -301,11 +272,7 @@ impl Past<'_> {
                 let changed = call.asks.iter().zip(answers).any(|(ask, answer)| {
                     matches!((ask, answer), (Ask::Message(_) | Ask::Keyed(..), Ok(reply)) if R::changes(reply))
                 });
-                let promise = if changed {
-                    Promise::Kept
-                } else {
-                    Promise::ShownIsKept
-                };
+                let promise = if changed { Promise::Kept } else { Promise::ShownIsKept };
                 let (rests, survived) = (call.rests, self.survived);
                 let (asks, answers) = (&call.asks, &call.answers);
                 return Err(Violation::new(
@@ -389,12 +356,7 @@ fn follow<R: Reference>(
     };
     let waits = actor.waits.values();
     let mut waits: Vec<_> = waits.filter(|wait| wait.answer.is_some()).collect();
-    witness.follow(
-        log,
-        (&actor.calls, &mut waits, past.survived),
-        coverage,
-        look,
-    )?;
+    witness.follow(log, (&actor.calls, &mut waits, past.survived), coverage, look)?;
     past.check_torn(&witness.reference, (actor, log), coverage)?;
     // A power cut may have removed the entries that the answer to a wait depends on, unless the policy forbids it; or
     // they were passing changes.

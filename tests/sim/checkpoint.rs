@@ -61,11 +61,7 @@ impl Checkpoint {
         let older = node.sealed[slot.other()];
         let (disk, slots) = (node.snapshots_disk(), node.slots.clone());
         let frees = None;
-        let target = Target {
-            slot,
-            relied_on,
-            frees,
-        };
+        let target = Target { slot, relied_on, frees };
         let writing = Writing::open(disk, slots, target)?;
         Ok(Self {
             slot,

@@ -70,9 +70,7 @@ impl<const ID: u8> Clients<Counters<ID>> for Counting {
                 _ => Ask::Message((name, addition(chance))),
             }
         };
-        (0..*chance.pick(&[1, 1, 2, 3]))
-            .map(|_| ask(chance))
-            .collect()
+        (0..*chance.pick(&[1, 1, 2, 3])).map(|_| ask(chance)).collect()
     }
 }
 
@@ -80,10 +78,7 @@ impl<const ID: u8> Clients<Counters<ID>> for Counting {
 pub(crate) fn long_call<const ID: u8>(chance: &mut Chance) -> Vec<Ask<Counters<ID>>> {
     let bytes = 600_000 + chance.index(700_000);
     let label = "y".repeat(bytes);
-    vec![Ask::Message((
-        name(chance),
-        CounterMessage::Add(1, 500, label),
-    ))]
+    vec![Ask::Message((name(chance), CounterMessage::Add(1, 500, label)))]
 }
 
 fn addition(chance: &mut Chance) -> CounterMessage {
@@ -157,13 +152,7 @@ impl<const ID: u8> Reference for Counters<ID> {
         Ok(())
     }
 
-    fn start(
-        &mut self,
-        Start {
-            stamp: Stamp { at, .. },
-            ..
-        }: Start,
-    ) {
+    fn start(&mut self, Start { stamp: Stamp { at, .. }, .. }: Start) {
         self.quarantined.clear();
         for counter in self.counters.values_mut() {
             counter.since = at;

@@ -17,12 +17,7 @@ pub(crate) fn check(
     chance: &mut Chance,
     coverage: &mut Coverage,
 ) -> Result<(), Violation> {
-    let Read {
-        log: whole,
-        tail: Ok(tail),
-        ..
-    } = read(disk)
-    else {
+    let Read { log: whole, tail: Ok(tail), .. } = read(disk) else {
         return Ok(());
     };
     let ordinals =
@@ -34,38 +29,26 @@ pub(crate) fn check(
     let name = segment::name(ordinal);
     let len = disk.bytes(&name).len() as u64;
     // Mostly flip a bit that belongs to a record, not to the unused end of the last segment.
-    let upto = if ordinal == last && chance.per_mille(700) {
-        end
-    } else {
-        len
-    };
+    let upto = if ordinal == last && chance.per_mille(700) { end } else { len };
     let offset = chance.below(upto.max(1));
     let bit = u8::try_from(chance.below(8)).expect("a byte has eight bits");
     let copy = disk.copy();
     let place = usize::try_from(offset).expect("files fit in memory");
     copy.flip(&name, place, bit);
     coverage.bits_flipped += 1;
-    let Read {
-        opening,
-        log: found,
-        tail: verdict,
-    } = read(&copy);
+    let Read { opening, log: found, tail: verdict } = read(&copy);
     let at = format!("bit {bit} of byte {offset} of {name}");
-    ensure(
-        whole.get(..found.len()) == Some(&found),
-        Promise::DamageNamed,
-        || format!("{at} changed or created a record"),
-    )?;
+    ensure(whole.get(..found.len()) == Some(&found), Promise::DamageNamed, || {
+        format!("{at} changed or created a record")
+    })?;
     let after = found.last().map_or(opening, |kept| kept.seq);
     let missing = whole.len() - found.len();
     let behind = ordinals.iter().filter(|other| **other > ordinal);
     let mut behind = behind.map(|other| disk.bytes(&segment::name(*other)));
     let proven = is_proven(&disk.bytes(&name), place) || behind.any(|bytes| has_records(&bytes));
-    ensure(
-        verdict.is_err() || missing == 0 || !proven,
-        Promise::DamageNamed,
-        || format!("{at} was synced, but was cut as if it were unsynced"),
-    )?;
+    ensure(verdict.is_err() || missing == 0 || !proven, Promise::DamageNamed, || {
+        format!("{at} was synced, but was cut as if it were unsynced")
+    })?;
     // If reading stops in the rest of a record whose first part was in a removed segment, no record was read at all.
     let read = [Some(after), found.is_empty().then_some(Seq(0))];
     judge(verdict, (&name, offset), read, missing, coverage)
@@ -87,16 +70,9 @@ fn judge(
                 coverage.damage_cut += 1;
                 Ok(())
             }
-            cut => Err(format!(
-                "{missing} records are missing, and the cut is {cut:?}"
-            )),
+            cut => Err(format!("{missing} records are missing, and the cut is {cut:?}")),
         },
-        Err(PersistError::Corrupt {
-            file,
-            offset,
-            after,
-            found,
-        }) => {
+        Err(PersistError::Corrupt { file, offset, after, found }) => {
             coverage.damage_named += 1;
             if (file.as_str(), offset) <= (name, flipped) && read.contains(&Some(after)) {
                 Ok(())
@@ -128,7 +104,5 @@ fn is_proven(bytes: &[u8], flipped: usize) -> bool {
 }
 
 fn has_records(bytes: &[u8]) -> bool {
-    bytes
-        .get(SEGMENT_HEADER_BYTES..)
-        .is_some_and(|rest| frame(rest, 0).is_some())
+    bytes.get(SEGMENT_HEADER_BYTES..).is_some_and(|rest| frame(rest, 0).is_some())
 }

@@ -40,9 +40,7 @@ impl SimDisk {
 
     /// Returns another disk with the same content.
     pub(crate) fn copy(&self) -> Self {
-        Self {
-            state: Arc::new(Mutex::new(self.state().clone())),
-        }
+        Self { state: Arc::new(Mutex::new(self.state().clone())) }
     }
 
     /// Cuts the power: all unsynced data may be lost, entirely or in part.
@@ -101,10 +99,7 @@ impl SimDisk {
     pub(crate) fn flip(&self, name: &str, offset: usize, bit: u8) {
         let mut state = self.state();
         let inode = *state.names.get(name).expect("the file exists");
-        let file = state
-            .inodes
-            .get_mut(inode)
-            .expect("every name has an inode");
+        let file = state.inodes.get_mut(inode).expect("every name has an inode");
         for bytes in [&mut file.bytes, &mut file.synced] {
             if let Some(byte) = bytes.get_mut(offset) {
                 *byte ^= 1 << bit;
@@ -116,10 +111,7 @@ impl SimDisk {
     pub(crate) fn truncate(&self, name: &str, len: usize) {
         let mut state = self.state();
         let inode = *state.names.get(name).expect("the file exists");
-        let file = state
-            .inodes
-            .get_mut(inode)
-            .expect("every name has an inode");
+        let file = state.inodes.get_mut(inode).expect("every name has an inode");
         file.bytes.truncate(len);
         file.synced.truncate(len);
     }
@@ -128,10 +120,7 @@ impl SimDisk {
     pub(crate) fn blank(&self, name: &str, from: usize) {
         let mut state = self.state();
         let inode = *state.names.get(name).expect("the file exists");
-        let file = state
-            .inodes
-            .get_mut(inode)
-            .expect("every name has an inode");
+        let file = state.inodes.get_mut(inode).expect("every name has an inode");
         for bytes in [&mut file.bytes, &mut file.synced] {
             bytes.get_mut(from..).unwrap_or(&mut []).fill(0);
         }
@@ -149,9 +138,7 @@ impl SimDisk {
         let state = self.state();
         let len = |inode: &usize| state.inodes.get(*inode).map_or(0, |it| it.bytes.len());
         let names = state.names.iter();
-        names
-            .map(|(name, inode)| (name.clone(), len(inode) as u64))
-            .collect()
+        names.map(|(name, inode)| (name.clone(), len(inode) as u64)).collect()
     }
 
     /// Returns the number of calls that changed the disk, or tried to.
@@ -174,17 +161,11 @@ impl SimDisk {
 impl Disk for SimDisk {
     fn list(&self, folder: &str) -> io::Result<Vec<(String, u64)>> {
         let state = self.state();
-        let inside = state
-            .names
-            .iter()
-            .filter(|(path, _)| parent(path) == folder);
+        let inside = state.names.iter().filter(|(path, _)| parent(path) == folder);
         Ok(inside
             .map(|(path, inode)| {
                 let name = path.rsplit('/').next().unwrap_or(path).to_owned();
-                let len = state
-                    .inodes
-                    .get(*inode)
-                    .map_or(0, |inode| inode.bytes.len());
+                let len = state.inodes.get(*inode).map_or(0, |inode| inode.bytes.len());
                 (name, len as u64)
             })
             .collect())
@@ -233,9 +214,7 @@ impl Disk for SimDisk {
         let inode = state.inode(from)?;
         state.names.remove(from);
         state.names.insert(to.to_owned(), inode);
-        state
-            .changes
-            .push(Change::Rename(from.to_owned(), to.to_owned(), inode));
+        state.changes.push(Change::Rename(from.to_owned(), to.to_owned(), inode));
         Ok(())
     }
 
@@ -280,9 +259,7 @@ impl Disk for SimDisk {
             state.enter()?;
             state.folders.remove(folder);
             let later = state.inodes.len();
-            state
-                .changes
-                .push(Change::TakeFolder(folder.clone(), later));
+            state.changes.push(Change::TakeFolder(folder.clone(), later));
         }
         Ok(())
     }
@@ -303,17 +280,11 @@ impl SimDisk {
     fn folders(&self, folder: &str) -> Vec<String> {
         let state = self.state();
         let folders = state.folders.keys();
-        folders
-            .filter(|path| *path == folder || is_below(folder, path))
-            .cloned()
-            .collect()
+        folders.filter(|path| *path == folder || is_below(folder, path)).cloned().collect()
     }
 
     fn file(&self, inode: usize) -> Box<dyn DiskFile> {
-        Box::new(SimFile {
-            disk: self.clone(),
-            inode,
-        })
+        Box::new(SimFile { disk: self.clone(), inode })
     }
 }
 
@@ -325,10 +296,7 @@ struct SimFile {
 impl DiskFile for SimFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let state = self.disk.state();
-        let bytes = state
-            .inodes
-            .get(self.inode)
-            .map_or(&[][..], |inode| &inode.bytes);
+        let bytes = state.inodes.get(self.inode).map_or(&[][..], |inode| &inode.bytes);
         let offset = usize::try_from(offset).expect("files fit in memory");
         let rest = bytes.get(offset..).unwrap_or(&[]);
         let len = rest.len().min(buf.len());
@@ -349,9 +317,6 @@ impl DiskFile for SimFile {
 
     fn len(&self) -> io::Result<u64> {
         let state = self.disk.state();
-        Ok(state
-            .inodes
-            .get(self.inode)
-            .map_or(0, |inode| inode.bytes.len()) as u64)
+        Ok(state.inodes.get(self.inode).map_or(0, |inode| inode.bytes.len()) as u64)
     }
 }

@@ -79,11 +79,7 @@ impl Each<ClientsOf> {
 /// Returns the id of each actor with three weights: of its clients' calls, of their waits, and of its turns.
 pub(crate) fn weights() -> Vec<(ActorId, [u64; 3])> {
     fn of<M: Judged>() -> (ActorId, [u64; 3]) {
-        let weights = [
-            M::Reference::CALLS,
-            M::Reference::WATCHES,
-            M::Reference::TURNS,
-        ];
+        let weights = [M::Reference::CALLS, M::Reference::WATCHES, M::Reference::TURNS];
         (M::ID, weights)
     }
     each!(type M => of::<M>()).into()
@@ -123,14 +119,7 @@ impl Actors {
 
     /// Connects the actors to this world, which performs their actions.
     pub(crate) fn attach(&self, world: &World) {
-        let Each {
-            supervisor,
-            process,
-            lease,
-            left,
-            right,
-            ..
-        } = self;
+        let Each { supervisor, process, lease, left, right, .. } = self;
         supervisor.host.outbox().set_port(Box::new(world.clone()));
         let port = Box::new(world.processes.clone());
         process.host.outbox().set_port(port);
@@ -155,11 +144,7 @@ impl Actors {
             }
             is_its
         });
-        assert!(
-            posted.contains(&true),
-            "no actor sends tells to {}",
-            tell.to
-        );
+        assert!(posted.contains(&true), "no actor sends tells to {}", tell.to);
     }
 
     pub(crate) fn ids(&self) -> Vec<ActorId> {

@@ -84,8 +84,7 @@ impl Run<'_> {
         let error = match stopped {
             Stopped::Broken(violation) => return Err(violation),
             Stopped::Replay(error) => {
-                self.checker
-                    .explain(&self.disk, self.node.as_ref(), self.peril)?;
+                self.checker.explain(&self.disk, self.node.as_ref(), self.peril)?;
                 return Err(Violation::new(Promise::Starts, error));
             }
             Stopped::Journal(error) => error,
@@ -343,9 +342,7 @@ impl Run<'_> {
         if let Some(node) = &mut self.node {
             // Checking the clock may have recorded a step of the wall clock.
             node.hand(&mut self.tap)?;
-            node.log
-                .drain()
-                .map_err(|error| Violation::new(Promise::Answered, error))?;
+            node.log.drain().map_err(|error| Violation::new(Promise::Answered, error))?;
         }
         self.release()
     }
@@ -385,11 +382,9 @@ impl Run<'_> {
         none_silent(&node.actors.right)?;
         let (left, right) = (strides(&node.actors.left), strides(&node.actors.right));
         let heard = (received(&node.actors.right), received(&node.actors.left));
-        ensure(
-            (&left, &right) == (&heard.0, &heard.1),
-            Promise::Told,
-            || format!("sent {left:?} {right:?}, received {heard:?}"),
-        )
+        ensure((&left, &right) == (&heard.0, &heard.1), Promise::Told, || {
+            format!("sent {left:?} {right:?}, received {heard:?}")
+        })
     }
 }
 
@@ -459,10 +454,7 @@ fn nobody_waits_for_what_is_over(actor: &Actor<Processes>) -> Result<(), Violati
             lives(it) || is_stopped(it) && below.any(|it| lives(it) && is_stopped(it))
         });
         ensure(is_waited_for, Promise::Woken, || {
-            format!(
-                "the end of {id} is waited for, but it is {:?}",
-                view.get(id)
-            )
+            format!("the end of {id} is waited for, but it is {:?}", view.get(id))
         })?;
     }
     Ok(())

@@ -12,14 +12,8 @@ use sexton::persist::format::{About, Batch, Kind};
 use sexton::persist::journal::{InlineFiller, Reader, Sizes, Tail, Writer};
 use std::sync::Arc;
 
-const SIZES: Sizes = Sizes {
-    first_bytes: 4096,
-    max_bytes: 4096,
-};
-const LONG: Sizes = Sizes {
-    first_bytes: 600 << 10,
-    max_bytes: 600 << 10,
-};
+const SIZES: Sizes = Sizes { first_bytes: 4096, max_bytes: 4096 };
+const LONG: Sizes = Sizes { first_bytes: 600 << 10, max_bytes: 600 << 10 };
 
 fn disk() -> SimDisk {
     SimDisk::new(Chance::of(1), 512)
@@ -31,12 +25,7 @@ fn batch(seq: u64, bytes: usize) -> Batch {
 
 fn filled(seq: u64, bytes: usize, byte: u8) -> Batch {
     let mut batch = Batch::default();
-    let about = About {
-        seq: Seq(seq),
-        at: Timestamp(seq),
-        actor: ActorId(200),
-        kind: Kind::Entry,
-    };
+    let about = About { seq: Seq(seq), at: Timestamp(seq), actor: ActorId(200), kind: Kind::Entry };
     batch.push(about, |payload| payload.resize(payload.len() + bytes, byte));
     batch
 }
@@ -81,10 +70,7 @@ fn the_disk_forgets_what_was_not_synced_and_nothing_else() {
     let mut expected = vec![1; 1024];
     expected[512..522].fill(2);
     assert_eq!(disk.bytes("kept"), expected);
-    assert_eq!(
-        disk.list("").expect("the directory is readable"),
-        [("kept".to_owned(), 1024)]
-    );
+    assert_eq!(disk.list("").expect("the directory is readable"), [("kept".to_owned(), 1024)]);
 }
 
 #[test]
@@ -190,8 +176,5 @@ fn damage_is_not_taken_for_a_torn_tail_because_the_last_record_ends_in_zeros() {
     }
     disk.flip("journal/00000001.seg", 70, 0);
     let verdict = read(&disk);
-    assert!(
-        matches!(verdict, Err(PersistError::Corrupt { offset: 32, .. })),
-        "{verdict:?}"
-    );
+    assert!(matches!(verdict, Err(PersistError::Corrupt { offset: 32, .. })), "{verdict:?}");
 }

@@ -17,9 +17,7 @@ fn steps<M: Actor>(served: &mut Served<M>, message: M::Message) -> Vec<Duration>
     let mut took = Vec::new();
     let mut began = Instant::now();
     let items = vec![Item::Message(message)];
-    let mut flow = served
-        .host
-        .deliver(&mut served.ledger, Delivery::new(items, Box::new(drop)));
+    let mut flow = served.host.deliver(&mut served.ledger, Delivery::new(items, Box::new(drop)));
     loop {
         took.push(began.elapsed());
         served.host.outbox().release(Seq(u64::MAX));
@@ -41,10 +39,7 @@ fn print<M: Actor>(what: &str, served: &mut Served<M>, message: M::Message) {
     let median = took.get(took.len() / 2).copied().unwrap_or_default();
     let longest = took.last().copied().unwrap_or_default();
     let all: Duration = took.iter().sum();
-    println!(
-        "{what}: {all:?} in {} steps, median {median:?}, longest {longest:?}",
-        took.len()
-    );
+    println!("{what}: {all:?} in {} steps, median {median:?}, longest {longest:?}", took.len());
 }
 
 fn name(text: &str) -> Name {
@@ -93,14 +88,8 @@ fn processes() {
     let live = process::Rules::default().live_max;
     for nth in 0..live {
         let launching = Launching {
-            spec: Spec {
-                argv: vec![Body::new(b"/bin/true".to_vec())],
-                ..Spec::default()
-            },
-            parentage: Parentage {
-                named: (nth > 0).then_some(root),
-                ..Parentage::default()
-            },
+            spec: Spec { argv: vec![Body::new(b"/bin/true".to_vec())], ..Spec::default() },
+            parentage: Parentage { named: (nth > 0).then_some(root), ..Parentage::default() },
             ..Launching::default()
         };
         let id = ProcessId(root.0 + u128::from(nth));
@@ -108,12 +97,7 @@ fn processes() {
         let launch = LaunchAs { by, id, launching };
         steps(&mut served, process::Message::LaunchAs(Box::new(launch)));
     }
-    let stop = process::Message::Stop {
-        id: root,
-        signal: None,
-        grace_ms: None,
-        tree: true,
-    };
+    let stop = process::Message::Stop { id: root, signal: None, grace_ms: None, tree: true };
     print("a stop of 10,000 processes", &mut served, stop);
 }
 
@@ -122,15 +106,9 @@ fn processes() {
 fn servers() {
     let mut served = Served::<DispatchMachine>::new(dispatch::Rules::default());
     let hosts = |threads: u32| {
-        let host = |nth: u32| Host {
-            name: name(&format!("host-{nth}")),
-            threads,
-            remote: None,
-        };
+        let host = |nth: u32| Host { name: name(&format!("host-{nth}")), threads, remote: None };
         let hosts = (0..dispatch::Rules::default().servers_max).map(host);
-        dispatch::Message::Inventory {
-            hosts: hosts.collect(),
-        }
+        dispatch::Message::Inventory { hosts: hosts.collect() }
     };
     print("10,000 servers added", &mut served, hosts(2));
     print("10,000 servers changed", &mut served, hosts(3));

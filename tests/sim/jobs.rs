@@ -1,10 +1,7 @@
 //! Requests of clients about queues, with few names and jobs, so that they often concern the same job. Also checks that
 //! no id and no token that clients receive is ever issued again.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "each rule names its messages"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "each rule names its messages")]
 
 use crate::actor::{Ask, Call};
 use crate::chance::Chance;
@@ -48,10 +45,7 @@ impl IssuedNumbers {
     pub(crate) fn note(&mut self, call: &Call<Queues>) -> Result<(), Violation> {
         for answer in call.answers.iter().flatten().flatten() {
             let ids = match answer {
-                Reply::Put {
-                    id,
-                    duplicate: None,
-                } => vec![*id],
+                Reply::Put { id, duplicate: None } => vec![*id],
                 Reply::Batch(told) => {
                     let new = told.iter().filter(|(_, new)| *new);
                     new.map(|(id, _)| *id).collect()
@@ -125,21 +119,12 @@ impl Clients<Queues> for Jobs {
 
     fn watch(&self, chance: &mut Chance) -> Watch {
         let waits_for_turn = chance.per_mille(300);
-        Watch::Job(if waits_for_turn {
-            self.turn(chance)
-        } else {
-            self.pop(chance)
-        })
+        Watch::Job(if waits_for_turn { self.turn(chance) } else { self.pop(chance) })
     }
 }
 
 fn cancel(id: u64, chance: &mut Chance) -> Message {
-    Message::Cancel {
-        id,
-        error: chance
-            .per_mille(500)
-            .then(|| "not wanted".to_owned().into()),
-    }
+    Message::Cancel { id, error: chance.per_mille(500).then(|| "not wanted".to_owned().into()) }
 }
 
 /// Returns a request to store the result of a job whose claim is about to end.
@@ -185,14 +170,8 @@ impl Jobs {
             0 => Message::Put(self.put(chance)),
             1 => Message::Batch((0..chance.below(5)).map(|_| self.put(chance)).collect()),
             2 if chance.per_mille(200) => Message::Pop(self.turn(chance)),
-            2 => Message::Pop(Pop {
-                waits: chance.per_mille(200),
-                ..self.pop(chance)
-            }),
-            3 => Message::PopJob {
-                id,
-                by: self.claimant(chance),
-            },
+            2 => Message::Pop(Pop { waits: chance.per_mille(200), ..self.pop(chance) }),
+            3 => Message::PopJob { id, by: self.claimant(chance) },
             4 => self.about_a_claim(chance),
             5 if chance.per_mille(300) => Message::Repush {
                 queue: QueueName::parse(b"few").expect("a valid name"),
@@ -203,16 +182,9 @@ impl Jobs {
                 count: u32::try_from(chance.below(4)).expect("a small number"),
             },
             6 => Message::KickJob { id },
-            7 => Message::Pause {
-                queue: queue(chance),
-                ms: *chance.pick(&[0, 0, 500, 3000]),
-            },
-            8 => Message::Flush {
-                queue: queue(chance),
-            },
-            9 => Message::Depart {
-                worker: worker(chance),
-            },
+            7 => Message::Pause { queue: queue(chance), ms: *chance.pick(&[0, 0, 500, 3000]) },
+            8 => Message::Flush { queue: queue(chance) },
+            9 => Message::Depart { worker: worker(chance) },
             10 => Message::Register(root(chance)),
             11 => Message::Spoil,
             13 => cancel(id, chance),
@@ -229,11 +201,9 @@ impl Jobs {
             1 => (self.id(chance), Right::Worker(worker(chance))),
             _ if self.claims.is_empty() => (self.id(chance), Right::Unclaimed),
             // Prefer the last three claims: the older a claim is, the more likely it has ended.
-            _ => *chance.pick(
-                self.claims
-                    .get(self.claims.len().saturating_sub(3)..)
-                    .unwrap_or(&[]),
-            ),
+            _ => {
+                *chance.pick(self.claims.get(self.claims.len().saturating_sub(3)..).unwrap_or(&[]))
+            }
         };
         let priority = chance.per_mille(500).then(|| priority(chance));
         match chance.weighted(&[
@@ -250,18 +220,11 @@ impl Jobs {
             (2, 10),
         ]) {
             0 => Message::Delete { id, by },
-            1 => Message::Release {
-                id,
-                by,
-                priority,
-                delay_ms: span(chance),
-            },
+            1 => Message::Release { id, by, priority, delay_ms: span(chance) },
             2 => Message::Bury { id, by, priority },
-            5 if !self.processes.is_empty() => Message::Bind {
-                id,
-                by,
-                to: binding(&self.processes, chance),
-            },
+            5 if !self.processes.is_empty() => {
+                Message::Bind { id, by, to: binding(&self.processes, chance) }
+            }
             10 if !self.processes.is_empty() => Message::Attach {
                 id,
                 by,
@@ -269,11 +232,7 @@ impl Jobs {
                     process: binding(&self.processes, chance).process,
                     completes: chance.per_mille(500),
                 },
-                ttr_ms: if chance.per_mille(500) {
-                    0
-                } else {
-                    span(chance)
-                },
+                ttr_ms: if chance.per_mille(500) { 0 } else { span(chance) },
             },
             3 | 5 | 10 => Message::Touch { id, by },
             6 => Message::Defer {
@@ -291,18 +250,14 @@ impl Jobs {
                 by,
                 progress: Progress {
                     percent: chance.per_mille(800).then_some(50),
-                    text: chance
-                        .per_mille(300)
-                        .then(|| "half of it".to_owned().into()),
+                    text: chance.per_mille(300).then(|| "half of it".to_owned().into()),
                 },
             },
             _ => Message::Fail {
                 id,
                 by,
                 retry_after_ms: chance.per_mille(500).then(|| span(chance)),
-                error: chance
-                    .per_mille(500)
-                    .then(|| format!("error {}", chance.below(99)).into()),
+                error: chance.per_mille(500).then(|| format!("error {}", chance.below(99)).into()),
                 crashed: chance.per_mille(200),
             },
         }
@@ -423,10 +378,7 @@ fn key(chance: &mut Chance) -> DedupKey {
 }
 
 fn root(chance: &mut Chance) -> Root {
-    Root {
-        key: key(chance),
-        at: chance.within(1, 5),
-    }
+    Root { key: key(chance), at: chance.within(1, 5) }
 }
 
 fn priority(chance: &mut Chance) -> u32 {

@@ -8,10 +8,7 @@ use crate::violation::Violation;
 use sexton::persist::journal::Sizes;
 
 /// Segments are so small that a checkpoint removes several of them at once.
-const SIZES: Sizes = Sizes {
-    first_bytes: 2048,
-    max_bytes: 2048,
-};
+const SIZES: Sizes = Sizes { first_bytes: 2048, max_bytes: 2048 };
 
 /// Returns the setting of a world without random faults.
 pub(crate) fn calm(seed: u64, power: Power) -> Setting {
@@ -116,6 +113,5 @@ fn a_hundred_crashes_leave_no_file_behind() {
     // Allow half as much again, since the size varies with the content of the queues. `check_files` below checks exactly
     // that no file is left over.
     assert!(second <= first + first / 2, "{bytes:?}");
-    run.check_files()
-        .unwrap_or_else(|violation| panic!("{violation}"));
+    run.check_files().unwrap_or_else(|violation| panic!("{violation}"));
 }

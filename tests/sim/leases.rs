@@ -1,9 +1,6 @@
 //! The model of leases as a reference, and the requests of their clients.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "each rule names its messages"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "each rule names its messages")]
 
 use crate::actor::{Ask, Call};
 use crate::chance::Chance;
@@ -40,10 +37,7 @@ pub(crate) struct Leases {
 
 impl Default for Leases {
     fn default() -> Self {
-        let model = Model {
-            rules: Leases::rules(),
-            ..Model::default()
-        };
+        let model = Model { rules: Leases::rules(), ..Model::default() };
         let offset = Offset(0);
         Self { model, offset }
     }
@@ -91,11 +85,7 @@ impl Reference for Leases {
 
     /// Returns rules with so few leases that the limit is reached.
     fn rules() -> Rules {
-        Rules {
-            leases_max: 3,
-            part: 2,
-            ..Rules::default()
-        }
+        Rules { leases_max: 3, part: 2, ..Rules::default() }
     }
 
     fn apply(
@@ -107,10 +97,7 @@ impl Reference for Leases {
         let now = self.now(stamp.at);
         let due = self.model.due(now);
         if due != item(message) {
-            return Err(format!(
-                "time acted on {:?}, but {due:?} is due",
-                item(message)
-            ));
+            return Err(format!("time acted on {:?}, but {due:?} is due", item(message)));
         }
         let process = launched(outcome);
         let seq = stamp.seq;
@@ -140,11 +127,7 @@ impl Reference for Leases {
     }
 
     fn without_change(&self, message: &Message) -> Option<Reply> {
-        let entry = Entry {
-            seq: Seq(0),
-            now: self.now(Timestamp(0)),
-            process: None,
-        };
+        let entry = Entry { seq: Seq(0), now: self.now(Timestamp(0)), process: None };
         let (reply, changed) = self.model.clone().send(message, entry);
         (!changed).then_some(reply)
     }
@@ -234,11 +217,7 @@ impl LeaseClients {
     }
 
     fn token(&self, chance: &mut Chance) -> Token {
-        if self.tokens.is_empty() {
-            Token(1)
-        } else {
-            *chance.pick(&self.tokens)
-        }
+        if self.tokens.is_empty() { Token(1) } else { *chance.pick(&self.tokens) }
     }
 
     fn binding(&self, chance: &mut Chance) -> Option<Binding> {
@@ -272,11 +251,7 @@ impl LeaseClients {
                     ttl_ms: *chance.pick(&[1000, 5000]),
                     waits: chance.per_mille(500),
                 };
-                let asked = PassRequest {
-                    name,
-                    claim: Some(claim),
-                    ..PassRequest::default()
-                };
+                let asked = PassRequest { name, claim: Some(claim), ..PassRequest::default() };
                 Message::Request(Box::new(asked))
             }
             2 => {
@@ -285,11 +260,7 @@ impl LeaseClients {
             }
             3 => {
                 let process = self.binding(chance);
-                Message::Renew {
-                    name,
-                    token,
-                    process,
-                }
+                Message::Renew { name, token, process }
             }
             4 => Message::Withdraw { name, place: token },
             5 => {
@@ -311,10 +282,7 @@ fn command(chance: &mut Chance) -> Command {
         parcel: chance.per_mille(200).then_some(7),
         ..Spec::default()
     };
-    Arc::new(Launching {
-        spec,
-        ..Launching::default()
-    })
+    Arc::new(Launching { spec, ..Launching::default() })
 }
 
 /// Schedules: of every minute, of which a date is always recent; of every hour, and of some times of day, of which the clock may pass over
@@ -341,9 +309,7 @@ impl Clients<Leases> for LeaseClients {
     fn new(_: &Setting) -> Self {
         let names = ["a", "b", "c", "d"];
         Self {
-            names: names
-                .map(|it| Name::try_from(it).expect("the name is short"))
-                .to_vec(),
+            names: names.map(|it| Name::try_from(it).expect("the name is short")).to_vec(),
             tokens: Vec::new(),
             processes: Vec::new(),
         }

@@ -27,9 +27,7 @@ pub(crate) struct Locks {
 impl Default for Locks {
     fn default() -> Self {
         let rules = Locks::rules();
-        Self {
-            model: Model::new(&rules),
-        }
+        Self { model: Model::new(&rules) }
     }
 }
 
@@ -44,18 +42,10 @@ impl Locks {
     /// Returns the slot of the entry that a request is about, before the request is applied. Returns `None` if there is
     /// no such entry.
     fn slot(&self, message: &Message) -> Option<Slot> {
-        let (Message::Request {
-            key, index, owner, ..
-        }
-        | Message::Acquire {
-            key, index, owner, ..
-        }
-        | Message::Renew {
-            key, index, owner, ..
-        }
-        | Message::Hold(Hold {
-            key, index, owner, ..
-        })) = message
+        let (Message::Request { key, index, owner, .. }
+        | Message::Acquire { key, index, owner, .. }
+        | Message::Renew { key, index, owner, .. }
+        | Message::Hold(Hold { key, index, owner, .. })) = message
         else {
             return None;
         };
@@ -75,10 +65,7 @@ impl Locks {
         let gone = entries.filter(|it| !is_there(it.slot)).map(|it| {
             let line = after.line(&it.lock);
             let heir = line.first().map(|heir| heir.slot);
-            Removal {
-                slot: it.slot,
-                heir: heir.filter(|_| it.owns()),
-            }
+            Removal { slot: it.slot, heir: heir.filter(|_| it.owns()) }
         });
         let mut gone: Vec<Removal> = gone.collect();
         gone.sort_by_key(|it| it.slot);
@@ -117,10 +104,7 @@ impl Reference for Locks {
     type Machine = LockMachine;
 
     fn rules() -> Rules {
-        Rules {
-            part: 2,
-            ..Rules::default()
-        }
+        Rules { part: 2, ..Rules::default() }
     }
 
     fn apply(
@@ -194,9 +178,9 @@ impl Reference for Locks {
                 let owner = entries.find(|it| it.owns() && is(&it.lock));
                 Reply::Owner(owner.map(|it| it.owner.clone()))
             }
-            Query::Place { key, index, owner } => self
-                .standing([key, index, owner])
-                .map_or(Reply::Absent, Reply::LinePosition),
+            Query::Place { key, index, owner } => {
+                self.standing([key, index, owner]).map_or(Reply::Absent, Reply::LinePosition)
+            }
             Query::List { key, entries_max } => Reply::List(
                 list.into_iter()
                     .filter(|it| key.as_ref().is_none_or(|key| it.key == *key))
@@ -207,10 +191,7 @@ impl Reference for Locks {
             Query::Counts => {
                 let owners = list.iter().filter(|it| it.token.is_some()).count();
                 let count = |count| u32::try_from(count).expect("worlds are small");
-                Reply::Counts {
-                    owners: count(owners),
-                    contenders: count(list.len() - owners),
-                }
+                Reply::Counts { owners: count(owners), contenders: count(list.len() - owners) }
             }
         })
     }
@@ -262,12 +243,7 @@ impl Reference for Locks {
                 None => Some(Reply::Absent),
                 Some(standing) => standing.token.map(|_| Reply::LinePosition(standing)),
             },
-            Watch::Lost {
-                key,
-                index,
-                owner,
-                token,
-            } => {
+            Watch::Lost { key, index, owner, token } => {
                 let lock = (key.clone(), index.clone());
                 let line = self.model.line(&lock);
                 let holds = line.first().is_some_and(|it| {
@@ -303,10 +279,7 @@ impl Reference for Locks {
     }
 
     fn may_be_refused(message: &Message) -> bool {
-        matches!(
-            message,
-            Message::Request { .. } | Message::Acquire { .. } | Message::Renew { .. }
-        )
+        matches!(message, Message::Request { .. } | Message::Acquire { .. } | Message::Renew { .. })
     }
 
     fn is_disk_full(reply: &Reply) -> bool {

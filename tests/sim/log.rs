@@ -33,12 +33,7 @@ impl Log {
         tail: &Tail,
     ) -> Result<Self, PersistError> {
         let filler = InlineFiller::new(Arc::new(disk.clone()));
-        let writer = Writer::open(
-            Arc::new(disk.clone()),
-            setting.sizes,
-            Box::new(filler),
-            tail,
-        )?;
+        let writer = Writer::open(Arc::new(disk.clone()), setting.sizes, Box::new(filler), tail)?;
         Ok(Self {
             writer,
             policy: setting.policy,

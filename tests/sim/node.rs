@@ -135,13 +135,7 @@ impl Node {
         } else {
             recover_only_reading(disk, &slots, &mut replicas.recovering())?
         };
-        let Past {
-            mut tail,
-            snapshot,
-            sealed,
-            mended,
-            marked,
-        } = past;
+        let Past { mut tail, snapshot, sealed, mended, marked } = past;
         planted_claims::recovered(setting.plant, &mut replicas);
         let digests = each!(it in &replicas => (it.last(), it.digest())).into();
         tap.start(tail.last, tail.last_at);
@@ -437,10 +431,7 @@ impl Node {
         let waiting = each!(actor in &self.actors => actor.is_waiting(now)).contains(&true);
         let left = [
             (!self.tells.is_empty(), "tells"),
-            (
-                !self.world.is_quiet(),
-                "bells, completions, verdicts or processes",
-            ),
+            (!self.world.is_quiet(), "bells, completions, verdicts or processes"),
             (self.ledger.is_dirty(), "records"),
             (self.log.is_busy(), "writes"),
             (waiting, "mail, or what is due"),
@@ -482,10 +473,7 @@ fn rebuild<R: Reference>(
         return Ok(None);
     }
     let mut replica = replica::<R>();
-    let scope = Scope {
-        until: Some(until),
-        partial: true,
-    };
+    let scope = Scope { until: Some(until), partial: true };
     let past = recover(disk, Some(slots), &mut [&mut replica], scope)?;
     let turn = actor.rebuild(ledger, replica);
     Ok(Some((past.snapshot.is_some(), turn)))

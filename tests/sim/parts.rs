@@ -55,9 +55,7 @@ impl<M: Actor> Served<M> {
             let answers = answers.into_iter().map(|answer| (name, answer));
             answered.lock().expect("no panic").extend(answers);
         });
-        let flow = self
-            .host
-            .deliver(&mut self.ledger, Delivery::new(items, reply_to));
+        let flow = self.host.deliver(&mut self.ledger, Delivery::new(items, reply_to));
         assert!(matches!(flow, Flow::Done), "{flow:?}");
         self.host.outbox().release(Seq(u64::MAX));
     }
@@ -97,18 +95,12 @@ fn request(key: &str, owner: &str) -> Item<LockMachine> {
 
 fn release_all(owner: &str, key: u128) -> Item<LockMachine> {
     let owner = name(owner);
-    let key = RequestKey {
-        id: key,
-        fingerprint: 1,
-    };
+    let key = RequestKey { id: key, fingerprint: 1 };
     Item::once(Message::ReleaseAll { owner }, Some(key))
 }
 
 fn locks() -> Served<LockMachine> {
-    let rules = Rules {
-        part: PART,
-        ..Rules::default()
-    };
+    let rules = Rules { part: PART, ..Rules::default() };
     let mut served = Served::new(rules);
     for number in 0..100 {
         served.deliver("request", vec![request(&format!("k{number}"), "many")]);
@@ -138,20 +130,8 @@ fn others_are_served_between_the_parts_of_a_release_of_everything() {
     }
     assert_eq!(parts, 100_u32.div_ceil(PART));
     let added = 2 * (parts - 1);
-    let counted = format!(
-        "{:?}",
-        Reply::Counts {
-            owners: added,
-            contenders: 0
-        }
-    );
-    assert_eq!(
-        served.answers(),
-        [
-            ("all", format!("{:?}", Reply::Ended(100))),
-            ("all", counted)
-        ]
-    );
+    let counted = format!("{:?}", Reply::Counts { owners: added, contenders: 0 });
+    assert_eq!(served.answers(), [("all", format!("{:?}", Reply::Ended(100))), ("all", counted)]);
 }
 
 #[test]
@@ -160,10 +140,7 @@ fn a_repetition_waits_for_the_request_and_gets_its_answer() {
     served.deliver("first", vec![release_all("many", 1)]);
     served.deliver("again", vec![release_all("many", 1)]);
     served.deliver("other", vec![release_all("nobody", 2)]);
-    assert_eq!(
-        served.answers(),
-        [("other", format!("{:?}", Reply::Absent))]
-    );
+    assert_eq!(served.answers(), [("other", format!("{:?}", Reply::Absent))]);
     let mut parts = 1;
     while served.host.has_parked() {
         served.carry_on();
@@ -172,10 +149,7 @@ fn a_repetition_waits_for_the_request_and_gets_its_answer() {
     // One more for the repetition.
     assert_eq!(parts, 100_u32.div_ceil(PART) + 1);
     let all = format!("{:?}", Reply::Ended(100));
-    assert_eq!(
-        served.answers(),
-        [("first", all.clone()), ("again", all.clone())]
-    );
+    assert_eq!(served.answers(), [("first", all.clone()), ("again", all.clone())]);
     served.deliver("late", vec![release_all("many", 1)]);
     assert_eq!(served.answers(), [("late", all)]);
 }
@@ -188,10 +162,7 @@ fn a_request_of_which_a_part_panics_says_so_and_a_repetition_does_the_rest() {
         let is_third =
             matches!(message, Some(Message::EndMore(more)) if more.part.ended == 2 * PART);
         let is_now = stage == Stage::Decide && is_third;
-        assert!(
-            !is_now || panicked.swap(true, Ordering::Relaxed),
-            "{PLANTED} in a part"
-        );
+        assert!(!is_now || panicked.swap(true, Ordering::Relaxed), "{PLANTED} in a part");
     }));
     served.deliver("all", vec![release_all("many", 1)]);
     served.carry_on();
@@ -216,10 +187,7 @@ fn a_request_of_which_a_part_panics_says_so_and_a_repetition_does_the_rest() {
 
 #[test]
 fn a_wrong_token_changes_nothing_however_many_entries_there_are() {
-    let rules = Rules {
-        part: PART,
-        ..Rules::default()
-    };
+    let rules = Rules { part: PART, ..Rules::default() };
     let mut served = Served::<LockMachine>::new(rules);
     let release = |token: u64| {
         Item::Message(Message::Release {
@@ -250,23 +218,14 @@ fn a_wrong_token_changes_nothing_however_many_entries_there_are() {
         let stale = format!("{:?}", Reply::Refused(Refused::StaleToken));
         assert_eq!(served.answers(), [("release", stale)], "{token}");
     }
-    let counts = served
-        .host
-        .machine()
-        .query(served.ledger.both(), &Query::Counts);
-    assert!(
-        matches!(counts, Reply::Counts { owners: 20, .. }),
-        "{counts:?}"
-    );
+    let counts = served.host.machine().query(served.ledger.both(), &Query::Counts);
+    assert!(matches!(counts, Reply::Counts { owners: 20, .. }), "{counts:?}");
 }
 
 #[test]
 fn jobs_that_are_added_during_a_flush_stay() {
     let rules = queue::Rules {
-        across: SharedRules {
-            part: PART,
-            ..SharedRules::default()
-        },
+        across: SharedRules { part: PART, ..SharedRules::default() },
         ..queue::Rules::default()
     };
     let mut served = Served::<QueueMachine>::new(rules);
@@ -280,10 +239,7 @@ fn jobs_that_are_added_during_a_flush_stay() {
         served.deliver("put", vec![put("q"), put("other"), put("other")]);
     }
     served.answers();
-    served.deliver(
-        "flush",
-        vec![Item::Message(queue::Message::Flush { queue: named("q") })],
-    );
+    served.deliver("flush", vec![Item::Message(queue::Message::Flush { queue: named("q") })]);
     let mut parts = 1;
     while served.host.has_parked() {
         served.deliver("put", vec![put("q")]);

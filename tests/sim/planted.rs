@@ -56,11 +56,7 @@ pub(crate) fn started(plant: Option<Plant>, node: &mut Node) {
 
 /// Returns the entry up to which answers of queues are released early: with the fault, the last one; otherwise none.
 pub(crate) fn released_early(plant: Option<Plant>, last: Seq) -> Seq {
-    if plant == Some(Plant::QueueAnswersEarly) {
-        last
-    } else {
-        Seq(0)
-    }
+    if plant == Some(Plant::QueueAnswersEarly) { last } else { Seq(0) }
 }
 
 /// Returns whether a tell (a message between actors) gets lost. Such tells are lost each time they are sent, even after a restart.
@@ -76,10 +72,7 @@ pub(crate) fn is_swallowed(plant: Option<Plant>, tell: &Tell) -> bool {
         (Some(Plant::GoneOfPassLost), ActorId::PROCESS, ActorId::LEASE)
         | (Some(Plant::GoneOfTaskLost), ActorId::PROCESS, ActorId::DISPATCH) => is_gone(),
         (Some(Plant::LockKept), ActorId::DISPATCH, ActorId::LOCK) => {
-            matches!(
-                rmp_serde::from_slice(&tell.message),
-                Ok(lock::Message::Yield(_))
-            )
+            matches!(rmp_serde::from_slice(&tell.message), Ok(lock::Message::Yield(_)))
         }
         _ => false,
     }
@@ -93,12 +86,7 @@ pub(crate) fn forged(plant: Option<Plant>, tell: &Tell) -> Option<Tell> {
     else {
         return None;
     };
-    let gone = ToHolder::Gone(EndNotice {
-        process,
-        until: Until::Tree,
-        exit: None,
-        pid: None,
-    });
+    let gone = ToHolder::Gone(EndNotice { process, until: Until::Tree, exit: None, pid: None });
     Some(Tell {
         from: ActorId::PROCESS,
         to: tell.from,
@@ -114,23 +102,17 @@ pub(crate) fn alter(plant: Option<Plant>, batch: Batch) -> Batch {
         Some(Plant::JobTickNotJournaled) => is_job_tick,
         Some(Plant::ServiceStopNotJournaled) => is_service_stop,
         Some(Plant::BackoffForgotten) => {
-            return rewritten(&batch, |header, payload| {
-                Some(without_waits(header, payload))
-            });
+            return rewritten(&batch, |header, payload| Some(without_waits(header, payload)));
         }
         _ => return batch,
     };
-    rewritten(&batch, |header, payload| {
-        (!is_left_out(header, payload)).then(|| payload.to_vec())
-    })
+    rewritten(&batch, |header, payload| (!is_left_out(header, payload)).then(|| payload.to_vec()))
 }
 
 /// Changes what the startup mark records.
 pub(crate) fn start(plant: Option<Plant>, start: Start, batch: Batch) -> (Start, Batch) {
-    let is_of_marks = matches!(
-        plant,
-        Some(Plant::NothingPassedOver | Plant::OtherChance | Plant::OtherWall)
-    );
+    let is_of_marks =
+        matches!(plant, Some(Plant::NothingPassedOver | Plant::OtherChance | Plant::OtherWall));
     if !is_of_marks {
         return (start, batch);
     }
@@ -139,13 +121,7 @@ pub(crate) fn start(plant: Option<Plant>, start: Start, batch: Batch) -> (Start,
         let Some(Ok(mut mark)) = mark else {
             return Some(payload.to_vec());
         };
-        if let Mark::Start {
-            chance,
-            offset_ms,
-            skipped,
-            ..
-        } = &mut mark
-        {
+        if let Mark::Start { chance, offset_ms, skipped, .. } = &mut mark {
             match plant {
                 Some(Plant::OtherChance) => *chance = Chance([8; 32]),
                 Some(Plant::OtherWall) => *offset_ms += 5000,
@@ -155,10 +131,7 @@ pub(crate) fn start(plant: Option<Plant>, start: Start, batch: Batch) -> (Start,
         Some(rmp_serde::to_vec(&mark).expect("marks encode"))
     });
     let start = match plant {
-        Some(Plant::NothingPassedOver) => Start {
-            skipped: 0,
-            ..start
-        },
+        Some(Plant::NothingPassedOver) => Start { skipped: 0, ..start },
         _ => start,
     };
     (start, batch)
@@ -179,19 +152,8 @@ pub(crate) fn rewritten(
         let Some(payload) = anew(&header, payload) else {
             continue;
         };
-        let FrameHeader {
-            seq,
-            at,
-            actor,
-            kind,
-            ..
-        } = header;
-        let about = About {
-            seq,
-            at,
-            actor,
-            kind,
-        };
+        let FrameHeader { seq, at, actor, kind, .. } = header;
+        let about = About { seq, at, actor, kind };
         kept.push(about, |bytes| bytes.extend_from_slice(&payload));
     }
     if batch.is_urgent() {
@@ -236,10 +198,7 @@ pub(crate) fn recover_with_poison(
     while let Some(record) = reader.next()? {
         each!(replica in &mut *replicas => take_with_poison(replica, &record)?);
     }
-    Ok(Past {
-        tail: reader.tail().clone(),
-        ..Past::default()
-    })
+    Ok(Past { tail: reader.tail().clone(), ..Past::default() })
 }
 
 fn take_with_poison<M: Actor>(
@@ -268,29 +227,19 @@ fn apply_poison<M: Actor>(
         rmp_serde::from_slice(record.payload).expect("poisoned records decode");
     let moment = Moment {
         seq: record.seq,
-        now: Now {
-            at: record.at,
-            ..Now::default()
-        },
+        now: Now { at: record.at, ..Now::default() },
         ..Moment::default()
     };
     let outcome = replica.machine().decide(&moment, &poisoned.message);
     if replica.machine().durability(&poisoned.message, &outcome) != Durability::Nothing {
-        let entry = Entry {
-            message: poisoned.message,
-            outcome,
-            key: None,
-        };
+        let entry = Entry { message: poisoned.message, outcome, key: None };
         replica.commit(stamp(record), &entry)?;
     }
     Ok(())
 }
 
 fn stamp(record: &Record<'_>) -> Stamp {
-    Stamp {
-        seq: record.seq,
-        at: record.at,
-    }
+    Stamp { seq: record.seq, at: record.at }
 }
 
 /// Runs seeds with a planted fault until a checker reports a violation, which must be of one of these promises.
@@ -334,22 +283,14 @@ fn a_disk_that_lies_about_its_sync_is_caught() {
 
 #[test]
 fn a_reply_that_leaves_before_its_sync_is_caught() {
-    caught(
-        Plant::ReplyBeforeSync,
-        &[Promise::Kept, Promise::ShownIsKept],
-        20,
-    );
+    caught(Plant::ReplyBeforeSync, &[Promise::Kept, Promise::ShownIsKept], 20);
 }
 
 #[test]
 fn a_read_that_shows_what_is_not_yet_durable_is_caught() {
     // The change that the read showed is not in the log that survived. The check of reads or that of replies may report
     // it first.
-    caught(
-        Plant::ReadBeforeSync,
-        &[Promise::ShownIsKept, Promise::RepliesRight],
-        60,
-    );
+    caught(Plant::ReadBeforeSync, &[Promise::ShownIsKept, Promise::RepliesRight], 60);
 }
 
 #[test]
@@ -379,11 +320,7 @@ fn a_tick_that_is_not_journaled_is_caught() {
 #[test]
 fn a_poisoned_message_that_is_applied_on_replay_is_caught() {
     // The poisoned message may also make a later one fail.
-    caught(
-        Plant::PoisonApplied,
-        &[Promise::SameState, Promise::Starts],
-        20,
-    );
+    caught(Plant::PoisonApplied, &[Promise::SameState, Promise::Starts], 20);
 }
 
 #[test]
@@ -395,12 +332,7 @@ fn time_that_goes_back_is_caught() {
 fn a_delete_that_is_not_journaled_is_caught() {
     caught(
         Plant::DeleteNotJournaled,
-        &[
-            Promise::Kept,
-            Promise::RepliesRight,
-            Promise::EntriesRight,
-            Promise::SameState,
-        ],
+        &[Promise::Kept, Promise::RepliesRight, Promise::EntriesRight, Promise::SameState],
         20,
     );
 }
@@ -409,23 +341,14 @@ fn a_delete_that_is_not_journaled_is_caught() {
 fn a_claim_that_runs_out_without_a_record_is_caught() {
     caught(
         Plant::JobTickNotJournaled,
-        &[
-            Promise::EntriesRight,
-            Promise::DecidedAgain,
-            Promise::RepliesRight,
-            Promise::SameState,
-        ],
+        &[Promise::EntriesRight, Promise::DecidedAgain, Promise::RepliesRight, Promise::SameState],
         20,
     );
 }
 
 #[test]
 fn answers_of_queues_that_leave_before_their_sync_are_caught() {
-    caught(
-        Plant::QueueAnswersEarly,
-        &[Promise::Kept, Promise::ShownIsKept, Promise::Woken],
-        20,
-    );
+    caught(Plant::QueueAnswersEarly, &[Promise::Kept, Promise::ShownIsKept, Promise::Woken], 20);
 }
 
 #[test]

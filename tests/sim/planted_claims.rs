@@ -15,11 +15,7 @@ use sexton::spine::recovery::EntryOf;
 /// Returns a former holder's deletion of a job, changed to come from the current holder, or from no holder if the job has
 /// none. Returns `None` for other messages.
 pub(crate) fn as_if_held(machine: &QueueMachine, message: &Message) -> Option<Message> {
-    let Message::Delete {
-        id,
-        by: Right::Token(shown),
-    } = message
-    else {
+    let Message::Delete { id, by: Right::Token(shown) } = message else {
         return None;
     };
     let view = machine.view();
@@ -42,10 +38,7 @@ pub(crate) fn as_if_touched(machine: &QueueMachine, message: &Message) -> Option
     let job = view.jobs.iter().find(|job| job.id == *id)?;
     let is_worked_on = job.phase == Phase::Claimed && !job.fencing && !job.cancelled;
     let token = job.token.filter(|_| is_worked_on)?;
-    Some(Message::Touch {
-        id: *id,
-        by: Right::Token(token),
-    })
+    Some(Message::Touch { id: *id, by: Right::Token(token) })
 }
 
 /// Returns the batch with swapped messages undone: each entry has the message that was sent, and the outcome of its
@@ -56,9 +49,7 @@ pub(crate) fn as_asked<R: Reference>(actor: &Actor<R>, batch: Batch) -> Batch {
     }
     rewritten(&batch, |header, payload| {
         let is_ours = header.actor == R::Machine::ID && header.kind == Kind::Entry;
-        let entry = is_ours
-            .then(|| rmp_serde::from_slice(payload).ok())
-            .flatten();
+        let entry = is_ours.then(|| rmp_serde::from_slice(payload).ok()).flatten();
         let Some(mut entry): Option<EntryOf<R::Machine>> = entry else {
             return Some(payload.to_vec());
         };

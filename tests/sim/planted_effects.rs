@@ -16,11 +16,7 @@ const DAY_MS: u32 = 24 * 3600 * 1000;
 
 #[test]
 fn an_action_that_leaves_before_it_is_durable_is_caught() {
-    caught(
-        Plant::ActionBeforeSync,
-        &[Promise::ActedOnIt, Promise::Kept, Promise::ShownIsKept],
-        40,
-    );
+    caught(Plant::ActionBeforeSync, &[Promise::ActedOnIt, Promise::Kept, Promise::ShownIsKept], 40);
 }
 
 #[test]
@@ -74,10 +70,7 @@ fn turn(run: &mut Run<'_>, id: u8) -> Result<(), Violation> {
 }
 
 fn planted(plant: Option<Plant>) -> Setting {
-    Setting {
-        plant,
-        ..Setting::planted(0, Plant::TellLost)
-    }
+    Setting { plant, ..Setting::planted(0, Plant::TellLost) }
 }
 
 /// Lets the other actor refuse the tell because the disk is full. Afterwards there is space again, without a restart.

@@ -18,10 +18,9 @@ use std::sync::Arc;
 /// Returns the disk to which snapshots are written.
 pub(crate) fn disk(plant: Option<Plant>, disk: &SimDisk) -> Arc<dyn Disk> {
     match plant {
-        Some(plant @ (Plant::SealBeforeSync | Plant::SealKept)) => Arc::new(Careless {
-            disk: disk.clone(),
-            plant,
-        }),
+        Some(plant @ (Plant::SealBeforeSync | Plant::SealKept)) => {
+            Arc::new(Careless { disk: disk.clone(), plant })
+        }
         _ => Arc::new(disk.clone()),
     }
 }
@@ -105,22 +104,14 @@ impl Disk for Careless {
 fn a_trim_before_the_seal_is_caught() {
     // The removed segments were still needed, and neither slot contains their changes. A failed startup, a failed check
     // of a single slot, or lost data may be reported first.
-    caught(
-        Plant::TrimBeforeSeal,
-        &[Promise::Starts, Promise::Spare, Promise::Kept],
-        40,
-    );
+    caught(Plant::TrimBeforeSeal, &[Promise::Starts, Promise::Spare, Promise::Kept], 40);
 }
 
 #[test]
 fn a_trim_up_to_the_newer_slot_is_caught() {
     // The newer slot does not replace the segments that the older slot needs. This is found when the older slot is
     // checked alone, or when the newer one is damaged.
-    caught(
-        Plant::TrimToNewer,
-        &[Promise::Spare, Promise::DamageNamed],
-        160,
-    );
+    caught(Plant::TrimToNewer, &[Promise::Spare, Promise::DamageNamed], 160);
 }
 
 #[test]

@@ -34,10 +34,7 @@ pub(crate) struct Platter {
 }
 
 #[derive(Clone, Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each fault is independent of the others"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each fault is independent of the others")]
 pub(crate) struct Faults {
     /// The number of further changes that succeed. After them every change fails, since the process is being killed.
     pub(crate) dies_after: Option<u64>,
@@ -93,11 +90,7 @@ impl Platter {
     pub(crate) fn revive(&mut self) {
         let space = self.faults.space;
         let lying = self.faults.lying;
-        self.faults = Faults {
-            space,
-            lying,
-            ..Faults::default()
-        };
+        self.faults = Faults { space, lying, ..Faults::default() };
         self.drop_unnamed();
     }
 
@@ -106,12 +99,8 @@ impl Platter {
         if !self.changes.is_empty() {
             return;
         }
-        let named: BTreeSet<usize> = self
-            .names
-            .values()
-            .chain(self.names_synced.values())
-            .copied()
-            .collect();
+        let named: BTreeSet<usize> =
+            self.names.values().chain(self.names_synced.values()).copied().collect();
         for (at, inode) in self.inodes.iter_mut().enumerate() {
             if !named.contains(&at) {
                 *inode = Inode::default();
@@ -152,8 +141,7 @@ impl Platter {
                 folders.insert(folder, inode);
             }
         }
-        self.names_synced
-            .retain(|path, _| folders.contains_key(parent(path)));
+        self.names_synced.retain(|path, _| folders.contains_key(parent(path)));
         self.folders_synced = folders;
         self.names = self.names_synced.clone();
         self.folders = self.folders_synced.clone();
@@ -273,9 +261,7 @@ impl Platter {
             .get_mut(offset..end)
             .expect("it was just made long enough")
             .copy_from_slice(bytes);
-        inode
-            .dirty
-            .extend(offset / page_bytes..=(end - 1) / page_bytes);
+        inode.dirty.extend(offset / page_bytes..=(end - 1) / page_bytes);
     }
 
     pub(crate) fn sync(&mut self, inode: usize) -> io::Result<()> {

@@ -95,9 +95,6 @@ fn what_is_asked_for_again_and_again_is_done_once() {
             answered += met.0;
             kills += met.1;
         }
-        assert!(
-            answered > 500 && kills > 200,
-            "{power:?}: {answered}, {kills}"
-        );
+        assert!(answered > 500 && kills > 200, "{power:?}: {answered}, {kills}");
     }
 }

@@ -128,12 +128,10 @@ const MOVES: &[(u64, Move)] = &[
 
 /// Returns all moves with their weights.
 fn moves() -> Vec<(u64, Move)> {
-    let of_actors = each::weights()
-        .into_iter()
-        .flat_map(|(id, [calls, watches, turns])| {
-            let moves = [(calls, Move::Call(id)), (watches, Move::Watch(id))];
-            moves.into_iter().chain([(turns, Move::Turn(id))])
-        });
+    let of_actors = each::weights().into_iter().flat_map(|(id, [calls, watches, turns])| {
+        let moves = [(calls, Move::Call(id)), (watches, Move::Watch(id))];
+        moves.into_iter().chain([(turns, Move::Turn(id))])
+    });
     of_actors.chain(MOVES.iter().copied()).collect()
 }
 
@@ -151,11 +149,7 @@ impl<'a> Run<'a> {
             chance,
             node: None,
             past: None,
-            peril: Peril {
-                policy: setting.policy,
-                power_cut: false,
-                synced: Seq(0),
-            },
+            peril: Peril { policy: setting.policy, power_cut: false, synced: Seq(0) },
             clients: Each::<ClientsOf>::new(setting),
             moves: moves(),
             world: World::new(setting.plant),
@@ -235,8 +229,7 @@ impl<'a> Run<'a> {
             }
             Err(Stopped::Journal(error)) => Err(Violation::new(Promise::Starts, error)),
             Err(Stopped::Replay(error)) => {
-                self.checker
-                    .explain(&self.disk, self.past.as_ref(), self.peril)?;
+                self.checker.explain(&self.disk, self.past.as_ref(), self.peril)?;
                 Err(Violation::new(Promise::Starts, error))
             }
         }
@@ -256,10 +249,8 @@ impl<'a> Run<'a> {
             self.peril,
             &mut self.coverage,
         )?;
-        self.world.check_asked(
-            |seq| self.checker.is_known(seq),
-            |seq| !self.peril.promises(seq),
-        )?;
+        self.world
+            .check_asked(|seq| self.checker.is_known(seq), |seq| !self.peril.promises(seq))?;
         self.peril.power_cut = false;
         self.peril.synced = Seq(0);
         if self.setting.kind == Kind::Numbers {
@@ -486,15 +477,7 @@ impl<'a> Run<'a> {
     /// schedules make up for dates.
     fn step_wall_clock(&mut self) {
         const HOUR_MS: i64 = 3_600_000;
-        let steps = [
-            -5 * HOUR_MS,
-            -HOUR_MS,
-            -90_000,
-            -400,
-            5_000,
-            HOUR_MS,
-            5 * HOUR_MS,
-        ];
+        let steps = [-5 * HOUR_MS, -HOUR_MS, -90_000, -400, 5_000, HOUR_MS, 5 * HOUR_MS];
         let step = *self.chance.pick(&steps);
         self.wall = self.wall.saturating_add_signed(step);
         self.world.processes.pass(0, self.wall);
@@ -516,10 +499,8 @@ impl<'a> Run<'a> {
         ]);
         let Some(node) = &mut self.node else { return };
         let called = each::weights().into_iter();
-        let called: Vec<ActorId> = called
-            .filter(|(_, [calls, ..])| *calls > 0)
-            .map(|(id, _)| id)
-            .collect();
+        let called: Vec<ActorId> =
+            called.filter(|(_, [calls, ..])| *calls > 0).map(|(id, _)| id).collect();
         let id = *self.chance.pick(&called);
         each!(actor in &node.actors => {
             if actor.host.actor() == id {

@@ -250,10 +250,7 @@ impl Setting {
                 (1, Policy::Never),
             ]),
             kind,
-            sizes: Sizes {
-                first_bytes,
-                max_bytes: first_bytes << chance.below(3),
-            },
+            sizes: Sizes { first_bytes, max_bytes: first_bytes << chance.below(3) },
             page_bytes: *chance.pick(&[512, 512, 4096]),
             keys: chance.within(1, 4),
             owners: chance.within(2, 6),
@@ -301,11 +298,7 @@ impl Setting {
         );
         let (crashes, steps) = if is_slow { (2, 4000) } else { (9, 1000) };
         let plain = Self::of(seed, steps);
-        let faults = if plant == Plant::LowDiskIgnored {
-            20
-        } else {
-            plain.faults
-        };
+        let faults = if plant == Plant::LowDiskIgnored { 20 } else { plain.faults };
         Self {
             policy,
             kind: Kind::Plain,

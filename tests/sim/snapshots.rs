@@ -24,12 +24,7 @@ fn recovered(disk: &SimDisk) -> Result<Recovered, Violation> {
     let stores = Arc::new(SimStores::new(disk, Chance::of(disk.operations())));
     let slots = Slots::new(Arc::new(disk.clone()), Arc::clone(&stores) as _);
     let mut replicas = Replicas::new();
-    let past = recover(
-        disk,
-        Some(&slots),
-        &mut replicas.recovering(),
-        Scope::default(),
-    );
+    let past = recover(disk, Some(&slots), &mut replicas.recovering(), Scope::default());
     ensure(stores.spoiled() == 0, Promise::Sealed, || {
         "a store was opened whose files had changed".to_owned()
     })?;
@@ -79,10 +74,7 @@ pub(crate) fn check_alone(
             Ok((_, found)) => format!("digests are {found:?}, not {digests:?}"),
             Err(error) => error.to_string(),
         };
-        return Err(Violation::new(
-            Promise::Spare,
-            format!("slot {slot} alone: {what}"),
-        ));
+        return Err(Violation::new(Promise::Spare, format!("slot {slot} alone: {what}")));
     }
     Ok(())
 }
@@ -93,10 +85,8 @@ pub(crate) fn spoil(disk: &SimDisk, slot: SlotId, chance: &mut Chance) -> bool {
     let files = disk.tree(FOLDER).unwrap_or_default();
     let folder = format!("{slot}/");
     let seal = format!("{slot}.seal");
-    let ours: Vec<(String, u64)> = files
-        .into_iter()
-        .filter(|(name, _)| name.starts_with(&folder) || *name == seal)
-        .collect();
+    let ours: Vec<(String, u64)> =
+        files.into_iter().filter(|(name, _)| name.starts_with(&folder) || *name == seal).collect();
     if ours.is_empty() {
         return false;
     }
@@ -155,9 +145,7 @@ pub(crate) fn check_damage(
             coverage.losses_refused += 1;
             Ok(())
         }
-        Err(error) => Err(named(format!(
-            "with {spoiled:?} damaged, it only reported: {error}"
-        ))),
+        Err(error) => Err(named(format!("with {spoiled:?} damaged, it only reported: {error}"))),
     }
 }
 
@@ -189,10 +177,7 @@ pub(crate) fn check_short(
 /// Returns the segment and offset at which a random record up to `mark` begins.
 fn a_place_before(disk: &SimDisk, mark: Seq, chance: &mut Chance) -> Option<(u64, usize)> {
     let Read { opening, .. } = read(disk);
-    let begin = Begin {
-        after: opening,
-        ..Begin::default()
-    };
+    let begin = Begin { after: opening, ..Begin::default() };
     let mut reader = Reader::open_after(disk, begin).ok()?;
     let mut places = Vec::new();
     let mut before = None;
@@ -205,8 +190,5 @@ fn a_place_before(disk: &SimDisk, mark: Seq, chance: &mut Chance) -> Option<(u64
         before = reader.tail().place;
     }
     let (ordinal, offset) = *chance.pick(places.get(..).filter(|it| !it.is_empty())?);
-    Some((
-        ordinal,
-        usize::try_from(offset).expect("files fit in memory"),
-    ))
+    Some((ordinal, usize::try_from(offset).expect("files fit in memory")))
 }

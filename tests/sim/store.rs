@@ -45,10 +45,7 @@ impl SimStores {
             open: Mutex::default(),
             spoiled: AtomicU64::new(0),
         };
-        Self {
-            disk: disk.clone(),
-            shared: Arc::new(shared),
-        }
+        Self { disk: disk.clone(), shared: Arc::new(shared) }
     }
 
     /// Returns how often a store was opened although its files had been changed.
@@ -91,13 +88,7 @@ struct About {
 
 impl About {
     fn encode(self) -> Vec<u8> {
-        let fields = [
-            self.edition,
-            self.log,
-            self.used,
-            self.items,
-            self.unsettled,
-        ];
+        let fields = [self.edition, self.log, self.used, self.items, self.unsettled];
         let mut bytes: Vec<u8> = fields.iter().flat_map(|it| it.to_le_bytes()).collect();
         bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
         bytes
@@ -108,13 +99,7 @@ impl About {
         let [edition, log, used, items, unsettled, crc] = *words else {
             return None;
         };
-        let about = Self {
-            edition,
-            log,
-            used,
-            items,
-            unsettled,
-        };
+        let about = Self { edition, log, used, items, unsettled };
         (crc32c::crc32c(bytes.get(..20)?) == crc).then_some(about)
     }
 }
@@ -240,11 +225,8 @@ impl SimStore {
         let value = self.items.get(key).expect("a waiting key has an item");
         let len = |bytes: &[u8]| u32::try_from(bytes.len()).expect("items are short");
         let (inside, outside) = if value.len() > VALUE_BYTES_MAX {
-            let name = format!(
-                "heap/{}.{}",
-                self.about.log,
-                self.about.used as usize + bytes.len()
-            );
+            let name =
+                format!("heap/{}.{}", self.about.log, self.about.used as usize + bytes.len());
             self.write_new(&name, value)?;
             (name.into_bytes(), OUTSIDE)
         } else {
@@ -303,11 +285,7 @@ impl SimStore {
 
     fn failed(&self, action: &'static str) -> impl FnOnce(io::Error) -> PersistError + use<> {
         let file = self.folder.clone();
-        move |source| PersistError::Io {
-            action,
-            file,
-            source,
-        }
+        move |source| PersistError::Io { action, file, source }
     }
 }
 
@@ -324,9 +302,7 @@ impl Store for SimStore {
     }
 
     fn each(&mut self, visit: Visit<'_>) -> Result<(), PersistError> {
-        self.items
-            .iter()
-            .try_for_each(|(key, value)| visit(key, value))
+        self.items.iter().try_for_each(|(key, value)| visit(key, value))
     }
 
     fn close(mut self: Box<Self>) -> Result<(), PersistError> {

@@ -29,14 +29,8 @@ impl Reference for Supervisor {
     type Machine = SupervisorMachine;
 
     fn rules() -> Rules {
-        let without_end = Intensity {
-            restarts_max: u32::MAX,
-            period_ms: 0,
-        };
-        Rules {
-            restarts: without_end,
-            rebuilds: without_end,
-        }
+        let without_end = Intensity { restarts_max: u32::MAX, period_ms: 0 };
+        Rules { restarts: without_end, rebuilds: without_end }
     }
 
     fn apply(
@@ -45,10 +39,7 @@ impl Reference for Supervisor {
         panicked: &Panicked,
         (outcome, _): (&Outcome, &Reply),
     ) -> Result<(), String> {
-        let record = self
-            .records
-            .entry(Slot(panicked.actor.0.into()))
-            .or_default();
+        let record = self.records.entry(Slot(panicked.actor.0.into())).or_default();
         if panicked.spent {
             record.rebuilds += 1;
         } else {

@@ -211,10 +211,7 @@ impl Run<'_> {
         }
         let whole = snapshots::whole(&self.disk);
         ensure(whole.len() == 2, Promise::NoLeak, || {
-            format!(
-                "only {} slots are complete after two checkpoints",
-                whole.len()
-            )
+            format!("only {} slots are complete after two checkpoints", whole.len())
         })?;
         let ordinals = segment::ordinals(&self.disk).unwrap_or_default();
         let older = whole.iter().map(|(_, seal)| seal.manifest.begun).min();
@@ -231,9 +228,7 @@ impl Run<'_> {
                 files.remove(&format!("{}/{}", slot.folder(), file.name));
             }
         }
-        ensure(files.is_empty(), Promise::NoLeak, || {
-            format!("unneeded files: {files:?}")
-        })?;
+        ensure(files.is_empty(), Promise::NoLeak, || format!("unneeded files: {files:?}"))?;
         self.coverage.disks_without_a_leak += 1;
         Ok(())
     }

@@ -50,10 +50,7 @@ impl Tap {
         let FrameHeader { seq, at, kind, .. } = *header;
         if kind != Kind::Mark {
             ensure(seq > self.given, Promise::GivenOnce, || {
-                format!(
-                    "number {seq} is issued again, {} was issued before",
-                    self.given
-                )
+                format!("number {seq} is issued again, {} was issued before", self.given)
             })?;
             self.given = seq;
         }

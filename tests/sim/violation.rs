@@ -98,10 +98,7 @@ pub(crate) struct Violation {
 
 impl Violation {
     pub(crate) fn new(promise: Promise, what: impl fmt::Display) -> Self {
-        Self {
-            promise,
-            what: what.to_string(),
-        }
+        Self { promise, what: what.to_string() }
     }
 }
 
@@ -117,9 +114,5 @@ pub(crate) fn ensure(
     promise: Promise,
     what: impl FnOnce() -> String,
 ) -> Result<(), Violation> {
-    if holds {
-        Ok(())
-    } else {
-        Err(Violation::new(promise, what()))
-    }
+    if holds { Ok(()) } else { Err(Violation::new(promise, what())) }
 }

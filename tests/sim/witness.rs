@@ -33,10 +33,7 @@ pub(crate) struct Kept {
 
 impl Kept {
     pub(crate) fn stamp(&self) -> Stamp {
-        Stamp {
-            seq: self.seq,
-            at: self.at,
-        }
+        Stamp { seq: self.seq, at: self.at }
     }
 
     fn as_mark(&self) -> Option<Mark> {
@@ -84,14 +81,7 @@ impl<R: Reference> Witness<R> {
         coverage: &mut Coverage,
         mut look: impl FnMut(&MessageOf<R>, &OutcomeOf<R>),
     ) -> Result<(), Violation> {
-        let mut cursor = Cursor {
-            calls,
-            survived,
-            call: 0,
-            item: 0,
-            reads: 0,
-            refusals: 0,
-        };
+        let mut cursor = Cursor { calls, survived, call: 0, item: 0, reads: 0, refusals: 0 };
         self.justify(waits);
         for kept in log {
             match kept.kind {
@@ -144,11 +134,7 @@ impl<R: Reference> Witness<R> {
         entry: &EntryOf<R::Machine>,
         cursor: &mut Cursor<'_, R>,
     ) -> Result<(), Violation> {
-        let Entry {
-            message,
-            outcome,
-            key,
-        } = entry;
+        let Entry { message, outcome, key } = entry;
         let stamp = kept.stamp();
         let moment = self.moment(stamp);
         self.reference.promised(stamp, message, outcome)?;
@@ -173,18 +159,13 @@ impl<R: Reference> Witness<R> {
             let before = self.done.insert(key.id, (stamp, reply.clone()));
             let twice = before.filter(|(before, _)| is_known(*before, stamp.at));
             ensure(twice.is_none(), Promise::EntriesRight, || {
-                format!(
-                    "entry {} of {name}, {message:?}, is done twice: {twice:?}",
-                    stamp.seq
-                )
+                format!("entry {} of {name}, {message:?}, is done twice: {twice:?}", stamp.seq)
             })?;
         }
-        self.reference
-            .apply(stamp, message, (outcome, &reply))
-            .map_err(|wrong| {
-                let what = format!("entry {} of {name}, {message:?}: {wrong}", stamp.seq);
-                Violation::new(Promise::EntriesRight, what)
-            })?;
+        self.reference.apply(stamp, message, (outcome, &reply)).map_err(|wrong| {
+            let what = format!("entry {} of {name}, {message:?}: {wrong}", stamp.seq);
+            Violation::new(Promise::EntriesRight, what)
+        })?;
         ensure(again == *outcome, Promise::DecidedAgain, || {
             let seq = stamp.seq;
             format!("entry {seq} of {name}, {message:?}: {outcome:?}, and now {again:?}")
@@ -196,10 +177,7 @@ impl<R: Reference> Witness<R> {
     fn moment(&self, stamp: Stamp) -> Moment {
         Moment {
             seq: stamp.seq,
-            now: Now {
-                at: stamp.at,
-                offset: Offset(self.marked.offset_ms),
-            },
+            now: Now { at: stamp.at, offset: Offset(self.marked.offset_ms) },
             chance: self.marked.chance,
             draining: self.marked.draining(R::Machine::ID),
         }
@@ -421,17 +399,10 @@ fn is_right<R: Reference>(
 fn wrong<R: Reference>(ask: &Ask<R>, answer: &Answer<ReplyOf<R>>, place: &str) -> Violation {
     let name = R::Machine::NAME;
     let kept = matches!(answer, Ok(reply) if R::changes(reply)) && !matches!(ask, Ask::Query(_));
-    let promise = if kept {
-        Promise::Kept
-    } else {
-        Promise::RepliesRight
-    };
+    let promise = if kept { Promise::Kept } else { Promise::RepliesRight };
     let ask: &dyn std::fmt::Debug = match ask {
         Ask::Message(message) | Ask::Keyed(message, _) => message,
         Ask::Query(query) => query,
     };
-    Violation::new(
-        promise,
-        format!("{name} answered {ask:?} with {answer:?}, {place}"),
-    )
+    Violation::new(promise, format!("{name} answered {ask:?} with {answer:?}, {place}"))
 }

@@ -24,9 +24,7 @@ pub(crate) struct Workload {
 impl Clients<Locks> for Workload {
     fn new(setting: &Setting) -> Self {
         let names = |stem: &str, count: u64| -> Vec<Name> {
-            (0..count)
-                .map(|number| name(&format!("{stem}{number}")))
-                .collect()
+            (0..count).map(|number| name(&format!("{stem}{number}"))).collect()
         };
         Self {
             keys: names("k", setting.keys),
@@ -58,12 +56,7 @@ impl Clients<Locks> for Workload {
         match chance.below(3) {
             0 => Watch::Empty,
             1 => Watch::Granted { key, index, owner },
-            _ => Watch::Lost {
-                key,
-                index,
-                owner,
-                token: self.token(chance).unwrap_or(Token(1)),
-            },
+            _ => Watch::Lost { key, index, owner, token: self.token(chance).unwrap_or(Token(1)) },
         }
     }
 
@@ -135,39 +128,19 @@ impl Workload {
             },
             1 => {
                 let (owner, token) = self.shown(chance, owner);
-                Message::Renew {
-                    key,
-                    index,
-                    owner,
-                    token,
-                }
+                Message::Renew { key, index, owner, token }
             }
             2 => {
                 let (owner, token) = self.shown(chance, owner);
-                Message::Release {
-                    key,
-                    index: Some(index),
-                    owner,
-                    token,
-                }
+                Message::Release { key, index: Some(index), owner, token }
             }
-            3 => Message::Release {
-                key,
-                index: None,
-                owner,
-                token: None,
-            },
+            3 => Message::Release { key, index: None, owner, token: None },
             4 => Message::ReleaseAll { owner },
             5 => Message::Drain,
             7 => Message::Force { key, index },
-            _ => Message::Request {
-                key,
-                index,
-                owner: Name::default(),
-                ttl: 1,
-                ttw: 1,
-                priority: 0,
-            },
+            _ => {
+                Message::Request { key, index, owner: Name::default(), ttl: 1, ttw: 1, priority: 0 }
+            }
         }
     }
 
@@ -178,14 +151,8 @@ impl Workload {
         match chance.below(5) {
             0 => Query::Owner { key, index },
             1 => Query::Place { key, index, owner },
-            2 => Query::List {
-                key: Some(key),
-                entries_max: 65_535,
-            },
-            3 => Query::List {
-                key: None,
-                entries_max: 65_535,
-            },
+            2 => Query::List { key: Some(key), entries_max: 65_535 },
+            3 => Query::List { key: None, entries_max: 65_535 },
             _ => Query::Counts,
         }
     }

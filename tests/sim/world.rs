@@ -60,14 +60,8 @@ struct Bells {
 
 impl World {
     pub(crate) fn new(plant: Option<Plant>) -> Self {
-        let bells = Bells {
-            plant,
-            ..Bells::default()
-        };
-        Self {
-            bells: Rc::new(RefCell::new(bells)),
-            processes: processes::Port::new(plant),
-        }
+        let bells = Bells { plant, ..Bells::default() };
+        Self { bells: Rc::new(RefCell::new(bells)), processes: processes::Port::new(plant) }
     }
 
     /// Handles the startup of a node. Completions for the previous one are lost.
@@ -86,10 +80,7 @@ impl World {
     /// Handles one requested attempt: mostly rings the bell, sometimes refuses or forgets the request.
     pub(crate) fn act(&self, chance: &mut Chance) -> Result<(), Violation> {
         let mut bells = self.bells.borrow_mut();
-        let asked = bells
-            .known
-            .iter()
-            .filter(|(_, (_, state))| *state == State::Asked);
+        let asked = bells.known.iter().filter(|(_, (_, state))| *state == State::Asked);
         let asked: Vec<Id> = asked.map(|(id, _)| *id).collect();
         if asked.is_empty() {
             return Ok(());
@@ -112,10 +103,7 @@ impl World {
     /// Rings all requested bells. Returns whether there were any.
     pub(crate) fn ring_all(&self) -> Result<bool, Violation> {
         let mut bells = self.bells.borrow_mut();
-        let asked = bells
-            .known
-            .iter()
-            .filter(|(_, (_, state))| *state == State::Asked);
+        let asked = bells.known.iter().filter(|(_, (_, state))| *state == State::Asked);
         let asked: Vec<Id> = asked.map(|(id, _)| *id).collect();
         for id in &asked {
             bells.ring(*id)?;
@@ -147,10 +135,7 @@ impl World {
 
     pub(crate) fn is_quiet(&self) -> bool {
         let bells = self.bells.borrow();
-        let asked = bells
-            .known
-            .values()
-            .any(|(_, state)| *state == State::Asked);
+        let asked = bells.known.values().any(|(_, state)| *state == State::Asked);
         let rests = !asked && bells.reports.is_empty() && bells.verdicts.is_empty();
         rests && self.processes.is_quiet()
     }
@@ -163,11 +148,9 @@ impl World {
     ) -> Result<(), Violation> {
         self.processes.check_asked(&stands, &may_be_lost)?;
         for (id, attempt) in std::mem::take(&mut self.bells.borrow_mut().asked) {
-            ensure(
-                stands(attempt) || may_be_lost(attempt),
-                Promise::ActedOnIt,
-                || format!("{id:?} was acted on by attempt {attempt}, which is not in the log"),
-            )?;
+            ensure(stands(attempt) || may_be_lost(attempt), Promise::ActedOnIt, || {
+                format!("{id:?} was acted on by attempt {attempt}, which is not in the log")
+            })?;
         }
         Ok(())
     }
@@ -240,8 +223,7 @@ impl Bells {
                 if self.plant == Some(Plant::ActedTwice) {
                     self.known.insert(id, (attempt, State::Asked));
                 } else {
-                    self.reports
-                        .push_back((id, attempt, state == State::Refused));
+                    self.reports.push_back((id, attempt, state == State::Refused));
                 }
             }
             _ => {
@@ -267,9 +249,6 @@ impl Port<LeaseMachine> for World {
 impl Port<sexton::actors::supervisor::SupervisorMachine> for World {
     fn perform(&mut self, action: Action<Verdict>) {
         let actor = u8::try_from(action.id).expect("the id is that of an actor");
-        self.bells
-            .borrow_mut()
-            .verdicts
-            .push((ActorId(actor), action.what));
+        self.bells.borrow_mut().verdicts.push((ActorId(actor), action.what));
     }
 }

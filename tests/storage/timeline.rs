@@ -17,12 +17,8 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 /// Waypoints that are close to each other.
-const CLOSE: Bounds = Bounds {
-    records: 16,
-    record_bytes: 1 << 20,
-    state_bytes: 64 << 20,
-    kept_bytes: 64 << 20,
-};
+const CLOSE: Bounds =
+    Bounds { records: 16, record_bytes: 1 << 20, state_bytes: 64 << 20, kept_bytes: 64 << 20 };
 
 type Digests = BTreeMap<String, String>;
 
@@ -59,9 +55,7 @@ fn named(name: &str, digest: Digest) -> (String, String) {
 
 fn digests(state: &StateAt) -> Digests {
     let actors = state.actors.iter();
-    actors
-        .map(|actor| named(actor.name, actor.digest))
-        .collect()
+    actors.map(|actor| named(actor.name, actor.digest)).collect()
 }
 
 fn numbers(lines: &[Line]) -> Vec<Seq> {
@@ -86,10 +80,7 @@ fn every_moment_is_that_of_a_replay_from_the_beginning() {
     request(&node.handle(), 0..400);
     let states = replayed(files.path());
     let (last, _) = states.last().cloned().expect("there are entries");
-    let thin = Bounds {
-        kept_bytes: 20_000,
-        ..CLOSE
-    };
+    let thin = Bounds { kept_bytes: 20_000, ..CLOSE };
     for bounds in [CLOSE, thin, Bounds::default()] {
         let (mut timeline, _scratch) = timeline(files.path(), bounds);
         for place in scattered(states.len()) {
@@ -134,17 +125,11 @@ fn a_state_that_is_too_large_is_refused_and_one_that_nobody_wants_given_up() {
     request(&node.handle(), 0..2000);
     let states = replayed(files.path());
     let (last, expected) = states.last().expect("there are entries");
-    let small = Bounds {
-        state_bytes: 1000,
-        ..CLOSE
-    };
+    let small = Bounds { state_bytes: 1000, ..CLOSE };
     let (mut refused, _scratch) = timeline(files.path(), small);
     let error = refused.state_at(None, *last, &mut |_| true);
     let error = error.expect_err("it is too large");
-    assert!(
-        matches!(error, TimelineError::TooLarge { most: 1000, .. }),
-        "{error}"
-    );
+    assert!(matches!(error, TimelineError::TooLarge { most: 1000, .. }), "{error}");
     let (mut timeline, _other) = timeline(files.path(), CLOSE);
     let error = timeline.state_at(None, *last, &mut |_| false);
     assert!(matches!(error, Err(TimelineError::Abandoned)), "{error:?}");
@@ -175,24 +160,15 @@ fn a_journal_without_its_beginning_begins_with_the_older_snapshot() {
     assert!(first.known > Seq(0) && first.begins > Seq(1), "{first:?}");
     let before = replay(files.path(), Seq(first.begins.0 - 2));
     assert_eq!(before.status.code(), Some(3), "{before:?}");
-    for at in [
-        first.known,
-        Seq(first.known.0 + 1),
-        Seq(u64::midpoint(first.known.0, last.0)),
-        last,
-    ] {
+    for at in [first.known, Seq(first.known.0 + 1), Seq(u64::midpoint(first.known.0, last.0)), last]
+    {
         let state = look(&mut timeline, at, last);
         let said = replay(files.path(), at);
         let said: Value = serde_json::from_slice(&said.stdout).expect("a state in JSON");
         for actor in &state.actors {
             let its = said.pointer(&format!("/actors/{}/digest", actor.name));
             let digest = actor.digest.to_string();
-            assert_eq!(
-                its.and_then(Value::as_str),
-                Some(&*digest),
-                "{} at {at}",
-                actor.name
-            );
+            assert_eq!(its.and_then(Value::as_str), Some(&*digest), "{} at {at}", actor.name);
         }
     }
 }

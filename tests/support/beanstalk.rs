@@ -21,18 +21,12 @@ pub(crate) struct Reply {
 impl Reply {
     /// Returns a reply of one line.
     pub(crate) fn line(line: impl Into<String>) -> Self {
-        Self {
-            line: line.into(),
-            body: Vec::new(),
-        }
+        Self { line: line.into(), body: Vec::new() }
     }
 
     /// Returns a reply with a job and its body. The word is `RESERVED` or `FOUND`.
     pub(crate) fn job(word: &str, id: u64, body: &[u8]) -> Self {
-        Self {
-            line: format!("{word} {id} {}", body.len()),
-            body: body.to_vec(),
-        }
+        Self { line: format!("{word} {id} {}", body.len()), body: body.to_vec() }
     }
 
     /// Returns the number after this word, or `None` if the line does not begin with the word.
@@ -62,9 +56,7 @@ impl Client {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(Self {
-            stream: BufReader::new(stream),
-        })
+        Ok(Self { stream: BufReader::new(stream) })
     }
 
     /// Sends these bytes unchanged.
@@ -107,9 +99,6 @@ impl Client {
 fn answered<T>(read: io::Result<T>) -> io::Result<T> {
     let slow =
         |error: &io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
-    assert!(
-        !read.as_ref().is_err_and(slow),
-        "the server sent nothing for {PATIENCE:?}"
-    );
+    assert!(!read.as_ref().is_err_and(slow), "the server sent nothing for {PATIENCE:?}");
     read
 }

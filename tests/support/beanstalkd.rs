@@ -37,10 +37,7 @@ impl Server {
 
     /// Starts beanstalkd itself: `beanstalkd`, or the binary that `BEANSTALKD_PATH` names. Returns it and its version, or an
     /// error if the binary cannot be run.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the caller of the tests names the program"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the caller of the tests names the program")]
     pub(crate) fn beanstalkd() -> Result<(Self, String), String> {
         let program = std::env::var("BEANSTALKD_PATH").unwrap_or_else(|_| "beanstalkd".to_owned());
         let version = Command::new(&program).arg("-v").output();
@@ -59,14 +56,8 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .expect("the program runs");
-        let server = Self {
-            child,
-            socket,
-            _directory: directory,
-        };
-        until("the server listens", || {
-            UnixStream::connect(&server.socket).ok()
-        });
+        let server = Self { child, socket, _directory: directory };
+        until("the server listens", || UnixStream::connect(&server.socket).ok());
         server
     }
 
@@ -89,14 +80,8 @@ impl Server {
     pub(crate) fn connect_for(&self, patience: Duration) -> Client {
         let stream = UnixStream::connect(&self.socket).expect("it listens");
         let patience = Some(patience);
-        stream
-            .set_read_timeout(patience)
-            .expect("a nonzero timeout");
-        Client {
-            stream,
-            received: Vec::new(),
-            sent: String::new(),
-        }
+        stream.set_read_timeout(patience).expect("a nonzero timeout");
+        Client { stream, received: Vec::new(), sent: String::new() }
     }
 }
 
@@ -186,8 +171,7 @@ impl Client {
         let mut bytes = vec![0; 65_536];
         match self.stream.read(&mut bytes) {
             Ok(count) => {
-                self.received
-                    .extend_from_slice(bytes.get(..count).unwrap_or(&[]));
+                self.received.extend_from_slice(bytes.get(..count).unwrap_or(&[]));
                 Ok(count > 0)
             }
             // The server closed the connection although it had not read everything.

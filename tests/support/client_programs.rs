@@ -4,10 +4,7 @@
 use crate::left_out::left_out;
 use std::process::Command;
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the caller of the tests says where clients are"
-)]
+#[expect(clippy::disallowed_methods, reason = "the caller of the tests says where clients are")]
 fn set(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
@@ -29,9 +26,7 @@ pub(crate) fn greenstalk(what: &str) -> Option<String> {
 /// returns `None`.
 pub(crate) fn jackd(what: &str) -> Option<String> {
     let Some(package) = set("SEXTON_JACKD") else {
-        left_out(format!(
-            "{what}, SEXTON_JACKD names no directory of jackd's package"
-        ));
+        left_out(format!("{what}, SEXTON_JACKD names no directory of jackd's package"));
         return None;
     };
     match Command::new("node").arg("--version").output() {

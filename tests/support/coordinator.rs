@@ -36,22 +36,12 @@ impl Coordinator {
         let file = files.path().join("sexton.toml");
         std::fs::write(&file, config).expect("a writable file");
         let daemon = Daemon::serve(&["--data", text(&data), "--config", text(&file)]);
-        Self {
-            daemon,
-            data,
-            files,
-            of,
-        }
+        Self { daemon, data, files, of }
     }
 
     /// Uses a coordinator that was already started on this directory.
     pub(crate) fn of(daemon: Daemon, data: PathBuf, files: TempDir) -> Self {
-        Self {
-            daemon,
-            data,
-            files,
-            of: &[],
-        }
+        Self { daemon, data, files, of: &[] }
     }
 
     pub(crate) fn command(&self, words: &[&str]) -> Command {
@@ -65,11 +55,7 @@ impl Coordinator {
     /// Runs a command that must succeed. Returns what it printed.
     pub(crate) fn well(&self, words: &[&str]) -> String {
         let done = self.run(words);
-        assert_eq!(
-            (done.status, done.err.as_str()),
-            (0, ""),
-            "{words:?}: {done:?}"
-        );
+        assert_eq!((done.status, done.err.as_str()), (0, ""), "{words:?}: {done:?}");
         done.out
     }
 

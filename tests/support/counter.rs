@@ -122,8 +122,7 @@ impl<const ID: u8> Machine for CounterMachine<ID> {
     }
 
     fn durability(&self, _: &Message, new: &Option<Counter>) -> Durability {
-        new.as_ref()
-            .map_or(Durability::Nothing, |_| Durability::Durable)
+        new.as_ref().map_or(Durability::Nothing, |_| Durability::Durable)
     }
 
     fn commit(

@@ -13,11 +13,8 @@ use std::thread::JoinHandle;
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sexton");
 
 /// Flags for tests that configure no listeners. They keep the default addresses free, which another test may use.
-const LISTENERS: [(&str, &str); 3] = [
-    ("--beanstalk", "off"),
-    ("--lockserver", "127.0.0.1:0"),
-    ("--http", "off"),
-];
+const LISTENERS: [(&str, &str); 3] =
+    [("--beanstalk", "off"), ("--lockserver", "127.0.0.1:0"), ("--http", "off")];
 
 /// A running `sexton serve`. Killed when dropped.
 pub(crate) struct Daemon {
@@ -94,11 +91,7 @@ impl Daemon {
     /// Starts any command and waits for its ready line. Fails the test if it exits before.
     pub(crate) fn start(command: Command) -> Self {
         let mut daemon = Self::begin(command);
-        let out = daemon
-            .child
-            .stdout
-            .take()
-            .expect("standard output is piped");
+        let out = daemon.child.stdout.take().expect("standard output is piped");
         let read = BufReader::new(out).read_line(&mut daemon.ready);
         if read.is_err() || !daemon.ready.starts_with("ready ") {
             drop(daemon.child.kill());
@@ -117,11 +110,7 @@ impl Daemon {
             .spawn()
             .expect("the program runs");
         let errors = child.stderr.take().expect("standard error is piped");
-        Self {
-            child,
-            ready: String::new(),
-            log: Gathered::from(errors),
-        }
+        Self { child, ready: String::new(), log: Gathered::from(errors) }
     }
 
     /// Returns its ready line.
@@ -164,10 +153,7 @@ impl Daemon {
 
     /// Limits the size of its files to this number of bytes.
     pub(crate) fn limit_files(&self, bytes: Option<u64>) {
-        let limit = Rlimit {
-            current: bytes,
-            maximum: None,
-        };
+        let limit = Rlimit { current: bytes, maximum: None };
         prlimit(Some(self.pid()), Resource::Fsize, limit)
             .expect("limits of our own child may be set");
     }
@@ -179,9 +165,7 @@ impl Daemon {
 
     /// Waits until its log contains these words.
     pub(crate) fn until_logged(&self, words: &str) {
-        until(&format!("{words:?} in the log"), || {
-            self.log().contains(words).then_some(())
-        });
+        until(&format!("{words:?} in the log"), || self.log().contains(words).then_some(()));
     }
 
     /// Returns whether it is still running.
@@ -191,9 +175,7 @@ impl Daemon {
 
     /// Waits for its exit. Returns its status and its whole log.
     pub(crate) fn end(mut self) -> (ExitStatus, String) {
-        let status = until("the process ends", || {
-            self.child.try_wait().expect("our child")
-        });
+        let status = until("the process ends", || self.child.try_wait().expect("our child"));
         (status, self.log.whole())
     }
 
@@ -213,28 +195,19 @@ impl Gathered {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = source.read(&mut bytes) {
                 let words = String::from_utf8_lossy(bytes.get(..count).unwrap_or(&[])).into_owned();
-                theirs
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push_str(&words);
+                theirs.lock().unwrap_or_else(PoisonError::into_inner).push_str(&words);
             }
         };
         let reader = std::thread::Builder::new()
             .name("gathering".to_owned())
             .spawn(read)
             .expect("a new thread");
-        Self {
-            words,
-            reader: Some(reader),
-        }
+        Self { words, reader: Some(reader) }
     }
 
     /// Returns the output so far.
     pub(crate) fn so_far(&self) -> String {
-        self.words
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.words.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the whole output, once every process has closed it.

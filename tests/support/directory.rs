@@ -11,10 +11,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 /// Sizes of segments so small that a short history fills several.
-pub(crate) const SEGMENTS: Sizes = Sizes {
-    first_bytes: 16 << 10,
-    max_bytes: 16 << 10,
-};
+pub(crate) const SEGMENTS: Sizes = Sizes { first_bytes: 16 << 10, max_bytes: 16 << 10 };
 
 /// A file or directory: its mode, the time of its last change, and its bytes (`None` for a directory).
 pub(crate) type Kept = (u32, (i64, i64), Option<Vec<u8>>);
@@ -28,9 +25,7 @@ pub(crate) fn everything(directory: &Path) -> BTreeMap<String, Kept> {
 
 fn collect(path: &Path, name: &str, found: &mut BTreeMap<String, Kept>) {
     let about = std::fs::symlink_metadata(path).expect("the file exists");
-    let content = about
-        .is_file()
-        .then(|| std::fs::read(path).expect("the file is readable"));
+    let content = about.is_file().then(|| std::fs::read(path).expect("the file is readable"));
     let changed = (about.mtime(), about.mtime_nsec());
     found.insert(name.to_owned(), (about.mode(), changed, content));
     if about.is_dir() {
@@ -89,10 +84,7 @@ pub(crate) fn request(handle: &Handle, numbers: std::ops::Range<u32>) {
         })
     });
     let answers = wait(handle.locks().batch(items.collect())).expect("the node runs");
-    assert!(
-        answers.iter().all(Result::is_ok),
-        "every request is answered"
-    );
+    assert!(answers.iter().all(Result::is_ok), "every request is answered");
 }
 
 /// Makes a history with two snapshots and a trimmed journal, as after a clean stop. The newer snapshot is from the end of

@@ -15,10 +15,7 @@ pub(crate) struct Kept {
 impl Kept {
     /// Starts to keep the journal of `data`, in a directory next to it.
     pub(crate) fn beside(data: &Path) -> Self {
-        Self {
-            data: data.to_owned(),
-            files: data.with_extension("kept"),
-        }
+        Self { data: data.to_owned(), files: data.with_extension("kept") }
     }
 
     /// Keeps the current segments, and returns the directory that contains `journal`. Must be called so often that no
@@ -51,11 +48,7 @@ fn keep(from: &Path, to: &Path) {
     match std::fs::hard_link(from, to.with_extension("new")) {
         Ok(()) => std::fs::rename(to.with_extension("new"), to).expect("it is renamed"),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            assert!(
-                to.exists(),
-                "{} was removed before it was kept",
-                from.display()
-            );
+            assert!(to.exists(), "{} was removed before it was kept", from.display());
         }
         Err(error) => panic!("{} cannot be kept: {error}", from.display()),
     }

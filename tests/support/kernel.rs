@@ -52,10 +52,7 @@ pub(crate) enum Event {
 
 /// A simulated process.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is independent of the others"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is independent of the others")]
 pub(crate) struct Process {
     pub(crate) inode: u64,
     pub(crate) ticks: u64,
@@ -104,10 +101,7 @@ struct Keeper {
 
 /// The whole simulated machine.
 #[derive(Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a separate kind of fault"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate kind of fault")]
 pub(crate) struct Kernel {
     pub(crate) boot: u128,
     pub(crate) now: u64,
@@ -191,9 +185,7 @@ impl Kernel {
     /// Starts a process that belongs to a tree, or to none. Returns its PID, or `None` if all PIDs are in use.
     pub(crate) fn spawn(&mut self, tree: Option<ProcessId>) -> Option<u32> {
         let free = (0..PIDS).map(|step| 2 + (self.next_pid - 2 + step) % PIDS);
-        let pid = free
-            .into_iter()
-            .find(|pid| !self.processes.contains_key(pid))?;
+        let pid = free.into_iter().find(|pid| !self.processes.contains_key(pid))?;
         self.next_pid = 2 + (pid - 1) % PIDS;
         self.next_inode += 1;
         let leader = self.processes.iter();
@@ -314,8 +306,7 @@ impl Kernel {
         self.orphan(KEEPER);
         if keeper.joined {
             // Reports of the keeper that were not read are lost with it.
-            self.events
-                .retain(|event| !matches!(event, Event::Heard(_)));
+            self.events.retain(|event| !matches!(event, Event::Heard(_)));
             self.events.push_back(Event::KeeperGone);
         }
     }
@@ -478,10 +469,7 @@ impl Kernel {
             at: self.now.saturating_add_signed(self.skew),
             contained: self.contains,
         };
-        self.launched
-            .entry(attempt)
-            .or_default()
-            .push((self.boot, process.inode));
+        self.launched.entry(attempt).or_default().push((self.boot, process.inode));
         self.log.insert(attempt, Logged::Started(started));
         let keeper = self.keeper.as_mut().expect("a keeper launches");
         keeper.children.insert(attempt);
@@ -496,11 +484,7 @@ impl Kernel {
 }
 
 fn failed(attempt: ProcessId, errno: i32) -> Report {
-    Report::Failed {
-        attempt,
-        step: sexton::keeper::protocol::step::EXEC,
-        errno,
-    }
+    Report::Failed { attempt, step: sexton::keeper::protocol::step::EXEC, errno }
 }
 
 impl Process {

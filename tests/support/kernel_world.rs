@@ -89,9 +89,7 @@ impl World for Kernel {
             return ExitStatus::Alive;
         }
         let known = self.truth.get(&(self.boot, handle.0)).copied();
-        known
-            .filter(|_| !self.secretive)
-            .map_or(ExitStatus::Unavailable, ExitStatus::Known)
+        known.filter(|_| !self.secretive).map_or(ExitStatus::Unavailable, ExitStatus::Known)
     }
 
     fn signal(&mut self, handle: &Handle, signals: &[u8], _group: bool) -> Result<(), i32> {
@@ -133,11 +131,7 @@ impl World for Kernel {
 
     fn join(&mut self) -> Result<(), Failure> {
         if self.no_keeper {
-            return Err(Failure {
-                step: Step::Keeper,
-                errno: 2,
-                about: None,
-            });
+            return Err(Failure { step: Step::Keeper, errno: 2, about: None });
         }
         let children = BTreeSet::new();
         let keeper = self.keeper.get_or_insert(Keeper {
@@ -146,12 +140,7 @@ impl World for Kernel {
             joined: false,
         });
         keeper.joined = true;
-        let mut said = vec![Report::Welcome {
-            version: 1,
-            pid: 1,
-            boot: self.boot,
-            groups: None,
-        }];
+        let mut said = vec![Report::Welcome { version: 1, pid: 1, boot: self.boot, groups: None }];
         for (id, logged) in &self.log {
             match logged {
                 Logged::Started(started) if !keeper.children.contains(id) => {
@@ -195,10 +184,7 @@ impl World for Kernel {
     }
 
     fn prepare(&mut self, _id: ProcessId, spec: &Spec) -> Result<Launch, Failure> {
-        Ok(Launch {
-            argv: spec.argv.clone(),
-            ..Launch::default()
-        })
+        Ok(Launch { argv: spec.argv.clone(), ..Launch::default() })
     }
 
     fn write_pid_file(&mut self, _id: ProcessId, _run_dir: Option<&Bytes>, pid: u32) {

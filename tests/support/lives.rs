@@ -87,14 +87,7 @@ impl<M: Actor> Lives<M> {
     pub(crate) fn begin(&mut self) -> Daemon {
         let data = self.data();
         // Without history, the size of the journal does not depend on how many checkpoints there were.
-        let ours = [
-            "--data",
-            &data,
-            "--fsync",
-            self.fsync,
-            "--journal-kept-max",
-            "0",
-        ];
+        let ours = ["--data", &data, "--fsync", self.fsync, "--journal-kept-max", "0"];
         let flags = [&ours[..], self.about.flags].concat();
         if self.chance.below(4) == 0 {
             let daemon = Daemon::begin(daemon::serve(&flags));
@@ -158,11 +151,7 @@ impl<M: Actor> Lives<M> {
         let tail = &self.past.tail;
         let in_order = self.past.numbers.is_sorted_by(|a, b| a < b);
         assert!(in_order, "numbers only increase");
-        self.bound = if tail.clean {
-            Seq(tail.last.0 + 1)
-        } else {
-            tail.reserved
-        };
+        self.bound = if tail.clean { Seq(tail.last.0 + 1) } else { tail.reserved };
         self.compare_recovered();
     }
 
@@ -175,11 +164,7 @@ impl<M: Actor> Lives<M> {
         let shown = self.about.shown;
         assert_eq!(shown(&machine), shown(self.past.machine()), "{found:?}");
         if self.past.tail.clean {
-            assert_eq!(
-                found.mended,
-                Vec::<String>::new(),
-                "a clean stop leaves nothing to repair"
-            );
+            assert_eq!(found.mended, Vec::<String>::new(), "a clean stop leaves nothing to repair");
         }
         let amid = |wrong: &String| wrong.contains("was being written");
         assert!(found.mended.iter().all(amid), "{:?}", found.mended);
@@ -209,10 +194,7 @@ impl<M: Actor> Lives<M> {
     /// same digest as a replay of its journal.
     pub(crate) fn compare_again(&self) {
         let whole = past::read::<M>(self.kept.keep());
-        assert!(
-            whole.numbers == self.past.numbers,
-            "records stay in the journal"
-        );
+        assert!(whole.numbers == self.past.numbers, "records stay in the journal");
         assert_eq!(whole.machine().digest(), self.past.machine().digest());
         let copy = tempfile::tempdir().expect("a temporary directory");
         copy_folder(Path::new(&self.data()), copy.path());
@@ -223,11 +205,7 @@ impl<M: Actor> Lives<M> {
         let digest = digest.and_then(|actor| actor.status.digest);
         node.stop().expect("a clean stop");
         let (machine, _) = past::recovered::<M>(copy.path());
-        assert_eq!(
-            digest,
-            Some(machine.digest()),
-            "the node and a replay agree"
-        );
+        assert_eq!(digest, Some(machine.digest()), "the node and a replay agree");
     }
 }
 
@@ -257,9 +235,7 @@ fn live_digest(data: &Path, actor: &str) -> String {
     let its = answer.split(&format!("{{\"name\":\"{actor}\"")).nth(1);
     let digest = its.and_then(|its| its.split("\"digest\":\"").nth(1));
     let digest = digest.and_then(|rest| rest.split('"').next());
-    digest
-        .unwrap_or_else(|| panic!("no digest in {answer}"))
-        .to_owned()
+    digest.unwrap_or_else(|| panic!("no digest in {answer}")).to_owned()
 }
 
 /// Counts of a campaign, each with a minimum, because a campaign proves nothing about a case that never occurred.

@@ -97,9 +97,7 @@ impl Client {
     /// Receives a number of two bytes.
     pub(crate) fn receive_number(&mut self) -> io::Result<u16> {
         let bytes = self.receive(2)?;
-        Ok(bytes
-            .iter()
-            .fold(0, |sum, byte| sum << 8 | u16::from(*byte)))
+        Ok(bytes.iter().fold(0, |sum, byte| sum << 8 | u16::from(*byte)))
     }
 
     /// Renews an entry. Returns whether it existed.
@@ -124,14 +122,7 @@ impl Client {
                 let index = self.receive_name()?;
                 let owner = self.receive_name()?;
                 let owns = self.receive_byte()? == 1;
-                Ok(ListedEntry {
-                    priority,
-                    ttl,
-                    ttw,
-                    index,
-                    owner,
-                    owns,
-                })
+                Ok(ListedEntry { priority, ttl, ttw, index, owner, owns })
             })
             .collect()
     }

@@ -26,10 +26,7 @@ pub(crate) fn open(config: Config) -> (Node, SocketAddr) {
 
 /// Returns every lock entry of a node.
 pub(crate) fn entries(handle: &Handle) -> Vec<EntryView> {
-    let all = Query::List {
-        key: None,
-        entries_max: u32::MAX,
-    };
+    let all = Query::List { key: None, entries_max: u32::MAX };
     let mut answers = wait(handle.locks().batch(vec![Item::Query(all)])).expect("the node runs");
     match answers.pop() {
         Some(Ok(Reply::List(entries))) => entries,

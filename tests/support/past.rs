@@ -72,10 +72,7 @@ impl<M: Actor> Past<M> {
     }
 
     fn take(&mut self, record: &Record<'_>) {
-        let stamp = Stamp {
-            seq: record.seq,
-            at: record.at,
-        };
+        let stamp = Stamp { seq: record.seq, at: record.at };
         self.numbers.push(record.seq);
         match record.kind {
             Kind::Entry if record.actor == M::ID => {
@@ -83,10 +80,7 @@ impl<M: Actor> Past<M> {
                 self.replica
                     .commit(stamp, &decoded)
                     .expect("a recorded outcome can be applied again");
-                self.entries.push(Entry {
-                    seq: record.seq,
-                    message: decoded.message,
-                });
+                self.entries.push(Entry { seq: record.seq, message: decoded.message });
             }
             Kind::Mark => {
                 let mark = decode_mark(record).expect("marks decode");
@@ -105,21 +99,8 @@ pub(crate) fn recovered<M: Actor>(files: &Path) -> (M, recovery::Past) {
     let mut replica = Replica::<M>::new(M::Rules::default());
     let replicas: &mut [&mut dyn Recovering] = &mut [&mut replica];
     let disk = Arc::new(RealDisk::new(files));
-    let slots = Slots::new(
-        Arc::<RealDisk>::clone(&disk),
-        Arc::new(SledStores::new(files)),
-    );
-    let found = recover(
-        disk.as_ref(),
-        Some(&slots),
-        replicas,
-        Scope {
-            partial: true,
-            ..Scope::default()
-        },
-    );
-    (
-        replica.into_parts().machine,
-        found.expect("the recovery succeeds"),
-    )
+    let slots = Slots::new(Arc::<RealDisk>::clone(&disk), Arc::new(SledStores::new(files)));
+    let found =
+        recover(disk.as_ref(), Some(&slots), replicas, Scope { partial: true, ..Scope::default() });
+    (replica.into_parts().machine, found.expect("the recovery succeeds"))
 }

@@ -10,10 +10,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Polls until there is a value, and returns it. Fails the test after [`PATIENCE`].
-#[expect(
-    clippy::disallowed_methods,
-    reason = "events of another process can only be polled for"
-)]
+#[expect(clippy::disallowed_methods, reason = "events of another process can only be polled for")]
 pub(crate) fn until<T>(event: &str, mut look: impl FnMut() -> Option<T>) -> T {
     for looks in 0..PATIENCE.as_millis() / LOOK.as_millis() {
         if let Some(found) = look() {

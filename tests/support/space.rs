@@ -23,11 +23,7 @@ impl Space {
     /// Returns the total size of the snapshots, in bytes.
     pub(crate) fn snapshot_bytes(&self) -> u64 {
         let of_snapshots = |(name, _): &&(String, u64)| name.starts_with("snapshots/");
-        self.files
-            .iter()
-            .filter(of_snapshots)
-            .map(|(_, len)| len)
-            .sum()
+        self.files.iter().filter(of_snapshots).map(|(_, len)| len).sum()
     }
 
     /// Asserts that every file is a known one, and that the snapshots are not larger than this number of bytes.
@@ -40,10 +36,7 @@ impl Space {
             .collect();
         assert!(strays.is_empty(), "unknown files: {strays:?}");
         let count = |has: &dyn Fn(&str) -> bool| {
-            self.files
-                .iter()
-                .filter(|(name, _)| has(name.as_str()))
-                .count()
+            self.files.iter().filter(|(name, _)| has(name.as_str())).count()
         };
         let segments = count(&|name| name.starts_with("journal/") && name != "journal/synced");
         assert!(segments <= SEGMENTS_MAX, "{:?}", self.files);
@@ -78,14 +71,7 @@ fn list(root: &Path, folder: &str, files: &mut Vec<(String, u64)>) {
 fn is_known(name: &str) -> bool {
     let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
     match folder {
-        "" => [
-            "lock",
-            "lock.tmp",
-            "report.key",
-            "report.sock",
-            "sexton.sock",
-        ]
-        .contains(&file),
+        "" => ["lock", "lock.tmp", "report.key", "report.sock", "sexton.sock"].contains(&file),
         "journal" => {
             let ordinal = file.strip_suffix(".seg");
             let ordinal = ordinal.or_else(|| file.strip_suffix(".tmp"));
@@ -96,8 +82,7 @@ fn is_known(name: &str) -> bool {
             let snap = file.strip_prefix("snap.");
             ["conf", "db"].contains(&file)
                 || snap.is_some_and(|rest| {
-                    rest.chars()
-                        .all(|it| it.is_ascii_hexdigit() || ".generating".contains(it))
+                    rest.chars().all(|it| it.is_ascii_hexdigit() || ".generating".contains(it))
                 })
         }
         _ => false,

@@ -29,10 +29,5 @@ pub(crate) fn left_behind(path: &Path) -> io::Result<()> {
 }
 
 fn socket(family: AddressFamily) -> io::Result<OwnedFd> {
-    Ok(socket_with(
-        family,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )?)
+    Ok(socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
 }

@@ -18,10 +18,8 @@ impl Graph {
     fn new(sources: &[Source]) -> Self {
         let of_library = |source: &&Source| source.is_rust() && source.path.starts_with("src/");
         let sources: Vec<&Source> = sources.iter().filter(of_library).collect();
-        let files: BTreeMap<String, &str> = sources
-            .iter()
-            .map(|source| (module(&source.path), source.path.as_str()))
-            .collect();
+        let files: BTreeMap<String, &str> =
+            sources.iter().map(|source| (module(&source.path), source.path.as_str())).collect();
         let passed_on: BTreeMap<String, String> =
             sources.iter().flat_map(|it| reexports(it)).collect();
         let file = |path: &str| {
@@ -38,9 +36,7 @@ impl Graph {
             let others = found.filter(|file| *file != source.path);
             (source.path.clone(), others.collect())
         };
-        Self {
-            imports: sources.iter().map(imported).collect(),
-        }
+        Self { imports: sources.iter().map(imported).collect() }
     }
 
     /// Returns every file that a file imports, directly or indirectly.
@@ -58,17 +54,12 @@ impl Graph {
 
     /// Returns the circles, each as the list of its files.
     fn circles(&self) -> BTreeSet<Vec<&str>> {
-        let reached: BTreeMap<&str, BTreeSet<&str>> = self
-            .imports
-            .keys()
-            .map(|file| (file.as_str(), self.reached(file)))
-            .collect();
+        let reached: BTreeMap<&str, BTreeSet<&str>> =
+            self.imports.keys().map(|file| (file.as_str(), self.reached(file))).collect();
         let meets = |one: &str, other: &str| reached.get(one).is_some_and(|it| it.contains(other));
         let circle = |file: &str| -> Vec<&str> {
             let files = reached.keys().copied();
-            files
-                .filter(|it| meets(file, it) && meets(it, file))
-                .collect()
+            files.filter(|it| meets(file, it) && meets(it, file)).collect()
         };
         let circles = reached.keys().map(|file| circle(file));
         circles.filter(|circle| !circle.is_empty()).collect()
@@ -136,10 +127,7 @@ fn a_circle_is_found_however_long_it_is() {
         Source::new("src/a/x.rs", "use crate::b::B;\npub struct Deep;"),
         Source::new("src/a/y.rs", "use crate::a::Y;"),
         Source::new("src/b.rs", "use crate::{c::{self, C}, d::D};"),
-        Source::new(
-            "src/c.rs",
-            "fn f() -> crate::a::Deep {}\n// use crate::d::D;",
-        ),
+        Source::new("src/c.rs", "fn f() -> crate::a::Deep {}\n// use crate::d::D;"),
         Source::new("src/d.rs", "use super::a::Y;"),
         Source::new("tests/b.rs", "use crate::c::C;"),
     ];

@@ -37,30 +37,15 @@ fn every_file_keeps_the_rules_of_the_house() {
 
 #[test]
 fn every_rule_finds_what_breaks_it_and_passes_what_does_not() {
-    for Rule {
-        says,
-        check,
-        bad,
-        good,
-    } in rules::RULES
-    {
+    for Rule { says, check, bad, good } in rules::RULES {
         for (path, text) in *bad {
-            assert!(
-                !check(&Source::new(path, text)).is_empty(),
-                "not found by `{says}`: {text}"
-            );
+            assert!(!check(&Source::new(path, text)).is_empty(), "not found by `{says}`: {text}");
         }
         for (path, text) in *good {
             let found = check(&Source::new(path, text));
-            assert!(
-                found.is_empty(),
-                "found by `{says}` without reason: {found:?}"
-            );
+            assert!(found.is_empty(), "found by `{says}` without reason: {found:?}");
         }
-        assert!(
-            !bad.is_empty() && !good.is_empty(),
-            "no examples of `{says}`"
-        );
+        assert!(!bad.is_empty() && !good.is_empty(), "no examples of `{says}`");
     }
 }
 
@@ -69,15 +54,9 @@ fn tables_speak_of_files_that_exist_or_will() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let planned = ["src/persist/snapshots/sled.rs"];
     let allowed = WORLD.iter().flat_map(|(_, files)| files.iter());
-    let rows = IMPORTS
-        .iter()
-        .map(|(path, _)| path)
-        .chain(TOO_LONG.iter().map(|(path, _)| path));
+    let rows = IMPORTS.iter().map(|(path, _)| path).chain(TOO_LONG.iter().map(|(path, _)| path));
     for path in allowed.chain(rows).chain(UNSAFE) {
-        assert!(
-            root.join(path).exists() || planned.contains(path),
-            "{path} is not there"
-        );
+        assert!(root.join(path).exists() || planned.contains(path), "{path} is not there");
     }
 }
 
@@ -95,20 +74,13 @@ fn the_map_names_every_folder_and_document() {
         places.retain(|place| !map.contains(place.as_str()) && !map.contains(short(place)));
         places
     };
-    assert_eq!(
-        missing(&map),
-        Vec::<String>::new(),
-        "ARCHITECTURE.md does not name these"
-    );
+    assert_eq!(missing(&map), Vec::<String>::new(), "ARCHITECTURE.md does not name these");
     assert!(missing("").len() > 5, "an empty map would be noticed");
 }
 
 /// Returns the last part of a folder's path, under which the map may list a folder inside another one.
 fn short(place: &str) -> &str {
-    let last = place
-        .trim_end_matches('/')
-        .rfind('/')
-        .map_or(0, |at| at + 1);
+    let last = place.trim_end_matches('/').rfind('/').map_or(0, |at| at + 1);
     place.get(last..).unwrap_or(place)
 }
 

@@ -50,11 +50,7 @@ fn links(page: &str) -> Vec<String> {
     for line in prose(page) {
         let line = without_code(line);
         let targets = line.split("](").skip(1);
-        links.extend(
-            targets
-                .filter_map(|it| it.split(')').next())
-                .map(str::to_owned),
-        );
+        links.extend(targets.filter_map(|it| it.split(')').next()).map(str::to_owned));
     }
     links
 }
@@ -112,11 +108,8 @@ fn broken(from: &str, link: &str) -> Option<String> {
     }
     let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
     let folder = Path::new(from).parent().unwrap_or(Path::new(""));
-    let target = if file.is_empty() {
-        Some(PathBuf::from(from))
-    } else {
-        plain(&folder.join(file))
-    };
+    let target =
+        if file.is_empty() { Some(PathBuf::from(from)) } else { plain(&folder.join(file)) };
     let Some(target) = target.filter(|target| root().join(target).exists()) else {
         return wrong("leads nowhere");
     };
@@ -125,11 +118,7 @@ fn broken(from: &str, link: &str) -> Option<String> {
         return wrong("leads out of the site");
     }
     let is_there = anchor.is_empty() || anchors(&read(&target.to_string_lossy())).contains(anchor);
-    if is_there {
-        None
-    } else {
-        wrong("names no heading")
-    }
+    if is_there { None } else { wrong("names no heading") }
 }
 
 #[test]
@@ -169,10 +158,7 @@ fn headings_have_the_names_of_github() {
     let anchors = anchors("# A b\n## `x --y` (z)\n# A b\n<a id=\"own\"></a>\n```\n# none\n```\n");
     let expected = ["a-b", "a-b-1", "own", "x---y-z"].map(str::to_owned);
     assert_eq!(anchors, BTreeSet::from(expected));
-    assert_eq!(
-        links("a [b](c) `[d](e)`\n```\n[f](g)\n```\n[h](i#j)"),
-        ["c", "i#j"]
-    );
+    assert_eq!(links("a [b](c) `[d](e)`\n```\n[f](g)\n```\n[h](i#j)"), ["c", "i#j"]);
 }
 
 #[test]
@@ -181,9 +167,8 @@ fn the_site_has_every_page() {
     let listed: BTreeSet<String> = summary.iter().map(|it| format!("docs/{it}")).collect();
     assert_eq!(listed.len(), summary.len(), "a page is listed twice");
     let there = pages().into_iter();
-    let there: BTreeSet<String> = there
-        .filter(|page| page.starts_with("docs/") && page != "docs/SUMMARY.md")
-        .collect();
+    let there: BTreeSet<String> =
+        there.filter(|page| page.starts_with("docs/") && page != "docs/SUMMARY.md").collect();
     let missing: Vec<_> = there.difference(&listed).collect();
     let gone: Vec<_> = listed.difference(&there).collect();
     assert!(
@@ -196,12 +181,8 @@ fn the_site_has_every_page() {
 fn every_reason_has_a_row_among_the_errors() {
     let page = read("docs/errors.md");
     for reason in Reason::ALL {
-        let row = format!(
-            "| `{}` | {} | {} |",
-            reason.word(),
-            reason.status(),
-            reason.exit() as u8
-        );
+        let row =
+            format!("| `{}` | {} | {} |", reason.word(), reason.status(), reason.exit() as u8);
         assert_eq!(page.matches(&row).count(), 1, "{row}");
     }
 }
@@ -241,9 +222,7 @@ fn texts(source: &str) -> Vec<&str> {
 fn helpless(source: &str) -> Vec<&str> {
     let kinds = ["found", "usage", "unreachable", "halted", "of_command"];
     let begins = kinds.map(|kind| format!("Failure::{kind}("));
-    let calls = begins
-        .iter()
-        .flat_map(|it| source.split(it.as_str()).skip(1));
+    let calls = begins.iter().flat_map(|it| source.split(it.as_str()).skip(1));
     let texts = calls.filter_map(|call| {
         let mut depth = 1_usize;
         let end = call.find(|character| {
@@ -296,9 +275,7 @@ fn messages(page: &str) -> Vec<String> {
 #[test]
 fn every_error_is_among_the_errors() {
     let messages = messages(&read("docs/errors.md"));
-    let all = files(root(), "src")
-        .into_iter()
-        .chain(files(root(), "tools"));
+    let all = files(root(), "src").into_iter().chain(files(root(), "tools"));
     let mut count = 0;
     let mut missing = Vec::new();
     for file in all.filter(|file| file.rsplit('.').next() == Some("rs")) {
@@ -320,17 +297,10 @@ fn every_error_is_among_the_errors() {
             }
         }
     }
-    assert!(
-        missing.is_empty(),
-        "docs/errors.md has no row for\n{}\n",
-        missing.join("\n")
-    );
+    assert!(missing.is_empty(), "docs/errors.md has no row for\n{}\n", missing.join("\n"));
     assert!(count > 180, "{count} errors were found");
     for (file, reason) in UNSEEN {
-        assert!(
-            !reason.is_empty() && !texts(&read(file)).is_empty(),
-            "{file}"
-        );
+        assert!(!reason.is_empty() && !texts(&read(file)).is_empty(), "{file}");
     }
 }
 
@@ -338,29 +308,21 @@ fn every_error_is_among_the_errors() {
 fn texts_of_errors_are_found_and_compared() {
     let source = "#[error(\"read {file}: damaged\")]\n#[error(\n    \"a = \\\"b\\\" `c`\", X\n)]\n#[error(transparent)]\n\
                   const fn words(refused: X) -> &'static str {\n    X::A => \"d\",\n    X::B => {\n        \"e\"\n    }\n}\n\"f\"";
-    assert_eq!(
-        texts(source),
-        ["read {file}: damaged", "a = \\\"b\\\" `c`", "d", "e"]
-    );
+    assert_eq!(texts(source), ["read {file}: damaged", "a = \\\"b\\\" `c`", "d", "e"]);
     assert_eq!(parts("a = \\\"b\\\" `{}`"), ["a = \"b\" ", ""]);
     let parts = ["read ", ": damaged"].map(str::to_owned);
     assert!(shows("failed to read FILE: damaged at N", &parts));
     assert!(!shows("failed to read FILE: it is missing", &parts));
     let calls = "Failure::found(\"a\")\n.help(\"b\")\nFailure::usage(format!(\"c (d)\"))\nFailure::found(e)";
     assert_eq!(helpless(calls), ["c (d)"]);
-    assert_eq!(
-        messages("| `a` | b |\n|---|---|\n| ``c `d` `` | e |\nf"),
-        ["a", "c d "]
-    );
+    assert_eq!(messages("| `a` | b |\n|---|---|\n| ``c `d` `` | e |\nf"), ["a", "c d "]);
 }
 
 #[test]
 fn figures_that_the_readme_quotes_were_measured() {
     let measured = read("docs/benchmarks.md");
     let readme = read("README.md");
-    let quoting = readme
-        .split("\n\n")
-        .filter(|it| it.contains("](docs/benchmarks.md#processes"));
+    let quoting = readme.split("\n\n").filter(|it| it.contains("](docs/benchmarks.md#processes"));
     let mut quoted = Vec::new();
     for paragraph in quoting {
         let words: Vec<&str> = paragraph.split_whitespace().collect();

@@ -8,10 +8,7 @@ pub(crate) fn imports(source: &Source) -> Vec<String> {
     let parent = parent(&source.path);
     for (word, base) in [("crate::", ""), ("super::", parent.as_str())] {
         for (at, _) in source.code.match_indices(word) {
-            let before = source
-                .code
-                .get(..at)
-                .and_then(|code| code.chars().next_back());
+            let before = source.code.get(..at).and_then(|code| code.chars().next_back());
             let is_whole = !before.is_some_and(|c| c.is_alphanumeric() || "_:".contains(c));
             if let (true, Some(rest)) = (is_whole, source.code.get(at + word.len()..)) {
                 found.extend(written_out(rest).map(|path| joined(base, &path)));
@@ -31,9 +28,7 @@ pub(crate) fn module(path: &str) -> String {
 
 fn parent(path: &str) -> String {
     let module = module(path);
-    module
-        .rsplit_once("::")
-        .map_or_else(String::new, |(parent, _)| parent.to_owned())
+    module.rsplit_once("::").map_or_else(String::new, |(parent, _)| parent.to_owned())
 }
 
 pub(crate) fn joined(base: &str, path: &str) -> String {
@@ -91,13 +86,8 @@ fn groups_are_written_out() {
     let text =
         "use crate::{ids::Seq, lookup::{self, slab::{Slab, Chunk}}};\nfn f() -> super::Reply {}";
     let source = Source::new("src/actors/lock/state.rs", text);
-    let expected = [
-        "ids::Seq",
-        "lookup",
-        "lookup::slab::Slab",
-        "lookup::slab::Chunk",
-        "actors::lock::Reply",
-    ];
+    let expected =
+        ["ids::Seq", "lookup", "lookup::slab::Slab", "lookup::slab::Chunk", "actors::lock::Reply"];
     assert_eq!(imports(&source), expected);
     let source = Source::new("src/node/mod.rs", "use super::block_on;\nmycrate::x();");
     assert_eq!(imports(&source), ["block_on"]);

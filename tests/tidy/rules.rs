@@ -24,10 +24,7 @@ pub(crate) const RULES: &[Rule] = &[
         bad: &[
             ("src/actors/lock/machine.rs", "use tokio::net::TcpStream;"),
             ("src/spine/host.rs", "let now = std::time::Instant::now();"),
-            (
-                "src/persist/journal/writer.rs",
-                "std::fs::remove_file(path);",
-            ),
+            ("src/persist/journal/writer.rs", "std::fs::remove_file(path);"),
             ("src/protocols/listener.rs", "use actix::prelude::*;"),
             ("src/spine/ledger.rs", "std :: thread :: spawn(f)"),
             ("src/node/mod.rs", "println!(\"stopped\");"),
@@ -37,10 +34,7 @@ pub(crate) const RULES: &[Rule] = &[
         good: &[
             ("src/spine/runtime/mod.rs", "use actix::Actor;"),
             ("src/persist/disk.rs", "use std::fs::File;"),
-            (
-                "src/spine/host.rs",
-                "// tokio and actix are elsewhere\nlet instant = 1;",
-            ),
+            ("src/spine/host.rs", "// tokio and actix are elsewhere\nlet instant = 1;"),
             ("tests/wire.rs", "use std::net::TcpStream;"),
         ],
     },
@@ -49,79 +43,37 @@ pub(crate) const RULES: &[Rule] = &[
         check: imports,
         bad: &[
             ("src/persist/format.rs", "use crate::actors::lock::Message;"),
-            (
-                "src/spine/host.rs",
-                "use crate::protocols::session::Session;",
-            ),
-            (
-                "src/actors/lock/machine.rs",
-                "use crate::persist::disk::Disk;",
-            ),
+            ("src/spine/host.rs", "use crate::protocols::session::Session;"),
+            ("src/actors/lock/machine.rs", "use crate::persist::disk::Disk;"),
             ("src/actors/lock/state.rs", "use crate::spine::host::Host;"),
-            (
-                "src/protocols/session.rs",
-                "use crate::actors::lock::state::State;",
-            ),
+            ("src/protocols/session.rs", "use crate::actors::lock::state::State;"),
             ("src/protocols/session.rs", "use crate::node::Node;"),
             ("src/spine/host.rs", "fn f(x: &crate::node::Node) {}"),
-            (
-                "src/actors/queue/decide.rs",
-                "use crate::persist::disk::Disk;",
-            ),
-            (
-                "src/actors/queue/state.rs",
-                "use crate::actors::lock::Name;",
-            ),
-            (
-                "src/actors/process/state.rs",
-                "use crate::persist::disk::Disk;",
-            ),
-            (
-                "src/actors/process/state.rs",
-                "use crate::actors::lock::Name;",
-            ),
-            (
-                "src/protocols/session.rs",
-                "use crate::actors::queue::state::State;",
-            ),
+            ("src/actors/queue/decide.rs", "use crate::persist::disk::Disk;"),
+            ("src/actors/queue/state.rs", "use crate::actors::lock::Name;"),
+            ("src/actors/process/state.rs", "use crate::persist::disk::Disk;"),
+            ("src/actors/process/state.rs", "use crate::actors::lock::Name;"),
+            ("src/protocols/session.rs", "use crate::actors::queue::state::State;"),
             ("src/billing/mod.rs", "fn f() {}"),
             ("src/node/core.rs", "use crate::protocols::http::Listener;"),
             ("src/handle/mod.rs", "use crate::protocols::http::Listener;"),
             ("src/node/locks.rs", "use crate::replay::Line;"),
-            (
-                "src/spine/host.rs",
-                "use crate::{clock::Timestamp, ids::Seq};",
-            ),
+            ("src/spine/host.rs", "use crate::{clock::Timestamp, ids::Seq};"),
         ],
         good: &[
             ("src/persist/format.rs", "use crate::ids::{ActorId, Seq};"),
-            (
-                "src/actors/process/state.rs",
-                "use crate::actors::process::message::Message;",
-            ),
-            (
-                "src/protocols/lockserver/session.rs",
-                "use crate::actors::lock::{Message, Name};",
-            ),
-            (
-                "src/node/mod.rs",
-                "use crate::protocols::lockserver::Listener;",
-            ),
+            ("src/actors/process/state.rs", "use crate::actors::process::message::Message;"),
+            ("src/protocols/lockserver/session.rs", "use crate::actors::lock::{Message, Name};"),
+            ("src/node/mod.rs", "use crate::protocols::lockserver::Listener;"),
             ("src/node/mod.rs", "use crate::protocols::http::Listener;"),
         ],
     },
     Rule {
         says: "every file begins with what it owns: `//!`",
         check: |source| {
-            found(
-                source.is_rust() && !source.text.starts_with("//! "),
-                "no `//!` at the top",
-            )
+            found(source.is_rust() && !source.text.starts_with("//! "), "no `//!` at the top")
         },
-        bad: &[
-            ("src/x.rs", "use std::io;\n"),
-            ("tests/x.rs", "// a comment\n"),
-        ],
+        bad: &[("src/x.rs", "use std::io;\n"), ("tests/x.rs", "// a comment\n")],
         good: &[("src/x.rs", "//! Owns x.\n"), ("notes.md", "text")],
     },
     Rule {
@@ -144,31 +96,16 @@ pub(crate) const RULES: &[Rule] = &[
                 "`allow`",
             )
         },
-        bad: &[
-            ("src/x.rs", "#[allow(dead_code)]\nfn f() {}"),
-            ("tests/x.rs", "#![allow(unused)]"),
-        ],
-        good: &[(
-            "src/x.rs",
-            "#[expect(dead_code, reason = \"x\")]\n// not #[allow(y)]",
-        )],
+        bad: &[("src/x.rs", "#[allow(dead_code)]\nfn f() {}"), ("tests/x.rs", "#![allow(unused)]")],
+        good: &[("src/x.rs", "#[expect(dead_code, reason = \"x\")]\n// not #[allow(y)]")],
     },
     Rule {
         says: "unfinished code is not merged",
         check: |source| {
-            let words = [
-                ["to", "do!"],
-                ["db", "g!"],
-                ["unimplement", "ed!"],
-                ["FIX", "ME"],
-            ]
-            .map(|it| it.concat());
+            let words = [["to", "do!"], ["db", "g!"], ["unimplement", "ed!"], ["FIX", "ME"]]
+                .map(|it| it.concat());
             let open = |word: &&String| source.is_rust() && source.text.contains(*word);
-            words
-                .iter()
-                .filter(open)
-                .map(|word| format!("`{word}`"))
-                .collect()
+            words.iter().filter(open).map(|word| format!("`{word}`")).collect()
         },
         bad: &[
             ("src/x.rs", concat!("fn f() { to", "do!() }")),
@@ -179,15 +116,9 @@ pub(crate) const RULES: &[Rule] = &[
     Rule {
         says: "outside tests, an `expect` states why it holds: no `unwrap()`",
         check: |source| {
-            found(
-                source.is_product() && source.code.contains(".unwrap()"),
-                "`unwrap()`",
-            )
+            found(source.is_product() && source.code.contains(".unwrap()"), "`unwrap()`")
         },
-        bad: &[
-            ("src/x.rs", "let y = x.unwrap();"),
-            ("tools/x.rs", "x\n    .unwrap()\n"),
-        ],
+        bad: &[("src/x.rs", "let y = x.unwrap();"), ("tools/x.rs", "x\n    .unwrap()\n")],
         good: &[
             (
                 "src/x.rs",
@@ -208,10 +139,7 @@ pub(crate) const RULES: &[Rule] = &[
             ("src/common/mod.rs", "//! X.\n"),
         ],
         good: &[
-            (
-                "src/x.rs",
-                "impl Host {}\nstruct Implied;\nlet context = 1;",
-            ),
+            ("src/x.rs", "impl Host {}\nstruct Implied;\nlet context = 1;"),
             ("src/spine/machine.rs", "pub trait Machine {}"),
         ],
     },
@@ -219,39 +147,21 @@ pub(crate) const RULES: &[Rule] = &[
         says: "no field of an event has the name of a member that every event has: COMMON_FIELDS in `spine/event.rs`",
         check: common_fields,
         bad: &[
-            (
-                "src/actors/lease/event.rs",
-                "EventBody::new(\"scheduled\").number(\"at\", due.0)",
-            ),
-            (
-                "src/spine/shared.rs",
-                "EventBody::new(\"x\")\n    .text(\n        \"kind\", kind)",
-            ),
-            (
-                "src/actors/lock/event.rs",
-                "fn f(it: EventBody) { it.name(\"actor\", name) }",
-            ),
+            ("src/actors/lease/event.rs", "EventBody::new(\"scheduled\").number(\"at\", due.0)"),
+            ("src/spine/shared.rs", "EventBody::new(\"x\")\n    .text(\n        \"kind\", kind)"),
+            ("src/actors/lock/event.rs", "fn f(it: EventBody) { it.name(\"actor\", name) }"),
         ],
         good: &[
-            (
-                "src/actors/lease/event.rs",
-                "EventBody::new(\"scheduled\").number(\"due\", due.0)",
-            ),
+            ("src/actors/lease/event.rs", "EventBody::new(\"scheduled\").number(\"due\", due.0)"),
             ("tools/events.rs", "number(told, \"/at\")"),
-            (
-                "src/spine/event.rs",
-                "pub const COMMON: [&str; 1] = [\"at\"];",
-            ),
+            ("src/spine/event.rs", "pub const COMMON: [&str; 1] = [\"at\"];"),
         ],
     },
     Rule {
         says: "`unsafe` is only in the files of the table UNSAFE",
         check: |source| {
             let allowed = UNSAFE.contains(&source.path.as_str());
-            found(
-                source.is_rust() && !allowed && names(&source.code, "unsafe"),
-                "`unsafe`",
-            )
+            found(source.is_rust() && !allowed && names(&source.code, "unsafe"), "`unsafe`")
         },
         bad: &[("src/x.rs", "let x = unsafe { y() };")],
         good: &[("src/x.rs", "// unsafe\nlet unsafe_looking = 1;")],
@@ -273,25 +183,13 @@ pub(crate) const RULES: &[Rule] = &[
         says: "packages come from the public index, and no file configures another",
         check: registries,
         bad: &[
-            (
-                "Cargo.lock",
-                concat!(
-                    "source = \"regis",
-                    "try+https://packages.example.org/index\""
-                ),
-            ),
+            ("Cargo.lock", concat!("source = \"regis", "try+https://packages.example.org/index\"")),
             (".cargo/config.toml", "[net]"),
-            (
-                "docs/x.md",
-                concat!("https://example.org/artif", "actory/x"),
-            ),
+            ("docs/x.md", concat!("https://example.org/artif", "actory/x")),
         ],
         good: &[(
             "Cargo.lock",
-            concat!(
-                "source = \"regis",
-                "try+https://github.com/rust-lang/crates.io-index\""
-            ),
+            concat!("source = \"regis", "try+https://github.com/rust-lang/crates.io-index\""),
         )],
     },
 ];
@@ -299,17 +197,11 @@ pub(crate) const RULES: &[Rule] = &[
 const LONG: &str = include_str!("../../Cargo.lock");
 
 fn found(broken: bool, what: &str) -> Vec<String> {
-    if broken {
-        vec![what.to_owned()]
-    } else {
-        Vec::new()
-    }
+    if broken { vec![what.to_owned()] } else { Vec::new() }
 }
 
 fn below(path: &str, places: &[&str]) -> bool {
-    places
-        .iter()
-        .any(|place| path == *place || (place.ends_with('/') && path.starts_with(place)))
+    places.iter().any(|place| path == *place || (place.ends_with('/') && path.starts_with(place)))
 }
 
 fn world(source: &Source) -> Vec<String> {
@@ -317,9 +209,8 @@ fn world(source: &Source) -> Vec<String> {
         return Vec::new();
     }
     let code = source.code.replace(" :: ", "::");
-    let named = WORLD
-        .iter()
-        .filter(|(word, files)| !below(&source.path, files) && names(&code, word));
+    let named =
+        WORLD.iter().filter(|(word, files)| !below(&source.path, files) && names(&code, word));
     named.map(|(word, _)| format!("names `{word}`")).collect()
 }
 
@@ -327,9 +218,7 @@ fn imports(source: &Source) -> Vec<String> {
     if !source.is_product() || !source.path.starts_with("src/") {
         return Vec::new();
     }
-    let rows = IMPORTS
-        .iter()
-        .filter(|(path, _)| below(&source.path, &[path]));
+    let rows = IMPORTS.iter().filter(|(path, _)| below(&source.path, &[path]));
     let Some((_, allowed)) = rows.max_by_key(|(path, _)| path.len()) else {
         return vec!["no row says what it may import".to_owned()];
     };
@@ -348,11 +237,7 @@ fn imports(source: &Source) -> Vec<String> {
         its_own != format!("actors::{actor}") && is_module
     };
     let fits = |import: &str, allowed: &str| {
-        let allowed = if allowed == ITS_OWN {
-            &its_own
-        } else {
-            allowed
-        };
+        let allowed = if allowed == ITS_OWN { &its_own } else { allowed };
         let rest = import.strip_prefix(allowed);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
     };
@@ -384,14 +269,9 @@ fn empty_names(source: &Source) -> Vec<String> {
     let tokens: Vec<&str> = source.code.split_whitespace().collect();
     for pair in tokens.windows(2) {
         if let [keyword @ ("struct" | "enum" | "trait" | "mod"), name] = pair {
-            let name: String = name
-                .chars()
-                .take_while(|c| c.is_alphanumeric() || *c == '_')
-                .collect();
-            if words(&name)
-                .iter()
-                .any(|word| EMPTY_WORDS.contains(&word.as_str()))
-            {
+            let name: String =
+                name.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            if words(&name).iter().any(|word| EMPTY_WORDS.contains(&word.as_str())) {
                 broken.push(format!("{keyword} `{name}`"));
             }
         }
@@ -434,35 +314,21 @@ fn machine_paths(source: &Source) -> Vec<String> {
         paths.push(["/t", "mp/"]);
     }
     let paths = paths.into_iter().map(|parts| parts.concat());
-    paths
-        .filter(|path| source.text.contains(path))
-        .map(|path| format!("`{path}`"))
-        .collect()
+    paths.filter(|path| source.text.contains(path)).map(|path| format!("`{path}`")).collect()
 }
 
 fn registries(source: &Source) -> Vec<String> {
-    let mut broken = found(
-        source.path.starts_with(".cargo/"),
-        "a configuration of cargo",
-    );
+    let mut broken = found(source.path.starts_with(".cargo/"), "a configuration of cargo");
     let marker = ["regis", "try+"].concat();
     let public = ["regis", "try+https://github.com/rust-lang/crates.io-index"].concat();
-    let hosts = [
-        ["artif", "actory"],
-        ["index.cra", "tes.io"],
-        ["static.cra", "tes.io"],
-        ["pypi", ".org"],
-    ];
+    let hosts =
+        [["artif", "actory"], ["index.cra", "tes.io"], ["static.cra", "tes.io"], ["pypi", ".org"]];
     let mut lines = source.text.lines();
     broken.extend(
-        lines
-            .find(|line| line.contains(&marker) && !line.contains(&public))
-            .map(str::to_owned),
+        lines.find(|line| line.contains(&marker) && !line.contains(&public)).map(str::to_owned),
     );
-    let named = hosts
-        .into_iter()
-        .map(|parts| parts.concat())
-        .filter(|host| source.text.contains(host));
+    let named =
+        hosts.into_iter().map(|parts| parts.concat()).filter(|host| source.text.contains(host));
     broken.extend(named.map(|host| format!("`{host}`")));
     broken
 }

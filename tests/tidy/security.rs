@@ -15,11 +15,7 @@ fn files(program: &str, modules: &[&str]) -> Vec<String> {
     };
     let of = |modules: &[&str]| {
         let path = [&[folder.as_str()], modules].concat().join("/");
-        [
-            format!("{path}.rs"),
-            format!("{path}/mod.rs"),
-            format!("{path}/main.rs"),
-        ]
+        [format!("{path}.rs"), format!("{path}/mod.rs"), format!("{path}/main.rs")]
     };
     let parent = modules.split_last().map_or(&[][..], |(_, parent)| parent);
     [of(modules), of(parent)].concat()

@@ -13,27 +13,13 @@ pub(crate) struct Source {
 
 impl Source {
     pub(crate) fn new(path: &str, text: &str) -> Self {
-        Self {
-            path: path.to_owned(),
-            text: text.to_owned(),
-            code: without_tests(&blanked(text)),
-        }
+        Self { path: path.to_owned(), text: text.to_owned(), code: without_tests(&blanked(text)) }
     }
 
     /// Reads every text file below the root.
     pub(crate) fn all(root: &Path) -> Vec<Self> {
-        let texts = [
-            "rs",
-            "md",
-            "toml",
-            "txt",
-            "run",
-            "lock",
-            "yml",
-            "json",
-            "justfile",
-            "gitignore",
-        ];
+        let texts =
+            ["rs", "md", "toml", "txt", "run", "lock", "yml", "json", "justfile", "gitignore"];
         let is_text = |path: &String| {
             let name = path.rsplit('/').next().unwrap_or(path);
             texts.contains(&name.rsplit('.').next().unwrap_or(name))
@@ -42,11 +28,7 @@ impl Source {
             let text = std::fs::read_to_string(root.join(&path)).expect("a text file is text");
             Self::new(&path, &text)
         };
-        files(root, "")
-            .into_iter()
-            .filter(is_text)
-            .map(read)
-            .collect()
+        files(root, "").into_iter().filter(is_text).map(read).collect()
     }
 
     pub(crate) fn is_rust(&self) -> bool {
@@ -68,38 +50,22 @@ impl Source {
 
 /// Returns the files in a folder, at any depth, as paths from the root. Build output and version control are left out.
 pub(crate) fn files(root: &Path, folder: &str) -> Vec<String> {
-    walk(root, folder)
-        .into_iter()
-        .filter(|path| !path.ends_with('/'))
-        .collect()
+    walk(root, folder).into_iter().filter(|path| !path.ends_with('/')).collect()
 }
 
 /// Returns the folders in a folder, at any depth, each with a `/` at its end.
 pub(crate) fn folders(root: &Path, folder: &str) -> Vec<String> {
-    walk(root, folder)
-        .into_iter()
-        .filter(|path| path.ends_with('/'))
-        .collect()
+    walk(root, folder).into_iter().filter(|path| path.ends_with('/')).collect()
 }
 
 fn walk(root: &Path, folder: &str) -> Vec<String> {
-    let skipped = [
-        ".git",
-        "target",
-        "corpus",
-        "artifacts",
-        "proptest-regressions",
-    ];
+    let skipped = [".git", "target", "corpus", "artifacts", "proptest-regressions"];
     let mut found = Vec::new();
     let entries = std::fs::read_dir(root.join(folder)).expect("the directory is readable");
     for entry in entries {
         let entry = entry.expect("the directory is readable");
         let name = entry.file_name().to_string_lossy().into_owned();
-        let path = if folder.is_empty() {
-            name.clone()
-        } else {
-            format!("{folder}/{name}")
-        };
+        let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
         if !entry.path().is_dir() {
             found.push(path);
         } else if !skipped.contains(&name.as_str()) {
@@ -124,17 +90,9 @@ fn blanked(text: &str) -> String {
             '\'' => character_len(rest),
             _ => 0,
         };
-        let (gone, kept) = if skip > 0 {
-            (skip, false)
-        } else {
-            (first.len_utf8(), true)
-        };
+        let (gone, kept) = if skip > 0 { (skip, false) } else { (first.len_utf8(), true) };
         let (piece, after) = rest.split_at(gone);
-        out.extend(
-            piece
-                .chars()
-                .map(|c| if kept || c == '\n' { c } else { ' ' }),
-        );
+        out.extend(piece.chars().map(|c| if kept || c == '\n' { c } else { ' ' }));
         rest = after;
     }
     out
@@ -168,9 +126,7 @@ fn character_len(rest: &str) -> usize {
     match (chars.next(), chars.next()) {
         (Some((_, '\\')), Some((at, _))) => {
             let from = at + 1;
-            rest.get(from..)
-                .and_then(|rest| rest.find('\''))
-                .map_or(0, |end| from + end + 1)
+            rest.get(from..).and_then(|rest| rest.find('\'')).map_or(0, |end| from + end + 1)
         }
         (Some(_), Some((at, '\''))) => at + 1,
         _ => 0,
@@ -190,9 +146,7 @@ pub(crate) fn names(code: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(word).any(|(at, _)| {
         let before = code.get(..at).and_then(|before| before.chars().next_back());
-        let after = code
-            .get(at + word.len()..)
-            .and_then(|after| after.chars().next());
+        let after = code.get(at + word.len()..).and_then(|after| after.chars().next());
         !before.is_some_and(part) && !after.is_some_and(part)
     })
 }

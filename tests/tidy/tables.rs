@@ -11,21 +11,8 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     // The content of records does not depend on their encoding.
     ("src/decode.rs", &[]),
     // The kernel layer does not depend on its uses.
-    (
-        "src/kernel/",
-        &["actors::process::Identity", "bytes", "ids", "kernel"],
-    ),
-    (
-        "src/keeper/",
-        &[
-            "actors::process::Identity",
-            "bytes",
-            "decode",
-            "ids",
-            "keeper",
-            "kernel",
-        ],
-    ),
+    ("src/kernel/", &["actors::process::Identity", "bytes", "ids", "kernel"]),
+    ("src/keeper/", &["actors::process::Identity", "bytes", "decode", "ids", "keeper", "kernel"]),
     // A port performs the actions of one actor, so it depends on that actor and on the outside world.
     (
         "src/ports/",
@@ -35,79 +22,28 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("src/thread.rs", &["spine::guard"]),
-    (
-        "src/persist/",
-        &["clock", "decode", "ids", "persist", "thread"],
-    ),
+    ("src/persist/", &["clock", "decode", "ids", "persist", "thread"]),
     // This file lists all actors.
-    (
-        "src/actors/mod.rs",
-        &[
-            "actors",
-            "actors_of_a_node",
-            "ids",
-            "list_of_actors",
-            "spine",
-        ],
-    ),
-    (
-        "src/spine/",
-        &[
-            "clock",
-            "decode",
-            "ids",
-            "lookup::pages",
-            "persist",
-            "spine",
-            "thread",
-        ],
-    ),
-    (
-        "src/spine/items.rs",
-        &["clock", "ids", "lookup", "spine::machine"],
-    ),
-    (
-        "src/spine/runtime/",
-        &[
-            "block_on", "clock", "decode", "ids", "persist", "spine", "thread",
-        ],
-    ),
+    ("src/actors/mod.rs", &["actors", "actors_of_a_node", "ids", "list_of_actors", "spine"]),
+    ("src/spine/", &["clock", "decode", "ids", "lookup::pages", "persist", "spine", "thread"]),
+    ("src/spine/items.rs", &["clock", "ids", "lookup", "spine::machine"]),
+    ("src/spine/runtime/", &["block_on", "clock", "decode", "ids", "persist", "spine", "thread"]),
     // Look-up structures depend only on slots, time and pages.
     ("src/lookup/mod.rs", &[]),
-    (
-        "src/lookup/deadlines.rs",
-        &["clock", "ids", "lookup::wheel"],
-    ),
+    ("src/lookup/deadlines.rs", &["clock", "ids", "lookup::wheel"]),
     (
         "src/lookup/durable.rs",
-        &[
-            "clock",
-            "decode",
-            "ids",
-            "lookup::pages",
-            "lookup::slab",
-            "lookup::deadlines",
-        ],
+        &["clock", "decode", "ids", "lookup::pages", "lookup::slab", "lookup::deadlines"],
     ),
     ("src/lookup/pages.rs", &["ids"]),
     ("src/lookup/slab.rs", &["ids"]),
     ("src/lookup/table.rs", &["ids"]),
     ("src/lookup/wheel.rs", &["clock", "ids"]),
-    (
-        "src/spine/pages.rs",
-        &["ids", "lookup::pages", "spine::machine", "spine::receipts"],
-    ),
+    ("src/spine/pages.rs", &["ids", "lookup::pages", "spine::machine", "spine::receipts"]),
     ("src/spine/event.rs", &["clock", "ids"]),
     (
         "src/spine/machine.rs",
-        &[
-            "spine::effect",
-            "spine::event",
-            "lookup::pages",
-            "persist::mark",
-            "clock",
-            "ids",
-        ],
+        &["spine::effect", "spine::event", "lookup::pages", "persist::mark", "clock", "ids"],
     ),
     // Stored effects must not depend on anything that may change independently of the format.
     ("src/spine/effect.rs", &["ids"]),
@@ -317,30 +253,17 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "trouble",
         ],
     ),
-    (
-        "src/status.rs",
-        &["actors", "address", "clock", "ids", "persist", "spine"],
-    ),
+    ("src/status.rs", &["actors", "address", "clock", "ids", "persist", "spine"]),
     ("src/trouble.rs", &["actors::lock", "text"]),
     ("src/address.rs", &["kernel::socket"]),
     ("src/refusal.rs", &[]),
     (
         "src/replay/",
-        &[
-            "actors", "bytes", "clock", "decode", "ids", "persist", "replay", "spine", "text",
-        ],
+        &["actors", "bytes", "clock", "decode", "ids", "persist", "replay", "spine", "text"],
     ),
     (
         "src/config.rs",
-        &[
-            "actors",
-            "address",
-            "clock",
-            "ids",
-            "persist",
-            "ports::process::KeeperProgram",
-            "spine",
-        ],
+        &["actors", "address", "clock", "ids", "persist", "ports::process::KeeperProgram", "spine"],
     ),
     ("src/block_on.rs", &[]),
     ("src/text.rs", &[]),
@@ -409,10 +332,7 @@ pub(crate) const CIRCLES: &[(&[&str], &str)] = &[
         "checkpoints run over the spine, which keeps a list of actors that provide pages",
     ),
     (
-        &[
-            "src/protocols/beanstalk/reply.rs",
-            "src/protocols/beanstalk/stats.rs",
-        ],
+        &["src/protocols/beanstalk/reply.rs", "src/protocols/beanstalk/stats.rs"],
         "an answer may be statistics, which encode numbers and states as answers do",
     ),
     (
@@ -424,17 +344,11 @@ pub(crate) const CIRCLES: &[(&[&str], &str)] = &[
         "sessions share the state of the listener that opens them, and clients its default tube",
     ),
     (
-        &[
-            "src/protocols/lockserver/codec.rs",
-            "src/protocols/lockserver/counters.rs",
-        ],
+        &["src/protocols/lockserver/codec.rs", "src/protocols/lockserver/counters.rs"],
         "counters count commands, and one command is answered with counters",
     ),
     (
-        &[
-            "src/protocols/lockserver/listener.rs",
-            "src/protocols/lockserver/session.rs",
-        ],
+        &["src/protocols/lockserver/listener.rs", "src/protocols/lockserver/session.rs"],
         "sessions share the state of the listener that opens them",
     ),
 ];

@@ -4,13 +4,7 @@
 pub(crate) const WORLD: &[(&str, &[&str])] = &[
     ("actix", &["src/spine/runtime/"]),
     ("actix_web", &["src/protocols/http/"]),
-    (
-        "sled",
-        &[
-            "src/persist/snapshots/mod.rs",
-            "src/persist/snapshots/sled.rs",
-        ],
-    ),
+    ("sled", &["src/persist/snapshots/mod.rs", "src/persist/snapshots/sled.rs"]),
     (
         "tokio",
         &[
@@ -52,10 +46,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
     ),
     ("libc", &["src/kernel/"]),
     ("croner", &["src/schedule/"]),
-    (
-        "jiff",
-        &["src/protocols/http/page/render.rs", "src/schedule/"],
-    ),
+    ("jiff", &["src/protocols/http/page/render.rs", "src/schedule/"]),
     ("psutil", &["src/handle/system.rs"]),
     (
         "std::fs",
@@ -115,42 +106,20 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
             "src/protocols/http/session.rs",
         ],
     ),
-    (
-        "spawn_blocking",
-        &["src/node/cleanup.rs", "src/protocols/http/page/process.rs"],
-    ),
-    (
-        "TcpListener",
-        &["src/address.rs", "src/protocols/", "tools/"],
-    ),
+    ("spawn_blocking", &["src/node/cleanup.rs", "src/protocols/http/page/process.rs"]),
+    ("TcpListener", &["src/address.rs", "src/protocols/", "tools/"]),
     ("TcpStream", &["src/protocols/", "tools/"]),
-    (
-        "UnixListener",
-        &["src/address.rs", "src/kernel/", "src/protocols/", "tools/"],
-    ),
+    ("UnixListener", &["src/address.rs", "src/kernel/", "src/protocols/", "tools/"]),
     // Connecting has a time limit, and accepting checks the user at the other end.
     ("UnixStream::connect", &["src/kernel/socket.rs"]),
     ("SO_PEERCRED", &["src/kernel/peer.rs"]),
     (
         "UnixStream",
-        &[
-            "src/address.rs",
-            "src/kernel/",
-            "src/ports/process/link.rs",
-            "src/protocols/",
-            "tools/",
-        ],
+        &["src/address.rs", "src/kernel/", "src/ports/process/link.rs", "src/protocols/", "tools/"],
     ),
     ("UdpSocket", &[]),
     ("UnixDatagram", &["tools/"]),
-    (
-        "Instant",
-        &[
-            "src/spine/checkpoint.rs",
-            "src/persist/journal/thread.rs",
-            "tools/",
-        ],
-    ),
+    ("Instant", &["src/spine/checkpoint.rs", "src/persist/journal/thread.rs", "tools/"]),
     ("SystemTime", &["tools/"]),
     // The library must not catch signals, print, or end its process: only tools do.
     ("tokio::signal", &["tools/"]),

@@ -46,11 +46,7 @@ const OTHER_DESCRIPTORS: u64 = 64;
   ln -s $(command -v sexton) beanstalkd && ./beanstalkd -h")]
 pub(crate) struct Beanstalkd {
     /// beanstalkd's flags; -h shows them
-    #[arg(
-        value_name = "FLAGS",
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "FLAGS", trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<OsString>,
 }
 
@@ -80,10 +76,7 @@ pub(crate) fn run(words: Vec<OsString>) -> Result<(), Failure> {
     match asked {
         Ok(Invocation::Serve(flags)) => serve(&flags),
         Ok(Invocation::Version) => {
-            let (theirs, ours) = (
-                sexton::protocols::beanstalk::VERSION,
-                env!("CARGO_PKG_VERSION"),
-            );
+            let (theirs, ours) = (sexton::protocols::beanstalk::VERSION, env!("CARGO_PKG_VERSION"));
             let line = format!("beanstalkd {theirs} (sexton {ours})\n");
             crate::report::written(std::io::stdout().lock().write_all(line.as_bytes()))
         }
@@ -141,9 +134,8 @@ fn listen(flags: &Flags) -> Result<Opened, Failure> {
         Failure::of_beanstalkd(CANNOT_LISTEN, words)
     })?;
     let mut found = (shown, port).to_socket_addrs().map_err(cannot)?;
-    let address = found
-        .next()
-        .ok_or_else(|| cannot(std::io::ErrorKind::AddrNotAvailable.into()))?;
+    let address =
+        found.next().ok_or_else(|| cannot(std::io::ErrorKind::AddrNotAvailable.into()))?;
     let opened = Opened::at(&Address::Tcp(address)).map_err(cannot)?;
     if !address.ip().is_loopback() {
         tracing::warn!(
@@ -172,9 +164,7 @@ fn configure(flags: &Flags, opened: Opened) -> Result<Config, Failure> {
         .address()
         .map_err(|error| Failure::of_beanstalkd(CANNOT_LISTEN, error.to_string()))?;
     let descriptors = raise_descriptor_limit().saturating_sub(OTHER_DESCRIPTORS);
-    let connections = u32::try_from(descriptors)
-        .unwrap_or(u32::MAX)
-        .clamp(1, 1 << 20);
+    let connections = u32::try_from(descriptors).unwrap_or(u32::MAX).clamp(1, 1 << 20);
     let everybody = ["0.0.0.0/0", "::/0"].map(str::parse::<Network>);
     let fsync = match flags.sync {
         Sync::Never => Fsync::Never,
@@ -184,10 +174,7 @@ fn configure(flags: &Flags, opened: Opened) -> Result<Config, Failure> {
     let segments = flags.file_bytes.map_or_else(Sizes::default, |bytes| {
         // A segment must hold the longest record. Segments larger than 1 GiB gain nothing.
         let bytes = bytes.next_multiple_of(4096).clamp(1 << 20, 1 << 30);
-        Sizes {
-            first_bytes: bytes,
-            max_bytes: bytes,
-        }
+        Sizes { first_bytes: bytes, max_bytes: bytes }
     });
     Ok(Config {
         data: flags.data.clone(),
@@ -207,10 +194,7 @@ fn configure(flags: &Flags, opened: Opened) -> Result<Config, Failure> {
             connections_max: connections,
             job_bytes_max: flags.job_bytes,
         }),
-        listeners: Listeners {
-            beanstalk: Some(opened),
-            ..Listeners::default()
-        },
+        listeners: Listeners { beanstalk: Some(opened), ..Listeners::default() },
         ..Config::in_memory()
     })
 }

@@ -85,9 +85,9 @@ pub(crate) fn read(words: impl IntoIterator<Item = String>) -> Result<Invocation
         };
         while let Some(letter) = letters.next() {
             let mut value = || match letters.as_str() {
-                "" => words
-                    .pop_front()
-                    .ok_or_else(|| format!("flag requires an argument: -{letter}")),
+                "" => {
+                    words.pop_front().ok_or_else(|| format!("flag requires an argument: -{letter}"))
+                }
                 rest => {
                     let rest = rest.to_owned();
                     letters = "".chars();
@@ -158,11 +158,9 @@ mod tests {
 
     #[test]
     fn the_last_word_about_the_disk_counts() {
-        for (line, sync) in [
-            ("-f 0", Sync::Within(0)),
-            ("-F -f100", Sync::Within(100)),
-            ("-f100F", Sync::Never),
-        ] {
+        for (line, sync) in
+            [("-f 0", Sync::Within(0)), ("-F -f100", Sync::Within(100)), ("-f100F", Sync::Never)]
+        {
             match read_words(line) {
                 Ok(Invocation::Serve(flags)) => assert_eq!(flags.sync, sync, "{line}"),
                 Ok(_) => panic!("{line}"),
@@ -191,11 +189,7 @@ mod tests {
 
     #[test]
     fn a_body_has_a_gibibyte_at_most() {
-        for (line, bytes) in [
-            ("-z 1073741825", 1 << 30),
-            ("-z99999999999", 1 << 30),
-            ("-z0", 0),
-        ] {
+        for (line, bytes) in [("-z 1073741825", 1 << 30), ("-z99999999999", 1 << 30), ("-z0", 0)] {
             let Ok(Invocation::Serve(flags)) = read_words(line) else {
                 panic!("{line}");
             };

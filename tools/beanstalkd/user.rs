@@ -22,12 +22,7 @@ pub(crate) fn become_user(name: &str) -> Result<(), (u8, String)> {
         set_thread_gid(Gid::from_raw(group))?;
         set_thread_uid(Uid::from_raw(user))
     };
-    change().map_err(|error| {
-        (
-            NOT_ALLOWED,
-            format!("failed to switch to user {name}: {error}"),
-        )
-    })
+    change().map_err(|error| (NOT_ALLOWED, format!("failed to switch to user {name}: {error}")))
 }
 
 /// Finds the user and group ids of `name` in the text of `/etc/passwd`. Returns `None` if it has no valid line for `name`.

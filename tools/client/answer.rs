@@ -20,9 +20,7 @@ pub(crate) type Fields = Map<String, Value>;
 /// Builds the fields of a request, leaving out those that are null.
 pub(crate) fn fields<const COUNT: usize>(members: [(&str, Value); COUNT]) -> Fields {
     let members = members.into_iter().filter(|(_, value)| !value.is_null());
-    members
-        .map(|(field, value)| (field.to_owned(), value))
-        .collect()
+    members.map(|(field, value)| (field.to_owned(), value)).collect()
 }
 
 /// Encodes bytes as the text field `name`, or as `name_b64` in base64 if they are not UTF-8 or if base64 is shorter. A control character
@@ -58,11 +56,7 @@ impl Answer {
     /// Returns the body if the status is 200. Otherwise, fails with the refusal and the advice for its reason in `helps`, if there is any.
     pub(crate) fn success(&self, helps: &[(Reason, &'static str)]) -> Result<Value, Failure> {
         let said = self.json()?;
-        if self.status == 200 {
-            Ok(said)
-        } else {
-            Err(Failure::refused(&said, helps))
-        }
+        if self.status == 200 { Ok(said) } else { Err(Failure::refused(&said, helps)) }
     }
 
     /// Parses the body as JSON.
@@ -136,10 +130,7 @@ pub(crate) fn with_query(path: &str, fields: &Map<String, Value>) -> String {
         path.push(if place == 0 { '?' } else { '&' });
         path.push_str(field);
         path.push('=');
-        path.extend(utf8_percent_encode(
-            value.as_str().unwrap_or(""),
-            NON_ALPHANUMERIC,
-        ));
+        path.extend(utf8_percent_encode(value.as_str().unwrap_or(""), NON_ALPHANUMERIC));
     }
     path
 }

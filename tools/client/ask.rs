@@ -70,10 +70,7 @@ pub(crate) fn send(
         let left = wait.saturating_sub(began.elapsed());
         if !wait.is_zero() {
             let seconds = left.as_millis().div_ceil(1000);
-            fields.insert(
-                "wait".to_owned(),
-                u64::try_from(seconds).unwrap_or(0).into(),
-            );
+            fields.insert("wait".to_owned(), u64::try_from(seconds).unwrap_or(0).into());
         }
         let asked = Value::Object(fields.clone());
         let body = asked.to_string();
@@ -223,11 +220,7 @@ fn ask(
     let failed = |found: &dyn Display| {
         let words = format!("the request to {} failed: {found}", target.place());
         let failure = Failure::unreachable(words);
-        if target.is_tcp() {
-            failure.help(SCHEMES)
-        } else {
-            failure
-        }
+        if target.is_tcp() { failure.help(SCHEMES) } else { failure }
     };
     let mut answer = Vec::new();
     let mut reader = ask_on(target, request, patience)?;
@@ -323,9 +316,7 @@ pub(crate) fn follow(
         let mut body = reader.take(length.min(ANSWER_BYTES_MAX));
         body.read_to_end(&mut answer).map_err(broken)?;
         let answer = parse(&answer);
-        return answer
-            .map(Some)
-            .ok_or_else(|| broken(io::ErrorKind::InvalidData.into()));
+        return answer.map(Some).ok_or_else(|| broken(io::ErrorKind::InvalidData.into()));
     }
     let mut rest = Vec::new();
     while let Some(chunk) = next_chunk(&mut reader).map_err(broken)? {
@@ -384,10 +375,7 @@ fn cut_off(found: &dyn Display, target: &Target) -> Trouble {
 /// Describes why no coordinator can be reached, with advice on what to do.
 fn unreachable_because(error: &io::Error, target: &Target) -> Trouble {
     let (tried, kind) = (target.place(), error.kind());
-    let absent = matches!(
-        kind,
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
-    );
+    let absent = matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
     if let (Some(data), true) = (&target.data, absent) {
         // A process uses the directory but does not listen: usually `sexton beanstalkd`, or a coordinator that is still starting.
         if let Ok(Some(process)) = RealDisk::new(data).holder() {
@@ -458,13 +446,12 @@ fn ask_on(
             format!("Content-Type: application/json\r\nContent-Length: {length}\r\n")
         }
     };
-    let token = target.token.as_ref().map_or_else(String::new, |token| {
-        format!("Authorization: Bearer {token}\r\n")
-    });
-    let key = target
-        .key
+    let token = target
+        .token
         .as_ref()
-        .map_or_else(String::new, |key| format!("Idempotency-Key: {key}\r\n"));
+        .map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
+    let key =
+        target.key.as_ref().map_or_else(String::new, |key| format!("Idempotency-Key: {key}\r\n"));
     let host = &target.host;
     let head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{token}{key}{content}");
     let connected = target.connect(patience);
@@ -488,10 +475,7 @@ fn parse(answer: &[u8]) -> Option<Answer> {
     let status = status.get(..3)?.parse().ok()?;
     let length = length(lines)?;
     let whole = version.starts_with("HTTP/1.") && body.len() == length;
-    whole.then(|| Answer {
-        status,
-        body: body.to_owned(),
-    })
+    whole.then(|| Answer { status, body: body.to_owned() })
 }
 
 #[cfg(test)]
@@ -501,10 +485,7 @@ mod tests {
     #[test]
     fn an_answer_is_taken_whole_or_not_at_all() {
         let whole = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 3\r\nx: y\r\n\r\nab\n";
-        let expected = Answer {
-            status: 503,
-            body: "ab\n".to_owned(),
-        };
+        let expected = Answer { status: 503, body: "ab\n".to_owned() };
         assert_eq!(parse(whole.as_bytes()), Some(expected));
         for end in 0..whole.len() {
             assert_eq!(parse(&whole.as_bytes()[..end]), None, "cut at {end}");

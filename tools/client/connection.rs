@@ -72,10 +72,7 @@ impl Connection for StreamOwned<ClientConnection, TcpStream> {
 
 fn is_quiet(socket: impl AsFd) -> bool {
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-    matches!(
-        recv(socket, &mut [0_u8; 1], flags),
-        Err(rustix::io::Errno::AGAIN)
-    )
+    matches!(recv(socket, &mut [0_u8; 1], flags), Err(rustix::io::Errno::AGAIN))
 }
 
 /// A pool of idle connections.
@@ -128,9 +125,6 @@ mod tests {
         let (ours, mut theirs) = UnixStream::pair().expect("there are descriptors");
         idle.keep(Box::new(ours), second);
         theirs.write_all(b"HTTP/1.1 408").expect("there is room");
-        assert!(
-            idle.take().is_none(),
-            "unsolicited data makes a connection unusable"
-        );
+        assert!(idle.take().is_none(), "unsolicited data makes a connection unusable");
     }
 }

@@ -46,12 +46,7 @@ impl<'t> Pauses<'t> {
             Some(_) => PAUSE_MAX,
             None => PAUSE_MAX_FAR,
         };
-        Self {
-            next: PAUSE_MIN,
-            most,
-            socket,
-            created: None,
-        }
+        Self { next: PAUSE_MIN, most, socket, created: None }
     }
 
     /// Waits before the next attempt, at most `left`.

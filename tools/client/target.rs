@@ -131,10 +131,7 @@ pub(crate) struct Target {
 #[derive(Clone)]
 enum Way {
     Socket(PathBuf),
-    Tcp {
-        place: Place,
-        tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
-    },
+    Tcp { place: Place, tls: Option<(Arc<ClientConfig>, ServerName<'static>)> },
 }
 
 impl Target {
@@ -165,10 +162,7 @@ impl Target {
 
     /// Returns a copy of this target whose requests have this idempotency key.
     pub(crate) fn under(&self, key: &str) -> Self {
-        Self {
-            key: Some(key.to_owned()),
-            ..self.clone()
-        }
+        Self { key: Some(key.to_owned()), ..self.clone() }
     }
 
     /// Returns how messages refer to the coordinator: by its data directory if it was selected by one, otherwise by its address.
@@ -297,12 +291,7 @@ impl Place {
             };
             let within = |name: &str| Some(name.strip_prefix('[')?.strip_suffix(']')?.to_owned());
             let name = within(name).unwrap_or_else(|| name.to_owned());
-            (!name.is_empty()).then(|| Self {
-                is_tls,
-                host: host.to_owned(),
-                name,
-                port,
-            })
+            (!name.is_empty()).then(|| Self { is_tls, host: host.to_owned(), name, port })
         };
         parse().ok_or_else(|| wrong(url))
     }
@@ -355,10 +344,7 @@ fn trusting(file: Option<PathBuf>) -> Result<Arc<ClientConfig>, Failure> {
     let certificates = CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok);
     let (added, _) = roots.add_parsable_certificates(certificates);
     if added == 0 {
-        let words = format!(
-            "failed to use {}: it holds no certificate in PEM",
-            file.display()
-        );
+        let words = format!("failed to use {}: it holds no certificate in PEM", file.display());
         return Err(Failure::unreachable(words).help(help));
     }
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))

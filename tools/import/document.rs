@@ -31,10 +31,7 @@ impl Document {
         host: &str,
         variables: &BTreeMap<String, String>,
     ) -> Result<Self, Failure> {
-        let mut document = Self {
-            parsed: Parsed::default(),
-            notes: Vec::new(),
-        };
+        let mut document = Self { parsed: Parsed::default(), notes: Vec::new() };
         let unreadable =
             |error| Failure::unreachable(format!("failed to read {}: {error}", path.display()));
         let bytes = content(path).map_err(unreadable)?;
@@ -55,10 +52,7 @@ impl Document {
         let path: Arc<Path> = path.into();
         let line = |at: usize| {
             let before = bytes.get(..at).unwrap_or(bytes);
-            Place {
-                file: Arc::clone(&path),
-                line: before.split(|byte| *byte == b'\n').count(),
-            }
+            Place { file: Arc::clone(&path), line: before.split(|byte| *byte == b'\n').count() }
         };
         if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
             let note = Note::new(&line(at), "this line contains a NUL byte");

@@ -102,10 +102,8 @@ impl<'a> Format<'a> {
     /// Parses the text after a percent sign. Returns the format and the text after it.
     fn read(text: &'a str) -> Result<(Self, &'a str), String> {
         let bad = || "a % must be written as %% or begin %(NAME)s".to_owned();
-        let (name, rest) = text
-            .strip_prefix('(')
-            .and_then(|it| it.split_once(')'))
-            .ok_or_else(bad)?;
+        let (name, rest) =
+            text.strip_prefix('(').and_then(|it| it.split_once(')')).ok_or_else(bad)?;
         let flags = rest.len() - rest.trim_start_matches(['#', '0', '-', ' ', '+']).len();
         let (flags, rest) = rest.split_at(flags);
         let (width, rest) = digits(rest);
@@ -158,11 +156,7 @@ impl<'a> Format<'a> {
         };
         let missing = self.width.saturating_sub(text.chars().count());
         let blank = " ".repeat(missing);
-        Ok(if self.is_left {
-            text + &blank
-        } else {
-            blank + &text
-        })
+        Ok(if self.is_left { text + &blank } else { blank + &text })
     }
 
     fn cut(&self, text: &str) -> String {
@@ -215,14 +209,8 @@ mod tests {
             ("%(here)s/x", "/etc/app/x"),
             ("%(program_name)s_%(process_num)02d", "web_07"),
             ("%(process_num)s", "7"),
-            (
-                "[%(process_num)3d|%(process_num)-3d|%(process_num)+d]",
-                "[  7|7  |+7]",
-            ),
-            (
-                "[%(program_name)5s|%(program_name)-5s|%(program_name).2s]",
-                "[  web|web  |we]",
-            ),
+            ("[%(process_num)3d|%(process_num)-3d|%(process_num)+d]", "[  7|7  |+7]"),
+            ("[%(program_name)5s|%(program_name)-5s|%(program_name).2s]", "[  web|web  |we]"),
             ("%(ENV_HOME)s %(ENV_HERE)s", "/srv/a own"),
         ] {
             assert_eq!(filled(text).as_deref(), Ok(expected), "{text}");

@@ -45,11 +45,7 @@ pub(super) fn paths(pattern: &Path) -> io::Result<Vec<PathBuf>> {
 /// Returns the names in a directory, or none if `path` is not a directory that can be read. Adds their number to `seen`, and fails if
 /// that becomes more than [`ENTRIES_MAX`].
 fn entries(path: &Path, seen: &mut usize) -> io::Result<Vec<OsString>> {
-    let path = if path.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        path
-    };
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let mut names = Vec::new();
     for entry in path.read_dir().into_iter().flatten() {
         *seen += 1;
@@ -154,22 +150,12 @@ mod tests {
             ("", "a", false),
             ("**", "", true),
         ] {
-            assert_eq!(
-                matches(pattern.as_bytes(), name.as_bytes()),
-                is,
-                "{pattern} {name}"
-            );
+            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), is, "{pattern} {name}");
         }
         // Neither of these may take exponential time.
-        assert!(!matches(
-            "a*".repeat(60).as_bytes(),
-            "b".repeat(250).as_bytes()
-        ));
+        assert!(!matches("a*".repeat(60).as_bytes(), "b".repeat(250).as_bytes()));
         let all = "a".repeat(250);
-        assert!(!matches(
-            format!("{}b", "a*".repeat(60)).as_bytes(),
-            all.as_bytes()
-        ));
+        assert!(!matches(format!("{}b", "a*".repeat(60)).as_bytes(), all.as_bytes()));
     }
 
     #[test]
@@ -184,9 +170,7 @@ mod tests {
         let found = |pattern: &str| -> Vec<String> {
             let found = paths(&files.path().join(pattern)).expect("the directories can be listed");
             let below = found.iter().map(|it| it.strip_prefix(files.path()));
-            below
-                .map(|it| it.expect("the path is in `files`").display().to_string())
-                .collect()
+            below.map(|it| it.expect("the path is in `files`").display().to_string()).collect()
         };
         assert_eq!(found("*/*.conf"), ["a/y.conf", "b/x.conf"]);
         assert_eq!(found("a/.h*"), ["a/.hidden.conf"]);

@@ -59,10 +59,7 @@ pub(super) struct Note {
 
 impl Note {
     pub(super) fn new(place: &Place, words: impl Into<String>) -> Self {
-        Self {
-            place: place.clone(),
-            words: words.into(),
-        }
+        Self { place: place.clone(), words: words.into() }
     }
 }
 
@@ -120,17 +117,9 @@ pub(super) fn parse(file: &Arc<Path>, text: &str, to: &mut Parsed) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let before = to.sections.len();
-    let mut reader = Reader {
-        to,
-        section: None,
-        key: None,
-        indent: 0,
-    };
+    let mut reader = Reader { to, section: None, key: None, indent: 0 };
     for (number, line) in text.split('\n').enumerate() {
-        let place = Place {
-            file: Arc::clone(file),
-            line: number + 1,
-        };
+        let place = Place { file: Arc::clone(file), line: number + 1 };
         if !reader.line(line, place) {
             break;
         }
@@ -197,17 +186,10 @@ impl Reader<'_> {
 
     fn begin(&mut self, name: &str, place: Place) -> bool {
         if self.to.sections.len() >= SECTIONS_MAX {
-            self.wrong(
-                &place,
-                &format!("there are more than {SECTIONS_MAX} sections"),
-            );
+            self.wrong(&place, &format!("there are more than {SECTIONS_MAX} sections"));
             return false;
         }
-        self.to.sections.push(Section {
-            place,
-            name: name.to_owned(),
-            keys: Vec::new(),
-        });
+        self.to.sections.push(Section { place, name: name.to_owned(), keys: Vec::new() });
         self.section = Some(self.to.sections.len() - 1);
         self.key = None;
         true
@@ -226,10 +208,7 @@ impl Reader<'_> {
             return self.wrong(&place, "expected a [SECTION] before the first key");
         };
         if section.keys.len() >= KEYS_MAX {
-            self.wrong(
-                &place,
-                &format!("this section has more than {KEYS_MAX} keys"),
-            );
+            self.wrong(&place, &format!("this section has more than {KEYS_MAX} keys"));
             return false;
         }
         let before = section.keys.iter().position(|(name, _)| *name == key);

@@ -37,10 +37,7 @@ const SUPERVISORD: &[(&str, &str)] = &[
     ("logfile_maxbytes", "`sexton serve` logs to standard error"),
     ("logfile_backups", "`sexton serve` logs to standard error"),
     ("loglevel", "give `sexton serve` the flag --log"),
-    (
-        "pidfile",
-        "a lock in the data directory identifies the server",
-    ),
+    ("pidfile", "a lock in the data directory identifies the server"),
     ("umask", "services inherit that of `sexton serve`"),
     ("nodaemon", "`sexton serve` stays in the foreground"),
     ("silent", "`sexton serve` logs to standard error"),
@@ -50,32 +47,20 @@ const SUPERVISORD: &[(&str, &str)] = &[
     ("childlogdir", OUTPUT),
     ("strip_ansi", "output is kept as it is written"),
     ("user", "run `sexton serve` as that user"),
-    (
-        "identifier",
-        "a coordinator is identified by its data directory",
-    ),
+    ("identifier", "a coordinator is identified by its data directory"),
 ];
 
 /// Sections that are not carried over.
 const SECTIONS: &[(&str, &str)] = &[
-    (
-        "unix_http_server",
-        "the coordinator always listens on DATA/sexton.sock",
-    ),
-    (
-        "inet_http_server",
-        "give `sexton serve` the flags --http and --token-file",
-    ),
+    ("unix_http_server", "the coordinator always listens on DATA/sexton.sock"),
+    ("inet_http_server", "give `sexton serve` the flags --http and --token-file"),
     ("supervisorctl", "`sexton service` takes its place"),
     ("rpcinterface", "see docs/protocols/http.md"),
     (
         "eventlistener",
         "it waits for events of supervisord, which never arrive; `sexton events` shows those of sexton",
     ),
-    (
-        "fcgi-program",
-        "a service cannot inherit a socket; let it open its own, as a [program:x]",
-    ),
+    ("fcgi-program", "a service cannot inherit a socket; let it open its own, as a [program:x]"),
     ("ctlplugin", "`sexton service` has no plug-ins"),
 ];
 

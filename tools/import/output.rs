@@ -4,16 +4,8 @@ use sexton::actors::process::Spec;
 
 /// The keys of each stream: the file, its maximum size, and the number of old files.
 pub(super) const KEYS: [[&str; 3]; 2] = [
-    [
-        "stdout_logfile",
-        "stdout_logfile_maxbytes",
-        "stdout_logfile_backups",
-    ],
-    [
-        "stderr_logfile",
-        "stderr_logfile_maxbytes",
-        "stderr_logfile_backups",
-    ],
+    ["stdout_logfile", "stdout_logfile_maxbytes", "stdout_logfile_backups"],
+    ["stderr_logfile", "stderr_logfile_maxbytes", "stderr_logfile_backups"],
 ];
 
 /// The rotation of a service's output. A field that is `None` has its default.
@@ -59,9 +51,7 @@ impl Output {
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let text = text.trim().to_ascii_lowercase();
     let units = [("kb", 10), ("mb", 20), ("gb", 30)];
-    let unit = units
-        .into_iter()
-        .find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift)));
+    let unit = units.into_iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift)));
     let (number, shift) = unit.unwrap_or((&text, 0));
     let number: Option<u64> = number.trim().parse().ok();
     let bytes = number.and_then(|it| it.checked_mul(1 << shift));
@@ -76,10 +66,7 @@ pub(super) fn merged(streams: &[Stream]) -> (Output, Vec<(&'static str, &'static
     for stream in streams {
         let [max, backups] = stream.keys;
         if !stream.is_file() {
-            let told = [
-                (max, stream.max.is_some()),
-                (backups, stream.keep.is_some()),
-            ];
+            let told = [(max, stream.max.is_some()), (backups, stream.keep.is_some())];
             let words = "the output goes to a file, which is rotated like any other: see `output`";
             remarks.extend(told.into_iter().filter(|it| it.1).map(|it| (it.0, words)));
             continue;
@@ -104,10 +91,7 @@ pub(super) fn merged(streams: &[Stream]) -> (Output, Vec<(&'static str, &'static
             }
             let files = u8::try_from(files.clamp(0, most)).unwrap_or(Spec::OUTPUT_KEPT_MAX);
             if output.keep.is_some_and(|it| it != files) {
-                remarks.push((
-                    backups,
-                    "both streams keep the larger of the two numbers of files",
-                ));
+                remarks.push((backups, "both streams keep the larger of the two numbers of files"));
             }
             output.keep = output.keep.max(Some(files));
         }
@@ -121,12 +105,7 @@ mod tests {
 
     fn stream(nth: usize, file: Option<&str>, max: Option<u64>, keep: Option<i64>) -> Stream {
         let [_, max_key, keep_key] = KEYS[nth];
-        Stream {
-            keys: [max_key, keep_key],
-            file: file.map(str::to_owned),
-            max,
-            keep,
-        }
+        Stream { keys: [max_key, keep_key], file: file.map(str::to_owned), max, keep }
     }
 
     #[test]
@@ -154,10 +133,7 @@ mod tests {
         assert_eq!(two([Some(70_000), Some(0)]), ("{ max = 0 }".into(), 1));
         assert_eq!(two([Some(0), Some(70_000)]), ("{ max = 0 }".into(), 1));
         assert_eq!(two([Some(10), None]), ("{ max = 65536 }".into(), 1));
-        let kept = of(&[
-            stream(0, None, None, Some(1000)),
-            stream(1, None, None, Some(0)),
-        ]);
+        let kept = of(&[stream(0, None, None, Some(1000)), stream(1, None, None, Some(0))]);
         assert_eq!(kept, ("{ keep = 100 }".into(), 2));
     }
 

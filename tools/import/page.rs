@@ -42,10 +42,7 @@ fn table(page: &mut String, service: &Service) {
     let codes: Vec<String> = service.success.iter().map(u8::to_string).collect();
     let codes = codes.join(", ");
     add("success", (!codes.is_empty()).then(|| format!("[{codes}]")));
-    add(
-        "intensity",
-        service.is_never_given_up.then(|| "false".to_owned()),
-    );
+    add("intensity", service.is_never_given_up.then(|| "false".to_owned()));
     add("stop_signal", service.stop_signal.as_deref().map(signal));
     add("grace", service.grace_s.map(|it| format!("\"{it}s\"")));
     add("user", service.user.as_deref().map(string));
@@ -73,21 +70,13 @@ fn list(words: &[String]) -> String {
 
 /// Formats a signal: a number without quotes, a name with quotes.
 fn signal(name: &str) -> String {
-    if name.bytes().all(|it| it.is_ascii_digit()) {
-        name.to_owned()
-    } else {
-        string(name)
-    }
+    if name.bytes().all(|it| it.is_ascii_digit()) { name.to_owned() } else { string(name) }
 }
 
 /// Formats a key, in quotes if necessary.
 fn key(name: &str) -> String {
     let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    if !name.is_empty() && name.bytes().all(is_bare) {
-        name.to_owned()
-    } else {
-        string(name)
-    }
+    if !name.is_empty() && name.bytes().all(is_bare) { name.to_owned() } else { string(name) }
 }
 
 /// Formats a basic TOML string.

@@ -100,9 +100,7 @@ impl<'a> Program<'a> {
         if self.name.is_empty() || self.name.contains([' ', ':', '/']) {
             let words =
                 "the name of a program must not be empty or contain spaces, colons or slashes";
-            self.findings
-                .problems
-                .push(Note::new(&self.section.place, words));
+            self.findings.problems.push(Note::new(&self.section.place, words));
             return Vec::new();
         }
         let count = self.read("numprocs", 1, integer);
@@ -110,18 +108,11 @@ impl<'a> Program<'a> {
         let mut all = self.shared();
         all.instances = count;
         if count < 1 {
-            self.note(
-                "numprocs",
-                "the program has no processes, so it is left out",
-            );
+            self.note("numprocs", "the program has no processes, so it is left out");
             return Vec::new();
         }
-        let varies = OF_PROCESS
-            .into_iter()
-            .filter_map(|key| self.section.get(key));
-        let varies = varies
-            .into_iter()
-            .any(|it| it.text.contains("%(process_num)"));
+        let varies = OF_PROCESS.into_iter().filter_map(|key| self.section.get(key));
+        let varies = varies.into_iter().any(|it| it.text.contains("%(process_num)"));
         if count > 1 {
             self.check_process_name();
         }
@@ -220,18 +211,12 @@ impl<'a> Program<'a> {
         }
         for key in ["stopasgroup", "killasgroup"] {
             if self.optional(key, boolean) == Some(false) {
-                self.note(
-                    key,
-                    "a stop always includes everything that a service started",
-                );
+                self.note(key, "a stop always includes everything that a service started");
             }
         }
         let is_one = self.read("redirect_stderr", false, boolean);
         if is_one {
-            self.note(
-                "redirect_stderr",
-                "standard error goes to a separate file, stderr.log",
-            );
+            self.note("redirect_stderr", "standard error goes to a separate file, stderr.log");
         }
         service.output = self.output(is_one);
         self.user(&mut service);
@@ -316,9 +301,8 @@ impl<'a> Program<'a> {
     /// Returns the exit codes that count as success besides 0.
     fn success(&mut self) -> Vec<u8> {
         let codes = self.optional("exitcodes", |text| {
-            let codes = text
-                .split(',')
-                .filter(|it| !text.trim().is_empty() || !it.trim().is_empty());
+            let codes =
+                text.split(',').filter(|it| !text.trim().is_empty() || !it.trim().is_empty());
             let codes = codes.map(|it| it.trim().parse::<u8>());
             codes
                 .collect::<Result<Vec<u8>, _>>()
@@ -331,10 +315,8 @@ impl<'a> Program<'a> {
             self.note("exitcodes", "exit code 0 always counts as a success");
         }
         if let Some(code) = codes.iter().find(|code| **code > 128) {
-            let words = format!(
-                "{code} now also matches a process killed by signal {}",
-                code - 128
-            );
+            let words =
+                format!("{code} now also matches a process killed by signal {}", code - 128);
             self.note("exitcodes", &words);
         }
         codes.retain(|code| *code != 0);
@@ -358,11 +340,7 @@ impl<'a> Program<'a> {
                 Err(words) => self.problem("command", &words),
             }
         }
-        let argv: Vec<Bytes> = to
-            .command
-            .iter()
-            .map(|it| Bytes::new(it.as_bytes()))
-            .collect();
+        let argv: Vec<Bytes> = to.command.iter().map(|it| Bytes::new(it.as_bytes())).collect();
         if has_secret(&argv) {
             self.note(
                 "command",
@@ -387,9 +365,8 @@ impl<'a> Program<'a> {
                 Err(words) => self.problem("environment", &words),
             }
         }
-        let (secrets, env): (Vec<_>, Vec<_>) = variables
-            .into_iter()
-            .partition(|(name, _)| is_secret_name(name));
+        let (secrets, env): (Vec<_>, Vec<_>) =
+            variables.into_iter().partition(|(name, _)| is_secret_name(name));
         to.env = env;
         to.secrets = secrets.into_iter().map(|(name, _)| name).collect();
         if !to.secrets.is_empty() {
@@ -433,8 +410,7 @@ impl<'a> Program<'a> {
             "%(ENV_{name})s: {why}; `__ENV_{name}__` takes its place, and autostart = false"
         );
         self.note(key, &words);
-        to.remarks
-            .push(format!("Not started: replace __ENV_{name}__ first."));
+        to.remarks.push(format!("Not started: replace __ENV_{name}__ first."));
         to.is_disabled = true;
     }
 
@@ -521,10 +497,7 @@ impl<'a> Program<'a> {
     }
 
     fn about(&self, key: &str, words: &str) -> Note {
-        let place = self
-            .section
-            .get(key)
-            .map_or(&self.section.place, |it| &it.place);
+        let place = self.section.get(key).map_or(&self.section.place, |it| &it.place);
         Note::new(place, format!("[{}] {key}: {words}", self.section.name))
     }
 }

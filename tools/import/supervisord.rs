@@ -29,10 +29,7 @@ pub(super) fn import(
     user: Option<Vec<String>>,
 ) -> Result<Imported, Failure> {
     let document = Document::read(path, host, &variables)?;
-    let mut findings = Findings {
-        notes: document.notes,
-        problems: document.parsed.problems,
-    };
+    let mut findings = Findings { notes: document.notes, problems: document.parsed.problems };
     findings.notes.extend(document.parsed.repeated);
     let sections = document.parsed.sections;
     let mut around = surroundings(&sections, host, variables, &mut findings);
@@ -75,10 +72,7 @@ pub(super) fn import(
     name_apart(&mut all, &mut findings);
     let mut notes = findings.notes;
     notes.sort_by_key(place);
-    Ok(Imported {
-        services: all,
-        notes,
-    })
+    Ok(Imported { services: all, notes })
 }
 
 /// Collects the settings of `[supervisord]` and the groups of programs.
@@ -107,9 +101,7 @@ fn surroundings<'a>(
 }
 
 fn supervisord(section: &Section, around: &mut Surroundings<'_>, findings: &mut Findings) {
-    let is_daemon = section
-        .get("nodaemon")
-        .is_none_or(|it| boolean(&it.text) != Ok(true));
+    let is_daemon = section.get("nodaemon").is_none_or(|it| boolean(&it.text) != Ok(true));
     for (key, value) in &section.keys {
         let names = Names {
             texts: vec![("host_node_name", around.host)],
@@ -172,9 +164,7 @@ fn group(
     );
     findings.notes.push(about(section, "programs", &words));
     for (key, _) in section.keys.iter().filter(|(key, _)| key != "programs") {
-        findings
-            .notes
-            .push(about(section, key, keys::of_program(key)));
+        findings.notes.push(about(section, key, keys::of_program(key)));
     }
 }
 

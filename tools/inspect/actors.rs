@@ -36,18 +36,9 @@ pub(crate) struct KeyEntries {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ItemState {
     Key(KeyEntries),
-    Job {
-        id: u64,
-        found: Option<Box<JobView>>,
-    },
-    Queue {
-        name: QueueName,
-        found: Option<Box<QueueView>>,
-    },
-    Task {
-        id: u64,
-        found: Option<Box<TaskFound>>,
-    },
+    Job { id: u64, found: Option<Box<JobView>> },
+    Queue { name: QueueName, found: Option<Box<QueueView>> },
+    Task { id: u64, found: Option<Box<TaskFound>> },
 }
 
 /// The state of a task, without its command, whose environment variables may contain secrets.
@@ -95,30 +86,17 @@ impl ItemState {
             FollowedItem::Key(key) => Self::Key(KeyEntries::locks(locks, key)),
             FollowedItem::Job(id) => {
                 let job = queues.query(Now::default(), &Question::Job { id: *id });
-                let found = if let ActorReply::Job(job) = job {
-                    Some(job)
-                } else {
-                    None
-                };
+                let found = if let ActorReply::Job(job) = job { Some(job) } else { None };
                 Self::Job { id: *id, found }
             }
             FollowedItem::Queue(name) => {
                 let name = name.clone();
-                let question = Question::Queue {
-                    queue: name.clone(),
-                };
+                let question = Question::Queue { queue: name.clone() };
                 let queue = queues.query(Now::default(), &question);
-                let found = if let ActorReply::Queue(queue) = queue {
-                    Some(queue)
-                } else {
-                    None
-                };
+                let found = if let ActorReply::Queue(queue) = queue { Some(queue) } else { None };
                 Self::Queue { name, found }
             }
-            FollowedItem::Task(id) => Self::Task {
-                id: *id,
-                found: TaskFound::of(tasks, *id),
-            },
+            FollowedItem::Task(id) => Self::Task { id: *id, found: TaskFound::of(tasks, *id) },
             FollowedItem::Lock(..)
             | FollowedItem::Lease(_)
             | FollowedItem::Process(_)
@@ -150,17 +128,11 @@ fn by_name<S: serde::Serializer>(
 impl KeyEntries {
     /// Lists the holders and waiters of a key.
     pub(crate) fn locks(machine: &LockMachine, key: &Name) -> Self {
-        let query = Query::List {
-            key: Some(key.clone()),
-            entries_max: u32::MAX,
-        };
+        let query = Query::List { key: Some(key.clone()), entries_max: u32::MAX };
         let listed = machine.query(Now::default(), &query);
         let Reply::List(entries) = listed else {
             unreachable!("a query for a list was answered with {listed:?}");
         };
-        Self {
-            key: key.clone(),
-            entries,
-        }
+        Self { key: key.clone(), entries }
     }
 }

@@ -72,18 +72,16 @@ impl Inspect {
         if let Some(refused) = findings.start.refused {
             let help = findings.start.help.unwrap_or_default();
             return Err(
-                Failure::unreachable(format!("startup would be refused: {refused}")).help(help),
+                Failure::unreachable(format!("startup would be refused: {refused}")).help(help)
             );
         }
         if findings.damage.is_empty() {
             return Ok(());
         }
         let words = findings.damage.join("; ");
-        Err(
-            Failure::found(format!("damaged, but nothing is lost: {words}")).help(
-                "startup does not need the damaged parts; later checkpoints replace damaged snapshots",
-            ),
-        )
+        Err(Failure::found(format!("damaged, but nothing is lost: {words}")).help(
+            "startup does not need the damaged parts; later checkpoints replace damaged snapshots",
+        ))
     }
 }
 

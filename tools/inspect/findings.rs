@@ -133,12 +133,7 @@ pub(crate) fn look(data: &Path, item: Option<&FollowedItem>) -> Result<Findings,
         }),
     };
     let mut actors = Actors::empty(&Rules::default());
-    let recovered = recover(
-        &disk,
-        Some(slots),
-        &mut actors.recovering(),
-        Scope::default(),
-    );
+    let recovered = recover(&disk, Some(slots), &mut actors.recovering(), Scope::default());
     if let Ok(past) = &recovered {
         for (slot, found) in SlotId::ALL.into_iter().zip(&mut snapshots) {
             found.judge(past.sealed[slot].is_some(), &disk);
@@ -234,13 +229,7 @@ impl SnapshotFindings {
             file_bytes: seal.file_bytes(),
             states: seal.manifest.states,
         });
-        Ok(Self {
-            slot: name,
-            state,
-            wrong,
-            sealed,
-            files,
-        })
+        Ok(Self { slot: name, state, wrong, sealed, files })
     }
 }
 
@@ -265,9 +254,7 @@ impl StartForecast {
             Ok(past) => Self {
                 refused: None,
                 help: None,
-                snapshot: past
-                    .snapshot
-                    .map(|(slot, seal)| (slot.to_string(), seal.manifest.begun)),
+                snapshot: past.snapshot.map(|(slot, seal)| (slot.to_string(), seal.manifest.begun)),
                 records: past.tail.records,
                 last: past.tail.last,
                 at: past.tail.last_at,

@@ -87,11 +87,7 @@ fn figures(view: &impl serde::Serialize) -> String {
     for (name, value) in view.as_object().into_iter().flatten() {
         match value {
             Value::Object(members) => {
-                parts.extend(
-                    members
-                        .iter()
-                        .map(|(name, value)| format!("{name} {value}")),
-                );
+                parts.extend(members.iter().map(|(name, value)| format!("{name} {value}")));
             }
             Value::Null => {}
             Value::Number(at) if ["created", "until", "paused_until"].contains(&name.as_str()) => {
@@ -109,9 +105,8 @@ fn figures(view: &impl serde::Serialize) -> String {
 
 fn counts(actor: &ActorFigures) -> String {
     let counts = actor.counts.iter();
-    let held: Vec<String> = counts
-        .map(|(name, value)| format!("{} {name}", grouped(*value)))
-        .collect();
+    let held: Vec<String> =
+        counts.map(|(name, value)| format!("{} {name}", grouped(*value))).collect();
     let held = held.join(", ");
     format!("{held}, up to seq {}, digest {}", actor.last, actor.digest)
 }
@@ -135,10 +130,7 @@ fn held(page: &mut Page, found: &KeyEntries) {
         page.line(&key, &format!("{index:?}: {owner:?} {stands}"));
     }
     if !found.entries.is_empty() {
-        page.line(
-            "",
-            "(node time; at startup, every timeout begins again in full)",
-        );
+        page.line("", "(node time; at startup, every timeout begins again in full)");
     }
 }
 
@@ -200,10 +192,9 @@ fn journal(page: &mut Page, journal: &JournalFindings) {
 
 fn words(segment: &Surveyed) -> String {
     let numbers = match (segment.first, segment.last) {
-        (Some(first), Some(last)) => format!(
-            "seq {first} to {last} in {}, ",
-            count(segment.records, "record")
-        ),
+        (Some(first), Some(last)) => {
+            format!("seq {first} to {last} in {}, ", count(segment.records, "record"))
+        }
         _ if segment.is_prepared() => "prepared, ".to_owned(),
         _ => String::new(),
     };
@@ -239,10 +230,7 @@ fn start(page: &mut Page, start: &StartForecast) {
         Some(true) => "after a clean stop; ",
         Some(false) => "after an unclean end; ",
     };
-    page.line(
-        "",
-        &format!("{end}sequence numbers continue at {}", start.next),
-    );
+    page.line("", &format!("{end}sequence numbers continue at {}", start.next));
     if let Some(cut) = &start.cut {
         page.line("", &format!("would {cut}"));
     }

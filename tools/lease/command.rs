@@ -159,10 +159,7 @@ impl LeaseSelector {
 
 impl Lease {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let options = ClientOptions {
-            target: self.at.target()?,
-            json: self.json,
-        };
+        let options = ClientOptions { target: self.at.target()?, json: self.json };
         match self.action {
             Action::Run(run) => run.run(&options),
             Action::Set(set) => set.run(&options),

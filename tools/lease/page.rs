@@ -20,12 +20,8 @@ fn is(lease: &Value, path: &str) -> bool {
 
 /// Formats a lease as `fossil test-backoffice-lease` does: each number is padded as by `%-20lld`, and followed by Fossil's remark.
 pub(super) fn fossil(lease: &Value) -> String {
-    let four = FossilLease::read(
-        lease
-            .pointer("/text")
-            .and_then(Value::as_str)
-            .unwrap_or_default(),
-    );
+    let four =
+        FossilLease::read(lease.pointer("/text").and_then(Value::as_str).unwrap_or_default());
     let FossilLease([current, until, next, until_next]) = four;
     let now = number(lease, "/now").or_zero() / 1000;
     let exists = |id: u64, lives: bool| match (id, lives) {
@@ -39,18 +35,9 @@ pub(super) fn fossil(lease: &Value) -> String {
     let lines = [
         ("now:", now.to_string()),
         ("lease:", format!("\"{four}\"")),
-        (
-            "idCurrent:",
-            format!(
-                "{current:<20}{}",
-                exists(current, is(lease, "/current/running"))
-            ),
-        ),
+        ("idCurrent:", format!("{current:<20}{}", exists(current, is(lease, "/current/running")))),
         ("tmCurrent:", format!("{until:<20}{}", left(until))),
-        (
-            "idNext:",
-            format!("{next:<20}{}", exists(next, is(lease, "/next/live"))),
-        ),
+        ("idNext:", format!("{next:<20}{}", exists(next, is(lease, "/next/live")))),
         ("tmNext:", format!("{until_next:<20}{}", left(until_next))),
     ];
     let mut page = String::new();
@@ -94,11 +81,7 @@ pub(super) fn whole(lease: &Value) -> String {
 
 /// Formats the schedule of a lease; `-` if it has none.
 pub(super) fn schedule(lease: &Value) -> String {
-    let catches_up = if is(lease, "/catch_up") {
-        ", catches up"
-    } else {
-        ""
-    };
+    let catches_up = if is(lease, "/catch_up") { ", catches up" } else { "" };
     match words(lease, "/schedule").as_str() {
         "-" => "-".to_owned(),
         schedule => format!("{schedule} ({}{catches_up})", words(lease, "/zone")),
@@ -148,11 +131,7 @@ fn overrun(lease: &Value) -> String {
     let period = "the pass runs longer than its period, which was over";
     match number(lease, "/current/warnings").or_zero() {
         0 => format!("{period} {} ago", span(over)),
-        warnings => format!(
-            "{period} {} ago; {}",
-            span(over),
-            count(warnings, "warning")
-        ),
+        warnings => format!("{period} {} ago; {}", span(over), count(warnings, "warning")),
     }
 }
 
@@ -165,10 +144,7 @@ fn missed(lease: &Value) -> String {
         "down" => "the coordinator was down",
         _ => "the clock was set forward, or the machine was suspended",
     };
-    let (first, noticed) = (
-        date(lease, "/missed/first_at"),
-        date(lease, "/missed/noticed_at"),
-    );
+    let (first, noticed) = (date(lease, "/missed/first_at"), date(lease, "/missed/noticed_at"));
     format!("dates from {first} until {noticed}: {why}")
 }
 
@@ -211,11 +187,7 @@ fn end(pass: &Value) -> String {
     if is(pass, "/running") {
         return "-".to_owned();
     }
-    match (
-        at(pass, "/code"),
-        at(pass, "/signal"),
-        words(pass, "/exit").as_str(),
-    ) {
+    match (at(pass, "/code"), at(pass, "/signal"), words(pass, "/exit").as_str()) {
         (Some(code), ..) => format!("exit {code}"),
         (None, Some(signal), _) => format!("signal {signal}"),
         (None, None, "failed") => "failed to start".to_owned(),
@@ -237,11 +209,7 @@ fn ended(pass: &Value) -> String {
     if let Some(found) = pass.pointer("/failure").filter(|it| !it.is_null()) {
         return format!("{how}: {}", failure(found));
     }
-    let part = if is(pass, "/whole") {
-        ""
-    } else {
-        ", incomplete"
-    };
+    let part = if is(pass, "/whole") { "" } else { ", incomplete" };
     format!("{how}{part} after {}", exact(took))
 }
 
@@ -281,11 +249,7 @@ pub(crate) fn active_row(lease: &Value) -> [String; 4] {
         next => Some(next.to_owned()),
     };
     let next = [next, due].into_iter().flatten().collect::<Vec<_>>();
-    let next = if next.is_empty() {
-        "-".to_owned()
-    } else {
-        next.join("; ")
-    };
+    let next = if next.is_empty() { "-".to_owned() } else { next.join("; ") };
     [shown(lease, "name"), who, since, next]
 }
 

@@ -12,10 +12,7 @@ const HELPS: &[(Reason, &str)] = &[
         Reason::Absent,
         "`sexton lease list` shows the leases; `sexton lease run` or `sexton lease set` creates the lease",
     ),
-    (
-        Reason::Disabled,
-        "`sexton lease enable NAME` lets it run again",
-    ),
+    (Reason::Disabled, "`sexton lease enable NAME` lets it run again"),
     (
         Reason::Running,
         "`sexton lease show NAME` shows what runs; `sexton lease reset NAME --force` stops it first",
@@ -65,13 +62,8 @@ impl ClientOptions {
         fields: Fields,
         patience: Duration,
     ) -> Result<Value, Failure> {
-        client::send_within(
-            &self.target,
-            &format!("/v1/leases/{what}"),
-            fields,
-            patience,
-        )?
-        .success(HELPS)
+        client::send_within(&self.target, &format!("/v1/leases/{what}"), fields, patience)?
+            .success(HELPS)
     }
 
     /// Gets the path `/v1/leases` followed by `what`, with `query` as the query string.

@@ -112,10 +112,8 @@ impl Run {
             return Ok(());
         }
         let launch = self.launch()?;
-        let processes = process::ClientOptions {
-            target: options.target.clone(),
-            json: options.json,
-        };
+        let processes =
+            process::ClientOptions { target: options.target.clone(), json: options.json };
         if self.no_lease {
             let mut launch = launch.ok_or_else(|| Failure::usage("--no-lease needs a command"))?;
             launch.extend(fields([("parent", self.parent.clone().into())]));
@@ -129,10 +127,7 @@ impl Run {
             Some(launch) if !self.detach => self.foreground(options, &processes, launch),
             None => {
                 let body = options.act("run", self.asked(None)?);
-                self.answered(
-                    options,
-                    &body.map_err(|failure| self.without_command(failure))?,
-                )
+                self.answered(options, &body.map_err(|failure| self.without_command(failure))?)
             }
             launch @ Some(_) => {
                 let body = options.act("run", self.asked(launch)?)?;
@@ -277,10 +272,7 @@ impl Run {
             // The keeper was killed and the parcel was lost with it. The coordinator launches the command again, without the parcel.
             tell("the keeper restarted, so the command runs without this process's streams");
             let id = turn.wait_for_relaunch(&id)?;
-            outcome(
-                &processes.wait(&id, None, process::WaitExtent::Leader)?,
-                &name,
-            )
+            outcome(&processes.wait(&id, None, process::WaitExtent::Leader)?, &name)
         })
     }
 }

@@ -123,9 +123,7 @@ pub(super) fn max_run(text: &str) -> Result<u64, String> {
     if ms <= Settings::SPAN_MS_MAX {
         Ok(ms)
     } else {
-        Err(format!(
-            "the time limit of a pass is from 1ms to 366d, or 0 for none, not {text:?}"
-        ))
+        Err(format!("the time limit of a pass is from 1ms to 366d, or 0 for none, not {text:?}"))
     }
 }
 
@@ -187,10 +185,9 @@ impl Set {
                 match *words.as_slice() {
                     [NONE] => Ok(fields([("schedule", "".into())])),
                     [expression] => Ok(fields([("schedule", expression.into())])),
-                    [expression, zone] => Ok(fields([
-                        ("schedule", expression.into()),
-                        ("zone", zone.into()),
-                    ])),
+                    [expression, zone] => {
+                        Ok(fields([("schedule", expression.into()), ("zone", zone.into())]))
+                    }
                     _ => Err(Failure::usage(
                         "expected a cron expression as one argument, and optionally a time zone, as in \"0 3 * * *\" Europe/Berlin",
                     )),

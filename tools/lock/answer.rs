@@ -11,22 +11,13 @@ use sexton::refusal::Reason;
 
 /// The advice on a refusal, by its reason.
 const HELPS: &[(Reason, &str)] = &[
-    (
-        Reason::Held,
-        "wait for it with `--wait 10m`; `sexton lock list KEY` shows who else waits",
-    ),
-    (
-        Reason::Stale,
-        "stop what the lock guards: another owner may hold it by now",
-    ),
+    (Reason::Held, "wait for it with `--wait 10m`; `sexton lock list KEY` shows who else waits"),
+    (Reason::Stale, "stop what the lock guards: another owner may hold it by now"),
     (
         Reason::Absent,
         "name a holder by its token or owner, and a waiter by its owner; `sexton lock list` shows all of them",
     ),
-    (
-        Reason::Draining,
-        "renewals and releases still work; a restart ends the drain",
-    ),
+    (Reason::Draining, "renewals and releases still work; a restart ends the drain"),
 ];
 
 /// The advice if the lock did not become free before the wait ended.
@@ -36,11 +27,7 @@ pub(super) const HELD_ON: &str =
 /// Returns the answer's body if the status is 200. Otherwise, fails with the refusal.
 pub(super) fn success(answer: &Answer) -> Result<Value, Failure> {
     let body = answer.json()?;
-    if answer.status == 200 {
-        Ok(body)
-    } else {
-        Err(refused(body))
-    }
+    if answer.status == 200 { Ok(body) } else { Err(refused(body)) }
 }
 
 /// Converts a refusal to a failure that names the holder, if the lock is held.
@@ -153,9 +140,5 @@ fn left(entry: &Value) -> String {
 }
 
 fn blank_as_dash(text: String) -> String {
-    if text.is_empty() {
-        "-".to_owned()
-    } else {
-        text
-    }
+    if text.is_empty() { "-".to_owned() } else { text }
 }

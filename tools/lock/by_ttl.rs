@@ -36,12 +36,7 @@ pub(super) struct ByTtl {
 
 impl ByTtl {
     pub(super) const fn new(held: HeldLock, ttl: u64, (on_lost, lost_exit): (OnLost, u8)) -> Self {
-        Self {
-            held,
-            ttl: Duration::from_secs(ttl),
-            on_lost,
-            lost_exit,
-        }
+        Self { held, ttl: Duration::from_secs(ttl), on_lost, lost_exit }
     }
 
     /// Runs the command, and fails with its exit status unless that is 0. If the command was stopped because the lock was lost, fails with
@@ -51,9 +46,7 @@ impl ByTtl {
         let failed = |error: &dyn std::fmt::Display| {
             Failure::of_command(125, format!("{}: {error}", name.to_string_lossy()))
         };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| failed(&error))?;
         // Catch signals before the command starts, so that no signal meant for it is missed.
         let heard = [&FORWARDED[..], &IGNORED].concat();
@@ -73,10 +66,7 @@ impl ByTtl {
         let process = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty()));
         // The child has not been waited for, so its PID cannot belong to another process.
         let process = Arc::new(
-            process
-                .transpose()
-                .map_err(|error| failed(&error))?
-                .expect("a child has a PID"),
+            process.transpose().map_err(|error| failed(&error))?.expect("a child has a PID"),
         );
         let lost = Arc::new(AtomicBool::new(false));
         self.renew(&process, &lost);
@@ -95,9 +85,7 @@ impl ByTtl {
                 let _ = pidfd_send_signal(&*process, signal);
             }
         }));
-        let status = waiting
-            .join()
-            .map_err(|_| failed(&"the waiting thread panicked"))?;
+        let status = waiting.join().map_err(|_| failed(&"the waiting thread panicked"))?;
         let status = status.map_err(|error| failed(&error))?;
         drop(self.held.post("release", Fields::new(), 0));
         if lost.load(Ordering::Acquire) && self.on_lost == OnLost::Stop {
@@ -122,9 +110,7 @@ impl ByTtl {
                 let answer = held.post("renew", Fields::new(), 0);
                 let is_gone = |answer: &crate::client::Answer| {
                     let reasons = [Reason::Absent, Reason::Stale, Reason::Fencing];
-                    reasons
-                        .into_iter()
-                        .any(|reason| answer.is_refused_as(reason))
+                    reasons.into_iter().any(|reason| answer.is_refused_as(reason))
                 };
                 match answer {
                     Ok(answer) if answer.status == 200 => kept = asked,

@@ -194,10 +194,7 @@ impl Lock {
         if let Action::Run(run) = self.action {
             return run.run(&self.at);
         }
-        let options = ClientOptions {
-            target: self.at.target()?,
-            json: self.json,
-        };
+        let options = ClientOptions { target: self.at.target()?, json: self.json };
         options.act(self.action)
     }
 }
@@ -216,18 +213,9 @@ fn filter(names: [(&str, Option<Name>); 3]) -> Map<String, Value> {
 impl ClientOptions {
     fn act(&self, action: Action) -> Result<(), Failure> {
         match action {
-            Action::Acquire {
-                which,
-                owner,
-                ttl,
-                wait,
-                priority,
-            } => {
-                let terms = [
-                    ("ttl", ttl.into()),
-                    ("wait", wait.into()),
-                    ("priority", priority.into()),
-                ];
+            Action::Acquire { which, owner, ttl, wait, priority } => {
+                let terms =
+                    [("ttl", ttl.into()), ("wait", wait.into()), ("priority", priority.into())];
                 let owner = owner.map_or_else(own_name, Ok)?;
                 let mut fields = entry(&which, &owner);
                 fields.extend(members(terms));
@@ -254,9 +242,7 @@ impl ClientOptions {
                 let mut fields = Map::new();
                 put(&mut fields, "owner", &whose.owner);
                 let answer = self.post("release-all", fields, 0)?;
-                self.tell(&answer, |said| {
-                    format!("released {}\n", number(said, "/ended"))
-                })
+                self.tell(&answer, |said| format!("released {}\n", number(said, "/ended")))
             }
             Action::Owner { which } => {
                 let answer = self.get("owner", &lock(&which))?;
@@ -266,28 +252,16 @@ impl ClientOptions {
                 let answer = self.get("place", &entry(&which, &whose.owner))?;
                 self.tell(&answer, |said| format!("{}\n", place(said)))
             }
-            Action::List {
-                key,
-                index,
-                owner,
-                limit,
-            } => self.list(
-                &filter([("key", key), ("index", index), ("owner", owner)]),
-                limit,
-            ),
+            Action::List { key, index, owner, limit } => {
+                self.list(&filter([("key", key), ("index", index), ("owner", owner)]), limit)
+            }
             Action::Watch(watched) => self.watch(watched),
         }
     }
 
     /// Shows the events of locks. With a token, waits until the lock held with that token is lost instead.
     fn watch(&self, watched: Watched) -> Result<(), Failure> {
-        let Watched {
-            key,
-            index,
-            owner,
-            token,
-            wait,
-        } = watched;
+        let Watched { key, index, owner, token, wait } = watched;
         if let (Some(key), Some(token)) = (&key, token) {
             let key = key.clone();
             let mut fields = lock(&LockSelector { key, index });
@@ -295,11 +269,8 @@ impl ClientOptions {
             EntrySelector { token, owner }.put(&mut fields)?;
             return self.until_lost(&fields, wait);
         }
-        let wanted = EventFilter {
-            actor: Some("lock"),
-            name: key.as_ref(),
-            ..EventFilter::default()
-        };
+        let wanted =
+            EventFilter { actor: Some("lock"), name: key.as_ref(), ..EventFilter::default() };
         events::follow(&self.target, &wanted, self.json)
     }
 
@@ -400,11 +371,7 @@ impl ClientOptions {
             print(&answer.body)?;
         }
         let said = success(answer)?;
-        if self.json {
-            Ok(())
-        } else {
-            print(&page(&said))
-        }
+        if self.json { Ok(()) } else { print(&page(&said)) }
     }
 }
 
@@ -426,18 +393,15 @@ pub(super) fn entry(which: &LockSelector, owner: &Name) -> Map<String, Value> {
 fn members(
     members: impl IntoIterator<Item = (&'static str, Value)>,
 ) -> impl Iterator<Item = (String, Value)> {
-    members
-        .into_iter()
-        .map(|(field, value)| (field.to_owned(), value))
+    members.into_iter().map(|(field, value)| (field.to_owned(), value))
 }
 
 /// Describes a position in line.
 fn place(said: &Value) -> String {
     match number(said, "/place") {
-        first if first == 1 => format!(
-            "place 1: it holds the lock, token {}",
-            words(said, "/token")
-        ),
+        first if first == 1 => {
+            format!("place 1: it holds the lock, token {}", words(said, "/token"))
+        }
         place => format!("place {place}: it waits"),
     }
 }

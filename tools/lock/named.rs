@@ -123,10 +123,7 @@ pub(crate) fn name(text: &str) -> Result<Name, String> {
 pub(crate) fn put(fields: &mut Map<String, Value>, field: &str, name: &Name) {
     match std::str::from_utf8(name.as_bytes()) {
         Ok(text) => fields.insert(field.to_owned(), text.into()),
-        Err(_) => fields.insert(
-            format!("{field}_b64"),
-            STANDARD.encode(name.as_bytes()).into(),
-        ),
+        Err(_) => fields.insert(format!("{field}_b64"), STANDARD.encode(name.as_bytes()).into()),
     };
 }
 
@@ -136,9 +133,7 @@ pub(crate) fn shown(object: &Value, field: &str) -> String {
     let encoded = object.get(format!("{field}_b64")).and_then(Value::as_str);
     let decoded = encoded.and_then(|encoded| STANDARD.decode(encoded).ok());
     let bytes = text.map(|text| text.as_bytes().to_vec()).or(decoded);
-    bytes
-        .and_then(Name::new)
-        .map_or_else(|| "-".to_owned(), |name| name.to_text())
+    bytes.and_then(Name::new).map_or_else(|| "-".to_owned(), |name| name.to_text())
 }
 
 #[cfg(test)]

@@ -126,10 +126,8 @@ impl Run {
     pub(super) fn run(self, at: &Where) -> Result<(), Failure> {
         let options = ClientOptions::at(at, false)?;
         if !options.target.is_socket() {
-            let held = self.acquire(
-                &options.target,
-                &fields([("ttl", self.ttl.unwrap_or(60).into())]),
-            )?;
+            let held =
+                self.acquire(&options.target, &fields([("ttl", self.ttl.unwrap_or(60).into())]))?;
             let lost = (self.on_lost, self.lost_exit);
             return ByTtl::new(held, self.ttl.unwrap_or(60), lost).run(&self.command);
         }
@@ -166,11 +164,7 @@ impl Run {
                 let token = token
                     .ok_or_else(|| Failure::unreachable("the coordinator's answer has no token"))?;
                 let target = target.clone();
-                return Ok(HeldLock {
-                    target,
-                    lock,
-                    token,
-                });
+                return Ok(HeldLock { target, lock, token });
             }
             left = left.map(|left| left - turn);
             if !answer.is_refused_as(Reason::Held) {
@@ -213,11 +207,8 @@ impl Run {
             };
             drop(Builder::new().name("watch".to_owned()).spawn(watching));
         };
-        let name = self
-            .command
-            .first()
-            .map(|it| it.to_string_lossy().into_owned())
-            .unwrap_or_default();
+        let name =
+            self.command.first().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
         attached::run(options, asked, started, &|record| {
             let is_fenced = record.pointer("/stopped_by") == Some(&"fence".into());
             let was_lost = *lost.lock().unwrap_or_else(PoisonError::into_inner);

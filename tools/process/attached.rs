@@ -99,9 +99,7 @@ pub(crate) struct Foreground {
 impl Foreground {
     /// Catches signals from now on: they no longer end this process.
     pub(crate) fn listen() -> Result<Self, Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| failed(&error))?;
         // Signals that this process ignores, as below `nohup`, are not for the command either.
         let mut caught = [&FORWARDED[..], &[CONT, TSTP, WINCH]].concat();
@@ -110,15 +108,9 @@ impl Foreground {
         let signals = signals.map_err(|error| failed(&error))?;
         let terminal = Terminal::open();
         let terminal = terminal.map_err(|error| {
-            Failure::unreachable(format!(
-                "failed to open a terminal for the command: {error}"
-            ))
+            Failure::unreachable(format!("failed to open a terminal for the command: {error}"))
         })?;
-        Ok(Self {
-            runtime,
-            signals,
-            terminal,
-        })
+        Ok(Self { runtime, signals, terminal })
     }
 
     /// Waits for `end` and returns its output. If a signal that is meant for the command arrives first, returns its number as the error.
@@ -156,18 +148,17 @@ impl Foreground {
                     drop(options.send(id, number));
                 }
             });
-            self.runtime
-                .block_on(self.signals.pass_on(end, |number| match number {
-                    TSTP => suspend_with(options, id, relay.as_ref()),
-                    CONT => go_on(options, id, relay.as_mut()),
-                    WINCH if relay.is_some() => relay.iter().for_each(Relay::resize),
-                    number => {
-                        // If the caller's terminal is gone, so is the command's, whether or not the coordinator is there to send a signal.
-                        relay.take_if(|_| number == HUP && is_hung_up());
-                        // This cannot fail, since the receiving thread ends only when `forward` is dropped.
-                        let _ = forward.send(number);
-                    }
-                }));
+            self.runtime.block_on(self.signals.pass_on(end, |number| match number {
+                TSTP => suspend_with(options, id, relay.as_ref()),
+                CONT => go_on(options, id, relay.as_mut()),
+                WINCH if relay.is_some() => relay.iter().for_each(Relay::resize),
+                number => {
+                    // If the caller's terminal is gone, so is the command's, whether or not the coordinator is there to send a signal.
+                    relay.take_if(|_| number == HUP && is_hung_up());
+                    // This cannot fail, since the receiving thread ends only when `forward` is dropped.
+                    let _ = forward.send(number);
+                }
+            }));
             drop(forward);
             // From here on, messages go to the caller's terminal as it was.
             drop(relay);
@@ -237,12 +228,7 @@ impl HeldParcel {
         inheritance.descriptors = numbers;
         let further = further.iter().map(AsFd::as_fd);
         let descriptors: Vec<BorrowedFd<'_>> = streams.into_iter().chain(further).collect();
-        Self::with(
-            options,
-            &descriptors,
-            (&Own::default(), &inheritance),
-            stays,
-        )
+        Self::with(options, &descriptors, (&Own::default(), &inheritance), stays)
     }
 
     /// Like [`over`](Self::over), but with the given descriptors, which begin with the streams, with the changes in `own`, and with the given
@@ -326,9 +312,7 @@ pub(crate) fn launch(
 }
 
 fn failed(error: &dyn Display) -> Failure {
-    Failure::unreachable(format!(
-        "failed to hand the command over to the keeper: {error}"
-    ))
+    Failure::unreachable(format!("failed to hand the command over to the keeper: {error}"))
 }
 
 /// Hands a parcel to the current keeper. After a keeper has been killed, the coordinator returns the socket of the dead one until it has
@@ -359,11 +343,7 @@ fn handed_over(
         {
             // A keeper of an older version does not know this request.
             let parcel = parcel.clone();
-            let request = Request::Parcel {
-                ticket,
-                parcel,
-                stays,
-            };
+            let request = Request::Parcel { ticket, parcel, stays };
             handed = hand_over(&socket, (ticket, &request), streams);
         }
         match handed {
@@ -422,16 +402,9 @@ fn hand_over(
         [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3 + Inheritance::DESCRIPTORS_MAX))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
     if !beside.push(SendAncillaryMessage::ScmRights(descriptors)) {
-        return Err(std::io::Error::other(
-            "the control message has no space for the descriptors",
-        ));
+        return Err(std::io::Error::other("the control message has no space for the descriptors"));
     }
-    let sent = sendmsg(
-        &stream,
-        &[IoSlice::new(&frame)],
-        &mut beside,
-        SendFlags::empty(),
-    )?;
+    let sent = sendmsg(&stream, &[IoSlice::new(&frame)], &mut beside, SendFlags::empty())?;
     stream.write_all(frame.get(sent..).unwrap_or_default())?;
 
     let mut length = [0; 4];
@@ -444,9 +417,7 @@ fn hand_over(
         Ok(Report::Refused { reason }) => {
             Err(std::io::Error::new(ErrorKind::QuotaExceeded, reason))
         }
-        Ok(other) => Err(std::io::Error::other(format!(
-            "unexpected answer: {other:?}"
-        ))),
+        Ok(other) => Err(std::io::Error::other(format!("unexpected answer: {other:?}"))),
         Err(error) => Err(std::io::Error::other(error)),
     }
 }
@@ -497,11 +468,7 @@ mod tests {
 
     #[test]
     fn many_threads_read_one_umask() {
-        let read = || {
-            parcel(&Own::default())
-                .expect("the umask is readable")
-                .umask
-        };
+        let read = || parcel(&Own::default()).expect("the umask is readable").umask;
         let first = read();
         assert_ne!(first, 0, "tests do not run with a umask of 0");
         thread::scope(|scope| {

@@ -51,12 +51,7 @@ impl Follower {
         path: &Path,
         begin: impl Fn(&mut File) -> io::Result<u64>,
     ) -> io::Result<Self> {
-        let mut follower = Self {
-            path: path.to_owned(),
-            file: open(path)?,
-            at: 0,
-            stuck: None,
-        };
+        let mut follower = Self { path: path.to_owned(), file: open(path)?, at: 0, stuck: None };
         loop {
             let base = follower.base();
             let offset = begin(&mut follower.file)?;
@@ -141,10 +136,7 @@ impl Follower {
     fn stored(&self) -> (u64, bool) {
         let mut text = String::new();
         let stored = open(&beside(&self.path, ".at"));
-        if stored
-            .and_then(|mut file| file.read_to_string(&mut text))
-            .is_err()
-        {
+        if stored.and_then(|mut file| file.read_to_string(&mut text)).is_err() {
             return (0, true);
         }
         let text = text.trim_end();
@@ -326,9 +318,6 @@ mod tests {
         std::fs::remove_file(&at).expect("it is there");
         std::fs::rename(&path, dir.path().join("secret")).expect("it is there");
         std::os::unix::fs::symlink(dir.path().join("secret"), &path).expect("a link");
-        assert!(
-            Follower::open(&path, |_| Ok(0)).is_err(),
-            "no link is followed"
-        );
+        assert!(Follower::open(&path, |_| Ok(0)).is_err(), "no link is followed");
     }
 }

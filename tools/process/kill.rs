@@ -39,14 +39,9 @@ pub(crate) fn signal(text: &str) -> Result<u8, String> {
     let name = name.strip_prefix("SIG").unwrap_or(&name);
     let named = SIGNALS.iter().find(|(known, _)| *known == name);
     let number = || text.parse().ok().filter(|number| (1..=64).contains(number));
-    named
-        .map(|(_, number)| *number)
-        .or_else(number)
-        .ok_or_else(|| {
-            format!(
-                "{text:?} is not a signal: expected a name, such as TERM, or a number from 1 to 64"
-            )
-        })
+    named.map(|(_, number)| *number).or_else(number).ok_or_else(|| {
+        format!("{text:?} is not a signal: expected a name, such as TERM, or a number from 1 to 64")
+    })
 }
 
 /// Stop processes: SIGTERM, then SIGKILL after a grace period; or only send a signal
@@ -118,19 +113,11 @@ impl Kill {
             let mut record = match self.signal {
                 Some(signal) => options.act(
                     "signal",
-                    fields([
-                        ("id", id),
-                        ("signal", signal.into()),
-                        ("group", self.group.into()),
-                    ]),
+                    fields([("id", id), ("signal", signal.into()), ("group", self.group.into())]),
                 )?,
                 None => options.act(
                     "stop",
-                    fields([
-                        ("id", id),
-                        ("grace_ms", grace.into()),
-                        ("tree", self.tree.into()),
-                    ]),
+                    fields([("id", id), ("grace_ms", grace.into()), ("tree", self.tree.into())]),
                 )?,
             };
             if self.wait {
@@ -185,11 +172,7 @@ impl WaitFor {
         if is_over(&record) {
             return outcome(&record, &page::command(&record));
         }
-        Err(
-            Failure::of_command(124, "timed out waiting: the process has not ended").help(format!(
-                "wait longer, or stop it: `sexton kill --wait {}`",
-                self.id
-            )),
-        )
+        Err(Failure::of_command(124, "timed out waiting: the process has not ended")
+            .help(format!("wait longer, or stop it: `sexton kill --wait {}`", self.id)))
     }
 }

@@ -81,11 +81,7 @@ impl OutputOptions {
         has_ended: impl Fn() -> Result<bool, Failure>,
     ) -> Result<(), Failure> {
         self.hint(dir);
-        let name = if self.stderr {
-            "stderr.log"
-        } else {
-            "stdout.log"
-        };
+        let name = if self.stderr { "stderr.log" } else { "stdout.log" };
         let path = dir.join(name);
         let begin = |file: &mut File| match self.tail {
             Some(lines) => last_lines(file, lines),
@@ -136,9 +132,7 @@ fn last_lines(file: &mut File, lines: usize) -> io::Result<u64> {
         let start = from.saturating_sub(CHUNK as u64);
         file.seek(SeekFrom::Start(start))?;
         let mut part = Vec::new();
-        io::Read::by_ref(file)
-            .take(from - start)
-            .read_to_end(&mut part)?;
+        io::Read::by_ref(file).take(from - start).read_to_end(&mut part)?;
         for (place, byte) in part.iter().enumerate().rev() {
             let at = start + place as u64;
             // No line begins after a line break at the end of the file.

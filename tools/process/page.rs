@@ -89,17 +89,12 @@ pub(crate) fn left(record: &Value) -> Vec<String> {
 /// Returns whether the process itself has ended.
 fn has_end(record: &Value) -> bool {
     let ends = ["/code", "/signal", "/lost"];
-    ends.iter()
-        .any(|it| record.pointer(it).is_some_and(|end| !end.is_null()))
+    ends.iter().any(|it| record.pointer(it).is_some_and(|end| !end.is_null()))
 }
 
 /// Describes how a process ended.
 pub(crate) fn ending(record: &Value) -> String {
-    let timeout = if text(record, "/stopped_by") == Some("timeout") {
-        ", timed out"
-    } else {
-        ""
-    };
+    let timeout = if text(record, "/stopped_by") == Some("timeout") { ", timed out" } else { "" };
     if let Some(found) = record.pointer("/failure").filter(|it| !it.is_null()) {
         if text(found, "/step") == Some("cancelled") {
             return "cancelled".to_owned();
@@ -177,10 +172,7 @@ pub(crate) fn trees(records: &[Value], current: Option<&str>, now: u64) -> Strin
     if records.is_empty() {
         return list(records, now);
     }
-    let there: BTreeSet<&str> = records
-        .iter()
-        .filter_map(|record| text(record, "/id"))
-        .collect();
+    let there: BTreeSet<&str> = records.iter().filter_map(|record| text(record, "/id")).collect();
     let mut below: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
     let mut roots = Vec::new();
     for record in records {
@@ -197,11 +189,7 @@ pub(crate) fn trees(records: &[Value], current: Option<&str>, now: u64) -> Strin
     }
     while let Some((record, lead, indent)) = stack.pop() {
         let id = text(record, "/id").unwrap_or_default();
-        let mark = if Some(id) == current {
-            "  [CURRENT]"
-        } else {
-            ""
-        };
+        let mark = if Some(id) == current { "  [CURRENT]" } else { "" };
         let kind = plain(&words(record, "/type"));
         let (command, standing) = (command(record), plain(&standing(record)));
         let line = format!(
@@ -213,16 +201,9 @@ pub(crate) fn trees(records: &[Value], current: Option<&str>, now: u64) -> Strin
         let children = below.get(id).map(Vec::as_slice).unwrap_or_default();
         for (place, child) in children.iter().enumerate().rev() {
             let is_last = place + 1 == children.len();
-            let (branch, more) = if is_last {
-                ("└── ", "    ")
-            } else {
-                ("├── ", "│   ")
-            };
-            stack.push((
-                child,
-                format!("{indent}{branch}"),
-                format!("{indent}{more}"),
-            ));
+            let (branch, more) =
+                if is_last { ("└── ", "    ") } else { ("├── ", "│   ") };
+            stack.push((child, format!("{indent}{branch}"), format!("{indent}{more}")));
         }
     }
     page
@@ -233,10 +214,7 @@ fn hook(record: &Value) -> Vec<(&'static str, String)> {
     let Some(hook) = record.pointer("/hook").filter(|it| !it.is_null()) else {
         return Vec::new();
     };
-    let counts = [
-        ("/processes", "processes"),
-        ("/records_count", "other records"),
-    ];
+    let counts = [("/processes", "processes"), ("/records_count", "other records")];
     let counts = counts.map(|(path, words)| format!("{words}: {}", number(hook, path)));
     let mut lines = vec![("printed", counts.join(", "))];
     let warnings = hook.pointer("/warnings").and_then(Value::as_array);
@@ -258,18 +236,10 @@ fn hook(record: &Value) -> Vec<(&'static str, String)> {
 
 /// Returns a line with the processes that still had the output of a process open when it ended; `None` if there were none.
 fn leak(record: &Value) -> Option<(&'static str, String)> {
-    let holders = record
-        .pointer("/output_held_by")
-        .and_then(Value::as_array)?;
-    let each = holders
-        .iter()
-        .map(|it| format!("{} ({})", words(it, "/name"), number(it, "/pid")));
+    let holders = record.pointer("/output_held_by").and_then(Value::as_array)?;
+    let each = holders.iter().map(|it| format!("{} ({})", words(it, "/name"), number(it, "/pid")));
     let each: Vec<String> = each.collect();
-    let who = if each.is_empty() {
-        "another process".to_owned()
-    } else {
-        each.join(", ")
-    };
+    let who = if each.is_empty() { "another process".to_owned() } else { each.join(", ") };
     Some(("leak", format!("its output was still open in {who}")))
 }
 
@@ -317,24 +287,12 @@ pub(super) fn whole(record: &Value, now: u64) -> String {
         }
     };
     let all = record.pointer("/command").and_then(Value::as_array);
-    let all: Vec<&str> = all
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
+    let all: Vec<&str> = all.into_iter().flatten().filter_map(Value::as_str).collect();
     line("id", &words(record, "/id"));
     line("command", &all.join(" "));
     line("status", &standing(record));
-    line(
-        "type",
-        &format!("{} {}", words(record, "/type"), number(record, "/number")),
-    );
-    line(
-        "pid",
-        &at(record, "/pid")
-            .map(|pid| pid.to_string())
-            .unwrap_or_default(),
-    );
+    line("type", &format!("{} {}", words(record, "/type"), number(record, "/number")));
+    line("pid", &at(record, "/pid").map(|pid| pid.to_string()).unwrap_or_default());
     line("directory", &words(record, "/dir"));
     line("files", &words(record, "/run_dir"));
     line("parent", text(record, "/parent").unwrap_or_default());
@@ -382,11 +340,7 @@ pub(super) fn whole(record: &Value, now: u64) -> String {
 /// Formats the result of `sexton ps reconcile`.
 pub(super) fn reconciled(body: &Value) -> String {
     let at = |name: &str| number(body, name);
-    let mut page = format!(
-        "looked for {}: {} changed\n",
-        counted(at("/asked")),
-        at("/changed")
-    );
+    let mut page = format!("looked for {}: {} changed\n", counted(at("/asked")), at("/changed"));
     let all = body.pointer("/processes").and_then(Value::as_array);
     for id in all.into_iter().flatten().filter_map(Value::as_str) {
         writeln!(page, "{}", plain(id)).expect("writing to memory does not fail");
@@ -399,9 +353,5 @@ pub(super) fn reconciled(body: &Value) -> String {
 }
 
 fn counted(number: Figure) -> String {
-    if number == 1 {
-        "1 process".to_owned()
-    } else {
-        format!("{} processes", grouped(number))
-    }
+    if number == 1 { "1 process".to_owned() } else { format!("{} processes", grouped(number)) }
 }

@@ -133,9 +133,7 @@ impl fmt::Display for Verdict {
 /// Returns whether one of the arguments is `program` or its file name. All arguments are compared, since an interpreter and its flags may
 /// precede the program.
 fn runs(argv: &[Vec<u8>], program: &str) -> bool {
-    let name = Path::new(program)
-        .file_name()
-        .map_or(&b""[..], OsStr::as_bytes);
+    let name = Path::new(program).file_name().map_or(&b""[..], OsStr::as_bytes);
     let is_it = |argument: &Vec<u8>| argument == program.as_bytes() || argument == name;
     !name.is_empty() && argv.iter().any(is_it)
 }
@@ -160,12 +158,7 @@ impl CheckedPidFile {
             None => None,
         };
         let verdict = Verdict::of(&claim, facts.as_ref());
-        Ok(Self {
-            process: process.filter(|_| verdict == Verdict::Lives),
-            claim,
-            facts,
-            verdict,
-        })
+        Ok(Self { process: process.filter(|_| verdict == Verdict::Lives), claim, facts, verdict })
     }
 }
 
@@ -190,12 +183,7 @@ impl Claim {
                 return Err(io::Error::other(words));
             }
         };
-        Ok(Self {
-            pid,
-            written_ms: seconds * 1000 + nanoseconds / 1_000_000,
-            owners,
-            program,
-        })
+        Ok(Self { pid, written_ms: seconds * 1000 + nanoseconds / 1_000_000, owners, program })
     }
 }
 
@@ -241,10 +229,7 @@ fn program_of(script: &str) -> Option<String> {
         |line: &&str| line.trim().is_empty() || before.iter().any(|it| line.starts_with(it));
     let lines: Vec<&str> = script.lines().skip_while(is_before).collect();
     let words = words::command(&lines.join("\n")).ok()?;
-    let mut words = words
-        .into_iter()
-        .skip_while(|word| word == "exec")
-        .peekable();
+    let mut words = words.into_iter().skip_while(|word| word == "exec").peekable();
     if words.next_if(|word| word == "env").is_some() {
         return words.find(|word| !word.contains('='));
     }

@@ -35,11 +35,7 @@ pub(super) fn kill(
     let found = CheckedPidFile::read(file).map_err(unreadable)?;
     let pid = found.claim.pid;
     let Some(process) = &found.process else {
-        let words = format!(
-            "not done: process {pid} of {}: {}",
-            file.display(),
-            found.verdict
-        );
+        let words = format!("not done: process {pid} of {}: {}", file.display(), found.verdict);
         let failure = Failure::found(words);
         return Err(if found.verdict == Verdict::NoProgram {
             failure.help(
@@ -63,9 +59,7 @@ pub(super) fn kill(
         print(&format!("process {pid}: {outcome}\n"))?;
     }
     if outcome == UNKILLABLE {
-        return Err(Failure::found(format!(
-            "process {pid} has not ended after SIGKILL"
-        )));
+        return Err(Failure::found(format!("process {pid} has not ended after SIGKILL")));
     }
     Ok(())
 }
@@ -84,11 +78,7 @@ fn end(process: &Pidfd, grace_ms: u64) -> io::Result<&'static str> {
         }
     }
     process.signal(KILL)?;
-    Ok(if has_ended(process, KILLED_MS)? {
-        "killed"
-    } else {
-        UNKILLABLE
-    })
+    Ok(if has_ended(process, KILLED_MS)? { "killed" } else { UNKILLABLE })
 }
 
 /// Waits at most `ms` for a process to end; returns whether it has.
@@ -112,10 +102,8 @@ pub(super) fn list(directory: &Path, json: bool) -> Result<(), Failure> {
     let unreadable =
         |error| Failure::unreachable(format!("failed to read {}: {error}", directory.display()));
     let paths = files(directory).map_err(unreadable)?;
-    let all: Vec<_> = paths
-        .iter()
-        .map(|path| (path.as_path(), CheckedPidFile::read(path)))
-        .collect();
+    let all: Vec<_> =
+        paths.iter().map(|path| (path.as_path(), CheckedPidFile::read(path))).collect();
     if json {
         let all: Vec<Value> = all.iter().map(|(path, found)| line(path, found)).collect();
         return print(&format!("{}\n", json!({ "pid_files": all })));

@@ -56,10 +56,7 @@ fn one_that_began_when_the_file_was_written_is_meant_and_no_other() {
 #[test]
 fn age_does_not_count_but_the_boot_does() {
     // Vector 7: the file is old, and the process is still the same one.
-    let old = Claim {
-        written_ms: ms(13_599.0),
-        ..claim("x")
-    };
+    let old = Claim { written_ms: ms(13_599.0), ..claim("x") };
     let same = facts(13_599.0, &["x"]);
     assert_eq!(Verdict::of(&old, Some(&same)), Verdict::Lives);
     // Vector 12: the same PID and the same time since boot, but after a reboot, so at another wall-clock time.
@@ -71,47 +68,26 @@ fn age_does_not_count_but_the_boot_does() {
 fn one_that_runs_something_else_is_not_meant() {
     // Vector 9.
     let python = facts(99_000.0, &["/usr/bin/python3", "x"]);
-    assert_eq!(
-        Verdict::of(&claim("wget"), Some(&python)),
-        Verdict::OtherProgram
-    );
+    assert_eq!(Verdict::of(&claim("wget"), Some(&python)), Verdict::OtherProgram);
     // Vector 10: an interpreter comes first.
     let hook = facts(99_000.0, &["python3", "/x/hook.py"]);
-    assert_eq!(
-        Verdict::of(&claim("/x/hook.py"), Some(&hook)),
-        Verdict::Lives
-    );
+    assert_eq!(Verdict::of(&claim("/x/hook.py"), Some(&hook)), Verdict::Lives);
     // The program matches by its file name, but not by a part of it.
     let by_name = facts(99_000.0, &["hook.py"]);
-    assert_eq!(
-        Verdict::of(&claim("/x/hook.py"), Some(&by_name)),
-        Verdict::Lives
-    );
+    assert_eq!(Verdict::of(&claim("/x/hook.py"), Some(&by_name)), Verdict::Lives);
     let longer = facts(99_000.0, &["/y/x/hook.py"]);
-    assert_eq!(
-        Verdict::of(&claim("/x/hook.py"), Some(&longer)),
-        Verdict::OtherProgram
-    );
+    assert_eq!(Verdict::of(&claim("/x/hook.py"), Some(&longer)), Verdict::OtherProgram);
     // Without `cmd.sh`, the program is unknown.
-    let silent = Claim {
-        program: None,
-        ..claim("")
-    };
+    let silent = Claim { program: None, ..claim("") };
     assert_eq!(Verdict::of(&silent, Some(&hook)), Verdict::NoProgram);
-    assert_eq!(
-        Verdict::of(&claim("/"), Some(&facts(99_000.0, &[""]))),
-        Verdict::OtherProgram
-    );
+    assert_eq!(Verdict::of(&claim("/"), Some(&facts(99_000.0, &[""]))), Verdict::OtherProgram);
 }
 
 #[test]
 fn of_two_files_with_one_pid_the_one_that_fits_is_meant() {
     // Vector 11.
     let now = facts(99_900.0, &["x"]);
-    let newer = Claim {
-        written_ms: ms(99_900.0),
-        ..claim("x")
-    };
+    let newer = Claim { written_ms: ms(99_900.0), ..claim("x") };
     assert_eq!(Verdict::of(&claim("x"), Some(&now)), Verdict::Reused);
     assert_eq!(Verdict::of(&newer, Some(&now)), Verdict::Lives);
 }
@@ -119,15 +95,10 @@ fn of_two_files_with_one_pid_the_one_that_fits_is_meant() {
 #[test]
 fn whose_file_it_is_counts() {
     let process = facts(99_000.0, &["x"]);
-    for (owner, verdict) in [
-        (0, Verdict::Lives),
-        (1000, Verdict::Lives),
-        (1001, Verdict::OtherUser),
-    ] {
-        let claim = Claim {
-            owners: vec![0, owner],
-            ..claim("x")
-        };
+    for (owner, verdict) in
+        [(0, Verdict::Lives), (1000, Verdict::Lives), (1001, Verdict::OtherUser)]
+    {
+        let claim = Claim { owners: vec![0, owner], ..claim("x") };
         assert_eq!(Verdict::of(&claim, Some(&process)), verdict, "{owner}");
     }
 }
@@ -136,10 +107,7 @@ fn whose_file_it_is_counts() {
 fn the_program_of_a_script_is_found_behind_what_sets_the_scene() {
     for (script, program) in [
         ("#!/bin/bash\nwget \"a b\" -q\n", Some("wget")),
-        (
-            "#!/bin/sh\ncd '/a b' || exit\nexec sleep 1000\n",
-            Some("sleep"),
-        ),
+        ("#!/bin/sh\ncd '/a b' || exit\nexec sleep 1000\n", Some("sleep")),
         (
             "#!/bin/sh\n: \"${A_KEY:?is a secret}\"\nexport A_KEY\nexec env A=1 'B=x y' '/o p/run' -v\n",
             Some("/o p/run"),

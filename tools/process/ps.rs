@@ -172,9 +172,7 @@ impl Ps {
             let mut records: Vec<Value> = above.into_iter().flatten().rev().cloned().collect();
             records.push(record);
             records.extend(all(&options, "/descendants", query, u64::MAX)?.0);
-            return show(&options, &records, &|records| {
-                page::trees(records, Some(&own), now)
-            });
+            return show(&options, &records, &|records| page::trees(records, Some(&own), now));
         }
         if self.count {
             let body = options.look("/count", &self.query())?;
@@ -187,9 +185,7 @@ impl Ps {
         let (mut records, are_more) = all(&options, "", query, self.limit)?;
         if are_more {
             let most = grouped(self.limit);
-            tell(&format!(
-                "only the newest {most} are shown; use --limit to show more"
-            ));
+            tell(&format!("only the newest {most} are shown; use --limit to show more"));
         }
         records.reverse();
         show(&options, &records, &|records| {

@@ -200,11 +200,7 @@ pub(crate) fn has_ended(record: &Value) -> bool {
 
 /// Returns the request for a signal to the whole process group of a process.
 fn to_group(id: &str, signal: i32) -> Fields {
-    fields([
-        ("id", id.into()),
-        ("signal", signal.into()),
-        ("group", true.into()),
-    ])
+    fields([("id", id.into()), ("signal", signal.into()), ("group", true.into())])
 }
 
 /// Returns whether what was waited for has happened, according to the answer to a wait.

@@ -141,10 +141,8 @@ impl Run {
         let dir = here.join(self.dir.as_deref().unwrap_or_default());
         let mut asked = plain(&self.command, self.allow_secrets, &dir)?;
         let env = variables(&self.env)?;
-        let absolute = |path: &Option<String>| {
-            path.as_ref()
-                .map(|path| here.join(path).display().to_string())
-        };
+        let absolute =
+            |path: &Option<String>| path.as_ref().map(|path| here.join(path).display().to_string());
         asked.extend(fields([
             ("type", self.kind.clone().into()),
             ("timeout_ms", self.timeout.into()),
@@ -159,20 +157,14 @@ impl Run {
             ("records", self.records.into()),
             ("deferred", self.deferred.then_some(true).into()),
             ("output_bytes_max", self.output_max.into()),
-            (
-                "output_kept",
-                self.output_max.map(|_| self.output_keep).into(),
-            ),
+            ("output_kept", self.output_max.map(|_| self.output_keep).into()),
         ]));
         Ok(asked)
     }
 
     /// Converts the end of the command to the result of this process, as the function [`outcome`] does.
     fn outcome(&self, record: &Value) -> Result<(), Failure> {
-        let name = self
-            .command
-            .first()
-            .map(|it| it.to_string_lossy().into_owned());
+        let name = self.command.first().map(|it| it.to_string_lossy().into_owned());
         outcome(record, &name.unwrap_or_default())
     }
 }
@@ -290,13 +282,7 @@ pub(crate) fn outcome(record: &Value, name: &str) -> Result<(), Failure> {
     }
     match record.pointer("/code").and_then(Value::as_u64) {
         Some(0) => Ok(()),
-        Some(code) => Err(Failure::of_command(
-            u8::try_from(code).unwrap_or(NOT_LAUNCHED),
-            "",
-        )),
-        None => Err(Failure::of_command(
-            NOT_LAUNCHED,
-            format!("{name}: {}", ending(record)),
-        )),
+        Some(code) => Err(Failure::of_command(u8::try_from(code).unwrap_or(NOT_LAUNCHED), "")),
+        None => Err(Failure::of_command(NOT_LAUNCHED, format!("{name}: {}", ending(record)))),
     }
 }

@@ -192,11 +192,7 @@ impl Acting {
             options.serve(what, asked(Some(name)), 0)?;
         }
         // The second request only waits. Another `restart` would replace the new process, so it is a `start`.
-        let again = if told && what == "restart" {
-            "start"
-        } else {
-            what
-        };
+        let again = if told && what == "restart" { "start" } else { what };
         let mut found = Vec::new();
         for name in &self.names {
             found.extend(all(options.serve(again, asked(Some(name)), self.wait)?));
@@ -252,9 +248,7 @@ fn has_ended_since(service: &Value, instance: &Value, before: &[Value]) -> bool 
     if instance.pointer("/last/stopped_by").and_then(Value::as_str) == Some("request") {
         return false;
     }
-    let mut before = before
-        .iter()
-        .filter(|it| it.pointer("/name") == service.pointer("/name"));
+    let mut before = before.iter().filter(|it| it.pointer("/name") == service.pointer("/name"));
     let all = before.next().and_then(|it| it.pointer("/instances"));
     let mut all = all.and_then(Value::as_array).into_iter().flatten();
     let same = all.find(|it| it.pointer("/number") == instance.pointer("/number"));
@@ -295,9 +289,7 @@ fn reload(options: &ClientOptions) -> Result<(), Failure> {
     let pid = options.pid()?;
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(failed)?;
     if options.pid()? != pid {
-        return Err(Failure::unreachable(
-            "the coordinator was restarted meanwhile; try again",
-        ));
+        return Err(Failure::unreachable("the coordinator was restarted meanwhile; try again"));
     }
     let before = reloads(&options.status()?);
     pidfd_send_signal(&pidfd, Signal::HUP).map_err(failed)?;

@@ -121,9 +121,7 @@ fn gave_up(service: &Value) -> Option<String> {
     let restarts = count(number(intensity, "/restarts_max"), "restart");
     let period = period(number(intensity, "/period_ms"));
     let name = plain(&words(service, "/name"));
-    Some(format!(
-        "gave up after {restarts} in {period}: sexton service start {name}"
-    ))
+    Some(format!("gave up after {restarts} in {period}: sexton service start {name}"))
 }
 
 /// Describes how the previous process of an instance ended; `-` if there was none.

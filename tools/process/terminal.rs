@@ -80,11 +80,7 @@ impl Terminal {
         let theirs = self.theirs;
         let relaying = move || relayed.pass_on(&wakes, theirs);
         let thread = Builder::new().name("terminal".to_owned()).spawn(relaying)?;
-        Ok(Relay {
-            shared,
-            wake,
-            thread: Some(thread),
-        })
+        Ok(Relay { shared, wake, thread: Some(thread) })
     }
 }
 
@@ -190,10 +186,8 @@ impl Shared {
             }
             let mut wanted = PollFlags::IN;
             wanted.set(PollFlags::OUT, !keys.is_empty());
-            let mut polled = vec![
-                PollFd::new(&self.ours, wanted),
-                PollFd::new(wakes, PollFlags::IN),
-            ];
+            let mut polled =
+                vec![PollFd::new(&self.ours, wanted), PollFd::new(wakes, PollFlags::IN)];
             // Further keys wait until the command's terminal has room for those that were read.
             if reads && has_input && !ends && keys.is_empty() {
                 polled.push(PollFd::new(&input, PollFlags::IN));
@@ -311,8 +305,5 @@ fn ignores_suspension(process: Pid) -> bool {
 }
 
 const fn nanoseconds(count: i64) -> Timespec {
-    Timespec {
-        tv_sec: 0,
-        tv_nsec: count,
-    }
+    Timespec { tv_sec: 0, tv_nsec: count }
 }

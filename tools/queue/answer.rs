@@ -18,14 +18,8 @@ const HELPS: &[(Reason, &str)] = &[
         Reason::Claimed,
         "`sexton queue peek ID` shows the token; `sexton queue ack ID TOKEN` ends the job",
     ),
-    (
-        Reason::Absent,
-        "the job may have ended; `sexton queue show --list` shows the jobs",
-    ),
-    (
-        Reason::ReadOnly,
-        "the job type is read-only in the coordinator's configuration",
-    ),
+    (Reason::Absent, "the job may have ended; `sexton queue show --list` shows the jobs"),
+    (Reason::ReadOnly, "the job type is read-only in the coordinator's configuration"),
     (Reason::TooBig, JOB_BYTES),
     (
         Reason::TooLarge,

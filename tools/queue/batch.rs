@@ -42,11 +42,7 @@ pub(super) fn push(
         return Err(Failure::usage(words)
             .help("without --atomic, the jobs are added in parts, each of which is atomic"));
     }
-    let parts = if is_atomic {
-        vec![lines.as_slice()]
-    } else {
-        parts(&lines)
-    };
+    let parts = if is_atomic { vec![lines.as_slice()] } else { parts(&lines) };
     let mut added = Vec::new();
     let done: Result<(), Failure> = parts.into_iter().try_for_each(|part| {
         let before = added.len();
@@ -92,9 +88,7 @@ fn add(options: &ClientOptions, part: &[Line]) -> Result<Vec<Value>, Failure> {
     }
     if answer.status != 200
         && let Some(place) = said.pointer("/field").and_then(Value::as_str)
-        && let Some((place, field)) = place
-            .strip_prefix("jobs[")
-            .and_then(|it| it.split_once("]."))
+        && let Some((place, field)) = place.strip_prefix("jobs[").and_then(|it| it.split_once("]."))
         && let Some((line, _)) = place.parse().ok().and_then(|place: usize| part.get(place))
     {
         let why = said.pointer("/detail").and_then(Value::as_str);
@@ -105,9 +99,7 @@ fn add(options: &ClientOptions, part: &[Line]) -> Result<Vec<Value>, Failure> {
     let mut said = success(&answer)?;
     let added = said.pointer_mut("/jobs").map(Value::take);
     let Some(Value::Array(added)) = added else {
-        return Err(Failure::unreachable(
-            "the coordinator's answer has no list of jobs",
-        ));
+        return Err(Failure::unreachable("the coordinator's answer has no list of jobs"));
     };
     Ok(added)
 }
@@ -177,9 +169,8 @@ mod tests {
 
     #[test]
     fn many_or_large_jobs_are_divided_in_their_order() {
-        let lines: Vec<_> = (1..=2 * JOBS_MAX + 1)
-            .map(|line| (line, json!({"body": "x"})))
-            .collect();
+        let lines: Vec<_> =
+            (1..=2 * JOBS_MAX + 1).map(|line| (line, json!({"body": "x"}))).collect();
         let lengths: Vec<_> = parts(&lines).iter().map(|part| part.len()).collect();
         assert_eq!(lengths, [JOBS_MAX, JOBS_MAX, 1]);
         let large = json!({"body": "x".repeat(PART_BYTES / 2)});

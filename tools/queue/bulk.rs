@@ -99,18 +99,11 @@ impl JobSelector {
     ) -> Result<(), Failure> {
         let so_far = Arc::new(AtomicU64::new(0));
         let shown = Arc::clone(&so_far);
-        let words = move || {
-            Some(format!(
-                "{done} {}",
-                count(shown.load(Ordering::Relaxed), "job")
-            ))
-        };
+        let words = move || Some(format!("{done} {}", count(shown.load(Ordering::Relaxed), "job")));
         let progress = Progress::start(words, tell);
         let mut fields = self.fields();
         loop {
-            let most = self
-                .limit
-                .map_or(u64::MAX, |most| most - so_far.load(Ordering::Relaxed));
+            let most = self.limit.map_or(u64::MAX, |most| most - so_far.load(Ordering::Relaxed));
             if most == 0 {
                 break;
             }
@@ -152,11 +145,7 @@ impl JobSelector {
             (retrying, _) => (retrying, "retrying", "waiting to be retried"),
         };
         let (count_of, phase, words) = found;
-        let (verb, them) = if count_of == 1 {
-            ("is", "it")
-        } else {
-            ("are", "them")
-        };
+        let (verb, them) = if count_of == 1 { ("is", "it") } else { ("are", "them") };
         let selected = match (&self.queue, &self.r#type) {
             (Some(queue), _) => format!("{queue} "),
             (None, Some(kind)) => format!("--type {kind} "),

@@ -223,10 +223,7 @@ pub(super) fn name(text: &str) -> Result<QueueName, String> {
 
 impl Queue {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let options = ClientOptions {
-            target: self.at.target()?,
-            json: self.json,
-        };
+        let options = ClientOptions { target: self.at.target()?, json: self.json };
         self.action.run(&options)
     }
 }
@@ -237,21 +234,13 @@ impl Action {
             Self::Push(pushed) => pushed.run(options),
             Self::Pop(popped) => popped.run(options),
             Self::Ack(done) => done.run(options, "ack", fields([])),
-            Self::Fail {
-                done,
-                retry_after,
-                error,
-            } => done.run(options, "fail", again(retry_after, error)),
-            Self::Defer {
-                done,
-                retry_after,
-                error,
-            } => done.run(options, "defer", again(retry_after, error)),
-            Self::Report {
-                done,
-                percent,
-                text,
-            } => {
+            Self::Fail { done, retry_after, error } => {
+                done.run(options, "fail", again(retry_after, error))
+            }
+            Self::Defer { done, retry_after, error } => {
+                done.run(options, "defer", again(retry_after, error))
+            }
+            Self::Report { done, percent, text } => {
                 let more = fields([("percent", json!(percent)), ("text", json!(text))]);
                 done.run(options, "report", more)
             }
@@ -260,23 +249,20 @@ impl Action {
             Self::Bury { done, priority } => {
                 done.run(options, "bury", fields([("priority", json!(priority))]))
             }
-            Self::Delete { id } => options.act("delete", fields([("id", json!(id))]), |_| {
-                "deleted\n".to_owned()
-            }),
+            Self::Delete { id } => {
+                options.act("delete", fields([("id", json!(id))]), |_| "deleted\n".to_owned())
+            }
             Self::Kick { id: Some(id), .. } => kick_job(options, id),
             Self::Kick { queue, count, .. } => {
                 let members = [("queue", json!(queue)), ("count", json!(count))];
                 options.queue("kick", queue.as_ref(), fields(members), "kicked")
             }
-            Self::Manage {
-                queue,
-                action: Managed::RepushAbandoned,
-            } => options.queue("repush", Some(&queue), of(&queue), "repushed"),
-            Self::Manage {
-                queue,
-                action: Managed::Delete,
+            Self::Manage { queue, action: Managed::RepushAbandoned } => {
+                options.queue("repush", Some(&queue), of(&queue), "repushed")
             }
-            | Self::Flush { queue } => options.queue("flush", Some(&queue), of(&queue), "flushed"),
+            Self::Manage { queue, action: Managed::Delete } | Self::Flush { queue } => {
+                options.queue("flush", Some(&queue), of(&queue), "flushed")
+            }
             Self::Cancel { id, reason } => cancel(options, id, reason),
             Self::Retry(retry) => retry.run(options),
             Self::Discard(discard) => discard.run(options),
@@ -361,8 +347,5 @@ impl ClientOptions {
 
 /// Formats the number of jobs that were changed.
 fn change_text(what: &str, body: &Value) -> String {
-    format!(
-        "{what} {}\n",
-        count(number(body, &format!("/{what}")), "job")
-    )
+    format!("{what} {}\n", count(number(body, &format!("/{what}")), "job"))
 }

@@ -45,9 +45,6 @@ fn page(body: &Value) -> String {
         let what = key.strip_suffix("_max").unwrap_or(key).replace('_', " ");
         [what, most.as_u64().map_or("-".to_owned(), grouped)]
     });
-    let heads = [
-        ("IN ALL QUEUES", Column::Words),
-        ("AT MOST", Column::Number),
-    ];
+    let heads = [("IN ALL QUEUES", Column::Words), ("AT MOST", Column::Number)];
     format!("{}\n{}", types_table(&types), table(heads, limits))
 }

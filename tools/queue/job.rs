@@ -145,9 +145,7 @@ impl Pushed {
         } else {
             self.body.into_bytes()
         };
-        let root = self
-            .root
-            .map(|(signature, at)| json!({ "signature": signature, "at": at }));
+        let root = self.root.map(|(signature, at)| json!({ "signature": signature, "at": at }));
         let mut request = fields([
             ("queue", json!(self.queue)),
             ("priority", json!(self.priority)),
@@ -166,20 +164,15 @@ impl Pushed {
         if answer.is_refused_as(Reason::TooLarge) {
             // The coordinator refused the request unread, and its message is about the size of the whole request. Print the size of the
             // body instead.
-            let words = format!(
-                "not done: the body is longer than allowed, at {}",
-                count(bytes, "byte")
-            );
+            let words =
+                format!("not done: the body is longer than allowed, at {}", count(bytes, "byte"));
             return Err(Failure::found(words).help(JOB_BYTES));
         }
         let page = |said: &Value| {
             let id = number(said, "/id");
             if said.pointer("/new") == Some(&Value::Bool(false)) {
-                let why = if self.unique_for.is_some() {
-                    "was added before"
-                } else {
-                    "already exists"
-                };
+                let why =
+                    if self.unique_for.is_some() { "was added before" } else { "already exists" };
                 tell(&format!("nothing was added: job {id} {why}"));
             }
             format!("{id}\n")
@@ -256,16 +249,11 @@ impl Popped {
     pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
         let (queues, weights): (Vec<_>, Vec<_>) = self.queues.into_iter().unzip();
         let any = weights.iter().any(Option::is_some);
-        let weights = weights
-            .into_iter()
-            .map(|weight| weight.map_or(1, u32::from));
+        let weights = weights.into_iter().map(|weight| weight.map_or(1, u32::from));
         let any_of = fields([
             ("tenant", json!(self.tenant)),
             ("except", json!(self.except)),
-            (
-                "types",
-                json!((!self.types.is_empty()).then_some(self.types)),
-            ),
+            ("types", json!((!self.types.is_empty()).then_some(self.types))),
         ]);
         let any_of = json!(self.any.then_some(any_of));
         let request = fields([
@@ -306,11 +294,8 @@ fn weighed(text: &str) -> Result<(QueueName, Option<NonZeroU32>), String> {
 
 /// Prints a claimed job: a line about the claim, then the body.
 fn print_claim(job: &Value) -> Result<(), Failure> {
-    let newer = if job.pointer("/duplicate") == Some(&Value::Bool(true)) {
-        ", a duplicate"
-    } else {
-        ""
-    };
+    let newer =
+        if job.pointer("/duplicate") == Some(&Value::Bool(true)) { ", a duplicate" } else { "" };
     print(&format!(
         "{} {}  {}, try {}, {}{newer}\n",
         number(job, "/id"),
@@ -325,10 +310,7 @@ fn print_claim(job: &Value) -> Result<(), Failure> {
 /// Formats how long a claim still lasts.
 fn left(job: &Value) -> String {
     let ms = job.pointer("/remaining_ms").and_then(Value::as_u64);
-    ms.map_or_else(
-        || "until its process ends".to_owned(),
-        |ms| format!("{} left", span(ms)),
-    )
+    ms.map_or_else(|| "until its process ends".to_owned(), |ms| format!("{} left", span(ms)))
 }
 
 /// Prints the body of a job, and a line break if it does not end with one.
@@ -372,10 +354,7 @@ impl BoundTo {
         fields([
             ("process", json!(self.process)),
             ("release", json!(release)),
-            (
-                "kill_before_grant",
-                json!(self.kill_before_grant.then_some(true)),
-            ),
+            ("kill_before_grant", json!(self.kill_before_grant.then_some(true))),
         ])
     }
 }
@@ -435,10 +414,8 @@ pub(super) struct Release {
 
 impl Release {
     pub(super) fn run(self, options: &ClientOptions) -> Result<(), Failure> {
-        let more = fields([
-            ("delay_ms", json!(self.delay.ms())),
-            ("priority", json!(self.priority)),
-        ]);
+        let more =
+            fields([("delay_ms", json!(self.delay.ms())), ("priority", json!(self.priority))]);
         self.done.run(options, "release", more)
     }
 }
@@ -458,16 +435,7 @@ mod tests {
             let span: Span = text.parse().expect("the text is a span");
             assert_eq!((span.ms(), span.to_string().as_str()), (ms, shown));
         }
-        for wrong in [
-            "",
-            "x",
-            "-1",
-            "1.",
-            ".5",
-            "1.2345",
-            "1e3",
-            "99999999999999999999",
-        ] {
+        for wrong in ["", "x", "-1", "1.", ".5", "1.2345", "1e3", "99999999999999999999"] {
             assert!(wrong.parse::<Span>().is_err(), "{wrong}");
         }
     }

@@ -50,12 +50,7 @@ pub(super) struct ShowQueues {
     #[arg(long, requires = "list")]
     status: Option<Status>,
     /// Only jobs whose last error contains this text
-    #[arg(
-        long,
-        requires = "list",
-        value_name = "TEXT",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, requires = "list", value_name = "TEXT", allow_hyphen_values = true)]
     error: Option<String>,
     /// The maximum number of jobs to show
     #[arg(long, default_value_t = 1000, requires = "list", value_parser = clap::value_parser!(u64).range(1..))]
@@ -199,10 +194,7 @@ impl ShowQueues {
         queues.sort_by_cached_key(|queue| words(queue, "/queue"));
         let ready = total(&queues, "ready");
         if options.json {
-            return print(&format!(
-                "{}\n",
-                json!({ "ready": ready, "queues": queues })
-            ));
+            return print(&format!("{}\n", json!({ "ready": ready, "queues": queues })));
         }
         if self.group {
             let lines: String = queues.iter().filter_map(group).collect();
@@ -278,14 +270,11 @@ pub(super) fn total(queues: &[Value], phase: &str) -> u64 {
 fn tell_later(queues: &[Value]) {
     let later = ["retrying", "delayed"].map(|phase| (total(queues, phase), phase));
     let later = later.iter().filter(|(count, _)| *count > 0);
-    let later: Vec<String> = later
-        .map(|(count, phase)| format!("{} {phase}", grouped(*count)))
-        .collect();
+    let later: Vec<String> =
+        later.map(|(count, phase)| format!("{} {phase}", grouped(*count))).collect();
     if !later.is_empty() {
         let later = later.join(", ");
-        tell(&format!(
-            "no job is ready; {later}: `sexton queue show --list` shows them"
-        ));
+        tell(&format!("no job is ready; {later}: `sexton queue show --list` shows them"));
     }
 }
 
@@ -302,9 +291,7 @@ fn group(queue: &Value) -> Option<String> {
         return None;
     }
     let queue = words(queue, "/queue");
-    Some(format!(
-        "{queue}: {ready} queued; {claimed} claimed; {delayed} delayed{others}\n"
-    ))
+    Some(format!("{queue}: {ready} queued; {claimed} claimed; {delayed} delayed{others}\n"))
 }
 
 /// Describes the state of a job.
@@ -452,9 +439,7 @@ impl QueueStatistics {
             return Ok(());
         }
         let ended = grouped(ended);
-        print(&format!(
-            "{ended} done since startup, including those of removed queues\n"
-        ))
+        print(&format!("{ended} done since startup, including those of removed queues\n"))
     }
 }
 

@@ -78,15 +78,11 @@ impl ShowResult {
         loop {
             let left = self.wait.saturating_sub(began.elapsed().as_secs());
             let turn = left.min(TURN);
-            let query = fields([
-                ("id", self.id.to_string().into()),
-                ("wait", turn.to_string().into()),
-            ]);
+            let query =
+                fields([("id", self.id.to_string().into()), ("wait", turn.to_string().into())]);
             match options.get("/result", &query) {
                 Ok(answer) => {
-                    let is_open = answer
-                        .json()
-                        .is_ok_and(|said| words(&said, "/status") == "open");
+                    let is_open = answer.json().is_ok_and(|said| words(&said, "/status") == "open");
                     if turn == 0 || !is_open {
                         return Ok(answer);
                     }
@@ -110,11 +106,7 @@ fn failed(said: &Value) -> Failure {
         last => Failure::found(format!("{head}: {last}")),
     };
     let lines: Vec<String> = error.trim_end().lines().map(plain).collect();
-    if lines.len() > 1 {
-        failure.listing(lines)
-    } else {
-        failure
-    }
+    if lines.len() > 1 { failure.listing(lines) } else { failure }
 }
 
 /// Describes how the job ended, in one line.

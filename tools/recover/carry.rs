@@ -25,10 +25,8 @@ const BATCH_BYTES: usize = 1 << 20;
 /// Carries out the plan, and returns the name of the folder with the replaced files.
 pub(super) fn apply(disk: &RealDisk, plan: &Plan) -> Result<String, Failure> {
     let aside = new_name(disk)?;
-    disk.remove_tree(MADE)
-        .map_err(PersistError::io("remove", MADE))?;
-    disk.create_folder(MADE)
-        .map_err(PersistError::io("create", MADE))?;
+    disk.remove_tree(MADE).map_err(PersistError::io("remove", MADE))?;
+    disk.create_folder(MADE).map_err(PersistError::io("create", MADE))?;
     write_journal(disk, plan)?;
     let kept = plan.base.as_ref().map(|(slot, _)| *slot);
     let done = || -> io::Result<()> {
@@ -67,9 +65,7 @@ fn new_name(disk: &RealDisk) -> Result<String, Failure> {
     let time: String = now.chars().filter(char::is_ascii_alphanumeric).collect();
     let name = format!("damaged-{time}");
     if disk.root().join(&name).exists() {
-        return Err(Failure::unreachable(format!(
-            "failed to recover: {name} already exists"
-        )));
+        return Err(Failure::unreachable(format!("failed to recover: {name} already exists")));
     }
     Ok(name)
 }
@@ -83,16 +79,11 @@ fn write_journal(from: &RealDisk, plan: &Plan) -> Result<(), Failure> {
     getrandom::fill(&mut salt)
         .map_err(|error| Failure::unreachable(format!("failed to recover: {error}")))?;
     let salt = u32::from_le_bytes(salt);
-    disk.create_folder(segment::FOLDER)
-        .map_err(PersistError::io("create", segment::FOLDER))?;
+    disk.create_folder(segment::FOLDER).map_err(PersistError::io("create", segment::FOLDER))?;
     let first = plan.first_segment;
     drop(segment::prepare(disk.as_ref(), first, sizes, salt)?);
     let begins = (first, SEGMENT_HEADER_BYTES as u64);
-    let tail = Tail {
-        place: Some(begins),
-        synced: begins,
-        ..Tail::default()
-    };
+    let tail = Tail { place: Some(begins), synced: begins, ..Tail::default() };
     let filler = Box::new(ThreadFiller::start(Arc::clone(&disk), salt)?);
     let mut writer = Writer::open(disk, sizes, filler, &tail)?;
     let mut batch = Batch::default();
@@ -107,12 +98,8 @@ fn write_journal(from: &RealDisk, plan: &Plan) -> Result<(), Failure> {
             return Ok(());
         };
         if plan.keeps(record.seq) {
-            let about = About {
-                seq: record.seq,
-                at: record.at,
-                actor: record.actor,
-                kind: record.kind,
-            };
+            let about =
+                About { seq: record.seq, at: record.at, actor: record.actor, kind: record.kind };
             batch.push(about, |bytes| bytes.extend_from_slice(&record.payload));
             if batch.len() > BATCH_BYTES {
                 writer.write(&mut batch)?;
@@ -124,10 +111,7 @@ fn write_journal(from: &RealDisk, plan: &Plan) -> Result<(), Failure> {
     let mut last = plan.last;
     if let Some((slot, seal)) = plan.base.as_ref().filter(|(_, seal)| seal.mark > last) {
         // Without this mark, startup would treat the snapshot as one of another journal.
-        let mark = Mark::Checkpoint {
-            slot: slot.number(),
-            states: seal.manifest.states.clone(),
-        };
+        let mark = Mark::Checkpoint { slot: slot.number(), states: seal.manifest.states.clone() };
         put(&mut batch, seal.mark, plan.at, &mark);
         last = seal.mark;
     }
@@ -139,12 +123,7 @@ fn write_journal(from: &RealDisk, plan: &Plan) -> Result<(), Failure> {
 }
 
 fn put(batch: &mut Batch, seq: Seq, at: Timestamp, mark: &Mark) {
-    let about = About {
-        seq,
-        at,
-        actor: ActorId::NODE,
-        kind: Kind::Mark,
-    };
+    let about = About { seq, at, actor: ActorId::NODE, kind: Kind::Mark };
     let content = rmp_serde::to_vec(mark).expect("marks always encode");
     batch.push(about, |bytes| bytes.extend_from_slice(&content));
 }

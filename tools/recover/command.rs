@@ -73,10 +73,7 @@ impl Recover {
             let aside = carry::apply(&disk, &plan)?;
             if let Some(refused) = refusal(&self.data)? {
                 let words = format!("failed to recover: startup is still refused: {refused}");
-                let help = format!(
-                    "the replaced files are in {}",
-                    self.data.join(aside).display()
-                );
+                let help = format!("the replaced files are in {}", self.data.join(aside).display());
                 return Err(Failure::unreachable(words).help(help));
             }
             Some(aside)
@@ -133,9 +130,6 @@ fn is_newer(error: &RecoveryError) -> bool {
     matches!(
         error,
         RecoveryError::Persist(VersionTooNew { .. })
-            | RecoveryError::Lost {
-                error: VersionTooNew { .. },
-                ..
-            }
+            | RecoveryError::Lost { error: VersionTooNew { .. }, .. }
     )
 }

@@ -60,31 +60,16 @@ pub(super) fn text(data: &Path, refused: &str, plan: &Plan, aside: Option<&str>)
     }
     let listed = plan.lost.iter().filter(|lost| !lost.is_unread()).count() as u64;
     if plan.lost_records > listed {
-        line(
-            "lost",
-            &format!("and {}", count(plan.lost_records - listed, "more record")),
-        );
+        line("lost", &format!("and {}", count(plan.lost_records - listed, "more record")));
     }
-    line(
-        "numbers",
-        &format!(
-            "continue at {}, above all that may have been used",
-            plan.bound
-        ),
-    );
-    if let Some(stop) = plan
-        .stop
-        .filter(|stop| plan.nothing.is_none() && follows(plan, *stop))
-    {
+    line("numbers", &format!("continue at {}, above all that may have been used", plan.bound));
+    if let Some(stop) = plan.stop.filter(|stop| plan.nothing.is_none() && follows(plan, *stop)) {
         let more =
             format!("`--skip {stop}` drops only what is at {stop}, and keeps the records after it");
         line("or", &more);
     }
     if let Some(aside) = aside {
-        line(
-            "replaced",
-            &format!("the replaced files are in {}", data.join(aside).display()),
-        );
+        line("replaced", &format!("the replaced files are in {}", data.join(aside).display()));
     }
     page
 }
@@ -97,33 +82,19 @@ fn follows(plan: &Plan, stop: Seq) -> bool {
 
 fn each(lost: &Lost, line: &mut dyn FnMut(&str, &str)) {
     match lost {
-        Lost::Unread {
-            file,
-            offset,
-            bytes,
-            found,
-            from,
-            to,
-            seems,
-        } => {
+        Lost::Unread { file, offset, bytes, found, from, to, seems } => {
             let numbers = match to {
                 Some(to) if to == from => format!("number {from}"),
                 Some(to) => format!("numbers from {from} to {to}"),
                 None => format!("numbers from {from} on"),
             };
             let bytes = grouped(*bytes);
-            line(
-                "lost",
-                &format!("{numbers}: {file} at offset {offset}, {bytes} bytes: {found}"),
-            );
+            line("lost", &format!("{numbers}: {file} at offset {offset}, {bytes} bytes: {found}"));
             if let Some(seems) = seems {
                 line("", &format!("it seems to be {}", words(seems).trim_start()));
             }
         }
-        Lost::Record {
-            line: record,
-            cause,
-        } => {
+        Lost::Record { line: record, cause } => {
             line("lost", words(record).trim_start());
             if let Some(cause) = cause {
                 line("", &format!("it cannot be applied: {cause}"));

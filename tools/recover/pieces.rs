@@ -90,11 +90,7 @@ impl Pieces {
     pub(super) fn take(&mut self, piece: Piece) -> Result<(), Again> {
         match piece {
             Piece::Gap(gap) => {
-                self.unread += if gap.bytes > 0 {
-                    gap.bytes
-                } else {
-                    SEGMENT_BYTES
-                };
+                self.unread += if gap.bytes > 0 { gap.bytes } else { SEGMENT_BYTES };
                 if self.pending.len() < LOST_MAX {
                     self.pending.push(gap);
                 }

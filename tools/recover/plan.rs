@@ -102,19 +102,12 @@ fn begun((_, seal): &(SlotId, Seal)) -> Seq {
 pub(crate) fn make(data: &Path, skips: &BTreeSet<Seq>) -> Result<Plan, Failure> {
     let disk = RealDisk::new(data);
     let copies = Copies::of(data)?;
-    let SnapshotSurvey {
-        sealed,
-        wrong,
-        is_foreign: _,
-        reaches,
-    } = look(&disk, copies.slots())?;
+    let SnapshotSurvey { sealed, wrong, is_foreign: _, reaches } = look(&disk, copies.slots())?;
     let reserved = sealed.iter().map(|(_, seal)| seal.manifest.reserved);
     let reserved = reserved.max().unwrap_or_default();
     let reads = |base: &(SlotId, Seal)| {
         let (slot, seal) = base;
-        Replay::default()
-            .load(copies.slots(), (*slot, seal))
-            .is_ok()
+        Replay::default().load(copies.slots(), (*slot, seal)).is_ok()
     };
     let base = sealed.into_iter().find(reads);
     let first = segment::ordinals(&disk)?.first().copied();
@@ -179,7 +172,5 @@ impl From<PersistError> for Stopped {
 }
 
 fn go_through(disk: &RealDisk, pieces: &mut Pieces) -> Result<(), Stopped> {
-    salvage(disk, &mut |piece: Piece| {
-        pieces.take(piece).map_err(Stopped::Again)
-    })
+    salvage(disk, &mut |piece: Piece| pieces.take(piece).map_err(Stopped::Again))
 }

@@ -119,11 +119,7 @@ impl Place {
 /// Prints the history of an item from the journal of a data directory. If the beginning of the journal no longer exists, the history
 /// begins with the first existing record.
 pub(crate) fn print_history(data: &Path, item: Item) -> Result<(), Failure> {
-    let replaying = Replaying {
-        log: Some(data.to_owned()),
-        item,
-        ..Replaying::default()
-    };
+    let replaying = Replaying { log: Some(data.to_owned()), item, ..Replaying::default() };
     replaying.run()
 }
 
@@ -142,10 +138,7 @@ impl Replaying {
         let mut shown = Sink::default();
         let read = if self.log().is_dir() {
             directory::check("replay", self.log(), &["journal"])?;
-            let goal = Goal {
-                until: self.until,
-                wanted: self.wanted(),
-            };
+            let goal = Goal { until: self.until, wanted: self.wanted() };
             let range = find(self.log(), &mut replay, goal)?;
             self.open(&mut shown)?;
             self.replay_journal(&mut replay, &mut shown, &range)
@@ -172,10 +165,8 @@ impl Replaying {
         if differing.is_empty() {
             return Ok(());
         }
-        let words = format!(
-            "states that differ from the digests of checkpoints: {}",
-            differing.len()
-        );
+        let words =
+            format!("states that differ from the digests of checkpoints: {}", differing.len());
         Err(Failure::found(words)
             .help("this is a bug in sexton, or a memory error: keep a copy of the directory"))
     }
@@ -210,9 +201,7 @@ impl Replaying {
                 "the log, which ends at sequence number {last}, has nothing about {item}"
             )),
             None if self.from.is_some() => {
-                tell(&format!(
-                    "nothing is shown: the log ends at sequence number {last}"
-                ));
+                tell(&format!("nothing is shown: the log ends at sequence number {last}"));
             }
             None => {}
         }
@@ -267,9 +256,7 @@ impl Replaying {
             if range.until.is_some_and(|until| record.seq > until) {
                 return Ok(());
             }
-            let line = replay
-                .record(&record)
-                .map_err(|error| self.failure(error))?;
+            let line = replay.record(&record).map_err(|error| self.failure(error))?;
             self.show(&line, shown)?;
         }
         if let Some(cut) = &reader.tail().cut {
@@ -309,10 +296,7 @@ impl Replaying {
             if self.until.is_some_and(|until| until.is_past(&line)) {
                 return Ok(());
             }
-            for line in replay
-                .line(line, number)
-                .map_err(|error| self.failure(error))?
-            {
+            for line in replay.line(line, number).map_err(|error| self.failure(error))? {
                 self.show(&line, shown)?;
             }
         }
@@ -327,11 +311,7 @@ impl Replaying {
             shown.after = shown.after.max(line.seq.unwrap_or_default());
             return Ok(());
         }
-        if self
-            .actor
-            .as_ref()
-            .is_some_and(|actor| *actor != line.actor)
-        {
+        if self.actor.as_ref().is_some_and(|actor| *actor != line.actor) {
             return Ok(());
         }
         if self.item.is_any() && line.events.is_empty() {
@@ -385,11 +365,7 @@ impl Replaying {
         if self.json {
             let mut states = serde_json::Map::new();
             for (name, digest, view) in actors {
-                let state = if self.state {
-                    view
-                } else {
-                    serde_json::Value::Null
-                };
+                let state = if self.state { view } else { serde_json::Value::Null };
                 let about = json!({ "digest": digest, "state": state });
                 states.insert(name.to_owned(), about);
             }
@@ -425,10 +401,7 @@ impl Replaying {
             ))?;
         }
         for (name, digest, view) in actors {
-            shown.line(&format!(
-                "{name}: digest {digest} at sequence number {}",
-                replay.last()
-            ))?;
+            shown.line(&format!("{name}: digest {digest} at sequence number {}", replay.last()))?;
             if self.state {
                 let pretty = serde_json::to_string_pretty(&view).expect("a view is plain JSON");
                 shown.line(&pretty)?;

@@ -39,8 +39,6 @@ impl Item {
         let job = self.job.map(FollowedItem::Job);
         let queue = self.queue.clone().map(FollowedItem::Queue);
         let task = self.task.map(FollowedItem::Task);
-        job.or(queue)
-            .or(self.key.clone().map(FollowedItem::Key))
-            .or(task)
+        job.or(queue).or(self.key.clone().map(FollowedItem::Key)).or(task)
     }
 }

@@ -70,10 +70,7 @@ pub(crate) fn find(data: &Path, replay: &mut Replay, goal: Goal) -> Result<Range
     let disk = RealDisk::new(data);
     let ordinals = segment::ordinals(&disk)?;
     let mut range = if ordinals.first().is_none_or(|first| *first == 1) {
-        Range {
-            until: resolve(&disk, goal.until, Seq(0))?,
-            ..Range::default()
-        }
+        Range { until: resolve(&disk, goal.until, Seq(0))?, ..Range::default() }
     } else {
         with_snapshot(data, &disk, replay, goal)?
     };
@@ -81,9 +78,9 @@ pub(crate) fn find(data: &Path, replay: &mut Replay, goal: Goal) -> Result<Range
         && let Err(error) = note(&disk, &range, replay)
     {
         // The replay reports the same error when it reads that record.
-        range.remarks.push(format!(
-            "not all digests of checkpoints could be read: failed to {error}"
-        ));
+        range
+            .remarks
+            .push(format!("not all digests of checkpoints could be read: failed to {error}"));
     }
     Ok(range)
 }
@@ -98,12 +95,8 @@ fn with_snapshot(
     goal: Goal,
 ) -> Result<Range, Failure> {
     let copies = Copies::of(data)?;
-    let SnapshotSurvey {
-        mut sealed,
-        wrong: mut remarks,
-        is_foreign: _,
-        reaches,
-    } = recovery::look(disk, copies.slots()).map_err(Failure::from)?;
+    let SnapshotSurvey { mut sealed, wrong: mut remarks, is_foreign: _, reaches } =
+        recovery::look(disk, copies.slots()).map_err(Failure::from)?;
     let begin = |seal: &Seal| Begin {
         after: seal.manifest.begun,
         at: seal.manifest.at,
@@ -144,11 +137,7 @@ fn with_snapshot(
     if goal.wanted == Purpose::Records {
         replay.read_only();
         remarks.push(format!("{begins}; names of items are not known"));
-        return Ok(Range {
-            begin: None,
-            until,
-            remarks,
-        });
+        return Ok(Range { begin: None, until, remarks });
     }
     remarks.insert(0, format!("failed to replay {}: {begins}", data.display()));
     for (slot, seal) in sealed.iter().filter(|(_, seal)| !fits(seal)) {
@@ -172,10 +161,7 @@ fn known_at(sealed: &[(SlotId, Seal)], until: Option<Place>) -> Seq {
     };
     let manifests = sealed.iter().map(|(_, seal)| &seal.manifest);
     let earlier = manifests.filter(|manifest| manifest.at <= until);
-    earlier
-        .map(|manifest| manifest.begun)
-        .max()
-        .unwrap_or_default()
+    earlier.map(|manifest| manifest.begun).max().unwrap_or_default()
 }
 
 /// Converts a position to a sequence number. A time is converted to the number of the last record at or before it, or to `known` if that is

@@ -78,8 +78,7 @@ pub(crate) fn words(line: &Line) -> String {
         Kind::Poisoned => format!(
             "{}  PANICKED in {}: {}",
             json(&line.message),
-            line.stage
-                .map_or_else(String::new, |stage| format!("{stage:?}").to_lowercase()),
+            line.stage.map_or_else(String::new, |stage| format!("{stage:?}").to_lowercase()),
             line.cause.as_deref().map_or("-".to_owned(), text::plain),
         ),
         Kind::Mark => serde_json::to_string(&line.mark).unwrap_or_default(),
@@ -108,7 +107,5 @@ pub(crate) fn story(line: &Line) -> Vec<String> {
 }
 
 fn value_words(value: &serde_json::Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), text::plain)
+    value.as_str().map_or_else(|| value.to_string(), text::plain)
 }

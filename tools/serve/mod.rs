@@ -67,12 +67,7 @@ impl Serve {
     pub(crate) fn run(self) -> Result<(), Failure> {
         sexton::kernel::signals::hide();
         let listeners = sockets::take()?;
-        let Effective {
-            settings,
-            mut node,
-            unknown_variables,
-            entries,
-        } = self.given.settle()?;
+        let Effective { settings, mut node, unknown_variables, entries } = self.given.settle()?;
         sockets::open_on(&mut node, listeners)?;
         node.after_checkpoint = Some(give_back);
         let filter = log::start(&settings);
@@ -182,16 +177,11 @@ fn open(config: Config, format: LogFormat, notify: &Notify) -> Result<Node, Fail
 }
 
 /// Prints the ready line to standard output, and logs the result of the recovery. Must not be called before every listener is open.
-#[expect(
-    clippy::print_stdout,
-    reason = "the ready line is this program's output"
-)]
+#[expect(clippy::print_stdout, reason = "the ready line is this program's output")]
 fn announce(handle: &Handle) {
     let listeners = handle.listeners();
-    let socket = listeners
-        .socket
-        .as_ref()
-        .map_or("off".to_owned(), |path| path.display().to_string());
+    let socket =
+        listeners.socket.as_ref().map_or("off".to_owned(), |path| path.display().to_string());
     println!(
         "ready lockserver={} beanstalk={} http={} socket={socket}",
         shown(listeners.lockserver.as_ref()),
@@ -224,14 +214,8 @@ pub(crate) fn raise_descriptor_limit() -> u64 {
 /// Logs a message if the descriptor limit allows fewer connections than the settings do. Most coordinators need far fewer than the
 /// settings allow, so the message is a warning only below [`DESCRIPTORS_ENOUGH`].
 fn say_what_descriptors_allow(descriptors: u64, node: &Config) {
-    let lockserver = node
-        .lockserver
-        .as_ref()
-        .map_or(0, |listener| listener.connections_max);
-    let beanstalk = node
-        .beanstalk
-        .as_ref()
-        .map_or(0, |listener| listener.connections_max);
+    let lockserver = node.lockserver.as_ref().map_or(0, |listener| listener.connections_max);
+    let beanstalk = node.beanstalk.as_ref().map_or(0, |listener| listener.connections_max);
     let http = node.http.as_ref().map_or(0, |listener| {
         let listeners = u64::from(listener.tcp.is_some()) + u64::from(listener.socket.is_some());
         listeners * u64::from(listener.connections_max)

@@ -88,10 +88,7 @@ async fn stop_all(processes: &Processes) -> Result<(), ProcessError> {
         }
         tracing::info!(processes = ids.len(), "stopping processes");
         for id in &ids {
-            let how = Stop {
-                tree: true,
-                ..Stop::default()
-            };
+            let how = Stop { tree: true, ..Stop::default() };
             // An error is ignored: the process may have ended meanwhile.
             drop(processes.stop(*id, how).await);
         }
@@ -112,9 +109,7 @@ async fn launched(processes: &Processes) -> Result<Vec<ProcessId>, ProcessError>
     };
     loop {
         let (records, next) = processes.list(selection.clone()).await?;
-        let launched = records
-            .iter()
-            .filter(|it| it.launched && it.deferred.is_none());
+        let launched = records.iter().filter(|it| it.launched && it.deferred.is_none());
         ids.extend(launched.map(|it| it.id));
         if next.is_none() {
             return Ok(ids);

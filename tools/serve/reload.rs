@@ -21,12 +21,7 @@ impl Reload {
         filter: Filter,
         (entries, rules): (Vec<Entry>, Rules),
     ) -> Self {
-        Self {
-            given,
-            filter,
-            entries,
-            rules,
-        }
+        Self { given, filter, entries, rules }
     }
 
     /// Reloads everything. If a file cannot be read, its old values stay in force. The problems are shown in the node's status.
@@ -47,12 +42,7 @@ impl Reload {
     /// from those in force, every reload logs that they need a restart. Returns a message if the settings or the services could not be
     /// reloaded.
     async fn reload_settings(&mut self, node: &Node) -> Option<String> {
-        let Effective {
-            settings,
-            node: read,
-            entries,
-            ..
-        } = match self.given.settle() {
+        let Effective { settings, node: read, entries, .. } = match self.given.settle() {
             Ok(effective) => effective,
             Err(failure) => {
                 let words = failure.whole();
@@ -84,10 +74,7 @@ impl Reload {
         if waiting.is_empty() {
             tracing::info!("settings reloaded");
         } else {
-            tracing::warn!(
-                "these settings changed and need a restart: {}",
-                waiting.join(", ")
-            );
+            tracing::warn!("these settings changed and need a restart: {}", waiting.join(", "));
         }
         problem
     }

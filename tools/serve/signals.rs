@@ -35,10 +35,7 @@ impl Signals {
             (SignalRequest::Reload, SignalKind::hangup()),
             (SignalRequest::Dump, SignalKind::user_defined1()),
             (SignalRequest::Drain, SignalKind::user_defined2()),
-            (
-                SignalRequest::Drain,
-                SignalKind::from_raw(rustix::process::Signal::SYS.as_raw()),
-            ),
+            (SignalRequest::Drain, SignalKind::from_raw(rustix::process::Signal::SYS.as_raw())),
         ];
         // Only PID 1 inherits orphans that it has to reap.
         if is_init {
@@ -92,10 +89,7 @@ pub(crate) async fn dump(node: &Node, data: Option<&Path>) {
     });
     let asked = vec![
         Item::Query(Query::Counts),
-        Item::Query(Query::List {
-            key: None,
-            entries_max: u32::MAX,
-        }),
+        Item::Query(Query::List { key: None, entries_max: u32::MAX }),
     ];
     let Ok(answers) = node.handle().locks().batch(asked).await else {
         return;
@@ -135,21 +129,9 @@ pub(crate) async fn dump(node: &Node, data: Option<&Path>) {
 fn lock_lines(entries: &[lock::EntryView]) -> String {
     let mut lines = String::from("# key index owner place priority ttl ttw\n");
     for entry in entries {
-        let lock::EntryView {
-            key,
-            index,
-            owner,
-            place,
-            priority,
-            ttl,
-            ttw,
-            ..
-        } = entry;
-        writeln!(
-            lines,
-            "{key:?} {index:?} {owner:?} {place} {priority} {ttl} {ttw}"
-        )
-        .expect("writing to memory does not fail");
+        let lock::EntryView { key, index, owner, place, priority, ttl, ttw, .. } = entry;
+        writeln!(lines, "{key:?} {index:?} {owner:?} {place} {priority} {ttl} {ttw}")
+            .expect("writing to memory does not fail");
     }
     lines
 }

@@ -36,12 +36,7 @@ pub(crate) struct ShowConfig {
 
 impl ShowConfig {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let Effective {
-            entries,
-            node,
-            unknown_variables,
-            ..
-        } = self.given.settle()?;
+        let Effective { entries, node, unknown_variables, .. } = self.given.settle()?;
         Node::check_files(&node)?;
         for name in unknown_variables {
             tell(&format!("{name} in the environment is not a setting"));
@@ -92,8 +87,7 @@ fn document(entries: &[Entry], node: &Config) -> Map<String, Value> {
 /// Converts a value to a JSON number if it is a whole number of at least 0, otherwise to a string.
 fn one(value: &OsStr) -> Value {
     let text = value.to_string_lossy();
-    text.parse::<u64>()
-        .map_or_else(|_| json!(text), |number| json!(number))
+    text.parse::<u64>().map_or_else(|_| json!(text), |number| json!(number))
 }
 
 fn table(entries: &[Entry]) -> String {

@@ -171,10 +171,7 @@ fn no_toml(
 /// Returns the content of a file that is not UTF-8: one problem, at `source`.
 fn no_text(source: Source) -> Content {
     let words = "this line is not valid UTF-8";
-    Content {
-        problems: vec![Problem::new(source, "", words)],
-        ..Content::default()
-    }
+    Content { problems: vec![Problem::new(source, "", words)], ..Content::default() }
 }
 
 /// Reads the value of a key that is not one of [`TABLES`]. The error is a message.

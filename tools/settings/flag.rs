@@ -189,13 +189,9 @@ impl std::str::FromStr for BeanstalkSetting {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "off" => Ok(Self(None)),
-            text => text
-                .parse()
-                .map(|address| Self(Some(address)))
-                .map_err(|_| {
-                    "expected an address and port such as 127.0.0.1:11300, unix:PATH, or off"
-                        .to_owned()
-                }),
+            text => text.parse().map(|address| Self(Some(address))).map_err(|_| {
+                "expected an address and port such as 127.0.0.1:11300, unix:PATH, or off".to_owned()
+            }),
         }
     }
 }
@@ -223,8 +219,7 @@ struct Mode(u32);
 
 fn parse_mode(text: &str) -> Result<Mode, String> {
     let mode = u32::from_str_radix(text, 8);
-    mode.map(Mode)
-        .map_err(|_| "expected a mode in octal, such as 0660".to_owned())
+    mode.map(Mode).map_err(|_| "expected a mode in octal, such as 0660".to_owned())
 }
 
 /// The group of the Unix socket, by its GID.
@@ -235,11 +230,7 @@ struct Group(u32);
 fn parse_group(text: &str) -> Result<Group, String> {
     let named = || {
         let groups = std::fs::read_to_string("/etc/group").ok()?;
-        let of = |line: &str| {
-            line.strip_prefix(text)?
-                .strip_prefix(':')
-                .map(str::to_owned)
-        };
+        let of = |line: &str| line.strip_prefix(text)?.strip_prefix(':').map(str::to_owned);
         let rest = groups.lines().find_map(of)?;
         rest.split(':').nth(1)?.parse().ok()
     };
@@ -288,15 +279,12 @@ fn parse_fsync(text: &str) -> Result<Fsync, String> {
         None if text == "always" => Ok(Fsync::Always),
         None if text == "never" => Ok(Fsync::Never),
         Some(("interval", ms)) => {
-            let ms: u64 = ms
-                .parse()
-                .map_err(|_| format!("{ms:?} is not a number of milliseconds"))?;
+            let ms: u64 =
+                ms.parse().map_err(|_| format!("{ms:?} is not a number of milliseconds"))?;
             if (1..=60_000).contains(&ms) {
                 Ok(Fsync::Interval(Duration::from_millis(ms)))
             } else {
-                Err(format!(
-                    "{ms} ms is out of range: expected 1 ms to 60000 ms"
-                ))
+                Err(format!("{ms} ms is out of range: expected 1 ms to 60000 ms"))
             }
         }
         Some(_) | None => Err("expected always, interval:MS or never".to_owned()),
@@ -337,11 +325,7 @@ impl Settings {
     /// Returns the node's configuration, whose values `Config::problems` has yet to check. Fails if the node needs a data directory and
     /// none can be determined.
     pub(crate) fn node(&self) -> Result<Config, Failure> {
-        let data = if self.memory {
-            None
-        } else {
-            Some(data_directory(self.data.as_deref())?)
-        };
+        let data = if self.memory { None } else { Some(data_directory(self.data.as_deref())?) };
         let socket = data.as_ref().map(|data| data.join("sexton.sock"));
         let http = self.http.address();
         let lockserver = self.lockserver.address().map(|address| LockserverConfig {
@@ -349,11 +333,7 @@ impl Settings {
             hosts: self.hosts.clone(),
             connections_max: self.lockserver_connections,
             idle: self.lockserver_idle.0,
-            long: if self.lockserver_long == "4" {
-                LongWidth::Four
-            } else {
-                LongWidth::Eight
-            },
+            long: if self.lockserver_long == "4" { LongWidth::Four } else { LongWidth::Eight },
         });
         let beanstalk = self.beanstalk.0.clone().map(|address| BeanstalkConfig {
             address,
@@ -369,11 +349,7 @@ impl Settings {
                     .checkpoint_every
                     .map_or_else(checkpoint::Rules::default, checkpoint::Rules::every)
             },
-            keeper: if data.is_some() {
-                KeeperProgram::Own
-            } else {
-                KeeperProgram::None
-            },
+            keeper: if data.is_some() { KeeperProgram::Own } else { KeeperProgram::None },
             is_init: std::process::id() == 1,
             data,
             fsync: self.fsync,
@@ -384,11 +360,7 @@ impl Settings {
                 tcp: http,
                 socket,
                 socket_mode: self.socket_mode.map_or(
-                    if self.socket_group.is_some() {
-                        0o660
-                    } else {
-                        0o600
-                    },
+                    if self.socket_group.is_some() { 0o660 } else { 0o600 },
                     |Mode(mode)| mode,
                 ),
                 socket_group: self.socket_group.map(|Group(group)| group),
@@ -415,18 +387,9 @@ impl Settings {
                 body_bytes_max: self.job_bytes,
                 ..queue::Rules::default()
             },
-            process: process::Rules {
-                bytes_max: self.text_bytes,
-                ..process::Rules::default()
-            },
-            lease: lease::Rules {
-                bytes_max: self.text_bytes,
-                ..lease::Rules::default()
-            },
-            dispatch: dispatch::Rules {
-                bytes_max: self.text_bytes,
-                ..dispatch::Rules::default()
-            },
+            process: process::Rules { bytes_max: self.text_bytes, ..process::Rules::default() },
+            lease: lease::Rules { bytes_max: self.text_bytes, ..lease::Rules::default() },
+            dispatch: dispatch::Rules { bytes_max: self.text_bytes, ..dispatch::Rules::default() },
             ..Rules::default()
         }
     }
@@ -435,11 +398,7 @@ impl Settings {
 /// Returns `--data`, otherwise `SEXTON_DATA`, otherwise the directory that the XDG specification derives from `XDG_STATE_HOME` or
 /// `HOME`. Fails if none of these is set. clap does not read `SEXTON_DATA`, because it would treat that as a conflict with `--memory`.
 pub(crate) fn data_directory(given: Option<&Path>) -> Result<PathBuf, Failure> {
-    let set = |name| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     given
         .map(Path::to_owned)
         .or_else(|| set("SEXTON_DATA"))
@@ -462,10 +421,7 @@ mod tests {
             assert_eq!(group(wrong), None, "{wrong:?}");
         }
         let mode = |text| parse_mode(text).map(|mode| mode.0).ok();
-        assert_eq!(
-            [mode("0660"), mode("rw"), mode("9")],
-            [Some(0o660), None, None]
-        );
+        assert_eq!([mode("0660"), mode("rw"), mode("9")], [Some(0o660), None, None]);
     }
 
     #[test]

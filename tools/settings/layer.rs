@@ -88,12 +88,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     pub(crate) fn new(source: Source, key: &str, values: Values) -> Self {
-        Self {
-            source,
-            key: key.to_owned(),
-            values,
-            has_number: false,
-        }
+        Self { source, key: key.to_owned(), values, has_number: false }
     }
 
     /// Returns the equivalent command-line arguments.
@@ -122,11 +117,7 @@ pub(crate) struct Problem {
 
 impl Problem {
     pub(crate) fn new(source: Source, key: &str, words: impl Into<String>) -> Self {
-        Self {
-            source,
-            key: key.to_owned(),
-            words: words.into(),
-        }
+        Self { source, key: key.to_owned(), words: words.into() }
     }
 }
 
@@ -188,14 +179,8 @@ impl ParsedFlags {
         settled.rank(&flags, flags.given(&self.0));
         settled.rank(&flags, flags.environment());
         if let Some(path) = settled.value("config") {
-            let file::Content {
-                mut entries,
-                queues,
-                tenants,
-                tasks,
-                services,
-                problems,
-            } = file::read(Path::new(&path))?;
+            let file::Content { mut entries, queues, tenants, tasks, services, problems } =
+                file::read(Path::new(&path))?;
             settled.problems.extend(problems);
             entries.retain(|entry| settled.is_of_a_file(&flags, entry));
             settled.rank(&flags, entries);
@@ -224,17 +209,10 @@ impl ParsedFlags {
         }
         if settled.problems.is_empty() {
             let entries = flags.all(&settled, &node);
-            Ok(Effective {
-                settings,
-                node,
-                entries,
-                unknown_variables: flags.unknown_variables(),
-            })
+            Ok(Effective { settings, node, entries, unknown_variables: flags.unknown_variables() })
         } else {
             // Problems of the file come in the order of its lines, after the others.
-            settled
-                .problems
-                .sort_by_key(|problem| problem.source.line());
+            settled.problems.sort_by_key(|problem| problem.source.line());
             Err(refuse(&settled.problems))
         }
     }
@@ -266,23 +244,18 @@ impl Settled {
         let above = self.entries.len();
         for entry in entries {
             if let Err(words) = flags.check(&entry) {
-                self.problems
-                    .push(Problem::new(entry.source, &entry.key, words));
+                self.problems.push(Problem::new(entry.source, &entry.key, words));
                 continue;
             }
             let (higher, same) = self.entries.split_at(above);
             let beside = |other: &Entry| flags.contradict(&entry, other);
-            if higher
-                .iter()
-                .any(|other| other.key == entry.key || beside(other))
-            {
+            if higher.iter().any(|other| other.key == entry.key || beside(other)) {
                 continue;
             }
             match same.iter().find(|other| beside(other)) {
                 Some(other) => {
                     let words = format!("cannot be used with {}", other.key);
-                    self.problems
-                        .push(Problem::new(entry.source, &entry.key, words));
+                    self.problems.push(Problem::new(entry.source, &entry.key, words));
                 }
                 None => self.entries.push(entry),
             }
@@ -321,9 +294,7 @@ impl Settled {
 pub(crate) fn nearest<'w>(word: &str, all: impl Iterator<Item = &'w str>) -> Option<&'w str> {
     let alike = all.map(|known| (known, strsim::jaro_winkler(word, known)));
     let nearest = alike.max_by(|(_, one), (_, other)| one.total_cmp(other));
-    nearest
-        .filter(|(_, alike)| *alike > 0.8)
-        .map(|(known, _)| known)
+    nearest.filter(|(_, alike)| *alike > 0.8).map(|(known, _)| known)
 }
 
 /// Returns the message for an unknown key in a table: it suggests a similar key, or lists `keys`, the known ones separated by commas.
@@ -349,22 +320,17 @@ struct Flags(Command);
 impl Flags {
     fn new() -> Self {
         Self(Settings::augment_args(
-            Command::new("serve")
-                .disable_help_flag(true)
-                .disable_version_flag(true),
+            Command::new("serve").disable_help_flag(true).disable_version_flag(true),
         ))
     }
 
     fn each(&self) -> impl Iterator<Item = (&Arg, &str)> {
-        self.0
-            .get_arguments()
-            .filter_map(|argument| Some((argument, argument.get_long()?)))
+        self.0.get_arguments().filter_map(|argument| Some((argument, argument.get_long()?)))
     }
 
     fn find(&self, key: &str) -> Option<&Arg> {
         let mut each = self.each();
-        each.find(|(_, long)| *long == key)
-            .map(|(argument, _)| argument)
+        each.find(|(_, long)| *long == key).map(|(argument, _)| argument)
     }
 
     fn unknown(&self, key: &str) -> String {
@@ -377,9 +343,7 @@ impl Flags {
 
     /// Checks that the flag exists and that it accepts the value. The error is a message.
     fn check(&self, entry: &Entry) -> Result<(), String> {
-        let argument = self
-            .find(&entry.key)
-            .ok_or_else(|| self.unknown(&entry.key))?;
+        let argument = self.find(&entry.key).ok_or_else(|| self.unknown(&entry.key))?;
         match (argument.get_action(), &entry.values) {
             (ArgAction::SetTrue, Values::Switch(_)) | (ArgAction::Append, Values::Several(_)) => {}
             (ArgAction::SetTrue, _) => return Err("expected true or false".to_owned()),
@@ -404,9 +368,7 @@ impl Flags {
         };
         let names = |of: &Arg, named: &Arg| {
             let conflicts = self.0.get_arg_conflicts_with(of);
-            conflicts
-                .iter()
-                .any(|found| found.get_id() == named.get_id())
+            conflicts.iter().any(|found| found.get_id() == named.get_id())
         };
         !is_off(one) && !is_off(other) && (names(first, second) || names(second, first))
     }
@@ -416,13 +378,7 @@ impl Flags {
         let entries = self.each().filter_map(|(argument, long)| {
             let id = argument.get_id().as_str();
             let is_given = matches.value_source(id) == Some(ValueSource::CommandLine);
-            let values = || {
-                matches
-                    .get_raw(id)
-                    .into_iter()
-                    .flatten()
-                    .map(OsString::from)
-            };
+            let values = || matches.get_raw(id).into_iter().flatten().map(OsString::from);
             if !is_given {
                 return None;
             }
@@ -467,9 +423,8 @@ impl Flags {
                 || self.each().any(|(_, long)| variable(long) == name)
         };
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        let mut unknown_variables: Vec<String> = names
-            .filter(|name| name.starts_with(VARIABLE) && !is_known(name))
-            .collect();
+        let mut unknown_variables: Vec<String> =
+            names.filter(|name| name.starts_with(VARIABLE) && !is_known(name)).collect();
         unknown_variables.sort_unstable();
         unknown_variables
     }
@@ -484,10 +439,9 @@ impl Flags {
                     (ArgAction::SetTrue, _) => Values::Switch(false),
                     (ArgAction::Append, _) => Values::Several(Vec::new()),
                     (_, Some(value)) => Values::One(value.to_os_string()),
-                    (_, None) if long == "data" => node
-                        .data
-                        .as_ref()
-                        .map_or(Values::Unset, |data| Values::One(data.into())),
+                    (_, None) if long == "data" => {
+                        node.data.as_ref().map_or(Values::Unset, |data| Values::One(data.into()))
+                    }
                     (_, None) => Values::Unset,
                 };
                 Entry::new(Source::Default, long, values)

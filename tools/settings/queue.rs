@@ -30,14 +30,8 @@ const RATE_MAX: u32 = 1_000_000;
 const MS: &str = "_ms";
 
 /// Settings for which 0 means no limit.
-const NONE_IF_ZERO: [&str; 6] = [
-    "claim_ttl_ms",
-    "max_tries",
-    "throttle",
-    "tube_max_tries",
-    "crash_tries",
-    "tube_crash_tries",
-];
+const NONE_IF_ZERO: [&str; 6] =
+    ["claim_ttl_ms", "max_tries", "throttle", "tube_max_tries", "crash_tries", "tube_crash_tries"];
 
 /// The table of one job type. `rules` includes the values inherited from `[queues.default]`.
 #[derive(Clone, Debug)]
@@ -63,18 +57,13 @@ pub(crate) fn tables(
         }
     };
     let DeValue::Table(all) = value else {
-        let problem = Problem::new(
-            source(0),
-            "queues",
-            "expected tables such as [queues.mails]",
-        );
+        let problem = Problem::new(source(0), "queues", "expected tables such as [queues.mails]");
         return (Vec::new(), vec![problem]);
     };
     let default = TypeRules::default();
     let mut tables = Vec::new();
-    let (first, rest): (Vec<_>, Vec<_>) = all
-        .iter()
-        .partition(|(kind, _)| kind.get_ref().as_ref() == Rules::DEFAULT);
+    let (first, rest): (Vec<_>, Vec<_>) =
+        all.iter().partition(|(kind, _)| kind.get_ref().as_ref() == Rules::DEFAULT);
     let mut base = default;
     for (kind, value) in first.into_iter().chain(rest) {
         let (name, at) = (kind.get_ref().as_ref(), kind.span());
@@ -92,10 +81,7 @@ pub(crate) fn tables(
         if name == Rules::DEFAULT {
             base = rules.clone();
         }
-        tables.push(Table {
-            kind: name.to_owned(),
-            rules,
-        });
+        tables.push(Table { kind: name.to_owned(), rules });
     }
     (tables, problems)
 }
@@ -175,9 +161,7 @@ fn order(value: &DeValue<'_>) -> Result<Order, String> {
         "fifo" => Ok(Order::Fifo),
         "timestamp" => Ok(Order::Timestamp),
         "random" => Ok(Order::Random),
-        other => Err(format!(
-            "{other:?}: expected priority, fifo, timestamp, random or any"
-        )),
+        other => Err(format!("{other:?}: expected priority, fifo, timestamp, random or any")),
     }
 }
 
@@ -186,9 +170,7 @@ fn span(value: &DeValue<'_>) -> Result<u64, String> {
     let expected =
         || "expected a number of seconds, or a span such as \"500ms\", \"90s\", \"2h\", \"7d\"";
     let ms = if value.is_integer() {
-        number::<u64>(value)
-            .ok()
-            .and_then(|it| it.checked_mul(1000))
+        number::<u64>(value).ok().and_then(|it| it.checked_mul(1000))
     } else {
         value
             .as_str()
@@ -252,9 +234,7 @@ fn retry(table: &DeTable<'_>) -> Result<(), String> {
     if table.contains_key("backoff") {
         return Err("cannot be combined with backoff".to_owned());
     }
-    let value = table
-        .get("retry")
-        .and_then(|value| value.get_ref().as_str());
+    let value = table.get("retry").and_then(|value| value.get_ref().as_str());
     let is_known = value == Some("claim-ttl");
     let expected = "expected \"claim-ttl\"; use backoff for any other rule";
     is_known.then_some(()).ok_or_else(|| expected.to_owned())
@@ -262,16 +242,12 @@ fn retry(table: &DeTable<'_>) -> Result<(), String> {
 
 /// Parses a rate in items per second, and returns it in thousandths of an item per second. Fails above [`RATE_MAX`].
 pub(super) fn rate(value: &DeValue<'_>) -> Result<u32, String> {
-    thousandths(value)
-        .filter(|milli| *milli <= RATE_MAX)
-        .ok_or_else(|| RATE.to_owned())
+    thousandths(value).filter(|milli| *milli <= RATE_MAX).ok_or_else(|| RATE.to_owned())
 }
 
 /// Parses a rate in items per second, given as a flag, in the same way as [`rate`].
 pub(crate) fn rate_of(text: &str) -> Result<u32, String> {
-    decimal(text)
-        .filter(|milli| *milli <= RATE_MAX)
-        .ok_or_else(|| RATE.to_owned())
+    decimal(text).filter(|milli| *milli <= RATE_MAX).ok_or_else(|| RATE.to_owned())
 }
 
 /// Parses a number of at least 0 with at most three decimals, and returns it in thousandths. Returns `None` for anything else.
@@ -308,10 +284,7 @@ pub(crate) fn settle(tables: &[Table], rules: &mut Rules) {
 /// Formats the rules of each type, `default` first, as JSON.
 pub(crate) fn document(rules: &Rules) -> Value {
     let each = rules.entries();
-    Value::Object(
-        each.map(|(kind, of)| (kind.to_owned(), json!(of)))
-            .collect(),
-    )
+    Value::Object(each.map(|(kind, of)| (kind.to_owned(), json!(of))).collect())
 }
 
 /// Formats the rules of each type as a table.
@@ -361,19 +334,9 @@ fn cell(key: &str, value: Option<&Value>) -> String {
 
 /// Formats a span as the file accepts it, in the largest unit that divides it.
 pub(super) fn span_words(ms: u64) -> String {
-    let units = [
-        (86_400_000, "d"),
-        (3_600_000, "h"),
-        (60_000, "m"),
-        (1000, "s"),
-    ];
-    let unit = units
-        .iter()
-        .find(|(unit, _)| ms > 0 && ms.is_multiple_of(*unit));
-    unit.map_or_else(
-        || format!("{ms}ms"),
-        |(unit, name)| format!("{}{name}", ms / unit),
-    )
+    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
+    let unit = units.iter().find(|(unit, _)| ms > 0 && ms.is_multiple_of(*unit));
+    unit.map_or_else(|| format!("{ms}ms"), |(unit, name)| format!("{}{name}", ms / unit))
 }
 
 /// Formats the delays between tries, as in `1s x2 to 1h, +-0.1`.

@@ -88,11 +88,8 @@ pub(crate) fn tables(
         let (name, at, is_right) = places.get(place).copied().unwrap_or(("", 0, true));
         // Leave out faults that may only follow from a problem reported before: an unknown service or a cycle from text that could not be
         // parsed, any other fault from values of this table that could not be read.
-        let is_new = if matches!(fault, Fault::Unknown(_) | Fault::Cycle(_)) {
-            is_whole
-        } else {
-            is_right
-        };
+        let is_new =
+            if matches!(fault, Fault::Unknown(_) | Fault::Cycle(_)) { is_whole } else { is_right };
         if is_new {
             tell(name, at, fault.to_string());
         }
@@ -110,10 +107,7 @@ pub(super) fn base(file: &Path) -> PathBuf {
 pub(super) fn plain(name: &str, base: &Path) -> Definition {
     Definition {
         name: name.to_owned(),
-        spec: Spec {
-            dir: bytes(base),
-            ..Definition::default().spec
-        },
+        spec: Spec { dir: bytes(base), ..Definition::default().spec },
         ..Definition::default()
     }
 }
@@ -142,10 +136,7 @@ pub(super) fn one(
         "command" => {
             let advice = "write it as a list of words, such as [\"sh\", \"-c\", \"exec ./run.sh\"]";
             let words = words(value).map_err(|words| format!("{words}; {advice}"))?;
-            spec.argv = words
-                .into_iter()
-                .map(|it| Bytes::new(it.into_bytes()))
-                .collect();
+            spec.argv = words.into_iter().map(|it| Bytes::new(it.into_bytes())).collect();
         }
         "dir" => spec.dir = bytes(&base.join(word(value)?)),
         "env_file" => spec.env_file = Some(bytes(&base.join(word(value)?))),
@@ -220,9 +211,7 @@ pub(super) fn span(value: &DeValue<'_>) -> Result<u64, String> {
         || "expected a number of seconds, or a span such as \"500ms\", \"90s\", \"2h\"".to_owned();
     if value.is_integer() {
         let seconds = number::<u64>(value).ok();
-        return seconds
-            .and_then(|it| it.checked_mul(1000))
-            .ok_or_else(expected);
+        return seconds.and_then(|it| it.checked_mul(1000)).ok_or_else(expected);
     }
     let text = value.as_str().ok_or_else(expected)?;
     milliseconds(text).map_err(|_| expected())
@@ -410,11 +399,7 @@ pub(crate) fn table(definitions: &[Definition]) -> String {
         ("INSTANCES", Column::Number),
     ];
     let rows = definitions.iter().map(|it| {
-        let after = if it.after.is_empty() {
-            "-".to_owned()
-        } else {
-            it.after.join(", ")
-        };
+        let after = if it.after.is_empty() { "-".to_owned() } else { it.after.join(", ") };
         [
             it.name.clone(),
             text::plain(&command(it).join(" ")),

@@ -121,14 +121,7 @@ pub(crate) fn document(node: &Config) -> Value {
 
 /// Formats the rules in force on one line, under the same keys as in the file.
 pub(crate) fn words(node: &Config) -> String {
-    let Rules {
-        terms,
-        group_max,
-        kept_ms,
-        kept_max,
-        lost_after_ms,
-        ..
-    } = &node.rules.dispatch;
+    let Rules { terms, group_max, kept_ms, kept_max, lost_after_ms, .. } = &node.rules.dispatch;
     format!(
         "tasks: abort_on_failure = {}, burst = {}, fail_after = {}, progress = {}, group_limit = {group_max}, keep = {}, keep_max = {kept_max}, server_lost_after = {}, allow_fault_injection = {}\n",
         terms.abort_on_failure,

@@ -53,10 +53,7 @@ fn read(table: &DeTable<'_>, rules: &mut TenantRules, mut wrong: impl FnMut(usiz
             Some(weight) => rules.weight = weight,
             None => wrong(
                 at,
-                format!(
-                    "weight: expected a whole number from 1 to {}",
-                    TenantRules::WEIGHT_MAX
-                ),
+                format!("weight: expected a whole number from 1 to {}", TenantRules::WEIGHT_MAX),
             ),
         }
     }

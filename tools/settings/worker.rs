@@ -18,17 +18,8 @@ use toml::de::{DeTable, DeValue};
 const KEYS: &str = "types, command, tenant, any_ready, procs, throttle, lines, timeout, memory, output_max, keep_result";
 
 /// The keys that have the same meaning as for a service.
-const SHARED: [&str; 9] = [
-    "dir",
-    "env",
-    "env_file",
-    "secrets",
-    "user",
-    "group",
-    "autostart",
-    "after",
-    "grace",
-];
+const SHARED: [&str; 9] =
+    ["dir", "env", "env_file", "secrets", "user", "group", "autostart", "after", "grace"];
 
 /// The default time that jobs get to end when their worker is stopped, in milliseconds.
 const GRACE_MS: u32 = 60_000;
@@ -128,19 +119,15 @@ fn read(name: &str, table: &DeTable<'_>, file: &Path) -> Result<Definition, Vec<
         }
     }
     let place = table.iter().next().map_or(0, |(key, _)| key.span().start);
-    for (is_missing, key) in [
-        (worker.types.is_empty(), "types"),
-        (worker.command.is_empty(), "command"),
-    ] {
+    for (is_missing, key) in
+        [(worker.types.is_empty(), "types"), (worker.command.is_empty(), "command")]
+    {
         if is_missing && wrong.is_empty() {
             wrong.push((place, format!("{key}: is missing")));
         }
     }
     if worker.is_any_ready && table.contains_key("tenant") {
-        wrong.push((
-            place,
-            "any_ready: cannot be combined with tenant".to_owned(),
-        ));
+        wrong.push((place, "any_ready: cannot be combined with tenant".to_owned()));
     }
     if !wrong.is_empty() {
         return Err(wrong);

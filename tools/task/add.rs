@@ -171,18 +171,11 @@ impl Add {
             ("fail_after_ms", self.fail_after.into()),
             ("progress_ms", self.progress.into()),
             ("abort_on_failure", self.retry.map(|it| !it).into()),
-            (
-                "report_required",
-                self.report_required.then_some(true).into(),
-            ),
+            ("report_required", self.report_required.then_some(true).into()),
             ("not_ready", self.not_ready.into()),
             ("paused", self.paused.into()),
         ]);
-        let names = [
-            ("name", &self.name),
-            ("group", &self.group),
-            ("work", &self.work),
-        ];
+        let names = [("name", &self.name), ("group", &self.group), ("work", &self.work)];
         if let Some(fault) = self.inject.and_then(Injection::asked) {
             asked.insert("inject".to_owned(), fault.into());
         }
@@ -232,8 +225,7 @@ impl Add {
         };
         let file = here()?.join(file);
         let file = file.to_str().map(str::to_owned);
-        file.map(Some)
-            .ok_or_else(|| Failure::usage("the path of --env-file must be UTF-8"))
+        file.map(Some).ok_or_else(|| Failure::usage("the path of --env-file must be UTF-8"))
     }
 
     fn cleanup(&self) -> Result<Option<Fields>, Failure> {

@@ -272,22 +272,16 @@ impl Task {
         if let Some(body) = self.action.run_within_task() {
             return body;
         }
-        let options = ClientOptions {
-            target: self.at.target()?,
-            json: self.json,
-        };
+        let options = ClientOptions { target: self.at.target()?, json: self.json };
         let act = |which: &TaskSelector, act: &str| {
             let asked = fields([("id", which.id.into()), ("act", act.into())]);
             options.tell(&options.act("tasks/act", asked)?, page::acted)
         };
         match self.action {
             Action::Add(add) => add.run(&options),
-            Action::List {
-                status,
-                group,
-                work,
-                limit,
-            } => options.list(status, (group, work), limit),
+            Action::List { status, group, work, limit } => {
+                options.list(status, (group, work), limit)
+            }
             Action::Show { which } => {
                 let asked = fields([("id", which.id.to_string().into())]);
                 let task = options.look("tasks/task", &asked)?;

@@ -57,10 +57,7 @@ fn locks(options: &ClientOptions, task: &Value, attempt: &Value) -> Vec<String> 
         let index = words(its, "/index");
         Some(match its.pointer("/token").and_then(Value::as_u64) {
             Some(token) => format!("{key} {index}, with token {token}"),
-            None => format!(
-                "{key} {index}, waiting in position {}",
-                words(its, "/place")
-            ),
+            None => format!("{key} {index}, waiting in position {}", words(its, "/place")),
         })
     };
     [EXECUTE, UPDATE].into_iter().filter_map(of_key).collect()
@@ -71,14 +68,9 @@ fn thread(options: &ClientOptions, attempt: &Value) -> Option<String> {
     let server = words(attempt, "/server");
     let mut servers = items(&body, "/servers").iter();
     let its = servers.find(|it| words(it, "/server") == server)?;
-    let (name, used, threads) = (
-        plain(&words(its, "/server")),
-        number(its, "/used"),
-        number(its, "/threads"),
-    );
-    Some(format!(
-        "on {name}, where {used} of {threads} threads are taken"
-    ))
+    let (name, used, threads) =
+        (plain(&words(its, "/server")), number(its, "/used"), number(its, "/threads"));
+    Some(format!("on {name}, where {used} of {threads} threads are taken"))
 }
 
 fn processes(options: &ClientOptions, attempt: &Value) -> Option<String> {

@@ -75,10 +75,7 @@ impl Point {
 
     /// Returns whether this point is before, in or after the cleanup.
     const fn is_of_cleanup(self) -> bool {
-        matches!(
-            self,
-            Self::BeforeCleanup | Self::WithinCleanup | Self::AfterCleanup
-        )
+        matches!(self, Self::BeforeCleanup | Self::WithinCleanup | Self::AfterCleanup)
     }
 }
 
@@ -99,10 +96,7 @@ impl Kind {
     /// Makes this process fail in this way. Returns only for `Exit` and `Exit0`.
     fn fail(self) -> Result<(), Failure> {
         // An injected fault should not leave a core dump. A process may always lower its limits to 0.
-        let none = Rlimit {
-            current: Some(0),
-            maximum: Some(0),
-        };
+        let none = Rlimit { current: Some(0), maximum: Some(0) };
         let _ = setrlimit(Resource::Core, none);
         match self {
             Self::Exit => Err(Failure::of_command(1, "")),
@@ -116,10 +110,7 @@ impl Kind {
                 std::hint::spin_loop();
             },
             Self::Memory => {
-                let limit = Rlimit {
-                    current: Some(MEMORY_BYTES),
-                    maximum: Some(MEMORY_BYTES),
-                };
+                let limit = Rlimit { current: Some(MEMORY_BYTES), maximum: Some(MEMORY_BYTES) };
                 // Fails only if the limit is already lower.
                 let _ = setrlimit(Resource::As, limit);
                 let mut all: Vec<Vec<u8>> = Vec::new();
@@ -164,7 +155,7 @@ impl FromStr for Injection {
         };
         if !is_known {
             return Err(
-                "this point does not take this kind: see `sexton task add --help`".to_owned(),
+                "this point does not take this kind: see `sexton task add --help`".to_owned()
             );
         }
         Ok(Self { point, kind })
@@ -287,12 +278,7 @@ mod tests {
 
     #[test]
     fn points_and_kinds_are_known_and_no_others() {
-        for known in [
-            "before-parent",
-            "before-parent:kill",
-            "within-task",
-            "after-task:exit0",
-        ] {
+        for known in ["before-parent", "before-parent:kill", "within-task", "after-task:exit0"] {
             let injection: Injection = known.parse().expect("the fault is known");
             assert_eq!(injection.words(), known);
         }
@@ -313,15 +299,8 @@ mod tests {
     #[test]
     fn what_the_coordinator_is_asked_it_knows() {
         let points = Point::value_variants().iter();
-        let mut asked: Vec<String> = points
-            .filter_map(|point| {
-                Injection {
-                    point: *point,
-                    kind: None,
-                }
-                .asked()
-            })
-            .collect();
+        let mut asked: Vec<String> =
+            points.filter_map(|point| Injection { point: *point, kind: None }.asked()).collect();
         asked.insert(1, "before-parent:kill".to_owned());
         assert_eq!(asked, Fault::ALL.map(|fault| fault.name().to_owned()));
     }

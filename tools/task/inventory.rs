@@ -170,25 +170,14 @@ impl From {
     /// Returns the name of the source, for messages, and its content.
     fn text(&self) -> (String, io::Result<String>) {
         if let Some(command) = &self.from_command {
-            return (
-                format!("of `{command}`"),
-                printed(Command::new("sh").args(["-c", command])),
-            );
+            return (format!("of `{command}`"), printed(Command::new("sh").args(["-c", command])));
         }
         let from = self.from.clone().unwrap_or_default();
         let shown = from.to_string_lossy().into_owned();
         let text = if is_url(&shown) {
             // Fetch only what was requested: no configuration file of curl, and no other protocol after a redirection.
-            let flags = [
-                "-q",
-                "-fsSL",
-                "--globoff",
-                "--max-time",
-                "30",
-                "--proto",
-                "=http,https",
-                "--",
-            ];
+            let flags =
+                ["-q", "-fsSL", "--globoff", "--max-time", "30", "--proto", "=http,https", "--"];
             printed(Command::new("curl").args(flags).arg(&from))
         } else if shown == "-" {
             read(io::stdin().lock())
@@ -209,22 +198,14 @@ fn is_url(text: &str) -> bool {
 /// Reads at most one byte more than an inventory may have, so that the caller can detect one that is too large.
 fn read(from: impl Read) -> io::Result<String> {
     let mut text = String::new();
-    from.take(INVENTORY_BYTES_MAX + 1)
-        .read_to_string(&mut text)?;
+    from.take(INVENTORY_BYTES_MAX + 1).read_to_string(&mut text)?;
     Ok(text)
 }
 
 /// Returns the standard output of a command. Fails if its exit status is not 0.
 fn printed(command: &mut Command) -> io::Result<String> {
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()?;
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let text = child.stdout.take().map_or(Ok(String::new()), read);
     let status = child.wait()?;
-    if status.success() {
-        text
-    } else {
-        Err(io::Error::other(format!("it ended with {status}")))
-    }
+    if status.success() { text } else { Err(io::Error::other(format!("it ended with {status}"))) }
 }

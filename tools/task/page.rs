@@ -95,10 +95,7 @@ pub(super) fn limited(group: &str, max: u64) -> String {
     let group = plain(group);
     match max {
         0 => format!("group {group}: no task is started\n"),
-        max => format!(
-            "group {group}: at most {} in progress\n",
-            count(max, "task")
-        ),
+        max => format!("group {group}: at most {} in progress\n", count(max, "task")),
     }
 }
 
@@ -118,11 +115,7 @@ pub(super) fn list(tasks: &[Value]) -> String {
     ];
     let rows = tasks.iter().map(|task| {
         let name = shown(task, "name");
-        let name = if matches!(name.as_str(), "" | "-") {
-            shown_command(task)
-        } else {
-            name
-        };
+        let name = if matches!(name.as_str(), "" | "-") { shown_command(task) } else { name };
         [
             words(task, "/id"),
             state(task),
@@ -178,10 +171,9 @@ pub(super) fn whole(task: &Value, held: &Held) -> String {
     }
     let saved = match number(task, "/revision") {
         none if none == 0 => "nothing".to_owned(),
-        revision => format!(
-            "revision {revision}, {} bytes",
-            number(task, "/saved_bytes").or_zero()
-        ),
+        revision => {
+            format!("revision {revision}, {} bytes", number(task, "/saved_bytes").or_zero())
+        }
     };
     line("saved", &saved);
     let abort = if is(task, "/abort_on_failure") {
@@ -190,10 +182,7 @@ pub(super) fn whole(task: &Value, held: &Held) -> String {
         "runs again if its command dies"
     };
     let fails = span(number(task, "/fail_after_ms"));
-    line(
-        "terms",
-        &format!("{abort}; fails if an attempt takes longer than {fails}"),
-    );
+    line("terms", &format!("{abort}; fails if an attempt takes longer than {fails}"));
     if let Some(attempt) = task.pointer("/attempt").filter(|it| !it.is_null()) {
         line("attempt", &live(attempt, number(task, "/now")));
     }
@@ -217,11 +206,7 @@ fn live(attempt: &Value, now: Figure) -> String {
         words(attempt, "/stage"),
         span(now.minus(number(attempt, "/claimed_at"))),
     );
-    for (path, word) in [
-        ("/process", "process"),
-        ("/said", "said"),
-        ("/stopping", "stopping:"),
-    ] {
+    for (path, word) in [("/process", "process"), ("/said", "said"), ("/stopping", "stopping:")] {
         match words(attempt, path).as_str() {
             "-" => {}
             value => write!(live, ", {word} {value}").expect("writing to memory does not fail"),

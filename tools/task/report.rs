@@ -53,10 +53,7 @@ pub(super) fn save(text: Option<String>) -> Result<(), Failure> {
         Some(text) => text.into_bytes(),
         None => {
             let mut body = Vec::new();
-            let read = std::io::stdin()
-                .lock()
-                .take(READ_MAX)
-                .read_to_end(&mut body);
+            let read = std::io::stdin().lock().take(READ_MAX).read_to_end(&mut body);
             read.map_err(|error| {
                 Failure::unreachable(format!("failed to read standard input: {error}"))
             })?;

@@ -7,14 +7,8 @@ use sexton::refusal::Reason;
 
 /// The refusals for which there is advice, each with its advice.
 const HELPS: &[(Reason, &str)] = &[
-    (
-        Reason::Absent,
-        "`sexton task list` shows the tasks, `sexton server list` the servers",
-    ),
-    (
-        Reason::Ended,
-        "`sexton task restart ID` runs an ended task again",
-    ),
+    (Reason::Absent, "`sexton task list` shows the tasks, `sexton server list` the servers"),
+    (Reason::Ended, "`sexton task restart ID` runs an ended task again"),
     (
         Reason::Running,
         "`sexton task show ID` shows its state; `sexton task terminate ID` ends it first",

@@ -145,10 +145,9 @@ impl Ssh {
     fn fields(&self) -> Option<Value> {
         let mut ssh = json!({ "to": self.to.as_ref()? });
         let config = self.config.as_ref().map(|it| it.to_string_lossy());
-        for (name, value) in [
-            ("config", config),
-            ("program", self.program.as_ref().map(Into::into)),
-        ] {
+        for (name, value) in
+            [("config", config), ("program", self.program.as_ref().map(Into::into))]
+        {
             if let (Some(ssh), Some(value)) = (ssh.as_object_mut(), value) {
                 ssh.insert(name.to_owned(), value.into());
             }
@@ -159,10 +158,7 @@ impl Ssh {
 
 impl Server {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let options = ClientOptions {
-            target: self.at.target()?,
-            json: self.json,
-        };
+        let options = ClientOptions { target: self.at.target()?, json: self.json };
         let set = |which: &ServerSelector, members: Fields| {
             let mut asked = which.fields();
             asked.extend(members);
@@ -173,11 +169,7 @@ impl Server {
                 let servers = options.look("servers", &fields([]))?;
                 options.tell(&servers, page::servers)
             }
-            Action::Add {
-                which,
-                threads,
-                ssh,
-            } => match ssh.fields() {
+            Action::Add { which, threads, ssh } => match ssh.fields() {
                 None => set(&which, fields([("threads", threads.into())])),
                 Some(ssh) => {
                     let mut asked = which.fields();
@@ -191,11 +183,7 @@ impl Server {
                 options.done(&options.act("servers/remove", which.fields())?)
             }
             Action::Check { from, reached } => from.compare(&reached, &options, true),
-            Action::Update {
-                from,
-                reached,
-                watch,
-            } if watch => from.watch(&reached, &options),
+            Action::Update { from, reached, watch } if watch => from.watch(&reached, &options),
             Action::Update { from, reached, .. } => from.compare(&reached, &options, false),
             Action::Announce => {
                 let asked = client::change(&options.target, "/v1/servers/refresh", Fields::new())?;

@@ -28,10 +28,7 @@ pub(super) fn page(story: &Value, dispatch: bool, held: &Held) -> String {
     let stories = stories.map(Vec::as_slice).unwrap_or_default();
     let left_out = number(story, "/attempts").minus(stories.len() as u64);
     if left_out > 0 {
-        line(
-            &mut page,
-            &format!("older attempts that are not kept: {left_out}"),
-        );
+        line(&mut page, &format!("older attempts that are not kept: {left_out}"));
     }
     for story in stories {
         page.push('\n');
@@ -59,17 +56,10 @@ fn attempt(page: &mut String, story: &Value, dispatch: bool) {
         .expect("writing to memory does not fail");
     if dispatch {
         let of = |name: &str| words(story, &format!("/dispatch/{name}"));
+        line(page, &format!("waited {} ms for its turn and a thread", of("waited_ms")));
         line(
             page,
-            &format!("waited {} ms for its turn and a thread", of("waited_ms")),
-        );
-        line(
-            page,
-            &format!(
-                "chose {server}: {} of {} threads were taken",
-                of("used"),
-                of("threads")
-            ),
+            &format!("chose {server}: {} of {} threads were taken", of("used"), of("threads")),
         );
     }
     let phases = story.pointer("/phases").and_then(Value::as_array);
@@ -96,10 +86,7 @@ fn attempt(page: &mut String, story: &Value, dispatch: bool) {
             continue;
         }
         let dir = words(story, "/dir");
-        line(
-            page,
-            &format!("{stream}: {bytes} bytes in {dir}/{stream}.log"),
-        );
+        line(page, &format!("{stream}: {bytes} bytes in {dir}/{stream}.log"));
         let shown = story.pointer(&format!("/{stream}")).map(excerpt);
         for printed in shown.unwrap_or_default() {
             line(page, &format!("  {printed}"));

@@ -55,20 +55,8 @@ pub(crate) const WORK: [Series; 7] = [
         value: |point| point.ready,
         words: grouped,
     },
-    Series {
-        name: "owners",
-        rank: 2,
-        of: "",
-        value: |point| point.owners,
-        words: grouped,
-    },
-    Series {
-        name: "contenders",
-        rank: 3,
-        of: "",
-        value: |point| point.contenders,
-        words: grouped,
-    },
+    Series { name: "owners", rank: 2, of: "", value: |point| point.owners, words: grouped },
+    Series { name: "contenders", rank: 3, of: "", value: |point| point.contenders, words: grouped },
 ];
 
 /// The charts of the coordinator's internals: entries, journal and open commands.
@@ -94,13 +82,7 @@ pub(crate) const INTERNALS: [Series; 4] = [
         value: |point| rate(point, |rates| rates.syncs),
         words: |value| rate_words(Rate(value)),
     },
-    Series {
-        name: "open",
-        rank: 6,
-        of: "",
-        value: |point| point.open,
-        words: grouped,
-    },
+    Series { name: "open", rank: 6, of: "", value: |point| point.open, words: grouped },
 ];
 
 /// The latest samples, grouped into columns.
@@ -150,23 +132,14 @@ impl<'a> Window<'a> {
 
     fn values(&self, series: &Series) -> impl Iterator<Item = Option<u64>> {
         let columns = self.columns.iter();
-        columns.map(|column| {
-            column
-                .iter()
-                .filter_map(|point| (series.value)(point))
-                .max()
-        })
+        columns.map(|column| column.iter().filter_map(|point| (series.value)(point)).max())
     }
 }
 
 /// Returns a bar of one of eight heights, or a blank if the value is unknown. Zero has a character of its own, so it differs from a small
 /// value.
 fn bar(value: Option<u64>, peak: u64, unicode: bool) -> char {
-    let heights = if unicode {
-        "▁▂▃▄▅▆▇█"
-    } else {
-        ".:-=+*#@"
-    };
+    let heights = if unicode { "▁▂▃▄▅▆▇█" } else { ".:-=+*#@" };
     match value {
         None => ' ',
         Some(0) => '_',

@@ -108,17 +108,13 @@ fn lines(mut screen: Screen, asker: &Poller, once: bool) -> Result<(), Failure> 
 
 /// Draws the screen as plain text, without the key hints.
 fn frame(screen: &mut Screen) -> String {
-    let plain = Abilities {
-        colours: false,
-        ..screen.abilities
-    };
+    let plain = Abilities { colours: false, ..screen.abilities };
     screen.abilities = plain;
     let (width, height) = PRINTED;
     let mut terminal =
         Terminal::new(TestBackend::new(width, height)).expect("drawing to memory cannot fail");
-    let drawn = terminal
-        .draw(|frame| view::draw(frame, screen))
-        .expect("drawing to memory cannot fail");
+    let drawn =
+        terminal.draw(|frame| view::draw(frame, screen)).expect("drawing to memory cannot fail");
     let text = text(drawn.buffer);
     let (page, _keys) = text.rsplit_once('\n').unwrap_or((&text, ""));
     format!("{}\n", page.trim_end())

@@ -38,11 +38,7 @@ const TROUBLES_MAX: usize = 10;
 pub(crate) fn notes(watched: &Watched) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut note = |rank: u8, urgent: bool, words: String| {
-        notes.push(Note {
-            rank,
-            urgent,
-            words,
-        });
+        notes.push(Note { rank, urgent, words });
     };
     if let Contact::Lost { no_answer, .. } = &watched.contact {
         note(1, true, no_answer.why.clone());
@@ -70,11 +66,7 @@ pub(crate) fn notes(watched: &Watched) -> Vec<Note> {
 fn part(rank: u8, name: &str, parts: &[String], width: usize) -> Vec<Row> {
     let lines = flowed(parts, "   ", width.saturating_sub(NAME));
     let row = |(place, line): (usize, String)| {
-        let (name, rank) = if place == 0 {
-            (name, rank)
-        } else {
-            ("", rank.max(FURTHER))
-        };
+        let (name, rank) = if place == 0 { (name, rank) } else { ("", rank.max(FURTHER)) };
         let line = vec![format!("{name:NAME$}").dim(), line.into()];
         Row::new(rank, Line::from(line))
     };
@@ -104,9 +96,8 @@ pub(crate) fn listeners(watched: &Watched, status: &Value, width: usize) -> Vec<
     }
     if let Some(rates) = rates.filter(|_| is_there(status, "/beanstalk")) {
         let asked = rates.beanstalk.iter().filter(|(_, rate)| rate.0 > 0);
-        let mut kinds: Vec<String> = asked
-            .map(|(name, rate)| named((name.as_str(), *rate)))
-            .collect();
+        let mut kinds: Vec<String> =
+            asked.map(|(name, rate)| named((name.as_str(), *rate))).collect();
         if kinds.is_empty() {
             kinds.push("no requests".to_owned());
         }
@@ -147,10 +138,7 @@ pub(crate) fn internals(watched: &Watched, status: &Value, width: usize) -> Vec<
     let took = grouped(number(status, "/recovered/ms"));
     let started = [
         before.to_owned(),
-        format!(
-            "{} records in {took} ms",
-            grouped(number(status, "/recovered/records"))
-        ),
+        format!("{} records in {took} ms", grouped(number(status, "/recovered/records"))),
     ];
     rows.extend(part(16, "start", &started, width));
     rows
@@ -159,10 +147,7 @@ pub(crate) fn internals(watched: &Watched, status: &Value, width: usize) -> Vec<
 /// Formats the figures on jobs for which there is no chart, beginning with those that show whether jobs are being processed.
 fn phases(watched: &Watched, status: &Value) -> Vec<String> {
     let phase = |name: &str| counted(name, status, &format!("/queues/jobs/{name}"));
-    let mut parts = vec![
-        phase("claimed"),
-        counted("waiting", status, "/queues/waiting"),
-    ];
+    let mut parts = vec![phase("claimed"), counted("waiting", status, "/queues/waiting")];
     if let Some(rates) = watched.rates() {
         parts.push(named(("ran out/s", rates.timeouts)));
     }
@@ -184,10 +169,7 @@ fn connections(status: &Value) -> Vec<String> {
         }
         let mut words = counted(listener, status, &path("/active"));
         // The HTTP listener has no list of hosts, so its status has no `rejected_hosts`.
-        let (hosts, busy) = (
-            count(&path("/rejected_hosts")),
-            count(&path("/rejected_busy")),
-        );
+        let (hosts, busy) = (count(&path("/rejected_hosts")), count(&path("/rejected_busy")));
         if hosts > 0 {
             words = format!("{words}, {} hosts refused", grouped(hosts));
         }
@@ -222,10 +204,7 @@ fn checkpoints(status: &Value) -> Vec<String> {
     }
     for (place, slot) in ["a", "b"].into_iter().enumerate() {
         if is(&format!("slots/{place}")) {
-            parts.push(format!(
-                "{slot} up to {}",
-                grouped(count(&format!("slots/{place}")))
-            ));
+            parts.push(format!("{slot} up to {}", grouped(count(&format!("slots/{place}")))));
         }
     }
     parts

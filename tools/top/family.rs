@@ -56,10 +56,7 @@ impl Family {
             return;
         }
         if let Some(why) = answer.pointer("/refused").and_then(Value::as_str) {
-            *self = Self {
-                standing: Standing::Refused(why.to_owned()),
-                ..Self::default()
-            };
+            *self = Self { standing: Standing::Refused(why.to_owned()), ..Self::default() };
             return;
         }
         let before = std::mem::take(&mut self.usage);
@@ -87,18 +84,11 @@ impl Usage {
     fn of(answer: &Value, uptime_ms: u64, before: Option<&Self>) -> Self {
         let cpu_ms = number(answer, "/cpu_ms").or_zero();
         let share = before.and_then(|before| {
-            let over_ms = uptime_ms
-                .checked_sub(before.uptime_ms)
-                .filter(|ms| *ms > 0)?;
+            let over_ms = uptime_ms.checked_sub(before.uptime_ms).filter(|ms| *ms > 0)?;
             let used_ms = cpu_ms.checked_sub(before.cpu_ms)?;
             Some(used_ms.saturating_mul(1000) / over_ms)
         });
-        Self {
-            uptime_ms,
-            cpu_ms,
-            memory_bytes: number(answer, "/memory_bytes").or_zero(),
-            share,
-        }
+        Self { uptime_ms, cpu_ms, memory_bytes: number(answer, "/memory_bytes").or_zero(), share }
     }
 }
 
@@ -120,10 +110,7 @@ fn tree(records: Vec<Value>) -> Vec<(Way, Value)> {
         // A record that names itself as its parent becomes a root, since it would never be reached otherwise. Longer cycles are not
         // expected: a process is recorded after its parent.
         let parent = Some(parent(&record)).filter(|it| there.contains(it) && it != id(&record));
-        below
-            .entry(parent.unwrap_or_default())
-            .or_default()
-            .push(record);
+        below.entry(parent.unwrap_or_default()).or_default().push(record);
     }
     let mut ordered = Vec::new();
     let mut open: Vec<(Way, Value)> = Vec::new();

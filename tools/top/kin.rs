@@ -67,9 +67,7 @@ pub(crate) fn rows(family: &Family, now: u64, width: usize, unicode: bool) -> Ve
 fn services(family: &Family, now: u64, width: usize) -> Vec<Row> {
     let columns: [Column<Instance<'_>>; 5] = [
         column("status", 10, 0, |it| words(it.stands, "/status")),
-        column("restarts", 10, 1, |it| {
-            number(it.stands, "/restarts").to_string()
-        }),
+        column("restarts", 10, 1, |it| number(it.stands, "/restarts").to_string()),
         column("last end", 14, 2, |it| cut(&last(it.stands), 12)),
         column("up", 13, 3, |it| up(it.stands, it.now)),
         column("pid", 10, 4, |it| words(it.stands, "/pid")),
@@ -92,10 +90,7 @@ fn services(family: &Family, now: u64, width: usize) -> Vec<Row> {
             if !["-".to_owned(), last(instance)].contains(&about) {
                 name = format!("{name}  {about}");
             }
-            let it = Instance {
-                stands: instance,
-                now,
-            };
+            let it = Instance { stands: instance, now };
             let line = line(&name, &it, &columns, room);
             rows.push(match words(it.stands, "/status").as_str() {
                 "failed" => Row::new(line.red()),
@@ -113,14 +108,10 @@ fn services(family: &Family, now: u64, width: usize) -> Vec<Row> {
 fn processes(family: &Family, now: u64, width: usize, unicode: bool) -> Vec<Row> {
     let columns: [Column<Member<'_>>; 6] = [
         column("cpu", 8, 0, |it| share(it.usage)),
-        column("memory", 11, 1, |it| {
-            used(it.usage, |usage| bytes(usage.memory_bytes))
-        }),
+        column("memory", 11, 1, |it| used(it.usage, |usage| bytes(usage.memory_bytes))),
         column("pid", 9, 3, |it| words(it.record, "/pid")),
         column("status", 10, 4, |it| cut(&standing(it.record), 9)),
-        column("cpu time", 13, 5, |it| {
-            used(it.usage, |usage| span(usage.cpu_ms))
-        }),
+        column("cpu time", 13, 5, |it| used(it.usage, |usage| span(usage.cpu_ms))),
         column("up", 13, 2, |it| up(it.record, it.now)),
     ];
     let (columns, room) = fitting(columns.into(), width);
@@ -136,11 +127,7 @@ fn processes(family: &Family, now: u64, width: usize, unicode: bool) -> Vec<Row>
     let mut rows = vec![head(&all, &columns, room)];
     for (way, record) in &family.members {
         let name = format!("{}{}", lead(way, room / 2, unicode), named(record));
-        let member = Member {
-            record,
-            usage: family.usage(record),
-            now,
-        };
+        let member = Member { record, usage: family.usage(record), now };
         rows.push(Row {
             id: Some(id(record).to_owned()),
             ..Row::new(line(&name, &member, &columns, room))
@@ -201,10 +188,7 @@ fn up(value: &Value, now: u64) -> String {
 
 fn share(usage: Option<&Usage>) -> String {
     let share = usage.and_then(|usage| usage.share);
-    share.map_or_else(
-        || "-".to_owned(),
-        |share| format!("{}.{}%", share / 10, share % 10),
-    )
+    share.map_or_else(|| "-".to_owned(), |share| format!("{}.{}%", share / 10, share % 10))
 }
 
 fn used(usage: Option<&Usage>, words: fn(&Usage) -> String) -> String {
@@ -217,12 +201,7 @@ const fn column<T>(
     rank: u8,
     cell: fn(&T) -> String,
 ) -> Column<T> {
-    Column {
-        head,
-        width,
-        rank,
-        cell,
-    }
+    Column { head, width, rank, cell }
 }
 
 /// Returns the columns that fit beside a name of the minimum width, and the width left for the name.
@@ -237,9 +216,7 @@ fn fitting<T>(mut columns: Vec<Column<T>>, width: usize) -> (Vec<Column<T>>, usi
 }
 
 fn head<T>(all: &str, columns: &[Column<T>], room: usize) -> Row {
-    let heads = columns
-        .iter()
-        .map(|it| format!("{:>1$}", it.head, it.width));
+    let heads = columns.iter().map(|it| format!("{:>1$}", it.head, it.width));
     let line = format!("{:room$}{}", cut(all, room), heads.collect::<String>());
     Row::new(line.dim())
 }

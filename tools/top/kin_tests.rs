@@ -57,25 +57,18 @@ fn of_processes(abilities: Abilities) -> Screen {
     for second in 0..3 {
         let mut status = status(second);
         status["processes"] = family(second);
-        screen
-            .watched
-            .take(Timestamp(NOON + second * 1000), Ok(status));
+        screen.watched.take(Timestamp(NOON + second * 1000), Ok(status));
     }
     screen
 }
 
 /// Returns every recorded state with its name.
 pub(super) fn states() -> Vec<(&'static str, Screen)> {
-    let plain = Abilities {
-        unicode: false,
-        colours: false,
-    };
+    let plain = Abilities { unicode: false, colours: false };
     let mut out_of_scope = of_processes(FULL);
     let mut refused = status(3);
     refused["processes"] = json!({"refused": "the coordinator refused: this needs the scope run, and so the Unix socket"});
-    out_of_scope
-        .watched
-        .take(Timestamp(NOON + 3000), Ok(refused));
+    out_of_scope.watched.take(Timestamp(NOON + 3000), Ok(refused));
     let mut no_processes = of_processes(FULL);
     let mut empty = status(3);
     empty["processes"] = json!({"services": [], "processes": [], "more": false, "usage": []});
@@ -93,36 +86,22 @@ fn processes_are_asked_for_while_they_are_shown_and_usage_of_those_in_view() {
     let ids = |screen: &Screen| screen.question().processes;
     let mut screen = of_processes(FULL);
     drawn(&mut screen, (80, 40));
-    assert_eq!(
-        ids(&screen).map(|ids| ids.len()),
-        Some(7),
-        "all lines fit on the screen"
-    );
+    assert_eq!(ids(&screen).map(|ids| ids.len()), Some(7), "all lines fit on the screen");
     drawn(&mut screen, (80, 16));
     let some = ids(&screen).expect("processes are shown");
     assert!(!some.is_empty() && some.len() < 7, "{some:?}");
     let first = some.first().cloned();
-    assert_eq!(
-        first.as_deref(),
-        Some("0192f5e0-0000-7000-8000-000000000001")
-    );
+    assert_eq!(first.as_deref(), Some("0192f5e0-0000-7000-8000-000000000001"));
     for _ in 0..5 {
         screen.key(Key::PageDown);
     }
     let picture = text(&drawn(&mut screen, (80, 10)));
     assert!(picture.contains("import.sh"), "{picture}");
     let last = ids(&screen).expect("processes are shown");
-    assert!(
-        !last.contains(&first.expect("a process is in view")),
-        "{last:?}"
-    );
+    assert!(!last.contains(&first.expect("a process is in view")), "{last:?}");
     for pane in [Pane::Internals, Pane::Work] {
         screen.key(Key::NextPane);
-        assert_eq!(
-            (screen.pane, ids(&screen)),
-            (pane, None),
-            "the pane of processes is not shown"
-        );
+        assert_eq!((screen.pane, ids(&screen)), (pane, None), "the pane of processes is not shown");
     }
 }
 
@@ -139,21 +118,10 @@ fn what_a_process_uses_is_over_the_coordinators_own_time() {
     };
     assert_eq!(take(1000, 50), (None, 50, 7), "one reading gives no share");
     assert_eq!(take(3000, 1050), (Some(500), 1050, 7), "half a processor");
-    assert_eq!(
-        take(3000, 1051),
-        (None, 1051, 7),
-        "no time has passed, so there is no share"
-    );
-    assert_eq!(
-        take(4000, 2),
-        (None, 2, 7),
-        "the count decreased, so there is no share"
-    );
+    assert_eq!(take(3000, 1051), (None, 1051, 7), "no time has passed, so there is no share");
+    assert_eq!(take(4000, 2), (None, 2, 7), "the count decreased, so there is no share");
     // Usage outside the view is unknown; an old value is not shown as current.
-    family.take(
-        &mut json!({"services": [], "processes": [record_of("a")], "usage": []}),
-        5000,
-    );
+    family.take(&mut json!({"services": [], "processes": [record_of("a")], "usage": []}), 5000);
     assert_eq!(family.usage(&record_of("a")), None);
     family.take(&mut json!({"refused": "no"}), 6000);
     assert_eq!(family.standing, Standing::Refused("no".to_owned()));
@@ -166,21 +134,11 @@ fn record_of(id: &str) -> Value {
 
 #[test]
 fn every_record_has_a_line_under_its_parent_however_deep() {
-    let parents = [
-        ("b", "a"),
-        ("c", "b"),
-        ("d", "a"),
-        ("x", "nobody"),
-        ("s", "s"),
-    ];
+    let parents = [("b", "a"), ("c", "b"), ("d", "a"), ("x", "nobody"), ("s", "s")];
     let mut records = vec![record_of("a")];
     records.extend(parents.map(|(id, parent)| json!({"id": id, "parent": parent})));
     records.extend((0..1000).map(|depth| {
-        let parent = if depth == 0 {
-            "d".to_owned()
-        } else {
-            (depth - 1).to_string()
-        };
+        let parent = if depth == 0 { "d".to_owned() } else { (depth - 1).to_string() };
         json!({"id": depth.to_string(), "parent": parent})
     }));
     let mut family = Family::default();
@@ -193,11 +151,7 @@ fn every_record_has_a_line_under_its_parent_however_deep() {
     let expected = [(0, "a"), (1, "b"), (2, "c"), (1, "d"), (2, "0"), (3, "1")];
     assert_eq!(order.get(..6), Some(&expected[..]));
     assert_eq!(order.len(), 1006);
-    assert_eq!(
-        order.last(),
-        Some(&(0, "s")),
-        "s, its own parent, is a root"
-    );
+    assert_eq!(order.last(), Some(&(0, "s")), "s, its own parent, is a root");
     let mut screen = of_processes(FULL);
     let mut status = status(3);
     status["processes"] = json!({"services": [], "processes": records, "more": true});

@@ -75,10 +75,7 @@ pub(crate) enum Contact {
     /// The last request was answered.
     Answering,
     /// The last request failed, or its answer was not a status. `since` is the time of the first such request in a row.
-    Lost {
-        since: Timestamp,
-        no_answer: NoAnswer,
-    },
+    Lost { since: Timestamp, no_answer: NoAnswer },
 }
 
 /// The reason why there is no status.
@@ -182,14 +179,7 @@ impl Watched {
             Contact::Asking | Contact::Answering => at,
         };
         self.contact = Contact::Lost { since, no_answer };
-        Point {
-            at,
-            rates: None,
-            owners: None,
-            contenders: None,
-            ready: None,
-            open: None,
-        }
+        Point { at, rates: None, owners: None, contenders: None, ready: None, open: None }
     }
 
     /// Returns the current rates, if they are known.
@@ -269,10 +259,7 @@ impl Rate {
         self.0.saturating_add(500) / 1000
     }
 
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "the rate is already rounded to thousandths"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "the rate is already rounded to thousandths")]
     pub(crate) fn line(self) -> Value {
         json!(self.0 as f64 / 1000.0)
     }
@@ -282,9 +269,7 @@ impl Rate {
 fn is_same(before: &Value, now: &Value) -> bool {
     let grows = ["/uptime_ms", "/journal/bytes", "/http/accepted"];
     number(before, "/pid") == number(now, "/pid")
-        && grows
-            .iter()
-            .all(|path| number(before, path) <= number(now, path))
+        && grows.iter().all(|path| number(before, path) <= number(now, path))
 }
 
 /// Computes the rates between two statuses of the same process; `None` if the uptime has not increased.
@@ -308,10 +293,7 @@ fn rates(before: &Value, now: &Value) -> Option<Rates> {
         beanstalk: beanstalk(now)
             .map(|(name, count)| {
                 let before = number(before, &format!("/beanstalk/commands/{name}")).or_zero();
-                (
-                    name.clone(),
-                    Rate::new(count.saturating_sub(before), over_ms),
-                )
+                (name.clone(), Rate::new(count.saturating_sub(before), over_ms))
             })
             .collect(),
         entries: Rate::new(entries, over_ms),
@@ -340,9 +322,7 @@ fn entries(status: &Value) -> u64 {
     if let Some(released) = status.pointer("/journal/released").and_then(Value::as_u64) {
         return released;
     }
-    let newest = actors(status)
-        .iter()
-        .map(|actor| number(actor, "/last").or_zero());
+    let newest = actors(status).iter().map(|actor| number(actor, "/last").or_zero());
     newest.max().unwrap_or(0)
 }
 

@@ -99,10 +99,7 @@ impl Screen {
             Pane::Processes | Pane::Whole => true,
             Pane::Work | Pane::Internals => false,
         };
-        Question {
-            every: self.every,
-            processes: is_shown.then(|| self.in_view.clone()),
-        }
+        Question { every: self.every, processes: is_shown.then(|| self.in_view.clone()) }
     }
 
     /// Returns the data to draw: while paused, that of the moment of the pause.

@@ -29,36 +29,19 @@ const COLUMNS: [Column; 9] = [
     phase("delayed", 6, |row| count(row, "delayed")),
     phase("retrying", 2, |row| count(row, "retrying")),
     phase("buried", 7, |row| count(row, "buried")),
-    Column {
-        head: "abandoned",
-        width: 11,
-        rank: 8,
-        cell: |row| count(row, "abandoned"),
-    },
+    Column { head: "abandoned", width: 11, rank: 8, cell: |row| count(row, "abandoned") },
     Column {
         head: "oldest",
         width: 12,
         rank: 1,
-        cell: |row| {
-            Some(
-                row.queue
-                    .get("oldest_ms")?
-                    .as_u64()
-                    .map_or("-".into(), span),
-            )
-        },
+        cell: |row| Some(row.queue.get("oldest_ms")?.as_u64().map_or("-".into(), span)),
     },
     phase("in/s", 4, |row| Some(rate(row, |(added, _)| added))),
     phase("out/s", 5, |row| Some(rate(row, |(_, gone)| gone))),
 ];
 
 const fn phase(head: &'static str, rank: u8, cell: fn(&QueueRow) -> Option<String>) -> Column {
-    Column {
-        head,
-        width: 9,
-        rank,
-        cell,
-    }
+    Column { head, width: 9, rank, cell }
 }
 
 fn count(row: &QueueRow, phase: &str) -> Option<String> {
@@ -92,9 +75,7 @@ pub(crate) fn queues(work: &Work, status: &Value, width: usize) -> Vec<Row> {
     }
     let room = width.saturating_sub(taken(&columns)).max(1);
     let all = text::count(number(status, "/queues/queues"), "queue");
-    let heads = columns
-        .iter()
-        .map(|it| format!("{:>1$}", it.head, it.width));
+    let heads = columns.iter().map(|it| format!("{:>1$}", it.head, it.width));
     let head = format!("{:room$}{}", cut(&all, room), heads.collect::<String>());
     let mut lines = vec![Row::new(3, head.dim())];
     for (place, row) in rows.into_iter().enumerate() {
@@ -113,11 +94,7 @@ fn name(queue: &Value) -> String {
     let name = queue.get("queue").and_then(Value::as_str);
     let name = plain(name.unwrap_or("-"));
     let is_paused = queue.get("paused_ms").is_some_and(Value::is_u64);
-    if is_paused {
-        format!("PAUSED {name}")
-    } else {
-        name
-    }
+    if is_paused { format!("PAUSED {name}") } else { name }
 }
 
 /// Formats a line for each lock with waiters, most waiters first; a placeholder if there are none, and nothing if they are unknown.
@@ -136,10 +113,7 @@ pub(crate) fn locks(work: &Work, width: usize) -> Vec<Row> {
         let [lock, waiting, holder, left] = cells;
         let holder = cut(holder, owner.saturating_sub(2));
         let lock = cut(lock, key);
-        format!(
-            "{lock:key$}{waiting:>count$}  {holder:<0$}{left:>ends$}",
-            owner.saturating_sub(2)
-        )
+        format!("{lock:key$}{waiting:>count$}  {holder:<0$}{left:>ends$}", owner.saturating_sub(2))
     };
     let all = format!("{} waited for", text::count(work.locks_all, "lock"));
     let head = line([&all, "waiting", "held by", "ends in"]);
@@ -169,10 +143,7 @@ pub(crate) fn leases(work: &Work, width: usize) -> Vec<Row> {
     let line = |cells: [&str; 4]| {
         let [lease, who, since_when, what] = cells;
         let who = cut(who, runs.saturating_sub(2));
-        let (lease, what) = (
-            cut(lease, name.saturating_sub(2)),
-            cut(what, next.saturating_sub(2)),
-        );
+        let (lease, what) = (cut(lease, name.saturating_sub(2)), cut(what, next.saturating_sub(2)));
         let (name, runs) = (name.saturating_sub(2), runs.saturating_sub(2));
         format!("{lease:name$}  {who:runs$}{since_when:>since$}  {what}")
     };

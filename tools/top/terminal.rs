@@ -66,11 +66,7 @@ impl Poller {
                 }
             }
         })?;
-        Ok(Self {
-            events,
-            sender,
-            asked,
-        })
+        Ok(Self { events, sender, asked })
     }
 
     /// Sets what to request from now on.
@@ -153,10 +149,8 @@ fn family(target: &Target, ids: &[String]) -> Result<Value, Failure> {
     let mut next = None;
     while processes.len() < PROCESSES_MAX {
         let limit = (PROCESSES_MAX - processes.len()).to_string();
-        let mut query = fields([
-            ("status", "queued,running,stopping".into()),
-            ("limit", limit.into()),
-        ]);
+        let mut query =
+            fields([("status", "queued,running,stopping".into()), ("limit", limit.into())]);
         if let Some(after) = next.take() {
             query.insert("after".to_owned(), after);
         }
@@ -175,10 +169,7 @@ fn family(target: &Target, ids: &[String]) -> Result<Value, Failure> {
         let ids: Vec<&String> = ids.iter().take(USAGE_MAX).collect();
         let asked = fields([("ids", json!(ids))]);
         let mut body = client::send(target, "/v1/processes/usage", asked, 0)?.success(&[])?;
-        usage = body
-            .pointer_mut("/usage")
-            .map(Value::take)
-            .unwrap_or_default();
+        usage = body.pointer_mut("/usage").map(Value::take).unwrap_or_default();
     }
     Ok(json!({
         "services": services.get("services"),
@@ -284,12 +275,10 @@ fn thread(
     run: impl FnOnce(&Sender<LoopEvent>) + Send + 'static,
 ) -> Result<(), Failure> {
     let out = out.clone();
-    let started = std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(move || {
-            let last = ThreadGuard { name, out };
-            run(&last.out);
-        });
+    let started = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let last = ThreadGuard { name, out };
+        run(&last.out);
+    });
     started
         .map(drop)
         .map_err(|error| Failure::unreachable(format!("failed to start a thread: {error}")))
@@ -309,10 +298,7 @@ fn keys(out: &Sender<LoopEvent>) {
     }
 }
 
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "most keys have no meaning here"
-)]
+#[expect(clippy::wildcard_enum_match_arm, reason = "most keys have no meaning here")]
 fn key_of(key: KeyEvent) -> Option<Key> {
     if key.kind == KeyEventKind::Release {
         return None;
@@ -342,10 +328,8 @@ fn key_of(key: KeyEvent) -> Option<Key> {
 /// terminal, which is taken over afterwards, is always restored.
 fn forward_signals(out: &Sender<LoopEvent>) -> Result<(), Failure> {
     let deaf = |error| Failure::unreachable(format!("failed to wait for signals: {error}"));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(deaf)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(deaf)?;
     let listen = |kind| {
         let _entered = runtime.enter();
         signal(kind).map_err(deaf)
@@ -380,30 +364,21 @@ pub(crate) fn abilities() -> Abilities {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the times shown to the user are wall-clock times"
-)]
+#[expect(clippy::disallowed_methods, reason = "the times shown to the user are wall-clock times")]
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let ms = since.map_or(0, |since| since.as_millis());
     Timestamp(u64::try_from(ms).unwrap_or(u64::MAX))
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "requests are paced, and delays shown, in real time"
-)]
+#[expect(clippy::disallowed_methods, reason = "requests are paced, and delays shown, in real time")]
 fn instant() -> Instant {
     Instant::now()
 }
 
 /// Returns the reason why there is no status, from the failure of its request.
 pub(crate) fn no_answer(failure: &Failure) -> NoAnswer {
-    NoAnswer {
-        is_there: failure.is_halt(),
-        why: failure.words().to_owned(),
-    }
+    NoAnswer { is_there: failure.is_halt(), why: failure.words().to_owned() }
 }
 
 fn broken(error: &io::Error) -> Failure {

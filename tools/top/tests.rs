@@ -18,21 +18,14 @@ use std::time::Duration;
 /// Noon of some day, in milliseconds since 1970.
 pub(super) const NOON: u64 = 1_795_262_400_000;
 
-pub(super) const FULL: Abilities = Abilities {
-    unicode: true,
-    colours: true,
-};
+pub(super) const FULL: Abilities = Abilities { unicode: true, colours: true };
 
 /// Returns the status after `second` seconds. The load rises for a minute, pauses for half a minute, and starts over.
 pub(super) fn status(second: u64) -> Value {
     let busy = |until: u64| (0..until).map(|at| if at % 90 < 60 { 100 + at % 60 * 200 } else { 0 });
     let requests: u64 = busy(second).sum();
     let done = 2 * requests;
-    let held = if second % 90 < 60 {
-        second % 60 * 1000
-    } else {
-        1234
-    };
+    let held = if second % 90 < 60 { second % 60 * 1000 } else { 1234 };
     json!({
         "version": "0.1.0", "pid": 4242, "data": "/var/lib/sexton", "fsync": "always",
         "listeners": {"lockserver": "127.0.0.1:11340", "beanstalk": "127.0.0.1:11300", "http": "127.0.0.1:11380", "socket": "/var/lib/sexton/sexton.sock"},
@@ -99,11 +92,7 @@ fn queues(held: u64, requests: u64) -> Value {
     paused["paused_ms"] = json!(60_000);
     let long = "t/".to_owned() + &"\u{1b}[2J-thumbnails".repeat(12);
     json!([
-        queue(
-            "mails",
-            [held / 5, held / 80, 0, 17, 0, 0],
-            [requests / 2, requests / 3]
-        ),
+        queue("mails", [held / 5, held / 80, 0, 17, 0, 0], [requests / 2, requests / 3]),
         paused,
         queue(&long, [0; 6], [9, 9]),
     ])
@@ -147,11 +136,7 @@ pub(super) fn screen(
     abilities: Abilities,
     answers: impl IntoIterator<Item = (u64, Result<Value, NoAnswer>)>,
 ) -> Screen {
-    let mut screen = Screen::new(
-        "/var/lib/sexton".to_owned(),
-        Duration::from_secs(1),
-        abilities,
-    );
+    let mut screen = Screen::new("/var/lib/sexton".to_owned(), Duration::from_secs(1), abilities);
     for (second, answer) in answers {
         screen.watched.take(Timestamp(NOON + second * 1000), answer);
     }
@@ -159,10 +144,7 @@ pub(super) fn screen(
 }
 
 fn busy(abilities: Abilities) -> Screen {
-    screen(
-        abilities,
-        (0..=146).map(|second| (second, Ok(status(second)))),
-    )
+    screen(abilities, (0..=146).map(|second| (second, Ok(status(second)))))
 }
 
 fn ended() -> NoAnswer {
@@ -193,14 +175,7 @@ fn troubled() -> Value {
 /// A coordinator that keeps no files, has only the HTTP listener, and does not answer `/v1/busiest`.
 fn memory(second: u64) -> (u64, Result<Value, NoAnswer>) {
     let mut memory = status(second);
-    for part in [
-        "data",
-        "journal",
-        "snapshots",
-        "lockserver",
-        "beanstalk",
-        "busiest",
-    ] {
+    for part in ["data", "journal", "snapshots", "lockserver", "beanstalk", "busiest"] {
         memory[part] = Value::Null;
     }
     for listener in ["lockserver", "beanstalk"] {
@@ -212,15 +187,10 @@ fn memory(second: u64) -> (u64, Result<Value, NoAnswer>) {
 
 /// Returns every recorded state with its name.
 fn states() -> Vec<(&'static str, Screen)> {
-    let plain = Abilities {
-        unicode: false,
-        colours: false,
-    };
+    let plain = Abilities { unicode: false, colours: false };
     let after = |second: u64, status: Value| {
         let mut screen = busy(FULL);
-        screen
-            .watched
-            .take(Timestamp(NOON + second * 1000), Ok(status));
+        screen.watched.take(Timestamp(NOON + second * 1000), Ok(status));
         screen
     };
     let mut again = status(0);
@@ -237,8 +207,7 @@ fn states() -> Vec<(&'static str, Screen)> {
     };
     let mut lost = busy(FULL);
     for second in 147..160 {
-        lost.watched
-            .take(Timestamp(NOON + second * 1000), Err(ended()));
+        lost.watched.take(Timestamp(NOON + second * 1000), Err(ended()));
     }
     let mut returned = lost.clone();
     returned.watched.take(Timestamp(NOON + 160_000), Ok(again));
@@ -257,16 +226,10 @@ fn states() -> Vec<(&'static str, Screen)> {
         ("busy-ascii", busy(plain)),
         ("first", screen(FULL, [(0, Ok(status(0)))])),
         ("asking", screen(FULL, [])),
-        (
-            "never",
-            screen(FULL, [(0, Err(ended())), (1, Err(ended()))]),
-        ),
+        ("never", screen(FULL, [(0, Err(ended())), (1, Err(ended()))])),
         ("lost", lost),
         ("returned", returned),
-        (
-            "not-serving",
-            screen(FULL, [(0, Ok(status(0))), (1, Err(silent(true)))]),
-        ),
+        ("not-serving", screen(FULL, [(0, Ok(status(0))), (1, Err(silent(true)))])),
         ("troubled", after(147, troubled())),
         ("memory", screen(FULL, (0..=146).map(memory))),
         ("idle", screen(FULL, [(0, Ok(idle))])),
@@ -346,10 +309,7 @@ fn every_size_is_drawn_and_says_how_it_stands() {
 
 #[test]
 fn a_screen_without_colours_or_beyond_ascii_has_none() {
-    let plain = Abilities {
-        unicode: false,
-        colours: false,
-    };
+    let plain = Abilities { unicode: false, colours: false };
     let is_coloured = |buffer: &Buffer| buffer.content.iter().any(|cell| cell.fg != Color::Reset);
     for (name, mut screen) in states().into_iter().chain(kin_tests::states()) {
         screen.abilities = FULL;
@@ -380,10 +340,7 @@ fn rates_are_over_the_coordinators_own_time() {
     assert_eq!(rates.commands[6], Rate(2_500), "listings");
     assert_eq!(rates.bytes, Rate(200 * 96 * 1000 / 2));
     let line = watched.line();
-    assert_eq!(
-        line["per_second"]["commands_by_kind"]["requests"],
-        json!(50.0)
-    );
+    assert_eq!(line["per_second"]["commands_by_kind"]["requests"], json!(50.0));
     assert_eq!(line["per_second"]["jobs_added"], json!(25.0));
     assert_eq!(line["per_second"]["job_timeouts"], json!(1.5));
     assert_eq!(line["status"]["pid"], json!(4242));
@@ -400,19 +357,9 @@ fn a_gap_is_no_rate_and_is_not_filled() {
     watched.take(Timestamp(NOON + 3000), Err(ended()));
     watched.take(Timestamp(NOON + 4000), Err(ended()));
     let since = Timestamp(NOON + 3000);
-    assert_eq!(
-        watched.contact,
-        Contact::Lost {
-            since,
-            no_answer: ended()
-        }
-    );
+    assert_eq!(watched.contact, Contact::Lost { since, no_answer: ended() });
     let line = watched.line();
-    assert_eq!(
-        line["status"],
-        Value::Null,
-        "an old status must not be shown as current"
-    );
+    assert_eq!(line["status"], Value::Null, "an old status must not be shown as current");
     assert_eq!(line["lost"]["since"], json!("2026-11-21T12:00:03.000Z"));
     // The same process answers again, which gives no rate for the time without answers.
     watched.take(Timestamp(NOON + 5000), Ok(status(5)));
@@ -433,23 +380,13 @@ fn what_is_kept_is_bounded_and_a_pause_holds_the_picture_only() {
     let before = text(&drawn(&mut screen, (80, 22)));
     assert_eq!(screen.key(Key::Pause), ScreenRequest::Draw);
     for second in 147..1000 {
-        screen
-            .watched
-            .take(Timestamp(NOON + second * 1000), Ok(status(second)));
+        screen.watched.take(Timestamp(NOON + second * 1000), Ok(status(second)));
     }
-    let without_keys = |text: &str| {
-        text.rsplit_once('\n')
-            .expect("there are lines")
-            .0
-            .to_owned()
-    };
+    let without_keys = |text: &str| text.rsplit_once('\n').expect("there are lines").0.to_owned();
     let paused = text(&drawn(&mut screen, (80, 22)));
     assert_eq!(without_keys(&paused), without_keys(&before));
     assert_eq!(screen.key(Key::Pause), ScreenRequest::Draw);
-    assert_ne!(
-        without_keys(&text(&drawn(&mut screen, (80, 22)))),
-        without_keys(&before)
-    );
+    assert_ne!(without_keys(&text(&drawn(&mut screen, (80, 22)))), without_keys(&before));
     assert_eq!(screen.watched.points.len(), 600);
 }
 
@@ -484,16 +421,9 @@ fn keys_change_the_pace_within_bounds_and_scroll_within_the_pane() {
         screen.key(Key::PageDown);
     }
     let bottom = text(&drawn(&mut screen, (80, 12)));
-    assert!(
-        bottom.contains("index is 7") && !top.contains("index is 7"),
-        "{bottom}"
-    );
+    assert!(bottom.contains("index is 7") && !top.contains("index is 7"), "{bottom}");
     screen.key(Key::Up);
-    assert_ne!(
-        text(&drawn(&mut screen, (80, 12))),
-        bottom,
-        "the key scrolls by one line"
-    );
+    assert_ne!(text(&drawn(&mut screen, (80, 12))), bottom, "the key scrolls by one line");
     assert_eq!(
         (screen.key(Key::Quit), screen.key(Key::Suspend)),
         (ScreenRequest::Quit, ScreenRequest::Suspend)
@@ -516,10 +446,7 @@ fn queues_of_many_shares_are_put_together_each_with_rates_of_its_own() {
         watched.take(Timestamp(NOON + second * 1000), Ok(status));
         let queues = watched.line()["queues"].clone();
         let row = |queue: &Value| {
-            let name = queue["queue"]
-                .as_str()
-                .expect("each queue has a name")
-                .to_owned();
+            let name = queue["queue"].as_str().expect("each queue has a name").to_owned();
             let rate = |of: &str| queue[of].as_f64();
             (name, rate("in_per_second"), rate("out_per_second"))
         };
@@ -529,21 +456,11 @@ fn queues_of_many_shares_are_put_together_each_with_rates_of_its_own() {
     let name = |name: &str, added: Option<f64>, gone| (name.to_owned(), added, gone);
     let rows = take(0, share(None, Some("8192"), &[("a", 5, 10, 4)]));
     assert_eq!(rows, [name("a", None, None)]);
-    let rows = take(
-        1,
-        share(Some("8192"), None, &[("b", 9, 9, 0), ("c", 1, 1, 0)]),
-    );
+    let rows = take(1, share(Some("8192"), None, &[("b", 9, 9, 0), ("c", 1, 1, 0)]));
     let unknown = |of: &str| name(of, None, None);
-    assert_eq!(
-        rows,
-        ["b", "a", "c"].map(unknown),
-        "the queues of all shares, busiest first"
-    );
+    assert_eq!(rows, ["b", "a", "c"].map(unknown), "the queues of all shares, busiest first");
     // Two seconds later, by the coordinator's own uptime.
-    let rows = take(
-        2,
-        share(None, Some("8192"), &[("a", 7, 16, 8), ("new", 1, 1, 0)]),
-    );
+    let rows = take(2, share(None, Some("8192"), &[("a", 7, 16, 8), ("new", 1, 1, 0)]));
     assert_eq!(rows[1], name("a", Some(3.0), Some(2.0)));
     assert!(rows.contains(&unknown("new")), "{rows:?}");
     // The queue `a` was created again, so its rates are unknown, and the second share no longer exists.

@@ -98,16 +98,9 @@ pub(crate) fn draw(frame: &mut Frame<'_>, screen: &mut Screen) {
             lines
         }
     };
-    let body = Rect {
-        height: area.height.saturating_sub(1),
-        ..area
-    };
+    let body = Rect { height: area.height.saturating_sub(1), ..area };
     frame.render_widget(Paragraph::new(lines), body);
-    let foot = Rect {
-        y: area.bottom().saturating_sub(1),
-        height: area.height.min(1),
-        ..area
-    };
+    let foot = Rect { y: area.bottom().saturating_sub(1), height: area.height.min(1), ..area };
     frame.render_widget(Paragraph::new(keys(screen)), foot);
     reduce(frame.buffer_mut(), screen);
 }
@@ -149,19 +142,13 @@ fn top(screen: &Screen, width: usize) -> Vec<Row> {
     }
     let mut rows = vec![Row::new(0, Line::from(first))];
     let newest = watched.status.as_ref().map(|(_, status)| status);
-    let place = newest.map_or_else(
-        || vec![screen.data.clone()],
-        |status| details::place(status, width),
-    );
+    let place =
+        newest.map_or_else(|| vec![screen.data.clone()], |status| details::place(status, width));
     let ranks = std::iter::once(7).chain(std::iter::repeat(FURTHER));
     let place = place.into_iter().zip(ranks);
     rows.extend(place.map(|(line, rank)| Row::new(rank, line.dim())));
     for note in details::notes(watched) {
-        let colour = if note.urgent {
-            Color::Red
-        } else {
-            Color::Yellow
-        };
+        let colour = if note.urgent { Color::Red } else { Color::Yellow };
         for line in details::folded(&note.words, width).into_iter().take(3) {
             rows.push(Row::new(note.rank, Span::from(line).fg(colour)));
         }
@@ -191,12 +178,7 @@ fn state(screen: &Screen) -> Span<'static> {
 fn identity(status: &Value) -> String {
     let at = |path: &str| words(status, path);
     let up = span(number(status, "/uptime_ms"));
-    format!(
-        "sexton {}, process {}, up {up}, fsync {}",
-        at("/version"),
-        at("/pid"),
-        at("/fsync")
-    )
+    format!("sexton {}, process {}, up {up}, fsync {}", at("/version"), at("/pid"), at("/fsync"))
 }
 
 /// Formats the load: charts, jobs, queues, locks, leases, tasks, requests and the host.
@@ -255,10 +237,8 @@ fn charts(all: &[Series], watched: &Watched, width: usize, unicode: bool) -> Vec
     for series in all.iter().filter(is_there) {
         let shown = |value: Option<u64>| value.map_or("-".to_owned(), series.words);
         let now = shown(watched.points.back().and_then(series.value));
-        let mut line = vec![
-            format!("{:NAME$}", series.name).into(),
-            format!("{now:>FIGURE$}").bold(),
-        ];
+        let mut line =
+            vec![format!("{:NAME$}", series.name).into(), format!("{now:>FIGURE$}").bold()];
         if wide {
             let peak = shown(window.peak(series));
             line.push(format!("{peak:>FIGURE$}  ").dim());
@@ -282,11 +262,7 @@ fn keys(screen: &Screen) -> Line<'static> {
         line.push(format!("PAUSED at {}", moment(at)).yellow().bold());
         line.push("  ".into());
     }
-    let pause = if screen.frozen.is_some() {
-        "resume"
-    } else {
-        "pause"
-    };
+    let pause = if screen.frozen.is_some() { "resume" } else { "pause" };
     for (key, what) in [
         ("q", "quit".to_owned()),
         ("p", pause.to_owned()),

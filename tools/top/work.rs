@@ -59,10 +59,7 @@ impl Work {
             queue: queue.clone(),
             rates: over_ms.and_then(|over_ms| before.rates(queue, over_ms)),
         });
-        let share = Share {
-            uptime_ms,
-            queues: queues.collect(),
-        };
+        let share = Share { uptime_ms, queues: queues.collect() };
         self.shares.insert(after, share);
         // If this is the last share, any later ones date from a time with more queues.
         if text_number(answer, "/next").is_none() {
@@ -120,15 +117,7 @@ impl Share {
 
 /// Returns the number of jobs of a queue, in all phases.
 fn jobs(queue: &Value) -> u64 {
-    let phases = [
-        "ready",
-        "claimed",
-        "delayed",
-        "retrying",
-        "buried",
-        "abandoned",
-        "quarantined",
-    ];
+    let phases = ["ready", "claimed", "delayed", "retrying", "buried", "abandoned", "quarantined"];
     let counts = phases.iter().filter_map(|phase| queue.get(phase)?.as_u64());
     counts.sum()
 }

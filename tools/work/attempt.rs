@@ -133,21 +133,12 @@ impl Attempts {
                 let verdict = Verdict::Later(failure.words().to_owned(), None);
                 self.jobs.settle(&claim, &verdict)?;
                 let more = format!("; job {} of {} is given back", claim.id, claim.queue);
-                self.log(
-                    &claim,
-                    &verdict,
-                    &JobResult::deferred(&claim, failure.words()),
-                );
+                self.log(&claim, &verdict, &JobResult::deferred(&claim, failure.words()));
                 return Err(failure.explained(&more));
             }
         };
         let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let finished = Finished {
-            claim,
-            verdict,
-            left,
-            ms,
-        };
+        let finished = Finished { claim, verdict, left, ms };
         self.keep_result(&finished);
         Ok(finished)
     }
@@ -159,9 +150,7 @@ impl Attempts {
         if verdict.is_deferral() {
             return;
         }
-        let kept = self
-            .jobs
-            .keep_result(claim, (verdict, &finished.left), (ms, finished.ms));
+        let kept = self.jobs.keep_result(claim, (verdict, &finished.left), (ms, finished.ms));
         if let Err(failure) = kept {
             // The verdict is reported even if the result cannot be stored.
             let words = format!("failed to keep the result of job {}", claim.id);
@@ -178,12 +167,7 @@ impl Attempts {
     /// Logs the result of a job after it was reported, and returns it for the tally. `told` is the coordinator's answer: `true` if the job
     /// will not be tried again, or the error.
     pub(super) fn settled(&self, finished: Finished, told: Result<bool, Failure>) -> JobResult {
-        let Finished {
-            claim,
-            verdict,
-            left: _,
-            ms,
-        } = finished;
+        let Finished { claim, verdict, left: _, ms } = finished;
         let (error, _) = verdict.reason();
         let error = error.map(str::to_owned);
         // A job whose result could not be reported is tried again.
@@ -266,11 +250,7 @@ impl Attempts {
         ]));
         // The secret goes only to the keeper, and is not stored in a record.
         let secret = secret.map(|it| (report::SECRET, it));
-        let own = Own {
-            env: secret.as_slice(),
-            without: &OF_THIS,
-            memory_max: self.bounds.memory,
-        };
+        let own = Own { env: secret.as_slice(), without: &OF_THIS, memory_max: self.bounds.memory };
         let record = attached::launch(&self.options, asked, streams, &own)?;
         if let Some(failure) = self.never_ran(&record) {
             return Ok(Err(failure));
@@ -334,11 +314,7 @@ impl Attempts {
             ("attempt", claim.attempts.to_string().into()),
         ]);
         let more = fields([("env", env.into()), ("labels", labels.into())]);
-        let streams = [
-            input.as_fd(),
-            written.output.as_fd(),
-            written.errors.as_fd(),
-        ];
+        let streams = [input.as_fd(), written.output.as_fd(), written.errors.as_fd()];
         let id = match self.launch(&streams, more, Some(secret))? {
             Ok(id) => id,
             Err(failure) => return Ok(Outcome::NeverRan(failure)),
@@ -350,10 +326,7 @@ impl Attempts {
             return Ok(Outcome::NeverRan(failure));
         }
         let verdict = self.judge(&record, &tail, is_late);
-        Ok(Outcome::Ran(
-            verdict,
-            CommandResult::of(&record, tail.output()),
-        ))
+        Ok(Outcome::Ran(verdict, CommandResult::of(&record, tail.output())))
     }
 
     /// Waits until a command and everything it started have ended, since the claim lasts that long. Returns its record, and whether it
@@ -435,11 +408,7 @@ impl Attempts {
             let memory = (used, self.bounds.memory);
             return Verdict::Crashed(crash_words(&cause, memory, &said));
         }
-        let error = if said.is_empty() {
-            ending(record)
-        } else {
-            said
-        };
+        let error = if said.is_empty() { ending(record) } else { said };
         let error = match self.bounds.memory {
             // A program that doubles a buffer needs the old and the new one at once, so it can fail once a third of the limit is in
             // use. Many programs then exit without an error message.
@@ -523,10 +492,7 @@ mod tests {
     fn a_crash_is_described_by_all_that_is_known() {
         let killed = json!({"signal": 9, "code": null});
         let cause = crash(&killed).expect("it was killed by a signal");
-        assert_eq!(
-            crash_words(&cause, (0, None), ""),
-            "it was killed by a signal (signal 9)"
-        );
+        assert_eq!(crash_words(&cause, (0, None), ""), "it was killed by a signal (signal 9)");
         assert_eq!(
             crash_words(&cause, (3 << 20, Some(4 << 20)), "out of luck"),
             "it was killed by a signal (signal 9); its memory reached 3.0 MiB, the limit is 4.0 MiB; its last output: out of luck"

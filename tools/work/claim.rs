@@ -128,10 +128,7 @@ impl Jobs {
             ("error", error.filter(|it| !it.is_empty()).into()),
             ("retry_after_ms", retry.into()),
             ("crashed", is(matches!(verdict, Verdict::Crashed(_)))),
-            (
-                "interrupted",
-                is(matches!(verdict, Verdict::Interrupted(_))),
-            ),
+            ("interrupted", is(matches!(verdict, Verdict::Interrupted(_)))),
         ]);
         let target = self.target.under(&chance()?);
         let settle = || client::send(&target, &path, asked.clone(), 0);
@@ -210,10 +207,7 @@ impl Jobs {
         let answer = client::get(&self.target, &path).ok()?.success(&[]).ok()?;
         let is_all = answer.pointer("/next").is_none_or(Value::is_null);
         let queues = answer.pointer("/queues").and_then(Value::as_array)?;
-        let ready = queues
-            .iter()
-            .map(|queue| number(queue, "/ready"))
-            .sum::<Figure>();
+        let ready = queues.iter().map(|queue| number(queue, "/ready")).sum::<Figure>();
         ready.known().filter(|_| is_all)
     }
 
@@ -348,9 +342,8 @@ impl ClaimAnswer {
     }
 
     fn read(said: &Value) -> Result<Self, Failure> {
-        said.pointer("/jobs/0").map_or(Ok(Self::Nothing), |job| {
-            Ok(Self::Claim(Box::new(Claim::read(job)?)))
-        })
+        said.pointer("/jobs/0")
+            .map_or(Ok(Self::Nothing), |job| Ok(Self::Claim(Box::new(Claim::read(job)?))))
     }
 }
 
@@ -435,10 +428,7 @@ mod tests {
         assert_eq!(is_given.collect::<Vec<_>>(), [true, false, false]);
         let is_none =
             |(_, found): &(_, Option<ClaimAnswer>)| matches!(found, Some(ClaimAnswer::Nothing));
-        assert!(
-            told.iter().skip(1).all(is_none),
-            "the other workers get no job"
-        );
+        assert!(told.iter().skip(1).all(is_none), "the other workers get no job");
 
         let refused = json!({"reason": "draining", "detail": "it drains"});
         let said = json!({"jobs": [], "not_done": [], "refused": refused});

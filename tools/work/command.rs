@@ -200,10 +200,7 @@ impl Work {
             return self.print(&tally);
         }
         let registered = answer.success(&[])?;
-        let name = self
-            .command
-            .first()
-            .map(|it| it.to_string_lossy().into_owned());
+        let name = self.command.first().map(|it| it.to_string_lossy().into_owned());
         let attempts = Attempts {
             reports: Reports::listen(&options.target)?,
             jobs: Jobs {
@@ -248,16 +245,10 @@ impl Work {
 
     /// Registers this process with the coordinator, and returns the answer, which may be a refusal.
     fn register(&self, target: &Target) -> Result<Answer, Failure> {
-        let asked = fields([
-            ("type", "orchestrator".into()),
-            ("parent", self.parent.clone().into()),
-        ]);
+        let asked =
+            fields([("type", "orchestrator".into()), ("parent", self.parent.clone().into())]);
         // Workers from the configuration start together with the coordinator, which may not be listening yet.
-        let patience = if self.wait {
-            RETURN_MAX
-        } else {
-            Duration::ZERO
-        };
+        let patience = if self.wait { RETURN_MAX } else { Duration::ZERO };
         let register = || client::send(target, "/v1/processes/register", asked.clone(), 0);
         let began = instant();
         let mut answer = retry_until_answered(register, Some(patience))?;

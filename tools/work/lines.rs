@@ -121,16 +121,10 @@ impl Line {
     fn read(text: &[u8], id: u64) -> Result<WorkerMessage, String> {
         let line: Self = serde_json::from_slice(text).map_err(|error| {
             let shown = String::from_utf8_lossy(text.get(..80).unwrap_or(text));
-            format!(
-                "a line from the worker is not an answer: {error}: {}",
-                shown.trim_end()
-            )
+            format!("a line from the worker is not an answer: {error}: {}", shown.trim_end())
         })?;
         if line.id != id {
-            return Err(format!(
-                "the worker answered for job {}, but it had job {id}",
-                line.id
-            ));
+            return Err(format!("the worker answered for job {}, but it had job {id}", line.id));
         }
         let span = |seconds: Option<f64>| match seconds {
             None => Ok(None),
@@ -161,10 +155,9 @@ impl Line {
                 WorkerMessage::Verdict(Verdict::Later(why, Some(after)), output)
             }
             (None, None, None, Some(true)) if !is_report => WorkerMessage::Report(Report::Touch {}),
-            (None, None, None, None) if is_report => WorkerMessage::Report(Report::Progress {
-                percent: line.progress,
-                text: line.text,
-            }),
+            (None, None, None, None) if is_report => {
+                WorkerMessage::Report(Report::Progress { percent: line.progress, text: line.text })
+            }
             _ => {
                 return Err(
                     "the worker's answer must have exactly one of ok, fail, snooze, touch, progress"
@@ -230,11 +223,7 @@ impl Worker {
         words.extend(command.into_iter().flatten().cloned());
         let env = fields([("SEXTON_JOB_LINES", "3".into())]);
         let more = fields([("command", words.into()), ("env", env.into())]);
-        let streams = [
-            theirs.as_fd(),
-            written.output.as_fd(),
-            written.errors.as_fd(),
-        ];
+        let streams = [theirs.as_fd(), written.output.as_fd(), written.errors.as_fd()];
         // A worker that does not read a job counts as late, like one that does not answer.
         let patience = attempts.bounds.time.map(|most| most.max(WAIT_MIN));
         stream.set_write_timeout(patience).map_err(failed)?;
@@ -330,11 +319,7 @@ impl Worker {
             self.wait = Some(wait);
         }
         self.unread.reserve(READ_BYTES);
-        let (read, _) = recv(
-            &self.stream,
-            spare_capacity(&mut self.unread),
-            RecvFlags::empty(),
-        )?;
+        let (read, _) = recv(&self.stream, spare_capacity(&mut self.unread), RecvFlags::empty())?;
         Ok(read)
     }
 
@@ -373,10 +358,7 @@ impl Worker {
             }
             Silence::Closed => attempts.judge(&record, &self.tail, false),
         };
-        Ok(Outcome::Ran(
-            verdict,
-            CommandResult::of(&record, Vec::new()),
-        ))
+        Ok(Outcome::Ran(verdict, CommandResult::of(&record, Vec::new())))
     }
 
     /// Closes the socket, which means that there are no more jobs. Returns the id of the worker's record, to wait for its end.
@@ -387,10 +369,7 @@ impl Worker {
 
 /// Returns whether an error is temporary, which means that the socket can be read again.
 fn is_passing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-    )
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 /// Encodes a job as a request line.
@@ -422,24 +401,14 @@ mod tests {
         let read = |line: &str| Line::read(line.as_bytes(), 17);
         for (line, said) in [
             (r#"{"id":17,"ok":true}"#, Verdict::Done),
-            (
-                r#"{"id":17,"fail":"x"}"#,
-                Verdict::Failed("x".to_owned(), None),
-            ),
+            (r#"{"id":17,"fail":"x"}"#, Verdict::Failed("x".to_owned(), None)),
             (
                 r#"{"id":17,"fail":"x","retry_after":0.5}"#,
                 Verdict::Failed("x".to_owned(), Some(500)),
             ),
-            (
-                r#"{"id":17,"snooze":60,"why":"y"}"#,
-                Verdict::Later("y".to_owned(), Some(60_000)),
-            ),
+            (r#"{"id":17,"snooze":60,"why":"y"}"#, Verdict::Later("y".to_owned(), Some(60_000))),
         ] {
-            assert_eq!(
-                read(line),
-                Ok(WorkerMessage::Verdict(said, String::new())),
-                "{line}"
-            );
+            assert_eq!(read(line), Ok(WorkerMessage::Verdict(said, String::new())), "{line}");
         }
         assert_eq!(
             read(r#"{"id":17,"ok":true,"output":"4"}"#),
@@ -452,10 +421,7 @@ mod tests {
                 text: Some("t".to_owned())
             }))
         );
-        assert_eq!(
-            read(r#"{"id":17,"touch":true}"#),
-            Ok(WorkerMessage::Report(Report::Touch {}))
-        );
+        assert_eq!(read(r#"{"id":17,"touch":true}"#), Ok(WorkerMessage::Report(Report::Touch {})));
         for wrong in [
             "",
             "hello",

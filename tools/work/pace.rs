@@ -18,10 +18,7 @@ impl Pace {
     /// Creates a pace of `milli` thousandths of a job per second; `None` for 0, which means no limit.
     pub(super) fn of(milli: u32) -> Option<Self> {
         let interval = 1_000_000_000_u64.checked_div(milli.into())?;
-        Some(Self {
-            interval: Duration::from_micros(interval),
-            opens: Mutex::new(instant()),
-        })
+        Some(Self { interval: Duration::from_micros(interval), opens: Mutex::new(instant()) })
     }
 
     /// Claims a job once the interval has passed. Other workers wait until the claim is answered, so only one worker at a time waits for

@@ -81,10 +81,7 @@ mod tests {
         assert_eq!(shown, whole);
         (standing.failed, standing.failed_tries) = (1, 10);
         let shown = line(&standing, None);
-        assert_eq!(
-            shown,
-            "90 done, 1 failed, 10 failed tries, 4 running, 2.5/s"
-        );
+        assert_eq!(shown, "90 done, 1 failed, 10 failed tries, 4 running, 2.5/s");
         (standing.done, standing.failed, standing.failed_tries) = (0, 0, 0);
         let shown = line(&standing, Some(1000));
         assert_eq!(shown, "0 done, 0 failed, 4 running, 0.0/s, 1,000 ready");

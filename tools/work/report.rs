@@ -42,17 +42,11 @@ const OPEN_MAX: usize = 64;
 #[serde(rename_all = "snake_case", tag = "do", deny_unknown_fields)]
 pub(super) enum Report {
     /// The progress of the job.
-    Progress {
-        percent: Option<u8>,
-        text: Option<String>,
-    },
+    Progress { percent: Option<u8>, text: Option<String> },
     /// The job is still being worked on.
     Touch {},
     /// The job counts as failed once the command has ended.
-    Fail {
-        error: String,
-        retry_after_ms: Option<u64>,
-    },
+    Fail { error: String, retry_after_ms: Option<u64> },
     /// The job is put back once the command has ended; this does not count as a try.
     Snooze {
         after_ms: u64,
@@ -157,12 +151,7 @@ impl Reports {
         let live = self.live().remove(secret)?;
         if let Some(unreported) = live.unreported {
             // An error does not matter: the result of the job follows.
-            drop(Jobs::tell(
-                &self.target,
-                (live.id, live.token),
-                "report",
-                unreported,
-            ));
+            drop(Jobs::tell(&self.target, (live.id, live.token), "report", unreported));
         }
         let lost = live.undelivered;
         let lost = lost.map(|why| Verdict::Failed(format!("a report was not taken: {why}"), None));
@@ -208,11 +197,7 @@ impl Reports {
             }
             reports.close();
         };
-        if Builder::new()
-            .name("report".to_owned())
-            .spawn(serving)
-            .is_err()
-        {
+        if Builder::new().name("report".to_owned()).spawn(serving).is_err() {
             self.close();
         }
     }
@@ -263,13 +248,8 @@ impl Reports {
         let attempt = live.get_mut(secret);
         let attempt = attempt.ok_or("unknown attempt: it may have ended")?;
         attempt.touched = instant();
-        if let Report::Fail {
-            retry_after_ms: Some(after),
-            ..
-        }
-        | Report::Snooze {
-            after_ms: after, ..
-        } = &report
+        if let Report::Fail { retry_after_ms: Some(after), .. }
+        | Report::Snooze { after_ms: after, .. } = &report
             && *after > DELAY_MS_MAX
         {
             let words = format!("a job can be delayed by at most {DELAY_MS_MAX} ms");
@@ -277,10 +257,7 @@ impl Reports {
             return Err(words);
         }
         let asked = match report {
-            Report::Fail {
-                error,
-                retry_after_ms,
-            } => {
+            Report::Fail { error, retry_after_ms } => {
                 attempt.verdict = Some(Verdict::Failed(error, retry_after_ms));
                 None
             }
@@ -291,10 +268,7 @@ impl Reports {
             Report::Touch {} => Some(("touch", fields([]))),
             Report::Progress { percent, text } => {
                 let more = fields([("percent", percent.into()), ("text", text.into())]);
-                if attempt
-                    .reported_at
-                    .is_some_and(|told| told.elapsed() < PROGRESS_EVERY)
-                {
+                if attempt.reported_at.is_some_and(|told| told.elapsed() < PROGRESS_EVERY) {
                     attempt.unreported.get_or_insert_default().extend(more);
                     return Ok(());
                 }
@@ -320,9 +294,7 @@ impl Reports {
             // An error does not matter: the verdict is reported when the command has ended.
             drop(Jobs::tell(&self.target, claim, "touch", attached));
         }
-        let told = asked.map_or(Ok(()), |(what, more)| {
-            Jobs::tell(&self.target, claim, what, more)
-        });
+        let told = asked.map_or(Ok(()), |(what, more)| Jobs::tell(&self.target, claim, what, more));
         told.map_err(|failure| failure.whole())
     }
 }

@@ -98,10 +98,7 @@ enum RunnerEvent {
 
 impl Runner {
     pub(super) fn new(attempts: Attempts, limits: Limits, tally: Tally) -> Arc<Self> {
-        let state = State {
-            tally,
-            ..State::default()
-        };
+        let state = State { tally, ..State::default() };
         Arc::new(Self {
             attempts,
             exchange: Exchange::default(),
@@ -156,9 +153,7 @@ impl Runner {
             // The receiver may have been dropped at the end of the run.
             let _ = end.send(RunnerEvent::Worked);
         };
-        let begun = Builder::new()
-            .name("withdraw".to_owned())
-            .spawn(withdrawing);
+        let begun = Builder::new().name("withdraw".to_owned()).spawn(withdrawing);
         if begun.is_err() {
             self.state().is_cut_off = true;
         }
@@ -188,9 +183,8 @@ impl Runner {
                 // A coordinator that has stopped, or is gone, gives out no jobs.
                 break;
             }
-            let waited = self
-                .answered
-                .wait_timeout_while(state, WITHDRAW_AGAIN, |it| it.claiming > 0);
+            let waited =
+                self.answered.wait_timeout_while(state, WITHDRAW_AGAIN, |it| it.claiming > 0);
             (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
         state.is_cut_off = true;
@@ -428,10 +422,7 @@ impl Runner {
         if !self.limits.waits {
             return 0;
         }
-        let left = self
-            .limits
-            .time
-            .map(|most| most.saturating_sub(self.began.elapsed()));
+        let left = self.limits.time.map(|most| most.saturating_sub(self.began.elapsed()));
         let left = left.map_or(WAIT_MAX, |left| left.as_secs() + 1);
         left.min(WAIT_MAX)
     }
@@ -483,13 +474,9 @@ fn listen(news: Sender<RunnerEvent>) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
         Failure::unreachable(format!("failed to listen for signals: {error}"))
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(failed)?;
-    let signals = runtime
-        .block_on(async { Signals::listen(&STOPS) })
-        .map_err(failed)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let signals = runtime.block_on(async { Signals::listen(&STOPS) }).map_err(failed)?;
     let listening = move || {
         // `end` never resolves, since its sender is never used: the thread runs as long as this process.
         let (_open, end) = tokio::sync::oneshot::channel();

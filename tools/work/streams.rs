@@ -108,10 +108,7 @@ impl Shared {
             shared.read(reader, stream);
             drop(whole);
         };
-        Builder::new()
-            .name("output".to_owned())
-            .spawn(passing)
-            .map(drop)
+        Builder::new().name("output".to_owned()).spawn(passing).map(drop)
     }
 
     /// Copies until the end of the stream, or until more than `bytes_max` bytes were read from all streams. The stream is then closed, so

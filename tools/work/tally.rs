@@ -195,11 +195,7 @@ fn plain(value: &Value) -> String {
         return value.to_string();
     };
     let is_bare = |letter: char| letter.is_ascii_graphic() && !"\"=\\".contains(letter);
-    if !text.is_empty() && text.chars().all(is_bare) {
-        text.to_owned()
-    } else {
-        value.to_string()
-    }
+    if !text.is_empty() && text.chars().all(is_bare) { text.to_owned() } else { value.to_string() }
 }
 
 /// The results of a run.
@@ -221,10 +217,7 @@ pub(super) struct Tally {
 impl Tally {
     /// Starts an empty tally. `lists` is whether to keep the result of every job.
     pub(super) fn new(lists: bool) -> Self {
-        Self {
-            jobs: lists.then(Vec::new),
-            ..Self::default()
-        }
+        Self { jobs: lists.then(Vec::new), ..Self::default() }
     }
 
     /// Records the reason why the run ends, unless one is already known.
@@ -272,10 +265,7 @@ impl Tally {
     pub(super) fn json(&self) -> String {
         let jobs = self.jobs.iter().flatten().map(JobResult::shown);
         let jobs: Vec<Value> = jobs.collect();
-        let began = !matches!(
-            self.reached,
-            Some(Reached::NonePossible | Reached::ReadOnly)
-        );
+        let began = !matches!(self.reached, Some(Reached::NonePossible | Reached::ReadOnly));
         let body = if jobs.is_empty() && !began {
             json!({ "jobs": jobs, "reached": self.word() })
         } else {

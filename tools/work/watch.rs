@@ -40,9 +40,7 @@ impl Watched {
 
     /// Removes a claim, and returns whether it was lost.
     pub(super) fn end(&self, claim: &Claim) -> bool {
-        self.held()
-            .remove(&claim.key())
-            .is_some_and(|held| held.is_lost)
+        self.held().remove(&claim.key()).is_some_and(|held| held.is_lost)
     }
 
     /// Records the command of a claim, and whether the caller tells the coordinator about it; returns whether the claim is already lost.
@@ -58,9 +56,7 @@ impl Watched {
     /// Marks claims as lost, and returns the record ids of their commands, which the caller must stop.
     fn lose(&self, keys: &BTreeSet<Key>) -> Vec<String> {
         let mut held = self.held();
-        let lost = held
-            .iter_mut()
-            .filter(|(key, held)| keys.contains(key) && !held.is_lost);
+        let lost = held.iter_mut().filter(|(key, held)| keys.contains(key) && !held.is_lost);
         lost.filter_map(|(_, held)| {
             held.is_lost = true;
             held.command.clone()
@@ -72,9 +68,7 @@ impl Watched {
     fn unattached(&self) -> Vec<(Key, String)> {
         let held = self.held();
         let unknown = held.iter().filter(|(_, held)| !held.is_attached);
-        unknown
-            .filter_map(|(key, held)| Some((*key, held.command.clone()?)))
-            .collect()
+        unknown.filter_map(|(key, held)| Some((*key, held.command.clone()?))).collect()
     }
 
     fn note_attached(&self, key: Key, is_attached: bool) {
@@ -123,24 +117,17 @@ impl Attempts {
     /// Returns the claims of this process that are still valid and not cancelled.
     fn wanted(&self) -> Result<BTreeSet<Key>, Failure> {
         let mut wanted = BTreeSet::new();
-        let mut query = fields([
-            ("process", self.jobs.own.as_str().into()),
-            ("limit", "1000".into()),
-        ]);
+        let mut query =
+            fields([("process", self.jobs.own.as_str().into()), ("limit", "1000".into())]);
         loop {
             let path = client::with_query("/v1/queues/jobs", &query);
             let mut body = client::get(&self.jobs.target, &path)?.success(&[])?;
             let jobs = body.pointer("/jobs").and_then(Value::as_array);
             let is_wanted = |job: &&Value| job.pointer("/cancelled") == Some(&false.into());
-            wanted.extend(
-                jobs.into_iter()
-                    .flatten()
-                    .filter(is_wanted)
-                    .filter_map(|job| {
-                        let number = |path| job.pointer(path).and_then(Value::as_u64);
-                        Some((number("/id")?, number("/token")?))
-                    }),
-            );
+            wanted.extend(jobs.into_iter().flatten().filter(is_wanted).filter_map(|job| {
+                let number = |path| job.pointer(path).and_then(Value::as_u64);
+                Some((number("/id")?, number("/token")?))
+            }));
             match body.get_mut("next").map(Value::take) {
                 Some(next @ Value::String(_)) => query.insert("after".to_owned(), next),
                 Some(_) | None => return Ok(wanted),

@@ -74,10 +74,7 @@ fn attach(
     let place = Place::of(base, attempt)?;
     for _ in 0..LOOKS {
         if let Ok(control) = socket::connect_to_own(&place.dir.join("control"), LOOK) {
-            let attached = Order::Attach {
-                attempt: attempt.to_owned(),
-                from,
-            };
+            let attached = Order::Attach { attempt: attempt.to_owned(), from };
             return bridge(control, &attached, input);
         }
         let is_beginning = match &mut keeper {
@@ -89,17 +86,12 @@ fn attach(
         }
         rest(LOOK);
     }
-    Err(io::Error::other(
-        "the process that supervises the attempt does not answer",
-    ))
+    Err(io::Error::other("the process that supervises the attempt does not answer"))
 }
 
 /// If no process supervises an attempt, kills what is left of it, and determines and records how it ended. Otherwise, returns `None`.
 fn settled(place: &Place, attempt: &str) -> io::Result<Option<End>> {
-    let never = || End {
-        exit: Exit::Failed,
-        words: "it never began".to_owned(),
-    };
+    let never = || End { exit: Exit::Failed, words: "it never began".to_owned() };
     if !place.is_there() {
         // Record the end, so that a later request to begin the attempt finds that it has ended.
         let draft = place.draft()?;
@@ -125,20 +117,14 @@ fn settled(place: &Place, attempt: &str) -> io::Result<Option<End>> {
         }
         "the process that supervised it there was killed"
     };
-    let end = End {
-        exit: Exit::Lost,
-        words: words.to_owned(),
-    };
+    let end = End { exit: Exit::Lost, words: words.to_owned() };
     place.set_end(&end)?;
     Ok(Some(end))
 }
 
 /// Reports the end of an attempt, and forgets the attempt once the report is acknowledged.
 fn send_end(place: &Place, end: End, mut input: BufReader<io::Stdin>) -> io::Result<()> {
-    say(&FarMessage::Ended {
-        exit: end.exit,
-        words: end.words,
-    })?;
+    say(&FarMessage::Ended { exit: end.exit, words: end.words })?;
     while let Some(order) = pipe::next::<Order>(&mut input) {
         match order {
             Order::Acknowledge => {

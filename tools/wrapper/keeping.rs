@@ -110,9 +110,7 @@ impl Keep {
         let failed = |error: io::Error| Failure::unreachable(format!("wrapper: {error}"));
         let mut input = BufReader::new(io::stdin());
         let Some(Order::Start(start)) = pipe::next::<Order>(&mut input) else {
-            return Err(Failure::usage(
-                "wrapper: expected an attempt on standard input",
-            ));
+            return Err(Failure::usage("wrapper: expected an attempt on standard input"));
         };
         // Leave the session of the parent, which ends with the connection. This fails only for the leader of a process group.
         let _leader = setsid();
@@ -195,10 +193,7 @@ fn accept(listener: UnixListener, events: Sender<Event>) {
 impl Keeping {
     /// Launches the command.
     fn launch(&mut self, start: &Start, secret: &str) {
-        match self
-            .command(start, secret)
-            .and_then(|mut command| command.spawn())
-        {
+        match self.command(start, secret).and_then(|mut command| command.spawn()) {
             Ok(child) => {
                 self.leader = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
                 wait(self.events.clone());
@@ -296,9 +291,7 @@ impl Keeping {
         self.peers += 1;
         let number = self.peers;
         let (heard, gone) = (self.events.clone(), self.events.clone());
-        pipe::read(reader, move |order| {
-            heard.send(Event::Received(number, order)).is_ok()
-        });
+        pipe::read(reader, move |order| heard.send(Event::Received(number, order)).is_ok());
         let writer = Writer::to(stream, move || {
             drop(gone.send(Event::Received(number, None)));
         });
@@ -317,9 +310,7 @@ impl Keeping {
         match order {
             Order::Attach { from, .. } => {
                 let pid = self.leader.map_or(0, |it| it.as_raw_nonzero().get());
-                self.send(&FarMessage::Started {
-                    pid: u32::try_from(pid).unwrap_or_default(),
-                });
+                self.send(&FarMessage::Started { pid: u32::try_from(pid).unwrap_or_default() });
                 if let Some(peer) = &mut self.peer {
                     (peer.from, peer.attached) = (from, true);
                 }
@@ -376,19 +367,14 @@ impl Keeping {
         if now() > self.received_at.saturating_add(self.lost_after_ms) {
             self.cut_short("no coordinator connected for too long");
         }
-        if self
-            .stopping
-            .is_some_and(|since| now() >= since.saturating_add(self.grace_ms))
+        if self.stopping.is_some_and(|since| now() >= since.saturating_add(self.grace_ms))
             && !self.empty
         {
             // If this fails, the next check repeats it.
             drop(descendants::signal_own(&[Signal::KILL]));
         }
         if self.empty && self.end.is_none() {
-            self.end_with(End {
-                exit: self.exit.unwrap_or(Exit::Lost),
-                words: self.words.clone(),
-            });
+            self.end_with(End { exit: self.exit.unwrap_or(Exit::Lost), words: self.words.clone() });
         }
         if let Some(end) = &self.end
             && self.stores_at.is_some_and(|at| now() >= at)
@@ -441,15 +427,10 @@ impl Keeping {
             peer.is_report_sent = peer.writer.send(&FarMessage::Report { nth, report });
         }
         // All reports are answered before the end is sent.
-        if let Some(end) = self
-            .end
-            .clone()
-            .filter(|_| !peer.is_end_sent && self.reports.is_empty())
+        if let Some(end) = self.end.clone().filter(|_| !peer.is_end_sent && self.reports.is_empty())
         {
-            peer.is_end_sent = peer.writer.send(&FarMessage::Ended {
-                exit: end.exit,
-                words: end.words,
-            });
+            peer.is_end_sent =
+                peer.writer.send(&FarMessage::Ended { exit: end.exit, words: end.words });
         }
     }
 }
@@ -461,9 +442,7 @@ fn wait(events: Sender<Event>) {
             let event = match rustix::process::wait(WaitOptions::empty()) {
                 Ok(Some((pid, status))) => {
                     let code = status.exit_status().and_then(|it| u8::try_from(it).ok());
-                    let signal = status
-                        .terminating_signal()
-                        .and_then(|it| u8::try_from(it).ok());
+                    let signal = status.terminating_signal().and_then(|it| u8::try_from(it).ok());
                     let exit = code.map(Exit::Code).or(signal.map(Exit::Signal));
                     Event::Reaped(pid, exit.unwrap_or(Exit::Lost))
                 }

@@ -92,9 +92,7 @@ impl Link {
         }
         command.args(["--", target.to, target.program, "wrapper"]);
         command.env_clear();
-        let kept = ENVIRONMENT
-            .iter()
-            .filter_map(|name| Some((name, std::env::var_os(name)?)));
+        let kept = ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
         command.envs(kept);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut ssh = command.spawn()?;
@@ -105,11 +103,7 @@ impl Link {
         pipe::read(output, move |word: Option<FarMessage>| {
             heard.send(Event::Received(number, word)).is_ok()
         });
-        Ok(Self {
-            ssh,
-            writer: Writer::to(input, || {}),
-            greeted: false,
-        })
+        Ok(Self { ssh, writer: Writer::to(input, || {}), greeted: false })
     }
 
     /// Queues an order to be sent; returns whether there was room for it.
@@ -120,9 +114,7 @@ impl Link {
     /// Closes the connection. If `all_is_said`, waits for a limited time until what is queued has been sent; otherwise closes it
     /// immediately.
     pub(super) fn close(self, all_is_said: bool) {
-        let Self {
-            mut ssh, writer, ..
-        } = self;
+        let Self { mut ssh, writer, .. } = self;
         drop(writer);
         for _ in 0..if all_is_said { ENDS } else { 0 } {
             if !matches!(ssh.try_wait(), Ok(None)) {

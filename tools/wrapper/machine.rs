@@ -18,9 +18,7 @@ pub(super) fn forward_signals(
     numbers: &[i32],
     mut hand_on: impl FnMut(i32) -> bool + Send + 'static,
 ) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = {
         let _in_runtime = runtime.enter();
         Signals::listen(numbers)?

@@ -151,11 +151,7 @@ impl Near {
             let all_is_said = link.send(&Order::Acknowledge);
             link.close(all_is_said);
         }
-        if status == 0 {
-            Ok(())
-        } else {
-            Err(Failure::of_command(status, ""))
-        }
+        if status == 0 { Ok(()) } else { Err(Failure::of_command(status, "")) }
     }
 
     /// Returns the names of the variables to pass on. Only names are read from the file: the coordinator has put their values into this
@@ -163,13 +159,9 @@ impl Near {
     fn names(&self) -> Vec<String> {
         let file = self.env_file.as_ref().map(std::fs::read_to_string);
         let text = file.and_then(Result::ok).unwrap_or_default();
-        let lines = text
-            .lines()
-            .filter_map(|line| line.trim_start().split_once('='));
+        let lines = text.lines().filter_map(|line| line.trim_start().split_once('='));
         let own = lines.map(|(name, _)| name.trim_end().to_owned());
-        own.filter(|name| !name.starts_with('#'))
-            .chain(self.pass.iter().cloned())
-            .collect()
+        own.filter(|name| !name.starts_with('#')).chain(self.pass.iter().cloned()).collect()
     }
 
     fn start(&self) -> Start {
@@ -339,10 +331,7 @@ impl Waiting<'_> {
             link.greeted = true;
         }
         let order = if self.begun {
-            Order::Attach {
-                attempt: self.near.attempt.clone(),
-                from: self.from,
-            }
+            Order::Attach { attempt: self.near.attempt.clone(), from: self.from }
         } else {
             Order::Start(self.near.start())
         };

@@ -51,12 +51,8 @@ pub(super) fn base(state: Option<PathBuf>) -> io::Result<PathBuf> {
 
 /// Writes a file that only this user can read.
 fn write(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)?;
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(text)?;
     file.sync_all()
 }
@@ -96,9 +92,7 @@ impl Place {
     /// Renames a draft to this directory and returns `true`. If this directory already exists, removes the draft and returns `false`.
     pub(super) fn become_of(&self, draft: &Self) -> io::Result<bool> {
         match fs::rename(&draft.dir, &self.dir) {
-            Ok(()) => File::open(self.dir.parent().unwrap_or(&self.dir))?
-                .sync_all()
-                .map(|()| true),
+            Ok(()) => File::open(self.dir.parent().unwrap_or(&self.dir))?.sync_all().map(|()| true),
             Err(error) => {
                 draft.remove();
                 let is_there = matches!(
@@ -162,10 +156,7 @@ impl Place {
 }
 
 /// Removes the directories of attempts that have not changed for [`KEPT`] and that no process has locked.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the age of a file is measured by the system clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "the age of a file is measured by the system clock")]
 pub(super) fn clean(base: &Path) {
     let Ok(entries) = fs::read_dir(base) else {
         return;

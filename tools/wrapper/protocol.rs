@@ -29,9 +29,7 @@ impl Text {
     pub(super) fn of(text: &OsString) -> Self {
         match text.to_str() {
             Some(text) => Self::Plain(text.to_owned()),
-            None => Self::Encoded {
-                b64: STANDARD.encode(text.as_bytes()),
-            },
+            None => Self::Encoded { b64: STANDARD.encode(text.as_bytes()) },
         }
     }
 
@@ -166,10 +164,7 @@ mod tests {
 
     #[test]
     fn lines_are_as_the_page_of_the_protocol_has_them() {
-        let ended = FarMessage::Ended {
-            exit: Exit::Code(3),
-            words: String::new(),
-        };
+        let ended = FarMessage::Ended { exit: Exit::Code(3), words: String::new() };
         assert_eq!(
             super::line(&ended),
             "{\"is\":\"ended\",\"exit\":{\"code\":3},\"words\":\"\"}\n"
@@ -179,18 +174,11 @@ mod tests {
         for (text, is_one) in [
             (r#"{"do":"ping"}"#, true),
             (r#"{"do":"attach","attempt":"a","from":[0,1]}"#, true),
-            (
-                r#"{"do":"attach","attempt":"a","from":[0,1],"more":1}"#,
-                false,
-            ),
+            (r#"{"do":"attach","attempt":"a","from":[0,1],"more":1}"#, false),
             (r#"{"do":"dance"}"#, false),
             ("", false),
         ] {
-            assert_eq!(
-                serde_json::from_str::<Order>(text).is_ok(),
-                is_one,
-                "{text}"
-            );
+            assert_eq!(serde_json::from_str::<Order>(text).is_ok(), is_one, "{text}");
         }
     }
 }

@@ -75,9 +75,7 @@ fn take(
             let (answer, answered) = sync_channel(1);
             let gone = |_| std::io::Error::from(std::io::ErrorKind::BrokenPipe);
             let pending = Pending { report, answer };
-            events
-                .send(Event::Report(pending))
-                .map_err(|_| std::io::ErrorKind::BrokenPipe)?;
+            events.send(Event::Report(pending)).map_err(|_| std::io::ErrorKind::BrokenPipe)?;
             answered.recv().map_err(gone)?
         }
     };
@@ -87,12 +85,7 @@ fn take(
 /// Returns whether two secrets are the same. The time this takes does not reveal how much of a guess is right.
 fn is_same(a: &str, b: &str) -> bool {
     let differs = |(a, b): (u8, u8)| a ^ b;
-    a.len() == b.len()
-        && a.bytes()
-            .zip(b.bytes())
-            .map(differs)
-            .fold(0, |all, it| all | it)
-            == 0
+    a.len() == b.len() && a.bytes().zip(b.bytes()).map(differs).fold(0, |all, it| all | it) == 0
 }
 
 fn refused(reason: &str, error: &str) -> String {

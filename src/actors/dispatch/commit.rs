@@ -30,14 +30,11 @@ impl DispatchMachine {
         let seq = entry.seq;
         match step {
             Step::Task(slot, step) => self.apply_to_task(entry, message, (*slot, step), effects),
-            Step::ServerMade {
-                name,
-                threads,
-                remote,
-            } => self.make_server(entry, name, (*threads, remote.clone())),
+            Step::ServerMade { name, threads, remote } => {
+                self.make_server(entry, name, (*threads, remote.clone()))
+            }
             Step::ServerThreads(slot, threads) => {
-                self.state
-                    .change_server(seq, *slot, |it| it.threads = *threads);
+                self.state.change_server(seq, *slot, |it| it.threads = *threads);
             }
             Step::ServerReached(slot, remote) => {
                 let change = |it: &mut Server| {
@@ -46,8 +43,7 @@ impl DispatchMachine {
                 self.state.change_server(seq, *slot, change);
             }
             Step::ServerFailed(slot, outage) => {
-                self.state
-                    .change_server(seq, *slot, |it| it.outage = Some(*outage));
+                self.state.change_server(seq, *slot, |it| it.outage = Some(*outage));
             }
             Step::ServerAnswered(slot) => {
                 self.state.change_server(seq, *slot, |it| it.outage = None);
@@ -64,12 +60,7 @@ impl DispatchMachine {
             Step::ServerRemoved(slot) => {
                 self.state.change_server(seq, *slot, |it| it.leaves = true);
             }
-            Step::GroupSet {
-                slot,
-                name,
-                max,
-                pause,
-            } => {
+            Step::GroupSet { slot, name, max, pause } => {
                 let (name, max, pause) = (name.clone(), *max, *pause);
                 self.state.set_group(seq, *slot, Group { name, max, pause });
             }
@@ -117,11 +108,7 @@ impl DispatchMachine {
         effects: &mut Effects<Self>,
     ) {
         match step {
-            TaskStep::Claimed {
-                server,
-                process,
-                lost_after_ms,
-            } => {
+            TaskStep::Claimed { server, process, lost_after_ms } => {
                 let used = self.state.index.threads.used(*server);
                 let at = self.state.servers.get(*server);
                 let threads = at.map_or(0, |it| it.threads);
@@ -149,28 +136,24 @@ impl DispatchMachine {
                     self.abandon_cleanup(slot, effects);
                 }
                 let server = self.server_of(slot);
-                self.state
-                    .change(entry.seq, slot, |it| it.end(entry, step, server));
+                self.state.change(entry.seq, slot, |it| it.end(entry, step, server));
                 self.send_obligations(slot, effects);
             }
             TaskStep::Blocked => {
                 self.give_back(slot, &[UPDATE], effects);
                 let server = self.server_of(slot);
-                self.state
-                    .change(entry.seq, slot, |it| it.block(entry, server));
+                self.state.change(entry.seq, slot, |it| it.block(entry, server));
             }
             TaskStep::Unblocked | TaskStep::Over { .. } => {
                 self.give_back(slot, &[EXECUTE], effects);
-                self.state
-                    .change(entry.seq, slot, |it| it.apply(entry, message, step));
+                self.state.change(entry.seq, slot, |it| it.apply(entry, message, step));
             }
             TaskStep::Locked
             | TaskStep::Launched
             | TaskStep::CleanupLaunched
             | TaskStep::Reattached { .. }
             | TaskStep::Stopping(_) => {
-                self.state
-                    .change(entry.seq, slot, |it| it.apply(entry, message, step));
+                self.state.change(entry.seq, slot, |it| it.apply(entry, message, step));
                 self.send_obligations(slot, effects);
             }
             TaskStep::Updates
@@ -181,19 +164,14 @@ impl DispatchMachine {
             | TaskStep::Woken(_)
             | TaskStep::Terminating
             | TaskStep::Restarted => {
-                self.state
-                    .change(entry.seq, slot, |it| it.apply(entry, message, step));
+                self.state.change(entry.seq, slot, |it| it.apply(entry, message, step));
             }
         }
     }
 
     /// Returns the name of the server that the task's attempt runs on; empty if there is no attempt or no such server.
     fn server_of(&self, slot: Slot) -> Name {
-        let attempt = self
-            .state
-            .tasks
-            .get(slot)
-            .and_then(|it| it.attempt.as_ref());
+        let attempt = self.state.tasks.get(slot).and_then(|it| it.attempt.as_ref());
         let server = attempt.and_then(|it| self.state.servers.get(it.server));
         server.map(|it| it.name.clone()).unwrap_or_default()
     }
@@ -257,12 +235,7 @@ impl DispatchMachine {
 }
 
 fn hold([key, index, owner]: [Name; 3]) -> Hold {
-    Hold {
-        by: ActorId::DISPATCH,
-        key,
-        index,
-        owner,
-    }
+    Hold { by: ActorId::DISPATCH, key, index, owner }
 }
 
 /// Requests the launch of a process or, once the launch has been accepted, notification of the end of the process and its tree.
@@ -304,11 +277,7 @@ impl Task {
             cleanup: adding.cleanup.clone(),
             terms,
             created: entry.at,
-            status: if adding.not_ready {
-                RunStatus::NotReady
-            } else {
-                RunStatus::NotStarted
-            },
+            status: if adding.not_ready { RunStatus::NotReady } else { RunStatus::NotStarted },
             paused: adding.paused,
             ..Self::default()
         }
@@ -395,10 +364,7 @@ impl Task {
             stopping: None,
             last: self.terminating,
             reach: reach.map(Box::new),
-            trace: Trace {
-                wake,
-                ..Trace::default()
-            },
+            trace: Trace { wake, ..Trace::default() },
         });
     }
 
@@ -410,19 +376,13 @@ impl Task {
     ) {
         if let Report::Save(body) = report {
             self.revision += 1;
-            self.saved = Some(Saved {
-                at: entry.at,
-                body: body.clone(),
-            });
+            self.saved = Some(Saved { at: entry.at, body: body.clone() });
         }
         let said = match report {
-            Report::Done { warning, words } => Some(BurstReport::Done {
-                warning: *warning,
-                words: words.clone(),
-            }),
-            Report::Fail { words } => Some(BurstReport::Fail {
-                words: words.clone(),
-            }),
+            Report::Done { warning, words } => {
+                Some(BurstReport::Done { warning: *warning, words: words.clone() })
+            }
+            Report::Fail { words } => Some(BurstReport::Fail { words: words.clone() }),
             Report::Wait { .. } => until.map(|until| BurstReport::Wait { until }),
             Report::Save(_) | Report::Beat | Report::Far(_) | Report::Reached => None,
         };
@@ -455,15 +415,7 @@ impl Task {
     /// Records that the task's attempt has ended, and sets the status that follows from the verdict.
     fn end(&mut self, entry: Stamp, step: &TaskStep, server: Name) {
         let (
-            TaskStep::Ended {
-                exit,
-                verdict,
-                wake,
-                is_due,
-                forgotten,
-                cleanup,
-                unstarted,
-            },
+            TaskStep::Ended { exit, verdict, wake, is_due, forgotten, cleanup, unstarted },
             Some(attempt),
         ) = (step, self.attempt.take())
         else {
@@ -489,11 +441,8 @@ impl Task {
         }
         self.woken = false;
         if let Some(process) = cleanup {
-            self.cleaning = Some(Cleaning {
-                process: *process,
-                token: attempt.token,
-                taken: false,
-            });
+            self.cleaning =
+                Some(Cleaning { process: *process, token: attempt.token, taken: false });
         }
         self.remember(&attempt, (entry.at, *exit, *verdict), (server, has_saved));
     }
@@ -501,11 +450,7 @@ impl Task {
     /// Records that the task has not started after all.
     fn be_unstarted(&mut self) {
         let was_over = self.past.iter().any(|it| it.verdict.exit().is_some());
-        self.status = if was_over {
-            RunStatus::Restarted
-        } else {
-            RunStatus::NotStarted
-        };
+        self.status = if was_over { RunStatus::Restarted } else { RunStatus::NotStarted };
         self.counts = false;
         self.started = None;
     }

@@ -29,20 +29,16 @@ impl DispatchMachine {
                 Some((slot, task)) => self.act(moment, (slot, task), *act),
                 None => return Outcome::Absent,
             },
-            Message::Report {
-                process,
-                report,
-                nth,
-            } => self.report(moment, *process, (report, *nth)),
+            Message::Report { process, report, nth } => {
+                self.report(moment, *process, (report, *nth))
+            }
             Message::Pause { group, pause } => self.pause(group.as_ref(), *pause),
             Message::Limit { group, max } => self.set_group(group, Some(*max), None),
             Message::Server { name, change } => self.server(name, change),
             Message::Inventory { hosts } => self.inventory(hosts),
-            Message::Prune {
-                before,
-                keep,
-                limit,
-            } => Ok(self.prune(moment, *before, (*keep, *limit))),
+            Message::Prune { before, keep, limit } => {
+                Ok(self.prune(moment, *before, (*keep, *limit)))
+            }
             Message::Gone(gone) => Ok(self.gone(moment, *gone)),
             Message::Launched(process) => Ok(self.launched(*process)),
             Message::Held(held) => Ok(self.held(moment, held)),
@@ -118,10 +114,8 @@ impl DispatchMachine {
     /// Decides how a task is terminated. If it has not started, it is over immediately; otherwise it gets one last burst to clean up. If
     /// `now` is set, there is no last burst: a current attempt is stopped, and without one the task is over immediately.
     fn terminate(&self, moment: &Moment, (slot, task): (Slot, &Task), now: bool) -> Outcome {
-        let over = || TaskStep::Over {
-            exit: ExitStatus::Terminated,
-            forgotten: self.forgotten(moment),
-        };
+        let over =
+            || TaskStep::Over { exit: ExitStatus::Terminated, forgotten: self.forgotten(moment) };
         match &task.attempt {
             Some(attempt) if now && attempt.stopping.is_none() => {
                 of_task(slot, TaskStep::Stopping(Cause::Terminated))
@@ -177,10 +171,7 @@ impl DispatchMachine {
                 // Without the update lock the attempt cannot save what it has done, so there is no point in continuing. It is stopped,
                 // and the next attempt requests the lock again.
                 let step = Step::Task(slot, TaskStep::Stopping(Cause::UpdateLock));
-                return Ok(Outcome::Changed {
-                    steps: vec![step],
-                    refused: Some(Refused::Locked),
-                });
+                return Ok(Outcome::Changed { steps: vec![step], refused: Some(Refused::Locked) });
             }
             Report::Done { words, .. } | Report::Fail { words }
                 if words.len() > Task::WORDS_BYTES_MAX =>
@@ -251,12 +242,7 @@ impl DispatchMachine {
         if before == after {
             return Ok(Outcome::Unchanged);
         }
-        Ok(changed(vec![Step::GroupSet {
-            slot,
-            name,
-            max: after.0,
-            pause: after.1,
-        }]))
+        Ok(changed(vec![Step::GroupSet { slot, name, max: after.0, pause: after.1 }]))
     }
 
     fn server(&self, name: &Name, change: &ServerChange) -> Result<Outcome, Refused> {
@@ -303,11 +289,7 @@ impl DispatchMachine {
             steps.push(Step::ServerThreads(slot, threads));
         }
         steps.extend(reached((slot, it), remote)?);
-        Ok(if steps.is_empty() {
-            Outcome::Unchanged
-        } else {
-            changed(steps)
-        })
+        Ok(if steps.is_empty() { Outcome::Unchanged } else { changed(steps) })
     }
 
     /// Returns the steps that stop the attempts on these servers, by server. They are found in one pass, since an inventory may remove many
@@ -343,11 +325,7 @@ impl DispatchMachine {
         if is_new && self.state.servers.len() + before >= self.rules.servers_max as usize {
             return Err(Refused::ServersFull);
         }
-        Ok(Step::ServerMade {
-            name: name.clone(),
-            threads,
-            remote: remote.cloned(),
-        })
+        Ok(Step::ServerMade { name: name.clone(), threads, remote: remote.cloned() })
     }
 
     /// Decides on an inventory: adds new servers, changes existing ones and removes missing ones. Like `wipctl server update`, it never
@@ -405,11 +383,7 @@ impl DispatchMachine {
         let old = over.iter().take(most).take_while(|(at, _)| *at < before);
         let steps = old.map(|(_, slot)| Step::Task(*slot, TaskStep::Forgotten));
         let steps: Vec<Step> = steps.collect();
-        if steps.is_empty() {
-            Outcome::Unchanged
-        } else {
-            changed(steps)
-        }
+        if steps.is_empty() { Outcome::Unchanged } else { changed(steps) }
     }
 
     fn launched(&self, process: ProcessId) -> Outcome {
@@ -511,14 +485,7 @@ impl DispatchMachine {
         let there = self.state.servers.get(server);
         let there = there.is_some_and(|it| it.remote.is_some());
         let lost_after_ms = there.then_some(self.rules.lost_after_ms);
-        of_task(
-            task,
-            TaskStep::Claimed {
-                server,
-                process,
-                lost_after_ms,
-            },
-        )
+        of_task(task, TaskStep::Claimed { server, process, lost_after_ms })
     }
 
     /// Returns when a task that ends now will be forgotten.
@@ -538,11 +505,7 @@ impl DispatchMachine {
 
 fn check_remote(remote: Option<&Remote>) -> Result<(), Refused> {
     let is_safe = remote.is_none_or(Remote::is_safe);
-    if is_safe {
-        Ok(())
-    } else {
-        Err(Refused::Remote)
-    }
+    if is_safe { Ok(()) } else { Err(Refused::Remote) }
 }
 
 /// Returns the step that changes how an existing server is reached; `None` if nothing changes. Refuses a description that is not safe in a

@@ -44,11 +44,7 @@ impl Task {
     fn verdict(&self, attempt: &Attempt, exit: Option<Exit>, cause: Option<Cause>) -> Verdict {
         let ended = |exit| {
             // The burst in which a terminated task cleans up is its last, whatever the command reports.
-            Verdict::Ended(if attempt.last {
-                ExitStatus::Terminated
-            } else {
-                exit
-            })
+            Verdict::Ended(if attempt.last { ExitStatus::Terminated } else { exit })
         };
         match (attempt.stopping.or(cause), &attempt.said) {
             (Some(Cause::Terminated), _) => return Verdict::Ended(ExitStatus::Terminated),
@@ -222,10 +218,7 @@ impl DispatchMachine {
     pub(super) fn blocked(&self, moment: &Moment, slot: Slot) -> Outcome {
         let task = self.state.tasks.get(slot);
         let is_stopping = |it: &Attempt| it.stopping.is_some();
-        if task
-            .and_then(|it| it.attempt.as_ref())
-            .is_some_and(is_stopping)
-        {
+        if task.and_then(|it| it.attempt.as_ref()).is_some_and(is_stopping) {
             return self.ended(moment, slot, None);
         }
         of_task(slot, TaskStep::Blocked)

@@ -79,9 +79,7 @@ pub(super) fn events(
             }
             Step::ServerAnswered(slot) => of_server(state, *slot, "server-answered"),
             Step::ServerRemoved(slot) => of_server(state, *slot, "server-removed"),
-            Step::GroupSet {
-                name, max, pause, ..
-            } => {
+            Step::GroupSet { name, max, pause, .. } => {
                 let set = EventBody::new("group-set").name("group", name.as_bytes());
                 let set = match max {
                     Some(max) => set.number("max", *max),
@@ -123,9 +121,7 @@ fn of_task(
                 .name("name", adding.name.as_bytes())
                 .name("work", adding.work.as_bytes())
         }
-        TaskStep::Claimed {
-            server, process, ..
-        } => {
+        TaskStep::Claimed { server, process, .. } => {
             let name = state.servers.get(*server).map(|it| it.name.clone());
             named("claimed")
                 .number("attempt", entry.seq.0)

@@ -13,11 +13,7 @@ use crate::ids::Token;
 impl Task {
     /// Returns the key, index and owner of one of the task's locks. The owner is the attempt with this token.
     pub(super) fn lock(&self, key: &str, token: Token) -> [Name; 3] {
-        let names = [
-            key.to_owned(),
-            self.id.to_string(),
-            format!("attempt-{token}"),
-        ];
+        let names = [key.to_owned(), self.id.to_string(), format!("attempt-{token}")];
         names.map(|name| Name::new(name.into_bytes()).unwrap_or_default())
     }
 

@@ -55,22 +55,11 @@ impl DispatchMachine {
         if let Some(group) = group.filter(|it| is_fresh && it.used >= it.max(default_max)) {
             return Some(match group.max(default_max) {
                 0 => Obstacle::GroupDisabled(task.group.clone()),
-                max => Obstacle::GroupFull {
-                    group: task.group.clone(),
-                    used: group.used,
-                    max,
-                },
+                max => Obstacle::GroupFull { group: task.group.clone(), used: group.used, max },
             });
         }
-        if let Some(other) = index
-            .ready
-            .under_way_of(&task.work, task.id)
-            .filter(|_| is_fresh)
-        {
-            return Some(Obstacle::WorkUnderWay {
-                work: task.work.clone(),
-                task: other,
-            });
+        if let Some(other) = index.ready.under_way_of(&task.work, task.id).filter(|_| is_fresh) {
+            return Some(Obstacle::WorkUnderWay { work: task.work.clone(), task: other });
         }
         if head.rests {
             return Some(Obstacle::Draining);
@@ -79,10 +68,8 @@ impl DispatchMachine {
         if threads == 0 {
             return Some(Obstacle::NoServer);
         }
-        let (used, max) = (
-            index.ready.under_way,
-            self.state.under_way_max(self.rules.tasks_per_thread),
-        );
+        let (used, max) =
+            (index.ready.under_way, self.state.under_way_max(self.rules.tasks_per_thread));
         if is_fresh && used >= max {
             return Some(Obstacle::TooManyUnderWay { used, max });
         }
@@ -94,8 +81,7 @@ impl DispatchMachine {
             return Some(Obstacle::NoThread { threads: sound });
         };
         let next = self.state.coming(self.rules.tasks_per_thread);
-        next.filter(|(_, task, _)| *task != slot)
-            .map(|_| Obstacle::InLine)
+        next.filter(|(_, task, _)| *task != slot).map(|_| Obstacle::InLine)
     }
 
     pub(super) fn list(&self, filter: &TaskFilter, after: Option<u64>, limit: u32) -> Tasks {
@@ -147,10 +133,7 @@ impl DispatchMachine {
         let mut all = in_progress.chain(index.ready.fresh());
         let shown = all.by_ref().take(most);
         let tasks = shown.filter_map(|slot| self.view_of(slot)).collect();
-        Tasks {
-            tasks,
-            next: all.next().map(|_| 0),
-        }
+        Tasks { tasks, next: all.next().map(|_| 0) }
     }
 
     pub(super) fn servers(&self) -> Vec<ServerView> {
@@ -235,18 +218,10 @@ impl Observable for DispatchMachine {
         vec![
             gauge("fresh", "tasks that have not started", totals.fresh),
             gauge("waiting", "tasks between two bursts", totals.waiting),
-            gauge(
-                "processing",
-                "tasks with an attempt under way",
-                totals.processing,
-            ),
+            gauge("processing", "tasks with an attempt under way", totals.processing),
             gauge("complete", "tasks that are over", totals.complete),
             gauge("failed", "tasks that have failed", totals.failed),
-            gauge(
-                "bytes",
-                "size of all tasks in bytes",
-                self.state.index.bytes,
-            ),
+            gauge("bytes", "size of all tasks in bytes", self.state.index.bytes),
             gauge("servers", "servers", servers),
         ]
     }

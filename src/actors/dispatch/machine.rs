@@ -98,8 +98,7 @@ impl DispatchMachine {
     }
 
     pub(super) fn shown(&self, slot: Slot) -> Reply {
-        self.view_of(slot)
-            .map_or(Reply::Absent, |view| Reply::Task(Box::new(view)))
+        self.view_of(slot).map_or(Reply::Absent, |view| Reply::Task(Box::new(view)))
     }
 }
 
@@ -164,11 +163,9 @@ impl Machine for DispatchMachine {
     fn reply(&self, _seq: Seq, message: &Message, outcome: &Outcome) -> Reply {
         let steps = match outcome {
             Outcome::Absent => return Reply::Absent,
-            Outcome::Refused(refused)
-            | Outcome::Changed {
-                refused: Some(refused),
-                ..
-            } => return Reply::Refused(*refused),
+            Outcome::Refused(refused) | Outcome::Changed { refused: Some(refused), .. } => {
+                return Reply::Refused(*refused);
+            }
             Outcome::Changed { steps, .. } => steps.as_slice(),
             Outcome::Unchanged => &[],
         };
@@ -214,11 +211,9 @@ impl Machine for DispatchMachine {
                 let found = self.state.find(*id);
                 found.map_or(Reply::Absent, |(slot, _)| self.shown(slot))
             }
-            Query::Tasks {
-                filter,
-                after,
-                limit,
-            } => Reply::Tasks(Box::new(self.list(filter, *after, *limit))),
+            Query::Tasks { filter, after, limit } => {
+                Reply::Tasks(Box::new(self.list(filter, *after, *limit)))
+            }
             Query::Saved(process) => match self.state.of_process(*process) {
                 Some((_, task)) if task.attempt_of(*process).is_some() => {
                     let saved = task.saved.as_ref().map(|it| it.body.clone());
@@ -349,11 +344,7 @@ impl Timed for DispatchMachine {
     }
 
     fn is_quarantined(&self, item: u64) -> bool {
-        if item >= DISPATCH {
-            self.stalled
-        } else {
-            self.state.tasks.is_quarantined(slot_of(item))
-        }
+        if item >= DISPATCH { self.stalled } else { self.state.tasks.is_quarantined(slot_of(item)) }
     }
 
     fn quarantine(&mut self, item: u64, now: Now) {

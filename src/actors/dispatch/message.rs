@@ -67,18 +67,12 @@ impl Rules {
             ("fail_after", terms.fail_after_ms, Terms::SPAN_MS_MAX),
             ("progress", terms.progress_ms, Terms::SPAN_MS_MAX),
             ("keep", self.kept_ms, Self::KEPT_MS_MAX),
-            (
-                "server_lost_after",
-                self.lost_after_ms,
-                Self::LOST_AFTER_MS_MAX,
-            ),
+            ("server_lost_after", self.lost_after_ms, Self::LOST_AFTER_MS_MAX),
         ];
         let is_wrong = |(_, ms, max): &(&str, u64, u64)| !(1..=*max).contains(ms);
         if let Some((name, ms, max)) = spans.into_iter().find(is_wrong) {
             let days = max / (24 * 3_600_000);
-            return Some(format!(
-                "{name}: {ms} ms is out of range: expected 1 ms to {days} days"
-            ));
+            return Some(format!("{name}: {ms} ms is out of range: expected 1 ms to {days} days"));
         }
         let (kept, max) = (self.kept_max, self.tasks_max);
         let fits = (1..=max).contains(&kept);

@@ -17,11 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 type Rank = (Priority, u64, u64, Slot);
 
 fn rank(slot: Slot, task: &Task) -> Rank {
-    let wake = if task.status.is_fresh() {
-        0
-    } else {
-        task.wake.0
-    };
+    let wake = if task.status.is_fresh() { 0 } else { task.wake.0 };
     (task.priority, wake, task.id, slot)
 }
 
@@ -256,10 +252,9 @@ impl Ready {
         let started = group.started.first().filter(|_| goes_on).copied();
         let fresh = group.fresh.first().filter(|_| is_open).copied();
         let before = std::mem::replace(&mut group.first, (started, fresh));
-        for (all, old, new) in [
-            (&mut self.started, before.0, started),
-            (&mut self.fresh, before.1, fresh),
-        ] {
+        for (all, old, new) in
+            [(&mut self.started, before.0, started), (&mut self.fresh, before.1, fresh)]
+        {
             if old != new {
                 if let Some(old) = old {
                     all.remove(&old);

@@ -89,15 +89,7 @@ const MORE_GRACE_MS: u32 = 30_000;
 impl RemoteAttempt {
     /// Creates the state of a new attempt on another machine. `known_as` is the id of its local process.
     pub(super) fn new(remote: Remote, known_as: ProcessId, lost_after_ms: u64) -> Self {
-        Self {
-            remote,
-            known_as,
-            lost_after_ms,
-            heard: 0,
-            again: 0,
-            stops: false,
-            end: None,
-        }
+        Self { remote, known_as, lost_after_ms, heard: 0, again: 0, stops: false, end: None }
     }
 
     /// Records the number of an accepted report, and the result if it contains one.

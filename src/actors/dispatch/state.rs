@@ -172,10 +172,7 @@ impl State {
     }
 
     pub(super) fn totals(&self) -> Totals {
-        Totals {
-            pause: self.head.pause,
-            ..self.index.totals
-        }
+        Totals { pause: self.head.pause, ..self.index.totals }
     }
 
     /// Returns the maximum number of tasks in progress, given the maximum per thread of an enabled server.
@@ -241,8 +238,7 @@ impl State {
         self.index.servers.insert(server.name.clone(), slot);
         self.index.threads.add(slot, &server);
         self.servers.insert(self.pages.by(entry), slot, server);
-        self.head
-            .change(self.pages.by(entry), |head| head.had_servers = true);
+        self.head.change(self.pages.by(entry), |head| head.had_servers = true);
     }
 
     pub(super) fn change_server(&mut self, entry: Seq, slot: Slot, make: impl FnOnce(&mut Server)) {

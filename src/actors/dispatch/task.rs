@@ -196,10 +196,7 @@ impl Default for Terms {
 /// A task and its state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "the flags are independent of each other"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent of each other")]
 pub struct Task {
     /// The id: the sequence number of the journal entry that added the task.
     pub id: u64,

@@ -258,11 +258,7 @@ mod tests {
     use crate::ids::{ProcessId, Slot, Token};
 
     fn held(task: Task, obstacle: Option<Obstacle>) -> Option<String> {
-        let mut view = TaskView {
-            task,
-            server: None,
-            obstacle,
-        };
+        let mut view = TaskView { task, server: None, obstacle };
         view.held_for_space((3 << 19, 2 << 20));
         view.obstacle.map(|it| it.to_string())
     }
@@ -270,10 +266,7 @@ mod tests {
     #[test]
     fn only_what_waits_for_nothing_else_waits_for_space() {
         let low = "disk space is low: the journal has 1.5 MiB left, and its next segment needs 2.0 MiB free";
-        let of = |status| Task {
-            status,
-            ..Task::default()
-        };
+        let of = |status| Task { status, ..Task::default() };
         for obstacle in [None, Some(Obstacle::InLine)] {
             let ready = held(of(RunStatus::NotStarted), obstacle);
             assert_eq!(ready.as_deref(), Some(low));
@@ -299,10 +292,7 @@ mod tests {
                 reach: None,
                 trace: Trace::default(),
             };
-            let task = Task {
-                attempt: Some(attempt),
-                ..of(RunStatus::Processing)
-            };
+            let task = Task { attempt: Some(attempt), ..of(RunStatus::Processing) };
             assert_eq!(held(task, None).as_deref(), why);
         }
     }

@@ -24,9 +24,7 @@ impl DispatchMachine {
         let groups = self.state.index.ready.groups();
         let groups = groups.filter(|(_, group)| group.used > 0);
         WorkInProgress {
-            tasks: tasks
-                .filter_map(|slot| self.under_way(*slot, now))
-                .collect(),
+            tasks: tasks.filter_map(|slot| self.under_way(*slot, now)).collect(),
             servers: self.servers(),
             groups: groups.map(|group| self.group_view(group)).collect(),
             whole: slots.len() <= WORK_MAX,
@@ -36,9 +34,7 @@ impl DispatchMachine {
     fn under_way(&self, slot: Slot, now: Now) -> Option<UnderWay> {
         let task = self.state.tasks.get(slot)?;
         let waits = task.status == RunStatus::Waiting && !task.is_due;
-        let is_overdue = task
-            .stops_at(self.state.head.epoch)
-            .is_some_and(|(at, _)| at <= now.at);
+        let is_overdue = task.stops_at(self.state.head.epoch).is_some_and(|(at, _)| at <= now.at);
         let server = task.attempt.as_ref().map(|it| it.server);
         let server = server.and_then(|slot| self.state.servers.get(slot));
         Some(UnderWay {

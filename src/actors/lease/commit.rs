@@ -35,11 +35,7 @@ impl LeaseMachine {
                 }
             }
             Step::Scheduled { at, place, clock } => {
-                let due = at.map(|at| Due {
-                    lease: slot,
-                    at,
-                    clock: *clock,
-                });
+                let due = at.map(|at| Due { lease: slot, at, clock: *clock });
                 self.state.schedule(entry.seq, slot, (*place, due));
             }
             Step::Ended { .. }
@@ -60,8 +56,7 @@ impl LeaseMachine {
             | Step::Set(_)
             | Step::Imported { .. }
             | Step::Rests => {
-                self.state
-                    .change(entry.seq, slot, |it| it.apply(entry, message, step));
+                self.state.change(entry.seq, slot, |it| it.apply(entry, message, step));
                 let lease = self.state.leases.get(slot);
                 if let Some(what) = lease.and_then(|it| it.log_action(entry.at, step)) {
                     let (id, attempt) = (slot.0.into(), entry.seq);
@@ -88,20 +83,12 @@ impl LeaseMachine {
         };
         if let Some(current) = lease.running() {
             match &current.holder {
-                Holder::Launched {
-                    process,
-                    command,
-                    taken,
-                } => {
+                Holder::Launched { process, command, taken } => {
                     if *taken {
                         watch(&Binding::of_tree(*process), effects);
                     } else {
                         let launching = lease.launching(command, current.token);
-                        let launch = LaunchAs {
-                            by,
-                            id: *process,
-                            launching,
-                        };
+                        let launch = LaunchAs { by, id: *process, launching };
                         effects.tell(LAUNCHES, &ToLaunch::LaunchAs(Box::new(launch)));
                     }
                 }
@@ -138,45 +125,28 @@ impl Step {
 impl Binding {
     /// Returns a binding that lasts until the whole tree of a process has ended.
     const fn of_tree(process: ProcessId) -> Self {
-        Self {
-            process,
-            until: Until::Tree,
-            fence: false,
-        }
+        Self { process, until: Until::Tree, fence: false }
     }
 }
 
 impl Lease {
     /// Creates a lease with default settings and with the name that `message` gives.
     fn named(message: &Message) -> Self {
-        let name = message
-            .name()
-            .expect("a message that creates a lease names it");
-        Self {
-            name: name.clone(),
-            ..Self::default()
-        }
+        let name = message.name().expect("a message that creates a lease names it");
+        Self { name: name.clone(), ..Self::default() }
     }
 
     fn apply(&mut self, entry: Stamp, message: &Message, step: &Step) {
         match step {
             Step::Made | Step::Forgotten | Step::Scheduled { .. } => {}
             Step::Ended { exit, whole } => self.end(entry, *exit, *whole),
-            Step::Began {
-                source,
-                process,
-                until,
-                owed,
-            } => {
+            Step::Began { source, process, until, owed } => {
                 self.begin(entry, message, (*source, *process), (*until, *owed));
             }
             Step::Relaunched { process } => {
                 let current = self.current.as_mut();
-                if let Some(Holder::Launched {
-                    process: its,
-                    command,
-                    taken,
-                }) = current.map(|it| &mut it.holder)
+                if let Some(Holder::Launched { process: its, command, taken }) =
+                    current.map(|it| &mut it.holder)
                 {
                     *command = without_parcel(command);
                     (*its, *taken) = (*process, false);
@@ -260,26 +230,18 @@ impl Lease {
         let failed = matches!(step, Step::Ended { .. }) && self.failure().is_some() && !self.leaves;
         let what = if let Step::Ended { exit, .. } = step {
             let launched = match &current.holder {
-                Holder::Launched {
-                    process, command, ..
-                } => Some((*process, command.spec.run_dir.clone())),
+                Holder::Launched { process, command, .. } => {
+                    Some((*process, command.spec.run_dir.clone()))
+                }
                 Holder::Process(_) | Holder::Timed { .. } | Holder::Nobody => None,
             };
-            LogEvent::Ended {
-                ran_ms: span(current.since),
-                exit: *exit,
-                launched,
-                warns: failed,
-            }
+            LogEvent::Ended { ran_ms: span(current.since), exit: *exit, launched, warns: failed }
         } else if let Step::Warned = step {
             // Of several warnings that are due at once, after a suspension for example, only the last is logged.
             if current.warns_at() <= now {
                 return None;
             }
-            LogEvent::Overran {
-                ran_ms: span(current.since),
-                over_ms: span(current.until),
-            }
+            LogEvent::Overran { ran_ms: span(current.since), over_ms: span(current.until) }
         } else if matches!(step, Step::Began { .. }) {
             LogEvent::Began
         } else {
@@ -330,16 +292,11 @@ impl Lease {
             self.keep(message, source);
         }
         let holder = match (process, &place.command, place.process) {
-            (Some(process), Some(command), _) => Holder::Launched {
-                process,
-                command: Command::clone(command),
-                taken: false,
-            },
+            (Some(process), Some(command), _) => {
+                Holder::Launched { process, command: Command::clone(command), taken: false }
+            }
             (_, _, Some(binding)) => Holder::Process(binding),
-            _ => Holder::Timed {
-                ttl_ms: place.ttl_ms,
-                renewed: entry.at,
-            },
+            _ => Holder::Timed { ttl_ms: place.ttl_ms, renewed: entry.at },
         };
         if source == Source::Request {
             // A request that is still next has expired or was made by the same client, so it is dropped.
@@ -356,10 +313,7 @@ impl Lease {
             stopping: false,
             warnings: 0,
             log: place.log.or_else(|| self.settings.log.clone()),
-            progress: Progress {
-                started: false,
-                max_run_ms: place.max_run_ms,
-            },
+            progress: Progress { started: false, max_run_ms: place.max_run_ms },
         });
     }
 
@@ -413,24 +367,14 @@ impl Lease {
         let Message::Import { current, next, .. } = message else {
             return;
         };
-        let until_process = |process| Binding {
-            process,
-            until: Until::Process,
-            fence: false,
-        };
+        let until_process = |process| Binding { process, until: Until::Process, fence: false };
         let (whole, exit) = (true, None);
-        let ended = End {
-            at: entry.at,
-            exit,
-            whole,
-        };
+        let ended = End { at: entry.at, exit, whole };
         let is_there = |it: &Imported| it.pid != 0 || it.until.0 != 0;
         self.current = Some(*current).filter(is_there).map(|it| Current {
             token: entry.seq.into(),
             place: Token(0),
-            holder: it
-                .process
-                .map_or(Holder::Nobody, |it| Holder::Process(until_process(it))),
+            holder: it.process.map_or(Holder::Nobody, |it| Holder::Process(until_process(it))),
             pid: it.pid,
             since: entry.at,
             until: until.0,
@@ -464,10 +408,7 @@ impl Lease {
     fn launching(&self, command: &Command, token: Token) -> Launching {
         let mut launching = Launching::clone(command);
         let name = self.name.to_text();
-        let more = [
-            ("SEXTON_FENCE", token.0.to_string()),
-            ("SEXTON_LEASE", name),
-        ];
+        let more = [("SEXTON_FENCE", token.0.to_string()), ("SEXTON_LEASE", name)];
         let more = more.map(|(name, value)| (name.to_owned(), Bytes::new(value.into_bytes())));
         launching.spec.env.extend(more);
         launching
@@ -480,16 +421,9 @@ impl NextRequest {
         let Message::Request(requesting) = message else {
             unreachable!("only a request has a place");
         };
-        let PassRequest {
-            claim, period_ms, ..
-        } = &**requesting;
+        let PassRequest { claim, period_ms, .. } = &**requesting;
         let command = requesting.command_for(lease).filter(|_| claim.is_none());
-        let Claim {
-            process,
-            pid,
-            ttl_ms,
-            waits,
-        } = claim.unwrap_or_default();
+        let Claim { process, pid, ttl_ms, waits } = claim.unwrap_or_default();
         Self {
             token: entry.seq.into(),
             command: command.cloned(),

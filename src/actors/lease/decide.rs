@@ -29,20 +29,16 @@ impl LeaseMachine {
     pub(super) fn decision(&self, moment: &Moment, message: &Message) -> Outcome {
         let decided = match message {
             Message::Request(requesting) => self.request(moment, requesting),
-            Message::Renew { name, token, .. } => self
-                .of_client(name, *token)
-                .map(|slot| changed(slot, Step::Renewed)),
+            Message::Renew { name, token, .. } => {
+                self.of_client(name, *token).map(|slot| changed(slot, Step::Renewed))
+            }
             Message::Finish { name, token, code } => self.of_client(name, *token).map(|slot| {
                 let exit = Some(Exit::Code(*code));
                 changed_all(self.ended(slot, exit, true))
             }),
             Message::Withdraw { name, place } => Ok(self.withdraw(name, *place)),
             Message::Set { name, setting } => self.set(moment, name, setting),
-            Message::Import {
-                name,
-                current,
-                next,
-            } => self.import(moment, name, (*current, *next)),
+            Message::Import { name, current, next } => self.import(moment, name, (*current, *next)),
             Message::Reset { name, force } => self.reset(name, *force),
             Message::Gone(gone) => Ok(self.gone(moment, *gone)),
             Message::Launched(process) => Ok(self.launched(*process)),
@@ -101,12 +97,7 @@ impl LeaseMachine {
         let period_ms = requesting.period_ms.unwrap_or(lease.settings.period_ms);
         let no_delay = requesting.no_delay || lease.settings.no_delay;
         let is_own = |place: &&NextRequest| !requesting.is(place);
-        if let Some(other) = lease
-            .next
-            .as_ref()
-            .filter(|it| it.is_live(now))
-            .filter(is_own)
-        {
+        if let Some(other) = lease.next.as_ref().filter(|it| it.is_live(now)).filter(is_own) {
             // A. Another request is next, and its pass will serve this request too. If that request has no command, its client is to run
             // the pass itself and may die first; no pass would follow then, so the command of this request is kept.
             if other.command.is_some() || requesting.claim.is_some() || no_delay {
@@ -142,15 +133,8 @@ impl LeaseMachine {
         }
         // D. The request becomes next, or stays next if the client is repeating it.
         let until = lease.until().max(now).plus_ms(period_ms);
-        let returns = lease
-            .next
-            .as_ref()
-            .is_some_and(|place| requesting.is(place));
-        let step = if returns {
-            Step::Returned { until }
-        } else {
-            Step::Placed { until }
-        };
+        let returns = lease.next.as_ref().is_some_and(|place| requesting.is(place));
+        let step = if returns { Step::Returned { until } } else { Step::Placed { until } };
         steps.push((slot, step));
         Ok(turn_outcome(steps, Turn::Next))
     }
@@ -237,10 +221,8 @@ impl LeaseMachine {
                 let date = schedule.next(moment.now.date()).ok_or(Refused::NoDate)?;
                 let place = lease.due.unwrap_or(self.state.dues.next_free());
                 let at = Some(date);
-                let clock = Some(ClockReading {
-                    offset: moment.now.offset,
-                    seen: moment.now.date(),
-                });
+                let clock =
+                    Some(ClockReading { offset: moment.now.offset, seen: moment.now.date() });
                 steps.push((slot, Step::Scheduled { at, place, clock }));
             }
             Setting::Schedule(None) => {
@@ -274,10 +256,7 @@ impl LeaseMachine {
         let now = moment.now;
         // The wall clock may have been set back after Fossil stored these times. Even then, the current holder's lease must not last longer
         // than one period from now, and the next holder's no longer than two.
-        let of_current = now
-            .offset
-            .time(current.until)
-            .min(now.at.plus_ms(period_ms));
+        let of_current = now.offset.time(current.until).min(now.at.plus_ms(period_ms));
         let most = now.at.plus_ms(period_ms.saturating_mul(2));
         let until = (of_current, now.offset.time(next.until).min(most));
         steps.push((slot, Step::Imported { until }));
@@ -325,11 +304,7 @@ impl LeaseMachine {
                 steps.push((slot, Step::Left));
             }
         }
-        if steps.is_empty() {
-            Outcome::Unchanged
-        } else {
-            changed_all(steps)
-        }
+        if steps.is_empty() { Outcome::Unchanged } else { changed_all(steps) }
     }
 
     /// Returns the maximum number of leases that change at once because a process has ended.
@@ -436,15 +411,7 @@ impl LeaseMachine {
         let process = launches.then(|| moment.process_id(0));
         let until = now.plus_ms(period_ms);
         let owed = true;
-        changed(
-            slot,
-            Step::Began {
-                source,
-                process,
-                until,
-                owed,
-            },
-        )
+        changed(slot, Step::Began { source, process, until, owed })
     }
 
     /// Decides what follows when a date of a schedule has come, or when the clock by which it was determined has stepped.
@@ -498,11 +465,7 @@ fn punctuality(schedule: Option<&Schedule>, due: Due, now: Now, epoch: Timestamp
     if is_recent || !down && today <= due.at.plus_ms(PASSED_OVER_MS) {
         return Punctuality::InTime;
     }
-    Punctuality::Missed(Missed {
-        first: due.at,
-        noticed: today,
-        down,
-    })
+    Punctuality::Missed(Missed { first: due.at, noticed: today, down })
 }
 
 /// Returns the date that follows on `due`, which stays the same unless it has come or the clock was set back, and the reading of the clock
@@ -514,10 +477,7 @@ fn next_date(schedule: Option<&Schedule>, due: Due, now: Now) -> (Option<Date>, 
     let today = now.date();
     let next = || schedule.and_then(|it| it.next(today));
     let offset = now.offset;
-    let by_today = ClockReading {
-        offset,
-        seen: today,
-    };
+    let by_today = ClockReading { offset, seen: today };
     let shown = due.clock.map(|it| it.offset.date(now.at).max(it.seen));
     match shown {
         Some(shown)
@@ -564,10 +524,7 @@ fn check_request(requesting: &PassRequest) -> Result<(), Refused> {
     if !spans.contains(&ttl_ms) || requesting.period_ms.is_some_and(|it| !spans.contains(&it)) {
         return Err(Refused::Span);
     }
-    if requesting
-        .max_run_ms
-        .is_some_and(|it| it > Settings::SPAN_MS_MAX)
-    {
+    if requesting.max_run_ms.is_some_and(|it| it > Settings::SPAN_MS_MAX) {
         return Err(Refused::Span);
     }
     if let Some(log) = &requesting.log {

@@ -16,9 +16,7 @@ impl FossilLease {
         for number in &mut numbers {
             while bytes.next_if(|it| *it == b' ').is_some() {}
             while let Some(digit) = bytes.next_if(u8::is_ascii_digit) {
-                *number = number
-                    .saturating_mul(10)
-                    .saturating_add(u64::from(digit - b'0'));
+                *number = number.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
             }
         }
         Self(numbers)
@@ -56,10 +54,7 @@ mod tests {
     fn a_lease_is_read_as_fossil_reads_it() {
         for (text, four) in [
             ("", [0; 4]),
-            (
-                "17294 1795217173 17388 1795217233",
-                [17_294, 1_795_217_173, 17_388, 1_795_217_233],
-            ),
+            ("17294 1795217173 17388 1795217233", [17_294, 1_795_217_173, 17_388, 1_795_217_233]),
             ("12 abc 34 56", [12, 0, 0, 0]),
             ("  1   2 3", [1, 2, 3, 0]),
             ("1 -2 3 4", [1, 0, 0, 0]),

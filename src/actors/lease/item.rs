@@ -400,10 +400,7 @@ impl Lease {
     /// Returns the command to run if a whole pass is owed and no request is next, with its period in milliseconds; `None` if there is no
     /// command.
     pub fn owed_command(&self) -> Option<(&Command, u64)> {
-        let own = self
-            .command
-            .as_ref()
-            .map(|(command, period_ms)| (command, *period_ms));
+        let own = self.command.as_ref().map(|(command, period_ms)| (command, *period_ms));
         let set = self.settings.command.as_ref();
         own.or_else(|| set.map(|command| (command, self.settings.period_ms)))
     }
@@ -422,11 +419,7 @@ impl Lease {
 
     /// Returns the number of the latest pass that needs no repetition: the running one or, if none is running, the latest whole one.
     pub(super) fn last_settled(&self) -> u64 {
-        if self.running().is_some() {
-            self.begun
-        } else {
-            self.whole
-        }
+        if self.running().is_some() { self.begun } else { self.whole }
     }
 
     /// Returns whether a pass is running, requested, owed or scheduled.

@@ -15,11 +15,7 @@ impl LeaseMachine {
     pub(super) fn view_of(&self, slot: Slot) -> Option<LeaseView> {
         let lease = self.state.leases.get(slot)?.clone();
         let due = lease.due.and_then(|it| self.state.dues.get(it));
-        Some(LeaseView {
-            due: due.map(|it| it.at),
-            wanted: lease.is_owed(),
-            lease,
-        })
+        Some(LeaseView { due: due.map(|it| it.at), wanted: lease.is_owed(), lease })
     }
 
     pub(super) fn list(&self, prefix: &Name, after: Option<&Name>, limit: u32) -> Listing {
@@ -43,9 +39,8 @@ impl LeaseMachine {
     pub(super) fn active(&self, most: u32) -> Listing {
         let all = self.state.active();
         let leases = all.iter().take(ACTIVE_MAX);
-        let mut found: Vec<_> = leases
-            .filter_map(|slot| Some((self.active_sort_key(*slot)?, *slot)))
-            .collect();
+        let mut found: Vec<_> =
+            leases.filter_map(|slot| Some((self.active_sort_key(*slot)?, *slot))).collect();
         found.sort_unstable();
         found.truncate(most as usize);
         let more = found.len() < all.len();

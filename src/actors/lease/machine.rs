@@ -92,8 +92,7 @@ impl LeaseMachine {
     }
 
     fn shown(&self, slot: Slot) -> Reply {
-        self.view_of(slot)
-            .map_or(Reply::Absent, |view| Reply::Lease(Box::new(view)))
+        self.view_of(slot).map_or(Reply::Absent, |view| Reply::Lease(Box::new(view)))
     }
 }
 
@@ -164,10 +163,7 @@ impl Machine for LeaseMachine {
             (Outcome::Absent, _) => Reply::Absent,
             (Outcome::Refused(refused), _) => Reply::Refused(*refused),
             (
-                Outcome::Turned { turn, .. }
-                | Outcome::Changed {
-                    turn: Some(turn), ..
-                },
+                Outcome::Turned { turn, .. } | Outcome::Changed { turn: Some(turn), .. },
                 Some(name),
             ) => {
                 let found = self.state.find(name);
@@ -194,11 +190,7 @@ impl Machine for LeaseMachine {
                 let found = self.state.find(name);
                 found.map_or(Reply::Absent, |(slot, _)| self.shown(slot))
             }
-            Query::List {
-                prefix,
-                after,
-                limit,
-            } => {
+            Query::List { prefix, after, limit } => {
                 let listing = self.list(prefix, after.as_ref(), *limit);
                 Reply::List(Box::new(listing))
             }
@@ -299,10 +291,7 @@ impl Timed for LeaseMachine {
         if self.state.outdated(offset).is_some() {
             return Some(Timestamp(0));
         }
-        let both = [
-            self.state.leases.deadline(offset),
-            self.state.dues.deadline(offset),
-        ];
+        let both = [self.state.leases.deadline(offset), self.state.dues.deadline(offset)];
         both.into_iter().flatten().min()
     }
 
@@ -321,11 +310,7 @@ impl Timed for LeaseMachine {
 
     fn tick(&self, item: u64) -> Message {
         let slot = slot_of(item);
-        if item >= DATES {
-            Message::Due { slot }
-        } else {
-            Message::Lapse { slot }
-        }
+        if item >= DATES { Message::Due { slot } } else { Message::Lapse { slot } }
     }
 
     fn is_quarantined(&self, item: u64) -> bool {

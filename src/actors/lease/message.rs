@@ -33,11 +33,7 @@ const fn whole() -> u32 {
 
 impl Default for Rules {
     fn default() -> Self {
-        Self {
-            leases_max: 1_000_000,
-            bytes_max: 512 << 20,
-            part: 512,
-        }
+        Self { leases_max: 1_000_000, bytes_max: 512 << 20, part: 512 }
     }
 }
 
@@ -215,12 +211,7 @@ pub struct Claim {
 
 impl Default for Claim {
     fn default() -> Self {
-        Self {
-            process: None,
-            pid: 0,
-            ttl_ms: 60_000,
-            waits: false,
-        }
+        Self { process: None, pid: 0, ttl_ms: 60_000, waits: false }
     }
 }
 

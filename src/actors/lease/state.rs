@@ -84,8 +84,7 @@ struct Index {
 
 impl Index {
     fn add(&mut self, slot: Slot, lease: &Lease) {
-        self.by_process
-            .extend(processes(lease).map(|(process, how)| (process, how, slot)));
+        self.by_process.extend(processes(lease).map(|(process, how)| (process, how, slot)));
         if lease.is_active() {
             self.active.insert(slot);
         }
@@ -119,11 +118,7 @@ enum Dependence {
 }
 
 impl Dependence {
-    const ALL: [Self; 3] = [
-        Self::Launched,
-        Self::Until(Until::Process),
-        Self::Until(Until::Tree),
-    ];
+    const ALL: [Self; 3] = [Self::Launched, Self::Until(Until::Process), Self::Until(Until::Tree)];
 
     const fn until(self) -> Until {
         match self {
@@ -249,8 +244,7 @@ impl State {
         if let Some(known) = known {
             self.by_offset.remove(&(offset_key(known), place));
         }
-        self.by_offset
-            .extend(due.map(|due| (offset_key(due), place)));
+        self.by_offset.extend(due.map(|due| (offset_key(due), place)));
         let stands = due.map(|_| place);
         self.change(entry, slot, |it| it.due = stands);
     }
@@ -270,11 +264,7 @@ impl State {
         };
         let is_outdated = ClockReading::differs(due.clock.map(|it| it.offset), now.offset);
         // An outdated date is due before the clock shows it.
-        let at = if is_outdated {
-            Timestamp(u64::MAX)
-        } else {
-            now.at
-        };
+        let at = if is_outdated { Timestamp(u64::MAX) } else { now.at };
         self.dues.quarantine(place, Now { at, ..now });
         if self.dues.is_quarantined(place) {
             self.by_offset.remove(&(offset_key(due), place));

@@ -28,11 +28,7 @@ impl State {
 
     /// Returns the entries bound to processes, by process and slot.
     pub(super) fn all_bound(&self) -> impl Iterator<Item = Slot> + '_ {
-        let mut all: Vec<_> = self
-            .bound
-            .iter()
-            .map(|(of, .., slot)| (*of, *slot))
-            .collect();
+        let mut all: Vec<_> = self.bound.iter().map(|(of, .., slot)| (*of, *slot)).collect();
         all.sort_unstable();
         all.into_iter().map(|(_, slot)| slot)
     }
@@ -45,20 +41,10 @@ impl LockMachine {
         let (waiting, owners) = self.state.ended_by(departed, part);
         // An owner ends only with the last contenders of the process, so that these do not inherit its lock.
         let heir = |slot| self.in_line(slot).find(|heir| !waiting.contains(heir));
-        let owners = owners.into_iter().map(|slot| Removal {
-            slot,
-            heir: heir(slot),
-        });
-        let contenders = waiting.iter().map(|slot| Removal {
-            slot: *slot,
-            heir: None,
-        });
+        let owners = owners.into_iter().map(|slot| Removal { slot, heir: heir(slot) });
+        let contenders = waiting.iter().map(|slot| Removal { slot: *slot, heir: None });
         let gone: Vec<Removal> = contenders.chain(owners).collect();
-        if gone.is_empty() {
-            Outcome::Absent
-        } else {
-            Outcome::Ended { gone }
-        }
+        if gone.is_empty() { Outcome::Absent } else { Outcome::Ended { gone } }
     }
 
     /// Sends the `ProcessActor` a request to report the end of the process that an entry is bound to and, if the entry

@@ -50,12 +50,7 @@ impl Rare {
         (tie, fencing): (Tie, bool),
     ) -> Option<Box<Self>> {
         let found_free = first == seq && token == seq.into();
-        let rare = Self {
-            token,
-            first,
-            tie,
-            fencing,
-        };
+        let rare = Self { token, first, tie, fencing };
         (!found_free || tie != Tie::None).then(|| Box::new(rare))
     }
 }
@@ -71,10 +66,7 @@ pub(super) struct Ring {
 impl Ring {
     /// Returns the links of an entry that is alone in its ring.
     pub(super) const fn alone(slot: Slot) -> Self {
-        Self {
-            previous: slot,
-            next: slot,
-        }
+        Self { previous: slot, next: slot }
     }
 }
 
@@ -90,31 +82,11 @@ pub(super) struct Terms {
 /// Returns the names (key, index and owner) and the terms of a request for a lock; `None` for any other message.
 pub(super) fn requested(message: &Message) -> Option<((&Name, &Name, &Name), Terms)> {
     if let Message::Hold(hold) = message {
-        let terms = Terms {
-            ttl: u16::MAX,
-            ttw: u16::MAX,
-            priority: 0,
-            tie: Tie::Actor(hold.by),
-        };
+        let terms = Terms { ttl: u16::MAX, ttw: u16::MAX, priority: 0, tie: Tie::Actor(hold.by) };
         return Some(((&hold.key, &hold.index, &hold.owner), terms));
     }
-    let (Message::Request {
-        key,
-        index,
-        owner,
-        ttl,
-        ttw,
-        priority,
-    }
-    | Message::Acquire {
-        key,
-        index,
-        owner,
-        ttl,
-        ttw,
-        priority,
-        ..
-    }) = message
+    let (Message::Request { key, index, owner, ttl, ttw, priority }
+    | Message::Acquire { key, index, owner, ttl, ttw, priority, .. }) = message
     else {
         return None;
     };
@@ -122,11 +94,7 @@ pub(super) fn requested(message: &Message) -> Option<((&Name, &Name, &Name), Ter
         ttl: *ttl,
         ttw: *ttw,
         priority: *priority,
-        tie: if let Message::Acquire { tie, .. } = message {
-            *tie
-        } else {
-            Tie::None
-        },
+        tie: if let Message::Acquire { tie, .. } = message { *tie } else { Tie::None },
     };
     Some(((key, index, owner), terms))
 }
@@ -144,9 +112,7 @@ impl Entry {
 
     /// Returns the name of the client that owns the lock or waits for it.
     pub fn owner(&self) -> &[u8] {
-        self.names
-            .get(self.key_len as usize + self.index_len as usize..)
-            .unwrap_or(&[])
+        self.names.get(self.key_len as usize + self.index_len as usize..).unwrap_or(&[])
     }
 
     /// Returns whether the entry owns its lock.
@@ -156,9 +122,7 @@ impl Entry {
 
     /// Returns the fencing token: the sequence number of the journal entry that granted the lock, or zero for a contender.
     pub fn token(&self) -> Token {
-        self.rare
-            .as_ref()
-            .map_or_else(|| self.seq.into(), |rare| rare.token)
+        self.rare.as_ref().map_or_else(|| self.seq.into(), |rare| rare.token)
     }
 
     /// Returns the sequence number of the first request since the lock was last free. The locks of a key are listed in this order.
@@ -231,17 +195,10 @@ impl Entry {
 
     /// Returns the slot and the entry's names as text, for users who read the journal.
     pub(super) fn about(&self, slot: Slot) -> About {
-        let names = [
-            ("key", self.key()),
-            ("index", self.index()),
-            ("owner", self.owner()),
-        ];
+        let names = [("key", self.key()), ("index", self.index()), ("owner", self.owner())];
         let text = |bytes: &[u8]| Name::new(bytes).map_or_else(String::new, |name| name.to_text());
         let named = names.map(|(called, bytes)| (called.to_owned(), text(bytes)));
-        About {
-            slot,
-            names: named.into(),
-        }
+        About { slot, names: named.into() }
     }
 }
 

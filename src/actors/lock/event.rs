@@ -58,15 +58,9 @@ pub(super) fn events(
 pub(super) fn renewed((message, outcome): (&Message, &Outcome), emit: &mut dyn FnMut(EventBody)) {
     let (
         Outcome::Renewed { place, .. },
-        Message::Request {
-            key, index, owner, ..
-        }
-        | Message::Acquire {
-            key, index, owner, ..
-        }
-        | Message::Renew {
-            key, index, owner, ..
-        },
+        Message::Request { key, index, owner, .. }
+        | Message::Acquire { key, index, owner, .. }
+        | Message::Renew { key, index, owner, .. },
     ) = (outcome, message)
     else {
         return;
@@ -117,24 +111,15 @@ fn ended(entry: &Entry, cause: Cause) -> EventBody {
         Cause::Force => ended.text("cause", "force"),
         Cause::Time | Cause::Request => ended,
     };
-    if entry.is_owner() {
-        ended.number("token", entry.token().0)
-    } else {
-        ended
-    }
+    if entry.is_owner() { ended.number("token", entry.token().0) } else { ended }
 }
 
 fn granted(names: [&[u8]; 3], token: Token, ttl: u16) -> EventBody {
-    named("granted", names)
-        .number("token", token.0)
-        .number("ttl", ttl)
+    named("granted", names).number("token", token.0).number("ttl", ttl)
 }
 
 fn named(kind: &'static str, [key, index, owner]: [&[u8]; 3]) -> EventBody {
-    EventBody::new(kind)
-        .name("key", key)
-        .name("index", index)
-        .name("owner", owner)
+    EventBody::new(kind).name("key", key).name("index", index).name("owner", owner)
 }
 
 fn names(entry: &Entry) -> [&[u8]; 3] {

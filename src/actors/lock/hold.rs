@@ -18,9 +18,7 @@ impl LockMachine {
         match self.state.holder(key, index) {
             None => Outcome::Granted { slot },
             Some(holder) => {
-                let place = self
-                    .state
-                    .place_of_new_contender(holder, 0, self.rules.high_first);
+                let place = self.state.place_of_new_contender(holder, 0, self.rules.high_first);
                 Outcome::Queued { slot, place }
             }
         }

@@ -23,19 +23,13 @@ impl State {
         let mut lines = 0;
         for (slot, entry) in self.entries.iter() {
             let [key, index, owner] = [entry.key(), entry.index(), entry.owner()];
-            assert_eq!(
-                self.find(key, index, owner),
-                Some(slot),
-                "an entry is found by its names"
-            );
+            assert_eq!(self.find(key, index, owner), Some(slot), "an entry is found by its names");
             assert_eq!(
                 self.of_owner(owner).filter(|other| *other == slot).count(),
                 1,
                 "an entry is in the ring of its owner once"
             );
-            let holder = self
-                .holder(key, index)
-                .expect("a lock with entries has an owner");
+            let holder = self.holder(key, index).expect("a lock with entries has an owner");
             if entry.is_owner() {
                 assert_eq!(holder, slot, "a lock has one owner");
                 assert!(locks.insert((key, index)), "a lock has one owner");
@@ -48,13 +42,9 @@ impl State {
             } else {
                 contenders += 1;
                 assert_eq!(entry.token(), Token(0), "a contender has no token");
-                assert_eq!(
-                    entry.of_key.next, slot,
-                    "a contender is not in the ring of its key"
-                );
+                assert_eq!(entry.of_key.next, slot, "a contender is not in the ring of its key");
                 assert!(
-                    self.contenders(holder, high_first)
-                        .any(|other| other == slot),
+                    self.contenders(holder, high_first).any(|other| other == slot),
                     "a contender is in the line for its lock"
                 );
             }
@@ -77,10 +67,7 @@ impl State {
             keys.len(),
             "the index of keys contains only keys with a nonempty index"
         );
-        assert_eq!(
-            self.contenders, contenders,
-            "the stored number of contenders is correct"
-        );
+        assert_eq!(self.contenders, contenders, "the stored number of contenders is correct");
         assert_eq!(
             self.lines.len(),
             lines,
@@ -94,11 +81,7 @@ impl State {
         let line: Vec<Slot> = self.contenders(holder, high_first).collect();
         let standing = |slot: &Slot| {
             let entry = &self.entries[*slot];
-            let rank = if high_first {
-                255 - entry.priority
-            } else {
-                entry.priority
-            };
+            let rank = if high_first { 255 - entry.priority } else { entry.priority };
             (rank, entry.seq)
         };
         assert!(
@@ -120,15 +103,8 @@ impl State {
         let Some(kept) = self.lines.get(&holder) else {
             return false;
         };
-        assert_eq!(
-            kept.len,
-            line.len(),
-            "the stored length of a line is correct"
-        );
-        assert!(
-            kept.ranks.values().all(|rank| !rank.is_empty()),
-            "no rank is empty"
-        );
+        assert_eq!(kept.len, line.len(), "the stored length of a line is correct");
+        assert!(kept.ranks.values().all(|rank| !rank.is_empty()), "no rank is empty");
         true
     }
 
@@ -143,11 +119,7 @@ impl State {
             "the ring of an owner is ordered by age"
         );
         let of_key: Vec<Slot> = self.of_key(key).collect();
-        assert!(
-            of_key
-                .iter()
-                .all(|slot| entry(slot).key() == key && entry(slot).is_owner())
-        );
+        assert!(of_key.iter().all(|slot| entry(slot).key() == key && entry(slot).is_owner()));
         assert!(
             of_key.is_sorted_by_key(|slot| entry(slot).first()),
             "the ring of a key is ordered by first request"

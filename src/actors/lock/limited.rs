@@ -22,27 +22,12 @@ impl LockMachine {
                     is_changed || !matches!(terms.tie, Tie::None | Tie::Connection)
                 })
             }
-            Message::Renew {
-                key,
-                index,
-                owner,
-                token,
-            }
-            | Message::Release {
-                key,
-                index: Some(index),
-                owner,
-                token,
-            } => {
+            Message::Renew { key, index, owner, token }
+            | Message::Release { key, index: Some(index), owner, token } => {
                 let named = self.named_entry([key, index, owner], *token);
                 named.is_some_and(is_bound)
             }
-            Message::Release {
-                key,
-                index: None,
-                owner,
-                ..
-            } => {
+            Message::Release { key, index: None, owner, .. } => {
                 if let Some(all) = self.few_of_key(owner, key) {
                     return all.into_iter().any(is_bound);
                 }
@@ -91,9 +76,6 @@ impl LockMachine {
     pub(super) fn assert_kept(&self, before: Option<&Vec<String>>, message: &Message) {
         let after = before.and_then(|_| self.kept(message));
         let words = "limited authority suffices, so no entry of a process changes";
-        assert!(
-            after.is_none() || before == after.as_ref(),
-            "{words}: {message:?}"
-        );
+        assert!(after.is_none() || before == after.as_ref(), "{words}: {message:?}");
     }
 }

@@ -1,10 +1,7 @@
 //! Builds the lock state from its pages. Pages do not contain the indexes, so every index is rebuilt. Slots are
 //! reused, so their order is not the order in which the entries were added, and the rings may have to be sorted.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "all slots come from the slab that was just filled"
-)]
+#![expect(clippy::indexing_slicing, reason = "all slots come from the slab that was just filled")]
 
 use crate::actors::lock::entry::{Entry, Ring};
 use crate::actors::lock::pages::Page;
@@ -85,9 +82,8 @@ impl State {
         let slots: Vec<Slot> = contenders.map(|(slot, _)| slot).collect();
         for slot in slots {
             let entry = &self.entries[slot];
-            let holder = self
-                .holder(entry.key(), entry.index())
-                .expect("a contended lock has an owner");
+            let holder =
+                self.holder(entry.key(), entry.index()).expect("a contended lock has an owner");
             self.join_line(holder, slot);
         }
     }

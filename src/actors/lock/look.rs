@@ -10,20 +10,13 @@ impl LockMachine {
     pub(super) fn list(&self, key: Option<&Name>, entries_max: u32) -> Vec<EntryView> {
         let mut heads: Vec<Slot> = match key {
             Some(key) => self.state.of_key(key.as_bytes()).collect(),
-            None => self
-                .state
-                .entries
-                .iter()
-                .filter(|(_, e)| e.is_owner())
-                .map(|(s, _)| s)
-                .collect(),
+            None => {
+                self.state.entries.iter().filter(|(_, e)| e.is_owner()).map(|(s, _)| s).collect()
+            }
         };
         if key.is_none() {
             heads.sort_by_key(|slot| {
-                self.state
-                    .entries
-                    .get(*slot)
-                    .map(|entry| (entry.key(), entry.first()))
+                self.state.entries.get(*slot).map(|entry| (entry.key(), entry.first()))
             });
         }
         heads
@@ -38,13 +31,7 @@ impl LockMachine {
     /// slot at which the next page begins (`None` after the last page). Visits at most [`SLOTS_IN_A_ROW`] slots, so that
     /// the actor can handle other requests between two pages.
     pub(super) fn select(&self, selection: &Selection) -> Reply {
-        let Selection {
-            key,
-            index,
-            owner,
-            from,
-            entries_max,
-        } = selection;
+        let Selection { key, index, owner, from, entries_max } = selection;
         let is = |wanted: &Option<Name>, found: &[u8]| {
             wanted.as_ref().is_none_or(|it| it.as_bytes() == found)
         };

@@ -62,8 +62,7 @@ impl LockMachine {
             Some(holder) => {
                 // Row 11: a contender never pre-empts the owner, but may overtake other contenders.
                 let place =
-                    self.state
-                        .place_of_new_contender(holder, priority, self.rules.high_first);
+                    self.state.place_of_new_contender(holder, priority, self.rules.high_first);
                 Outcome::Queued { slot, place }
             }
         }
@@ -88,11 +87,7 @@ impl LockMachine {
             return Outcome::Refused(Refused::Fencing);
         }
         let token = entry.map_or(Token(0), Entry::token);
-        Outcome::Renewed {
-            slot,
-            place: self.state.place(slot, self.rules.high_first),
-            token,
-        }
+        Outcome::Renewed { slot, place: self.state.place(slot, self.rules.high_first), token }
     }
 
     /// Decides to end these entries, in the order given, except those that are being fenced or have a reserved key.
@@ -120,10 +115,7 @@ impl LockMachine {
             if entry.key().starts_with(RESERVED_PREFIX) {
                 continue;
             }
-            gone.push(Removal {
-                slot,
-                heir: self.in_line(slot).next(),
-            });
+            gone.push(Removal { slot, heir: self.in_line(slot).next() });
         }
         match gone.is_empty() {
             true if is_fencing => Outcome::Refused(Refused::Fencing),
@@ -239,11 +231,7 @@ impl Machine for LockMachine {
     type Action = Never;
 
     fn new(rules: Rules) -> Self {
-        Self {
-            rules,
-            state: State::default(),
-            waiting: Waiting::default(),
-        }
+        Self { rules, state: State::default(), waiting: Waiting::default() }
     }
 
     fn set_rules(&mut self, rules: Rules) {
@@ -256,28 +244,17 @@ impl Machine for LockMachine {
                 let (names, terms) = requested(message).expect("the message is a request");
                 self.decide_request(names, terms.priority, moment.draining)
             }
-            Message::Renew {
-                key,
-                index,
-                owner,
-                token,
-            } => self.decide_renew(self.named_entry([key, index, owner], *token), *token),
-            Message::Release {
-                key,
-                index: Some(index),
-                owner,
-                token,
-            } => {
+            Message::Renew { key, index, owner, token } => {
+                self.decide_renew(self.named_entry([key, index, owner], *token), *token)
+            }
+            Message::Release { key, index: Some(index), owner, token } => {
                 let slot = self.named_entry([key, index, owner], *token);
                 self.decide_end(slot.into_iter(), *token)
             }
             // Row 24: ends every entry of this owner under the key, whether it owns its lock or waits for it.
-            Message::Release {
-                key,
-                index: None,
-                owner,
-                token,
-            } => self.decide_end_all((owner, Some(key)), *token, moment.seq),
+            Message::Release { key, index: None, owner, token } => {
+                self.decide_end_all((owner, Some(key)), *token, moment.seq)
+            }
             Message::Leave { key, index, token } => {
                 let slot = self.state.holder(key.as_bytes(), index.as_bytes());
                 self.decide_end(slot.into_iter(), Some(*token))
@@ -378,14 +355,12 @@ impl Machine for LockMachine {
 
     fn reply(&self, seq: Seq, _message: &Message, outcome: &Outcome) -> Reply {
         match outcome {
-            Outcome::Granted { .. } => Reply::LinePosition(LinePosition {
-                place: 1,
-                token: Some(seq.into()),
-            }),
-            Outcome::Queued { place, .. } => Reply::LinePosition(LinePosition {
-                place: *place,
-                token: None,
-            }),
+            Outcome::Granted { .. } => {
+                Reply::LinePosition(LinePosition { place: 1, token: Some(seq.into()) })
+            }
+            Outcome::Queued { place, .. } => {
+                Reply::LinePosition(LinePosition { place: *place, token: None })
+            }
             Outcome::Renewed { place, token, .. } => Reply::LinePosition(LinePosition {
                 place: *place,
                 token: Some(*token).filter(|token| *token != Token(0)),
@@ -479,17 +454,14 @@ impl Machine for LockMachine {
                 Some((slot, _)) => self.waiting.on_slot(ticket, slot),
                 None => effects.wake(ticket, Reply::Absent),
             },
-            Watch::Lost {
-                key,
-                index,
-                owner,
-                token,
-            } => match self.named_entry([key, index, owner], Some(*token)) {
-                Some(slot) if self.state.is_held_with(slot, *token) => {
-                    self.waiting.on_slot(ticket, slot);
+            Watch::Lost { key, index, owner, token } => {
+                match self.named_entry([key, index, owner], Some(*token)) {
+                    Some(slot) if self.state.is_held_with(slot, *token) => {
+                        self.waiting.on_slot(ticket, slot);
+                    }
+                    Some(_) | None => effects.wake(ticket, Reply::Absent),
                 }
-                Some(_) | None => effects.wake(ticket, Reply::Absent),
-            },
+            }
         }
     }
 
@@ -527,9 +499,7 @@ impl Timed for LockMachine {
     }
 
     fn tick(&self, item: u64) -> Message {
-        Message::Expire {
-            slot: Slot(u32::try_from(item).expect("items are slots")),
-        }
+        Message::Expire { slot: Slot(u32::try_from(item).expect("items are slots")) }
     }
 
     fn is_quarantined(&self, item: u64) -> bool {
@@ -559,10 +529,7 @@ impl Paged for LockMachine {
     }
 
     fn from_pages(rules: Rules, pages: &mut dyn Iterator<Item = Page>) -> Self {
-        Self {
-            state: State::from_pages(pages),
-            ..Self::new(rules)
-        }
+        Self { state: State::from_pages(pages), ..Self::new(rules) }
     }
 
     fn digest(&self) -> Digest {

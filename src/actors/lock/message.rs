@@ -36,11 +36,7 @@ pub struct Rules {
 
 impl Default for Rules {
     fn default() -> Self {
-        Self {
-            high_first: true,
-            entries_max: 4_000_000,
-            part: PART,
-        }
+        Self { high_first: true, entries_max: 4_000_000, part: PART }
     }
 }
 

@@ -105,8 +105,7 @@ impl Model {
     /// connections are removed.
     pub(super) fn start(&mut self, at: Timestamp) {
         self.draining = false;
-        self.entries
-            .retain(|it| it.owns() || it.tie != Tie::Connection);
+        self.entries.retain(|it| it.owns() || it.tie != Tie::Connection);
         for it in &mut self.entries {
             it.begin_span(at);
         }
@@ -117,11 +116,7 @@ impl Model {
         let mut line: Vec<&ModelEntry> =
             self.entries.iter().filter(|it| it.lock == *lock).collect();
         line.sort_by_key(|it| {
-            let rank = if self.high_first {
-                255 - it.priority
-            } else {
-                it.priority
-            };
+            let rank = if self.high_first { 255 - it.priority } else { it.priority };
             (!it.owns(), rank, it.seq)
         });
         line
@@ -140,52 +135,23 @@ impl Model {
     #[expect(clippy::too_many_lines, reason = "a table of messages")]
     pub(super) fn message(&mut self, message: &Message, seq: Seq, at: Timestamp) -> Reply {
         match message {
-            Message::Request {
-                key,
-                index,
-                owner,
-                ttl,
-                ttw,
-                priority,
-            }
-            | Message::Acquire {
-                key,
-                index,
-                owner,
-                ttl,
-                ttw,
-                priority,
-                ..
-            } => {
-                let tie = if let Message::Acquire { tie, .. } = message {
-                    Some(*tie)
-                } else {
-                    None
-                };
+            Message::Request { key, index, owner, ttl, ttw, priority }
+            | Message::Acquire { key, index, owner, ttl, ttw, priority, .. } => {
+                let tie =
+                    if let Message::Acquire { tie, .. } = message { Some(*tie) } else { None };
                 let lock = (key.clone(), index.clone());
                 let terms = (*ttl, *ttw, *priority);
                 self.request((&lock, owner), terms, tie, (seq, at))
             }
-            Message::Renew {
-                key,
-                index,
-                owner,
-                token,
-            } => {
+            Message::Renew { key, index, owner, token } => {
                 let lock = (key.clone(), index.clone());
                 let owner = self.resolve_owner(&lock, owner, *token);
                 self.renew_with((&lock, &owner), *token, at)
             }
-            Message::Release {
-                key,
-                index,
-                owner,
-                token,
-            } => {
+            Message::Release { key, index, owner, token } => {
                 let lock = index.as_ref().map(|index| (key.clone(), index.clone()));
-                let owner = lock.map_or(owner.clone(), |lock| {
-                    self.resolve_owner(&lock, owner, *token)
-                });
+                let owner =
+                    lock.map_or(owner.clone(), |lock| self.resolve_owner(&lock, owner, *token));
                 let meant = |it: &ModelEntry| {
                     it.owner == owner
                         && it.lock.0 == *key
@@ -370,21 +336,12 @@ impl Model {
     }
 
     fn answer(&self, lock: &(Name, Name), owner: &Name) -> Reply {
-        let (place, it) = self
-            .position(lock, owner)
-            .expect("the entry was just added or renewed");
-        Reply::LinePosition(LinePosition {
-            place,
-            token: it.token(),
-        })
+        let (place, it) = self.position(lock, owner).expect("the entry was just added or renewed");
+        Reply::LinePosition(LinePosition { place, token: it.token() })
     }
 
     fn renew(&mut self, lock: &(Name, Name), owner: &Name, at: Timestamp) -> Reply {
-        for it in self
-            .entries
-            .iter_mut()
-            .filter(|it| it.lock == *lock && it.owner == *owner)
-        {
+        for it in self.entries.iter_mut().filter(|it| it.lock == *lock && it.owner == *owner) {
             it.since = at;
             it.begin_span(at);
         }
@@ -398,16 +355,8 @@ impl Model {
         seq: Seq,
         at: Timestamp,
     ) -> Reply {
-        let gone: Vec<ModelEntry> = self
-            .entries
-            .iter()
-            .filter(|it| meant(it))
-            .cloned()
-            .collect();
-        if gone
-            .iter()
-            .any(|it| token.is_some_and(|token| token != it.token))
-        {
+        let gone: Vec<ModelEntry> = self.entries.iter().filter(|it| meant(it)).cloned().collect();
+        if gone.iter().any(|it| token.is_some_and(|token| token != it.token)) {
             return Reply::Refused(Refused::StaleToken);
         }
         if !gone.is_empty() && gone.iter().all(|it| it.fencing) {
@@ -434,13 +383,7 @@ impl Model {
                 |it: &ModelEntry| it.owner == *owner && key.is_none_or(|key| it.lock.0 == *key);
             return self.end(meant, token, seq, at);
         }
-        let first = Part {
-            ended: 0,
-            fencing: false,
-            checked: false,
-            upto: seq,
-            next: None,
-        };
+        let first = Part { ended: 0, fencing: false, checked: false, upto: seq, next: None };
         self.end_part((owner, key), token, first, (seq, at))
     }
 
@@ -453,17 +396,14 @@ impl Model {
         (seq, at): (Seq, Timestamp),
     ) -> Reply {
         let old = self.entries.iter();
-        let old: Vec<&ModelEntry> = old
-            .filter(|it| it.owner == *owner && it.seq <= part.upto)
-            .collect();
+        let old: Vec<&ModelEntry> =
+            old.filter(|it| it.owner == *owner && it.seq <= part.upto).collect();
         let is_next = |it: &&ModelEntry| part.next == Some((it.slot, it.seq));
         let from = old.iter().position(is_next).unwrap_or(0);
         let is_last = from + self.part >= old.len();
         let window = old.into_iter().skip(from).take(self.part);
-        let meant: Vec<Slot> = window
-            .filter(|it| key.is_none_or(|key| it.lock.0 == *key))
-            .map(|it| it.slot)
-            .collect();
+        let meant: Vec<Slot> =
+            window.filter(|it| key.is_none_or(|key| it.lock.0 == *key)).map(|it| it.slot).collect();
         let is_meant = |it: &ModelEntry| meant.contains(&it.slot);
         let has = |it: &ModelEntry| token.is_none_or(|token| it.token == token);
         if token.is_some() && !part.checked {
@@ -503,11 +443,7 @@ impl Model {
 
     /// Makes the first contender the owner, if the lock has contenders and no owner.
     fn pass_on(&mut self, lock: &(Name, Name), seq: Seq, at: Timestamp) {
-        let first = self
-            .line(lock)
-            .first()
-            .filter(|it| !it.owns())
-            .map(|it| it.slot);
+        let first = self.line(lock).first().filter(|it| !it.owns()).map(|it| it.slot);
         for heir in self.entries.iter_mut().filter(|it| Some(it.slot) == first) {
             heir.token = seq.into();
             if heir.tie == Tie::Connection {
@@ -555,8 +491,7 @@ impl Model {
             self.entries.retain(|it| !first.contains(&it.slot));
             return true;
         }
-        self.entries
-            .retain(|it| it.slot != dead.slot && !with_it.contains(&it.slot));
+        self.entries.retain(|it| it.slot != dead.slot && !with_it.contains(&it.slot));
         self.pass_on(&dead.lock, seq, at);
         true
     }

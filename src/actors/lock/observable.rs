@@ -35,16 +35,8 @@ impl Observable for LockMachine {
     fn gauges(&self) -> Vec<Gauge> {
         let (owners, contenders) = self.counts();
         vec![
-            Gauge {
-                name: "owners",
-                help: "owners of locks",
-                value: owners.into(),
-            },
-            Gauge {
-                name: "contenders",
-                help: "contenders for locks",
-                value: contenders.into(),
-            },
+            Gauge { name: "owners", help: "owners of locks", value: owners.into() },
+            Gauge { name: "contenders", help: "contenders for locks", value: contenders.into() },
         ]
     }
 
@@ -70,10 +62,7 @@ impl Observable for LockMachine {
     }
 
     fn about(&self, outcome: &Outcome) -> Vec<About> {
-        let slots = outcome
-            .gone()
-            .iter()
-            .flat_map(|gone| [Some(gone.slot), gone.heir]);
+        let slots = outcome.gone().iter().flat_map(|gone| [Some(gone.slot), gone.heir]);
         let about = |slot: Slot| Some(self.state.entries.get(slot)?.about(slot));
         slots.flatten().filter_map(about).collect()
     }

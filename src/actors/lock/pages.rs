@@ -102,9 +102,7 @@ impl Item for Entry {
     fn restore(stored: Stored<'_>, slot: Slot) -> Result<Self, String> {
         let lens = usize::from(stored.key_len) + usize::from(stored.index_len);
         if lens > stored.names.0.len() {
-            return Err(format!(
-                "the key and index in {slot:?} are longer than the stored names"
-            ));
+            return Err(format!("the key and index in {slot:?} are longer than the stored names"));
         }
         let standing = (stored.token, stored.first);
         Ok(Self {
@@ -132,11 +130,7 @@ impl Item for Entry {
         match self.tie() {
             Tie::None => bytes.push(0),
             Tie::Connection => bytes.push(1),
-            Tie::Process(Binding {
-                process,
-                until,
-                fence,
-            }) => {
+            Tie::Process(Binding { process, until, fence }) => {
                 bytes.push(2);
                 bytes.extend_from_slice(&process.0.to_le_bytes());
                 let until = match until {
@@ -179,8 +173,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for Bytes<'a> {
                 Ok(Bytes(bytes))
             }
         }
-        deserializer
-            .deserialize_bytes(Borrowed)
-            .map_err(D::Error::custom)
+        deserializer.deserialize_bytes(Borrowed).map_err(D::Error::custom)
     }
 }

@@ -39,13 +39,7 @@ pub struct Part {
 impl Part {
     /// Returns the first part of a request that arrives at this entry.
     pub(super) const fn first(at: Seq) -> Self {
-        Self {
-            ended: 0,
-            fencing: false,
-            checked: false,
-            upto: at,
-            next: None,
-        }
+        Self { ended: 0, fencing: false, checked: false, upto: at, next: None }
     }
 
     /// Returns the number of entries that have ended after this part.

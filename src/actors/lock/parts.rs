@@ -59,11 +59,7 @@ impl LockMachine {
         };
         let ended = self.decide_end(meant.filter(has_token), None);
         part.fencing |= ended == Outcome::Refused(Refused::Fencing);
-        let gone = if let Outcome::Ended { gone } = ended {
-            gone
-        } else {
-            Vec::new()
-        };
+        let gone = if let Outcome::Ended { gone } = ended { gone } else { Vec::new() };
         Outcome::EndedPart { gone, part }
     }
 
@@ -92,8 +88,7 @@ impl LockMachine {
     /// Returns the entries of this owner under this key, oldest first, if either has few: then the others need not be examined.
     pub(super) fn few_of_key(&self, owner: &Name, key: &Name) -> Option<Vec<Slot>> {
         let part = self.rules.part.max(1) as usize;
-        self.state
-            .of_owner_and_key(owner.as_bytes(), key.as_bytes(), part)
+        self.state.of_owner_and_key(owner.as_bytes(), key.as_bytes(), part)
     }
 
     pub(super) fn is_under(&self, key: Option<&Name>, slot: Slot) -> bool {
@@ -115,10 +110,7 @@ impl LockMachine {
                     owner: owner.clone(),
                     key: key.cloned(),
                     token,
-                    part: Part {
-                        ended: part.ended_with(gone.len()),
-                        ..*part
-                    },
+                    part: Part { ended: part.ended_with(gone.len()), ..*part },
                 })))
             }
             _ => None,
@@ -140,12 +132,7 @@ impl LockMachine {
 pub(super) fn named(message: &Message) -> Option<(&Name, Option<&Name>, Option<Token>)> {
     match message {
         Message::ReleaseAll { owner } => Some((owner, None, None)),
-        Message::Release {
-            key,
-            index: None,
-            owner,
-            token,
-        } => Some((owner, Some(key), *token)),
+        Message::Release { key, index: None, owner, token } => Some((owner, Some(key), *token)),
         Message::EndMore(more) => Some((&more.owner, more.key.as_ref(), more.token)),
         Message::Request { .. }
         | Message::Acquire { .. }

@@ -92,10 +92,8 @@ impl Rank {
     fn find(&self, seq: Seq) -> (usize, usize) {
         let begins = |chunk: &Vec<(Seq, Slot)>| chunk.first().is_some_and(|(at, _)| *at <= seq);
         let at = self.chunks.partition_point(begins).saturating_sub(1);
-        let place = self
-            .chunks
-            .get(at)
-            .map_or(0, |chunk| chunk.partition_point(|(other, _)| *other < seq));
+        let place =
+            self.chunks.get(at).map_or(0, |chunk| chunk.partition_point(|(other, _)| *other < seq));
         (at, place)
     }
 }
@@ -108,28 +106,15 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn assert_whole(rank: &Rank, known: &BTreeMap<u64, u32>) {
-        assert!(
-            rank.chunks
-                .iter()
-                .all(|it| !it.is_empty() && it.len() <= CHUNK)
-        );
+        assert!(rank.chunks.iter().all(|it| !it.is_empty() && it.len() <= CHUNK));
         let pairs = rank.chunks.windows(2);
         let lens = pairs.map(|pair| pair.iter().map(Vec::len).sum::<usize>());
-        assert!(
-            lens.into_iter().all(|len| len > CHUNK / 2),
-            "chunks are not small"
-        );
+        assert!(lens.into_iter().all(|len| len > CHUNK / 2), "chunks are not small");
         let slots: Vec<Slot> = known.values().copied().map(Slot).collect();
         assert_eq!(rank.iter().collect::<Vec<_>>(), slots);
-        assert_eq!(
-            (rank.len(), rank.is_empty()),
-            (known.len(), known.is_empty())
-        );
+        assert_eq!((rank.len(), rank.is_empty()), (known.len(), known.is_empty()));
         let first = known.first_key_value();
-        assert_eq!(
-            rank.first(),
-            first.map(|(seq, slot)| (Seq(*seq), Slot(*slot)))
-        );
+        assert_eq!(rank.first(), first.map(|(seq, slot)| (Seq(*seq), Slot(*slot))));
     }
 
     proptest! {
@@ -176,11 +161,9 @@ mod tests {
         (0..many).for_each(|seq| rank.insert(Seq(seq), Slot(7)));
         assert_eq!(rank.chunks.len(), 100);
         // Most of them leave: no chunk stays for the few that do not.
-        (0..many)
-            .filter(|seq| !seq.is_multiple_of(CHUNK as u64))
-            .for_each(|seq| {
-                rank.remove(Seq(seq));
-            });
+        (0..many).filter(|seq| !seq.is_multiple_of(CHUNK as u64)).for_each(|seq| {
+            rank.remove(Seq(seq));
+        });
         assert_eq!((rank.len(), rank.chunks.len()), (100, 1));
     }
 }

@@ -66,9 +66,7 @@ pub(super) struct State {
 impl State {
     /// Returns the slot of the entry that owns a lock; `None` if the lock is free.
     pub(super) fn holder(&self, key: &[u8], index: &[u8]) -> Option<Slot> {
-        self.locks.find(&(key, index), |slot| {
-            self.entries[slot].lock() == (key, index)
-        })
+        self.locks.find(&(key, index), |slot| self.entries[slot].lock() == (key, index))
     }
 
     /// Returns the slot of this owner's entry for a lock, whether it owns the lock or waits for it; `None` if there is none.
@@ -78,8 +76,7 @@ impl State {
             return Some(holder);
         }
         let line = self.lines.get(&holder)?;
-        line.by_owner
-            .find(&owner, |slot| self.entries[slot].owner() == owner)
+        line.by_owner.find(&owner, |slot| self.entries[slot].owner() == owner)
     }
 
     /// Returns the position of an entry in line; 1 for the owner.
@@ -90,22 +87,12 @@ impl State {
         }
         let line = self.line_of(entry).expect("a contender is in a line");
         let ahead = |rank: u8| {
-            if high_first {
-                rank > entry.priority
-            } else {
-                rank < entry.priority
-            }
+            if high_first { rank > entry.priority } else { rank < entry.priority }
         };
-        let before: usize = line
-            .ranks
-            .iter()
-            .filter(|(rank, _)| ahead(**rank))
-            .map(|(_, rank)| rank.len())
-            .sum();
-        let equals = line
-            .ranks
-            .get(&entry.priority)
-            .expect("a contender is in the rank of its priority");
+        let before: usize =
+            line.ranks.iter().filter(|(rank, _)| ahead(**rank)).map(|(_, rank)| rank.len()).sum();
+        let equals =
+            line.ranks.get(&entry.priority).expect("a contender is in the rank of its priority");
         let among = equals.before(entry.seq);
         u32::try_from(before + among + 2).unwrap_or(u32::MAX)
     }
@@ -119,17 +106,9 @@ impl State {
     ) -> u32 {
         let before: usize = self.lines.get(&holder).map_or(0, |line| {
             let ahead = |rank: u8| {
-                if high_first {
-                    rank >= priority
-                } else {
-                    rank <= priority
-                }
+                if high_first { rank >= priority } else { rank <= priority }
             };
-            line.ranks
-                .iter()
-                .filter(|(rank, _)| ahead(**rank))
-                .map(|(_, rank)| rank.len())
-                .sum()
+            line.ranks.iter().filter(|(rank, _)| ahead(**rank)).map(|(_, rank)| rank.len()).sum()
         });
         u32::try_from(before + 2).unwrap_or(u32::MAX)
     }
@@ -141,22 +120,14 @@ impl State {
         high_first: bool,
     ) -> impl Iterator<Item = Slot> + '_ {
         let ranks = self.lines.get(&holder).map(|line| &line.ranks);
-        let down = ranks
-            .filter(|_| high_first)
-            .into_iter()
-            .flat_map(|ranks| ranks.values().rev());
-        let up = ranks
-            .filter(|_| !high_first)
-            .into_iter()
-            .flat_map(BTreeMap::values);
+        let down = ranks.filter(|_| high_first).into_iter().flat_map(|ranks| ranks.values().rev());
+        let up = ranks.filter(|_| !high_first).into_iter().flat_map(BTreeMap::values);
         down.chain(up).flat_map(Rank::iter)
     }
 
     /// Returns every entry of this owner, oldest first.
     pub(super) fn of_owner(&self, owner: &[u8]) -> impl Iterator<Item = Slot> + '_ {
-        let head = self
-            .owners
-            .find(&owner, |slot| self.entries[slot].owner() == owner);
+        let head = self.owners.find(&owner, |slot| self.entries[slot].owner() == owner);
         self.ring(head, |entry| entry.of_owner)
     }
 
@@ -200,9 +171,7 @@ impl State {
             }
         };
         let mut slots: Vec<Slot> = if owner_has_fewer {
-            self.of_owner(owner)
-                .filter(|slot| self.entries[*slot].key() == key)
-                .collect()
+            self.of_owner(owner).filter(|slot| self.entries[*slot].key() == key).collect()
         } else {
             let of_lock = |holder| self.find(key, self.entries[holder].index(), owner);
             self.of_key(key).filter_map(of_lock).collect()
@@ -267,9 +236,7 @@ impl State {
             u8::try_from(name.as_bytes().len()).expect("a name has at most 255 bytes")
         };
         let mut entry = Entry {
-            names: [key.as_bytes(), index.as_bytes(), owner.as_bytes()]
-                .concat()
-                .into(),
+            names: [key.as_bytes(), index.as_bytes(), owner.as_bytes()].concat().into(),
             since: at,
             seq,
             rare: holder.and_then(|holder| {
@@ -340,10 +307,7 @@ impl State {
             match heir {
                 Some(heir) => self.promote(slot, heir, entry),
                 None => {
-                    assert!(
-                        !self.lines.contains_key(&slot),
-                        "a lock with contenders has an heir"
-                    );
+                    assert!(!self.lines.contains_key(&slot), "a lock with contenders has an heir");
                     self.leave_key(slot);
                     self.leave_locks(slot);
                 }
@@ -390,10 +354,7 @@ impl State {
                 self.remove(slot, None, entry);
             }
         }
-        let began = Head {
-            epoch: entry.at,
-            draining: false,
-        };
+        let began = Head { epoch: entry.at, draining: false };
         let change = self.pages.by(entry.seq);
         self.head.change(change, |head| *head = began);
         self.entries.restart_spans(entry.at);
@@ -423,28 +384,20 @@ impl State {
         let line = self.lines.entry(holder).or_default();
         let rank = line.ranks.entry(entry.priority).or_default();
         rank.insert(entry.seq, slot);
-        line.by_owner
-            .insert(&entry.owner(), slot, |other| entries[other].owner());
+        line.by_owner.insert(&entry.owner(), slot, |other| entries[other].owner());
         line.len += 1;
     }
 
     fn leave_line(&mut self, slot: Slot) {
         let entry = &self.entries[slot];
-        let holder = self
-            .holder(entry.key(), entry.index())
-            .expect("a contended lock has an owner");
-        let line = self
-            .lines
-            .get_mut(&holder)
-            .expect("a contender is in a line");
+        let holder =
+            self.holder(entry.key(), entry.index()).expect("a contended lock has an owner");
+        let line = self.lines.get_mut(&holder).expect("a contender is in a line");
         let rank = line
             .ranks
             .get_mut(&entry.priority)
             .expect("a contender is in the rank of its priority");
-        assert!(
-            rank.remove(entry.seq) == Some(slot),
-            "a contender is in the rank of its priority"
-        );
+        assert!(rank.remove(entry.seq) == Some(slot), "a contender is in the rank of its priority");
         if rank.is_empty() {
             line.ranks.remove(&entry.priority);
         }
@@ -474,13 +427,8 @@ impl State {
     fn join_owner(&mut self, slot: Slot) {
         let entries = &self.entries;
         let owner = entries[slot].owner();
-        match self
-            .owners
-            .find(&owner, |other| entries[other].owner() == owner)
-        {
-            None => self
-                .owners
-                .insert(&owner, slot, |other| entries[other].owner()),
+        match self.owners.find(&owner, |other| entries[other].owner() == owner) {
+            None => self.owners.insert(&owner, slot, |other| entries[other].owner()),
             Some(head) => self.link(head, slot, |entry| &mut entry.of_owner),
         }
     }
@@ -567,10 +515,7 @@ impl State {
     pub(super) fn link(&mut self, head: Slot, slot: Slot, ring: impl Fn(&mut Entry) -> &mut Ring) {
         let entries = self.entries.volatile();
         let last = ring(&mut entries[head]).previous;
-        *ring(&mut entries[slot]) = Ring {
-            previous: last,
-            next: head,
-        };
+        *ring(&mut entries[slot]) = Ring { previous: last, next: head };
         ring(&mut entries[last]).next = slot;
         ring(&mut entries[head]).previous = slot;
     }

@@ -40,11 +40,7 @@ fn process() -> impl Strategy<Value = (ProcessId, Until)> {
 fn tie() -> impl Strategy<Value = Tie> {
     let bound = (process(), any::<bool>()).prop_map(|((process, until), fence)| {
         let fence = fence && until == Until::Tree;
-        Tie::Process(Binding {
-            process,
-            until,
-            fence,
-        })
+        Tie::Process(Binding { process, until, fence })
     });
     prop_oneof![1 => Just(Tie::None), 2 => Just(Tie::Connection), 3 => bound]
 }
@@ -62,20 +58,7 @@ fn hold() -> impl Strategy<Value = Hold> {
 
 fn message() -> impl Strategy<Value = Message> {
     // Keys that would be ambiguous if key and index were simply concatenated, and a reserved key.
-    let key = || {
-        name(&[
-            "",
-            "a",
-            "ab",
-            "k",
-            "k",
-            "k",
-            "k",
-            "k",
-            "k",
-            "wip-pool-lock-1",
-        ])
-    };
+    let key = || name(&["", "a", "ab", "k", "k", "k", "k", "k", "k", "wip-pool-lock-1"]);
     let index = || name(&["", "b", "1", "1", "1", "1", "1", "*"]);
     let owner = || name(&["", "a", "b", "c", "d", "e", "f"]);
     prop_oneof![

@@ -41,11 +41,7 @@ enum Logged {
 
 impl Pair {
     fn new(high_first: bool) -> Self {
-        let rules = Rules {
-            high_first,
-            entries_max: ENTRIES_MAX,
-            part: 1,
-        };
+        let rules = Rules { high_first, entries_max: ENTRIES_MAX, part: 1 };
         Self {
             machine: LockMachine::new(rules.clone()),
             model: Model::new(&rules),
@@ -61,18 +57,11 @@ impl Pair {
 
     /// Returns the moment at which a host would decide the next message.
     fn moment(&self) -> Moment {
-        Moment {
-            seq: Seq(self.seq.0 + 1),
-            now: self.both(),
-            ..Moment::default()
-        }
+        Moment { seq: Seq(self.seq.0 + 1), now: self.both(), ..Moment::default() }
     }
 
     fn both(&self) -> Now {
-        Now {
-            at: self.now,
-            ..Now::default()
-        }
+        Now { at: self.now, ..Now::default() }
     }
 
     /// Decides a message twice, asserting that both outcomes are equal. Then commits and logs it as the host does, unless the
@@ -140,29 +129,20 @@ impl Pair {
         self.model.requests = bound.into_iter().flat_map(ModelEntry::requests).collect();
         let mut all: Vec<_> = self.model.entries.iter().collect();
         all.sort_by_key(|it| it.slot);
-        let held = all
-            .into_iter()
-            .filter_map(|it| self.model.held(&it.lock, &it.owner));
+        let held = all.into_iter().filter_map(|it| self.model.held(&it.lock, &it.owner));
         self.model.notifications = held.collect();
         self.note_wakes(&mut effects);
     }
 
     fn let_time_act(&mut self) {
-        while self
-            .machine
-            .deadline(Offset::default())
-            .is_some_and(|deadline| deadline <= self.now)
+        while self.machine.deadline(Offset::default()).is_some_and(|deadline| deadline <= self.now)
         {
             let Some(item) = self.machine.due(self.both()) else {
                 break;
             };
             let next = Seq(self.seq.0 + 1);
             let expected = self.model.next_due(self.now).map(|it| u64::from(it.slot.0));
-            assert_eq!(
-                Some(item),
-                expected,
-                "entries become due in order of deadline, then slot"
-            );
+            assert_eq!(Some(item), expected, "entries become due in order of deadline, then slot");
             self.model.tick(next, self.now);
             let (reply, rest) = self.apply(self.machine.tick(item));
             assert!(
@@ -171,10 +151,7 @@ impl Pair {
             );
             self.compare();
         }
-        assert!(
-            self.model.next_due(self.now).is_none(),
-            "no due entry is left"
-        );
+        assert!(self.model.next_due(self.now).is_none(), "no due entry is left");
     }
 
     fn step(&mut self, step: Step) {
@@ -188,10 +165,7 @@ impl Pair {
             Step::Pass(ms) => self.now = self.now.plus_ms(ms),
             Step::Start => {
                 self.seq.0 += 1;
-                let stamp = Stamp {
-                    seq: self.seq,
-                    at: self.now,
-                };
+                let stamp = Stamp { seq: self.seq, at: self.now };
                 let start = Start { stamp, skipped: 0 };
                 self.machine.start(start);
                 self.log.push(Logged::Start(start));
@@ -201,8 +175,7 @@ impl Pair {
             Step::Watch => {
                 self.watching += 1;
                 let mut effects = Effects::<LockMachine>::default();
-                self.machine
-                    .watch(Ticket(self.watching), &Watch::Empty, &mut effects);
+                self.machine.watch(Ticket(self.watching), &Watch::Empty, &mut effects);
                 self.note_wakes(&mut effects);
             }
             Step::Checkpoint => self.shelf.step(&mut self.machine, self.seq),
@@ -225,18 +198,8 @@ impl Pair {
     /// Adds the entry's token to the message or, if `stale` is set, an outdated one. If the message names no owner, uses the token of the
     /// lock's holder.
     fn with_token(&self, mut message: Message, stale: bool) -> Message {
-        if let Message::Renew {
-            key,
-            index,
-            owner,
-            token,
-        }
-        | Message::Release {
-            key,
-            index: Some(index),
-            owner,
-            token,
-        } = &mut message
+        if let Message::Renew { key, index, owner, token }
+        | Message::Release { key, index: Some(index), owner, token } = &mut message
         {
             let line = self.model.line(&(key.clone(), index.clone()));
             let nameless = owner.as_bytes().is_empty();
@@ -258,13 +221,7 @@ impl Pair {
         self.machine.assert_whole();
         let ask = |query| self.machine.query(self.both(), &query);
         let entries_max = u32::MAX;
-        assert_eq!(
-            ask(Query::List {
-                key: None,
-                entries_max
-            }),
-            Reply::List(list.clone())
-        );
+        assert_eq!(ask(Query::List { key: None, entries_max }), Reply::List(list.clone()));
         let owners = list.iter().filter(|it| it.place == 1).count();
         let counts = Reply::Counts {
             owners: u32::try_from(owners).expect("the model is small"),
@@ -272,28 +229,15 @@ impl Pair {
         };
         assert_eq!(ask(Query::Counts), counts);
         for it in &list {
-            let of_key = list
-                .iter()
-                .filter(|other| other.key == it.key)
-                .cloned()
-                .collect();
+            let of_key = list.iter().filter(|other| other.key == it.key).cloned().collect();
             let key = Some(it.key.clone());
             assert_eq!(ask(Query::List { key, entries_max }), Reply::List(of_key));
             let [key, index, owner] = [&it.key, &it.index, &it.owner].map(Clone::clone);
-            let standing = LinePosition {
-                place: it.place,
-                token: it.token,
-            };
-            assert_eq!(
-                ask(Query::Place { key, index, owner }),
-                Reply::LinePosition(standing)
-            );
+            let standing = LinePosition { place: it.place, token: it.token };
+            assert_eq!(ask(Query::Place { key, index, owner }), Reply::LinePosition(standing));
             if it.place == 1 {
                 let [key, index] = [&it.key, &it.index].map(Clone::clone);
-                assert_eq!(
-                    ask(Query::Owner { key, index }),
-                    Reply::Owner(Some(it.owner.clone()))
-                );
+                assert_eq!(ask(Query::Owner { key, index }), Reply::Owner(Some(it.owner.clone())));
             }
         }
         self.compare_pages(&list);
@@ -304,11 +248,7 @@ impl Pair {
                 "no entry is due before the reported deadline"
             );
         }
-        let waiting = if list.is_empty() {
-            0
-        } else {
-            self.watching - self.woken
-        };
+        let waiting = if list.is_empty() { 0 } else { self.watching - self.woken };
         assert_eq!(
             self.watching - self.woken,
             waiting,
@@ -318,29 +258,14 @@ impl Pair {
 
     /// Checks that all pages together equal the list, and that a filter returns only matching entries.
     fn compare_pages(&self, list: &[EntryView]) {
-        let all = Selection {
-            key: None,
-            index: None,
-            owner: None,
-            from: Slot(0),
-            entries_max: 2,
-        };
+        let all = Selection { key: None, index: None, owner: None, from: Slot(0), entries_max: 2 };
         let mut filters = vec![all.clone()];
         if let Some(it) = list.first() {
             let (key, index, owner) = (&it.key, &it.index, &it.owner);
             filters.extend([
-                Selection {
-                    key: Some(key.clone()),
-                    ..all.clone()
-                },
-                Selection {
-                    index: Some(index.clone()),
-                    ..all.clone()
-                },
-                Selection {
-                    owner: Some(owner.clone()),
-                    ..all
-                },
+                Selection { key: Some(key.clone()), ..all.clone() },
+                Selection { index: Some(index.clone()), ..all.clone() },
+                Selection { owner: Some(owner.clone()), ..all },
             ]);
         }
         for mut selection in filters {
@@ -357,10 +282,7 @@ impl Pair {
             while let Some(from) = next {
                 selection.from = from;
                 let query = Query::Select(selection.clone());
-                let Reply::Page {
-                    entries,
-                    next: after,
-                } = self.machine.query(self.both(), &query)
+                let Reply::Page { entries, next: after } = self.machine.query(self.both(), &query)
                 else {
                     panic!("expected a page of entries");
                 };
@@ -384,21 +306,14 @@ impl Pair {
         for ticket in self.woken + 1..=self.watching {
             machine.watch(Ticket(ticket), &Watch::Empty, &mut effects);
         }
-        assert!(
-            effects.is_empty(),
-            "no request is answered while entries are left"
-        );
+        assert!(effects.is_empty(), "no request is answered while entries are left");
         self.machine = machine;
         self.resume();
     }
 
     /// Checks that replaying the whole log, without a snapshot, into a machine with other rules gives the same state.
     fn replay(&self) {
-        let rules = Rules {
-            high_first: self.rules.high_first,
-            entries_max: 0,
-            ..Rules::default()
-        };
+        let rules = Rules { high_first: self.rules.high_first, entries_max: 0, ..Rules::default() };
         let mut fresh = LockMachine::new(rules);
         for logged in &self.log {
             logged.repeat(&mut fresh, Seq(0));
@@ -420,12 +335,7 @@ impl Logged {
     fn repeat(&self, machine: &mut LockMachine, after: Seq) {
         match self {
             Self::Entry(stamp, message, outcome) if stamp.seq > after => {
-                machine.commit(
-                    *stamp,
-                    message,
-                    outcome,
-                    &mut Effects::<LockMachine>::default(),
-                );
+                machine.commit(*stamp, message, outcome, &mut Effects::<LockMachine>::default());
             }
             Self::Start(start) if start.stamp.seq > after => machine.start(*start),
             Self::Entry(..) | Self::Start(_) => {}
@@ -454,10 +364,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
     let (mut taken, mut early, mut parts) = (0, 0, 0);
     let (mut fenced, mut departed, mut fencing) = (0, 0, 0);
     for _ in 0..300 {
-        let steps = steps()
-            .new_tree(&mut runner)
-            .expect("the strategy generates steps")
-            .current();
+        let steps = steps().new_tree(&mut runner).expect("the strategy generates steps").current();
         let mut pair = Pair::new(true);
         for step in steps {
             fencing += u32::from(pair.model.list().iter().any(|it| it.fencing));
@@ -489,16 +396,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
             }
         }
     }
-    let seen = [
-        heirs,
-        shared_ends,
-        renewed,
-        queued,
-        full,
-        taken,
-        early,
-        parts,
-    ];
+    let seen = [heirs, shared_ends, renewed, queued, full, taken, early, parts];
     let bound = [fenced, departed, fencing];
     assert!(bound.iter().all(|count| *count >= 20), "{bound:?}");
     assert!(seen.iter().all(|count| *count >= 20), "{seen:?}");

@@ -21,10 +21,7 @@ impl LockMachine {
             for Removal { slot, heir } in gone {
                 self.wake_lost(*slot, effects);
                 // The same outcome may have removed the heir, too.
-                for slot in heir
-                    .iter()
-                    .filter(|slot| self.state.entries.get(**slot).is_some())
-                {
+                for slot in heir.iter().filter(|slot| self.state.entries.get(**slot).is_some()) {
                     for ticket in self.waiting.take_on_slot(*slot) {
                         effects.wake(ticket, self.position_reply(*slot));
                     }

@@ -124,10 +124,7 @@ impl ProcessMachine {
                 Outcome::Renewed { slot, id }
             });
         }
-        let wanted = NewRecord {
-            is_past: true,
-            ..wanted
-        };
+        let wanted = NewRecord { is_past: true, ..wanted };
         let insertion = self.insertion(moment, &wanted)?;
         Ok(Outcome::Serving(Box::new(insertion)))
     }
@@ -192,11 +189,7 @@ impl ProcessMachine {
             }
             nearest = nearest.or(Some(stop));
         }
-        Ok(nearest.map(|stop| Stop {
-            asked: moment.seq,
-            errno: None,
-            ..stop
-        }))
+        Ok(nearest.map(|stop| Stop { asked: moment.seq, errno: None, ..stop }))
     }
 
     /// Returns the parent record: the named one, or otherwise that of the nearest ancestor with a live record; `None` if there is neither.
@@ -261,11 +254,7 @@ impl Launching {
 impl Registering {
     /// Returns the immutable part of the record that this registration creates.
     pub(super) fn profile(&self, kind: &str) -> Profile {
-        let spec = Spec {
-            argv: self.argv.clone(),
-            dir: self.dir.clone(),
-            ..Spec::default()
-        };
+        let spec = Spec { argv: self.argv.clone(), dir: self.dir.clone(), ..Spec::default() };
         Profile::new(spec, &self.tags, kind)
     }
 }
@@ -295,9 +284,5 @@ fn running(registering: &Registering) -> Result<NewRecord<'_>, Refused> {
 }
 
 fn kind<'a>(tags: &'a Tags, argv: &[Bytes]) -> &'a str {
-    if tags.kind.is_empty() {
-        kind_of(argv)
-    } else {
-        &tags.kind
-    }
+    if tags.kind.is_empty() { kind_of(argv) } else { &tags.kind }
 }

@@ -54,13 +54,8 @@ impl ProcessMachine {
                 self.request_stop(*slot, effects);
             }
             (Outcome::Signalling { slot }, Message::Signal { signal, group, .. }) => {
-                let sending = Sending {
-                    asked: entry.seq,
-                    signal: *signal,
-                    group: *group,
-                };
-                self.state
-                    .change(entry.seq, *slot, |it| it.rare.signals.push(sending));
+                let sending = Sending { asked: entry.seq, signal: *signal, group: *group };
+                self.state.change(entry.seq, *slot, |it| it.rare.signals.push(sending));
                 self.request_signal(*slot, sending, effects);
             }
             (Outcome::Watched { slot }, Message::Watch(watch)) => {
@@ -145,17 +140,9 @@ impl ProcessMachine {
                     self.leave(entry.seq, (*slot, false), effects);
                 }
             }
-            (
-                Outcome::Stuck { slot },
-                Message::Stuck {
-                    unkillable,
-                    unknown,
-                    ..
-                },
-            ) => {
+            (Outcome::Stuck { slot }, Message::Stuck { unkillable, unknown, .. }) => {
                 let stuck = Stuck::new(*unkillable, *unknown);
-                self.state
-                    .change(entry.seq, *slot, |it| it.rare.stuck = stuck);
+                self.state.change(entry.seq, *slot, |it| it.rare.stuck = stuck);
             }
             (Outcome::Noticed { slot }, Message::Notice { notice, .. }) => {
                 self.state.change(entry.seq, *slot, |it| note(it, notice));
@@ -266,13 +253,7 @@ impl ProcessMachine {
         since: Timestamp,
         effects: &mut Effects<Self>,
     ) {
-        let Message::Started {
-            identity,
-            at,
-            contained,
-            ..
-        } = message
-        else {
+        let Message::Started { identity, at, contained, .. } = message else {
             unreachable!("only a `Started` message is committed as a start");
         };
         self.state.change(entry.seq, slot, |it| {
@@ -288,10 +269,7 @@ impl ProcessMachine {
                 it.rare.ready_by = Some(since.plus_ms(ready_ms));
             }
             it.phase = Phase::Running;
-            if let Some(RareFields {
-                stop: Some(stop), ..
-            }) = it.rare.get_mut()
-            {
+            if let Some(RareFields { stop: Some(stop), .. }) = it.rare.get_mut() {
                 // The grace period of a stop that was requested while the process was queued begins now. The grace period of an inherited
                 // stop, which was requested by the entry that created the record, does not begin again, so that it expires together with
                 // that of the tree.
@@ -319,13 +297,7 @@ impl ProcessMachine {
         (message, outcome): (&Message, &Outcome),
         effects: &mut Effects<Self>,
     ) {
-        let Outcome::Ended {
-            slot,
-            end,
-            at,
-            tree,
-        } = outcome
-        else {
+        let Outcome::Ended { slot, end, at, tree } = outcome else {
             unreachable!("only an `Ended` outcome is committed as an end");
         };
         self.state.change(entry, *slot, |it| {
@@ -350,10 +322,7 @@ impl ProcessMachine {
         });
         if *tree {
             let record = self.record(*slot);
-            let killed = record
-                .rare
-                .stop
-                .is_some_and(|stop| stop.killed && stop.tree);
+            let killed = record.rare.stop.is_some_and(|stop| stop.killed && stop.tree);
             // If the tree is being killed, no `Await` is needed: the port reports `Empty` as the result of `Kill`.
             if !killed {
                 let (id, identity) = id_and_identity(record);
@@ -418,12 +387,7 @@ impl ProcessMachine {
 
     fn change_stop(&mut self, entry: Seq, slot: Slot, make: impl FnOnce(&mut Stop)) {
         self.state.change(entry, slot, |it| {
-            make(
-                it.rare
-                    .stop
-                    .as_mut()
-                    .expect("a process being stopped has a stop"),
-            );
+            make(it.rare.stop.as_mut().expect("a process being stopped has a stop"));
         });
     }
 
@@ -475,10 +439,7 @@ impl ProcessMachine {
         }
         let id = record.id;
         let what = match record.identity {
-            None => Action::Launch {
-                id,
-                spec: record.profile.spec.clone(),
-            },
+            None => Action::Launch { id, spec: record.profile.spec.clone() },
             Some(identity) => Action::Follow {
                 id,
                 identity,
@@ -496,10 +457,7 @@ impl ProcessMachine {
     fn request_reading(&self, slot: Slot, effects: &mut Effects<Self>) {
         let record = self.record(slot);
         if record.is_to_be_read() {
-            let what = Action::Read {
-                id: record.id,
-                run_dir: record.profile.spec.run_dir.clone(),
-            };
+            let what = Action::Read { id: record.id, run_dir: record.profile.spec.run_dir.clone() };
             act(effects, slot, record.made, what);
         }
     }
@@ -522,13 +480,7 @@ impl ProcessMachine {
             Action::Kill { id, identity, tree }
         } else {
             let reach = if tree { Reach::Tree } else { Reach::Leader };
-            Action::Signal {
-                id,
-                identity,
-                signal,
-                reach,
-                stops: true,
-            }
+            Action::Signal { id, identity, signal, reach, stops: true }
         };
         if !has_ended || tree {
             act(effects, slot, stop.asked, what);
@@ -540,19 +492,9 @@ impl ProcessMachine {
 
     fn request_signal(&self, slot: Slot, sending: Sending, effects: &mut Effects<Self>) {
         let (id, identity) = id_and_identity(self.record(slot));
-        let reach = if sending.group {
-            Reach::Group
-        } else {
-            Reach::Leader
-        };
+        let reach = if sending.group { Reach::Group } else { Reach::Leader };
         let signal = sending.signal;
-        let what = Action::Signal {
-            id,
-            identity,
-            signal,
-            reach,
-            stops: false,
-        };
+        let what = Action::Signal { id, identity, signal, reach, stops: false };
         act(effects, slot, sending.asked, what);
     }
 }
@@ -578,10 +520,7 @@ fn expectation(record: &Record) -> Option<Box<Expectation>> {
 /// Returns the id of a record and the identity of its process, which must have started.
 fn id_and_identity(record: &Record) -> (ProcessId, crate::actors::process::identity::Identity) {
     let identity = record.identity;
-    (
-        record.id,
-        identity.expect("the identity of a started process is known"),
-    )
+    (record.id, identity.expect("the identity of a started process is known"))
 }
 
 fn act(effects: &mut Effects<ProcessMachine>, slot: Slot, attempt: Seq, what: Action) {

@@ -29,11 +29,7 @@ impl ProcessMachine {
             Message::Stop { .. } => self.stop(moment, message),
             Message::Signal { id, signal, .. } => self.signal(*id, *signal),
             Message::Settle { id } => self.settle(*id),
-            Message::Prune {
-                before,
-                keep,
-                limit,
-            } => Ok(self.prune(*before, *keep, *limit)),
+            Message::Prune { before, keep, limit } => Ok(self.prune(*before, *keep, *limit)),
             Message::Started { .. }
             | Message::Failed { .. }
             | Message::Ended { .. }
@@ -55,9 +51,7 @@ impl ProcessMachine {
     /// Returns the record with this id if it is live; otherwise, the reason to refuse the request.
     pub(super) fn live(&self, id: ProcessId) -> Result<(Slot, &Record), Refused> {
         let found = self.state.find(id).ok_or(Refused::Unknown)?;
-        Some(found)
-            .filter(|(_, record)| record.is_live())
-            .ok_or(Refused::Ended)
+        Some(found).filter(|(_, record)| record.is_live()).ok_or(Refused::Ended)
     }
 
     fn finish(
@@ -80,22 +74,11 @@ impl ProcessMachine {
             return Err(Refused::Invalid(Flaw::Error));
         }
         let end = End::Code(code);
-        Ok(Outcome::Ended {
-            slot,
-            end,
-            at: moment.now.date(),
-            tree: awaits_tree(record, end),
-        })
+        Ok(Outcome::Ended { slot, end, at: moment.now.date(), tree: awaits_tree(record, end) })
     }
 
     pub(super) fn stop(&self, moment: &Moment, message: &Message) -> Result<Outcome, Refused> {
-        let &Message::Stop {
-            id,
-            signal,
-            grace_ms,
-            tree,
-        } = message
-        else {
+        let &Message::Stop { id, signal, grace_ms, tree } = message else {
             unreachable!("only stop requests are decided here");
         };
         let (slot, record) = self.live(id)?;
@@ -138,20 +121,13 @@ impl ProcessMachine {
             if !below.is_empty() {
                 // If the request affects only descendants, this entry repeats the stop of the process itself, so that the record of the
                 // process shows that the request had an effect.
-                let restated = |before| Stop {
-                    asked: asked.asked,
-                    errno: None,
-                    ..before
-                };
+                let restated = |before| Stop { asked: asked.asked, errno: None, ..before };
                 let own = own.or_else(|| Some((slot, restated(record.rare.stop?))));
                 let stops = own.into_iter().chain(below).collect();
                 return Outcome::StoppingTree { stops };
             }
         }
-        own.map_or(Outcome::Unchanged, |(slot, stop)| Outcome::Stopping {
-            slot,
-            stop,
-        })
+        own.map_or(Outcome::Unchanged, |(slot, stop)| Outcome::Stopping { slot, stop })
     }
 
     fn watched(&self, watch: Watch) -> Outcome {
@@ -236,10 +212,7 @@ impl ProcessMachine {
     /// or may not belong to it were left.
     fn settle(&self, id: ProcessId) -> Result<Outcome, Refused> {
         let (slot, record) = self.live(id)?;
-        let is_killed = record
-            .rare
-            .stop
-            .is_some_and(|stop| stop.tree && stop.killed);
+        let is_killed = record.rare.stop.is_some_and(|stop| stop.tree && stop.killed);
         let is_unknown = record.rare.stuck.is_some_and(|it| it.unkillable == 0);
         if record.end.is_none() || !is_killed || !is_unknown {
             return Err(Refused::NotUnknown);
@@ -284,10 +257,9 @@ impl ProcessMachine {
                     Outcome::Started { slot, since }
                 }
             },
-            Message::Failed { .. } if record.phase == Phase::Queued => Outcome::Failed {
-                slot,
-                at: now.date(),
-            },
+            Message::Failed { .. } if record.phase == Phase::Queued => {
+                Outcome::Failed { slot, at: now.date() }
+            }
             Message::Failed { .. } => Outcome::Contradicted,
             Message::Ended { end, at, left, .. }
                 if record.end.is_none() && !self.lacks_start(record, left) =>
@@ -300,11 +272,7 @@ impl ProcessMachine {
                 }
             }
             Message::Empty { .. } if is_emptied(record) => Outcome::Emptied { slot },
-            Message::Stuck {
-                unkillable,
-                unknown,
-                ..
-            } => {
+            Message::Stuck { unkillable, unknown, .. } => {
                 let stuck = Stuck::new(*unkillable, *unknown);
                 let is_late = *unkillable > 0 && record.kills_nothing();
                 if record.phase == Phase::Stopping && record.rare.stuck != stuck && !is_late {
@@ -367,11 +335,7 @@ impl ProcessMachine {
             }
             Notice::Silent => false,
         };
-        if is_new && record.end.is_none() {
-            Outcome::Noticed { slot }
-        } else {
-            Outcome::Unchanged
-        }
+        if is_new && record.end.is_none() { Outcome::Noticed { slot } } else { Outcome::Unchanged }
     }
 
     /// Decides the outcome when a deadline of a record has passed.
@@ -382,26 +346,13 @@ impl ProcessMachine {
             Phase::Running => {
                 let spec = &record.profile.spec;
                 let is_over = |at: Option<Timestamp>| at.is_some_and(|at| at <= moment.now.at);
-                let cause = if is_over(record.expires) {
-                    Cause::Timeout
-                } else {
-                    Cause::NotReady
-                };
+                let cause = if is_over(record.expires) { Cause::Timeout } else { Cause::NotReady };
                 let signal = (cause, spec.first_signal());
-                self.stopping(
-                    (slot, record),
-                    Stop::new(moment, signal, (spec.grace_ms, true)),
-                )
+                self.stopping((slot, record), Stop::new(moment, signal, (spec.grace_ms, true)))
             }
             Phase::Stopping => Outcome::Killing { slot },
-            Phase::Exited => Outcome::Pruned {
-                slots: vec![slot],
-                more: false,
-            },
-            Phase::Queued => Outcome::Cancelled {
-                slot,
-                at: moment.now.date(),
-            },
+            Phase::Exited => Outcome::Pruned { slots: vec![slot], more: false },
+            Phase::Queued => Outcome::Cancelled { slot, at: moment.now.date() },
         }
     }
 }
@@ -432,10 +383,7 @@ impl Stuck {
         if unkillable == 0 && unknown == 0 {
             return None;
         }
-        Some(Self {
-            unkillable,
-            unknown,
-        })
+        Some(Self { unkillable, unknown })
     }
 }
 
@@ -479,9 +427,5 @@ fn signalled((slot, record): (Slot, &Record), asked: Seq, errno: Option<i32>) ->
     let is_on_its_way = record.rare.signals.iter().any(|it| it.asked == asked);
     let stop = record.rare.stop.filter(|stop| stop.asked == asked);
     let says_more = stop.is_some_and(|stop| stop.errno != errno);
-    if is_on_its_way || says_more {
-        Outcome::Signalled { slot }
-    } else {
-        Outcome::Unchanged
-    }
+    if is_on_its_way || says_more { Outcome::Signalled { slot } } else { Outcome::Unchanged }
 }

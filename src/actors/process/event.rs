@@ -68,9 +68,7 @@ impl ProcessMachine {
                 self.publish_renewal(*slot, registering.identity.pid, publish);
             }
             (Outcome::Started { slot, .. }, Message::Started { identity, .. }) => {
-                self.of("started", *slot, publish, |it, _| {
-                    it.number("pid", identity.pid)
-                });
+                self.of("started", *slot, publish, |it, _| it.number("pid", identity.pid));
             }
             (Outcome::Failed { slot, .. }, Message::Failed { failure, .. }) => {
                 self.of("failed", *slot, publish, |it, _| {
@@ -78,15 +76,8 @@ impl ProcessMachine {
                     it.text("step", failure.step.name()).number("errno", errno)
                 });
             }
-            (
-                Outcome::Ended {
-                    slot, end, tree, ..
-                },
-                _,
-            ) if !tree => {
-                self.of(kind_of_end(*end), *slot, publish, |it, _| {
-                    with_end(it, *end)
-                });
+            (Outcome::Ended { slot, end, tree, .. }, _) if !tree => {
+                self.of(kind_of_end(*end), *slot, publish, |it, _| with_end(it, *end));
             }
             // The process ended before its tree did, and its end is published only now.
             (Outcome::Emptied { slot }, _) => {
@@ -97,14 +88,7 @@ impl ProcessMachine {
             }
             (Outcome::Stopping { slot, stop }, _) => self.publish_stop(*slot, stop, publish),
             (Outcome::Killing { slot }, _) => self.publish_kill(*slot, publish),
-            (
-                Outcome::Stuck { slot },
-                Message::Stuck {
-                    unkillable,
-                    unknown,
-                    ..
-                },
-            ) => {
+            (Outcome::Stuck { slot }, Message::Stuck { unkillable, unknown, .. }) => {
                 self.publish_stuck(*slot, (*unkillable, *unknown), publish);
             }
             (Outcome::Noticed { slot }, _) if reports_ready(message) => {
@@ -160,10 +144,7 @@ impl ProcessMachine {
         let about = |slot: &Slot| {
             let record = self.state.records.get(*slot)?;
             let names = [("process".to_owned(), record.id.to_string())];
-            Some(About {
-                slot: *slot,
-                names: names.into(),
-            })
+            Some(About { slot: *slot, names: names.into() })
         };
         slots.iter().filter_map(about).collect()
     }
@@ -189,17 +170,13 @@ impl ProcessMachine {
 
     fn publish_stuck(&self, slot: Slot, (unkillable, unknown): (u32, u32), publish: Publish<'_>) {
         self.of("stuck", slot, publish, |it, _| {
-            it.number("unkillable", unkillable)
-                .number("unknown", unknown)
+            it.number("unkillable", unkillable).number("unknown", unknown)
         });
     }
 
     fn publish_kill(&self, slot: Slot, publish: Publish<'_>) {
         self.of("stopping", slot, publish, |it, record| {
-            let killed = record.rare.stop.map(|stop| Stop {
-                killed: true,
-                ..stop
-            });
+            let killed = record.rare.stop.map(|stop| Stop { killed: true, ..stop });
             killed.map_or(it.clone(), |stop| with_stop(it, &stop))
         });
     }
@@ -269,8 +246,6 @@ fn with_end(event_body: EventBody, end: End) -> EventBody {
 fn with_stop(event_body: EventBody, stop: &Stop) -> EventBody {
     // A killed process gets SIGKILL, whatever signal was tried before.
     let signal = if stop.killed { 9 } else { stop.signal };
-    let event_body = event_body
-        .text("cause", stop.cause.name())
-        .number("signal", signal);
+    let event_body = event_body.text("cause", stop.cause.name()).number("signal", signal);
     event_body.number("grace_ms", stop.grace_ms)
 }

@@ -48,11 +48,7 @@ pub enum Step {
 impl Failure {
     /// Returns the reason why a process whose launch was deferred is never started: it was stopped.
     pub const fn cancelled() -> Self {
-        Self {
-            step: Step::Cancelled,
-            errno: 0,
-            about: None,
-        }
+        Self { step: Step::Cancelled, errno: 0, about: None }
     }
 
     /// Returns whether the process was stopped while its launch was deferred, rather than that its launch failed.

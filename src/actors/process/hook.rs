@@ -83,8 +83,7 @@ impl ProcessMachine {
         let Some((_, hook)) = next else {
             return Outcome::Unchanged;
         };
-        self.child_below(moment, (of, hook), child)
-            .unwrap_or_else(Outcome::Declined)
+        self.child_below(moment, (of, hook), child).unwrap_or_else(Outcome::Declined)
     }
 
     fn child_below(
@@ -95,11 +94,7 @@ impl ProcessMachine {
     ) -> Result<Outcome, Refused> {
         let profile = child.profile(hook);
         profile.spec.check().map_err(Refused::Invalid)?;
-        let parentage = Parentage {
-            named: Some(of),
-            line: Vec::new(),
-            bound: false,
-        };
+        let parentage = Parentage { named: Some(of), line: Vec::new(), bound: false };
         let wanted = NewRecord {
             kind: KIND.to_owned(),
             profile,
@@ -146,12 +141,7 @@ impl ProcessMachine {
             it.phase = Phase::Exited;
             // The identity shows the PID that the process had. Inode and start time are not known, but they are not needed either: the
             // record of an ended process is never looked up by its identity.
-            it.identity = child.pid.map(|pid| Identity {
-                pid,
-                inode: 0,
-                ticks: 0,
-                ..of_hook
-            });
+            it.identity = child.pid.map(|pid| Identity { pid, inode: 0, ticks: 0, ..of_hook });
             let (started, ended) = child.dates(begin, insertion.at);
             (it.started, it.ended) = (started, Some(ended));
             it.end = Some(child.end.unwrap_or(End::Lost(Lost::NotOurs)));

@@ -18,11 +18,7 @@ impl ProcessMachine {
         }
         self.state.records.assert_whole();
         for watch in self.waiting.all() {
-            assert_eq!(
-                self.answer(watch),
-                None,
-                "a client waits only for an unmet condition"
-            );
+            assert_eq!(self.answer(watch), None, "a client waits only for an unmet condition");
         }
     }
 }
@@ -39,10 +35,7 @@ impl State {
             assert_ne!(record.root, record.id);
             if let Some((_, parent)) = self.find(parent) {
                 // A parent is older than its children, so there are no cycles.
-                assert!(
-                    parent.made < record.made,
-                    "a parent is older than its children"
-                );
+                assert!(parent.made < record.made, "a parent is older than its children");
                 assert_eq!((record.root, record.depth), (parent.root, parent.depth + 1));
             } else {
                 assert!(
@@ -65,21 +58,14 @@ impl State {
             let children = children.filter(|it| it.parent == Some(record.id));
             let children = children.filter(|it| !self.is_server(it.id));
             let held = children.filter(|it| it.is_kept()).count();
-            assert_eq!(
-                record.held as usize, held,
-                "the count of live children is correct"
-            );
+            assert_eq!(record.held as usize, held, "the count of live children is correct");
         }
         assert_eq!(self.index, fresh, "the indexes match a fresh computation");
         let mut digest = self.records.digest();
         digest.merge(profiles);
         digest.merge(self.head.digest());
         digest.merge(self.services.kept.digest());
-        assert_eq!(
-            self.digest(),
-            digest,
-            "the running digest matches a fresh computation"
-        );
+        assert_eq!(self.digest(), digest, "the running digest matches a fresh computation");
     }
 }
 
@@ -112,10 +98,7 @@ fn assert_record(record: &Record) {
             assert!(record.rare.signals.is_empty() && record.rare.stuck.is_none());
         }
     }
-    assert_eq!(
-        record.ended.is_some(),
-        has_ended || record.rare.failure.is_some()
-    );
+    assert_eq!(record.ended.is_some(), has_ended || record.rare.failure.is_some());
     assert!(record.rare.failure.is_none() || record.phase == Phase::Exited);
     assert!(record.rare.signals.len() <= Record::SIGNALS_MAX);
     assert!(record.expires.is_none() || record.launched && record.started.is_some());

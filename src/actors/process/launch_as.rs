@@ -43,8 +43,7 @@ impl ProcessMachine {
             Some(_) => Outcome::Taken,
             None => {
                 let launching = (&asked.launching, &self.below_server(&asked.launching));
-                self.launching(moment, launching, Some(asked.id))
-                    .unwrap_or_else(Outcome::Declined)
+                self.launching(moment, launching, Some(asked.id)).unwrap_or_else(Outcome::Declined)
             }
         }
     }
@@ -59,19 +58,13 @@ impl ProcessMachine {
         if let Outcome::Declined(_) = outcome {
             let (process, until) = (asked.id, Until::Tree);
             let exit = Some(Exit::Failed);
-            let gone = EndNotice {
-                process,
-                until,
-                exit,
-                pid: None,
-            };
+            let gone = EndNotice { process, until, exit, pid: None };
             return effects.tell(holder, &ToHolder::Gone(gone));
         }
         effects.tell(holder, &ToHolder::Launched(asked.id));
         if let Outcome::Launched(insertion) = outcome {
             self.commit_launch(entry, (&asked.launching, insertion), effects);
-            self.state
-                .change(entry, insertion.slot, |it| it.awaited = Some(asked.by));
+            self.state.change(entry, insertion.slot, |it| it.awaited = Some(asked.by));
         }
     }
 
@@ -84,12 +77,7 @@ impl ProcessMachine {
             self.state.change(entry, slot, |it| it.awaited = None);
         }
         let Watch { by, process, until } = watch;
-        let nobody = EndNotice {
-            process,
-            until,
-            exit: None,
-            pid: None,
-        };
+        let nobody = EndNotice { process, until, exit: None, pid: None };
         let found = self.state.find(process);
         let gone = found.map_or(nobody, |(_, record)| record.gone(until));
         effects.tell(binding::holder(by), &ToHolder::Gone(gone));

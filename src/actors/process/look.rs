@@ -36,12 +36,11 @@ impl ProcessMachine {
                 let server = self.state.head.server;
                 self.shown(server.and_then(|id| self.state.find(id)))
             }
-            Query::Spec(id) => self
-                .state
-                .find(*id)
-                .map_or(Reply::Refused(Refused::Unknown), |(_, record)| {
+            Query::Spec(id) => {
+                self.state.find(*id).map_or(Reply::Refused(Refused::Unknown), |(_, record)| {
                     Reply::Spec(Box::new(record.profile.spec.clone()))
-                }),
+                })
+            }
             Query::List(selection) => self.list(selection),
             Query::Count(selection) => self.count(selection),
             Query::Ancestors(id) => match self.state.find(*id) {
@@ -116,9 +115,7 @@ impl ProcessMachine {
         let profile = &record.profile;
         let (spec, tags) = (&profile.spec, &profile.tags);
         let names = spec.env.iter().map(|(name, _)| name).chain(&spec.secrets);
-        let parent = record
-            .parent
-            .filter(|id| self.state.index.ids.contains_key(id));
+        let parent = record.parent.filter(|id| self.state.index.ids.contains_key(id));
         RecordView {
             id: record.id,
             parent,
@@ -163,10 +160,7 @@ impl ProcessMachine {
     }
 
     pub(super) fn totals(&self) -> Totals {
-        Totals {
-            contradictions: self.contradictions,
-            ..self.state.index.totals
-        }
+        Totals { contradictions: self.contradictions, ..self.state.index.totals }
     }
 
     fn shown(&self, found: Option<(Slot, &Record)>) -> Reply {
@@ -194,19 +188,13 @@ impl ProcessMachine {
         let mut last = selection.after;
         for (looked_at, id) in self.candidates(selection).enumerate() {
             if looked_at == share(selection) || records.len() == most {
-                return Reply::Page {
-                    records,
-                    next: last,
-                };
+                return Reply::Page { records, next: last };
             }
             last = Some(id);
             let found = self.state.find(id).filter(|(_, it)| wanted.is(self, it));
             records.extend(found.map(|(_, record)| self.view_of(record)));
         }
-        Reply::Page {
-            records,
-            next: None,
-        }
+        Reply::Page { records, next: None }
     }
 
     /// Lists the ids of the live records that an actor watches, or whose launch it requested, beginning after the id `after`.
@@ -226,12 +214,7 @@ impl ProcessMachine {
                 let told = it.watchers.iter().any(|(actor, _)| *actor == by);
                 it.is_live() && (told || it.awaited == Some(by))
             };
-            ids.extend(
-                self.state
-                    .find(id)
-                    .filter(|(_, it)| watches(it))
-                    .map(|_| id),
-            );
+            ids.extend(self.state.find(id).filter(|(_, it)| watches(it)).map(|_| id));
         }
         Reply::Ids { ids, next: None }
     }
@@ -262,10 +245,7 @@ impl ProcessMachine {
         let (mut records, mut last, mut looked_at) = (Vec::new(), after, 0);
         for id in tree.filter(|id| *id != of) {
             if looked_at >= LOOKED_AT_MAX || records.len() == most {
-                return Reply::Page {
-                    records,
-                    next: last,
-                };
+                return Reply::Page { records, next: last };
             }
             last = Some(id);
             let Some((_, record)) = self.state.find(id) else {
@@ -285,10 +265,7 @@ impl ProcessMachine {
                 records.push(self.view_of(record));
             }
         }
-        Reply::Page {
-            records,
-            next: None,
-        }
+        Reply::Page { records, next: None }
     }
 
     /// Returns the ids that may match a selection, in the requested order, beginning after [`Selection::after`].
@@ -324,10 +301,7 @@ impl ProcessMachine {
     }
 
     /// Returns the number of records and services that an outcome changes if it may change many; otherwise 0.
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "few outcomes change many records"
-    )]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "few outcomes change many records")]
     pub(super) fn weight_of(outcome: &Outcome) -> usize {
         match outcome {
             Outcome::Fenced { stops }
@@ -343,11 +317,7 @@ impl ProcessMachine {
 
 /// Returns the maximum number of records visited for one answer to this selection.
 const fn share(selection: &Selection) -> usize {
-    if selection.text.is_some() {
-        SEARCHED_MAX
-    } else {
-        LOOKED_AT_MAX
-    }
+    if selection.text.is_some() { SEARCHED_MAX } else { LOOKED_AT_MAX }
 }
 
 /// A selection and its search text in lower case, for comparison with many records.
@@ -389,10 +359,7 @@ impl<'a> Matcher<'a> {
             && pid.is_none_or(|pid| record.identity.is_some_and(|it| it.pid == pid))
             && !record.is_on_other_machine(*host)
             && label.as_ref().is_none_or(has_label)
-            && self
-                .text
-                .as_ref()
-                .is_none_or(|text| contains_text(record, text))
+            && self.text.as_ref().is_none_or(|text| contains_text(record, text))
     }
 }
 
@@ -405,10 +372,7 @@ fn contains_text(record: &Record, text: &str) -> bool {
     let words = argv.iter().map(|it| String::from_utf8_lossy(it.as_bytes()));
     has(&tags.kind)
         || tags.url.as_deref().is_some_and(has)
-        || tags
-            .labels
-            .iter()
-            .any(|(name, value)| has(name) || has(value))
+        || tags.labels.iter().any(|(name, value)| has(name) || has(value))
         || has(&words.collect::<Vec<_>>().join(" "))
         || record.remains.as_ref().is_some_and(|remains| {
             let streams = [&remains.stdout, &remains.stderr];
@@ -462,20 +426,12 @@ fn with(id: ProcessId, ids: Ids<'_>, (after, newest_first): (Option<ProcessId>, 
 /// Returns the bounds of the ids that follow `after` in the requested order; all ids if it is `None`.
 fn between(after: Option<ProcessId>, newest_first: bool) -> (Bound<ProcessId>, Bound<ProcessId>) {
     let cursor = after.map_or(Bound::Unbounded, Bound::Excluded);
-    if newest_first {
-        (Bound::Unbounded, cursor)
-    } else {
-        (cursor, Bound::Unbounded)
-    }
+    if newest_first { (Bound::Unbounded, cursor) } else { (cursor, Bound::Unbounded) }
 }
 
 fn in_order<'a>(
     ids: impl DoubleEndedIterator<Item = ProcessId> + 'a,
     newest_first: bool,
 ) -> Ids<'a> {
-    if newest_first {
-        Box::new(ids.rev())
-    } else {
-        Box::new(ids)
-    }
+    if newest_first { Box::new(ids.rev()) } else { Box::new(ids) }
 }

@@ -44,12 +44,7 @@ pub(super) struct Counted {
 
 impl ProcessMachine {
     fn with_state(state: State) -> Self {
-        Self {
-            state,
-            waiting: Waiting::default(),
-            contradictions: 0,
-            counted: Counted::default(),
-        }
+        Self { state, waiting: Waiting::default(), contradictions: 0, counted: Counted::default() }
     }
 
     /// Returns whether an outcome concerns services, or the process of a service.
@@ -232,10 +227,9 @@ impl Machine for ProcessMachine {
                 id.map_or(Reply::Done, |id| self.shown_in(id, Reply::Launched))
             }
             Outcome::Signalling { .. } => Reply::Signalling(seq),
-            Outcome::Pruned { slots, more } => Reply::Pruned {
-                count: u32::try_from(slots.len()).unwrap_or(u32::MAX),
-                more: *more,
-            },
+            Outcome::Pruned { slots, more } => {
+                Reply::Pruned { count: u32::try_from(slots.len()).unwrap_or(u32::MAX), more: *more }
+            }
             Outcome::Started { .. }
             | Outcome::Failed { .. }
             | Outcome::Cancelled { .. }
@@ -354,9 +348,7 @@ impl Timed for ProcessMachine {
     fn tick(&self, item: u64) -> Message {
         match service::slot_of(item) {
             Some(slot) => Message::Service(service::Message::Lapse { slot }),
-            None => Message::Lapse {
-                slot: slot_of(item),
-            },
+            None => Message::Lapse { slot: slot_of(item) },
         }
     }
 
@@ -429,49 +421,21 @@ impl Observable for ProcessMachine {
         let totals = self.totals();
         let gauge = |name, help, value| Gauge { name, help, value };
         let mut gauges = vec![
-            gauge(
-                "queued",
-                "processes waiting to be launched",
-                totals.queued.into(),
-            ),
-            gauge(
-                "deferred",
-                "queued processes whose launch is deferred",
-                totals.deferred.into(),
-            ),
+            gauge("queued", "processes waiting to be launched", totals.queued.into()),
+            gauge("deferred", "queued processes whose launch is deferred", totals.deferred.into()),
             gauge("running", "running processes", totals.running.into()),
-            gauge(
-                "stopping",
-                "processes being stopped",
-                totals.stopping.into(),
-            ),
+            gauge("stopping", "processes being stopped", totals.stopping.into()),
             gauge("exited", "records of ended processes", totals.exited.into()),
-            gauge(
-                "lost",
-                "records of processes that ended in an unknown way",
-                totals.lost.into(),
-            ),
-            gauge(
-                "failed",
-                "records of processes that could not be started",
-                totals.failed.into(),
-            ),
+            gauge("lost", "records of processes that ended in an unknown way", totals.lost.into()),
+            gauge("failed", "records of processes that could not be started", totals.failed.into()),
             gauge(
                 "stuck",
                 "processes whose trees have members that survived SIGKILL",
                 totals.stuck.into(),
             ),
             gauge("bytes", "size of all records in bytes", totals.bytes),
-            gauge(
-                "launches",
-                "launches requested since startup",
-                self.counted.launches,
-            ),
-            gauge(
-                "launch_failures",
-                "failed launches since startup",
-                self.counted.failures,
-            ),
+            gauge("launches", "launches requested since startup", self.counted.launches),
+            gauge("launch_failures", "failed launches since startup", self.counted.failures),
             gauge(
                 "service_restarts",
                 "restarts of service processes since startup",

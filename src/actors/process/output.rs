@@ -60,11 +60,7 @@ impl Output {
 impl fmt::Debug for Output {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (head, tail) = (self.head().len(), self.tail().len());
-        write!(
-            f,
-            "{} bytes, the first {head} and the last {tail} shown",
-            self.bytes
-        )
+        write!(f, "{} bytes, the first {head} and the last {tail} shown", self.bytes)
     }
 }
 

@@ -325,10 +325,7 @@ impl Record {
     /// Returns the earlier of the two deadlines that apply while it is running: its timeout, and the time by which it must be ready. `None`
     /// if it has neither.
     fn expiry(&self) -> Option<Timestamp> {
-        [self.expires, self.rare.ready_by]
-            .into_iter()
-            .flatten()
-            .min()
+        [self.expires, self.rare.ready_by].into_iter().flatten().min()
     }
 
     /// Returns when its retention begins: when it ended, but not before the record was made, since a process that a hook reports may have

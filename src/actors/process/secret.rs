@@ -146,9 +146,7 @@ fn in_url(text: &[u8]) -> Option<(usize, usize)> {
 fn authorization(text: &[u8]) -> Option<(usize, usize)> {
     const NAME: &[u8] = b"authorization:";
     let windows = text.windows(NAME.len());
-    let begin = windows
-        .enumerate()
-        .find(|(_, it)| it.eq_ignore_ascii_case(NAME));
+    let begin = windows.enumerate().find(|(_, it)| it.eq_ignore_ascii_case(NAME));
     let begin = begin?.0 + NAME.len();
     (begin < text.len()).then_some((begin, text.len()))
 }
@@ -159,9 +157,7 @@ fn find(text: &[u8], word: &[u8]) -> Option<usize> {
 
 /// Returns a URL as messages show it: without the password or, if it has only a user, which may be a token, without that.
 pub fn masked_url(url: &str) -> String {
-    let authority = url
-        .split_once("://")
-        .map_or(0, |(scheme, _)| scheme.len() + 3);
+    let authority = url.split_once("://").map_or(0, |(scheme, _)| scheme.len() + 3);
     let (before, rest) = url.split_at(authority);
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     match rest.get(..end).and_then(|it| it.rfind('@')) {
@@ -207,23 +203,11 @@ mod tests {
             ("/usr/bin/curl|-ua:b", "/usr/bin/curl|-ua:***"),
             ("curl|--user|a:b", "curl|--user|a:***"),
             ("curl|https://u:p@h/x?y", "curl|https://u:***@h/x?y"),
-            (
-                "git|clone|ssh://h/a|https://u:p:q@h",
-                "git|clone|ssh://h/a|https://u:***@h",
-            ),
+            ("git|clone|ssh://h/a|https://u:p:q@h", "git|clone|ssh://h/a|https://u:***@h"),
             ("DB=postgres://u:p@h/d|x", "DB=postgres://u:***@h/d|x"),
-            (
-                "sh|-c|wget http://a/ http://u:p@h/ ; x",
-                "sh|-c|wget http://a/ http://u:***@h/ ; x",
-            ),
-            (
-                "curl|-H|Authorization: Bearer a",
-                "curl|-H|Authorization:***",
-            ),
-            (
-                "sh|-c|curl -H 'authorization: b' h",
-                "sh|-c|curl -H 'authorization:***",
-            ),
+            ("sh|-c|wget http://a/ http://u:p@h/ ; x", "sh|-c|wget http://a/ http://u:***@h/ ; x"),
+            ("curl|-H|Authorization: Bearer a", "curl|-H|Authorization:***"),
+            ("sh|-c|curl -H 'authorization: b' h", "sh|-c|curl -H 'authorization:***"),
             ("curl|-H|X-Api-Key: a", "curl|-H|X-Api-Key:***"),
             ("curl|-H|Cookie: a=b", "curl|-H|Cookie:***"),
         ] {

@@ -85,19 +85,13 @@ pub struct Expectation {
 #[serde(rename_all = "snake_case")]
 pub enum Flaw {
     /// The program is missing or empty, or there are too many arguments.
-    #[error(
-        "a command must have 1 to {} words, and the first must not be empty",
-        Spec::ARGV_MAX
-    )]
+    #[error("a command must have 1 to {} words, and the first must not be empty", Spec::ARGV_MAX)]
     Argv,
     /// There is a NUL byte where the kernel accepts none.
     #[error("arguments, paths and environment values must not contain a NUL byte")]
     Zero,
     /// Arguments, environment and paths are too long in total.
-    #[error(
-        "arguments, environment and paths must not exceed {} bytes in total",
-        Spec::BYTES_MAX
-    )]
+    #[error("arguments, environment and paths must not exceed {} bytes in total", Spec::BYTES_MAX)]
     Bytes,
     /// There are too many environment variables, or the name of one is invalid.
     #[error(
@@ -115,19 +109,13 @@ pub enum Flaw {
     #[error("a signal number must be between 1 and {}", Spec::SIGNAL_MAX)]
     Signal,
     /// The text that marks readiness is empty, contains a line break, or is too long.
-    #[error(
-        "the text to wait for must have 1 to {} bytes and no line break",
-        Spec::LINE_BYTES_MAX
-    )]
+    #[error("the text to wait for must have 1 to {} bytes and no line break", Spec::LINE_BYTES_MAX)]
     Line,
     /// A watchdog was requested for a process that sends no notices.
     #[error("a watchdog needs ready = \"notify\"")]
     Watchdog,
     /// The name of a user or group is invalid.
-    #[error(
-        "the name or number of a user or group must have 1 to {} bytes",
-        Tags::NAME_BYTES_MAX
-    )]
+    #[error("the name or number of a user or group must have 1 to {} bytes", Tags::NAME_BYTES_MAX)]
     User,
     /// There are too many limits, or a soft limit exceeds its hard limit.
     #[error(
@@ -178,12 +166,8 @@ pub enum Flaw {
 }
 
 /// Words of a command line that make its process a worker: those of the seed's plan, and that of `ArchiveBox` today.
-const WORKERS: [&str; 4] = [
-    "crawl_worker",
-    "snapshot_worker",
-    "archiveresult_worker",
-    "runner_watch",
-];
+const WORKERS: [&str; 4] =
+    ["crawl_worker", "snapshot_worker", "archiveresult_worker", "runner_watch"];
 
 /// Derives the type of a process from its arguments, as `ArchiveBox` does. For processes whose type was not given.
 ///
@@ -241,27 +225,16 @@ impl Spec {
 
     /// Returns the first signal of a stop.
     pub const fn first_signal(&self) -> u8 {
-        if self.stop_signal == 0 {
-            Self::STOP_SIGNAL
-        } else {
-            self.stop_signal
-        }
+        if self.stop_signal == 0 { Self::STOP_SIGNAL } else { self.stop_signal }
     }
 
     /// Returns its size in bytes, which limits such as [`Self::BYTES_MAX`] apply to.
     pub fn bytes(&self) -> usize {
         let length = |bytes: &Bytes| bytes.as_bytes().len();
         let argv: usize = self.argv.iter().map(length).sum();
-        let env = self
-            .env
-            .iter()
-            .map(|(name, value)| name.len() + length(value));
+        let env = self.env.iter().map(|(name, value)| name.len() + length(value));
         let secrets = self.secrets.iter().map(String::len);
-        let paths = [
-            Some(&self.dir),
-            self.env_file.as_ref(),
-            self.run_dir.as_ref(),
-        ];
+        let paths = [Some(&self.dir), self.env_file.as_ref(), self.run_dir.as_ref()];
         let paths = paths.into_iter().flatten().map(length);
         let line = match &self.ready {
             Ready::Line(text) => text.len(),
@@ -278,10 +251,7 @@ impl Spec {
     /// # Errors
     /// Returns the first flaw found.
     pub fn check(&self) -> Result<(), Flaw> {
-        let has_program = self
-            .argv
-            .first()
-            .is_some_and(|it| !it.as_bytes().is_empty());
+        let has_program = self.argv.first().is_some_and(|it| !it.as_bytes().is_empty());
         if !has_program || self.argv.len() > Self::ARGV_MAX {
             return Err(Flaw::Argv);
         }
@@ -295,16 +265,8 @@ impl Spec {
             return Err(Flaw::Secret);
         }
         let values = self.env.iter().map(|(_, value)| value);
-        let paths = [
-            Some(&self.dir),
-            self.env_file.as_ref(),
-            self.run_dir.as_ref(),
-        ];
-        let mut all = self
-            .argv
-            .iter()
-            .chain(values)
-            .chain(paths.into_iter().flatten());
+        let paths = [Some(&self.dir), self.env_file.as_ref(), self.run_dir.as_ref()];
+        let mut all = self.argv.iter().chain(values).chain(paths.into_iter().flatten());
         if all.any(|bytes| bytes.as_bytes().contains(&0)) {
             return Err(Flaw::Zero);
         }
@@ -384,10 +346,7 @@ impl Tags {
 
     /// Returns their size in bytes.
     pub fn bytes(&self) -> usize {
-        let labels = self
-            .labels
-            .iter()
-            .map(|(name, value)| name.len() + value.len());
+        let labels = self.labels.iter().map(|(name, value)| name.len() + value.len());
         self.kind.len() + self.url.as_ref().map_or(0, String::len) + labels.sum::<usize>()
     }
 
@@ -399,11 +358,7 @@ impl Tags {
         if self.kind.len() > Self::NAME_BYTES_MAX {
             return Err(Flaw::Kind);
         }
-        if self
-            .url
-            .as_ref()
-            .is_some_and(|url| url.len() > Self::VALUE_BYTES_MAX)
-        {
+        if self.url.as_ref().is_some_and(|url| url.len() > Self::VALUE_BYTES_MAX) {
             return Err(Flaw::Url);
         }
         let fits = |(name, value): &(String, String)| {

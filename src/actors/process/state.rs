@@ -64,17 +64,12 @@ impl State {
     /// Returns the live record of this process; `None` if there is none. If a launched process registered itself before its start was
     /// reported, it has two records, and that of the launch takes precedence.
     pub(super) fn find_live(&self, identity: &Identity) -> Option<(Slot, &Record)> {
-        let records = self
-            .index
-            .matching(identity)
-            .map(|slot| (slot, &self.records[slot]));
+        let records = self.index.matching(identity).map(|slot| (slot, &self.records[slot]));
         let is_it = |(_, record): &(Slot, &Record)| {
             let its = record.identity.as_ref();
             its.is_some_and(|its| its.is(identity))
         };
-        records
-            .filter(is_it)
-            .min_by_key(|(_, record)| (!record.launched, record.id))
+        records.filter(is_it).min_by_key(|(_, record)| (!record.launched, record.id))
     }
 
     /// Returns the ancestors of a record with this parent, from the parent up. Ends before the first ancestor that has no record.
@@ -240,11 +235,7 @@ impl State {
 
     /// Handles a startup of the server: grace periods begin again.
     pub(super) fn start(&mut self, Start { stamp, .. }: Start) {
-        let head = Head {
-            epoch: stamp.at,
-            start: stamp.seq,
-            ..*self.head
-        };
+        let head = Head { epoch: stamp.at, start: stamp.seq, ..*self.head };
         let change = self.pages.by(stamp.seq);
         self.head.change(change, |it| *it = head);
         self.records.restart_spans(stamp.at);
@@ -283,10 +274,7 @@ impl State {
     /// Returns a time before which nothing is due; `None` if no deadline is set.
     pub(super) fn deadline(&self, offset: Offset) -> Option<Timestamp> {
         let removal = self.first_removal().map(|(date, _)| offset.time(date));
-        [self.records.deadline(offset), removal]
-            .into_iter()
-            .flatten()
-            .min()
+        [self.records.deadline(offset), removal].into_iter().flatten().min()
     }
 
     /// Returns the slot of the record that is due first; `None` if none is due.
@@ -295,11 +283,7 @@ impl State {
         let removal = removal.map(|(date, slot)| (now.offset.time(date), slot));
         let removal = removal.filter(|(at, _)| *at <= now.at);
         let acts = self.records.due(now);
-        [acts, removal]
-            .into_iter()
-            .flatten()
-            .min()
-            .map(|(_, slot)| slot)
+        [acts, removal].into_iter().flatten().min().map(|(_, slot)| slot)
     }
 
     /// Returns whether a record is exempt from deadlines because the handling of one of them panicked.

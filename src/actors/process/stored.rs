@@ -187,25 +187,14 @@ mod tests {
             asked: Seq(8),
             errno: Some(3),
         };
-        let failure = Failure {
-            step: Step::Exec,
-            errno: 2,
-            about: Some("/bin/none".to_owned()),
-        };
+        let failure = Failure { step: Step::Exec, errno: 2, about: Some("/bin/none".to_owned()) };
         let fields = RareFields {
             stop: Some(stop),
             failure: Some(failure),
             error: Some("an error".to_owned()),
             stuck: Stuck::new(1, 2),
-            signals: vec![Sending {
-                asked: Seq(9),
-                signal: 10,
-                group: true,
-            }],
-            sent: Some(Sent {
-                asked: Seq(6),
-                errno: None,
-            }),
+            signals: vec![Sending { asked: Seq(9), signal: 10, group: true }],
+            sent: Some(Sent { asked: Seq(6), errno: None }),
             ready_by: Some(Timestamp(11)),
             said: Some("a status".to_owned()),
             found: Some(Box::new(HookOutput {
@@ -282,11 +271,7 @@ mod tests {
     #[cfg(target_pointer_width = "64")]
     #[test]
     fn a_record_without_rare_fields_is_small() {
-        assert!(
-            size_of::<Option<Record>>() <= 288,
-            "{}",
-            size_of::<Record>()
-        );
+        assert!(size_of::<Option<Record>>() <= 288, "{}", size_of::<Record>());
         // With the two reference counts of an `Arc`, this fills a size class of common allocators: 128 bytes.
         assert!(size_of::<Remains>() <= 112, "{}", size_of::<Remains>());
         let mut record = Record::default();

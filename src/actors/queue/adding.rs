@@ -44,11 +44,7 @@ impl QueueMachine {
         match room.and_then(|()| self.check_key_limit(usize::from(put.unique_for_ms > 0))) {
             Ok(()) => Outcome::Put {
                 slot: self.state.jobs.next_free(),
-                job: new_job(
-                    moment.now.date(),
-                    (put, rules),
-                    (self.state.head.next_id, key),
-                ),
+                job: new_job(moment.now.date(), (put, rules), (self.state.head.next_id, key)),
             },
             Err(refused) => Outcome::Refused(refused),
         }
@@ -64,11 +60,7 @@ impl QueueMachine {
         let plan = self.plan(puts);
         let counts =
             |place: usize, wish: &PlannedJob<'_>| wish.last == place && wish.twin.is_none();
-        let new = || {
-            (0..)
-                .zip(&plan)
-                .filter(|(place, wish)| counts(*place, wish))
-        };
+        let new = || (0..).zip(&plan).filter(|(place, wish)| counts(*place, wish));
         let bytes = new().map(|(_, wish)| wish.put.body.as_bytes().len() as u64);
         let (count, bytes) = (new().count() as u64, bytes.sum());
         let queues: BTreeSet<&QueueName> = new().map(|(_, wish)| &wish.put.queue).collect();
@@ -81,27 +73,19 @@ impl QueueMachine {
         if let Err(refused) = room.and_then(|()| self.check_key_limit(keys)) {
             return Outcome::Refused(refused);
         }
-        let ids: HashMap<usize, u64> = new()
-            .map(|(place, _)| place)
-            .zip(self.state.head.next_id..)
-            .collect();
+        let ids: HashMap<usize, u64> =
+            new().map(|(place, _)| place).zip(self.state.head.next_id..).collect();
         let placed = (0..).zip(&plan).map(|(place, wish)| {
             let id = wish.twin.or_else(|| ids.get(&wish.last).copied());
             let id =
                 id.expect("a job is added by this batch, or it duplicates a job that has an id");
             if counts(place, wish) {
-                Placed::New(new_job(
-                    moment.now.date(),
-                    (wish.put, wish.rules),
-                    (id, wish.key),
-                ))
+                Placed::New(new_job(moment.now.date(), (wish.put, wish.rules), (id, wish.key)))
             } else {
                 Placed::Twin(id)
             }
         });
-        Outcome::Batch {
-            placed: placed.collect(),
-        }
+        Outcome::Batch { placed: placed.collect() }
     }
 
     fn plan<'a>(&'a self, puts: &'a [Put]) -> Vec<PlannedJob<'a>> {
@@ -176,9 +160,7 @@ impl QueueMachine {
             return Outcome::Absent;
         }
         match self.check_root_limit([root.key]) {
-            Ok(()) => Outcome::Registered {
-                slot: self.state.roots.slot_of(root.key),
-            },
+            Ok(()) => Outcome::Registered { slot: self.state.roots.slot_of(root.key) },
             Err(refused) => Outcome::Refused(refused),
         }
     }

@@ -64,9 +64,7 @@ impl QueueMachine {
         ended.sort_unstable();
         let is_fencing = |slot: &Slot| self.bound_of(*slot).is_some_and(|it| it.fencing);
         let is_late = ended.iter().any(is_fencing);
-        let ends = ended
-            .iter()
-            .map(|slot| (*slot, self.end_of(at, *slot, gone)));
+        let ends = ended.iter().map(|slot| (*slot, self.end_of(at, *slot, gone)));
         claims_ended(ends.collect(), Some(end_reason(gone, is_late)))
     }
 
@@ -115,20 +113,14 @@ impl QueueMachine {
         if job.is_last_try() {
             return ClaimEnd::Returned;
         }
-        ClaimEnd::Retried {
-            until: at.plus_ms(self.pause(job, crashes)),
-            crashed: true,
-        }
+        ClaimEnd::Retried { until: at.plus_ms(self.pause(job, crashes)), crashed: true }
     }
 
     /// Returns the milliseconds until a job is tried again after it went wrong `times` times. Not random: jobs that crashed together were
     /// worked on together before.
     fn pause(&self, job: &Job, times: u32) -> u64 {
         let backoff = self.rules_of(job).backoff.unwrap_or_default();
-        let steady = Backoff {
-            jitter_milli: 0,
-            ..backoff
-        };
+        let steady = Backoff { jitter_milli: 0, ..backoff };
         span(steady, times, 0)
     }
 
@@ -145,10 +137,9 @@ impl QueueMachine {
         };
         match self.crashed(at, job) {
             ClaimEnd::Quarantined => Outcome::Quarantined { slot },
-            ClaimEnd::Retried { until, .. } => Outcome::Failed {
-                slot,
-                until: retry.map_or(until, |ms| at.plus_ms(ms)),
-            },
+            ClaimEnd::Retried { until, .. } => {
+                Outcome::Failed { slot, until: retry.map_or(until, |ms| at.plus_ms(ms)) }
+            }
             ClaimEnd::Returned | ClaimEnd::HandedOver | ClaimEnd::Done if job.retries => {
                 Outcome::Abandoned { slot }
             }
@@ -172,10 +163,7 @@ impl QueueMachine {
             _ => (slot, ClaimEnd::Returned),
         };
         let ends = claims().map(end).collect();
-        claims_ended(
-            ends,
-            Some("its claim ended: its client disconnected".to_owned().into()),
-        )
+        claims_ended(ends, Some("its claim ended: its client disconnected".to_owned().into()))
     }
 
     /// Returns the outcome that ends these claims, whose connection is gone. Each job becomes ready again (or is deleted if it
@@ -186,11 +174,7 @@ impl QueueMachine {
         if back.is_empty() && abandoned.is_empty() {
             Outcome::Absent
         } else {
-            Outcome::Departed {
-                back,
-                abandoned,
-                error: None,
-            }
+            Outcome::Departed { back, abandoned, error: None }
         }
     }
 
@@ -221,11 +205,7 @@ impl QueueMachine {
                     end_claim(story, stamp.at);
                     story.until = until;
                     story.error = error.cloned();
-                    story.crashes = if crashed {
-                        story.crashes.saturating_add(1)
-                    } else {
-                        0
-                    };
+                    story.crashes = if crashed { story.crashes.saturating_add(1) } else { 0 };
                     job.phase = Phase::Retrying;
                 });
             }
@@ -331,10 +311,7 @@ impl QueueMachine {
 
     /// Returns whether only those who may start and end processes may send a message: it makes, changes or ends a claim that is bound to a
     /// process. The loss of such a claim ends the process, or lets others believe that it has ended.
-    #[expect(
-        clippy::match_same_arms,
-        reason = "the first arm is an exception to the second"
-    )]
+    #[expect(clippy::match_same_arms, reason = "the first arm is an exception to the second")]
     pub(super) fn is_forbidden(&self, message: &Message) -> bool {
         let is_bound = |id: u64| {
             let found = self.state.find(id);
@@ -344,10 +321,7 @@ impl QueueMachine {
             Message::Pop(Pop { by, .. }) | Message::PopJob { by, .. } => {
                 matches!(by, Claimant::Process(_))
             }
-            Message::Delete {
-                by: Right::Unclaimed,
-                ..
-            } => false,
+            Message::Delete { by: Right::Unclaimed, .. } => false,
             Message::Delete { id, .. }
             | Message::Release { id, .. }
             | Message::Bury { id, .. }
@@ -394,15 +368,8 @@ impl QueueMachine {
         let bound = jobs.filter_map(|job| job.story().bound.as_ref());
         let stated = bound.map(|it| (it.binding.process, it.binding.until, it.fencing));
         for (process, until, fencing) in stated.collect::<BTreeSet<_>>() {
-            let binding = Binding {
-                process,
-                until,
-                fence: fencing,
-            };
-            let bound = Bound {
-                fencing,
-                ..Bound::to(binding)
-            };
+            let binding = Binding { process, until, fence: fencing };
+            let bound = Bound { fencing, ..Bound::to(binding) };
             for said in obligations(&bound) {
                 effects.tell(PROCESSES, &said);
             }
@@ -431,11 +398,7 @@ fn end_reason(gone: EndNotice, is_late: bool) -> ErrorText {
         Some(Exit::Failed) => "could not be started".to_owned(),
         Some(Exit::Lost) | None => "is gone".to_owned(),
     };
-    let late = if is_late {
-        " after a claim ran out"
-    } else {
-        ""
-    };
+    let late = if is_late { " after a claim ran out" } else { "" };
     format!("its claim ended: process {process} {end}{late}").into()
 }
 
@@ -450,11 +413,7 @@ fn obligations(bound: &Bound) -> impl Iterator<Item = ToProcesses> + use<> {
 
 /// Returns the process that a `Bind` message binds a claim to; `None` for other messages.
 pub(super) const fn bound_by(message: &Message) -> Option<Binding> {
-    if let Message::Bind { to, .. } = message {
-        Some(*to)
-    } else {
-        None
-    }
+    if let Message::Bind { to, .. } = message { Some(*to) } else { None }
 }
 
 #[cfg(test)]
@@ -468,17 +427,10 @@ mod tests {
         let old = (vec![Slot(3)], Vec::<Slot>::new());
         let old = rmp_serde::to_vec(&std::collections::BTreeMap::from([("departed", old)]));
         let old = old.expect("an outcome encodes");
-        let known = Outcome::Departed {
-            back: vec![Slot(3)],
-            abandoned: Vec::new(),
-            error: None,
-        };
+        let known = Outcome::Departed { back: vec![Slot(3)], abandoned: Vec::new(), error: None };
         let read: Outcome = crate::decode::from_slice(&old).expect("the old form decodes");
         assert_eq!(read, known);
         let written = rmp_serde::to_vec(&known).expect("an outcome encodes");
-        assert_eq!(
-            written, old,
-            "a departure without a reason is encoded as in older versions"
-        );
+        assert_eq!(written, old, "a departure without a reason is encoded as in older versions");
     }
 }

@@ -24,9 +24,7 @@ impl QueueMachine {
             ranked.truncate(most as usize);
         }
         ranked.sort_unstable();
-        let busiest = ranked
-            .iter()
-            .filter_map(|(_, slot)| queues.get(Slot(*slot)));
+        let busiest = ranked.iter().filter_map(|(_, slot)| queues.get(Slot(*slot)));
         let busiest = busiest.map(|queue| self.state.queue_view(queue, offset));
         Reply::Busiest {
             queues: busiest.collect(),

@@ -46,9 +46,7 @@ impl ById {
     pub(super) fn insert(&mut self, id: u64, slot: Slot) {
         let (range, place) = place(id);
         let range = self.ranges.entry(range).or_insert([Slot::NONE; RANGE]);
-        let before = range
-            .get_mut(place)
-            .map(|kept| std::mem::replace(kept, slot));
+        let before = range.get_mut(place).map(|kept| std::mem::replace(kept, slot));
         assert_eq!(before, Some(Slot::NONE), "an id is used only once");
         self.len += 1;
     }
@@ -61,14 +59,8 @@ impl ById {
         let (number, place) = place(id);
         let range = self.ranges.get_mut(&number);
         let range = range.expect("an existing job is indexed by its id");
-        let before = range
-            .get_mut(place)
-            .map(|kept| std::mem::replace(kept, Slot::NONE));
-        assert_ne!(
-            before,
-            Some(Slot::NONE),
-            "an existing job is indexed by its id"
-        );
+        let before = range.get_mut(place).map(|kept| std::mem::replace(kept, Slot::NONE));
+        assert_ne!(before, Some(Slot::NONE), "an existing job is indexed by its id");
         if range.iter().all(|slot| *slot == Slot::NONE) {
             self.ranges.remove(&number);
         }

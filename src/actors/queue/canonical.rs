@@ -13,20 +13,13 @@ const BYTES_MAX: usize = 64 << 10;
 const DEPTH_MAX: u32 = 32;
 
 /// Members that `MediaWiki` ignores when it compares jobs.
-const IGNORED: [&str; 4] = [
-    "jobReleaseTimestamp",
-    "requestId",
-    "rootJobSignature",
-    "rootJobTimestamp",
-];
+const IGNORED: [&str; 4] =
+    ["jobReleaseTimestamp", "requestId", "rootJobSignature", "rootJobTimestamp"];
 
 /// Returns the canonical form of a body that is a JSON object or array, without its ignored top-level members. Any
 /// other body, and one that exceeds [`BYTES_MAX`] or [`DEPTH_MAX`], is returned unchanged.
 pub(super) fn canonical<'b>(body: &'b [u8], ignored: &[String]) -> Cow<'b, [u8]> {
-    let mut reader = Reader {
-        rest: body,
-        ignored,
-    };
+    let mut reader = Reader { rest: body, ignored };
     let is_json = reader.is_next(b'{') || reader.is_next(b'[');
     let form = (is_json && body.len() <= BYTES_MAX).then(|| reader.value(0));
     match form.flatten() {
@@ -57,9 +50,7 @@ impl<'b> Reader<'b, '_> {
         }
         let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
         let len = self.rest.iter().take_while(|byte| is_of_word(byte)).count();
-        self.split(len)
-            .filter(|word| !word.is_empty())
-            .map(<[u8]>::to_vec)
+        self.split(len).filter(|word| !word.is_empty()).map(<[u8]>::to_vec)
     }
 
     fn object(&mut self, depth: u32) -> Option<Vec<u8>> {
@@ -149,29 +140,16 @@ mod tests {
     #[test]
     fn what_says_the_same_has_one_form() {
         for (body, expected) in [
-            (
-                r#" { "b" : [ 1 , true ], "a":"x y" } "#,
-                r#"{"a":"x y","b":[1,true]}"#,
-            ),
-            (
-                r#"{"a":{"d":1,"c":{}},"a2":null}"#,
-                r#"{"a":{"c":{},"d":1},"a2":null}"#,
-            ),
-            (
-                r#"{"at":5,"requestId":"r","a":{"at":6}}"#,
-                r#"{"a":{"at":6}}"#,
-            ),
+            (r#" { "b" : [ 1 , true ], "a":"x y" } "#, r#"{"a":"x y","b":[1,true]}"#),
+            (r#"{"a":{"d":1,"c":{}},"a2":null}"#, r#"{"a":{"c":{},"d":1},"a2":null}"#),
+            (r#"{"at":5,"requestId":"r","a":{"at":6}}"#, r#"{"a":{"at":6}}"#),
             (r#"{"a":1,"a":2}"#, r#"{"a":2}"#),
             (r#"{"q\"}":"\\"}"#, r#"{"q\"}":"\\"}"#),
             (r#"[ "b", "a" ]"#, r#"["b","a"]"#),
             (r#"{"n":1.50,"m":1e400}"#, r#"{"m":1e400,"n":1.50}"#),
         ] {
             assert_eq!(form(body), expected, "{body}");
-            assert_eq!(
-                form(expected),
-                expected,
-                "a canonical form is its own canonical form"
-            );
+            assert_eq!(form(expected), expected, "a canonical form is its own canonical form");
         }
     }
 

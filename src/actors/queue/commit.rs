@@ -87,11 +87,7 @@ impl QueueMachine {
                 let error = error_of(message).and_then(Option::as_ref);
                 self.set_aside(*slot, entry, error);
             }
-            Outcome::Departed {
-                back,
-                abandoned,
-                error,
-            } => {
+            Outcome::Departed { back, abandoned, error } => {
                 for slot in back.iter().chain(abandoned) {
                     self.commit_departure(*slot, entry, error.as_ref());
                 }
@@ -111,8 +107,7 @@ impl QueueMachine {
             Outcome::ResultDropped { slot } => self.state.drop_result(*slot, entry.seq),
             Outcome::KeyForgotten { slot } => self.state.forget_key(*slot, entry.seq),
             Outcome::Draining => {
-                self.state
-                    .change_head(entry.seq, |head| head.draining = true);
+                self.state.change_head(entry.seq, |head| head.draining = true);
             }
             Outcome::Duplicate { .. }
             | Outcome::Remembered { .. }
@@ -147,8 +142,7 @@ impl QueueMachine {
         };
         if let (Some(any), Some(end)) = (pop.and_then(|pop| pop.any.as_deref()), turn) {
             let job = self.state.job(slot).expect("a claimed job exists");
-            self.state
-                .take_turn(self.state.slot_of_queue(job), any, end);
+            self.state.take_turn(self.state.slot_of_queue(job), any, end);
         }
         self.commit_claim(slot, entry, by, outcome);
         self.send_binding(slot, effects);
@@ -206,10 +200,7 @@ impl QueueMachine {
     }
 
     fn commit_release(&mut self, slot: Slot, stamp: Stamp, until: Date, message: &Message) {
-        let Message::Release {
-            priority, delay_ms, ..
-        } = message
-        else {
+        let Message::Release { priority, delay_ms, .. } = message else {
             unreachable!("only a `Release` releases a job")
         };
         self.state.change(slot, stamp.seq, |job| {
@@ -220,11 +211,7 @@ impl QueueMachine {
             story.delay_ms = *delay_ms;
             story.crashes = 0;
             story.until = Timestamp(until.0);
-            job.phase = if until == Date(0) {
-                Phase::Ready
-            } else {
-                Phase::Delayed
-            };
+            job.phase = if until == Date(0) { Phase::Ready } else { Phase::Delayed };
         });
     }
 
@@ -376,11 +363,7 @@ impl QueueMachine {
             let prune = story.prune;
             end_claim(story, stamp.at);
             (story.until, story.prune) = (until, prune);
-            story.crashes = if is_crash {
-                story.crashes.saturating_add(1)
-            } else {
-                0
-            };
+            story.crashes = if is_crash { story.crashes.saturating_add(1) } else { 0 };
             story.error.clone_from(error);
             job.phase = Phase::Retrying;
         });
@@ -418,15 +401,7 @@ impl QueueMachine {
     }
 
     fn commit_keep(&mut self, slot: Slot, stamp: Stamp, of: (&Message, &Outcome)) {
-        let (
-            Message::KeepResult(keep),
-            Outcome::ResultKept {
-                ended,
-                until,
-                dropped,
-                ..
-            },
-        ) = of
+        let (Message::KeepResult(keep), Outcome::ResultKept { ended, until, dropped, .. }) = of
         else {
             unreachable!("only a `KeepResult` stores a result")
         };
@@ -440,15 +415,9 @@ impl QueueMachine {
         let (Message::Pause { queue, .. } | Message::Unpause { queue }) = message else {
             unreachable!("only a `Pause` or an `Unpause` changes a pause")
         };
-        let ms = if let Message::Pause { ms, .. } = message {
-            *ms
-        } else {
-            0
-        };
-        let pause = (until != Date(0)).then_some(Pause {
-            since: Date(until.0.saturating_sub(ms)),
-            until,
-        });
+        let ms = if let Message::Pause { ms, .. } = message { *ms } else { 0 };
+        let pause =
+            (until != Date(0)).then_some(Pause { since: Date(until.0.saturating_sub(ms)), until });
         if matches!(message, Message::Pause { .. }) {
             let slot = self.state.queue_for(queue);
             self.state.change_queue(slot, |queue| queue.pauses += 1);

@@ -16,18 +16,11 @@ impl Pair {
             "the machine sends the `ProcessActor` the same messages as the model"
         );
         self.machine.assert_whole();
-        assert_eq!(
-            self.replica.digest(),
-            self.machine.digest(),
-            "a replica has the same state"
-        );
+        assert_eq!(self.replica.digest(), self.machine.digest(), "a replica has the same state");
         let ask = |query| self.machine.query(self.both(), &query);
         for job in &self.model.jobs {
             let id = job.view.id;
-            assert_eq!(
-                ask(Query::Job { id }),
-                Reply::Job(Box::new(self.model.shown(job)))
-            );
+            assert_eq!(ask(Query::Job { id }), Reply::Job(Box::new(self.model.shown(job))));
         }
         let queues = self.model.queues();
         let Reply::Queues { mut names, .. } = ask(Query::Queues { from: Slot(0) }) else {
@@ -44,9 +37,8 @@ impl Pair {
         selected::compare(&self.machine, &self.model);
         let (clock, line) = self.machine.state.turns.in_line();
         let tenants = self.model.turns.tenants.iter();
-        let right: Vec<(&[u8], u64)> = tenants
-            .map(|(name, from)| (name.as_slice(), *from))
-            .collect();
+        let right: Vec<(&[u8], u64)> =
+            tenants.map(|(name, from)| (name.as_slice(), *from)).collect();
         assert_eq!(
             (clock, line),
             (self.model.turns.clock, right),
@@ -60,11 +52,7 @@ impl Pair {
         assert_eq!(totals.waiting as usize, self.model.waiters.len());
         assert_eq!(totals.draining, self.model.draining);
         assert_eq!(self.machine.view().next_id, self.model.next_id);
-        let jobs = self
-            .model
-            .jobs
-            .iter()
-            .filter_map(|job| self.model.ends(job));
+        let jobs = self.model.jobs.iter().filter_map(|job| self.model.ends(job));
         let pauses = self.model.pauses.iter();
         let pauses = pauses.map(|pause| self.model.time(pause.until));
         let closings = self.model.closings.iter().map(|(_, opens)| *opens);
@@ -79,15 +67,10 @@ impl Pair {
 
     fn compare_queue(&self, name: &QueueName) {
         let ask = |query| self.machine.query(self.both(), &query);
-        let Reply::Queue(view) = ask(Query::Queue {
-            queue: name.clone(),
-        }) else {
+        let Reply::Queue(view) = ask(Query::Queue { queue: name.clone() }) else {
             panic!("{name} does not exist");
         };
-        assert_eq!(
-            (&view.name, view.jobs),
-            (name, self.model.counts(Some(name)))
-        );
+        assert_eq!((&view.name, view.jobs), (name, self.model.counts(Some(name))));
         let pause = self.model.pauses.iter().find(|pause| pause.queue == *name);
         assert_eq!(view.pause_ms, pause.map_or(0, |pause| pause.ms));
         let ends = pause.map(|pause| self.model.time(pause.until));
@@ -100,20 +83,14 @@ impl Pair {
         let using = self.model.present.iter();
         let using = using.filter(|(_, using, _)| using == name).count();
         let watching = self.model.present.iter();
-        let watching = watching
-            .filter(|(.., watching)| watching.contains(name))
-            .count();
+        let watching = watching.filter(|(.., watching)| watching.contains(name)).count();
         let people = [view.waiting, view.using, view.watching].map(|count| count as usize);
         assert_eq!(people, [waiting, using, watching]);
         for phase in [Phase::Ready, Phase::Delayed, Phase::Buried] {
             let line = self.model.kickable(name, phase);
             let queue = name.clone();
             let found = ask(Query::PeekNext { queue, phase });
-            let found = if let Reply::Found(id, _) = found {
-                Some(id)
-            } else {
-                None
-            };
+            let found = if let Reply::Found(id, _) = found { Some(id) } else { None };
             let chance = self.model.rules.default.order == Order::Random && phase == Phase::Ready;
             if chance {
                 assert_eq!(found.is_some(), !line.is_empty());

@@ -28,9 +28,7 @@ impl QueueMachine {
             Message::Batch(puts) => self.decide_batch(moment, puts),
             Message::Register(root) => self.decide_register(*root),
             Message::Forget { slot } => self.decide_forget(*slot),
-            Message::Spoil => Outcome::Spoiled {
-                id: self.state.head.next_id,
-            },
+            Message::Spoil => Outcome::Spoiled { id: self.state.head.next_id },
             // A claim with a ticket is a tick on behalf of a waiting request. It is not refused, because the listener
             // notifies the waiting clients of the drain.
             Message::Pop(Pop { ticket: None, .. }) | Message::PopJob { .. }
@@ -41,9 +39,9 @@ impl QueueMachine {
             Message::Pop(pop) => self.decide_pop(moment, pop),
             Message::PopJob { id, by } => self.decide_pop_job(moment.now, *id, *by),
             Message::Delete { id, by } => self.decide_delete(*id, *by),
-            Message::Release {
-                id, by, delay_ms, ..
-            } => self.decide_release(after(moment.now.date(), *delay_ms), *id, *by),
+            Message::Release { id, by, delay_ms, .. } => {
+                self.decide_release(after(moment.now.date(), *delay_ms), *id, *by)
+            }
             Message::Bury { id, by, .. } => {
                 self.of_claimed(*id, *by, |slot| Outcome::Buried { slot })
             }
@@ -51,27 +49,15 @@ impl QueueMachine {
             Message::Touch { id, by } | Message::Bind { id, by, .. } => {
                 self.decide_touch(at, *id, *by)
             }
-            Message::Fail {
-                id,
-                by,
-                retry_after_ms,
-                error: _,
-                crashed: false,
-            } => self.decide_fail(moment, *id, *by, *retry_after_ms),
-            Message::Fail {
-                id,
-                by,
-                retry_after_ms,
-                error: _,
-                crashed: true,
-            } => self.decide_crash(at, (*id, *by), *retry_after_ms),
-            Message::Defer {
-                id,
-                by,
-                error: _,
-                retry_after_ms,
-                interrupted,
-            } => self.decide_defer(moment, (*id, *by), (*retry_after_ms, *interrupted)),
+            Message::Fail { id, by, retry_after_ms, error: _, crashed: false } => {
+                self.decide_fail(moment, *id, *by, *retry_after_ms)
+            }
+            Message::Fail { id, by, retry_after_ms, error: _, crashed: true } => {
+                self.decide_crash(at, (*id, *by), *retry_after_ms)
+            }
+            Message::Defer { id, by, error: _, retry_after_ms, interrupted } => {
+                self.decide_defer(moment, (*id, *by), (*retry_after_ms, *interrupted))
+            }
             Message::Report { id, by, .. } => self.decide_report(*id, *by),
             Message::Kick { queue, count } => self.decide_kick(queue, *count),
             Message::Repush { queue, count } => match self.state.queue_named(queue) {
@@ -107,10 +93,7 @@ impl QueueMachine {
     fn decide_cancel(&self, date: Date, id: u64) -> Outcome {
         match self.state.find(id) {
             Some((slot, job)) if job.phase != Phase::Abandoned && !job.story().is_cancelled() => {
-                Outcome::Cancelled {
-                    slot,
-                    prune: pruned(date, self.rules_of(job)),
-                }
+                Outcome::Cancelled { slot, prune: pruned(date, self.rules_of(job)) }
             }
             Some(_) | None => Outcome::Absent,
         }
@@ -151,9 +134,8 @@ impl QueueMachine {
                 let (_, _, slot) = best(&self.state.queue(queue).name)?;
                 Some((slot, end))
             });
-            return job.map_or(Outcome::Absent, |(slot, end)| {
-                self.claim(now, slot, (terms, Some(end)))
-            });
+            return job
+                .map_or(Outcome::Absent, |(slot, end)| self.claim(now, slot, (terms, Some(end))));
         }
         let best = if pop.weights.is_empty() {
             pop.queues.iter().filter_map(best).min()
@@ -161,14 +143,11 @@ impl QueueMachine {
             let weights = pop.weights.iter().map(|weight| (*weight).max(1));
             let weights = weights.chain(std::iter::repeat(1));
             let offers = pop.queues.iter().zip(weights);
-            let offers: Vec<_> = offers
-                .filter_map(|(queue, weight)| Some((best(queue)?, weight)))
-                .collect();
+            let offers: Vec<_> =
+                offers.filter_map(|(queue, weight)| Some((best(queue)?, weight))).collect();
             drawn(&offers, chance(moment))
         };
-        best.map_or(Outcome::Absent, |(_, _, slot)| {
-            self.claim(now, slot, (terms, None))
-        })
+        best.map_or(Outcome::Absent, |(_, _, slot)| self.claim(now, slot, (terms, None)))
     }
 
     fn decide_pop_job(&self, now: Now, id: u64, by: Claimant) -> Outcome {
@@ -200,11 +179,7 @@ impl QueueMachine {
                 (_, 0) => until(now.at, job, rules),
                 (_, ms) => now.at.plus_ms(ms),
             },
-            prune: if last {
-                pruned(now.date(), rules)
-            } else {
-                Date(0)
-            },
+            prune: if last { pruned(now.date(), rules) } else { Date(0) },
             turn,
         }
     }
@@ -242,8 +217,7 @@ impl QueueMachine {
     }
 
     fn of_claimed(&self, id: u64, by: Right, outcome: impl FnOnce(Slot) -> Outcome) -> Outcome {
-        self.claimed(id, by)
-            .map_or_else(|refused| refused, |(slot, _)| outcome(slot))
+        self.claimed(id, by).map_or_else(|refused| refused, |(slot, _)| outcome(slot))
     }
 
     fn decide_release(&self, until: Date, id: u64, by: Right) -> Outcome {
@@ -274,10 +248,7 @@ impl QueueMachine {
             Err(outcome) => return outcome,
         };
         let Story { since, until, .. } = job.story();
-        Outcome::Touched {
-            slot,
-            until: at.plus_ms(until.0.saturating_sub(since.0)),
-        }
+        Outcome::Touched { slot, until: at.plus_ms(until.0.saturating_sub(since.0)) }
     }
 
     fn decide_report(&self, id: u64, by: Right) -> Outcome {
@@ -351,9 +322,7 @@ impl QueueMachine {
         if ms > 0 && self.check_queue_limit([queue]).is_err() {
             return Outcome::Refused(Refused::QueuesFull);
         }
-        Outcome::Paused {
-            until: after(date, ms),
-        }
+        Outcome::Paused { until: after(date, ms) }
     }
 
     fn decide_unpause(&self, queue: &QueueName) -> Outcome {
@@ -470,41 +439,23 @@ mod tests {
 
     #[test]
     fn a_failure_waits_the_longer_the_oftener_and_by_chance() {
-        let rule = Backoff {
-            factor: 3,
-            max_ms: 20_000,
-            jitter_milli: 0,
-            ..Backoff::default()
-        };
+        let rule = Backoff { factor: 3, max_ms: 20_000, jitter_milli: 0, ..Backoff::default() };
         let spans = [0, 1, 2, 3, 4, u32::MAX].map(|tries| span(rule, tries, 7));
         assert_eq!(spans, [1000, 1000, 3000, 9000, 20_000, 20_000]);
-        let rule = Backoff {
-            jitter_milli: 250,
-            ..rule
-        };
+        let rule = Backoff { jitter_milli: 250, ..rule };
         let mut counts = [0; 4];
         for number in 0..40_000 {
             let early = span(rule, 2, mix(number)) - 2250;
-            assert!(
-                early <= 1500,
-                "the jitter is at most a quarter of the delay either way"
-            );
+            assert!(early <= 1500, "the jitter is at most a quarter of the delay either way");
             counts[usize::try_from(early.min(1499) / 375).expect("the index is below 4")] += 1;
         }
         let even = |count| (9_500..10_500).contains(count);
         assert!(counts.iter().all(even), "{counts:?}");
         let ends = [0, 1500].map(|chance| span(rule, 2, chance));
         assert_eq!(ends, [2250, 3750]);
-        let longest = Backoff {
-            first_ms: u64::MAX,
-            factor: u32::MAX,
-            max_ms: u64::MAX,
-            jitter_milli: 1000,
-        };
-        assert!(
-            span(longest, u32::MAX, u64::MAX - 1) > 0,
-            "the delay does not overflow"
-        );
+        let longest =
+            Backoff { first_ms: u64::MAX, factor: u32::MAX, max_ms: u64::MAX, jitter_milli: 1000 };
+        assert!(span(longest, u32::MAX, u64::MAX - 1) > 0, "the delay does not overflow");
     }
 
     #[test]

@@ -103,10 +103,7 @@ impl QueueMachine {
 
     /// Passes to `emit` the events for claims that end because their worker or process is gone.
     fn emit_departed(&self, (message, outcome): (&Message, &Outcome), emit: Emit<'_>) {
-        let Outcome::Departed {
-            back, abandoned, ..
-        } = outcome
-        else {
+        let Outcome::Departed { back, abandoned, .. } = outcome else {
             unreachable!("the outcome is a departure")
         };
         for slot in back {
@@ -224,18 +221,13 @@ fn process_of(message: &Message) -> Option<String> {
     let (Message::Pop(Pop { by, .. }) | Message::PopJob { by, .. }) = message else {
         return None;
     };
-    if let Claimant::Process(binding) = by {
-        Some(binding.process.to_string())
-    } else {
-        None
-    }
+    if let Claimant::Process(binding) = by { Some(binding.process.to_string()) } else { None }
 }
 
 /// Adds the cause to an event if the claim ended because a process is gone.
 fn caused(message: &Message, told: EventBody) -> EventBody {
     if let Message::Gone(gone) = message {
-        told.text("cause", "process")
-            .text("process", gone.process.to_string())
+        told.text("cause", "process").text("process", gone.process.to_string())
     } else {
         told
     }
@@ -259,11 +251,7 @@ fn added(put: &Put, job: &NewJob) -> EventBody {
 
 /// Adds the time at which the job becomes ready, unless it is ready immediately.
 fn ready_at(told: EventBody, until: Date) -> EventBody {
-    if until == Date(0) {
-        told
-    } else {
-        told.number("ready_at", until.0)
-    }
+    if until == Date(0) { told } else { told.number("ready_at", until.0) }
 }
 
 fn of(kind: &'static str, queue: &QueueName) -> EventBody {

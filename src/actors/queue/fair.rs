@@ -22,9 +22,7 @@ impl Bench {
             let rules = TenantRules { weight: *weight };
             ((*name).to_owned(), rules)
         };
-        let types = types
-            .iter()
-            .map(|(name, of)| ((*name).to_owned(), of.clone()));
+        let types = types.iter().map(|(name, of)| ((*name).to_owned(), of.clone()));
         Self {
             machine: QueueMachine::new(Rules {
                 across: SharedRules {
@@ -41,14 +39,7 @@ impl Bench {
     fn send(&mut self, message: &Message) -> Reply {
         let seq = Seq(self.seq + 1);
         let at = Timestamp(1_000_000);
-        let moment = Moment {
-            seq,
-            now: Now {
-                at,
-                ..Now::default()
-            },
-            ..Moment::default()
-        };
+        let moment = Moment { seq, now: Now { at, ..Now::default() }, ..Moment::default() };
         let outcome = self.machine.decide(&moment, message);
         if outcome != Outcome::Absent {
             self.seq += QueueMachine::numbers(&outcome);
@@ -97,10 +88,7 @@ impl Bench {
 }
 
 fn types(types: &[&str]) -> AnyType {
-    AnyType {
-        types: types.iter().map(|it| (*it).to_owned()).collect(),
-        ..AnyType::default()
-    }
+    AnyType { types: types.iter().map(|it| (*it).to_owned()).collect(), ..AnyType::default() }
 }
 
 /// Checks that a tenant with few jobs has its k-th job claimed within 2k claims, even though another tenant has `many` jobs.
@@ -114,10 +102,7 @@ fn few_beside(many: usize) {
         let taken = bench.takes(&of, 20);
         let of_small = (1..).zip(&taken).filter(|(_, it)| *it == "small:mails");
         for (k, (place, _)) in (1..).zip(of_small.clone()) {
-            assert!(
-                place <= 2 * k,
-                "small job {k} was claimed at position {place}: {taken:?}"
-            );
+            assert!(place <= 2 * k, "small job {k} was claimed at position {place}: {taken:?}");
         }
         assert_eq!(of_small.count(), 10);
     }
@@ -146,10 +131,7 @@ fn tenants_have_turns_as_their_weights_say() {
     }
     let right = [("a:x", 300), ("b:x", 100), ("x", 200)];
     for (queue, right) in right {
-        assert!(
-            (right - 3..=right + 3).contains(&counts[queue]),
-            "{counts:?}"
-        );
+        assert!((right - 3..=right + 3).contains(&counts[queue]), "{counts:?}");
     }
 }
 
@@ -180,14 +162,8 @@ fn one_that_comes_back_job_by_job_takes_no_more_than_its_turns() {
 
 #[test]
 fn in_a_turn_the_rank_of_types_decides_and_then_who_waited_longer() {
-    let first = TypeRules {
-        rank: 1,
-        ..TypeRules::default()
-    };
-    let named = TypeRules {
-        in_any: false,
-        ..TypeRules::default()
-    };
+    let first = TypeRules { rank: 1, ..TypeRules::default() };
+    let named = TypeRules { in_any: false, ..TypeRules::default() };
     let mut bench = Bench::new(&[], &[("first", first), ("named", named)]);
     for queue in ["a:x", "a:y", "a:first", "b:x", "a:named"] {
         bench.put(queue, 2);
@@ -215,24 +191,15 @@ fn other_rules_are_gone_by_at_once() {
     }
     let weights = [("a".to_owned(), TenantRules { weight: 9 })];
     bench.machine.set_rules(Rules {
-        across: SharedRules {
-            tenants: weights.into(),
-            ..SharedRules::default()
-        },
+        across: SharedRules { tenants: weights.into(), ..SharedRules::default() },
         ..Rules::default()
     });
     bench.machine.assert_whole();
     let taken = bench.takes(&AnyType::default(), 50);
     let of_b = taken.iter().filter(|it| *it == "b:x").count();
     assert!((4..=6).contains(&of_b), "{taken:?}");
-    let closed = TypeRules {
-        read_only: Some("it moves".to_owned()),
-        ..TypeRules::default()
-    };
-    bench.machine.set_rules(Rules {
-        default: closed,
-        ..Rules::default()
-    });
+    let closed = TypeRules { read_only: Some("it moves".to_owned()), ..TypeRules::default() };
+    bench.machine.set_rules(Rules { default: closed, ..Rules::default() });
     bench.machine.assert_whole();
     // A read-only queue accepts no jobs, but those that it has are given out.
     assert!(bench.take(&AnyType::default()).is_some());

@@ -22,13 +22,7 @@ impl State {
     pub(super) fn enter(&mut self, slot: Slot) {
         let job = &self.jobs[slot];
         let id = job.id;
-        let Story {
-            until,
-            worker,
-            buried,
-            dedup,
-            ..
-        } = *job.story();
+        let Story { until, worker, buried, dedup, .. } = *job.story();
         let binding = job.story().binding();
         let queue = &mut self.queues[self.numbers[job.queue].queue];
         match job.phase {
@@ -63,13 +57,7 @@ impl State {
         self.count(slot, false);
         let job = &self.jobs[slot];
         let id = job.id;
-        let Story {
-            until,
-            worker,
-            buried,
-            dedup,
-            ..
-        } = *job.story();
+        let Story { until, worker, buried, dedup, .. } = *job.story();
         let binding = job.story().binding();
         let queue = &mut self.queues[self.numbers[job.queue].queue];
         match job.phase {

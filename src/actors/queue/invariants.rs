@@ -45,10 +45,8 @@ impl QueueMachine {
     /// Asserts that a queue has the right counts of clients that wait for it, use it and watch it.
     fn assert_attendance(&self, slot: Slot, queue: &Queue) {
         let pops = self.waiting.pops();
-        let waiting: BTreeSet<Ticket> = pops
-            .filter(|(_, queues)| queues.contains(&slot))
-            .map(|(ticket, _)| ticket)
-            .collect();
+        let waiting: BTreeSet<Ticket> =
+            pops.filter(|(_, queues)| queues.contains(&slot)).map(|(ticket, _)| ticket).collect();
         assert_eq!(queue.waiting, waiting, "a queue lists its waiting requests");
         let using = self.waiting.presences().filter(|(using, _)| *using == slot);
         assert_eq!(queue.using as usize, using.count());
@@ -67,15 +65,9 @@ impl State {
             queue.is_durable(),
             "a queue has a number while it has jobs or a pause"
         );
-        assert_eq!(
-            self.queue_named(&queue.name).map(|(slot, _)| slot),
-            Some(slot)
-        );
-        let jobs: Vec<(Slot, &Job)> = self
-            .jobs
-            .iter()
-            .filter(|(_, job)| Some(job.queue) == queue.number)
-            .collect();
+        assert_eq!(self.queue_named(&queue.name).map(|(slot, _)| slot), Some(slot));
+        let jobs: Vec<(Slot, &Job)> =
+            self.jobs.iter().filter(|(_, job)| Some(job.queue) == queue.number).collect();
         let of = |phases: &[Phase]| -> Vec<Slot> {
             let of_phase = jobs.iter().filter(|(_, job)| phases.contains(&job.phase));
             of_phase.map(|(slot, _)| *slot).collect()
@@ -85,14 +77,8 @@ impl State {
             slots.sort_unstable();
             slots
         };
-        assert_eq!(
-            sorted(&mut queue.ready.iter(&self.jobs)),
-            of(&[Phase::Ready])
-        );
-        assert_eq!(
-            sorted(&mut queue.held.iter(&self.jobs)),
-            of(&[Phase::Claimed])
-        );
+        assert_eq!(sorted(&mut queue.ready.iter(&self.jobs)), of(&[Phase::Ready]));
+        assert_eq!(sorted(&mut queue.held.iter(&self.jobs)), of(&[Phase::Claimed]));
         let delayed = jobs.iter().filter(|(_, job)| job.phase == Phase::Delayed);
         let delayed = delayed.map(|(slot, job)| (job.story().until, job.id, *slot));
         assert_eq!(
@@ -106,9 +92,7 @@ impl State {
             retrying.map(|(slot, job)| (job.id, *slot)).collect(),
             "retrying jobs are ordered by age"
         );
-        let aside = jobs
-            .iter()
-            .filter(|(_, job)| job.phase == Phase::Quarantined);
+        let aside = jobs.iter().filter(|(_, job)| job.phase == Phase::Quarantined);
         assert_eq!(
             queue.quarantined,
             aside.map(|(slot, job)| (job.id, *slot)).collect(),
@@ -133,10 +117,7 @@ impl State {
         }
         assert_eq!(queue.counts, counts, "the stored counts are correct");
         assert_eq!(queue.counts.all() as usize, jobs.len());
-        assert_eq!(
-            queue.slots(&self.jobs),
-            jobs.iter().map(|(slot, _)| *slot).collect::<Vec<_>>()
-        );
+        assert_eq!(queue.slots(&self.jobs), jobs.iter().map(|(slot, _)| *slot).collect::<Vec<_>>());
     }
 
     fn assert_jobs(&self) {
@@ -169,10 +150,7 @@ impl State {
         );
         assert_eq!(self.totals.jobs, counts, "the stored counts are correct");
         assert_eq!(self.totals.bytes, bytes);
-        assert_eq!(
-            self.bodies, bodies,
-            "the stored digest of bodies is correct"
-        );
+        assert_eq!(self.bodies, bodies, "the stored digest of bodies is correct");
         assert_eq!(self.totals.draining, self.head.draining);
         assert_eq!(
             self.dedup, dedup,
@@ -212,11 +190,7 @@ impl State {
         for (_, queue) in self.queues.iter() {
             let slots = queue.held.iter(&self.jobs);
             let bound = slots.filter(|slot| self.jobs[*slot].story().binding().is_some());
-            assert_eq!(
-                queue.bound as usize,
-                bound.count(),
-                "bound claims are counted"
-            );
+            assert_eq!(queue.bound as usize, bound.count(), "bound claims are counted");
         }
         for (_, queue) in self.queues.iter() {
             let numbered = queue.number.and_then(|number| self.numbers.get(number));
@@ -231,9 +205,7 @@ impl State {
         let closed = closed.filter(|(_, queue)| queue.throttle.is_closed());
         assert_eq!(
             self.closings,
-            closed
-                .map(|(slot, queue)| (queue.throttle.opens_at(), slot))
-                .collect(),
+            closed.map(|(slot, queue)| (queue.throttle.opens_at(), slot)).collect(),
             "closed queues are indexed by when they open"
         );
     }
@@ -243,9 +215,7 @@ impl State {
         let offered = |queue: &Queue| queue.is_poppable();
         let mut wanted = BTreeSet::new();
         for (slot, queue) in self.queues.iter() {
-            let place = queue
-                .place
-                .and_then(|place| self.offered.get(place as usize));
+            let place = queue.place.and_then(|place| self.offered.get(place as usize));
             assert_eq!(
                 place,
                 offered(queue).then_some(&slot),

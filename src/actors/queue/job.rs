@@ -87,10 +87,7 @@ pub(super) struct Story {
     pub(super) crashes: u32,
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_none(count: &u32) -> bool {
     *count == 0
 }
@@ -113,12 +110,7 @@ pub(super) struct Bound {
 impl Bound {
     /// Creates the binding of a new claim.
     pub(super) const fn to(binding: Binding) -> Self {
-        Self {
-            binding,
-            fencing: false,
-            cancelled: false,
-            command: None,
-        }
+        Self { binding, fencing: false, cancelled: false, command: None }
     }
 
     /// Returns whether the claimant is gone, so that the claim lasts as long as the process that works on the job.
@@ -130,11 +122,7 @@ impl Bound {
     /// Binds the claim to the process that works on the job, if there is one: the claimant is gone, or the claim has timed out.
     pub(super) fn hand_over(&mut self) {
         if let Some(command) = self.command {
-            self.binding = Binding {
-                process: command.process,
-                until: Until::Tree,
-                fence: true,
-            };
+            self.binding = Binding { process: command.process, until: Until::Tree, fence: true };
         }
     }
 }

@@ -73,14 +73,9 @@ impl Story {
         ] {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
-        for count in [
-            self.attempts,
-            self.reserves,
-            self.timeouts,
-            self.releases,
-            self.buries,
-            self.kicks,
-        ] {
+        for count in
+            [self.attempts, self.reserves, self.timeouts, self.releases, self.buries, self.kicks]
+        {
             bytes.extend_from_slice(&count.to_le_bytes());
         }
     }
@@ -117,11 +112,7 @@ impl Story {
 
 impl Bound {
     fn canonical(&self, bytes: &mut Vec<u8>) {
-        let Binding {
-            process,
-            until,
-            fence,
-        } = self.binding;
+        let Binding { process, until, fence } = self.binding;
         let until = match until {
             Until::Process => 1,
             Until::Tree => 2,
@@ -189,40 +180,25 @@ mod tests {
             until: Until::Process,
             fence: true,
         });
-        let progress = Progress {
-            percent: Some(7),
-            text: Some("y".to_owned().into()),
-        };
+        let progress = Progress { percent: Some(7), text: Some("y".to_owned().into()) };
         let same = |_: &mut Story| {};
         for (first, second) in [
-            (
-                story(|it| it.dedup = Some(key)),
-                failed(&"a".repeat(20), same),
-            ),
+            (story(|it| it.dedup = Some(key)), failed(&"a".repeat(20), same)),
             (
                 story(|it| it.root = Some(Root { key, at })),
                 failed("bbbbbbbb", |it| it.dedup = Some(key)),
             ),
             (failed("x\u{1}\0\0\0", same), failed("x", |it| it.items = 1)),
-            (
-                failed("xcrashes\u{2}\0\0\0", same),
-                failed("x", |it| it.crashes = 2),
-            ),
+            (failed("xcrashes\u{2}\0\0\0", same), failed("x", |it| it.crashes = 2)),
             (
                 failed("xcccccccccccccccc\u{1}\u{1}\0", same),
                 failed("x", |it| it.bound = Some(Box::new(bound))),
             ),
-            (
-                failed("x\u{8}y", same),
-                failed("x", |it| it.progress = Some(Box::new(progress))),
-            ),
+            (failed("x\u{8}y", same), failed("x", |it| it.progress = Some(Box::new(progress)))),
         ] {
             let ([first, first_then], [second, second_then]) =
                 (bytes_of(&first), bytes_of(&second));
-            assert_eq!(
-                first_then, second_then,
-                "earlier versions took them for one"
-            );
+            assert_eq!(first_then, second_then, "earlier versions took them for one");
             assert_ne!(first, second);
         }
         assert_ne!(
@@ -237,11 +213,7 @@ mod tests {
         let key = DedupKey([7; 20]);
         for dedup in [None, Some(key)] {
             for root in [None, Some(Root { key, at: 1 })] {
-                let [now, then] = bytes_of(&Story {
-                    dedup,
-                    root,
-                    ..Story::default()
-                });
+                let [now, then] = bytes_of(&Story { dedup, root, ..Story::default() });
                 assert_eq!(now, then);
             }
         }
@@ -254,21 +226,10 @@ mod tests {
         let mut seq = Seq(0);
         let mut act = |message: Message| {
             seq = Seq(seq.0 + 1);
-            let moment = Moment {
-                seq,
-                ..Moment::default()
-            };
+            let moment = Moment { seq, ..Moment::default() };
             let outcome = machine.decide(&moment, &message);
-            let stamp = Stamp {
-                seq,
-                at: Timestamp(0),
-            };
-            machine.commit(
-                stamp,
-                &message,
-                &outcome,
-                &mut Effects::<QueueMachine>::default(),
-            );
+            let stamp = Stamp { seq, at: Timestamp(0) };
+            machine.commit(stamp, &message, &outcome, &mut Effects::<QueueMachine>::default());
             machine.reply(seq, &message, &outcome)
         };
         act(Message::Put(Put::new(queue.clone(), Body::new(*b"x"))));
@@ -311,17 +272,11 @@ mod tests {
             })
             .collect();
         let replica = Replica::<QueueMachine>::new(Rules::default());
-        for (digest, is_accepted) in [
-            (former, true),
-            (machine.digest(), true),
-            (Digest::default(), false),
-        ] {
+        for (digest, is_accepted) in
+            [(former, true), (machine.digest(), true), (Digest::default(), false)]
+        {
             let actor = ActorId::QUEUE;
-            let state = Watermark {
-                actor,
-                upto,
-                digest,
-            };
+            let state = Watermark { actor, upto, digest };
             let mut pages = pages.clone().into_iter();
             let loaded = replica.load(&mut pages, Some(&state));
             assert_eq!(loaded.is_ok(), is_accepted, "{digest}");

@@ -114,11 +114,7 @@ impl QueueMachine {
             priority: job.priority,
             created: job.created,
             claimed: Some(story.claimed).filter(|at| *at != Timestamp(0)),
-            until: self
-                .state
-                .jobs
-                .deadline_of(slot)
-                .map(|deadline| deadline.at(offset)),
+            until: self.state.jobs.deadline_of(slot).map(|deadline| deadline.at(offset)),
             delay_ms: story.delay_ms,
             ttr_ms: job.ttr_ms,
             attempts: story.attempts,
@@ -148,25 +144,19 @@ impl QueueMachine {
         let queues = self.state.queues.iter().map(|(_, queue)| queue);
         let queues = queues.filter(|queue| queue.is_durable());
         let queues = first(queues, most, |one, other| one.name.cmp(&other.name));
-        let jobs = first(self.state.jobs.iter(), most, |(_, one), (_, other)| {
-            one.id.cmp(&other.id)
-        });
+        let jobs =
+            first(self.state.jobs.iter(), most, |(_, one), (_, other)| one.id.cmp(&other.id));
         let results = self.state.results.known.iter().map(|(_, it)| &it.result);
         let results = first(results, most, |one, other| one.id.cmp(&other.id));
         let keys = self.state.uniques.known.iter().map(|(_, it)| it);
         let keys = first(keys, most, |one, other| one.id.cmp(&other.id));
-        let queue_view = |queue| QueueView {
-            throttled_until: None,
-            ..self.state.queue_view(queue, dates)
-        };
+        let queue_view =
+            |queue| QueueView { throttled_until: None, ..self.state.queue_view(queue, dates) };
         View {
             totals: self.totals(),
             next_id: self.state.head.next_id,
             queues: queues.into_iter().map(queue_view).collect(),
-            jobs: jobs
-                .into_iter()
-                .map(|of| self.job_view(of, dates))
-                .collect(),
+            jobs: jobs.into_iter().map(|of| self.job_view(of, dates)).collect(),
             results: results.into_iter().cloned().collect(),
             keys: keys.into_iter().cloned().collect(),
         }

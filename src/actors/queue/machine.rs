@@ -49,9 +49,8 @@ impl QueueMachine {
         } else {
             &[]
         };
-        let mut reasons = puts
-            .iter()
-            .filter_map(|put| self.state.rules.of(&put.queue).read_only.clone());
+        let mut reasons =
+            puts.iter().filter_map(|put| self.state.rules.of(&put.queue).read_only.clone());
         reasons.next().unwrap_or_default()
     }
 
@@ -68,11 +67,7 @@ impl QueueMachine {
             |kind: u64| move |(end, slot): (Timestamp, Slot)| (end, kind | u64::from(slot.0));
         let job = state.jobs.due(now).map(item(0));
         let pause = state.numbers.due(now).map(item(QUEUE));
-        let root = if state.is_held() {
-            None
-        } else {
-            state.roots.known.due(now).map(item(ROOT))
-        };
+        let root = if state.is_held() { None } else { state.roots.known.due(now).map(item(ROOT)) };
         let result = state.results.known.due(now).map(item(RESULT));
         let key = state.uniques.known.due(now).map(item(KEY));
         let timed = [job, pause, key, root, result].into_iter().flatten().min();
@@ -121,10 +116,7 @@ impl QueueMachine {
     fn withdraw(&mut self, process: ProcessId, ticket: Ticket, effects: &mut Effects<Self>) {
         for waiting in self.waiting.of_process(process) {
             self.waiting.forget(&mut self.state, waiting);
-            let nothing = Reply::Nothing {
-                waits: false,
-                soonest: None,
-            };
+            let nothing = Reply::Nothing { waits: false, soonest: None };
             effects.wake(waiting, nothing);
         }
         effects.wake(ticket, Reply::Done);
@@ -155,10 +147,7 @@ impl Machine for QueueMachine {
     type Action = Never;
 
     fn new(rules: Rules) -> Self {
-        Self {
-            state: State::new(rules),
-            waiting: Waiting::default(),
-        }
+        Self { state: State::new(rules), waiting: Waiting::default() }
     }
 
     fn set_rules(&mut self, rules: Rules) {
@@ -210,9 +199,7 @@ impl Machine for QueueMachine {
             | Outcome::Cancelled { slot, .. }
             | Outcome::ResultKept { slot, .. }
             | Outcome::Pruned { slot, .. } => passes(*slot),
-            Outcome::Departed {
-                back, abandoned, ..
-            } => {
+            Outcome::Departed { back, abandoned, .. } => {
                 let comes_back = |slot: &Slot| self.state.job(*slot).is_some_and(|job| job.retries);
                 let all_come_back = back.iter().all(|slot| comes_back(slot) || passes(*slot));
                 all_come_back && abandoned.iter().all(|slot| passes(*slot))
@@ -235,19 +222,11 @@ impl Machine for QueueMachine {
             | Outcome::FlushedPart { .. }
             | Outcome::Draining => false,
         };
-        if passing {
-            Durability::Transient
-        } else {
-            Durability::Durable
-        }
+        if passing { Durability::Transient } else { Durability::Durable }
     }
 
     fn numbers(outcome: &Outcome) -> u64 {
-        if let Outcome::Batch { placed } = outcome {
-            (placed.len() as u64).max(1)
-        } else {
-            1
-        }
+        if let Outcome::Batch { placed } = outcome { (placed.len() as u64).max(1) } else { 1 }
     }
 
     fn commit(
@@ -274,10 +253,7 @@ impl Machine for QueueMachine {
 
     fn reply(&self, _seq: Seq, message: &Message, outcome: &Outcome) -> Reply {
         match outcome {
-            Outcome::Put { job, .. } => Reply::Put {
-                id: job.id,
-                duplicate: None,
-            },
+            Outcome::Put { job, .. } => Reply::Put { id: job.id, duplicate: None },
             Outcome::Batch { placed } => {
                 let told = placed.iter().map(|placed| match placed {
                     Placed::New(job) => (job.id, true),
@@ -287,15 +263,11 @@ impl Machine for QueueMachine {
             }
             Outcome::Duplicate { slot } => {
                 let job = self.state.job(*slot);
-                Reply::Put {
-                    id: job.map_or(0, |job| job.id),
-                    duplicate: job.map(|job| job.phase),
-                }
+                Reply::Put { id: job.map_or(0, |job| job.id), duplicate: job.map(|job| job.phase) }
             }
-            Outcome::Remembered { id } => Reply::Remembered {
-                id: *id,
-                phase: self.state.find(*id).map(|(_, job)| job.phase),
-            },
+            Outcome::Remembered { id } => {
+                Reply::Remembered { id: *id, phase: self.state.find(*id).map(|(_, job)| job.phase) }
+            }
             Outcome::Claimed { slot, .. } => self.claim_reply(*slot),
             Outcome::Kicked { .. }
             | Outcome::KickedPart { .. }
@@ -417,11 +389,7 @@ impl Machine for QueueMachine {
     }
 
     fn acts_for(message: &Message) -> Option<Ticket> {
-        if let Message::Pop(pop) = message {
-            pop.ticket
-        } else {
-            None
-        }
+        if let Message::Pop(pop) = message { pop.ticket } else { None }
     }
 
     fn start(&mut self, start: Start) {
@@ -458,29 +426,18 @@ impl Timed for QueueMachine {
             WAITER => {
                 let pop = self.waiting.pop(Ticket(item & !KINDS));
                 Message::Pop(
-                    pop.expect("a ticket that is due belongs to a waiting request")
-                        .clone(),
+                    pop.expect("a ticket that is due belongs to a waiting request").clone(),
                 )
             }
-            ROOT => Message::Forget {
-                slot: slot_of(item),
-            },
-            RESULT => Message::DropResult {
-                slot: slot_of(item),
-            },
-            KEY => Message::ForgetKey {
-                slot: slot_of(item),
-            },
+            ROOT => Message::Forget { slot: slot_of(item) },
+            RESULT => Message::DropResult { slot: slot_of(item) },
+            KEY => Message::ForgetKey { slot: slot_of(item) },
             QUEUE => {
                 let queue = self.state.numbers.get(slot_of(item));
                 let queue = queue.expect("a paused queue has a number");
-                Message::Unpause {
-                    queue: queue.name.clone(),
-                }
+                Message::Unpause { queue: queue.name.clone() }
             }
-            _ => Message::Expire {
-                slot: slot_of(item),
-            },
+            _ => Message::Expire { slot: slot_of(item) },
         }
     }
 
@@ -528,10 +485,7 @@ impl Paged for QueueMachine {
     }
 
     fn from_pages(rules: Rules, pages: &mut dyn Iterator<Item = Page>) -> Self {
-        Self {
-            state: State::from_pages(rules, pages),
-            waiting: Waiting::default(),
-        }
+        Self { state: State::from_pages(rules, pages), waiting: Waiting::default() }
     }
 
     fn digest(&self) -> Digest {
@@ -634,10 +588,7 @@ impl Observable for QueueMachine {
     }
 
     fn fingerprint(&self, item: u64) -> Option<String> {
-        let view = self
-            .state
-            .find(item)
-            .map(|it| self.job_view(it, Offset::default()))?;
+        let view = self.state.find(item).map(|it| self.job_view(it, Offset::default()))?;
         Some(format!("{view:?}"))
     }
 }

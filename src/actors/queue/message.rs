@@ -305,18 +305,12 @@ const fn yes() -> bool {
     true
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 pub(super) const fn is_not(it: &bool) -> bool {
     !*it
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_nothing(ms: &u64) -> bool {
     *ms == 0
 }
@@ -335,10 +329,7 @@ impl Root {
     /// Returns the identity of a root job, given its queue, its signature and its time.
     pub fn of(queue: &QueueName, signature: &str, at: u64) -> Self {
         let key = [queue.as_bytes(), b"\0", signature.as_bytes()].concat();
-        Self {
-            key: DedupKey::of(&key),
-            at,
-        }
+        Self { key: DedupKey::of(&key), at }
     }
 }
 

@@ -60,9 +60,7 @@ impl QueueName {
     /// Returns the tenant; empty for the default one.
     pub fn tenant(&self) -> &[u8] {
         let kind = self.kind().len();
-        self.0
-            .get(..self.0.len().saturating_sub(kind + 1))
-            .unwrap_or(&[])
+        self.0.get(..self.0.len().saturating_sub(kind + 1)).unwrap_or(&[])
     }
 }
 
@@ -132,17 +130,7 @@ mod tests {
         assert_eq!(parsed("a"), Some((b"".to_vec(), b"a".to_vec())));
         assert_eq!(parsed("t:a"), Some((b"t".to_vec(), b"a".to_vec())));
         let long = "x".repeat(201);
-        for wrong in [
-            "",
-            ":",
-            "a:",
-            ":a",
-            "a:b:c",
-            "-a",
-            "a:-b",
-            "a b",
-            long.as_str(),
-        ] {
+        for wrong in ["", ":", "a:", ":a", "a:b:c", "-a", "a:-b", "a b", long.as_str()] {
             assert_eq!(parsed(wrong), None, "{wrong}");
         }
     }

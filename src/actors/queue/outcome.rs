@@ -249,10 +249,7 @@ pub enum Outcome {
     Refused(Refused),
 }
 
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "few outcomes change many jobs"
-)]
+#[expect(clippy::wildcard_enum_match_arm, reason = "few outcomes change many jobs")]
 impl Outcome {
     /// Returns the number of jobs that a flush or a kick has changed so far, and whether it is done.
     pub(super) fn total(&self) -> (u32, bool) {
@@ -285,9 +282,7 @@ impl Outcome {
             | Self::KickedPart { count, .. }
             | Self::Flushed { count, .. } => *count as usize,
             Self::FlushedPart { slots, .. } => slots.len() + 1,
-            Self::Departed {
-                back, abandoned, ..
-            } => back.len() + abandoned.len(),
+            Self::Departed { back, abandoned, .. } => back.len() + abandoned.len(),
             Self::ClaimsEnded { ends, .. } => ends.len(),
             _ => 0,
         }

@@ -124,11 +124,7 @@ pub struct Head {
 
 impl Default for Head {
     fn default() -> Self {
-        Self {
-            epoch: Timestamp(0),
-            draining: false,
-            next_id: 1,
-        }
+        Self { epoch: Timestamp(0), draining: false, next_id: 1 }
     }
 }
 
@@ -191,11 +187,7 @@ impl Item for Job {
     fn restore(stored: StoredJob, _slot: Slot) -> Result<Self, String> {
         let token = stored.story.as_ref().and_then(|story| nonzero(story.token));
         let failed = stored.phase == Phase::Claimed && token.is_none();
-        let phase = if failed {
-            Phase::Retrying
-        } else {
-            stored.phase
-        };
+        let phase = if failed { Phase::Retrying } else { stored.phase };
         Ok(Self {
             id: stored.id,
             body: stored.body,
@@ -264,11 +256,7 @@ impl Item for Numbered {
     type Stored<'a> = StoredQueue;
 
     fn store(&self, place: u8) -> StoredQueue {
-        StoredQueue {
-            place,
-            name: self.name.clone(),
-            pause: self.pause,
-        }
+        StoredQueue { place, name: self.name.clone(), pause: self.pause }
     }
 
     fn place(stored: &StoredQueue) -> u8 {
@@ -276,11 +264,7 @@ impl Item for Numbered {
     }
 
     fn restore(stored: StoredQueue, _number: Slot) -> Result<Self, String> {
-        Ok(Self {
-            name: stored.name,
-            pause: stored.pause,
-            queue: Slot::NONE,
-        })
+        Ok(Self { name: stored.name, pause: stored.pause, queue: Slot::NONE })
     }
 
     fn canonical(&self, number: Slot, bytes: &mut Vec<u8>) {

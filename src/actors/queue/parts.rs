@@ -21,19 +21,12 @@ impl QueueMachine {
     /// Decides to delete every job of a queue.
     pub(super) fn decide_flush(&self, queue: &Queue) -> Outcome {
         if queue.counts.all() > self.part() {
-            let part = FlushPart {
-                deleted: 0,
-                upto: self.state.head.next_id,
-                next: Some(0),
-            };
+            let part = FlushPart { deleted: 0, upto: self.state.head.next_id, next: Some(0) };
             return self.decide_flush_part(&queue.name, part);
         }
         let slots = queue.slots(&self.state.jobs).into_iter();
         let keys = slots.filter_map(|slot| self.remembered(self.state.job(slot)?));
-        Outcome::Flushed {
-            count: queue.counts.all(),
-            keys: keys.collect(),
-        }
+        Outcome::Flushed { count: queue.counts.all(), keys: keys.collect() }
     }
 
     /// Decides a part of a flush. Jobs go by their ids, since a queue's indexes change while it is in use.
@@ -63,10 +56,7 @@ impl QueueMachine {
             count if count > self.part() => Outcome::KickedPart {
                 phase,
                 count: self.part(),
-                part: KickPart {
-                    kicked: 0,
-                    left: count - self.part(),
-                },
+                part: KickPart { kicked: 0, left: count - self.part() },
             },
             count => Outcome::Kicked { phase, count },
         }
@@ -80,10 +70,7 @@ impl QueueMachine {
         Outcome::KickedPart {
             phase: more.phase,
             count,
-            part: KickPart {
-                left: (more.part.left - count).min(there - count),
-                ..more.part
-            },
+            part: KickPart { left: (more.part.left - count).min(there - count), ..more.part },
         }
     }
 
@@ -96,10 +83,7 @@ impl QueueMachine {
                 Outcome::FlushedPart { slots, part, .. },
             ) if part.next.is_some() => Some(Message::FlushMore(FlushMore {
                 queue: queue.clone(),
-                part: FlushPart {
-                    deleted: part.deleted_with(slots),
-                    ..*part
-                },
+                part: FlushPart { deleted: part.deleted_with(slots), ..*part },
             })),
             (
                 Message::Kick { queue, .. }
@@ -109,16 +93,11 @@ impl QueueMachine {
             ) if part.left > 0 => Some(Message::KickMore(KickMore {
                 queue: queue.clone(),
                 phase: *phase,
-                part: KickPart {
-                    kicked: part.kicked.saturating_add(*count),
-                    ..*part
-                },
+                part: KickPart { kicked: part.kicked.saturating_add(*count), ..*part },
             })),
             (
                 Message::Depart { .. } | Message::Gone(_),
-                Outcome::Departed {
-                    back, abandoned, ..
-                },
+                Outcome::Departed { back, abandoned, .. },
             ) if is_full(back.len() + abandoned.len()) => Some(message.clone()),
             (Message::Depart { .. } | Message::Gone(_), Outcome::ClaimsEnded { ends, .. })
                 if is_full(ends.len()) =>

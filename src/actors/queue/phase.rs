@@ -38,11 +38,7 @@ impl Phase {
     /// Returns the phase as stored in pages and digests. `Retrying` is stored as `Claimed`: older versions had no phase
     /// `Retrying`, and represented a job that waits for a retry as a claimed job without a token.
     pub(super) fn stored(self) -> Self {
-        if self == Self::Retrying {
-            Self::Claimed
-        } else {
-            self
-        }
+        if self == Self::Retrying { Self::Claimed } else { self }
     }
 }
 

@@ -74,11 +74,7 @@ pub(super) const ABANDONED: (Seq, u64, Slot) = (Seq(u64::MAX), 0, Slot(0));
 
 /// Returns the key of a buried or abandoned job in `Queue::buried`.
 pub(super) fn buried_key(phase: Phase, (buried, id, slot): (Seq, u64, Slot)) -> (Seq, u64, Slot) {
-    if phase == Phase::Abandoned {
-        (ABANDONED.0, id, slot)
-    } else {
-        (buried, id, slot)
-    }
+    if phase == Phase::Abandoned { (ABANDONED.0, id, slot) } else { (buried, id, slot) }
 }
 
 impl Queue {

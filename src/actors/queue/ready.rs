@@ -36,10 +36,7 @@ impl Ready {
         let id = jobs[slot].id;
         let (previous, next) = match self.lanes.get_mut(&rank) {
             None => {
-                let lane = Lane {
-                    first: slot,
-                    last: slot,
-                };
+                let lane = Lane { first: slot, last: slot };
                 self.lanes.insert(rank, lane);
                 (Slot::NONE, Slot::NONE)
             }
@@ -59,9 +56,7 @@ impl Ready {
 
     /// Removes a job.
     pub(super) fn remove(&mut self, jobs: &mut Slab<Job>, slot: Slot, rank: u64) {
-        let Job {
-            id, previous, next, ..
-        } = jobs[slot];
+        let Job { id, previous, next, .. } = jobs[slot];
         if previous == IN_TREE {
             let was = self.tree.remove(&(rank, id, slot));
             assert!(was, "a job marked as being in the tree is in the tree");

@@ -260,10 +260,7 @@ impl Claim {
 }
 
 /// A view of a job.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a separate field of the JSON"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate field of the JSON")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct JobView {
     /// The job id.
@@ -328,10 +325,7 @@ pub struct JobView {
     pub progress: Option<Progress>,
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_none(count: &u32) -> bool {
     *count == 0
 }

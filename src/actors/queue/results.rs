@@ -105,10 +105,7 @@ impl Results {
     /// Stores a result. It replaces an older one of the same job.
     pub(super) fn keep(&mut self, change: Change<'_>, stamp: Stamp, result: JobResult) {
         let id = result.id;
-        let known = KnownResult {
-            result,
-            seq: stamp.seq,
-        };
+        let known = KnownResult { result, seq: stamp.seq };
         self.bytes += known.result.end.bytes();
         let slot = if let Some(slot) = self.by_job.get(&id).copied() {
             let mut before = 0;

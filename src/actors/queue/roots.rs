@@ -81,10 +81,7 @@ impl Roots {
 
     /// Appends the root jobs of a page.
     pub(super) fn load(&mut self, page: Loaded<KnownRoot>) {
-        let keys = page
-            .items
-            .iter()
-            .map(|(slot, known)| (known.root.key, *slot));
+        let keys = page.items.iter().map(|(slot, known)| (known.root.key, *slot));
         self.keys.extend(keys);
         self.known.load(page);
     }

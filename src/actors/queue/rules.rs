@@ -23,10 +23,7 @@ pub struct Rules {
     /// The rules for types that have their own, by type name.
     pub types: BTreeMap<String, TypeRules>,
     /// Rules that are not specific to a type. Not stored while all have the values that earlier versions had by default.
-    #[serde(
-        default = "SharedRules::earlier",
-        skip_serializing_if = "SharedRules::are_earlier"
-    )]
+    #[serde(default = "SharedRules::earlier", skip_serializing_if = "SharedRules::are_earlier")]
     pub across: SharedRules,
 }
 
@@ -63,10 +60,7 @@ impl Default for SharedRules {
 
 impl SharedRules {
     fn earlier() -> Self {
-        Self {
-            part: whole(),
-            ..Self::default()
-        }
+        Self { part: whole(), ..Self::default() }
     }
 
     fn are_earlier(&self) -> bool {
@@ -110,10 +104,7 @@ pub struct ResultRules {
 
 impl Default for ResultRules {
     fn default() -> Self {
-        Self {
-            count_max: 100_000,
-            bytes_max: 64 << 20,
-        }
+        Self { count_max: 100_000, bytes_max: 64 << 20 }
     }
 }
 
@@ -170,11 +161,7 @@ impl TypeRules {
 
     /// Returns the maximum number of tries of a job, or 0 for no limit. `tube` is whether a command of the beanstalk protocol added it.
     pub(super) fn tries(&self, tube: bool) -> u32 {
-        if tube {
-            self.tube_max_tries
-        } else {
-            self.max_tries
-        }
+        if tube { self.tube_max_tries } else { self.max_tries }
     }
 }
 
@@ -197,10 +184,7 @@ pub struct Backoff {
 }
 
 /// Serializes thousandths as a decimal number, as in the configuration, or unchanged if the format is not human-readable.
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn in_ones<S: Serializer>(milli: &u32, serializer: S) -> Result<S::Ok, S::Error> {
     if !serializer.is_human_readable() {
         return serializer.serialize_u32(*milli);
@@ -281,12 +265,7 @@ impl Default for Backoff {
     /// Returns a delay of one second that doubles with each try, up to an hour, and varies randomly by up to a tenth, so
     /// that jobs that fail together are not all retried together.
     fn default() -> Self {
-        Self {
-            first_ms: 1000,
-            factor: 2,
-            max_ms: 3_600_000,
-            jitter_milli: 100,
-        }
+        Self { first_ms: 1000, factor: 2, max_ms: 3_600_000, jitter_milli: 100 }
     }
 }
 

@@ -22,15 +22,7 @@ impl QueueMachine {
     /// Returns a page of at most `most` jobs that match the selection, in order of their slots, and the slot at which to
     /// continue (`None` after the last page).
     pub(super) fn select_jobs(&self, selection: &JobSelection, offset: Offset) -> Reply {
-        let JobSelection {
-            queue,
-            kind,
-            phases,
-            error,
-            process,
-            from,
-            most,
-        } = selection;
+        let JobSelection { queue, kind, phases, error, process, from, most } = selection;
         let mut jobs = Vec::new();
         let next = None;
         let mut number = None;
@@ -81,12 +73,7 @@ impl QueueMachine {
     /// Returns a page of at most `most` queues that match the selection, in order of their slots, and the slot at which to
     /// continue (`None` after the last page).
     pub(super) fn select_queues(&self, selection: &QueueSelection, offset: Offset) -> Reply {
-        let QueueSelection {
-            tenant,
-            kind,
-            from,
-            most,
-        } = selection;
+        let QueueSelection { tenant, kind, from, most } = selection;
         let is = |wanted: &Option<String>, found: &[u8]| {
             wanted.as_ref().is_none_or(|it| it.as_bytes() == found)
         };
@@ -124,12 +111,7 @@ impl QueueMachine {
     /// Chooses a queue at random. Usually one of the first [`TRIES`] random picks matches, whatever the number of queues. If
     /// none does, all queues are searched for matches, [`LOOKED_AT_MAX`] per query.
     pub(super) fn choose(&self, choice: &Choice) -> Reply {
-        let Choice {
-            chance,
-            kinds,
-            from,
-            among,
-        } = choice;
+        let Choice { chance, kinds, from, among } = choice;
         let offered = &self.state.offered;
         let may = |slot: &&Slot| {
             let name = &self.state.queue(**slot).name;
@@ -139,11 +121,7 @@ impl QueueMachine {
         let mut tries = (0..TRIES).filter(|_| *from == 0);
         let first = tries.find_map(|again| draw(offered, mix(chance ^ mix(again))).filter(may));
         if let Some(slot) = first {
-            return Reply::Chosen {
-                queue: Some(name(slot)),
-                among: 1,
-                next: None,
-            };
+            return Reply::Chosen { queue: Some(name(slot)), among: 1, next: None };
         }
         let share = offered.iter().skip(*from as usize);
         let share: Vec<&Slot> = share.take(LOOKED_AT_MAX as usize).filter(may).collect();
@@ -163,10 +141,7 @@ impl QueueMachine {
 
     /// Returns the cost of a request, as a number of ordinary commands. Finding a queue by name costs a sixteenth of a
     /// command, examining an item an eighth, watching a queue a quarter, and adding a job of a batch a whole one.
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "every other request counts as one command"
-    )]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "every other request counts as one command")]
     pub(super) fn cost_of(asked: &Request<'_, Self>) -> usize {
         match asked {
             Request::Message(Message::Pop(pop)) | Request::Watch(Watch::Job(pop)) => {

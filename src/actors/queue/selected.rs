@@ -18,12 +18,7 @@ pub(super) fn compare(machine: &QueueMachine, model: &Model) {
         let failed = [Phase::Retrying, Phase::Abandoned];
         for phases in [&[][..], &failed[..1], &failed] {
             for (kind, error) in [(None, None), (Some("few"), None), (None, Some("broken"))] {
-                compare_jobs(
-                    machine,
-                    model,
-                    (queue.as_ref(), kind, phases),
-                    (error, None),
-                );
+                compare_jobs(machine, model, (queue.as_ref(), kind, phases), (error, None));
             }
         }
     }
@@ -53,11 +48,8 @@ fn compare_jobs(
             && kind.is_none_or(|it| it.as_bytes() == view.queue.kind())
             && (phases.is_empty() || phases.contains(&view.phase))
             && process.is_none_or(|it| view.bound.is_some_and(|bound| bound.process == it))
-            && error.is_none_or(|it| {
-                view.error
-                    .as_ref()
-                    .is_some_and(|said| said.as_str().contains(it))
-            })
+            && error
+                .is_none_or(|it| view.error.as_ref().is_some_and(|said| said.as_str().contains(it)))
     };
     let mut expected: Vec<(Slot, JobView)> = model
         .jobs
@@ -91,12 +83,9 @@ fn compare_jobs(
 }
 
 fn compare_queues(machine: &QueueMachine, queues: &[QueueName]) {
-    for (tenant, kind) in [
-        (None, None),
-        (Some("t"), None),
-        (Some(""), Some("few")),
-        (None, Some("few")),
-    ] {
+    for (tenant, kind) in
+        [(None, None), (Some("t"), None), (Some(""), Some("few")), (None, Some("few"))]
+    {
         let lets_through = |name: &&QueueName| {
             tenant.is_none_or(|it| it.as_bytes() == name.tenant())
                 && kind.is_none_or(|it| it.as_bytes() == name.kind())
@@ -112,11 +101,7 @@ fn compare_queues(machine: &QueueMachine, queues: &[QueueName]) {
                 most: 2,
             };
             let asked = ask(machine, &Query::SelectQueues(selection));
-            let Reply::QueuePage {
-                queues,
-                next: after,
-            } = asked
-            else {
+            let Reply::QueuePage { queues, next: after } = asked else {
                 panic!("a selection is answered with a page");
             };
             assert!(queues.len() <= 2 && after.is_none_or(|after| after > from));
@@ -143,20 +128,12 @@ fn compare_choice(machine: &QueueMachine, model: &Model, kinds: &[&str]) {
     let ready: Vec<QueueName> = model.queues().iter().filter(is_ready).cloned().collect();
     let kinds = kinds.iter().map(|kind| kind.as_bytes().to_vec());
     let kinds = Arc::new(kinds.collect());
-    let choice = Choice {
-        chance: model.next_id,
-        kinds,
-        from: 0,
-        among: 0,
-    };
+    let choice = Choice { chance: model.next_id, kinds, from: 0, among: 0 };
     let Reply::Chosen { queue, among, next } = ask(machine, &Query::Next(choice)) else {
         panic!("`Query::Next` is answered with `Reply::Chosen`");
     };
     assert_eq!(next, None, "few queues need only one query");
-    assert_eq!(
-        (queue.is_some(), among > 0),
-        (!ready.is_empty(), !ready.is_empty())
-    );
+    assert_eq!((queue.is_some(), among > 0), (!ready.is_empty(), !ready.is_empty()));
     if let Some(queue) = queue {
         assert!(ready.contains(&queue), "{queue} of {ready:?}");
     }

@@ -152,9 +152,7 @@ impl State {
 
     /// Returns a queue by its name; `None` if it does not exist.
     pub(super) fn queue_named(&self, name: &QueueName) -> Option<(Slot, &Queue)> {
-        let slot = self
-            .names
-            .find(name, |slot| self.queues[slot].name == *name)?;
+        let slot = self.names.find(name, |slot| self.queues[slot].name == *name)?;
         Some((slot, &self.queues[slot]))
     }
 
@@ -183,9 +181,7 @@ impl State {
     pub(super) fn twin(&self, queue: &QueueName, key: DedupKey) -> Option<Slot> {
         let number = self.queue_named(queue)?.1.number?;
         let mut twins = self.dedup.range((number, key, 0, Slot(0))..);
-        let twin = twins
-            .next()
-            .filter(|(of, with, ..)| (*of, *with) == (number, key));
+        let twin = twins.next().filter(|(of, with, ..)| (*of, *with) == (number, key));
         twin.map(|(.., slot)| *slot)
     }
 
@@ -310,11 +306,7 @@ impl State {
             next: Slot::NONE,
             queue: number,
             priority: put.priority,
-            phase: if delayed {
-                Phase::Delayed
-            } else {
-                Phase::Ready
-            },
+            phase: if delayed { Phase::Delayed } else { Phase::Ready },
             passing: new.passing,
             retries: new.retries,
             tube: put.tube,
@@ -330,12 +322,7 @@ impl State {
         }
         if let (Some(key), Some(until)) = (new.dedup, new.unique_until) {
             let (queue, id) = (put.queue.clone(), new.id);
-            let known = KnownKey {
-                queue,
-                key,
-                id,
-                until,
-            };
+            let known = KnownKey { queue, key, id, until };
             self.uniques.remember(self.pages.by(stamp.seq), known);
         }
     }
@@ -448,12 +435,8 @@ impl State {
         let Start { stamp, skipped } = start;
         self.entry = stamp.seq;
         self.open(stamp.at);
-        let ended: Vec<Slot> = self
-            .jobs
-            .iter()
-            .filter(|(_, job)| job.passing)
-            .map(|(slot, _)| slot)
-            .collect();
+        let ended: Vec<Slot> =
+            self.jobs.iter().filter(|(_, job)| job.passing).map(|(slot, _)| slot).collect();
         for slot in ended {
             self.delete(slot, stamp.seq);
         }
@@ -461,12 +444,7 @@ impl State {
             (head.epoch, head.draining) = (stamp.at, false);
             head.next_id += skipped;
         });
-        let bound: Vec<Slot> = self
-            .workers
-            .values()
-            .flatten()
-            .map(|(_, slot)| *slot)
-            .collect();
+        let bound: Vec<Slot> = self.workers.values().flatten().map(|(_, slot)| *slot).collect();
         self.workers.clear();
         self.jobs.restart_spans(stamp.at);
         for slot in &bound {
@@ -532,11 +510,7 @@ impl State {
             return number;
         }
         let number = self.numbers.next_free();
-        let numbered = Numbered {
-            name: self.queues[queue].name.clone(),
-            pause: None,
-            queue,
-        };
+        let numbered = Numbered { name: self.queues[queue].name.clone(), pause: None, queue };
         self.numbers.insert(self.pages.by(seq), number, numbered);
         self.queues[queue].number = Some(number);
         number
@@ -560,10 +534,7 @@ impl State {
         }
         self.leave_tenant(queue);
         let gone = self.queues.remove(queue);
-        assert!(
-            self.names.remove(&gone.name, queue),
-            "an existing queue is in the table of names"
-        );
+        assert!(self.names.remove(&gone.name, queue), "an existing queue is in the table of names");
         self.totals.queues -= 1;
     }
 

@@ -53,12 +53,7 @@ pub(super) fn rules(order: Order) -> Rules {
         backoff: None,
         ..TypeRules::default()
     };
-    let backoff = Some(Backoff {
-        first_ms: 1000,
-        factor: 3,
-        max_ms: 4000,
-        jitter_milli: 250,
-    });
+    let backoff = Some(Backoff { first_ms: 1000, factor: 3, max_ms: 4000, jitter_milli: 250 });
     let few = TypeRules {
         max_tries: 2,
         tube_max_tries: 3,
@@ -68,40 +63,13 @@ pub(super) fn rules(order: Order) -> Rules {
         rank: 7,
         ..default.clone()
     };
-    let forever = TypeRules {
-        claim_ttl_ms: 0,
-        backoff,
-        prune_ms: 15_000,
-        ..default.clone()
-    };
-    let closed = TypeRules {
-        read_only: Some("it moves".to_owned()),
-        ..default.clone()
-    };
-    let tube = TypeRules {
-        crash_tries: 1,
-        tube_crash_tries: 2,
-        ..default.clone()
-    };
-    let memory = TypeRules {
-        class: Class::Memory,
-        max_tries: 3,
-        ..default.clone()
-    };
-    let once = TypeRules {
-        retries: false,
-        in_any: false,
-        ..default.clone()
-    };
-    let same = TypeRules {
-        dedup: true,
-        ..default.clone()
-    };
-    let slow = TypeRules {
-        throttle_milli: 500,
-        backoff,
-        ..default.clone()
-    };
+    let forever = TypeRules { claim_ttl_ms: 0, backoff, prune_ms: 15_000, ..default.clone() };
+    let closed = TypeRules { read_only: Some("it moves".to_owned()), ..default.clone() };
+    let tube = TypeRules { crash_tries: 1, tube_crash_tries: 2, ..default.clone() };
+    let memory = TypeRules { class: Class::Memory, max_tries: 3, ..default.clone() };
+    let once = TypeRules { retries: false, in_any: false, ..default.clone() };
+    let same = TypeRules { dedup: true, ..default.clone() };
+    let slow = TypeRules { throttle_milli: 500, backoff, ..default.clone() };
     let types = [
         ("few", few),
         ("forever", forever),
@@ -127,10 +95,7 @@ pub(super) fn rules(order: Order) -> Rules {
 fn across() -> SharedRules {
     SharedRules {
         tenants: [("t".to_owned(), TenantRules { weight: 3 })].into(),
-        results: ResultRules {
-            count_max: 3,
-            bytes_max: 800,
-        },
+        results: ResultRules { count_max: 3, bytes_max: 800 },
         keys_max: 3,
         part: 2,
     }
@@ -235,20 +200,13 @@ fn turn() -> impl Strategy<Value = Pop> {
     (pop(), any).prop_map(|(pop, (tenant, except, types))| Pop {
         queues: [].into(),
         weights: [].into(),
-        any: Some(Arc::new(AnyType {
-            tenant,
-            except,
-            types,
-        })),
+        any: Some(Arc::new(AnyType { tenant, except, types })),
         ..pop
     })
 }
 
 fn root() -> impl Strategy<Value = Root> {
-    (0u8..4, 1u64..4).prop_map(|(key, at)| Root {
-        key: DedupKey([key; 20]),
-        at,
-    })
+    (0u8..4, 1u64..4).prop_map(|(key, at)| Root { key: DedupKey([key; 20]), at })
 }
 
 fn put() -> impl Strategy<Value = Put> {
@@ -292,69 +250,59 @@ fn about() -> impl Strategy<Value = Message> {
     let (id, by) = (0u64..12, Right::Unclaimed);
     let changed = (prop::option::of(priority()), span());
     let parts = (id, 0..46, claimant(), binding(), changed);
-    parts.prop_map(
-        move |(id, kind, claimant, to, (priority, delay_ms))| match kind {
-            0..3 => Message::Delete { id, by },
-            3..11 => Message::Release {
-                id,
-                by,
-                priority,
-                delay_ms,
-            },
-            11..13 => Message::Bury { id, by, priority },
-            13 => Message::Touch { id, by },
-            14..24 => Message::Fail {
-                id,
-                by,
-                retry_after_ms: priority.map(|_| delay_ms),
-                error: (delay_ms > 0).then(|| "it is broken".to_owned().into()),
-                crashed: kind >= 19,
-            },
-            24..26 => Message::PopJob { id, by: claimant },
-            26 => Message::KickJob { id },
-            27..29 => Message::Defer {
-                id,
-                by,
-                error: (delay_ms > 0).then(|| "not now".to_owned().into()),
-                retry_after_ms: priority.map(|_| delay_ms),
-                interrupted: kind == 28,
-            },
-            29..31 => Message::Report {
-                id,
-                by,
-                progress: Progress {
-                    percent: priority.map(|_| 40),
-                    text: (delay_ms > 0).then(|| "half of it".to_owned().into()),
-                },
-            },
-            31..34 => Message::Bind { id, by, to },
-            34..37 => Message::KeepResult(Box::new(KeepResult {
-                id,
-                by,
-                ms: delay_ms,
-                end: JobEnd {
-                    done: priority.is_none(),
-                    exit: priority.map(|_| 1),
-                    error: (delay_ms > 0).then(|| "it is broken".to_owned().into()),
-                    output: Body::new(vec![b'y'; 100 * (id % 3) as usize]).into(),
-                    took_ms: id,
-                },
-            })),
-            39..44 => Message::Attach {
-                id,
-                by,
-                command: Command {
-                    process: to.process,
-                    completes: priority.is_some(),
-                },
-                ttr_ms: delay_ms.min(4000),
-            },
-            _ => Message::Cancel {
-                id,
-                error: (delay_ms > 0).then(|| "nobody wants it".to_owned().into()),
+    parts.prop_map(move |(id, kind, claimant, to, (priority, delay_ms))| match kind {
+        0..3 => Message::Delete { id, by },
+        3..11 => Message::Release { id, by, priority, delay_ms },
+        11..13 => Message::Bury { id, by, priority },
+        13 => Message::Touch { id, by },
+        14..24 => Message::Fail {
+            id,
+            by,
+            retry_after_ms: priority.map(|_| delay_ms),
+            error: (delay_ms > 0).then(|| "it is broken".to_owned().into()),
+            crashed: kind >= 19,
+        },
+        24..26 => Message::PopJob { id, by: claimant },
+        26 => Message::KickJob { id },
+        27..29 => Message::Defer {
+            id,
+            by,
+            error: (delay_ms > 0).then(|| "not now".to_owned().into()),
+            retry_after_ms: priority.map(|_| delay_ms),
+            interrupted: kind == 28,
+        },
+        29..31 => Message::Report {
+            id,
+            by,
+            progress: Progress {
+                percent: priority.map(|_| 40),
+                text: (delay_ms > 0).then(|| "half of it".to_owned().into()),
             },
         },
-    )
+        31..34 => Message::Bind { id, by, to },
+        34..37 => Message::KeepResult(Box::new(KeepResult {
+            id,
+            by,
+            ms: delay_ms,
+            end: JobEnd {
+                done: priority.is_none(),
+                exit: priority.map(|_| 1),
+                error: (delay_ms > 0).then(|| "it is broken".to_owned().into()),
+                output: Body::new(vec![b'y'; 100 * (id % 3) as usize]).into(),
+                took_ms: id,
+            },
+        })),
+        39..44 => Message::Attach {
+            id,
+            by,
+            command: Command { process: to.process, completes: priority.is_some() },
+            ttr_ms: delay_ms.min(4000),
+        },
+        _ => Message::Cancel {
+            id,
+            error: (delay_ms > 0).then(|| "nobody wants it".to_owned().into()),
+        },
+    })
 }
 
 fn message() -> impl Strategy<Value = Message> {
@@ -402,27 +350,19 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Reload),
     ];
     // A drain refuses new jobs until a restart, so it happens after most of the steps, if at all.
-    (
-        prop::collection::vec(step.clone(), 0..150),
-        prop::collection::vec(step, 0..20),
-    )
-        .prop_map(|(mut steps, late)| {
+    (prop::collection::vec(step.clone(), 0..150), prop::collection::vec(step, 0..20)).prop_map(
+        |(mut steps, late)| {
             if !late.is_empty() {
                 steps.push(Step::Send(Message::Drain));
                 steps.extend(late);
             }
             steps
-        })
+        },
+    )
 }
 
 pub(super) fn order() -> impl Strategy<Value = Order> {
     prop::sample::select(
-        &[
-            Order::Priority,
-            Order::Priority,
-            Order::Fifo,
-            Order::Timestamp,
-            Order::Random,
-        ][..],
+        &[Order::Priority, Order::Priority, Order::Fifo, Order::Timestamp, Order::Random][..],
     )
 }

@@ -1,9 +1,6 @@
 //! Property tests that compare the queue machine with a simple model, and with a replica that has no clients.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "a test matches only the cases it needs"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "a test matches only the cases it needs")]
 
 use crate::actors::binding::ToProcesses;
 use crate::actors::queue::model::{Due, Entry, Model};
@@ -68,18 +65,11 @@ impl Pair {
 
     /// Returns the moment at which a host would decide the next message.
     fn moment(&self) -> Moment {
-        Moment {
-            seq: Seq(self.seq.0 + 1),
-            now: self.both(),
-            ..Moment::default()
-        }
+        Moment { seq: Seq(self.seq.0 + 1), now: self.both(), ..Moment::default() }
     }
 
     pub(super) fn both(&self) -> Now {
-        Now {
-            at: self.now,
-            offset: self.model.offset,
-        }
+        Now { at: self.now, offset: self.model.offset }
     }
 
     /// Decides, commits and logs a message, as the host does, and compares the result with the model.
@@ -90,10 +80,7 @@ impl Pair {
             self.replica.decide(&self.moment(), message),
             "waiting and connected clients do not affect the decision about {message:?}"
         );
-        let stamp = Stamp {
-            seq: Seq(self.seq.0 + 1),
-            at: self.now,
-        };
+        let stamp = Stamp { seq: Seq(self.seq.0 + 1), at: self.now };
         let mut effects = Effects::<QueueMachine>::default();
         let mut seq = Seq(0);
         let durability = self.machine.durability(message, &outcome);
@@ -102,12 +89,7 @@ impl Pair {
             seq = stamp.seq;
             self.seq.0 += QueueMachine::numbers(&outcome);
             self.machine.commit(stamp, message, &outcome, &mut effects);
-            self.replica.commit(
-                stamp,
-                message,
-                &outcome,
-                &mut Effects::<QueueMachine>::default(),
-            );
+            self.replica.commit(stamp, message, &outcome, &mut Effects::<QueueMachine>::default());
         }
         let reply = self.machine.reply(seq, message, &outcome);
         if let Reply::Claim(claim) = &reply
@@ -122,10 +104,7 @@ impl Pair {
         };
         let said = matches!(
             message,
-            Message::Fail {
-                retry_after_ms: Some(_),
-                ..
-            } | Message::Fail { crashed: true, .. }
+            Message::Fail { retry_after_ms: Some(_), .. } | Message::Fail { crashed: true, .. }
         );
         self.model.parked = match &outcome {
             Outcome::Failed { until, .. } if !said => Some(*until),
@@ -136,8 +115,7 @@ impl Pair {
         let rest = self.machine.rest(message, &outcome);
         assert_eq!(rest, self.replica.rest(message, &outcome));
         if durability != Durability::Nothing {
-            self.log
-                .push(Logged::Entry(stamp, message.clone(), outcome));
+            self.log.push(Logged::Entry(stamp, message.clone(), outcome));
         }
         rest.map_or(reply, |rest| self.send(&rest))
     }
@@ -152,10 +130,9 @@ impl Pair {
     ) {
         let waits = |ticket: Ticket| self.model.waiters.iter().any(|(other, _)| *other == ticket);
         let woken = match message {
-            Message::Pop(Pop {
-                ticket: Some(ticket),
-                ..
-            }) => Some(*ticket).filter(|ticket| waits(*ticket)),
+            Message::Pop(Pop { ticket: Some(ticket), .. }) => {
+                Some(*ticket).filter(|ticket| waits(*ticket))
+            }
             _ => None,
         };
         if !matches!(
@@ -167,10 +144,7 @@ impl Pair {
                 | Message::ForgetKey { .. }
         ) {
             let expected = self.model.message(message, (stamp.seq, stamp.at));
-            assert_eq!(
-                *reply, expected,
-                "the machine replies to {message:?} as the model does"
-            );
+            assert_eq!(*reply, expected, "the machine replies to {message:?} as the model does");
         }
         let (mut woken_now, mut told) = (Vec::<(Ticket, Reply)>::new(), Vec::new());
         for effect in effects {
@@ -186,10 +160,7 @@ impl Pair {
 
     fn let_time_act(&mut self) {
         self.model.open(self.now);
-        while self
-            .machine
-            .deadline(self.model.offset)
-            .is_some_and(|deadline| deadline <= self.now)
+        while self.machine.deadline(self.model.offset).is_some_and(|deadline| deadline <= self.now)
         {
             let Some(item) = self.machine.due(self.both()) else {
                 break;
@@ -222,25 +193,15 @@ impl Pair {
             let before = self.seq;
             let reply = self.send(&message);
             if matches!(due, Due::Waiter(_)) {
-                assert!(
-                    matches!(reply, Reply::Claim(_)),
-                    "a request that is due receives a job"
-                );
+                assert!(matches!(reply, Reply::Claim(_)), "a request that is due receives a job");
             } else {
                 self.model.tick(&due);
             }
-            assert!(
-                self.seq > before,
-                "a tick must be committed; otherwise its item stays due"
-            );
+            assert!(self.seq > before, "a tick must be committed; otherwise its item stays due");
             self.compare();
         }
         self.model.chosen = None;
-        assert_eq!(
-            self.model.next_due(self.now),
-            None,
-            "the model has nothing else due"
-        );
+        assert_eq!(self.model.next_due(self.now), None, "the model has nothing else due");
     }
 
     fn step(&mut self, step: Step) {
@@ -253,18 +214,10 @@ impl Pair {
             }
             Step::Wait(pop) => {
                 // Only a claim that finds no job waits.
-                let pop = Pop {
-                    waits: true,
-                    ticket: None,
-                    ..pop
-                };
+                let pop = Pop { waits: true, ticket: None, ..pop };
                 if let Reply::Nothing { waits, .. } = self.send(&Message::Pop(pop.clone())) {
                     assert!(
-                        waits
-                            && QueueMachine::holds_up(&Reply::Nothing {
-                                waits,
-                                soonest: None
-                            })
+                        waits && QueueMachine::holds_up(&Reply::Nothing { waits, soonest: None })
                     );
                     self.tickets += 1;
                     let ticket = Ticket(self.tickets);
@@ -302,10 +255,7 @@ impl Pair {
             self.tickets += 1;
             Ticket(self.tickets)
         };
-        let watch = Watch::Presence {
-            using: using.clone(),
-            watching: watching.clone().into(),
-        };
+        let watch = Watch::Presence { using: using.clone(), watching: watching.clone().into() };
         self.watch(ticket, &watch);
         self.model.present.push((ticket, using, watching));
     }
@@ -327,10 +277,7 @@ impl Pair {
             self.leave(0);
         }
         self.seq.0 += 1 + skipped;
-        let stamp = Stamp {
-            seq: self.seq,
-            at: self.now,
-        };
+        let stamp = Stamp { seq: self.seq, at: self.now };
         let start = Start { stamp, skipped };
         self.machine.start(start);
         self.replica.start(start);
@@ -350,10 +297,7 @@ impl Pair {
             list.sort_by_key(|said| format!("{said:?}"));
             list.dedup();
         }
-        assert_eq!(
-            told, right,
-            "all requests about bound claims are sent again"
-        );
+        assert_eq!(told, right, "all requests about bound claims are sent again");
     }
 
     /// Replaces the job id in a message with that of an existing job or an unknown one and, if the message presents a right to
@@ -450,14 +394,7 @@ fn to_processes(effect: Effect<Reply, Never>) -> ToProcesses {
 /// Returns the part of the view that a snapshot preserves, as text.
 fn shown(machine: &QueueMachine) -> String {
     machine.assert_whole();
-    let View {
-        totals,
-        next_id,
-        mut queues,
-        jobs,
-        results,
-        keys,
-    } = machine.view();
+    let View { totals, next_id, mut queues, jobs, results, keys } = machine.view();
     for queue in &mut queues {
         (queue.using, queue.watching, queue.waiting) = (0, 0, 0);
         (queue.total, queue.deletes, queue.pauses) = (0, 0, 0);
@@ -471,12 +408,7 @@ impl Logged {
     fn repeat(&self, machine: &mut QueueMachine, after: Seq) {
         match self {
             Self::Entry(stamp, message, outcome) if stamp.seq > after => {
-                machine.commit(
-                    *stamp,
-                    message,
-                    outcome,
-                    &mut Effects::<QueueMachine>::default(),
-                );
+                machine.commit(*stamp, message, outcome, &mut Effects::<QueueMachine>::default());
             }
             Self::Start(start) if start.stamp.seq > after => machine.start(*start),
             Self::Entry(..) | Self::Start(_) => {}
@@ -550,10 +482,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
     let mut runner = TestRunner::deterministic();
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     for _ in 0..1500 {
-        let steps = steps()
-            .new_tree(&mut runner)
-            .expect("the strategy generates steps")
-            .current();
+        let steps = steps().new_tree(&mut runner).expect("the strategy generates steps").current();
         let mut pair = Pair::new(Order::Priority);
         for step in steps {
             pair.step(step);
@@ -565,10 +494,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
             let word = |text: String| text.split([' ', '(']).next().unwrap_or("").to_owned();
             let what = word(format!("{message:?}")) + " " + &word(format!("{outcome:?}"));
             *seen.entry(what).or_default() += 1;
-            if let Message::Pop(Pop {
-                ticket: Some(_), ..
-            }) = message
-            {
+            if let Message::Pop(Pop { ticket: Some(_), .. }) = message {
                 *seen.entry("waited".to_owned()).or_default() += 1;
             }
         }

@@ -24,11 +24,7 @@ pub(super) struct Throttle {
 
 impl Throttle {
     pub(super) fn new(rules: &TypeRules) -> Self {
-        Self {
-            item_us: item_us(rules),
-            end_us: 0,
-            is_closed: false,
-        }
+        Self { item_us: item_us(rules), end_us: 0, is_closed: false }
     }
 
     /// Changes the rate for future claims. A closing in progress keeps its end.
@@ -71,11 +67,7 @@ impl Throttle {
         let now = at.0.saturating_mul(1000);
         // A claim is timed in milliseconds. If it occurs in the first open millisecond, the new closing begins at the
         // exact end of the last one, so that rounding does not lower the rate.
-        let from = if self.opens_at() >= at {
-            self.end_us
-        } else {
-            now
-        };
+        let from = if self.opens_at() >= at { self.end_us } else { now };
         self.end_us = from.saturating_add(self.item_us.saturating_mul(items.into()));
         self.is_closed = true;
     }

@@ -40,12 +40,7 @@ impl State {
             slot
         });
         turns.tenants[tenant].queues += 1;
-        QueuePosition {
-            tenant,
-            is_claimable: false,
-            place: 0,
-            offer_key: None,
-        }
+        QueuePosition { tenant, is_claimable: false, place: 0, offer_key: None }
     }
 
     /// Unregisters a queue that is about to be removed.
@@ -53,9 +48,7 @@ impl State {
         self.unindex_offer(slot);
         let (turns, tenant_position) = (&mut self.turns, &self.queues[slot].tenant_position);
         turns.tenants[tenant_position.tenant].queues -= 1;
-        turns
-            .left
-            .push((tenant_position.tenant, tenant_position.is_claimable));
+        turns.left.push((tenant_position.tenant, tenant_position.is_claimable));
     }
 
     /// Records a queue for `settle_turns` if it has become claimable or is no longer claimable, or if it must be added to or
@@ -189,12 +182,7 @@ impl State {
             let is_ready = queue.has_claimable();
             (is_ready && self.is_selected(of, queue)).then(|| {
                 let rank = self.rules.of(&queue.name).rank;
-                (
-                    queue.tenant_position.tenant,
-                    rank,
-                    queue.tenant_position.place,
-                    *slot,
-                )
+                (queue.tenant_position.tenant, rank, queue.tenant_position.place, *slot)
             })
         });
         due.collect()
@@ -332,12 +320,7 @@ impl State {
 
     /// Restores the positions of tenants and queues from a snapshot.
     pub(super) fn load_turns(&mut self, stored: StoredTurns) {
-        let StoredTurns {
-            clock,
-            next,
-            tenants,
-            queues,
-        } = stored;
+        let StoredTurns { clock, next, tenants, queues } = stored;
         self.turns.clock = clock;
         self.turns.next = self.turns.next.max(next);
         for (name, from, place) in tenants {
@@ -372,9 +355,7 @@ fn encode(turns: &Turns, queues: &Slab<Queue>, content: &mut Vec<u8>) {
         let name = String::from_utf8_lossy(&tenant.name).into();
         (name, tenant.from, tenant.place)
     });
-    let queues = queues
-        .iter()
-        .filter(|(_, it)| it.tenant_position.is_claimable);
+    let queues = queues.iter().filter(|(_, it)| it.tenant_position.is_claimable);
     let queues = queues.filter_map(|(_, queue)| Some((queue.number?, queue.tenant_position.place)));
     let stored = StoredTurns {
         clock: turns.clock,

@@ -130,8 +130,7 @@ impl Turns {
         let offer_key = (!tenant.offered.is_empty()).then(|| tenant.key());
         let before = std::mem::replace(&mut tenant.offer_key, offer_key);
         if before != offer_key {
-            self.any
-                .extend(offer_key.map(|offer_key| (offer_key, slot)));
+            self.any.extend(offer_key.map(|offer_key| (offer_key, slot)));
             if let Some(before) = before {
                 self.any.remove(&(before, slot));
             }

@@ -49,11 +49,7 @@ impl Waiting {
                 for queue in &queues {
                     state.await_job(*queue, ticket, true);
                 }
-                let pop = Pop {
-                    ticket: Some(ticket),
-                    waits: false,
-                    ..pop.clone()
-                };
+                let pop = Pop { ticket: Some(ticket), waits: false, ..pop.clone() };
                 self.pops.insert(ticket, (pop, queues));
             }
             // Answered by the machine, which has the effects.
@@ -78,10 +74,8 @@ impl Waiting {
                 self.kept_queues.insert(ticket, queue);
             }
             Watch::Presence { using, watching } => {
-                let presence = Presence {
-                    using: state.queue_for(using),
-                    watching: slots(state, watching),
-                };
+                let presence =
+                    Presence { using: state.queue_for(using), watching: slots(state, watching) };
                 state.change_queue(presence.using, |queue| queue.using += 1);
                 for queue in &presence.watching {
                     state.change_queue(*queue, |queue| queue.watching += 1);
@@ -147,13 +141,8 @@ impl Waiting {
         if !self.may_have_turn(state) {
             return None;
         }
-        let served = self
-            .turns
-            .iter()
-            .filter(|(any, _)| state.turn(any, at).is_some());
-        let found = served
-            .filter_map(|(_, tickets)| tickets.first().copied())
-            .min();
+        let served = self.turns.iter().filter(|(any, _)| state.turn(any, at).is_some());
+        let found = served.filter_map(|(_, tickets)| tickets.first().copied()).min();
         state.turns.has_new_offers = found.is_some();
         found
     }

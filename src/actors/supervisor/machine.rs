@@ -24,14 +24,8 @@ pub struct Rules {
 
 impl Default for Rules {
     fn default() -> Self {
-        let within = |restarts_max| Intensity {
-            restarts_max,
-            period_ms: 10_000,
-        };
-        Self {
-            restarts: within(1000),
-            rebuilds: within(10),
-        }
+        let within = |restarts_max| Intensity { restarts_max, period_ms: 10_000 };
+        Self { restarts: within(1000), rebuilds: within(10) }
     }
 }
 
@@ -83,11 +77,7 @@ pub struct SupervisorMachine {
 
 impl SupervisorMachine {
     const fn intensity(&self, spent: bool) -> Intensity {
-        if spent {
-            self.rules.rebuilds
-        } else {
-            self.rules.restarts
-        }
+        if spent { self.rules.rebuilds } else { self.rules.restarts }
     }
 }
 
@@ -104,11 +94,7 @@ impl Machine for SupervisorMachine {
     type Action = Verdict;
 
     fn new(rules: Rules) -> Self {
-        Self {
-            rules,
-            records: Items::default(),
-            recent: BTreeMap::new(),
-        }
+        Self { rules, records: Items::default(), recent: BTreeMap::new() }
     }
 
     fn set_rules(&mut self, rules: Rules) {
@@ -122,11 +108,7 @@ impl Machine for SupervisorMachine {
             Some(recent) => recent.is_too_many(moment.now.at, intensity),
             None => intensity.restarts_max == 0,
         };
-        Outcome::Judged(if too_many {
-            Verdict::Halt
-        } else {
-            Verdict::Restart
-        })
+        Outcome::Judged(if too_many { Verdict::Halt } else { Verdict::Restart })
     }
 
     fn durability(&self, _panicked: &Panicked, _outcome: &Outcome) -> Durability {
@@ -155,11 +137,7 @@ impl Machine for SupervisorMachine {
         self.records.change(entry.seq, slot_of(actor), |record| {
             record.note(cause, spent);
         });
-        effects.act(Action {
-            id: actor.0.into(),
-            attempt: entry.seq,
-            what: verdict,
-        });
+        effects.act(Action { id: actor.0.into(), attempt: entry.seq, what: verdict });
     }
 
     fn reply(&self, _seq: Seq, _panicked: &Panicked, outcome: &Outcome) -> Reply {
@@ -169,12 +147,7 @@ impl Machine for SupervisorMachine {
 
     fn query(&self, _now: Now, query: &Query) -> Reply {
         let Query::Of(actor) = query;
-        Reply::Record(
-            self.records
-                .get(slot_of(*actor))
-                .cloned()
-                .unwrap_or_default(),
-        )
+        Reply::Record(self.records.get(slot_of(*actor)).cloned().unwrap_or_default())
     }
 
     /// Panics replayed by recovery happened before this startup, and do not count towards the limits.
@@ -268,36 +241,17 @@ mod tests {
 
     #[test]
     fn halts_when_panics_come_faster_than_the_rules_allow() {
-        let within = |restarts_max| Intensity {
-            restarts_max,
-            period_ms: 100,
-        };
-        let mut machine = SupervisorMachine::new(Rules {
-            restarts: within(2),
-            rebuilds: within(1),
-        });
+        let within = |restarts_max| Intensity { restarts_max, period_ms: 100 };
+        let mut machine =
+            SupervisorMachine::new(Rules { restarts: within(2), rebuilds: within(1) });
         let mut verdict = |ms, actor, spent| {
             let at = Timestamp(ms);
-            let now = Now {
-                at,
-                ..Now::default()
-            };
-            let moment = Moment {
-                now,
-                ..Moment::default()
-            };
+            let now = Now { at, ..Now::default() };
+            let moment = Moment { now, ..Moment::default() };
             let message = panicked(actor, spent);
             let outcome = machine.decide(&moment, &message);
             let mut effects = Effects::<SupervisorMachine>::default();
-            machine.commit(
-                Stamp {
-                    seq: Seq(ms + 1),
-                    at,
-                },
-                &message,
-                &outcome,
-                &mut effects,
-            );
+            machine.commit(Stamp { seq: Seq(ms + 1), at }, &message, &outcome, &mut effects);
             let acts = effects.take();
             let [Effect::Act(action)] = acts.as_slice() else {
                 panic!("a verdict is one action, not {acts:?}");
@@ -324,9 +278,6 @@ mod tests {
         let Reply::Record(record) = machine.query(Now::default(), &Query::Of(lock)) else {
             panic!("the reply to a query for a record is not a record");
         };
-        assert_eq!(
-            (record.restarts, record.rebuilds, record.causes.len()),
-            (4, 2, 6)
-        );
+        assert_eq!((record.restarts, record.rebuilds, record.causes.len()), (4, 2, 6));
     }
 }

@@ -45,11 +45,7 @@ impl Plain for Record {
 
 impl Record {
     pub(super) fn note(&mut self, cause: Cause, spent: bool) {
-        let count = if spent {
-            &mut self.rebuilds
-        } else {
-            &mut self.restarts
-        };
+        let count = if spent { &mut self.rebuilds } else { &mut self.restarts };
         *count += 1;
         self.causes.push_back(cause);
         if self.causes.len() > CAUSES_MAX {

@@ -68,22 +68,19 @@ impl Picture {
             found.extend(self.of_groups());
             found.extend(self.of_launched());
         }
-        found.extend(
-            self.gone
-                .iter()
-                .map(|it| Disagreement::Gone { process: *it }),
-        );
+        found.extend(self.gone.iter().map(|it| Disagreement::Gone { process: *it }));
         let strangers = self.strangers.iter();
-        found.extend(strangers.map(|(process, pid)| Disagreement::Stranger {
-            process: *process,
-            pid: *pid,
-        }));
+        found.extend(
+            strangers.map(|(process, pid)| Disagreement::Stranger { process: *process, pid: *pid }),
+        );
         let bindings = self.bindings.iter();
         let over = bindings.filter(|(_, process, until)| self.is_over(*process, *until));
-        found.extend(over.map(|(actor, process, _)| Disagreement::Bound {
-            actor: *actor,
-            process: *process,
-        }));
+        found.extend(
+            over.map(|(actor, process, _)| Disagreement::Bound {
+                actor: *actor,
+                process: *process,
+            }),
+        );
         found
     }
 
@@ -91,11 +88,7 @@ impl Picture {
     /// that is at the same step in the next look of the audit has lost an event. The exception is a disk that is low on space: the next
     /// step is then refused, and is requested again when there is space.
     fn of_attempt(&self, task: u64, attempt: &Attempt) -> Vec<Disagreement> {
-        let which = AttemptId {
-            task,
-            attempt: attempt.token,
-            process: attempt.process,
-        };
+        let which = AttemptId { task, attempt: attempt.token, process: attempt.process };
         let mut found = Vec::new();
         match attempt.stage {
             Stage::Claimed | Stage::Locked if self.is_low => {}
@@ -106,10 +99,7 @@ impl Picture {
             }
             Stage::Launched => {}
         }
-        let wants = [
-            (EXECUTE, attempt.stage != Stage::Claimed),
-            (UPDATE, attempt.updates),
-        ];
+        let wants = [(EXECUTE, attempt.stage != Stage::Claimed), (UPDATE, attempt.updates)];
         for (key, _) in wants.into_iter().filter(|(_, wants)| *wants) {
             let has =
                 |it: &EntryView| it.place == 1 && of_lock(it) == Some((key, task, attempt.token));
@@ -122,11 +112,7 @@ impl Picture {
 
     fn of_cleaning(&self, task: &UnderWay) -> Option<Disagreement> {
         let cleaning = task.cleaning?;
-        let which = AttemptId {
-            task: task.id,
-            attempt: cleaning.token,
-            process: cleaning.process,
-        };
+        let which = AttemptId { task: task.id, attempt: cleaning.token, process: cleaning.process };
         if !cleaning.taken {
             return (!self.is_low).then_some(Disagreement::Unlaunched(which));
         }
@@ -200,11 +186,7 @@ impl Picture {
         }
         let wrong = tasks.into_iter().filter(|(_, (used, tasks))| used != tasks);
         wrong
-            .map(|(group, (used, tasks))| Disagreement::Group {
-                group: group.clone(),
-                used,
-                tasks,
-            })
+            .map(|(group, (used, tasks))| Disagreement::Group { group: group.clone(), used, tasks })
             .collect()
     }
 
@@ -217,8 +199,7 @@ impl Picture {
         });
         let known: BTreeSet<ProcessId> = known.collect();
         let left = self.launched.iter().filter(|it| !known.contains(it));
-        left.map(|it| Disagreement::Unattended { process: *it })
-            .collect()
+        left.map(|it| Disagreement::Unattended { process: *it }).collect()
     }
 }
 
@@ -227,10 +208,7 @@ fn of_status(task: &UnderWay) -> Vec<Disagreement> {
     let mut found = Vec::new();
     let is_processing = task.status == RunStatus::Processing;
     if is_processing != task.attempt.is_some() {
-        found.push(Disagreement::Status {
-            task: task.id,
-            status: task.status.name(),
-        });
+        found.push(Disagreement::Status { task: task.id, status: task.status.name() });
     }
     let attempt = task.attempt.as_ref();
     let has_server = task.server.is_some();
@@ -252,9 +230,7 @@ fn of_status(task: &UnderWay) -> Vec<Disagreement> {
 /// Returns the key, task and attempt that a task lock belongs to; `None` if the entry does not belong to an attempt.
 fn of_lock(entry: &EntryView) -> Option<(&'static str, u64, Token)> {
     let keys = [EXECUTE, UPDATE];
-    let key = keys
-        .into_iter()
-        .find(|key| key.as_bytes() == entry.key.as_bytes())?;
+    let key = keys.into_iter().find(|key| key.as_bytes() == entry.key.as_bytes())?;
     let task = std::str::from_utf8(entry.index.as_bytes()).ok()?;
     let owner = std::str::from_utf8(entry.owner.as_bytes()).ok()?;
     let token = owner.strip_prefix("attempt-")?;

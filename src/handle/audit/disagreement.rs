@@ -179,37 +179,29 @@ impl Disagreement {
 impl fmt::Display for Disagreement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unlocked(of) => write!(
-                f,
-                "{of} has a thread but was neither granted nor refused its execute lock"
-            ),
-            Self::Unlaunched(of) => write!(
-                f,
-                "the request to launch {of}, or its cleanup, was not answered"
-            ),
-            Self::Unended(of) => write!(
-                f,
-                "{of}, or its cleanup, is under way although its process has ended"
-            ),
+            Self::Unlocked(of) => {
+                write!(f, "{of} has a thread but was neither granted nor refused its execute lock")
+            }
+            Self::Unlaunched(of) => {
+                write!(f, "the request to launch {of}, or its cleanup, was not answered")
+            }
+            Self::Unended(of) => {
+                write!(f, "{of}, or its cleanup, is under way although its process has ended")
+            }
             Self::NoServer(of) => write!(f, "{of} runs on a server that does not exist"),
             Self::LockMissing { which, key } => write!(f, "{which} does not have its lock {key}"),
             Self::Unattended { process } => {
                 write!(f, "process {process} is alive although its attempt is over")
             }
-            Self::Gone { process } => write!(
-                f,
-                "process {process} no longer exists although it is recorded as running"
-            ),
-            Self::Stranger { process, pid } => write!(
-                f,
-                "the keeper has process {process}, PID {pid}, which has no record"
-            ),
+            Self::Gone { process } => {
+                write!(f, "process {process} no longer exists although it is recorded as running")
+            }
+            Self::Stranger { process, pid } => {
+                write!(f, "the keeper has process {process}, PID {pid}, which has no record")
+            }
             Self::Bound { actor, process } => {
                 let name = actors::name_of(*actor).unwrap_or("unknown");
-                write!(
-                    f,
-                    "a right of actor {name} is bound to process {process}, which has ended"
-                )
+                write!(f, "a right of actor {name} is bound to process {process}, which has ended")
             }
             Self::Status { .. }
             | Self::Late { .. }
@@ -225,15 +217,13 @@ impl Disagreement {
     /// Describes the kinds that hold neither an [`AttemptId`] nor a process id; returns an empty string for all others.
     fn counted(&self) -> String {
         match self {
-            Self::Status {
-                task,
-                status: "processing",
-            } => format!("task {task} is processing but has no attempt"),
+            Self::Status { task, status: "processing" } => {
+                format!("task {task} is processing but has no attempt")
+            }
             Self::Status { task, status } => format!("task {task} has an attempt but is {status}"),
-            Self::Late {
-                task,
-                attempt: Token(0),
-            } => format!("task {task} is waiting although its wake time has passed"),
+            Self::Late { task, attempt: Token(0) } => {
+                format!("task {task} is waiting although its wake time has passed")
+            }
             Self::Late { task, attempt } => {
                 format!(
                     "attempt {attempt} of task {task} is still under way although it has taken too long"
@@ -245,11 +235,7 @@ impl Disagreement {
                     "lock {key} {index} is held or waited for by {owner}, which is not under way"
                 )
             }
-            Self::Threads {
-                server,
-                used,
-                attempts,
-            } => {
+            Self::Threads { server, used, attempts } => {
                 let server = server.to_text();
                 format!(
                     "server {server} counts {used} threads in use, but {attempts} attempts run on it"

@@ -242,10 +242,7 @@ impl Handle {
             }
             Disagreement::Unattended { process } => {
                 let tree = true;
-                let how = Stopping {
-                    tree,
-                    ..Stopping::default()
-                };
+                let how = Stopping { tree, ..Stopping::default() };
                 // It is not an error if the process has ended meanwhile.
                 drop(self.processes().stop(*process, how).await);
             }
@@ -296,9 +293,7 @@ fn named(
         let cleaning = task.cleaning.map(|it| it.process);
         attempt.into_iter().chain(cleaning)
     });
-    of_tasks
-        .chain(bindings.iter().map(|(_, it, _)| *it))
-        .collect()
+    of_tasks.chain(bindings.iter().map(|(_, it, _)| *it)).collect()
 }
 
 fn recorded(record: &RecordView) -> Recorded {

@@ -15,17 +15,9 @@ const PROCESS: ProcessId = ProcessId(7);
 const CLEANUP: ProcessId = ProcessId(8);
 const BOUND: ProcessId = ProcessId(9);
 
-const WHICH: AttemptId = AttemptId {
-    task: 4,
-    attempt: Token(40),
-    process: PROCESS,
-};
+const WHICH: AttemptId = AttemptId { task: 4, attempt: Token(40), process: PROCESS };
 
-const CLEANS: AttemptId = AttemptId {
-    task: 5,
-    attempt: Token(50),
-    process: CLEANUP,
-};
+const CLEANS: AttemptId = AttemptId { task: 5, attempt: Token(50), process: CLEANUP };
 
 fn name(text: &str) -> Name {
     Name::try_from(text).expect("the name is short")
@@ -86,11 +78,7 @@ fn whole() -> Picture {
         group: name("g"),
         status: RunStatus::Waiting,
         counts: true,
-        cleaning: Some(Cleaning {
-            process: CLEANUP,
-            token: Token(50),
-            taken: true,
-        }),
+        cleaning: Some(Cleaning { process: CLEANUP, token: Token(50), taken: true }),
         ..UnderWay::default()
     };
     let server = ServerView {
@@ -102,13 +90,7 @@ fn whole() -> Picture {
         remote: None,
         outage: None,
     };
-    let group = GroupView {
-        name: name("g"),
-        max: 3,
-        used: 2,
-        pause: Pause::Off,
-        ready: 0,
-    };
+    let group = GroupView { name: name("g"), max: 3, used: 2, pause: Pause::Off, ready: 0 };
     let live = [PROCESS, CLEANUP, BOUND].map(|it| (it, Recorded::default()));
     Picture {
         work: WorkInProgress {
@@ -117,10 +99,7 @@ fn whole() -> Picture {
             groups: vec![group],
             whole: true,
         },
-        locks: vec![
-            lock(EXECUTE, "4", "attempt-40", 1),
-            lock(UPDATE, "4", "attempt-40", 1),
-        ],
+        locks: vec![lock(EXECUTE, "4", "attempt-40", 1), lock(UPDATE, "4", "attempt-40", 1)],
         records: live.into(),
         launched: vec![PROCESS, CLEANUP],
         bindings: [(ActorId::LOCK, BOUND, Until::Tree)].into(),
@@ -136,10 +115,7 @@ fn after(spoil: impl FnOnce(&mut Picture)) -> Vec<Disagreement> {
 }
 
 fn attempt(picture: &mut Picture) -> &mut Attempt {
-    picture.work.tasks[0]
-        .attempt
-        .as_mut()
-        .expect("the task has an attempt")
+    picture.work.tasks[0].attempt.as_mut().expect("the task has an attempt")
 }
 
 #[test]
@@ -235,12 +211,9 @@ fn locks_that_are_missing_or_left_are_found() {
     let key = UPDATE;
     let in_line = after(|it| it.locks[1].place = 2);
     assert_eq!(in_line, [Disagreement::LockMissing { which, key }]);
-    for (index, owner) in [
-        ("4", "attempt-39"),
-        ("77", "attempt-1"),
-        ("5", "attempt-50"),
-        ("x", "y"),
-    ] {
+    for (index, owner) in
+        [("4", "attempt-39"), ("77", "attempt-1"), ("5", "attempt-50"), ("x", "y")]
+    {
         let left = after(|it| it.locks.push(lock(EXECUTE, index, owner, 2)));
         let (key, index, owner) = (name(EXECUTE), name(index), name(owner));
         assert_eq!(left, [Disagreement::LockLeft { key, index, owner }]);
@@ -259,24 +232,10 @@ fn counts_that_are_not_those_of_what_is_counted_are_found() {
     let server = name("local");
     let (used, attempts) = (2, 1);
     let more = after(|it| it.work.servers[0].used = 2);
-    assert_eq!(
-        more,
-        [Disagreement::Threads {
-            server: server.clone(),
-            used,
-            attempts
-        }]
-    );
+    assert_eq!(more, [Disagreement::Threads { server: server.clone(), used, attempts }]);
     let (used, attempts) = (0, 1);
     let none = after(|it| it.work.servers[0].used = 0);
-    assert_eq!(
-        none,
-        [Disagreement::Threads {
-            server,
-            used,
-            attempts
-        }]
-    );
+    assert_eq!(none, [Disagreement::Threads { server, used, attempts }]);
     let astray = after(|it| {
         it.work.tasks[0].server = None;
         it.work.servers[0].used = 0;
@@ -285,14 +244,7 @@ fn counts_that_are_not_those_of_what_is_counted_are_found() {
     let group = name("g");
     let (used, tasks) = (3, 2);
     let more = after(|it| it.work.groups[0].used = 3);
-    assert_eq!(
-        more,
-        [Disagreement::Group {
-            group: group.clone(),
-            used,
-            tasks
-        }]
-    );
+    assert_eq!(more, [Disagreement::Group { group: group.clone(), used, tasks }]);
     let (used, tasks) = (0, 2);
     let forgotten = after(|it| it.work.groups.clear());
     assert_eq!(forgotten, [Disagreement::Group { group, used, tasks }]);

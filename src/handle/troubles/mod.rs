@@ -130,11 +130,8 @@ impl Handle {
         if totals.stuck == 0 {
             return Ok(Vec::new());
         }
-        let selection = Selection {
-            phases: vec![Phase::Stopping],
-            most: EXAMINED,
-            ..Selection::default()
-        };
+        let selection =
+            Selection { phases: vec![Phase::Stopping], most: EXAMINED, ..Selection::default() };
         let (records, _) = self.processes().list(selection).await?;
         let mut all: Vec<Trouble> = records.iter().filter_map(of_stuck).collect();
         all.extend(more_stuck(&totals, all.len()));
@@ -206,15 +203,12 @@ fn of_actor(actor: &ActorReport, now: Now) -> Vec<Trouble> {
     let restarts = panics.restarts + panics.rebuilds;
     if restarts > 0 {
         let (name, times) = (status.name, text::count(restarts, "time"));
-        let mut trouble = Trouble::new(Kind::ActorRestarted).text(format!(
-            "The {name} actor panicked, and was restarted {times}"
-        ));
+        let mut trouble = Trouble::new(Kind::ActorRestarted)
+            .text(format!("The {name} actor panicked, and was restarted {times}"));
         if let Some(newest) = panics.causes.back() {
             let (ago, entry) = (now.since(newest.at), newest.seq.0);
             trouble = trouble
-                .text(format!(
-                    "; the last panic was {ago} ago, at entry {entry}: "
-                ))
+                .text(format!("; the last panic was {ago} ago, at entry {entry}: "))
                 .quoted(&newest.cause);
         }
         all.push(trouble);
@@ -248,9 +242,7 @@ fn of_disk(status: &NodeStatus, now: Now) -> Vec<Trouble> {
 /// Returns the percentage of a limit that is used, or `None` if it is below [`FULL`].
 fn filled(used: u64, most: u64) -> Option<u64> {
     let percent = u128::from(used) * 100 / u128::from(most.max(1));
-    u64::try_from(percent)
-        .ok()
-        .filter(|percent| *percent >= FULL)
+    u64::try_from(percent).ok().filter(|percent| *percent >= FULL)
 }
 
 fn of_machine(status: &NodeStatus) -> Vec<Trouble> {
@@ -261,17 +253,19 @@ fn of_machine(status: &NodeStatus) -> Vec<Trouble> {
             filled(all_of_it.saturating_sub(left), all_of_it).filter(|it| *it >= MEMORY_FULL)
     {
         let left = text::bytes(left);
-        all.push(Trouble::new(Kind::Memory).text(format!(
-            "{percent} % of the machine's memory is in use; {left} left."
-        )));
+        all.push(
+            Trouble::new(Kind::Memory)
+                .text(format!("{percent} % of the machine's memory is in use; {left} left.")),
+        );
     }
     if let (Some(open), Some(most)) = (process.descriptors, process.descriptors_max)
         && let Some(percent) = filled(open, most)
     {
         let most = text::grouped(most);
-        all.push(Trouble::new(Kind::Descriptors).text(format!(
-            "{percent} % of the limit of {most} file descriptors is in use."
-        )));
+        all.push(
+            Trouble::new(Kind::Descriptors)
+                .text(format!("{percent} % of the limit of {most} file descriptors is in use.")),
+        );
     }
     all
 }
@@ -298,12 +292,7 @@ fn of_queues(status: &NodeStatus, rules: &Rules) -> Vec<Trouble> {
             "buried",
             ", set aside by clients, cannot be claimed until kicked.",
         ),
-        (
-            Kind::JobsRetrying,
-            jobs.retrying,
-            "retrying",
-            " failed, and will be retried.",
-        ),
+        (Kind::JobsRetrying, jobs.retrying, "retrying", " failed, and will be retried."),
     ];
     let phases = phases.into_iter().filter(|(_, number, ..)| *number > 0);
     let mut all: Vec<Trouble> = phases
@@ -398,9 +387,9 @@ fn of_lease(view: &LeaseView, now: Now) -> Option<Trouble> {
         let since = now.since(current.since);
         let trouble = Trouble::new(Kind::LeaseOverruns).text("The pass of ");
         let trouble = trouble.about(subject);
-        return Some(trouble.text(format!(
-            " has been running for {since}, longer than its period."
-        )));
+        return Some(
+            trouble.text(format!(" has been running for {since}, longer than its period.")),
+        );
     }
     if let Some(end) = lease.failure() {
         let mut how = format!(" failed {} ago", now.since(end.at));

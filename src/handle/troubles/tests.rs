@@ -50,10 +50,7 @@ fn actor(quarantined: usize, panics: supervisor::Record) -> NodeStatus {
         gauges: Vec::new(),
         quarantined: vec![report; quarantined],
     };
-    NodeStatus {
-        actors: vec![ActorReport { status, panics }],
-        ..NodeStatus::default()
-    }
+    NodeStatus { actors: vec![ActorReport { status, panics }], ..NodeStatus::default() }
 }
 
 fn queues(change: impl FnOnce(&mut Totals)) -> NodeStatus {
@@ -88,15 +85,9 @@ fn a_node_says_what_its_start_and_its_clock_found() {
         draining_what: vec!["locks", "jobs"],
         ..NodeStatus::default()
     };
-    let clock = NodeStatus {
-        clock_ahead_ms: Some(86_400_000),
-        ..NodeStatus::default()
-    };
+    let clock = NodeStatus { clock_ahead_ms: Some(86_400_000), ..NodeStatus::default() };
     let reloaded = NodeStatus {
-        reloaded: Some(Reloaded {
-            count: 2,
-            problems: vec!["fsync: only at a start".to_owned()],
-        }),
+        reloaded: Some(Reloaded { count: 2, problems: vec!["fsync: only at a start".to_owned()] }),
         ..NodeStatus::default()
     };
     for (status, expected) in [
@@ -131,11 +122,7 @@ fn an_actor_says_that_it_panicked() {
         cause: "planted".to_owned(),
         item: None,
     };
-    let panicked = supervisor::Record {
-        restarts: 1,
-        rebuilds: 1,
-        causes: [cause].into(),
-    };
+    let panicked = supervisor::Record { restarts: 1, rebuilds: 1, causes: [cause].into() };
     assert_eq!(
         of(&actor(0, panicked)),
         [
@@ -150,15 +137,8 @@ fn an_actor_says_that_it_panicked() {
 
 #[test]
 fn disk_and_machine_say_what_runs_short() {
-    let journal = JournalStatus {
-        released: Seq(1),
-        counts: JournalCounts::default(),
-        room: "low",
-    };
-    let disk = NodeStatus {
-        journal: Some(journal),
-        ..NodeStatus::default()
-    };
+    let journal = JournalStatus { released: Seq(1), counts: JournalCounts::default(), room: "low" };
+    let disk = NodeStatus { journal: Some(journal), ..NodeStatus::default() };
     let snapshots = NodeStatus {
         snapshots: Some(SnapshotStatus {
             last_failure: Some("no space".to_owned()),
@@ -191,21 +171,12 @@ fn disk_and_machine_say_what_runs_short() {
             snapshots,
             "bad No snapshots: The last checkpoint failed: no space. The journal grows until one succeeds.",
         ),
-        (
-            memory(1 << 20),
-            "warn Memory: 99 % of the machine's memory is in use; 1.0 MiB left.",
-        ),
-        (
-            descriptors,
-            "warn Descriptors: 90 % of the limit of 1,000 file descriptors is in use.",
-        ),
+        (memory(1 << 20), "warn Memory: 99 % of the machine's memory is in use; 1.0 MiB left."),
+        (descriptors, "warn Descriptors: 90 % of the limit of 1,000 file descriptors is in use."),
     ] {
         assert_eq!(of(&status), [expected]);
     }
-    assert!(
-        of(&memory(1 << 29)).is_empty(),
-        "half of the memory is left"
-    );
+    assert!(of(&memory(1 << 29)).is_empty(), "half of the memory is left");
 }
 
 #[test]
@@ -216,46 +187,27 @@ fn queues_say_what_fails_and_what_fills_up() {
     let jobs = rules.jobs_max / 10 * 9;
     for (status, expected) in [
         (
-            phase(Counts {
-                abandoned: 1,
-                ..none()
-            }),
+            phase(Counts { abandoned: 1, ..none() }),
             "bad Jobs failed: 1 job failed permanently, and can be retried or discarded.",
         ),
         (
-            phase(Counts {
-                quarantined: 2,
-                ..none()
-            }),
+            phase(Counts { quarantined: 2, ..none() }),
             "bad Jobs crashed: 2 jobs crashed too often; they wait until they are retried or discarded.",
         ),
         (
-            phase(Counts {
-                buried: 2,
-                ..none()
-            }),
+            phase(Counts { buried: 2, ..none() }),
             "warn Jobs buried: 2 jobs, set aside by clients, cannot be claimed until kicked.",
         ),
         (
-            phase(Counts {
-                retrying: 2,
-                ..none()
-            }),
+            phase(Counts { retrying: 2, ..none() }),
             "warn Jobs failing: 2 jobs failed, and will be retried.",
         ),
     ] {
         assert_eq!(of(&status), [expected]);
     }
-    let full = Counts {
-        ready: jobs,
-        ..none()
-    };
+    let full = Counts { ready: jobs, ..none() };
     for (status, used, percent) in [
-        (
-            phase(full),
-            format!("{} jobs", text::grouped(jobs.into())),
-            90,
-        ),
+        (phase(full), format!("{} jobs", text::grouped(jobs.into())), 90),
         (
             queues(|it| it.bytes = rules.bytes_max),
             format!("{} bytes of jobs", text::grouped(rules.bytes_max)),
@@ -275,17 +227,9 @@ fn queues_say_what_fails_and_what_fills_up() {
 }
 
 fn lease(broken: u32, current: Option<Current>) -> LeaseView {
-    let lease = Lease {
-        name: "sync".try_into().expect("a name"),
-        broken,
-        current,
-        ..Lease::default()
-    };
-    LeaseView {
-        lease,
-        due: None,
-        wanted: false,
-    }
+    let lease =
+        Lease { name: "sync".try_into().expect("a name"), broken, current, ..Lease::default() };
+    LeaseView { lease, due: None, wanted: false }
 }
 
 /// Returns a pass that began a minute ago.
@@ -334,42 +278,21 @@ fn service(status: Status, restarts: usize) -> ServiceView {
 
 #[test]
 fn tasks_processes_leases_and_services_say_what_does_not_go_on() {
-    let failed = dispatch::Totals {
-        failed: 2,
-        ..dispatch::Totals::default()
-    };
-    let paused = dispatch::Totals {
-        pause: Pause::Hard,
-        ..dispatch::Totals::default()
-    };
-    let stuck = process::Totals {
-        stuck: 1,
-        ..process::Totals::default()
-    };
+    let failed = dispatch::Totals { failed: 2, ..dispatch::Totals::default() };
+    let paused = dispatch::Totals { pause: Pause::Hard, ..dispatch::Totals::default() };
+    let stuck = process::Totals { stuck: 1, ..process::Totals::default() };
     let overruns = pass(None, 1);
     let lease = |broken, current| said(of_lease(&lease(broken, current), NOW));
     let service = |status, restarts| said(of_service(&service(status, restarts), NOW));
     for (found, expected) in [
-        (
-            said(of_tasks(&failed)),
-            "bad Tasks failed: 2 tasks ended without completing the work.",
-        ),
-        (
-            said(of_tasks(&paused)),
-            "warn Tasks paused: All tasks are paused (hard).",
-        ),
-        (
-            said(more_stuck(&stuck, 0)),
-            "bad Processes stuck: 1 process did not exit after SIGKILL.",
-        ),
+        (said(of_tasks(&failed)), "bad Tasks failed: 2 tasks ended without completing the work."),
+        (said(of_tasks(&paused)), "warn Tasks paused: All tasks are paused (hard)."),
+        (said(more_stuck(&stuck, 0)), "bad Processes stuck: 1 process did not exit after SIGKILL."),
         (
             lease(0, Some(overruns)),
             "warn Lease overruns: The pass of sync has been running for 1 min 0 s, longer than its period.",
         ),
-        (
-            lease(3, None),
-            "bad Lease fails: The last 3 passes of sync did not run to completion.",
-        ),
+        (lease(3, None), "bad Lease fails: The last 3 passes of sync did not run to completion."),
         (
             service(Status::Failed, 0),
             "bad Service failed: web failed, and will not be restarted automatically.",
@@ -378,14 +301,8 @@ fn tasks_processes_leases_and_services_say_what_does_not_go_on() {
             service(Status::Backoff, 4),
             "bad Service restarts: web is not running, and will be restarted after a delay. Recent restarts: 4.",
         ),
-        (
-            service(Status::Waiting, 0),
-            "warn Service waits: web is waiting for database.",
-        ),
-        (
-            service(Status::Running, 1),
-            "warn Service restarted: web was restarted 1 time recently.",
-        ),
+        (service(Status::Waiting, 0), "warn Service waits: web is waiting for database."),
+        (service(Status::Running, 1), "warn Service restarted: web was restarted 1 time recently."),
     ] {
         assert_eq!(found, [expected]);
     }
@@ -445,14 +362,8 @@ fn a_command_that_could_not_be_launched_is_a_problem_for_an_hour() {
     let now = at(Timestamp(RECENT_MS + 10_000));
     let found = |status, code, at| said(of_service(&ended(status, code, at), now));
     let words = "Command not run: web exited 1 h 0 min ago with status 127, because a command could not be launched: see `sexton service logs web --stderr`.";
-    assert_eq!(
-        found(Status::Running, 127, 10_000),
-        [format!("warn {words}")]
-    );
-    assert_eq!(
-        found(Status::Backoff, 127, 10_000),
-        [format!("bad {words}")]
-    );
+    assert_eq!(found(Status::Running, 127, 10_000), [format!("warn {words}")]);
+    assert_eq!(found(Status::Backoff, 127, 10_000), [format!("bad {words}")]);
     assert!(found(Status::Running, 127, 9_999).is_empty());
     assert!(found(Status::Running, 1, 10_000).is_empty());
 }

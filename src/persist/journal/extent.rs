@@ -102,10 +102,7 @@ mod tests {
 
     #[test]
     fn it_comes_back_and_every_flip_is_found() {
-        let extent = Extent {
-            place: (3, 700),
-            last: Seq(9),
-        };
+        let extent = Extent { place: (3, 700), last: Seq(9) };
         let bytes = extent.encode();
         assert_eq!(Extent::decode(&bytes), Some(extent));
         for bit in 0..bytes.len() * 8 {

@@ -55,8 +55,7 @@ impl Filler for InlineFiller {
     }
 
     fn wait(&mut self) -> Filled {
-        self.poll()
-            .expect("the writer waits only for a segment that it requested")
+        self.poll().expect("the writer waits only for a segment that it requested")
     }
 }
 
@@ -81,15 +80,8 @@ impl ThreadFiller {
             // `fill` catches the panics of the disk. Any other is noticed by the writer, which finds the channels closed.
             drop,
         )
-        .map_err(PersistError::io(
-            "start a thread to prepare segments in",
-            segment::FOLDER,
-        ))?;
-        Ok(Self {
-            asks,
-            filled,
-            thread: Some(thread),
-        })
+        .map_err(PersistError::io("start a thread to prepare segments in", segment::FOLDER))?;
+        Ok(Self { asks, filled, thread: Some(thread) })
     }
 }
 
@@ -98,11 +90,7 @@ impl Drop for ThreadFiller {
         // Closing its channels makes the thread exit after the segment that it is working on.
         self.asks = bounded(1).0;
         self.filled = bounded(1).1;
-        if self
-            .thread
-            .take()
-            .is_some_and(|thread| thread.join().is_err())
-        {
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the thread that prepares journal segments panicked");
         }
     }
@@ -110,9 +98,7 @@ impl Drop for ThreadFiller {
 
 impl Filler for ThreadFiller {
     fn ask(&mut self, ordinal: u64, sizes: Sizes) {
-        self.asks
-            .send((ordinal, sizes))
-            .expect("the thread runs until the filler is dropped");
+        self.asks.send((ordinal, sizes)).expect("the thread runs until the filler is dropped");
     }
 
     fn poll(&mut self) -> Option<Filled> {
@@ -120,9 +106,7 @@ impl Filler for ThreadFiller {
     }
 
     fn wait(&mut self) -> Filled {
-        self.filled
-            .recv()
-            .expect("the thread runs until the filler is dropped")
+        self.filled.recv().expect("the thread runs until the filler is dropped")
     }
 }
 
@@ -166,10 +150,7 @@ mod tests {
         let disk = Arc::new(RealDisk::new(files.path()));
         disk.create_folder(segment::FOLDER).unwrap();
         let mut filler = ThreadFiller::start(Arc::clone(&disk) as Arc<_>, 7).unwrap();
-        let sizes = Sizes {
-            first_bytes: 8 << 20,
-            max_bytes: 8 << 20,
-        };
+        let sizes = Sizes { first_bytes: 8 << 20, max_bytes: 8 << 20 };
         filler.ask(1, sizes);
         drop(filler);
         let left = disk.list(segment::FOLDER).unwrap();

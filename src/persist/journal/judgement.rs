@@ -38,11 +38,7 @@ impl Reader<'_> {
 
     /// Adds damaged bytes, which contained no needed record or were reconstructed, to the tail.
     pub(super) fn note_skipped(&mut self, (ordinal, offset): (u64, u64), bytes: u64) {
-        self.tail.passed.push(SkippedBytes {
-            file: segment::name(ordinal),
-            offset,
-            bytes,
-        });
+        self.tail.passed.push(SkippedBytes { file: segment::name(ordinal), offset, bytes });
     }
 
     /// Handles a log that does not continue at `offset`. Decides whether the log ends at `offset` or is damaged, based on the bytes between
@@ -62,10 +58,7 @@ impl Reader<'_> {
                 "a record is invalid, but a later segment has records".to_owned(),
             ));
         }
-        let segment = self
-            .segment
-            .as_mut()
-            .expect("the log ends in a loaded segment");
+        let segment = self.segment.as_mut().expect("the log ends in a loaded segment");
         let ordinal = segment.ordinal;
         let garbage = used - offset;
         let mut seqs = Vec::new();
@@ -93,9 +86,7 @@ impl Reader<'_> {
             }
             at += header.size as usize;
         }
-        let cut_at = self
-            .record_start
-            .unwrap_or((segment.ordinal, offset as u64));
+        let cut_at = self.record_start.unwrap_or((segment.ordinal, offset as u64));
         let bytes =
             garbage as u64 + (self.assembled.len() as u64) * u64::from(self.record_start.is_some());
         self.tail.place = Some(cut_at);
@@ -103,12 +94,7 @@ impl Reader<'_> {
             self.tail.clean = false;
             let (ordinal, offset) = cut_at;
             let file = segment::name(ordinal);
-            self.tail.cut = Some(Cut {
-                file,
-                offset,
-                bytes,
-                seqs,
-            });
+            self.tail.cut = Some(Cut { file, offset, bytes, seqs });
         }
         Ok(())
     }
@@ -117,10 +103,7 @@ impl Reader<'_> {
     fn later_records(&self) -> Result<bool, PersistError> {
         for ordinal in &self.waiting {
             let name = segment::name(*ordinal);
-            let file = self
-                .disk
-                .open(&name, false)
-                .map_err(PersistError::io("open", &name))?;
+            let file = self.disk.open(&name, false).map_err(PersistError::io("open", &name))?;
             let mut first = [0; FRAME_HEADER_BYTES];
             file.read_at(&mut first, SEGMENT_HEADER_BYTES as u64)
                 .map_err(PersistError::io("read", &name))?;

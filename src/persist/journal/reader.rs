@@ -80,11 +80,7 @@ impl Tail {
     /// Returns the next sequence number to hand out: one that was certainly never handed out before.
     pub fn next(&self) -> Seq {
         let following = self.last.0.saturating_add(1);
-        Seq(if self.clean {
-            following
-        } else {
-            following.max(self.reserved.0)
-        })
+        Seq(if self.clean { following } else { following.max(self.reserved.0) })
     }
 }
 
@@ -114,11 +110,7 @@ pub struct SkippedBytes {
 
 impl fmt::Display for SkippedBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            file,
-            offset,
-            bytes,
-        } = self;
+        let Self { file, offset, bytes } = self;
         write!(
             f,
             "{file} is damaged at offset {offset} ({bytes} bytes), but no needed record is lost"
@@ -194,10 +186,7 @@ impl<'d> Reader<'d> {
             | Opening::Damaged
             | Opening::Unreadable => Seq(0),
         };
-        let begin = Begin {
-            after,
-            ..Begin::default()
-        };
+        let begin = Begin { after, ..Begin::default() };
         let is_begun = matches!(opening, Opening::Record(_) | Opening::End | Opening::Blank);
         Ok(Self::over(disk, begin, ordinals, first > 1 && !is_begun))
     }
@@ -213,11 +202,7 @@ impl<'d> Reader<'d> {
             is_mid_record,
             unwanted_at: Timestamp::default(),
             extent: extent::read(disk),
-            tail: Tail {
-                last_at: begin.at,
-                reserved: begin.reserved,
-                ..Tail::default()
-            },
+            tail: Tail { last_at: begin.at, reserved: begin.reserved, ..Tail::default() },
             ended: false,
         }
     }
@@ -233,10 +218,7 @@ impl<'d> Reader<'d> {
     }
 
     /// Returns the next record, or `None` at the end.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "a record borrows the reader's buffer"
-    )]
+    #[expect(clippy::should_implement_trait, reason = "a record borrows the reader's buffer")]
     pub fn next(&mut self) -> Result<Option<Record<'_>>, PersistError> {
         while !self.ended {
             if self.segment.is_none() && !self.load()? {
@@ -246,10 +228,8 @@ impl<'d> Reader<'d> {
             if let Some((header, range)) = self.step()?
                 && header.seq > self.begin.after
             {
-                let segment = self
-                    .segment
-                    .as_ref()
-                    .expect("a frame was just read from the segment");
+                let segment =
+                    self.segment.as_ref().expect("a frame was just read from the segment");
                 let payload = match header.part {
                     Part::Whole => segment.window.get(range),
                     Part::First | Part::Middle | Part::Last => &self.assembled,
@@ -282,19 +262,12 @@ impl<'d> Reader<'d> {
             });
         }
         if last < reaches {
-            return Err(PersistError::Short {
-                file,
-                last,
-                reaches,
-            });
+            return Err(PersistError::Short { file, last, reaches });
         }
         let place = self.tail.place.unwrap_or_default();
         match self.extent.filter(|extent| extent.place > place) {
             None => Ok(()),
-            Some(Extent {
-                place: (ordinal, offset),
-                last,
-            }) => Err(PersistError::Corrupt {
+            Some(Extent { place: (ordinal, offset), last }) => Err(PersistError::Corrupt {
                 file,
                 offset: place.1,
                 after: self.tail.last,
@@ -311,10 +284,7 @@ impl<'d> Reader<'d> {
         let Some(header) = self.frame()? else {
             return Ok(None);
         };
-        let segment = self
-            .segment
-            .as_mut()
-            .expect("the frame was read from the segment");
+        let segment = self.segment.as_mut().expect("the frame was read from the segment");
         let offset = segment.offset;
         segment.offset += header.size as usize;
         let (segment_ordinal, short) = (segment.ordinal, segment.short.clone());
@@ -377,9 +347,7 @@ impl<'d> Reader<'d> {
     /// Returns the header of the frame at the current position, if the frame is valid and can follow the previous one.
     fn look(&mut self) -> Result<Option<FrameHeader>, PersistError> {
         let segment = self.segment.as_mut().expect("a segment is loaded");
-        let Loaded {
-            ordinal, window, ..
-        } = segment;
+        let Loaded { ordinal, window, .. } = segment;
         let rest = window.from(segment.offset);
         let rest = rest.map_err(|error| unreadable(*ordinal, error))?;
         let header = frame(rest, segment.salt).map(|(header, _)| header);
@@ -402,18 +370,14 @@ impl<'d> Reader<'d> {
         offset: usize,
         payload: std::ops::Range<usize>,
     ) -> bool {
-        let segment = self
-            .segment
-            .as_ref()
-            .expect("the frame was read from the segment");
+        let segment = self.segment.as_ref().expect("the frame was read from the segment");
         let place = (segment.ordinal, offset as u64);
         if header.part == Part::First {
             self.assembled.clear();
             self.record_start = Some(place);
         }
         if header.part != Part::Whole {
-            self.assembled
-                .extend_from_slice(segment.window.get(payload));
+            self.assembled.extend_from_slice(segment.window.get(payload));
         }
         let whole = matches!(header.part, Part::Whole | Part::Last);
         self.is_mid_record &= header.part == Part::Middle;
@@ -436,10 +400,7 @@ impl<'d> Reader<'d> {
         }
         self.tail.clean = false;
         if header.kind == Kind::Mark {
-            let segment = self
-                .segment
-                .as_ref()
-                .expect("the mark was read from the segment");
+            let segment = self.segment.as_ref().expect("the mark was read from the segment");
             match decode::from_slice(segment.window.get(payload)).ok() {
                 Some(Mark::Reserve { bound }) => {
                     self.tail.reserved = bound.max(self.begin.reserved);
@@ -474,44 +435,26 @@ impl<'d> Reader<'d> {
             }
             Err(Unusable::TooNew(found)) => {
                 let supported = FORMAT_VERSION;
-                return Err(PersistError::VersionTooNew {
-                    file: name,
-                    found,
-                    supported,
-                });
+                return Err(PersistError::VersionTooNew { file: name, found, supported });
             }
             // A prepared segment that was never used contains nothing that could be lost.
             Err(Unusable::Damaged(_) | Unusable::Short(..))
                 if self.tail.place.is_some()
                     && self.waiting.is_empty()
-                    && window
-                        .used(start)
-                        .map_err(|error| unreadable(ordinal, error))?
-                        == start =>
+                    && window.used(start).map_err(|error| unreadable(ordinal, error))? == start =>
             {
                 return Ok(false);
             }
             Err(Unusable::Short(Header { salt, .. }, found)) => (salt, Some(found)),
             Err(Unusable::Damaged(found)) => {
                 let after = self.tail.last;
-                return Err(PersistError::Corrupt {
-                    file: name,
-                    offset: 0,
-                    after,
-                    found,
-                });
+                return Err(PersistError::Corrupt { file: name, offset: 0, after, found });
             }
         };
         if self.tail.place.is_none() {
             self.tail.place = Some((ordinal, start as u64));
         }
-        self.segment = Some(Loaded {
-            ordinal,
-            window,
-            offset: start,
-            salt,
-            short,
-        });
+        self.segment = Some(Loaded { ordinal, window, offset: start, salt, short });
         Ok(true)
     }
 
@@ -520,10 +463,7 @@ impl<'d> Reader<'d> {
         ordinal: u64,
         name: &str,
     ) -> Result<(Result<Header, Unusable>, Window), PersistError> {
-        let file = self
-            .disk
-            .open(name, false)
-            .map_err(PersistError::io("open", name))?;
+        let file = self.disk.open(name, false).map_err(PersistError::io("open", name))?;
         let len = file.len().map_err(PersistError::io("read", name))?;
         let judged = if len > SEGMENT_BYTES_MAX {
             let found = format!("it has {len} bytes, which is more than a segment can have");
@@ -550,10 +490,7 @@ impl<'d> Reader<'d> {
 
     pub(super) fn corrupt(&self, offset: usize, found: String) -> PersistError {
         PersistError::Corrupt {
-            file: self
-                .segment
-                .as_ref()
-                .map_or_else(String::new, |s| segment::name(s.ordinal)),
+            file: self.segment.as_ref().map_or_else(String::new, |s| segment::name(s.ordinal)),
             offset: offset as u64,
             after: self.tail.last,
             found,
@@ -574,9 +511,5 @@ fn headless(disk: &dyn Disk, first: u64, after: Seq) -> Result<u64, PersistError
         Opening::End | Opening::Blank => None,
         Opening::Damaged | Opening::Unreadable => return Ok(first),
     };
-    Err(PersistError::Gone {
-        file,
-        first: first_seq,
-        after,
-    })
+    Err(PersistError::Gone { file, first: first_seq, after })
 }

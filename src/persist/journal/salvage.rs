@@ -88,12 +88,7 @@ pub fn salvage<E: From<PersistError>>(
 ) -> Result<(), E> {
     let present = segment::present(disk)?;
     let extent = extent::read(disk);
-    let mut walk = Walk {
-        emit,
-        last: Seq(0),
-        place: (0, 0),
-        open: None,
-    };
+    let mut walk = Walk { emit, last: Seq(0), place: (0, 0), open: None };
     let mut expected = present.first().map_or(1, |first| first.ordinal);
     for segment in present {
         let file = segment::name(segment.ordinal);
@@ -116,10 +111,8 @@ pub fn salvage<E: From<PersistError>>(
     }
     walk.close()?;
     if let Some(extent) = extent.filter(|extent| extent.place > walk.place) {
-        let found = format!(
-            "the log ends here, but it was synced up to sequence number {}",
-            extent.last
-        );
+        let found =
+            format!("the log ends here, but it was synced up to sequence number {}", extent.last);
         let place = walk.place;
         walk.gap(place, 0, (found, None))?;
     }
@@ -231,12 +224,6 @@ impl<E: From<PersistError>> Walk<'_, E> {
         bytes: u64,
         (found, seems): (String, Option<Owned>),
     ) -> Result<(), E> {
-        (self.emit)(Piece::Gap(Gap {
-            file: segment::name(ordinal),
-            offset,
-            bytes,
-            found,
-            seems,
-        }))
+        (self.emit)(Piece::Gap(Gap { file: segment::name(ordinal), offset, bytes, found, seems }))
     }
 }

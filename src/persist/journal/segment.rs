@@ -30,10 +30,7 @@ pub struct Sizes {
 
 impl Default for Sizes {
     fn default() -> Self {
-        Self {
-            first_bytes: 1 << 20,
-            max_bytes: 64 << 20,
-        }
+        Self { first_bytes: 1 << 20, max_bytes: 64 << 20 }
     }
 }
 
@@ -56,16 +53,12 @@ pub fn name(ordinal: u64) -> String {
 
 /// Returns whether `file` is a segment whose preparation was not finished.
 pub fn is_unfinished(file: &str) -> bool {
-    std::path::Path::new(file)
-        .extension()
-        .is_some_and(|extension| extension == "tmp")
+    std::path::Path::new(file).extension().is_some_and(|extension| extension == "tmp")
 }
 
 /// Returns whether `name`, a path relative to the data directory, is that of `file` in the journal's folder.
 fn is_in_folder(file: &str, name: &str) -> bool {
-    name.strip_prefix(FOLDER)
-        .and_then(|rest| rest.strip_prefix('/'))
-        == Some(file)
+    name.strip_prefix(FOLDER).and_then(|rest| rest.strip_prefix('/')) == Some(file)
 }
 
 /// A segment that exists in the folder.
@@ -79,9 +72,7 @@ pub struct SegmentFile {
 
 /// Lists the existing segments in ascending order. Files whose names only resemble a segment's, such as `1.seg`, are left out.
 pub fn present(disk: &dyn Disk) -> Result<Vec<SegmentFile>, PersistError> {
-    let files = disk
-        .list(FOLDER)
-        .map_err(PersistError::io("list", FOLDER))?;
+    let files = disk.list(FOLDER).map_err(PersistError::io("list", FOLDER))?;
     let mut segments: Vec<SegmentFile> = files
         .iter()
         .filter_map(|(file, bytes)| {
@@ -97,23 +88,16 @@ pub fn present(disk: &dyn Disk) -> Result<Vec<SegmentFile>, PersistError> {
 
 /// Lists the ordinals of the existing segments in ascending order.
 pub fn ordinals(disk: &dyn Disk) -> Result<Vec<u64>, PersistError> {
-    let ordinals = present(disk)?
-        .iter()
-        .map(|segment| segment.ordinal)
-        .collect();
+    let ordinals = present(disk)?.iter().map(|segment| segment.ordinal).collect();
     Ok(ordinals)
 }
 
 /// Checks that `ordinals` are consecutive and begin with `first`. Otherwise, returns an error that names the first missing segment.
 pub fn contiguous(first: u64, ordinals: &[u64]) -> Result<(), PersistError> {
-    match (first..)
-        .zip(ordinals)
-        .find(|(expected, found)| expected != *found)
-    {
-        Some((expected, found)) => Err(PersistError::Missing {
-            file: name(expected),
-            next: name(*found),
-        }),
+    match (first..).zip(ordinals).find(|(expected, found)| expected != *found) {
+        Some((expected, found)) => {
+            Err(PersistError::Missing { file: name(expected), next: name(*found) })
+        }
         None => Ok(()),
     }
 }
@@ -138,9 +122,7 @@ pub enum Opening {
 /// Reads the first frame of a segment, and nothing else.
 pub fn opening(disk: &dyn Disk, ordinal: u64) -> Result<Opening, PersistError> {
     let name = name(ordinal);
-    let file = disk
-        .open(&name, false)
-        .map_err(PersistError::io("open", &name))?;
+    let file = disk.open(&name, false).map_err(PersistError::io("open", &name))?;
     let first = look(file.as_ref(), ordinal).map_err(PersistError::io("read", &name))?;
     Ok(first.0)
 }
@@ -148,9 +130,7 @@ pub fn opening(disk: &dyn Disk, ordinal: u64) -> Result<Opening, PersistError> {
 /// Returns the node time of the record with which a segment opens; `None` if it does not open with one.
 pub fn opened_at(disk: &dyn Disk, ordinal: u64) -> Result<Option<Timestamp>, PersistError> {
     let name = name(ordinal);
-    let file = disk
-        .open(&name, false)
-        .map_err(PersistError::io("open", &name))?;
+    let file = disk.open(&name, false).map_err(PersistError::io("open", &name))?;
     let first = look(file.as_ref(), ordinal).map_err(PersistError::io("read", &name))?;
     Ok(first.1)
 }
@@ -246,17 +226,8 @@ pub fn header(bytes: &[u8], ordinal: u64, len: u64) -> Result<Header, Unusable> 
         found @ (SegmentHeader::Good { .. } | SegmentHeader::TooNew(_)) => (Some(found), false),
     };
     match found {
-        Some(SegmentHeader::Good {
-            ordinal: said,
-            size,
-            salt,
-            version,
-        }) => {
-            let header = Header {
-                salt,
-                version,
-                mended,
-            };
+        Some(SegmentHeader::Good { ordinal: said, size, salt, version }) => {
+            let header = Header { salt, version, mended };
             let found = || {
                 format!(
                     "its header is that of segment {said} with {size} bytes, but the file is segment {ordinal} with {len} bytes"
@@ -359,11 +330,7 @@ fn fill(
     let temporary = format!("{FOLDER}/{ordinal:08}.tmp");
     let mut offset = 0;
     let mut fill = || {
-        if disk
-            .list(FOLDER)?
-            .iter()
-            .any(|(file, _)| is_in_folder(file, &temporary))
-        {
+        if disk.list(FOLDER)?.iter().any(|(file, _)| is_in_folder(file, &temporary)) {
             disk.remove(&temporary)?;
         }
         let file = disk.create(&temporary)?;
@@ -396,14 +363,8 @@ mod tests {
 
     #[test]
     fn sizes_double_up_to_the_maximum() {
-        let sizes = Sizes {
-            first_bytes: 1 << 20,
-            max_bytes: 64 << 20,
-        };
+        let sizes = Sizes { first_bytes: 1 << 20, max_bytes: 64 << 20 };
         let mebibytes = |ordinal| sizes.of(ordinal) >> 20;
-        assert_eq!(
-            [1, 2, 3, 6, 7, 8, 70, 5000].map(mebibytes),
-            [1, 2, 4, 32, 64, 64, 64, 64]
-        );
+        assert_eq!([1, 2, 3, 6, 7, 8, 70, 5000].map(mebibytes), [1, 2, 4, 32, 64, 64, 64, 64]);
     }
 }

@@ -52,27 +52,16 @@ pub struct Survey {
 pub fn survey(disk: &dyn Disk) -> Result<Survey, PersistError> {
     let present = segment::present(disk)?;
     let segments = present.iter().map(|segment| look(disk, *segment)).collect();
-    let files = disk
-        .list(segment::FOLDER)
-        .map_err(PersistError::io("list", segment::FOLDER))?;
+    let files = disk.list(segment::FOLDER).map_err(PersistError::io("list", segment::FOLDER))?;
     let is_other = |file: &String| {
         file != extent::FILE
-            && present
-                .iter()
-                .all(|it| segment::name(it.ordinal) != in_folder(file))
+            && present.iter().all(|it| segment::name(it.ordinal) != in_folder(file))
     };
-    let mut others: Vec<String> = files
-        .into_iter()
-        .map(|(file, _)| file)
-        .filter(is_other)
-        .collect();
+    let mut others: Vec<String> =
+        files.into_iter().map(|(file, _)| file).filter(is_other).collect();
     others.sort();
     let read = (!present.is_empty()).then(|| read(disk).map_err(|error| error.to_string()));
-    Ok(Survey {
-        segments,
-        others,
-        read,
-    })
+    Ok(Survey { segments, others, read })
 }
 
 fn in_folder(file: &str) -> String {

@@ -127,18 +127,8 @@ impl Journal {
             move |ended| end.thread_ended(ended),
         )
         .map_err(PersistError::io("start a thread to write to", "journal"))?;
-        let journal = Self {
-            shared: Arc::clone(&shared),
-            batches: batches.clone(),
-        };
-        Ok((
-            journal,
-            JournalThread {
-                shared,
-                batches,
-                thread,
-            },
-        ))
+        let journal = Self { shared: Arc::clone(&shared), batches: batches.clone() };
+        Ok((journal, JournalThread { shared, batches, thread }))
     }
 
     /// Fails the log when the directory that `lock` is on is removed, which is checked once a second.
@@ -150,9 +140,7 @@ impl Journal {
     /// Hands a batch to the thread.
     pub fn submit(&self, batch: Batch) {
         self.shared.waiting.fetch_add(1, Ordering::AcqRel);
-        self.shared
-            .waiting_bytes
-            .fetch_add(batch.len() as u64, Ordering::AcqRel);
+        self.shared.waiting_bytes.fetch_add(batch.len() as u64, Ordering::AcqRel);
         if self.batches.send(batch).is_err() {
             // The thread has exited after a failure. The woken task learns of the failure from `failure`.
             self.shared.waker.wake();
@@ -258,9 +246,7 @@ impl Shared {
             Fsync::Interval(interval) => Some(interval),
             Fsync::Always | Fsync::Never => None,
         };
-        let look = interval
-            .unwrap_or(LOOK)
-            .clamp(Duration::from_millis(1), LOOK);
+        let look = interval.unwrap_or(LOOK).clamp(Duration::from_millis(1), LOOK);
         let looks = tick(look);
         let mut unsynced_for = Duration::ZERO;
         let mut unchecked_for = Duration::ZERO;
@@ -349,9 +335,7 @@ impl Shared {
             return false;
         }
         self.counters.writes.fetch_add(1, Ordering::Relaxed);
-        self.counters
-            .bytes
-            .fetch_add(batch.len() as u64, Ordering::Relaxed);
+        self.counters.bytes.fetch_add(batch.len() as u64, Ordering::Relaxed);
         match self.fsync {
             // Records that no answer waits for are synced together with the next awaited batch, or at the thread's next check.
             Fsync::Always => batch.is_awaited() && self.sync(writer),
@@ -428,11 +412,7 @@ fn guarded<T>(
 }
 
 fn panicked(action: &'static str, cause: String) -> PersistError {
-    PersistError::Panicked {
-        action,
-        file: "the journal",
-        cause,
-    }
+    PersistError::Panicked { action, file: "the journal", cause }
 }
 
 #[expect(

@@ -21,12 +21,7 @@ pub struct Window {
 impl Window {
     /// Creates a window over the first `len` bytes of a file.
     pub fn new(file: Box<dyn DiskFile>, len: usize) -> Self {
-        Self {
-            file,
-            len,
-            start: 0,
-            bytes: Vec::new(),
-        }
+        Self { file, len, start: 0, bytes: Vec::new() }
     }
 
     /// Returns the number of bytes of the file that the window can show.
@@ -151,15 +146,9 @@ mod tests {
         }
         assert_eq!(window.used(len - 3).unwrap(), len - 3);
 
-        disk.open("file", true)
-            .unwrap()
-            .write_at(b"new", 0)
-            .unwrap();
+        disk.open("file", true).unwrap().write_at(b"new", 0).unwrap();
         assert_eq!(window.from(0).unwrap()[..3], *b"new");
-        disk.open("file", true)
-            .unwrap()
-            .write_at(b"old", 0)
-            .unwrap();
+        disk.open("file", true).unwrap().write_at(b"old", 0).unwrap();
         assert_eq!(window.from(0).unwrap()[..3], *b"new");
         window.forget();
         assert_eq!(window.from(0).unwrap()[..3], *b"old");

@@ -67,11 +67,9 @@ impl Writer {
         mut filler: Box<dyn Filler>,
         tail: &Tail,
     ) -> Result<Self, PersistError> {
-        disk.create_folder(segment::FOLDER)
-            .map_err(PersistError::io("create", segment::FOLDER))?;
+        disk.create_folder(segment::FOLDER).map_err(PersistError::io("create", segment::FOLDER))?;
         // If the folder's own name is not durable, a power cut may lose everything in it.
-        disk.sync_folder("")
-            .map_err(PersistError::io("sync", segment::FOLDER))?;
+        disk.sync_folder("").map_err(PersistError::io("sync", segment::FOLDER))?;
         let (ordinal, file, size, offset) = match tail.place {
             Some((ordinal, offset)) => {
                 let (file, size) = cut(disk.as_ref(), (ordinal, offset), tail.synced)?;
@@ -155,19 +153,13 @@ impl Writer {
     /// Makes everything written durable, and records how far the log is synced.
     pub fn sync(&mut self) -> Result<(), PersistError> {
         self.sync_segment()?;
-        self.extent.note(Extent {
-            place: (self.ordinal, self.offset),
-            last: self.last,
-        });
+        self.extent.note(Extent { place: (self.ordinal, self.offset), last: self.last });
         Ok(())
     }
 
     fn sync_segment(&mut self) -> Result<(), PersistError> {
         assert!(!self.failed, "nothing is synced after a failed write");
-        let synced = self
-            .file
-            .sync()
-            .map_err(PersistError::io("sync", &self.name()));
+        let synced = self.file.sync().map_err(PersistError::io("sync", &self.name()));
         self.failed = synced.is_err();
         synced?;
         self.synced = self.offset;
@@ -221,10 +213,7 @@ impl Writer {
 
     /// Returns the number of bytes left in the prepared space, and the number needed for the next segment.
     pub fn shortage(&self) -> Shortage {
-        Shortage {
-            left: self.prepared(),
-            needed: segment::needed(self.ordinal + 1, self.sizes),
-        }
+        Shortage { left: self.prepared(), needed: segment::needed(self.ordinal + 1, self.sizes) }
     }
 
     /// Returns the number of bytes that can be written before the reserve is touched.
@@ -254,9 +243,7 @@ impl Writer {
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), PersistError> {
-        self.file
-            .write_at(bytes, self.offset)
-            .map_err(PersistError::io("write", &self.name()))?;
+        self.file.write_at(bytes, self.offset).map_err(PersistError::io("write", &self.name()))?;
         self.offset += bytes.len() as u64;
         Ok(())
     }
@@ -271,12 +258,7 @@ impl Writer {
         let Header { salt, .. } = segment::writable(file.as_ref(), self.ordinal + 1)?;
         let mut end = Batch::default();
         end.push(
-            About {
-                seq: self.last,
-                at: Timestamp(0),
-                actor: ActorId::NODE,
-                kind: Kind::End,
-            },
+            About { seq: self.last, at: Timestamp(0), actor: ActorId::NODE, kind: Kind::End },
             |_| {},
         );
         end.seal_frame(0, distance(self.synced, self.offset), self.salt);
@@ -320,11 +302,8 @@ pub(crate) fn cut(
     (ordinal, offset): (u64, u64),
     synced: (u64, u64),
 ) -> Result<(Box<dyn DiskFile>, u64), PersistError> {
-    let later: Vec<u64> = segment::ordinals(disk)?
-        .into_iter()
-        .rev()
-        .take_while(|later| *later > ordinal)
-        .collect();
+    let later: Vec<u64> =
+        segment::ordinals(disk)?.into_iter().rev().take_while(|later| *later > ordinal).collect();
     for later in &later {
         zero_from(disk, *later, SEGMENT_HEADER_BYTES as u64)?;
     }
@@ -345,9 +324,7 @@ fn write_again(disk: &dyn Disk, ordinal: u64, from: u64, to: u64) -> Result<(), 
     let again = || {
         let file = disk.open(&name, true)?;
         let part = from..to.min(file.len()?);
-        each_piece(file.as_ref(), part, |offset, piece| {
-            file.write_at(piece, offset)
-        })?;
+        each_piece(file.as_ref(), part, |offset, piece| file.write_at(piece, offset))?;
         file.sync()
     };
     again().map_err(PersistError::io("write again", &name))
@@ -360,18 +337,12 @@ fn zero_from(
     offset: u64,
 ) -> Result<(Box<dyn DiskFile>, u64), PersistError> {
     let name = segment::name(ordinal);
-    let file = disk
-        .open(&name, true)
-        .map_err(PersistError::io("open", &name))?;
+    let file = disk.open(&name, true).map_err(PersistError::io("open", &name))?;
     let size = file.len().map_err(PersistError::io("read", &name))?;
-    each_piece(
-        file.as_ref(),
-        offset..size,
-        |offset, piece| match last_used(piece) {
-            Some(last) => file.write_at(&vec![0; last + 1], offset),
-            None => Ok(()),
-        },
-    )
+    each_piece(file.as_ref(), offset..size, |offset, piece| match last_used(piece) {
+        Some(last) => file.write_at(&vec![0; last + 1], offset),
+        None => Ok(()),
+    })
     .map_err(PersistError::io("write", &name))?;
     file.sync().map_err(PersistError::io("sync", &name))?;
     Ok((file, size))
@@ -381,17 +352,14 @@ fn zero_from(
 ///
 /// Each removal is synced before the next: otherwise, a power cut could undo some of them and leave a gap.
 fn clear(disk: &dyn Disk, segments: &[u64]) -> Result<(), PersistError> {
-    let files = disk
-        .list(segment::FOLDER)
-        .map_err(PersistError::io("list", segment::FOLDER))?;
+    let files = disk.list(segment::FOLDER).map_err(PersistError::io("list", segment::FOLDER))?;
     let unfinished = files
         .iter()
         .filter(|(file, _)| segment::is_unfinished(file))
         .map(|(file, _)| format!("{}/{file}", segment::FOLDER));
     let segments = segments.iter().map(|ordinal| segment::name(*ordinal));
     for name in segments.chain(unfinished) {
-        disk.remove(&name)
-            .map_err(PersistError::io("remove", &name))?;
+        disk.remove(&name).map_err(PersistError::io("remove", &name))?;
         sync_names(disk)?;
     }
     // The name of the last segment itself may not be durable yet.
@@ -399,8 +367,7 @@ fn clear(disk: &dyn Disk, segments: &[u64]) -> Result<(), PersistError> {
 }
 
 fn sync_names(disk: &dyn Disk) -> Result<(), PersistError> {
-    disk.sync_folder(segment::FOLDER)
-        .map_err(PersistError::io("sync", segment::FOLDER))
+    disk.sync_folder(segment::FOLDER).map_err(PersistError::io("sync", segment::FOLDER))
 }
 
 #[cfg(test)]
@@ -429,11 +396,8 @@ mod tests {
         }
 
         fn wait(&mut self) -> Filled {
-            let full = || {
-                Err(PersistError::io("prepare", "a segment")(
-                    ErrorKind::StorageFull.into(),
-                ))
-            };
+            let full =
+                || Err(PersistError::io("prepare", "a segment")(ErrorKind::StorageFull.into()));
             self.first.take().unwrap_or_else(full)
         }
     }
@@ -441,10 +405,7 @@ mod tests {
     #[test]
     fn a_full_disk_is_known_before_the_reserve_is_gone_however_slowly_it_says_so() {
         let files = tempfile::tempdir().unwrap();
-        let sizes = Sizes {
-            first_bytes: 8192,
-            max_bytes: 8192,
-        };
+        let sizes = Sizes { first_bytes: 8192, max_bytes: 8192 };
         let disk = Arc::new(RealDisk::new(files.path()));
         disk.create_folder(segment::FOLDER).unwrap();
         let first = Some(segment::prepare(disk.as_ref(), 1, sizes, 0));
@@ -463,9 +424,6 @@ mod tests {
             batch.push(about, |bytes| bytes.extend([1; 64]));
             writer.write(&mut batch).expect("the writer reported room");
         }
-        assert!(
-            written > 8192 / 96 / 2,
-            "half of the segment is used before anything is refused"
-        );
+        assert!(written > 8192 / 96 / 2, "half of the segment is used before anything is refused");
     }
 }

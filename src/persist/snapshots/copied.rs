@@ -31,9 +31,7 @@ impl CopiedStores {
         if sum_files(self.to.as_ref(), &folder)? == seal.files {
             return Ok(());
         }
-        self.to
-            .remove_tree(&folder)
-            .map_err(PersistError::io("remove a copy of", &folder))?;
+        self.to.remove_tree(&folder).map_err(PersistError::io("remove a copy of", &folder))?;
         let (from, to) = (self.from.as_ref(), self.to.as_ref());
         copy_slot(from, to, (slot, seal), &mut |_| {})
     }

@@ -78,10 +78,7 @@ impl Page {
         &self,
         mut item: impl FnMut(&[u8], &[u8]) -> Result<(), PersistError>,
     ) -> Result<(), PersistError> {
-        assert!(
-            self.content.len() <= CONTENT_BYTES_MAX,
-            "no item is longer than a page can be"
-        );
+        assert!(self.content.len() <= CONTENT_BYTES_MAX, "no item is longer than a page can be");
         let len = u32::try_from(self.content.len()).expect("a page is smaller than 4 GiB");
         let mut frame = Vec::with_capacity(HEADER_BYTES + self.content.len());
         frame.extend_from_slice(&[0; 4]);
@@ -139,20 +136,14 @@ impl Assembly {
     /// Takes the next item, and returns a page if the item completes it.
     pub fn take(&mut self, key: &[u8], value: &[u8]) -> Result<Option<Page>, String> {
         let Some((actor, page, part)) = parse_key(key) else {
-            return Err(format!(
-                "an item has a key of {} bytes instead of {KEY_BYTES}",
-                key.len()
-            ));
+            return Err(format!("an item has a key of {} bytes instead of {KEY_BYTES}", key.len()));
         };
         if part == 0 {
             self.end()?;
             let len = value.get(4..8).and_then(|len| len.first_chunk());
             let len = len.map_or(usize::MAX, |len| u32::from_le_bytes(*len) as usize);
             if len > CONTENT_BYTES_MAX {
-                return Err(format!(
-                    "page {} of actor {actor} has an invalid header",
-                    page.0
-                ));
+                return Err(format!("page {} of actor {actor} has an invalid header", page.0));
             }
             self.current = Some(Partial {
                 actor,
@@ -184,10 +175,9 @@ impl Assembly {
     pub fn end(&mut self) -> Result<(), String> {
         match self.current.take() {
             None => Ok(()),
-            Some(partial) => Err(format!(
-                "page {} of actor {} is incomplete",
-                partial.page.0, partial.actor
-            )),
+            Some(partial) => {
+                Err(format!("page {} of actor {} is incomplete", partial.page.0, partial.actor))
+            }
         }
     }
 }
@@ -204,12 +194,7 @@ impl Partial {
             {
                 let changed = Seq(u64::from_le_bytes(*changed));
                 frame.drain(..HEADER_BYTES);
-                Ok(Page {
-                    actor,
-                    page,
-                    changed,
-                    content: frame,
-                })
+                Ok(Page { actor, page, changed, content: frame })
             }
             Some(_) | None => Err(format!("page {} of actor {actor} is invalid", page.0)),
         }

@@ -128,11 +128,8 @@ pub fn sum_sealed(
     folder: &str,
     sealed: &[FileSum],
 ) -> Result<Vec<FileSum>, PersistError> {
-    let is_sealed = |name: &str, len| {
-        sealed
-            .iter()
-            .any(|file| file.name == name && file.len == len)
-    };
+    let is_sealed =
+        |name: &str, len| sealed.iter().any(|file| file.name == name && file.len == len);
     sum_some(disk, folder, is_sealed)
 }
 
@@ -142,9 +139,7 @@ fn sum_some(
     folder: &str,
     is_read: impl Fn(&str, u64) -> bool,
 ) -> Result<Vec<FileSum>, PersistError> {
-    let mut files = disk
-        .tree(folder)
-        .map_err(PersistError::io("list", folder))?;
+    let mut files = disk.tree(folder).map_err(PersistError::io("list", folder))?;
     files.sort();
     let mut buffer = vec![0; READ_BYTES];
     let mut sums = Vec::with_capacity(files.len());
@@ -166,11 +161,7 @@ fn sum_some(
                     break;
                 }
             }
-            Ok(FileSum {
-                name: name.clone(),
-                len,
-                crc,
-            })
+            Ok(FileSum { name: name.clone(), len, crc })
         };
         sums.push(sum().map_err(PersistError::io("read", &path))?);
     }
@@ -197,29 +188,21 @@ pub fn check_files(sealed: &[FileSum], found: &[FileSum]) -> Vec<FileCheck> {
         let file = of(found, name);
         let wrong = match &file {
             None => Some(format!("{name} is missing")),
-            Some(file) if file.len != said.len => Some(format!(
-                "{name} has {} bytes, but was sealed with {}",
-                file.len, said.len
-            )),
-            Some(file) if file.crc != said.crc => Some(format!(
-                "{name} has changed since it was sealed: its checksum differs"
-            )),
+            Some(file) if file.len != said.len => {
+                Some(format!("{name} has {} bytes, but was sealed with {}", file.len, said.len))
+            }
+            Some(file) if file.crc != said.crc => {
+                Some(format!("{name} has changed since it was sealed: its checksum differs"))
+            }
             Some(_) => None,
         };
-        checks.push(FileCheck {
-            name: name.clone(),
-            len: file.map(|file| file.len),
-            wrong,
-        });
+        checks.push(FileCheck { name: name.clone(), len: file.map(|file| file.len), wrong });
     }
     let strays = found.iter().filter(|file| of(sealed, &file.name).is_none());
     checks.extend(strays.map(|stray| FileCheck {
         name: stray.name.clone(),
         len: Some(stray.len),
-        wrong: Some(format!(
-            "{} did not exist when the slot was sealed",
-            stray.name
-        )),
+        wrong: Some(format!("{} did not exist when the slot was sealed", stray.name)),
     }));
     checks
 }
@@ -246,10 +229,8 @@ mod tests {
             crc: crc32c::crc32c(b"12345"),
         });
         let found = sum_sealed(&disk, "slot", &sealed).expect("the files can be listed");
-        let wrong: Vec<Option<String>> = check_files(&sealed, &found)
-            .into_iter()
-            .map(|file| file.wrong)
-            .collect();
+        let wrong: Vec<Option<String>> =
+            check_files(&sealed, &found).into_iter().map(|file| file.wrong).collect();
         let words = "holed has 1099511627776 bytes, but was sealed with 5";
         assert_eq!(wrong, [Some(words.to_owned()), None]);
     }
@@ -258,17 +239,9 @@ mod tests {
     fn a_seal_of_a_newer_program_is_told_from_a_damaged_one() {
         let mut newer = Seal::default().encode();
         newer[8..12].copy_from_slice(&(FORMAT_VERSION + 1).to_le_bytes());
-        assert_eq!(
-            Seal::decode(&newer),
-            SealRead::Bad,
-            "only its version changed"
-        );
+        assert_eq!(Seal::decode(&newer), SealRead::Bad, "only its version changed");
         newer[12..16].fill(9);
-        assert_eq!(
-            Seal::decode(&newer),
-            SealRead::Bad,
-            "its version and its checksum changed"
-        );
+        assert_eq!(Seal::decode(&newer), SealRead::Bad, "its version and its checksum changed");
         let sum = super::crc(&(FORMAT_VERSION + 1).to_le_bytes(), &newer[16..]);
         newer[12..16].copy_from_slice(&sum.to_le_bytes());
         let read = Seal::decode(&newer);
@@ -277,16 +250,9 @@ mod tests {
 
     #[test]
     fn a_seal_comes_back_and_every_flip_is_found() {
-        let file = FileSum {
-            name: "db".to_owned(),
-            len: 17,
-            crc: 4,
-        };
+        let file = FileSum { name: "db".to_owned(), len: 17, crc: 4 };
         let seal = Seal {
-            manifest: Manifest {
-                begun: Seq(9),
-                ..Manifest::default()
-            },
+            manifest: Manifest { begun: Seq(9), ..Manifest::default() },
             mark: Seq(11),
             pages: 3,
             bytes: 80,

@@ -95,9 +95,7 @@ impl Store for SledStore {
 
     fn close(mut self: Box<Self>) -> Result<(), PersistError> {
         self.apply()?;
-        let Self {
-            db, folder, path, ..
-        } = *self;
+        let Self { db, folder, path, .. } = *self;
         guard("flush", &folder, || db.flush())?;
         guard("close", &folder, || {
             drop(db);
@@ -134,10 +132,7 @@ fn check_threads() -> std::io::Result<()> {
 
 /// Waits until none of sled's threads uses the store: sled holds a lock on the store's file until then. Returns an error if that takes more
 /// than [`LOOKS_MAX`] checks.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "sled's threads do not report when they end"
-)]
+#[expect(clippy::disallowed_methods, reason = "sled's threads do not report when they end")]
 fn wait_until_stable(path: &std::path::Path) -> std::io::Result<()> {
     let file = std::fs::File::open(path.join("db"))?;
     for _ in 0..LOOKS_MAX {
@@ -161,11 +156,7 @@ fn guard<T>(
     let cause = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(done)) => return Ok(done),
         Ok(Err(sled::Error::Io(source))) => {
-            return Err(PersistError::Io {
-                action,
-                file: folder.to_owned(),
-                source,
-            });
+            return Err(PersistError::Io { action, file: folder.to_owned(), source });
         }
         Ok(Err(error)) => error.to_string(),
         Err(panic) => {
@@ -176,16 +167,8 @@ fn guard<T>(
     };
     // If a panic or another error of sled was caused by an error of the operating system, its text contains the debug output of the latter.
     Err(match system_error(&cause) {
-        Some(source) => PersistError::Io {
-            action,
-            file: folder.to_owned(),
-            source,
-        },
-        None => PersistError::Store {
-            action,
-            folder: folder.to_owned(),
-            cause,
-        },
+        Some(source) => PersistError::Io { action, file: folder.to_owned(), source },
+        None => PersistError::Store { action, folder: folder.to_owned(), cause },
     })
 }
 

@@ -45,11 +45,7 @@ pub struct SlotDetails {
 
 impl From<SlotStatus> for SlotDetails {
     fn from(found: SlotStatus) -> Self {
-        Self {
-            found,
-            seal: None,
-            files: Vec::new(),
-        }
+        Self { found, seal: None, files: Vec::new() }
     }
 }
 
@@ -136,11 +132,7 @@ impl Slots {
             Err(error) => return SlotDetails::from(SlotStatus::Damaged(error.to_string())),
         };
         files.sort();
-        let check = |(name, len)| FileCheck {
-            name,
-            len: Some(len),
-            wrong: None,
-        };
+        let check = |(name, len)| FileCheck { name, len: Some(len), wrong: None };
         SlotDetails {
             files: files.into_iter().map(check).collect(),
             ..SlotDetails::from(SlotStatus::Unsealed)
@@ -158,11 +150,8 @@ impl Slots {
         take: &mut dyn FnMut(Page) -> Result<(), PersistError>,
     ) -> Result<(), PersistError> {
         let found = read_all(self.stores.as_ref(), &slot.folder(), take)?;
-        let sealed = Contents {
-            manifest: seal.manifest.clone(),
-            pages: seal.pages,
-            bytes: seal.bytes,
-        };
+        let sealed =
+            Contents { manifest: seal.manifest.clone(), pages: seal.pages, bytes: seal.bytes };
         if found == sealed {
             Ok(())
         } else {
@@ -192,15 +181,8 @@ impl Slots {
         };
         let folder = slot.folder();
         // The folder is created here, because the store would make it readable by other users.
-        self.disk
-            .create_folder(&folder)
-            .map_err(PersistError::io("create", &folder))?;
-        Ok(SlotWriter {
-            slots: self.clone(),
-            slot,
-            before,
-            store: self.stores.open(&folder)?,
-        })
+        self.disk.create_folder(&folder).map_err(PersistError::io("create", &folder))?;
+        Ok(SlotWriter { slots: self.clone(), slot, before, store: self.stores.open(&folder)? })
     }
 
     /// Seals a closed slot. `mark`, the journal record that announces the snapshot, must be on disk.
@@ -223,9 +205,7 @@ impl Slots {
     /// Removes everything in a slot.
     pub fn discard(&self, slot: SlotId) -> Result<(), PersistError> {
         self.unseal(slot)?;
-        self.disk
-            .remove_tree(&slot.folder())
-            .map_err(PersistError::io("remove", &slot.folder()))
+        self.disk.remove_tree(&slot.folder()).map_err(PersistError::io("remove", &slot.folder()))
     }
 
     /// Removes the seal durably: an old seal must not vouch for content written from now on.
@@ -252,9 +232,7 @@ impl Slots {
             }
             before = after;
         }
-        Err(unreadable(&folder)(
-            "its files change every time it is opened".to_owned(),
-        ))
+        Err(unreadable(&folder)("its files change every time it is opened".to_owned()))
     }
 }
 
@@ -358,11 +336,7 @@ pub fn read_all(
 }
 
 fn unreadable(folder: &str) -> impl Fn(String) -> PersistError {
-    move |cause| PersistError::Store {
-        action: "read",
-        folder: folder.to_owned(),
-        cause,
-    }
+    move |cause| PersistError::Store { action: "read", folder: folder.to_owned(), cause }
 }
 
 fn remove_if_there(disk: &dyn Disk, name: &str) -> io::Result<()> {

@@ -22,12 +22,7 @@ pub type Completion<T> = Box<dyn FnOnce(Result<T, PersistError>) + Send>;
 enum Order {
     Put(Vec<Page>, Completion<()>),
     Close(Manifest, Completion<()>),
-    Seal {
-        mark: Seq,
-        older: Seq,
-        kept: Kept,
-        done: Completion<Sealed>,
-    },
+    Seal { mark: Seq, older: Seq, kept: Kept, done: Completion<Sealed> },
 }
 
 /// A checkpoint being written. Dropping it before it is sealed abandons it.
@@ -61,16 +56,11 @@ impl SnapshotThread {
                     return None;
                 }
             };
-            while received
-                .recv()
-                .is_ok_and(|order| carry_out(&mut writing, order))
-            {}
+            while received.recv().is_ok_and(|order| carry_out(&mut writing, order)) {}
             writing.end()
         };
-        thread::start("sexton-snapshot", run, ended).map_err(PersistError::io(
-            "start a thread to write",
-            &target.slot.folder(),
-        ))?;
+        thread::start("sexton-snapshot", run, ended)
+            .map_err(PersistError::io("start a thread to write", &target.slot.folder()))?;
         Ok(Self { orders })
     }
 
@@ -87,12 +77,7 @@ impl SnapshotThread {
     /// Seals the slot, and removes the journal segments that neither this slot nor the other one needs, except for those `kept`. `older` is
     /// the last entry that the other slot covers. `mark` must be durable in the journal.
     pub fn seal(&self, mark: Seq, older: Seq, kept: Kept, done: Completion<Sealed>) {
-        self.order(Order::Seal {
-            mark,
-            older,
-            kept,
-            done,
-        });
+        self.order(Order::Seal { mark, older, kept, done });
     }
 
     fn order(&self, order: Order) {
@@ -106,12 +91,7 @@ fn carry_out(writing: &mut Writing, order: Order) -> bool {
     match order {
         Order::Put(pages, done) => complete(done, writing.put(&pages)),
         Order::Close(manifest, done) => complete(done, writing.close(&manifest)),
-        Order::Seal {
-            mark,
-            older,
-            kept,
-            done,
-        } => {
+        Order::Seal { mark, older, kept, done } => {
             done(writing.seal(mark, older, kept));
             false
         }

@@ -58,11 +58,7 @@ impl Writing {
     pub fn open(
         disk: Arc<dyn Disk>,
         slots: Slots,
-        Target {
-            slot,
-            relied_on,
-            frees,
-        }: Target,
+        Target { slot, relied_on, frees }: Target,
     ) -> Result<Self, PersistError> {
         if let Some(upto) = frees {
             trim(disk.as_ref(), upto)?;
@@ -71,12 +67,7 @@ impl Writing {
             slots.discard(slot)?;
         }
         let writer = slots.write(slot)?;
-        Ok(Self {
-            disk,
-            slots,
-            slot,
-            stage: Stage::Open(writer),
-        })
+        Ok(Self { disk, slots, slot, stage: Stage::Open(writer) })
     }
 
     /// Returns the slot's previous manifest. Returns `None` if the slot is being rewritten from scratch, or is no longer open.
@@ -115,11 +106,7 @@ impl Writing {
         let upto = seal.manifest.begun.min(older);
         let trimmed = trim_but(self.disk.as_ref(), upto, kept)?;
         let history = retention::history(self.disk.as_ref(), upto)?;
-        Ok(Sealed {
-            seal,
-            trimmed,
-            history,
-        })
+        Ok(Sealed { seal, trimmed, history })
     }
 
     /// Finishes the write. Returns the seal if the slot was sealed; otherwise removes everything in the slot, and returns `None`.

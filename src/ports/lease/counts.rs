@@ -54,9 +54,7 @@ fn counted(line: &[u8]) -> Option<BTreeMap<String, u64>> {
     if !line.starts_with(b"{") {
         return None;
     }
-    serde_json::from_slice::<Counted>(line)
-        .ok()
-        .map(|it| it.counts)
+    serde_json::from_slice::<Counted>(line).ok().map(|it| it.counts)
 }
 
 /// Returns `None`: counts are not supported without a JSON parser.

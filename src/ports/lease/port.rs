@@ -43,12 +43,7 @@ struct Writing {
 impl LeasePort {
     /// Creates a port. `data` is the data directory, which contains the output of passes; if it is `None`, no counts are logged.
     pub const fn new(data: Option<PathBuf>, sentry: Sentry) -> Self {
-        Self {
-            data,
-            sentry,
-            writing: None,
-            lost: 0,
-        }
+        Self { data, sentry, writing: None, lost: 0 }
     }
 
     fn start(&self) -> io::Result<Writing> {
@@ -104,12 +99,7 @@ fn date() -> Date {
 fn warn(action: &Action) {
     let (lease, token) = (action.lease.to_text(), action.token.0);
     match &action.what {
-        LogEvent::Ended {
-            ran_ms,
-            exit,
-            launched,
-            warns: true,
-        } => {
+        LogEvent::Ended { ran_ms, exit, launched, warns: true } => {
             let process = launched.as_ref().map(|(process, _)| process.to_string());
             let end = words(*exit);
             tracing::warn!(
@@ -165,12 +155,7 @@ fn line(at: Date, action: &Action, data: Option<&Path>) -> String {
     let mut line = format!("{} {lease}", schedule::utc(at));
     match &action.what {
         LogEvent::Began => write!(line, " began token {}", action.token.0),
-        LogEvent::Ended {
-            ran_ms,
-            exit,
-            launched,
-            ..
-        } => {
+        LogEvent::Ended { ran_ms, exit, launched, .. } => {
             let launched = launched.as_ref().zip(data);
             let counts = launched.and_then(|(launched, data)| counts(launched, data));
             for (name, count) in counts.into_iter().flatten() {
@@ -254,14 +239,8 @@ mod tests {
         for (output, counts) in [
             ("", ""),
             ("3 mails\n", ""),
-            (
-                "{\"counts\":{\"mails\":3,\"alerts\":0}}\n",
-                " 0 alerts 3 mails",
-            ),
-            (
-                "{\"counts\":{\"mails\":1}}\n{\"counts\":{\"mails\":2}}\n{}\n",
-                " 2 mails",
-            ),
+            ("{\"counts\":{\"mails\":3,\"alerts\":0}}\n", " 0 alerts 3 mails"),
+            ("{\"counts\":{\"mails\":1}}\n{\"counts\":{\"mails\":2}}\n{}\n", " 2 mails"),
             ("{\"counts\":{\"two words\":1,\"\":2,\"a\\n\":3}}", ""),
             ("{\"counts\":{\"mails\":-1}}\n", ""),
             ("{\"counts\":{\"mails\":1}", ""),
@@ -274,10 +253,7 @@ mod tests {
         let before = format!("{{\"counts\":{{\"a\":1}}}}\n{long}");
         assert!(!logged(folder.path(), &before).contains(" 1 a"));
         let after = format!("{long}\n{{\"counts\":{{\"a\":1}}}}\n");
-        assert_eq!(
-            logged(folder.path(), &after).contains(" 1 a "),
-            READS_COUNTS
-        );
+        assert_eq!(logged(folder.path(), &after).contains(" 1 a "), READS_COUNTS);
     }
 
     #[test]

@@ -41,13 +41,9 @@ pub(super) fn of(spec: &Spec) -> Result<Option<Account>, Failure> {
     }
     let (users, groups) = (read(Path::new(USERS))?, read(Path::new(GROUPS))?);
     let own = rustix::process::geteuid().as_raw();
-    find(
-        (&users, &groups),
-        (spec.user.as_deref(), spec.group.as_deref()),
-        own,
-    )
-    .map(Some)
-    .map_err(failed)
+    find((&users, &groups), (spec.user.as_deref(), spec.group.as_deref()), own)
+        .map(Some)
+        .map_err(failed)
 }
 
 /// Returns the id of a user, given by name or number.
@@ -62,11 +58,7 @@ pub(super) fn user(name: &str) -> Result<u32, Failure> {
 }
 
 fn failed(words: String) -> Failure {
-    Failure {
-        step: Step::User,
-        errno: 0,
-        about: Some(words),
-    }
+    Failure { step: Step::User, errno: 0, about: Some(words) }
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
@@ -120,10 +112,7 @@ fn find(
             ("USER", text(user.name)),
         ]
     });
-    Ok(Account {
-        ids: (id, group, further),
-        env: env.unwrap_or_default(),
-    })
+    Ok(Account { ids: (id, group, further), env: env.unwrap_or_default() })
 }
 
 fn user_of(line: &str) -> Option<User<'_>> {
@@ -131,13 +120,7 @@ fn user_of(line: &str) -> Option<User<'_>> {
     let (name, _password) = (fields.next()?, fields.next()?);
     let (id, group) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
     let (_about, home, shell) = (fields.next()?, fields.next()?, fields.next()?);
-    Some(User {
-        name,
-        id,
-        group,
-        home,
-        shell,
-    })
+    Some(User { name, id, group, home, shell })
 }
 
 fn group_of(line: &str) -> Option<Group<'_>> {

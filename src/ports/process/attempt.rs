@@ -9,10 +9,7 @@ use crate::ports::process::world::Tree;
 use std::io;
 
 /// A process that the port launches or follows.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "independent facts about one attempt"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about one attempt")]
 pub(super) struct Attempt<H> {
     /// The spec to launch, kept until a keeper has reported all its attempts, since the attempt may have been launched before a restart of
     /// the coordinator.
@@ -94,11 +91,7 @@ impl<H> Attempt<H> {
     fn service(&self) -> Option<String> {
         // The name is taken from the directory of the attempt's files, which only the coordinator can set, and not from environment
         // variables, which clients can set.
-        let dir = self
-            .run_dir
-            .as_ref()?
-            .as_bytes()
-            .strip_prefix(b"services/")?;
+        let dir = self.run_dir.as_ref()?.as_bytes().strip_prefix(b"services/")?;
         dir.split(|byte| *byte == b'/').next().map(text)
     }
 
@@ -138,11 +131,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// Returns why it is unknown how a process ended. `launched` is whether a keeper launched it.
 pub(super) const fn reason(launched: bool) -> Lost {
-    if launched {
-        Lost::KeeperGone
-    } else {
-        Lost::NotOurs
-    }
+    if launched { Lost::KeeperGone } else { Lost::NotOurs }
 }
 
 /// Decodes an exit status in the format of `wait(2)`.
@@ -150,10 +139,7 @@ pub(super) fn end_of(status: u32) -> End {
     let [low, code, ..] = status.to_le_bytes();
     match low & 0x7f {
         0 => End::Code(code),
-        signal => End::Signal {
-            signal,
-            dumped: low & 0x80 != 0,
-        },
+        signal => End::Signal { signal, dumped: low & 0x80 != 0 },
     }
 }
 
@@ -162,9 +148,7 @@ pub(super) fn about(step: Step, launch: Option<&Launch>) -> Option<String> {
     let path = |bytes: &Bytes| String::from_utf8_lossy(bytes.as_bytes()).into_owned();
     match step {
         Step::Directory => launch.map(|launch| path(&launch.dir)),
-        Step::Output => launch
-            .and_then(|it| it.output.as_ref())
-            .map(|it| path(&it.0)),
+        Step::Output => launch.and_then(|it| it.output.as_ref()).map(|it| path(&it.0)),
         Step::Fork => Some("failed to create a process".to_owned()),
         Step::Group => Some("its control group".to_owned()),
         Step::User => Some("its user and groups".to_owned()),

@@ -37,19 +37,12 @@ impl Clearing {
             since: now,
             next: now,
             span: LOOK_MS,
-            reported: Survivors {
-                alive: 0,
-                unknown: 0,
-            },
+            reported: Survivors { alive: 0, unknown: 0 },
         }
     }
 
     pub(super) const fn waiting(now: u64) -> Self {
-        Self {
-            kills: false,
-            whole: true,
-            ..Self::killing(true, now)
-        }
+        Self { kills: false, whole: true, ..Self::killing(true, now) }
     }
 
     /// Returns whether this clears the whole tree, rather than only its leader.
@@ -128,16 +121,10 @@ impl Clearing {
                 if self.kills {
                     let _ = world.signal(&handle, &[KILL], false);
                 }
-                Survivors {
-                    alive: 1,
-                    unknown: 0,
-                }
+                Survivors { alive: 1, unknown: 0 }
             }
             Lookup::Gone(_) => Survivors::default(),
-            Lookup::Unknown => Survivors {
-                alive: 0,
-                unknown: 1,
-            },
+            Lookup::Unknown => Survivors { alive: 0, unknown: 1 },
         }
     }
 }

@@ -34,11 +34,7 @@ impl<W: World> Follower<W> {
         let (machine, boot) = self.world.machine_and_boot();
         if identity.boot != boot {
             let is_ours = identity.machine == machine;
-            let lost = if is_ours {
-                Lost::Rebooted
-            } else {
-                Lost::AnotherMachine
-            };
+            let lost = if is_ours { Lost::Rebooted } else { Lost::AnotherMachine };
             return self.end(id, End::Lost(lost), None, [0; 2]);
         }
         if attempt.launched && self.link != Link::Up {

@@ -48,20 +48,13 @@ pub(super) fn of(
     all.extend(own.map(|(name, value)| (name.as_bytes().to_vec(), value)));
     if let Some(file) = &spec.env_file {
         let variables = files::variables(&files::path_of(file), user)?;
-        all.extend(
-            variables
-                .into_iter()
-                .map(|(name, value)| (name.into_bytes(), value)),
-        );
+        all.extend(variables.into_iter().map(|(name, value)| (name.into_bytes(), value)));
     }
     for (name, value) in &spec.env {
         all.insert(name.clone().into_bytes(), value.as_bytes().to_vec());
     }
     // Only the keeper has the contents of a parcel, so if there is one, secrets are not checked.
-    let missing = spec
-        .secrets
-        .iter()
-        .find(|name| !all.contains_key(name.as_bytes()));
+    let missing = spec.secrets.iter().find(|name| !all.contains_key(name.as_bytes()));
     if let Some(name) = missing.filter(|_| spec.parcel.is_none()) {
         return Err(Failure {
             step: Step::Environment,
@@ -119,17 +112,10 @@ mod tests {
         let made = |spec: &Spec| of(ProcessId(5), spec, (Path::new("/data"), Vec::new()), 0);
         let all = made(&spec).expect("all secrets are set");
         let has = |text: &str| all.iter().any(|it| it.as_bytes() == text.as_bytes());
-        for variable in [
-            "PATH=/file",
-            "API_TOKEN=hush",
-            "A=spec",
-            "SEXTON_DATA=/data",
-        ] {
+        for variable in ["PATH=/file", "API_TOKEN=hush", "A=spec", "SEXTON_DATA=/data"] {
             assert!(has(variable), "{variable}");
         }
-        assert!(has(
-            "SEXTON_PROCESS_ID=00000000-0000-0000-0000-000000000005"
-        ));
+        assert!(has("SEXTON_PROCESS_ID=00000000-0000-0000-0000-000000000005"));
         spec.secrets.push("NO_SUCH_SECRET".to_owned());
         let wrong = made(&spec).expect_err("one secret is not set");
         assert_eq!(wrong.step, Step::Environment);

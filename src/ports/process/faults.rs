@@ -157,9 +157,7 @@ impl Faults {
     /// Returns whether to inject this fault into this process now. If so, marks it as injected, since each fault is injected only once.
     pub fn should_inject(&self, id: ProcessId, fault: Fault) -> bool {
         let mut all = self.armed();
-        let armed = all
-            .get_mut(&id)
-            .filter(|it| it.fault == fault && !it.is_injected);
+        let armed = all.get_mut(&id).filter(|it| it.fault == fault && !it.is_injected);
         armed.map(|it| it.is_injected = true).is_some()
     }
 
@@ -204,18 +202,11 @@ mod tests {
         let own = [("SEXTON_TASK_ATTEMPT", attempt), ("SEXTON_FENCE", "7")];
         let env = own.iter().chain(more);
         let env = env.map(|(name, value)| ((*name).to_owned(), Bytes::new(value.as_bytes())));
-        Spec {
-            env: std::iter::once(variable_for(fault)).chain(env).collect(),
-            ..Spec::default()
-        }
+        Spec { env: std::iter::once(variable_for(fault)).chain(env).collect(), ..Spec::default() }
     }
 
     fn launch() -> Launch {
-        Launch {
-            argv: vec![Bytes::new(*b"true")],
-            dir: Bytes::new(*b"/"),
-            ..Launch::default()
-        }
+        Launch { argv: vec![Bytes::new(*b"true")], dir: Bytes::new(*b"/"), ..Launch::default() }
     }
 
     #[test]
@@ -243,11 +234,7 @@ mod tests {
         assert!(!faults.should_inject(first, Fault::AfterParent));
         assert!(faults.should_inject(first, Fault::DropSignal));
         assert!(!faults.should_inject(first, Fault::DropSignal));
-        faults.launched(
-            second,
-            &spec(Fault::AfterThreadCleanup, "1", &[]),
-            &mut launch(),
-        );
+        faults.launched(second, &spec(Fault::AfterThreadCleanup, "1", &[]), &mut launch());
         assert!(!faults.should_inject_for_owner(b"attempt-8", Fault::AfterThreadCleanup));
         assert!(faults.should_inject_for_owner(b"attempt-7", Fault::AfterThreadCleanup));
     }
@@ -256,11 +243,7 @@ mod tests {
     fn a_cleanup_is_spoiled_and_its_command_is_not() {
         let faults = Faults::default();
         let mut asked = launch();
-        faults.launched(
-            ProcessId::new(1, 1),
-            &spec(Fault::BeforeCleanup, "1", &[]),
-            &mut asked,
-        );
+        faults.launched(ProcessId::new(1, 1), &spec(Fault::BeforeCleanup, "1", &[]), &mut asked);
         assert_eq!(asked, launch());
         let cleanup = spec(Fault::BeforeCleanup, "1", &[("SEXTON_TASK_ENDED", "died")]);
         faults.launched(ProcessId::new(1, 2), &cleanup, &mut asked);

@@ -41,10 +41,7 @@ pub(crate) fn bytes_of(path: &Path) -> Bytes {
 /// Returns the path of a process's directory: `own`, relative to the data directory, or, if that is `None`, the directory in [`RUN`] that
 /// is named after `id`.
 pub(crate) fn run_dir(data: &Path, id: ProcessId, own: Option<&Bytes>) -> PathBuf {
-    own.map_or_else(
-        || data.join(RUN).join(id.to_string()),
-        |own| data.join(path_of(own)),
-    )
+    own.map_or_else(|| data.join(RUN).join(id.to_string()), |own| data.join(path_of(own)))
 }
 
 /// Returns the ids of the processes that have a directory in `run`, the path of the directory named [`RUN`].
@@ -72,11 +69,7 @@ pub(super) fn failure(step: Step, error: &io::Error, about: &Path) -> Failure {
         Some(_) => path.to_string(),
         None => format!("{path}: {error}"),
     };
-    Failure {
-        step,
-        errno: error.raw_os_error().unwrap_or(0),
-        about: Some(about),
-    }
+    Failure { step, errno: error.raw_os_error().unwrap_or(0), about: Some(about) }
 }
 
 /// Opens an output file for reading from its beginning.
@@ -288,19 +281,13 @@ fn read_some(file: &mut File, most: u64) -> io::Result<Vec<u8>> {
 /// that will have the variables ([`file::of_user`]).
 pub(super) fn variables(path: &Path, user: u32) -> Result<Vec<(String, Vec<u8>)>, Failure> {
     let wrong = |error: &io::Error| failure(Step::Environment, error, path);
-    let refused = |words: String| Failure {
-        step: Step::Environment,
-        errno: 0,
-        about: Some(words),
-    };
+    let refused = |words: String| Failure { step: Step::Environment, errno: 0, about: Some(words) };
     let opened = file::of_user(path, user);
     let mut file = opened.map_err(|error| wrong(&error))?;
     let content = read_some(&mut file, ENV_FILE_MAX + 1).map_err(|error| wrong(&error))?;
     if content.len() as u64 > ENV_FILE_MAX {
         let path = path.display();
-        return Err(refused(format!(
-            "{path}: it has more than {ENV_FILE_MAX} bytes"
-        )));
+        return Err(refused(format!("{path}: it has more than {ENV_FILE_MAX} bytes")));
     }
     let mut variables = Vec::new();
     for (place, line) in content.split(|byte| *byte == b'\n').enumerate() {
@@ -350,10 +337,7 @@ fn unquoted(value: &[u8]) -> Result<&[u8], &'static str> {
                 "the value begins with a quote, so it must end with the same quote, with none in between and nothing after it",
             ),
         },
-        bare if bare
-            .windows(2)
-            .any(|two| matches!(two, [b' ' | b'\t', b'#'])) =>
-        {
+        bare if bare.windows(2).any(|two| matches!(two, [b' ' | b'\t', b'#'])) => {
             Err("put the remark on a line of its own, or quote the value if the # belongs to it")
         }
         bare => Ok(bare),
@@ -382,11 +366,7 @@ mod tests {
         let pipe = files.path().join("pipe");
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).expect("the file can be created");
-        for path in [
-            pipe.as_path(),
-            files.path(),
-            std::path::Path::new("/dev/zero"),
-        ] {
+        for path in [pipe.as_path(), files.path(), std::path::Path::new("/dev/zero")] {
             let failure = variables(path, OWN).expect_err("the path is not a regular file");
             assert_eq!(failure.step, Step::Environment);
             let about = failure.about.unwrap_or_default();
@@ -437,11 +417,7 @@ mod tests {
     fn a_script_that_is_there_stays_and_another_or_a_link_is_replaced() {
         let folder = tempfile::tempdir().expect("a directory can be created");
         let path = folder.path().join("cmd.sh");
-        let inode = || {
-            std::fs::symlink_metadata(&path)
-                .expect("the file exists")
-                .ino()
-        };
+        let inode = || std::fs::symlink_metadata(&path).expect("the file exists").ino();
         let spec = |word: &[u8]| Spec {
             argv: vec![Bytes::new(*b"echo"), Bytes::new(word)],
             ..Spec::default()
@@ -472,18 +448,12 @@ mod tests {
         std::fs::write(&path, &content).expect("the file can be written");
         let (shown, _) = output(&path);
         assert_eq!(shown.bytes, 1000 + Output::TAIL_BYTES as u64);
-        assert_eq!(
-            shown.head(),
-            [b'a'; Output::SHOWN_BYTES - Output::TAIL_BYTES]
-        );
+        assert_eq!(shown.head(), [b'a'; Output::SHOWN_BYTES - Output::TAIL_BYTES]);
         assert_eq!(shown.tail(), [b'z'; Output::TAIL_BYTES]);
         // An output that is not longer than what is shown is shown as a whole.
         std::fs::write(&path, &content[..Output::SHOWN_BYTES]).expect("the file can be written");
         let (shown, _) = output(&path);
-        assert_eq!(
-            (shown.head().len(), shown.tail().len()),
-            (Output::SHOWN_BYTES, 0)
-        );
+        assert_eq!((shown.head().len(), shown.tail().len()), (Output::SHOWN_BYTES, 0));
     }
 
     #[test]
@@ -525,10 +495,7 @@ mod tests {
             let wrong = variables(&path, OWN).expect_err(line);
             assert_eq!(wrong.step, Step::Environment);
             let about = wrong.about.expect("the failure names the line");
-            assert!(
-                about.contains(&format!("env, line 2: {words}")),
-                "{line}: {about}"
-            );
+            assert!(about.contains(&format!("env, line 2: {words}")), "{line}: {about}");
         }
         let long = format!("A={}\n", "x".repeat(1 << 20));
         std::fs::write(&path, long).expect("the file can be written");

@@ -101,15 +101,7 @@ impl<W: World> Follower<W> {
                     self.launch(id, spec);
                 }
             }
-            Action::Follow {
-                id,
-                identity,
-                launched,
-                contained,
-                run_dir,
-                user,
-                expects,
-            } => {
+            Action::Follow { id, identity, launched, contained, run_dir, user, expects } => {
                 self.named_attempts.insert(id);
                 if self.is_elsewhere(&identity) {
                     return;
@@ -129,13 +121,7 @@ impl<W: World> Follower<W> {
                 (attempt.identity, attempt.contained) = (Some(identity), contained);
                 self.follow(id);
             }
-            Action::Signal {
-                id,
-                identity,
-                signal,
-                reach,
-                stops,
-            } => {
+            Action::Signal { id, identity, signal, reach, stops } => {
                 self.named_attempts.insert(id);
                 let signals = [signal, CONTINUE];
                 let signals = signals.get(..=usize::from(stops)).unwrap_or_default();

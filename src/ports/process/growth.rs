@@ -84,8 +84,7 @@ struct Growing {
 impl Bound {
     /// Returns the size at which a file is discarded, although it is being rotated.
     fn outgrown(self) -> u64 {
-        self.bytes_max
-            .saturating_add(self.bytes_max.max(SLACK_BYTES))
+        self.bytes_max.saturating_add(self.bytes_max.max(SLACK_BYTES))
     }
 }
 
@@ -157,8 +156,7 @@ impl Growth {
                 }
             }
         }
-        self.all
-            .retain(|_, files| files.iter().any(|file| !file.is_finished()));
+        self.all.retain(|_, files| files.iter().any(|file| !file.is_finished()));
         let all = &self.all;
         self.watches.retain(|_, (id, _)| all.contains_key(id));
     }
@@ -247,11 +245,7 @@ impl Growing {
             return None;
         }
         let limit = self.bound.bytes_max;
-        let next = if self.length > limit {
-            self.bound.outgrown()
-        } else {
-            limit
-        };
+        let next = if self.length > limit { self.bound.outgrown() } else { limit };
         let room = next.saturating_sub(self.length);
         Some((room / FAST_BYTES).clamp(LOOK_MS, LOOK_MS_MAX))
     }
@@ -281,11 +275,7 @@ impl Growing {
         };
         let length = log.length().unwrap_or(0);
         let has_grown = length != self.length;
-        self.quiet = if has_grown {
-            0
-        } else {
-            self.quiet.saturating_add(1)
-        };
+        self.quiet = if has_grown { 0 } else { self.quiet.saturating_add(1) };
         self.length = length;
         let unused = log.reserved().unwrap_or(0).saturating_sub(length);
         if unused > self.bound.outgrown() {
@@ -411,10 +401,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 
-    const BOUND: Bound = Bound {
-        bytes_max: 10_000,
-        kept: 2,
-    };
+    const BOUND: Bound = Bound { bytes_max: 10_000, kept: 2 };
 
     fn growth(dir: &Path) -> Growth {
         let mut growth = Growth::new(Arc::new(AtomicBool::new(false)));
@@ -447,14 +434,10 @@ mod tests {
         let mut writer = writer(&path);
         // Both files must exist to be watched.
         std::fs::write(dir.path().join("stderr.log"), "").expect("the file can be written");
-        writer
-            .write_all(&[b'a'; 9000])
-            .expect("the file can be written");
+        writer.write_all(&[b'a'; 9000]).expect("the file can be written");
         until(&mut growth, &|growth| growth.wait_ms().is_none());
         assert!(!rotated(&path, 1).exists());
-        writer
-            .write_all(&[b'a'; 9000])
-            .expect("the file can be written");
+        writer.write_all(&[b'a'; 9000]).expect("the file can be written");
         until(&mut growth, &|_| rotated(&path, 1).exists());
         until(&mut growth, &|_| length(&path) <= BOUND.bytes_max);
         until(&mut growth, &|growth| growth.wait_ms().is_none());
@@ -495,9 +478,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory can be created");
         let path = dir.path().join("stdout.log");
         let mut writer = writer(&path);
-        writer
-            .write_all(b"output")
-            .expect("the file can be written");
+        writer.write_all(b"output").expect("the file can be written");
         let taken = || std::fs::metadata(&path).expect("the file exists").blocks() * 512;
         let most = BOUND.outgrown();
         let reserved = |bytes: u64| {
@@ -526,15 +507,11 @@ mod tests {
         let mut writer = writer(&path);
         growth.look();
         std::fs::rename(&path, dir.path().join("moved")).expect("the file exists");
-        writer
-            .write_all(&[b'a'; 15_000])
-            .expect("the file can be written");
+        writer.write_all(&[b'a'; 15_000]).expect("the file can be written");
         growth.look();
         assert_eq!(length(&dir.path().join("moved")), 0);
         std::fs::remove_file(dir.path().join("moved")).expect("the file exists");
-        writer
-            .write_all(&[b'a'; 15_000])
-            .expect("the file can be written");
+        writer.write_all(&[b'a'; 15_000]).expect("the file can be written");
         growth.look();
         assert_eq!(writer.metadata().expect("the file is open").len(), 0);
     }

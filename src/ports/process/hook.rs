@@ -35,13 +35,8 @@ pub(super) fn read(
     report: &mut dyn FnMut(Message),
     goes_on: &dyn Fn() -> bool,
 ) -> io::Result<()> {
-    let mut reading = Reading {
-        of: id,
-        found: HookOutput::default(),
-        bytes: 0,
-        is_full: false,
-        report,
-    };
+    let mut reading =
+        Reading { of: id, found: HookOutput::default(), bytes: 0, is_full: false, report };
     let file = files::reader(path);
     let read = file.and_then(|file| reading.lines(&mut file.take(READ_BYTES_MAX), goes_on));
     match read {
@@ -59,10 +54,8 @@ pub(super) fn read(
 /// Returns whether a file may be readable later: it exists, and is a regular file.
 fn may_pass(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidInput, NotADirectory, NotFound, PermissionDenied};
-    !matches!(
-        error.kind(),
-        NotFound | NotADirectory | InvalidInput | PermissionDenied
-    ) && error.raw_os_error() != Some(rustix::io::Errno::LOOP.raw_os_error())
+    !matches!(error.kind(), NotFound | NotADirectory | InvalidInput | PermissionDenied)
+        && error.raw_os_error() != Some(rustix::io::Errno::LOOP.raw_os_error())
 }
 
 struct Reading<'a> {
@@ -140,10 +133,7 @@ impl Reading<'_> {
         if self.is_full || !fits {
             if !self.is_full {
                 let limits = format!("{most} processes, and at most {bytes_max} bytes of them");
-                self.warn(
-                    child.line,
-                    format!("only the first {limits}, are recorded for a hook"),
-                );
+                self.warn(child.line, format!("only the first {limits}, are recorded for a hook"));
             }
             self.is_full = true;
             return;
@@ -316,18 +306,12 @@ mod tests {
 "#,
         );
         let first = &children[0];
-        assert_eq!(
-            (first.line, first.pid, first.end),
-            (2, Some(41), Some(End::Code(8)))
-        );
+        assert_eq!((first.line, first.pid, first.end), (2, Some(41), Some(End::Code(8))));
         assert_eq!(first.argv.len(), 3);
         assert_eq!(first.dir, Some(Bytes::new(*b"/srv")));
         assert_eq!(first.started, Some(Date(1_769_860_800_500)));
         assert_eq!(first.ended, Some(Date(1_769_860_801_000)));
-        let signal = End::Signal {
-            signal: 9,
-            dumped: false,
-        };
+        let signal = End::Signal { signal: 9, dumped: false };
         assert_eq!((children[1].line, children[1].end), (5, Some(signal)));
         assert_eq!((first.nth, children[1].nth), (1, 2));
         assert_eq!((found.children, found.records, found.broken), (2, 1, 0));
@@ -356,11 +340,8 @@ mod tests {
         let long = "z".repeat(60_000);
         let line = format!("{{\"type\":\"Process\",\"cmd\":[\"x\",\"{long}\"]}}\n");
         let (children, found) = found_in(line.repeat(1000).as_bytes());
-        let bytes: usize = children
-            .iter()
-            .flat_map(|it| &it.argv)
-            .map(|it| it.as_bytes().len())
-            .sum();
+        let bytes: usize =
+            children.iter().flat_map(|it| &it.argv).map(|it| it.as_bytes().len()).sum();
         assert!(bytes <= HookOutput::CHILDREN_BYTES_MAX, "{bytes}");
         assert_eq!(found.children as usize, children.len());
         assert_eq!((found.broken, found.warnings.len()), (1, 1));
@@ -396,20 +377,14 @@ mod tests {
         let mut content = String::new();
         for number in 0..200 {
             let long = "y".repeat(1000);
-            writeln!(
-                content,
-                "{{\"type\":\"T\",\"n\":{number},\"x\":\"{long}\"}}"
-            )
-            .expect("writing to memory does not fail");
+            writeln!(content, "{{\"type\":\"T\",\"n\":{number},\"x\":\"{long}\"}}")
+                .expect("writing to memory does not fail");
         }
         content.push_str(&"{\n".repeat(100));
         let (_, found) = found_in(content.as_bytes());
         assert_eq!((found.records, found.broken), (200, 100));
         assert_eq!(found.warnings.len(), HookOutput::WARNINGS_MAX);
         let kept: usize = found.kept.iter().map(|it| it.as_bytes().len()).sum();
-        assert!(
-            (HookOutput::BYTES_MAX - 1100..=HookOutput::BYTES_MAX).contains(&kept),
-            "{kept}"
-        );
+        assert!((HookOutput::BYTES_MAX - 1100..=HookOutput::BYTES_MAX).contains(&kept), "{kept}");
     }
 }

@@ -263,9 +263,7 @@ fn read(path: &Path) -> io::Result<u32> {
     let file = file::own(path, OFlags::RDONLY, Mode::empty())?;
     let mut text = [0; 16];
     let length = rustix::io::read(&file, &mut text)?;
-    let text = text
-        .get(..length)
-        .and_then(|it| std::str::from_utf8(it).ok());
+    let text = text.get(..length).and_then(|it| std::str::from_utf8(it).ok());
     let user = text.and_then(|it| it.parse().ok());
     user.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }

@@ -129,10 +129,7 @@ impl Lines {
             epoll::add(epoll, &inotify, data, flags)?;
             Ok(inotify)
         });
-        Self {
-            inotify: waited.ok(),
-            ..Self::default()
-        }
+        Self { inotify: waited.ok(), ..Self::default() }
     }
 
     /// Starts to wait for a line.
@@ -173,10 +170,7 @@ impl Lines {
     /// awaited.
     pub(super) fn grown(&mut self, now: u64) -> Vec<ProcessId> {
         let mut grown = self.grown_files();
-        let due = self
-            .all
-            .iter()
-            .filter(|(_, line)| line.next.is_some_and(|at| at <= now));
+        let due = self.all.iter().filter(|(_, line)| line.next.is_some_and(|at| at <= now));
         grown.extend(due.map(|(id, _)| *id));
         let mut ready = Vec::new();
         for id in grown {
@@ -251,13 +245,9 @@ mod tests {
         let mut lines = Lines::default();
         lines.follow(ID, Line::of(dir.path(), "ready to serve"));
         assert!(lines.grown(0).is_empty());
-        let mut file = OpenOptions::new()
-            .append(true)
-            .open(&path)
-            .expect("the file exists");
+        let mut file = OpenOptions::new().append(true).open(&path).expect("the file exists");
         for (at, part) in (1..).zip(["rea", "dy\nready", " to", " serv"]) {
-            file.write_all(part.as_bytes())
-                .expect("the file can be written");
+            file.write_all(part.as_bytes()).expect("the file can be written");
             assert!(lines.grown(at * 1000).is_empty(), "{part}");
         }
         file.write_all(b"e").expect("the file can be written");

@@ -25,10 +25,7 @@ const START: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(2);
 
 /// How long a keeper may take to read a request.
-const TIMEOUT: Timespec = Timespec {
-    tv_sec: 10,
-    tv_nsec: 0,
-};
+const TIMEOUT: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
 /// The program that is started as the keeper. `examples/commands.rs` is a program that is its own keeper.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,17 +57,10 @@ impl Link {
             Ok(stream) => stream,
             Err(error) => {
                 let absent = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
-                return if absent.contains(&error.kind()) {
-                    Ok(None)
-                } else {
-                    Err(error)
-                };
+                return if absent.contains(&error.kind()) { Ok(None) } else { Err(error) };
             }
         };
-        let mut link = Self {
-            stream,
-            unread: Vec::new(),
-        };
+        let mut link = Self { stream, unread: Vec::new() };
         link.ask(&Request::Hello { version: VERSION })?;
         Ok(Some(link))
     }
@@ -87,11 +77,7 @@ impl Link {
     /// Sends all bytes. A keeper may stop reading requests until its answers are read, so answers are received while this waits.
     fn send(&mut self, mut rest: &[u8]) -> io::Result<()> {
         while !rest.is_empty() {
-            match rustix::net::send(
-                &self.stream,
-                rest,
-                SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
-            ) {
+            match rustix::net::send(&self.stream, rest, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(sent) => rest = rest.get(sent..).unwrap_or_default(),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
@@ -144,10 +130,7 @@ impl Link {
         while let Some((length, after)) = rest.split_first_chunk::<4>() {
             let length = u32::from_le_bytes(*length) as usize;
             if length > FRAME_BYTES_MAX {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "the frame is too long",
-                ));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "the frame is too long"));
             }
             let Some((frame, after)) = after.split_at_checked(length) else {
                 break;
@@ -197,10 +180,7 @@ pub(super) fn start(program: &KeeperProgram, data: &Path) -> Result<(Link, Child
     // Process lists show this name instead of the path.
     command.arg0(OsStr::from_bytes(keeper::NAME.to_bytes()));
     command.arg("keeper").arg("--data").arg(data);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| failed(&error))?;
     // The commands that the keeper launches inherit its limits. It launches none before we have connected.
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw)
@@ -217,15 +197,11 @@ pub(super) fn start(program: &KeeperProgram, data: &Path) -> Result<(Link, Child
         }
         let ended = child.try_wait().map_err(|error| failed(&error))?;
         let why = match ended {
-            Some(status) => format!(
-                "{}: the keeper exited during startup: {status}",
-                path.display()
-            ),
+            Some(status) => {
+                format!("{}: the keeper exited during startup: {status}", path.display())
+            }
             None if waited > START => {
-                format!(
-                    "{}: the keeper did not start listening in time",
-                    path.display()
-                )
+                format!("{}: the keeper did not start listening in time", path.display())
             }
             None => {
                 rest();
@@ -236,11 +212,7 @@ pub(super) fn start(program: &KeeperProgram, data: &Path) -> Result<(Link, Child
         // A keeper that failed to start must not be left running.
         drop(child.kill());
         drop(child.wait());
-        return Err(Failure {
-            step: Step::Keeper,
-            errno: 0,
-            about: Some(why),
-        });
+        return Err(Failure { step: Step::Keeper, errno: 0, about: Some(why) });
     }
 }
 
@@ -272,38 +244,26 @@ mod tests {
     #[test]
     fn a_keeper_that_reads_only_when_it_is_read_is_asked_all_the_same() {
         let (stream, mut keeper) = UnixStream::pair().expect("a socket pair can be created");
-        let mut link = Link {
-            stream,
-            unread: Vec::new(),
-        };
+        let mut link = Link { stream, unread: Vec::new() };
         let requests = 10_000;
         let told = std::thread::Builder::new().spawn(move || {
-            let report = Report::Absent {
-                attempt: ProcessId(7),
-            };
+            let report = Report::Absent { attempt: ProcessId(7) };
             let mut frame = vec![0; 4];
             rmp_serde::encode::write(&mut frame, &report).expect("the report can be encoded");
             frame[0] = u8::try_from(frame.len() - 4).expect("the frame is short");
             let reports = frame.repeat(50_000);
-            keeper
-                .write_all(&reports)
-                .expect("the reports can be written");
+            keeper.write_all(&reports).expect("the reports can be written");
             let mut rest = Vec::new();
-            keeper
-                .read_to_end(&mut rest)
-                .expect("the requests can be read");
+            keeper.read_to_end(&mut rest).expect("the requests can be read");
             rest.len()
         });
         let told = told.expect("a thread can be started");
         let attempts = vec![ProcessId(u128::MAX); 64];
         for _ in 0..requests {
             let attempts = attempts.clone();
-            link.ask(&Request::Forget { attempts })
-                .expect("the request can be sent");
+            link.ask(&Request::Forget { attempts }).expect("the request can be sent");
         }
-        link.stream
-            .shutdown(std::net::Shutdown::Write)
-            .expect("the connection is open");
+        link.stream.shutdown(std::net::Shutdown::Write).expect("the connection is open");
         let mut reports = Vec::new();
         while reports.len() < 50_000 && link.read(&mut reports).is_ok() {}
         assert_eq!(reports.len(), 50_000);

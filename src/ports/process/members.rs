@@ -82,13 +82,8 @@ impl Members {
         }
         // A descendant of a member is also a member, whatever its environment contains.
         proc::add_descendants(&mut members, living);
-        let alive = members
-            .iter()
-            .map(|pid| (*pid, living.get(pid).map(|stat| stat.start_ticks)));
-        Self {
-            alive: alive.collect(),
-            unknown,
-        }
+        let alive = members.iter().map(|pid| (*pid, living.get(pid).map(|stat| stat.start_ticks)));
+        Self { alive: alive.collect(), unknown }
     }
 
     /// Returns what several passes show together. Each yields the members that it found, and whether it shows every process that was alive at
@@ -104,10 +99,7 @@ impl Members {
                 return Ok(members);
             }
         }
-        Ok(Self {
-            alive: Vec::new(),
-            unknown: 1,
-        })
+        Ok(Self { alive: Vec::new(), unknown: 1 })
     }
 }
 
@@ -200,21 +192,8 @@ mod tests {
     }
 
     fn tree(kept: bool) -> Tree {
-        let leader = Identity {
-            machine: 1,
-            boot: 1,
-            namespace: 1,
-            pid: 10,
-            inode: 10,
-            ticks: 100,
-        };
-        Tree {
-            id: ID,
-            leader,
-            contained: true,
-            launched: true,
-            kept,
-        }
+        let leader = Identity { machine: 1, boot: 1, namespace: 1, pid: 10, inode: 10, ticks: 100 };
+        Tree { id: ID, leader, contained: true, launched: true, kept }
     }
 
     fn stat((pid, parent, start_ticks): (u32, u32, u64)) -> Stat {
@@ -258,10 +237,7 @@ mod tests {
         // An orphan without an id that started later is unknown, unless it is in a control group.
         let all = [(KEEPER, 1, 1), (15, KEEPER, 99), (16, KEEPER, 100)];
         assert_eq!(found(&all, &Known::default(), true), (Vec::new(), 1));
-        let known = Known {
-            named: BTreeMap::new(),
-            groups: [(16, OTHER)].into(),
-        };
+        let known = Known { named: BTreeMap::new(), groups: [(16, OTHER)].into() };
         assert_eq!(found(&all, &known, true), (Vec::new(), 0));
     }
 
@@ -273,10 +249,7 @@ mod tests {
             groups: BTreeMap::new(),
         };
         assert_eq!(found(&all, &known, true), (Vec::new(), 1));
-        let known = Known {
-            named: BTreeMap::new(),
-            groups: [(15, ENDED), (16, OTHER)].into(),
-        };
+        let known = Known { named: BTreeMap::new(), groups: [(15, ENDED), (16, OTHER)].into() };
         assert_eq!(found(&all, &known, true), (Vec::new(), 1));
         // Its own id counts, in a control group that it made for itself.
         let known = Known {
@@ -300,15 +273,7 @@ mod tests {
             leaders: &BTreeSet::from([20]),
         };
         // The last but one started before the leader, and the last is the leader of another tree.
-        let all = [
-            (12, 101),
-            (13, 101),
-            (14, 101),
-            (15, 101),
-            (16, 101),
-            (17, 99),
-            (20, 101),
-        ];
+        let all = [(12, 101), (13, 101), (14, 101), (15, 101), (16, 101), (17, 99), (20, 101)];
         let may = all
             .into_iter()
             .filter(|(pid, ticks)| wanted.may_own(*pid, &stat((*pid, KEEPER, *ticks)), &known));
@@ -319,29 +284,21 @@ mod tests {
     #[test]
     fn passes_that_find_nothing_while_processes_are_created_prove_nothing() {
         let none = || Ok((Members::default(), false));
-        let unknown = Members {
-            alive: Vec::new(),
-            unknown: 1,
-        };
+        let unknown = Members { alive: Vec::new(), unknown: 1 };
         let proved = |passes: Vec<_>| Members::proved(passes).expect("no pass failed");
         assert_eq!(proved(vec![none(), none()]), unknown);
         assert_eq!(proved(Vec::new()), unknown);
         let settled = Ok((Members::default(), true));
         assert_eq!(proved(vec![none(), settled]), Members::default());
-        let one = Members {
-            alive: vec![(10, None)],
-            unknown: 0,
-        };
+        let one = Members { alive: vec![(10, None)], unknown: 0 };
         assert_eq!(proved(vec![none(), Ok((one.clone(), false))]), one);
     }
 
     #[test]
     fn an_id_counts_only_with_descent_or_the_right_user() {
         let all = [(KEEPER, 1, 1), (30, 1, 200), (31, 1, 201)];
-        let known = Known {
-            named: [(30, (ID, false)), (31, (ID, true))].into(),
-            groups: BTreeMap::new(),
-        };
+        let known =
+            Known { named: [(30, (ID, false)), (31, (ID, true))].into(), groups: BTreeMap::new() };
         assert_eq!(found(&all, &known, false), (vec![31], 0));
         // While the keeper lives, it is the ancestor of whatever belongs to the tree.
         assert_eq!(found(&all, &known, true), (Vec::new(), 0));
@@ -353,10 +310,7 @@ mod tests {
     #[test]
     fn a_control_group_counts_more_than_an_id() {
         let all = [(KEEPER, 1, 1), (40, KEEPER, 200)];
-        let known = Known {
-            named: [(40, (ID, true))].into(),
-            groups: [(40, OTHER)].into(),
-        };
+        let known = Known { named: [(40, (ID, true))].into(), groups: [(40, OTHER)].into() };
         assert_eq!(found(&all, &known, true), (Vec::new(), 0));
         // The keeper has ended.
         let orphan = [(40, 1, 200)];

@@ -53,9 +53,8 @@ fn read(data: &Path) -> io::Result<Vec<u64>> {
         other => other?,
     };
     let boot = format!("{:032x}", host::boot());
-    let of_this_boot = text
-        .lines()
-        .filter_map(|line| line.strip_prefix(&boot)?.trim().parse().ok());
+    let of_this_boot =
+        text.lines().filter_map(|line| line.strip_prefix(&boot)?.trim().parse().ok());
     Ok(of_this_boot.collect())
 }
 

@@ -133,12 +133,7 @@ impl Notices {
         if self.expected.contains_key(&id) {
             return;
         }
-        let Expectation {
-            ready,
-            is_ready,
-            watchdog_ms,
-            output: _,
-        } = expectation;
+        let Expectation { ready, is_ready, watchdog_ms, output: _ } = expectation;
         if *ready == Ready::Notify {
             self.inboxes.reopen(id);
         }
@@ -226,10 +221,7 @@ impl Notices {
     /// Searches output that has grown. Returns a message for each process that is ready.
     pub(super) fn grown(&mut self, now: u64) -> Vec<Message> {
         let ready = self.lines.grown(now);
-        let each = ready.into_iter().map(|id| Message::Notice {
-            id,
-            notice: Notice::Ready,
-        });
+        let each = ready.into_iter().map(|id| Message::Notice { id, notice: Notice::Ready });
         each.collect()
     }
 
@@ -282,10 +274,7 @@ impl Expected {
 
 impl Paced {
     fn every(interval_ms: u64) -> Self {
-        Self {
-            interval_ms,
-            ..Self::default()
-        }
+        Self { interval_ms, ..Self::default() }
     }
 
     /// Returns the notice to report now, if any.
@@ -343,12 +332,8 @@ mod tests {
 
     fn expecting(watchdog_ms: u32) -> Notices {
         let mut notices = Notices::default();
-        let expectation = Expectation {
-            ready: Ready::Notify,
-            is_ready: false,
-            watchdog_ms,
-            output: (0, 0),
-        };
+        let expectation =
+            Expectation { ready: Ready::Notify, is_ready: false, watchdog_ms, output: (0, 0) };
         notices.expect(ID, &expectation, Path::new("/nowhere"));
         notices
     }
@@ -388,20 +373,14 @@ mod tests {
         let expected = [Notice::Ready, Notice::Words("x".to_owned()), Notice::Silent];
         assert_eq!(all, expected);
         // What changes all the time is reported at its pace.
-        let (one, other) = (
-            flood("READY=1\nSTOPPING=1\n"),
-            flood("STOPPING=1\nREADY=1\n"),
-        );
+        let (one, other) = (flood("READY=1\nSTOPPING=1\n"), flood("STOPPING=1\nREADY=1\n"));
         let mut changes = 0;
         for now in (10_000..20_000_u64).step_by(2) {
             changes += notices.receive_text(ID, &one, now).len();
             changes += notices.receive_text(ID, &other, now + 1).len();
             changes += notices.handle_due(now + 1).len();
         }
-        assert!(
-            (1..=10_000 / STATE_MS + 1).contains(&(changes as u64)),
-            "{changes}"
-        );
+        assert!((1..=10_000 / STATE_MS + 1).contains(&(changes as u64)), "{changes}");
         // At the end, the last of them is known.
         drop(notices.handle_due(21_000));
         drop(notices.receive_text(ID, "STOPPING=1", 22_000));

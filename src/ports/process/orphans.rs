@@ -34,11 +34,7 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
 
     /// Returns when to wake next without an event, by `World::clock`: the earliest deadline of the follower, the reaping or the notices.
     pub(super) fn next(&self) -> Option<u64> {
-        let times = [
-            self.deadline(),
-            self.world.reaps_at,
-            self.world.notices.next(),
-        ];
+        let times = [self.deadline(), self.world.reaps_at, self.world.notices.next()];
         times.into_iter().flatten().min()
     }
 

@@ -55,11 +55,7 @@ struct Thread {
 impl Outputs {
     /// Creates a handle. The thread is not started yet.
     pub(super) const fn new(report: Report, sentry: Sentry) -> Self {
-        Self {
-            report: Some(report),
-            sentry,
-            thread: None,
-        }
+        Self { report: Some(report), sentry, thread: None }
     }
 
     /// Asks the thread to read the output of a hook that has ended, in this directory.
@@ -111,12 +107,7 @@ impl Thread {
             // The thread ends only when its handle is dropped.
             true
         })?;
-        Ok(Self {
-            asks: Some(asks),
-            wake,
-            is_over,
-            handle: Some(thread),
-        })
+        Ok(Self { asks: Some(asks), wake, is_over, handle: Some(thread) })
     }
 
     fn wake(&self) {
@@ -142,10 +133,7 @@ use crate::ports::process::hook::read;
 
 /// Reports that the output cannot be read: there is no JSON parser in this build.
 #[cfg(not(any(feature = "http", feature = "replay")))]
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "reading may fail where there is a parser"
-)]
+#[expect(clippy::unnecessary_wraps, reason = "reading may fail where there is a parser")]
 fn read(
     id: ProcessId,
     _: &Path,

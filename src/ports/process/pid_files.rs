@@ -119,8 +119,7 @@ mod tests {
 
     fn dirs(data: &Path, count: usize) -> Vec<PathBuf> {
         let dirs = (0..count).map(|number| data.join(format!("services/{number}")));
-        dirs.inspect(|dir| fs::create_dir_all(dir).expect("a directory can be created"))
-            .collect()
+        dirs.inspect(|dir| fs::create_dir_all(dir).expect("a directory can be created")).collect()
     }
 
     fn read(dir: &Path) -> String {
@@ -138,9 +137,7 @@ mod tests {
         let data = tempfile::tempdir().expect("a directory can be created");
         let dirs = dirs(data.path(), 2);
         let mut files = PidFiles::open(Some(data.path()));
-        files
-            .write(&dirs[0], 123_456)
-            .expect("the file can be written");
+        files.write(&dirs[0], 123_456).expect("the file can be written");
         let first = inode(&dirs[0]);
         files.remove(&dirs[0]);
         assert!(!dirs[0].join(NAME).exists());
@@ -154,10 +151,7 @@ mod tests {
         files.write(&dirs[1], 8).expect("the file can be written");
         assert_eq!(read(&dirs[1]), "8\n");
         files.remove(&dirs[0]);
-        assert!(
-            dirs[1].join(NAME).exists(),
-            "the PID file of the other process is not removed"
-        );
+        assert!(dirs[1].join(NAME).exists(), "the PID file of the other process is not removed");
     }
 
     #[test]
@@ -166,18 +160,14 @@ mod tests {
         let dirs = dirs(data.path(), 1);
         let (path, other) = (dirs[0].join(NAME), data.path().join("other"));
         let mut files = PidFiles::open(Some(data.path()));
-        for link in [fs::hard_link::<&Path, &Path>, |to, from| {
-            std::os::unix::fs::symlink(to, from)
-        }] {
+        for link in [fs::hard_link::<&Path, &Path>, |to, from| std::os::unix::fs::symlink(to, from)]
+        {
             fs::write(&other, "important").expect("the file can be written");
             link(&other, &path).expect("the file can be linked");
             files.remove(&dirs[0]);
             files.write(&dirs[0], 9).expect("the file can be written");
             assert_eq!(read(&dirs[0]), "9\n");
-            assert_eq!(
-                fs::read_to_string(&other).expect("the file exists"),
-                "important"
-            );
+            assert_eq!(fs::read_to_string(&other).expect("the file exists"), "important");
             files.remove(&dirs[0]);
         }
     }

@@ -33,10 +33,7 @@ pub struct Place {
 impl Place {
     /// Returns whether a keeper may be running, started by this coordinator or an earlier one.
     pub(super) fn may_have_keeper(&self) -> bool {
-        let socket = self
-            .data
-            .as_ref()
-            .map(|data| data.join(crate::keeper::SOCKET));
+        let socket = self.data.as_ref().map(|data| data.join(crate::keeper::SOCKET));
         socket.is_some_and(|socket| socket.exists())
     }
 
@@ -47,16 +44,12 @@ impl Place {
             return Vec::new();
         };
         let socket = files::bytes_of(reporting.socket()).as_bytes().to_vec();
-        vec![
-            (Task::SECRET, reporting.secret(id).into_bytes()),
-            (reporting::ADDRESS, socket),
-        ]
+        vec![(Task::SECRET, reporting.secret(id).into_bytes()), (reporting::ADDRESS, socket)]
     }
 
     /// Returns the data directory, or the failure of a launch if no process can be launched.
     pub(super) fn data(&self) -> Result<&Path, Failure> {
         let data = self.data.as_deref();
-        data.filter(|_| self.keeper != KeeperProgram::None)
-            .ok_or_else(link::none)
+        data.filter(|_| self.keeper != KeeperProgram::None).ok_or_else(link::none)
     }
 }

@@ -159,21 +159,10 @@ impl<R: FnMut(Message)> Real<R> {
         };
         let read = link.read(reports);
         for report in reports.iter() {
-            if let Report::Welcome {
-                version,
-                pid,
-                groups,
-                ..
-            } = report
-            {
-                self.groups = Groups {
-                    base: groups.as_ref().map(files::path_of),
-                    keeper: *pid,
-                };
+            if let Report::Welcome { version, pid, groups, .. } = report {
+                self.groups = Groups { base: groups.as_ref().map(files::path_of), keeper: *pid };
                 let groups = self.groups.base.is_some();
-                self.place
-                    .observed
-                    .joined(groups, self.groups.bound_trees());
+                self.place.observed.joined(groups, self.groups.bound_trees());
                 // A keeper with a newer protocol version also understands ours.
                 if *version <= VERSION {
                     self.upgrade(*pid);
@@ -234,8 +223,7 @@ impl<R: FnMut(Message)> Real<R> {
 
     /// Reaps keepers that this process started and that have ended.
     pub(super) fn reap_keepers(&mut self) {
-        self.keepers
-            .retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        self.keepers.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     }
 
     fn connected(&mut self) -> Result<Link, Failure> {
@@ -298,10 +286,8 @@ impl<R: FnMut(Message)> Real<R> {
             let others = found.into_iter().take(Leak::HOLDERS_MAX);
             holders = others.map(|(pid, name)| Holder { pid, name }).collect();
         }
-        let open_in: Vec<String> = holders
-            .iter()
-            .map(|it| format!("{} (pid {})", it.name, it.pid))
-            .collect();
+        let open_in: Vec<String> =
+            holders.iter().map(|it| format!("{} (pid {})", it.name, it.pid)).collect();
         tracing::warn!(process = %id, open_in = open_in.join(", "), "the output is still open after the process ended");
         Some(Box::new(Leak { holders }))
     }
@@ -381,11 +367,7 @@ impl<R: FnMut(Message)> World for Real<R> {
     fn signal(&mut self, handle: &Pidfd, signals: &[u8], group: bool) -> Result<(), i32> {
         const NO_SUCH_PROCESS: i32 = 3;
         let send = |signal: u8| {
-            if group {
-                handle.signal_group(signal)
-            } else {
-                handle.signal(signal)
-            }
+            if group { handle.signal_group(signal) } else { handle.signal(signal) }
         };
         let Some((first, rest)) = signals.split_first() else {
             return Ok(());
@@ -435,11 +417,7 @@ impl<R: FnMut(Message)> World for Real<R> {
         let data = epoll::EventData::new_u64(KEEPER);
         let added = epoll::add(&self.epoll, link.stream(), data, flags);
         added.map_err(|error| {
-            files::failure(
-                Step::Keeper,
-                &error.into(),
-                Path::new(crate::keeper::SOCKET),
-            )
+            files::failure(Step::Keeper, &error.into(), Path::new(crate::keeper::SOCKET))
         })?;
         self.link = Some(link);
         Ok(())
@@ -488,10 +466,7 @@ impl<R: FnMut(Message)> World for Real<R> {
             dir: spec.dir.clone(),
             env: environment::of(id, spec, (&data, own), reader)?,
             parcel: spec.parcel,
-            output: spec
-                .parcel
-                .is_none()
-                .then(|| (output(files::STDOUT), output(files::STDERR))),
+            output: spec.parcel.is_none().then(|| (output(files::STDOUT), output(files::STDERR))),
             appends: spec.appends,
             user,
             limits: spec.limits.clone(),
@@ -547,11 +522,7 @@ impl<R: FnMut(Message)> World for Real<R> {
             return Remains::default();
         };
         let is_of_boot = (tree.leader.machine, tree.leader.boot) == self.machine_and_boot();
-        let left = if is_of_boot {
-            self.survivors(tree)
-        } else {
-            Survivors::default()
-        };
+        let left = if is_of_boot { self.survivors(tree) } else { Survivors::default() };
         let paths = [files::STDOUT, files::STDERR].map(|name| dir.join(name));
         let [(stdout, holds_one), (stderr, holds_other)] =
             paths.each_ref().map(|path| files::output(path));

@@ -39,11 +39,7 @@ impl<W: World> Follower<W> {
             Report::Started(started) => self.receive_started(&started, true),
             Report::Orphaned(started) => self.receive_started(&started, false),
             Report::Exited(exited) => self.receive_exited(&exited),
-            Report::Failed {
-                attempt,
-                step,
-                errno,
-            } => {
+            Report::Failed { attempt, step, errno } => {
                 self.held.insert(attempt, true);
                 let step = step_of(step);
                 let launch = self.attempts.get(&attempt);
@@ -131,8 +127,7 @@ impl<W: World> Follower<W> {
         if attempt.identity.replace(identity).is_none() {
             if lives {
                 self.world.note(id, Some(&identity));
-                self.world
-                    .write_pid_file(id, attempt.run_dir.as_ref(), started.pid);
+                self.world.write_pid_file(id, attempt.run_dir.as_ref(), started.pid);
             }
             let message = Message::Started {
                 id,

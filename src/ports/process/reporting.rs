@@ -27,9 +27,7 @@ pub struct Reporting {
 /// Omits the key, so that logs do not reveal it.
 impl fmt::Debug for Reporting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reporting")
-            .field("socket", &self.socket)
-            .finish_non_exhaustive()
+        f.debug_struct("Reporting").field("socket", &self.socket).finish_non_exhaustive()
     }
 }
 
@@ -101,13 +99,7 @@ mod tests {
         assert_eq!(reporting.process_of(&format!("{other}.{code}")), None);
         let another = Reporting::new([8; 32], Path::new("/data"));
         assert_eq!(another.process_of(&secret), None);
-        for wrong in [
-            "",
-            ".",
-            "x.y",
-            &secret[..secret.len() - 1],
-            &format!("{secret}0"),
-        ] {
+        for wrong in ["", ".", "x.y", &secret[..secret.len() - 1], &format!("{secret}0")] {
             assert_eq!(reporting.process_of(wrong), None, "{wrong}");
         }
         assert!(!format!("{reporting:?}").contains('7'));

@@ -73,11 +73,7 @@ pub(crate) fn describe(
         dir,
         started: started(identity.ticks),
         tags,
-        parentage: Parentage {
-            named,
-            line: line.collect(),
-            bound: false,
-        },
+        parentage: Parentage { named, line: line.collect(), bound: false },
     })
 }
 
@@ -110,10 +106,7 @@ mod tests {
         let inode = own.first().expect("this process is alive").inode;
         assert_eq!(line(Requester { inode, ..asked }), own);
         if inode != 0 {
-            let before = Requester {
-                inode: inode ^ 1,
-                ..asked
-            };
+            let before = Requester { inode: inode ^ 1, ..asked };
             assert!(line(before).is_empty());
             assert!(describe(before, Tags::default(), None).is_none());
         }

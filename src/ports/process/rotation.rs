@@ -102,9 +102,7 @@ impl Log {
     /// Returns the number of bytes that the file takes on the disk, which a process can raise without writing.
     pub(super) fn reserved(&self) -> io::Result<u64> {
         let stat = rustix::fs::fstat(&self.file)?;
-        Ok(u64::try_from(stat.st_blocks)
-            .unwrap_or(0)
-            .saturating_mul(512))
+        Ok(u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512))
     }
 
     /// Gives back what the file takes on the disk beyond its content. Output written at this moment may be lost.
@@ -126,20 +124,12 @@ impl Log {
     /// is called meanwhile: the rotation is then abandoned, and the file itself is unchanged.
     pub(super) fn rotate(&self, kept: u8, goes_on: &dyn Fn() -> bool) -> io::Result<Rotated> {
         self.is_abandoned.store(false, Ordering::SeqCst);
-        let rotation = Rotation {
-            log: self,
-            kept,
-            goes_on,
-        };
+        let rotation = Rotation { log: self, kept, goes_on };
         let bytes = match can_shorten(&self.path)? {
             Some(block) => whole_blocks(self.length()?, block),
             None => 0,
         };
-        if bytes > 0 {
-            rotation.shorten(bytes)
-        } else {
-            rotation.cut()
-        }
+        if bytes > 0 { rotation.shorten(bytes) } else { rotation.cut() }
     }
 
     /// Discards the whole content, because it grows faster than it can be rotated. Abandons a rotation in progress. What was discarded is
@@ -257,8 +247,7 @@ impl Rotation<'_> {
             }
             bytes = length;
         }
-        self.log
-            .move_to(begin + bytes, &mut || self.log.truncate())?;
+        self.log.move_to(begin + bytes, &mut || self.log.truncate())?;
         let is_cut = true;
         Ok(Rotated { bytes, is_cut })
     }
@@ -417,10 +406,7 @@ mod tests {
                 let long = std::fs::metadata(&path).is_ok_and(|it| it.len() > 50_000);
                 if long && rotations.load(Ordering::SeqCst) < 40 {
                     let log = Log::open(path.clone()).expect("the file exists");
-                    is_cut |= log
-                        .rotate(50, &|| true)
-                        .expect("the file can be rotated")
-                        .is_cut;
+                    is_cut |= log.rotate(50, &|| true).expect("the file can be rotated").is_cut;
                     rotations.fetch_add(1, Ordering::SeqCst);
                 }
             }
@@ -440,9 +426,7 @@ mod tests {
         let mut writer = open.expect("the file can be created");
         for part in 0..3 {
             let text = lines(part * 1000..(part + 1) * 1000);
-            writer
-                .write_all(text.as_bytes())
-                .expect("the file can be written");
+            writer.write_all(text.as_bytes()).expect("the file can be written");
             let rotation = Rotation {
                 log: &Log::open(path.clone()).expect("the file exists"),
                 kept: 5,
@@ -451,9 +435,7 @@ mod tests {
             let done = rotation.cut().expect("the file can be rotated");
             assert_eq!((done.bytes, done.is_cut), (text.len() as u64, true));
         }
-        writer
-            .write_all(b"line 3000\n")
-            .expect("the file can be written");
+        writer.write_all(b"line 3000\n").expect("the file can be written");
         assert_eq!(std::fs::metadata(&path).expect("the file exists").len(), 10);
         assert!(whole(&path, 5) == lines(0..3001));
     }
@@ -462,15 +444,8 @@ mod tests {
     #[test]
     fn a_position_that_no_output_has_is_not_believed() {
         let dir = tempfile::tempdir().expect("a directory can be created");
-        let (path, at) = (
-            dir.path().join("stdout.log"),
-            dir.path().join("stdout.log.at"),
-        );
-        for planted in [
-            u64::MAX.to_string(),
-            (u64::MAX - 1).to_string(),
-            "-1".to_owned(),
-        ] {
+        let (path, at) = (dir.path().join("stdout.log"), dir.path().join("stdout.log.at"));
+        for planted in [u64::MAX.to_string(), (u64::MAX - 1).to_string(), "-1".to_owned()] {
             std::fs::write(&path, lines(0..10_000)).expect("the file can be written");
             std::fs::write(&at, &planted).expect("the file can be written");
             let log = Log::open(path.clone()).expect("the file exists");

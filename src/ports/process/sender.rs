@@ -61,11 +61,7 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
 
     fn tell(&mut self, messages: Vec<Message>) {
         for message in messages {
-            if let Message::Notice {
-                id,
-                notice: Notice::Silent,
-            } = &message
-            {
+            if let Message::Notice { id, notice: Notice::Silent } = &message {
                 tracing::warn!(process = %id, "no watchdog notice in time");
             }
             self.world.report(message);

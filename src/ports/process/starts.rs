@@ -63,15 +63,8 @@ mod tests {
         }
         assert_eq!(starts.paused_until(), None);
         let refused = starts.begin(5000).unwrap_err();
-        assert!(
-            refused
-                .about
-                .is_some_and(|it| it.contains("5 keepers have exited"))
-        );
+        assert!(refused.about.is_some_and(|it| it.contains("5 keepers have exited")));
         assert_eq!(starts.paused_until(), Some(10_001));
-        assert_eq!(
-            (starts.begin(10_001), starts.paused_until()),
-            (Ok(()), None)
-        );
+        assert_eq!((starts.begin(10_001), starts.paused_until()), (Ok(()), None));
     }
 }

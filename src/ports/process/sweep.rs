@@ -45,12 +45,7 @@ impl Pass {
             created = now;
             proc::catch_up(&mut living)?;
         }
-        Ok(Self {
-            living,
-            named: RefCell::default(),
-            ticks,
-            is_settled,
-        })
+        Ok(Self { living, named: RefCell::default(), ticks, is_settled })
     }
 
     /// Returns the id in the environment of a process, which is read once for all trees.
@@ -114,12 +109,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn pass(is_settled: bool) -> Pass {
-        Pass {
-            living: BTreeMap::new(),
-            named: RefCell::default(),
-            ticks: 1,
-            is_settled,
-        }
+        Pass { living: BTreeMap::new(), named: RefCell::default(), ticks: 1, is_settled }
     }
 
     #[test]
@@ -130,10 +120,7 @@ mod tests {
             let found = sweep.search_by(|| Ok(pass(is_settled)), 0, |_| Members::default());
             (found.expect("the passes are made"), sweep.passes())
         };
-        let unknown = Members {
-            alive: Vec::new(),
-            unknown: 1,
-        };
+        let unknown = Members { alive: Vec::new(), unknown: 1 };
         assert_eq!(search(false), (unknown, PASSES));
         assert_eq!(search(true), (Members::default(), 1), "a settled pass");
     }
@@ -150,12 +137,7 @@ mod tests {
         sweep.clear();
         let own = std::process::id();
         let found = sweep.search(0, |pass| Members {
-            alive: pass
-                .living
-                .get_key_value(&own)
-                .map(|it| (*it.0, None))
-                .into_iter()
-                .collect(),
+            alive: pass.living.get_key_value(&own).map(|it| (*it.0, None)).into_iter().collect(),
             unknown: 0,
         });
         assert_eq!(found.expect("it is readable").alive, [(own, None)]);
@@ -166,10 +148,7 @@ mod tests {
     fn a_pass_does_not_count_for_a_tree_that_began_after_it() {
         let mut sweep = Sweep::default();
         let own = std::process::id();
-        let find = |_: &_| Members {
-            alive: vec![(own, None)],
-            unknown: 0,
-        };
+        let find = |_: &_| Members { alive: vec![(own, None)], unknown: 0 };
         sweep.search(0, find).expect("it is readable");
         let before = sweep.0.first().map(|pass| pass.ticks);
         let later = before.unwrap_or_default() + 1;

@@ -43,10 +43,7 @@ fn reports(follower: &mut Follower<Kernel>) -> Vec<Message> {
 }
 
 fn launch() -> Action {
-    Action::Launch {
-        id: ID,
-        spec: Spec::default(),
-    }
+    Action::Launch { id: ID, spec: Spec::default() }
 }
 
 /// Returns a follower that has completed its first census, so that it treats any later launch as a new one.
@@ -61,11 +58,7 @@ fn launched(kernel: Kernel) -> (Follower<Kernel>, Identity) {
     follower.perform(Seq(1), launch());
     settle(&mut follower, 0);
     match reports(&mut follower).as_slice() {
-        [
-            Message::Started {
-                id: ID, identity, ..
-            },
-        ] => (follower, *identity),
+        [Message::Started { id: ID, identity, .. }] => (follower, *identity),
         other => panic!("{other:?}"),
     }
 }
@@ -128,11 +121,7 @@ fn no_launched_tree_is_empty_while_no_keeper_can_be_started() {
     assert!(told.iter().any(is_doubted), "{told:?}");
     follower.perform(Seq(3), Action::Await { id: ID, identity });
     settle(&mut follower, 60_000);
-    let stuck = Message::Stuck {
-        id: ID,
-        unkillable: 0,
-        unknown: 1,
-    };
+    let stuck = Message::Stuck { id: ID, unkillable: 0, unknown: 1 };
     assert_eq!(reports(&mut follower), [stuck]);
     follower.world().no_keeper = false;
     settle(&mut follower, 20_000);
@@ -159,10 +148,7 @@ fn an_attempt_is_launched_once_and_its_answer_comes_again() {
     let mut follower = restarted(follower);
     follower.perform(Seq(1), launch());
     settle(&mut follower, 0);
-    let signal = End::Signal {
-        signal: 9,
-        dumped: false,
-    };
+    let signal = End::Signal { signal: 9, dumped: false };
     assert_eq!(ends(&mut follower), [signal]);
     assert_eq!(follower.world().launched[&ID].len(), 1);
     // The PID file is not written again: the process has ended, and its PID may be reused.
@@ -189,11 +175,9 @@ fn what_ended_while_nobody_listened_is_told_with_its_true_status() {
 fn without_its_keeper_a_process_is_followed_and_its_end_told_as_far_as_it_is_known() {
     let lost = End::Lost(Lost::KeeperGone);
     // Whether the kernel withholds the status, how many times the descriptor becomes ready too early, and the expected end.
-    for (secretive, early, expected) in [
-        (false, 0, End::Code(5)),
-        (false, 3, End::Code(5)),
-        (true, 0, lost),
-    ] {
+    for (secretive, early, expected) in
+        [(false, 0, End::Code(5)), (false, 3, End::Code(5)), (true, 0, lost)]
+    {
         let (mut follower, identity) = launched(Kernel::default());
         follower.world().secretive = secretive;
         follower.world().early_wakes = early;
@@ -224,15 +208,8 @@ fn a_keeper_that_dies_before_it_answers_is_followed_by_one_that_is_asked_again()
     follower.perform(Seq(1), launch());
     follower.world().kill_keeper();
     settle(&mut follower, 0);
-    assert!(matches!(
-        reports(&mut follower).as_slice(),
-        [Message::Started { .. }]
-    ));
-    assert_eq!(
-        follower.world().launched[&ID].len(),
-        1,
-        "the process was launched once"
-    );
+    assert!(matches!(reports(&mut follower).as_slice(), [Message::Started { .. }]));
+    assert_eq!(follower.world().launched[&ID].len(), 1, "the process was launched once");
 }
 
 #[test]
@@ -246,13 +223,7 @@ fn after_another_boot_all_is_lost_and_no_stranger_is_touched() {
     }
     follower.perform(Seq(5), follow(identity, true));
     for reach in [Reach::Leader, Reach::Group, Reach::Tree] {
-        let signal = Action::Signal {
-            id: ID,
-            identity,
-            signal: 15,
-            reach,
-            stops: true,
-        };
+        let signal = Action::Signal { id: ID, identity, signal: 15, reach, stops: true };
         follower.perform(Seq(6), signal);
     }
     for tree in [false, true] {
@@ -302,10 +273,7 @@ fn what_may_have_been_launched_is_not_said_to_have_failed() {
     follower.world().no_keeper = false;
     settle(&mut follower, 20_000);
     let told = reports(&mut follower);
-    assert!(
-        matches!(told.as_slice(), [Message::Started { .. }]),
-        "{told:?}"
-    );
+    assert!(matches!(told.as_slice(), [Message::Started { .. }]), "{told:?}");
 }
 
 #[test]
@@ -336,22 +304,12 @@ fn a_reused_pid_is_a_stranger() {
         follower.world().spawn(None);
     }
     follower.perform(Seq(7), follow(identity, false));
-    let kill = Action::Kill {
-        id: ID,
-        identity,
-        tree: false,
-    };
+    let kill = Action::Kill { id: ID, identity, tree: false };
     follower.perform(Seq(8), kill);
     settle(&mut follower, 5000);
     let told = reports(&mut follower);
     assert!(
-        told.iter().any(|it| matches!(
-            it,
-            Message::Ended {
-                end: End::Lost(Lost::NotOurs),
-                ..
-            }
-        )),
+        told.iter().any(|it| matches!(it, Message::Ended { end: End::Lost(Lost::NotOurs), .. })),
         "{told:?}"
     );
     assert_eq!(follower.world().signalled, []);
@@ -360,9 +318,7 @@ fn a_reused_pid_is_a_stranger() {
 #[test]
 fn without_descriptors_nobody_is_thought_gone() {
     let mut kernel = Kernel::default();
-    let pid = kernel
-        .spawn(None)
-        .expect("there is room for another process");
+    let pid = kernel.spawn(None).expect("there is room for another process");
     let identity = kernel.identity(pid).expect("the process is alive");
     kernel.exhausted = true;
     let mut follower = Follower::new(kernel);
@@ -380,34 +336,16 @@ fn without_descriptors_nobody_is_thought_gone() {
 #[test]
 fn a_tree_is_empty_when_its_last_member_is_gone() {
     let (mut follower, identity) = launched(Kernel::default());
-    let child = follower
-        .world()
-        .spawn(Some(ID))
-        .expect("there is room for another process");
-    let process = follower
-        .world()
-        .processes
-        .get_mut(&child)
-        .expect("the process is alive");
+    let child = follower.world().spawn(Some(ID)).expect("there is room for another process");
+    let process = follower.world().processes.get_mut(&child).expect("the process is alive");
     process.unkillable = true;
-    let kill = Action::Kill {
-        id: ID,
-        identity,
-        tree: true,
-    };
+    let kill = Action::Kill { id: ID, identity, tree: true };
     follower.perform(Seq(9), kill);
     settle(&mut follower, 1900);
     let told = reports(&mut follower);
-    assert!(
-        matches!(told.as_slice(), [Message::Ended { .. }]),
-        "{told:?}"
-    );
+    assert!(matches!(told.as_slice(), [Message::Ended { .. }]), "{told:?}");
     settle(&mut follower, 3000);
-    let stuck = Message::Stuck {
-        id: ID,
-        unkillable: 1,
-        unknown: 0,
-    };
+    let stuck = Message::Stuck { id: ID, unkillable: 1, unknown: 0 };
     assert_eq!(reports(&mut follower), [stuck]);
     // The kernel reports that the tree may be empty, so the follower does not wait for the next check.
     follower.world().end(child, 9);
@@ -420,36 +358,15 @@ fn one_that_cannot_be_attributed_makes_a_tree_unknown() {
     let mut kernel = Kernel::default();
     kernel.contains = false;
     let (mut follower, identity) = launched(kernel);
-    let child = follower
-        .world()
-        .spawn(Some(ID))
-        .expect("there is room for another process");
-    let process = follower
-        .world()
-        .processes
-        .get_mut(&child)
-        .expect("the process is alive");
+    let child = follower.world().spawn(Some(ID)).expect("there is room for another process");
+    let process = follower.world().processes.get_mut(&child).expect("the process is alive");
     process.hidden = true;
     // Its parent has ended, so it is a child of the keeper.
     process.parent = 1;
-    follower.perform(
-        Seq(9),
-        Action::Kill {
-            id: ID,
-            identity,
-            tree: true,
-        },
-    );
+    follower.perform(Seq(9), Action::Kill { id: ID, identity, tree: true });
     settle(&mut follower, 10_000);
     let told = reports(&mut follower);
-    assert!(
-        told.contains(&Message::Stuck {
-            id: ID,
-            unkillable: 0,
-            unknown: 1
-        }),
-        "{told:?}"
-    );
+    assert!(told.contains(&Message::Stuck { id: ID, unkillable: 0, unknown: 1 }), "{told:?}");
     assert!(!told.contains(&Message::Empty { id: ID }), "{told:?}");
 }
 
@@ -464,22 +381,13 @@ fn what_cannot_be_started_is_told_with_its_errno() {
         let errno = refuses.unwrap_or(2);
         let told = reports(&mut follower);
         let right = |message: &Message| matches!(message, Message::Failed { failure: Failure { errno: its, .. }, .. } if *its == errno);
-        assert!(
-            matches!(told.as_slice(), [message] if right(message)),
-            "{told:?}"
-        );
+        assert!(matches!(told.as_slice(), [message] if right(message)), "{told:?}");
     }
 }
 
 /// Returns the tree of the launched process.
 fn tree_of(identity: Identity) -> Tree {
-    Tree {
-        id: ID,
-        leader: identity,
-        contained: true,
-        launched: true,
-        kept: false,
-    }
+    Tree { id: ID, leader: identity, contained: true, launched: true, kept: false }
 }
 
 #[test]
@@ -507,20 +415,13 @@ fn one_that_is_not_known_here_is_looked_for_by_its_identity() {
     let (mut follower, identity) = launched(Kernel::default());
     let tree = tree_of(identity);
     follower.world().exhausted = true;
-    assert!(
-        !follower.reconcile(&tree, None),
-        "the lookup is inconclusive"
-    );
+    assert!(!follower.reconcile(&tree, None), "the lookup is inconclusive");
     follower.world().exhausted = false;
     let mut follower = restarted(follower);
     assert!(!follower.reconcile(&tree, None), "the process is alive");
     follower.world().end(identity.pid, 9);
     settle(&mut follower, 10_000);
-    assert_eq!(
-        ends(&mut follower).len(),
-        1,
-        "the process is followed from then on"
-    );
+    assert_eq!(ends(&mut follower).len(), 1, "the process is followed from then on");
 
     let (mut follower, identity) = launched(Kernel::default());
     follower.world().reboot();
@@ -569,10 +470,7 @@ fn what_is_left_of_another_boot_is_not_searched_for() {
     let mut remains = |boot: u128, id: u128| {
         let tree = Tree {
             id: ProcessId(id),
-            leader: Identity {
-                boot: leader.boot ^ boot,
-                ..leader
-            },
+            leader: Identity { boot: leader.boot ^ boot, ..leader },
             contained: true,
             launched: true,
             kept: false,

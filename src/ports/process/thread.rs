@@ -57,10 +57,7 @@ enum Request {
     Perform(Seq, Box<Action>),
     Join(JoinReceiver),
     /// Trees, each with the directory of its files.
-    Reconcile(
-        Vec<(Tree, Option<Bytes>)>,
-        Box<dyn FnOnce(Vec<bool>) + Send>,
-    ),
+    Reconcile(Vec<(Tree, Option<Bytes>)>, Box<dyn FnOnce(Vec<bool>) + Send>),
     Usage(Vec<Tree>, Box<dyn FnOnce(Vec<Option<Usage>>) + Send>),
     Left(Vec<Tree>, LeftReceiver),
     Strangers(StrangersReceiver),
@@ -327,11 +324,7 @@ fn start(
     let woken = wake.try_clone()?;
     let run = move || run(Follower::new(real), &asked, &woken);
     let thread = shared.sentry.thread("processes", run)?;
-    Ok(Started {
-        asks,
-        wake,
-        thread: Mutex::new(Some(thread)),
-    })
+    Ok(Started { asks, wake, thread: Mutex::new(Some(thread)) })
 }
 
 /// The attempts that are to be forgotten, and when: after [`FORGET_MS`], since a service is launched again when its process ends, and that
@@ -374,10 +367,7 @@ fn run<R: FnMut(Message)>(
     let mut joins: Joins = Vec::new();
     loop {
         let now = follower.world().clock();
-        let joinable = follower
-            .world()
-            .paused_until()
-            .filter(|_| !joins.is_empty());
+        let joinable = follower.world().paused_until().filter(|_| !joins.is_empty());
         let deadlines = [follower.next(), past.deadline(), joinable];
         let due = deadlines.into_iter().flatten().min();
         let due = due.map(|at| timespec(at.saturating_sub(now)));
@@ -446,9 +436,7 @@ fn perform<R: FnMut(Message)>(
             }
             Request::Join(answer) => joins.push(answer),
             Request::Reconcile(trees, answer) => {
-                let gone = trees
-                    .iter()
-                    .map(|(tree, dir)| follower.reconcile(tree, dir.as_ref()));
+                let gone = trees.iter().map(|(tree, dir)| follower.reconcile(tree, dir.as_ref()));
                 answer(gone.collect());
             }
             Request::Usage(trees, answer) => {

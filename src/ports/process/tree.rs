@@ -64,10 +64,7 @@ impl Groups {
 
     /// Counts the live processes of a tree. If they cannot be counted, returns one unknown process.
     pub(super) fn survivors(&self, tree: &Tree, known: &mut Known<'_>) -> Survivors {
-        self.count(tree, known).unwrap_or(Survivors {
-            alive: 0,
-            unknown: 1,
-        })
+        self.count(tree, known).unwrap_or(Survivors { alive: 0, unknown: 1 })
     }
 
     fn count(&self, tree: &Tree, known: &mut Known<'_>) -> io::Result<Survivors> {
@@ -77,10 +74,7 @@ impl Groups {
         {
             // Zombies are not listed as members, but the group is populated, so there is at least one process.
             let alive = cgroup::procs(group)?.len().max(1);
-            return Ok(Survivors {
-                alive: alive.try_into().unwrap_or(u32::MAX),
-                unknown: 0,
-            });
+            return Ok(Survivors { alive: alive.try_into().unwrap_or(u32::MAX), unknown: 0 });
         }
         if tree.kept && self.has_no_orphans(tree, known)? {
             return Ok(Survivors::default());
@@ -98,21 +92,10 @@ impl Groups {
         let group: BTreeSet<u32> = group.transpose()?.into_iter().flatten().collect();
         let (leaders, trees, user) = (known.leaders(tree.id), known.trees, known.user);
         let find = |pass: &Pass| {
-            let looked = Looked {
-                groups: self,
-                tree,
-                trees,
-                user,
-                pass: Some(pass),
-            };
+            let looked = Looked { groups: self, tree, trees, user, pass: Some(pass) };
             // If the keeper still lives, nothing had another parent because of its end when the pass was made.
             let keeper = if self.keeper_lives() { self.keeper } else { 0 };
-            let wanted = Wanted {
-                tree,
-                group: &group,
-                keeper,
-                leaders: &leaders,
-            };
+            let wanted = Wanted { tree, group: &group, keeper, leaders: &leaders };
             Members::of(wanted, &pass.living, &looked)
         };
         known.sweep.search(tree.leader.ticks, find)
@@ -129,13 +112,8 @@ impl Groups {
         if tree.leader.namespace != host::namespace() {
             return Ok(false);
         }
-        let looked = Looked {
-            groups: self,
-            tree,
-            trees: known.trees,
-            user: known.user,
-            pass: None,
-        };
+        let looked =
+            Looked { groups: self, tree, trees: known.trees, user: known.user, pass: None };
         let wanted = Wanted {
             tree,
             group: &BTreeSet::new(),
@@ -186,10 +164,7 @@ impl Groups {
     /// Returns the memory limit of a whole tree and whether it was reached; `None` if there is no limit or it cannot be read.
     pub(super) fn bound(&self, tree: &Tree) -> Option<Bound> {
         let bound = memory::bound_of(&self.group(tree)?).ok()??;
-        Some(Bound {
-            bytes: bound.most,
-            reached: bound.was_reached,
-        })
+        Some(Bound { bytes: bound.most, reached: bound.was_reached })
     }
 
     /// Removes the control group of an empty tree.
@@ -334,10 +309,7 @@ pub(super) fn named(pid: u32) -> Option<ProcessId> {
 }
 
 fn id_in(variable: &Variable) -> Option<ProcessId> {
-    std::str::from_utf8(variable.value.as_bytes())
-        .ok()?
-        .parse()
-        .ok()
+    std::str::from_utf8(variable.value.as_bytes()).ok()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -376,9 +348,8 @@ mod tests {
         let chain: Vec<&[u32]> = chain.iter().map(Vec::as_slice).collect();
         assert!(!prove(&chain));
         // The next one was hidden by the end of the first, while the list was read.
-        let hidden: Vec<&[u32]> = (0..READINGS)
-            .map(|at| if at % 3 == 2 { &[2][..] } else { &[1][..] })
-            .collect();
+        let hidden: Vec<&[u32]> =
+            (0..READINGS).map(|at| if at % 3 == 2 { &[2][..] } else { &[1][..] }).collect();
         assert!(!prove(&hidden));
     }
 
@@ -388,23 +359,10 @@ mod tests {
         let (_, leader) = identify(std::process::id())
             .expect("the process can be identified")
             .expect("the process is alive");
-        let tree = Tree {
-            id: ProcessId(7),
-            leader,
-            launched: true,
-            contained: true,
-            kept: false,
-        };
-        let groups = Groups {
-            base: Some(base.path().to_owned()),
-            keeper: 0,
-        };
+        let tree = Tree { id: ProcessId(7), leader, launched: true, contained: true, kept: false };
+        let groups = Groups { base: Some(base.path().to_owned()), keeper: 0 };
         let mut sweep = Sweep::default();
-        let mut known = Known {
-            trees: &BTreeMap::new(),
-            user: None,
-            sweep: &mut sweep,
-        };
+        let mut known = Known { trees: &BTreeMap::new(), user: None, sweep: &mut sweep };
         let survivors = groups.survivors(&tree, &mut known);
         assert!(survivors.alive > 0, "this process is alive: {survivors:?}");
     }

@@ -81,16 +81,10 @@ mod tests {
         let (_, leader) = identify(own).unwrap().expect("the process is alive");
         let usage = read(&leader, None).expect("the usage can be read");
         assert!(usage.memory_bytes > 0 && !usage.is_of_group, "{usage:?}");
-        assert!(
-            usage
-                .virtual_bytes
-                .is_some_and(|bytes| bytes >= usage.memory_bytes)
-        );
+        assert!(usage.virtual_bytes.is_some_and(|bytes| bytes >= usage.memory_bytes));
 
         let child = KillOnDrop(Command::new("sleep").arg("1000").spawn().unwrap());
-        let (_, theirs) = identify(child.0.id())
-            .unwrap()
-            .expect("the process is alive");
+        let (_, theirs) = identify(child.0.id()).unwrap().expect("the process is alive");
         assert!(read(&theirs, None).is_some());
         drop(child);
         assert_eq!(read(&theirs, None), None, "the process has exited");
@@ -120,18 +114,13 @@ mod tests {
 
     #[test]
     fn a_group_that_is_counted_speaks_for_all_in_it() {
-        let (_, leader) = identify(std::process::id())
-            .unwrap()
-            .expect("the process is alive");
+        let (_, leader) = identify(std::process::id()).unwrap().expect("the process is alive");
         let group = tempfile::tempdir().unwrap();
         let of_group = || read(&leader, Some(group.path())).expect("the usage can be read");
         assert!(!of_group().is_of_group, "the group has no accounting files");
         let stat = "usage_usec 1234567\nuser_usec 1\n";
         std::fs::write(group.path().join("cpu.stat"), stat).unwrap();
-        assert!(
-            !of_group().is_of_group,
-            "the group's memory is not accounted for"
-        );
+        assert!(!of_group().is_of_group, "the group's memory is not accounted for");
         std::fs::write(group.path().join("memory.current"), "8192\n").unwrap();
         let usage = of_group();
         assert_eq!((usage.cpu_ms, usage.memory_bytes), (1234, 8192));

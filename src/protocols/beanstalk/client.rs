@@ -107,10 +107,7 @@ impl Client {
 
     /// Returns the [`Watch`] that registers this client as a user of the queues that it uses and watches.
     pub(crate) fn presence(&self) -> Watch {
-        Watch::Presence {
-            using: self.using.clone(),
-            watching: Arc::clone(&self.watched().tubes),
-        }
+        Watch::Presence { using: self.using.clone(), watching: Arc::clone(&self.watched().tubes) }
     }
 
     /// Appends the messages and queries for a request to `items`. A request that only concerns the connection adds none.
@@ -143,39 +140,23 @@ impl Client {
             }),
             Request::Spoiled => Message::Spoil,
             Request::Reserve { patience } => Message::Pop(self.pop(*patience != Some(0))),
-            Request::ReserveJob(id) => Message::PopJob {
-                id: *id,
-                by: Claimant::Worker(self.worker),
-            },
+            Request::ReserveJob(id) => {
+                Message::PopJob { id: *id, by: Claimant::Worker(self.worker) }
+            }
             Request::Delete(id) => Message::Delete { id: *id, by },
-            Request::Release {
-                id,
-                priority,
-                delay,
-            } => Message::Release {
-                id: *id,
-                by,
-                priority: Some(*priority),
-                delay_ms: ms(*delay),
-            },
-            Request::Bury { id, priority } => Message::Bury {
-                id: *id,
-                by,
-                priority: Some(*priority),
-            },
+            Request::Release { id, priority, delay } => {
+                Message::Release { id: *id, by, priority: Some(*priority), delay_ms: ms(*delay) }
+            }
+            Request::Bury { id, priority } => {
+                Message::Bury { id: *id, by, priority: Some(*priority) }
+            }
             Request::Touch(id) => Message::Touch { id: *id, by },
-            Request::Kick(count) => Message::Kick {
-                queue: self.using.clone(),
-                count: *count,
-            },
+            Request::Kick(count) => Message::Kick { queue: self.using.clone(), count: *count },
             Request::KickJob(id) => Message::KickJob { id: *id },
-            Request::PauseFound { tube, seconds } => Message::Pause {
-                queue: tube.clone(),
-                ms: ms(*seconds),
-            },
-            Request::Flush(tube) => Message::Flush {
-                queue: tube.clone(),
-            },
+            Request::PauseFound { tube, seconds } => {
+                Message::Pause { queue: tube.clone(), ms: ms(*seconds) }
+            }
+            Request::Flush(tube) => Message::Flush { queue: tube.clone() },
             asked => return self.query(asked).map(Item::Query),
         };
         Some(Item::Message(message))
@@ -186,19 +167,16 @@ impl Client {
         reason = "all other requests are handled by the session"
     )]
     fn query(&self, asked: &Request) -> Option<Query> {
-        let next = |phase| Query::PeekNext {
-            queue: self.using.clone(),
-            phase,
-        };
+        let next = |phase| Query::PeekNext { queue: self.using.clone(), phase };
         Some(match asked {
             Request::Peek(id) => Query::Peek { id: *id },
             Request::PeekReady => next(Phase::Ready),
             Request::PeekDelayed => next(Phase::Delayed),
             Request::PeekBuried => next(Phase::Buried),
             Request::StatsJob(id) => Query::Job { id: *id },
-            Request::StatsTube(tube) | Request::Pause { tube, .. } => Query::Queue {
-                queue: tube.clone(),
-            },
+            Request::StatsTube(tube) | Request::Pause { tube, .. } => {
+                Query::Queue { queue: tube.clone() }
+            }
             Request::Stats => Query::Totals,
             _ => return None,
         })

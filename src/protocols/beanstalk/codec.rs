@@ -55,10 +55,7 @@ struct Incoming {
 impl Decoder {
     /// Creates a decoder for a new connection; bodies may have at most `job_bytes_max` bytes.
     pub fn new(job_bytes_max: u32) -> Self {
-        Self {
-            job_bytes_max,
-            state: State::Line,
-        }
+        Self { job_bytes_max, state: State::Line }
     }
 
     /// Takes bytes off the front of `input` until a command is complete, and returns their number and the command. If no command is
@@ -115,10 +112,7 @@ impl Decoder {
     pub fn discard_body(&mut self) {
         if let State::Body(incoming) = &self.state {
             let missing = body_len(&incoming.line) + END.len() - incoming.body.len() - incoming.end;
-            self.state = State::Refused {
-                left: missing as u64,
-                why: Refusal::OutOfMemory,
-            };
+            self.state = State::Refused { left: missing as u64, why: Refusal::OutOfMemory };
         }
     }
 
@@ -187,9 +181,7 @@ impl Decoder {
             return (0, Some(refused(refusal, Some(Counted::Put))));
         }
         let len = body_len(&line);
-        let Some((body, end)) = input
-            .get(..len + END.len())
-            .map(|whole| whole.split_at(len))
+        let Some((body, end)) = input.get(..len + END.len()).map(|whole| whole.split_at(len))
         else {
             self.state = State::Body(Box::new(Incoming {
                 line,
@@ -207,12 +199,7 @@ impl Decoder {
         let State::Body(incoming) = std::mem::replace(&mut self.state, State::Line) else {
             unreachable!("this is called only in the state `Body`");
         };
-        let Incoming {
-            mut line,
-            body,
-            ended_well,
-            ..
-        } = *incoming;
+        let Incoming { mut line, body, ended_well, .. } = *incoming;
         put(&mut line, Cow::Owned(body), ended_well)
     }
 }

@@ -123,15 +123,11 @@ pub(super) fn read(line: &[u8]) -> Line<'_> {
     if line.contains(&0) {
         return refused(Refusal::BadFormat, None);
     }
-    let verb = VERBS
-        .iter()
-        .find_map(|(begin, verb)| Some((*verb, line.strip_prefix(*begin)?)));
+    let verb = VERBS.iter().find_map(|(begin, verb)| Some((*verb, line.strip_prefix(*begin)?)));
     let Some((verb, rest)) = verb else {
         return refused(Refusal::UnknownCommand, None);
     };
-    Arguments { rest }
-        .line(verb)
-        .unwrap_or_else(|| refused(Refusal::BadFormat, None))
+    Arguments { rest }.line(verb).unwrap_or_else(|| refused(Refusal::BadFormat, None))
 }
 
 fn refused(refusal: Refusal, counted: Option<Counted>) -> Line<'static> {
@@ -154,15 +150,10 @@ impl<'a> Arguments<'a> {
             Verb::ReserveMode => Command::ReserveMode(self.reserve_mode()?),
             Verb::ReserveBatch => Command::ReserveBatch(self.batch()?),
             Verb::Reserve => self.end(Command::Reserve)?,
-            Verb::Release => Command::Release {
-                id: self.u64()?,
-                priority: self.u32()?,
-                delay: self.last_u32()?,
-            },
-            Verb::Bury => Command::Bury {
-                id: self.u64()?,
-                priority: self.last_u32()?,
-            },
+            Verb::Release => {
+                Command::Release { id: self.u64()?, priority: self.u32()?, delay: self.last_u32()? }
+            }
+            Verb::Bury => Command::Bury { id: self.u64()?, priority: self.last_u32()? },
             Verb::Touch => Command::Touch(self.last_u64()?),
             Verb::Use => Command::Use(self.tube()?),
             Verb::Watch => self.watch()?,
@@ -217,10 +208,7 @@ impl<'a> Arguments<'a> {
             }
             _ => return None,
         };
-        Some(Dedup {
-            key: key.as_bytes().into(),
-            ttl,
-        })
+        Some(Dedup { key: key.as_bytes().into(), ttl })
     }
 
     fn pause_tube(&mut self) -> Option<Command<'a>> {
@@ -233,10 +221,9 @@ impl<'a> Arguments<'a> {
         Some(match TubeName::new(name) {
             Some(tube) => Command::PauseTube { tube, seconds },
             // The name is too long or begins with a hyphen. beanstalkd counts the command before it checks the name.
-            None => Command::Refused {
-                refusal: Refusal::BadFormat,
-                counted: Some(Counted::PauseTube),
-            },
+            None => {
+                Command::Refused { refusal: Refusal::BadFormat, counted: Some(Counted::PauseTube) }
+            }
         })
     }
 
@@ -260,8 +247,7 @@ impl<'a> Arguments<'a> {
     }
 
     fn batch(&mut self) -> Option<u32> {
-        self.last_u32()
-            .filter(|jobs| (1..=RESERVE_BATCH_MAX).contains(jobs))
+        self.last_u32().filter(|jobs| (1..=RESERVE_BATCH_MAX).contains(jobs))
     }
 
     fn ids(&mut self) -> Option<Vec<u64>> {
@@ -288,11 +274,7 @@ impl<'a> Arguments<'a> {
             _ => false,
         };
         let number = self.digits()?;
-        let number = if negative {
-            number.wrapping_neg()
-        } else {
-            number
-        };
+        let number = if negative { number.wrapping_neg() } else { number };
         u32::try_from(number & u64::from(u32::MAX)).ok()
     }
 

@@ -138,11 +138,7 @@ impl From<Refusal> for Reply<'_> {
 pub fn encode(reply: &Reply<'_>, output: &mut Vec<u8>) {
     match reply {
         Reply::Inserted(id) => put_numbers(output, "INSERTED", &[*id]),
-        Reply::InsertedBefore {
-            id,
-            state,
-            priority,
-        } => {
+        Reply::InsertedBefore { id, state, priority } => {
             output.extend_from_slice(b"INSERTED ");
             put_number(output, *id);
             output.push(b' ');
@@ -253,10 +249,7 @@ pub(super) fn put_number(output: &mut Vec<u8>, mut number: u64) {
             break;
         }
     }
-    output
-        .get_mut(start..)
-        .expect("the output has only grown")
-        .reverse();
+    output.get_mut(start..).expect("the output has only grown").reverse();
 }
 
 fn count(len: usize) -> u64 {

@@ -78,10 +78,7 @@ pub(crate) struct Put {
 
 impl Request {
     pub(crate) const fn is_put(&self) -> bool {
-        matches!(
-            self,
-            Self::Put(_) | Self::Spoiled | Self::PutBegun { fits: true }
-        )
+        matches!(self, Self::Put(_) | Self::Spoiled | Self::PutBegun { fits: true })
     }
 
     /// Returns the number of answers that the QueueActor gives to this request.
@@ -117,20 +114,10 @@ impl From<Command<'_>> for Request {
             Command::Put(put) => Self::Put(put.into()),
             Command::Use(tube) => Self::Use(queue(tube)),
             Command::Reserve => Self::Reserve { patience: None },
-            Command::ReserveWithTimeout(seconds) => Self::Reserve {
-                patience: Some(seconds),
-            },
+            Command::ReserveWithTimeout(seconds) => Self::Reserve { patience: Some(seconds) },
             Command::ReserveJob(id) => Self::ReserveJob(id),
             Command::Delete(id) => Self::Delete(id),
-            Command::Release {
-                id,
-                priority,
-                delay,
-            } => Self::Release {
-                id,
-                priority,
-                delay,
-            },
+            Command::Release { id, priority, delay } => Self::Release { id, priority, delay },
             Command::Bury { id, priority } => Self::Bury { id, priority },
             Command::Touch(id) => Self::Touch(id),
             Command::Watch { tube, weight } => Self::Watch(queue(tube), weight),
@@ -141,10 +128,7 @@ impl From<Command<'_>> for Request {
             Command::PeekBuried => Self::PeekBuried,
             Command::Kick(count) => Self::Kick(count),
             Command::KickJob(id) => Self::KickJob(id),
-            Command::PauseTube { tube, seconds } => Self::Pause {
-                tube: queue(tube),
-                seconds,
-            },
+            Command::PauseTube { tube, seconds } => Self::Pause { tube: queue(tube), seconds },
             Command::FlushTube(tube) => Self::Flush(queue(tube)),
             Command::Stats => Self::Stats,
             Command::StatsJob(id) => Self::StatsJob(id),
@@ -154,10 +138,7 @@ impl From<Command<'_>> for Request {
             Command::ListTubeUsed => Self::ListTubeUsed,
             Command::Quit => Self::Quit,
             Command::Http => Self::Http,
-            Command::Refused {
-                refusal: Refusal::ExpectedCrlf,
-                ..
-            } => Self::Spoiled,
+            Command::Refused { refusal: Refusal::ExpectedCrlf, .. } => Self::Spoiled,
             Command::Refused { refusal, .. } => Self::Refused(refusal),
             Command::ReserveBatch(count) => Self::ReserveBatch(count),
             Command::DeleteBatch(ids) => Self::DeleteBatch(ids),

@@ -161,10 +161,7 @@ impl BeanstalkSession {
                     return NextStep::Continue;
                 }
                 self.is_presence_stale |= self.client.watch(tube, *weight);
-                self.send(
-                    &Reply::Watching(self.client.watching().len() as u64),
-                    output,
-                );
+                self.send(&Reply::Watching(self.client.watching().len() as u64), output);
             }
             Request::Ignore(tube) if self.client.watching().iter().all(|it| it == tube) => {
                 self.send(&Reply::NotIgnored, output);
@@ -175,10 +172,7 @@ impl BeanstalkSession {
                 if ignored {
                     self.named.shrink(bytes_to_name(tube));
                 }
-                self.send(
-                    &Reply::Watching(self.client.watching().len() as u64),
-                    output,
-                );
+                self.send(&Reply::Watching(self.client.watching().len() as u64), output);
             }
             Request::ListTubeUsed => self.send(&Reply::Using(self.client.using.as_bytes()), output),
             Request::ListTubesWatched => {
@@ -304,9 +298,7 @@ impl BeanstalkSession {
             };
             self.send(&reply, output);
         } else {
-            let done = answers
-                .iter()
-                .filter(|answer| **answer == Ok(ActorReply::Done));
+            let done = answers.iter().filter(|answer| **answer == Ok(ActorReply::Done));
             let deleted = done.count() as u64;
             let absent = answers.len() as u64 - deleted;
             self.send(&Reply::DeletedBatch { deleted, absent }, output);
@@ -342,10 +334,7 @@ impl BeanstalkSession {
             }
             // Whether a tube exists is not durable state, so no message may depend on it: a query precedes the message.
             (Request::Pause { tube, seconds }, ActorReply::Queue(_)) => {
-                let found = Request::PauseFound {
-                    tube: tube.clone(),
-                    seconds: *seconds,
-                };
+                let found = Request::PauseFound { tube: tube.clone(), seconds: *seconds };
                 self.taken.push_front((found, None));
             }
             (_, ActorReply::Queue(queue)) => {
@@ -383,10 +372,7 @@ impl BeanstalkSession {
         });
         self.reserving = Some(Reserving {
             waiting: self.queues.begin_watch(Watch::Job(self.client.pop(true))),
-            patience: margin
-                .into_iter()
-                .chain(patience)
-                .min_by_key(|(span, _)| *span),
+            patience: margin.into_iter().chain(patience).min_by_key(|(span, _)| *span),
         });
         false
     }
@@ -565,8 +551,7 @@ impl Drop for BeanstalkSession {
             // The message is ordered after everything in flight, so a job claimed meanwhile is given back, too.
             self.reserving = None;
             let worker = self.client.worker;
-            self.queues
-                .cast(vec![Item::Message(Message::Depart { worker })]);
+            self.queues.cast(vec![Item::Message(Message::Depart { worker })]);
         }
     }
 }
@@ -589,9 +574,9 @@ fn job(claim: &Claim) -> Job<'_> {
 async fn over(patience: Option<&(Duration, Reply<'static>)>) -> Reply<'static> {
     let never = std::future::pending();
     match patience {
-        Some((span, instead)) => tokio::time::timeout(*span, never)
-            .await
-            .unwrap_or_else(|_| instead.clone()),
+        Some((span, instead)) => {
+            tokio::time::timeout(*span, never).await.unwrap_or_else(|_| instead.clone())
+        }
         None => never.await,
     }
 }

@@ -41,9 +41,7 @@ pub(crate) fn tube(queue: &QueueView, now: Timestamp) -> TubeStats<'_> {
         deletes: queue.deletes,
         pauses: queue.pauses,
         pause: queue.pause_ms / 1000,
-        pause_time_left: queue
-            .paused_until
-            .map_or(0, |until| seconds_left(until, now)),
+        pause_time_left: queue.paused_until.map_or(0, |until| seconds_left(until, now)),
     }
 }
 
@@ -74,11 +72,7 @@ pub(crate) fn plain(asked: &Request, told: &ActorReply) -> Reply<'static> {
     match (asked, told) {
         (Request::Put(_), ActorReply::Put { id, duplicate }) => match duplicate {
             None => Reply::Inserted(*id),
-            Some(phase) => Reply::InsertedBefore {
-                id: *id,
-                state: state(*phase),
-                priority: None,
-            },
+            Some(phase) => Reply::InsertedBefore { id: *id, state: state(*phase), priority: None },
         },
         (Request::Put(_), ActorReply::Remembered { id, .. }) => Reply::Inserted(*id),
         (Request::Spoiled, _) => Reply::ExpectedCrlf,

@@ -265,9 +265,7 @@ struct Yaml {
 
 impl Yaml {
     fn new() -> Self {
-        Self {
-            output: b"---\n".to_vec(),
-        }
+        Self { output: b"---\n".to_vec() }
     }
 
     fn jobs(&mut self, jobs: JobCounts) {

@@ -102,20 +102,12 @@ pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result
             Reason::Foreign,
             "this socket serves only the coordinator's own user: use TCP with a token, or open the socket to a group with --socket-group",
         )),
-        Peer::Tcp {
-            local,
-            remote,
-            user,
-        } => {
+        Peer::Tcp { local, remote, user } => {
             let check = |tokens| check_token(head, host, (tokens, remote, user), rules);
             let scopes = rules.tokens.map(check).transpose()?;
             let scopes = scopes.unwrap_or(Scopes::Plain);
             let is_exposed = !rules.is_private && !local.is_loopback();
-            Ok(if scopes == Scopes::All && is_exposed {
-                Scopes::Exposed
-            } else {
-                scopes
-            })
+            Ok(if scopes == Scopes::All && is_exposed { Scopes::Exposed } else { scopes })
         }
     }
 }
@@ -238,11 +230,7 @@ mod tests {
     /// Returns a client that connected to this address, from the same address.
     fn tcp(local: &str) -> Peer {
         let local = local.parse().unwrap();
-        Peer::Tcp {
-            local,
-            remote: local,
-            user: None,
-        }
+        Peer::Tcp { local, remote: local, user: None }
     }
 
     fn status(
@@ -321,25 +309,13 @@ mod tests {
         assert_eq!(on("10.0.0.7", "10.0.0.7:11380"), 200);
         assert_eq!(on("10.0.0.7", "10.0.0.8:11380"), 421);
         assert_eq!(status("127.0.0.1", &[], None), 400);
-        assert_eq!(
-            status(
-                "127.0.0.1",
-                &[("host", "localhost"), ("host", "localhost")],
-                None
-            ),
-            400
-        );
+        assert_eq!(status("127.0.0.1", &[("host", "localhost"), ("host", "localhost")], None), 400);
     }
 
     #[test]
     fn an_origin_is_ours_or_foreign() {
-        let from = |origin| {
-            status(
-                "127.0.0.1",
-                &[("host", "localhost:11380"), ("origin", origin)],
-                None,
-            )
-        };
+        let from =
+            |origin| status("127.0.0.1", &[("host", "localhost:11380"), ("origin", origin)], None);
         assert_eq!(from("http://localhost:11380"), 200);
         for origin in [
             "null",
@@ -358,11 +334,7 @@ mod tests {
     fn a_token_is_asked_for_when_there_is_one() {
         let token = Tokens::parse(b"0123456789abcdef").unwrap();
         let with = |given| {
-            status(
-                "127.0.0.1",
-                &[("host", "localhost"), ("authorization", given)],
-                Some(&token),
-            )
+            status("127.0.0.1", &[("host", "localhost"), ("authorization", given)], Some(&token))
         };
         assert_eq!(with("Bearer 0123456789abcdef"), 200);
         assert_eq!(with("bearer 0123456789abcdef"), 200);
@@ -376,10 +348,7 @@ mod tests {
         ] {
             assert_eq!(with(given), 401, "{given}");
         }
-        assert_eq!(
-            status("127.0.0.1", &[("host", "localhost")], Some(&token)),
-            401
-        );
+        assert_eq!(status("127.0.0.1", &[("host", "localhost")], Some(&token)), 401);
     }
 
     #[test]
@@ -390,8 +359,7 @@ mod tests {
             let mut head = head(&[("host", "localhost:80")]);
             head.uri = path.parse().unwrap();
             let name = HeaderName::from_static("cookie");
-            head.headers
-                .append(name, HeaderValue::from_str(&cookie).unwrap());
+            head.headers.append(name, HeaderValue::from_str(&cookie).unwrap());
             let rules = Rules {
                 names: &[],
                 lets_others_in: false,
@@ -405,25 +373,12 @@ mod tests {
         };
         let ours = format!("a=b; sexton-80={login}; c=d");
         assert!(with("/", ours.clone()) && with("/page/locks?key=a", ours.clone()));
-        for path in [
-            "/v1/status",
-            "/v1/events",
-            "/metrics",
-            "/page",
-            "/pages",
-            "/page.css/",
-        ] {
+        for path in ["/v1/status", "/v1/events", "/metrics", "/page", "/pages", "/page.css/"] {
             assert!(!with(path, ours.clone()), "{path}");
         }
         assert!(!with("/", format!("sexton-81={login}")));
         assert!(!with("/", format!("sexton-80={login}x")));
-        for path in [
-            "/page.css",
-            "/page.js",
-            "/page.svg",
-            "/page/login",
-            "/page/enter",
-        ] {
+        for path in ["/page.css", "/page.js", "/page.svg", "/page/login", "/page/enter"] {
             assert_eq!(Gate::of(path), Gate::Open);
             assert!(with(path, String::new()), "{path}");
         }
@@ -435,10 +390,7 @@ mod tests {
     fn the_socket_answers_its_own_user_and_root_or_whom_its_mode_lets_in() {
         assert!(is_trusted(1000, 1000) && is_trusted(0, 1000));
         assert!(!is_trusted(1001, 1000) && !is_trusted(1000, 0));
-        let stranger = Peer::Socket {
-            uid: u32::MAX - 1,
-            process: None,
-        };
+        let stranger = Peer::Socket { uid: u32::MAX - 1, process: None };
         for lets_others_in in [false, true] {
             let rules = Rules {
                 names: &[],
@@ -465,14 +417,8 @@ mod tests {
             let image = head(&[("host", "localhost"), ("sec-fetch-site", "cross-site")]);
             assert!(check(&image, stranger, &rules).is_err());
             assert!(check(&head(&[]), stranger, &rules).is_err());
-            let page = [
-                ("host", "localhost:8080"),
-                ("origin", "http://localhost:8080"),
-            ];
-            assert_eq!(
-                check(&head(&page), stranger, &rules).is_ok(),
-                lets_others_in
-            );
+            let page = [("host", "localhost:8080"), ("origin", "http://localhost:8080")];
+            assert_eq!(check(&head(&page), stranger, &rules).is_ok(), lets_others_in);
         }
     }
 }

@@ -50,11 +50,7 @@ impl Bound {
                 "requires a process that the coordinator launched, but this one was registered";
             return Err(Problem::field("kill_before_grant", words));
         }
-        Ok(Some(Binding {
-            process: id,
-            until,
-            fence,
-        }))
+        Ok(Some(Binding { process: id, until, fence }))
     }
 
     /// Returns the binding for a worker that completes a job and claims the next one, or `None` if the request names no process.
@@ -64,11 +60,7 @@ impl Bound {
         let named = self.checked()?;
         let known = named.and_then(|(process, until)| Some((process.parse().ok()?, until)));
         match known.filter(|_| !self.kill_before_grant) {
-            Some((process, until)) => Ok(Some(Binding {
-                process,
-                until,
-                fence: false,
-            })),
+            Some((process, until)) => Ok(Some(Binding { process, until, fence: false })),
             None => self.binding(call).await,
         }
     }

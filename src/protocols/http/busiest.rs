@@ -90,10 +90,7 @@ async fn busiest(call: &Call, Query(share): Query<Share>) -> Result<Large<Busies
     let place = call.room().large().await?;
     let from = Slot(share.after.map_or(0, |after| after.0));
     let (queues, next) = call.node.queues().busiest(from, share.limit.0).await?;
-    let (locks, locks_all) = call
-        .locks()
-        .contended(share.limit.0, Ranking::Waiting)
-        .await?;
+    let (locks, locks_all) = call.locks().contended(share.limit.0, Ranking::Waiting).await?;
     let active = call.node.leases().active(share.limit.0).await?;
     let leases_more = active.more;
     let leases = Lease::of_all(call, active.leases).await?;
@@ -102,10 +99,7 @@ async fn busiest(call: &Call, Query(share): Query<Share>) -> Result<Large<Busies
     let busiest = Busiest {
         queues: queues.iter().map(|queue| busy(queue, now)).collect(),
         next: next.map(|slot| slot.0.to_string()),
-        locks: locks
-            .into_iter()
-            .map(|lock| contended_lock(lock, now))
-            .collect(),
+        locks: locks.into_iter().map(|lock| contended_lock(lock, now)).collect(),
         locks_all,
         leases,
         leases_more,
@@ -123,14 +117,7 @@ fn busy(view: &QueueView, now: Timestamp) -> Busy {
 }
 
 fn contended_lock(lock: Contended, now: Timestamp) -> ContendedLock {
-    let Contended {
-        key,
-        index,
-        owner,
-        waiting,
-        since: _,
-        deadline,
-    } = lock;
+    let Contended { key, index, owner, waiting, since: _, deadline } = lock;
     ContendedLock {
         names: EntryNames { key, index, owner },
         waiting,

@@ -41,12 +41,7 @@ impl Caller {
         closing: watch::Receiver<bool>,
         (peer, scopes): (Peer, Scopes),
     ) -> Self {
-        Self {
-            gone,
-            closing,
-            peer,
-            scopes,
-        }
+        Self { gone, closing, peer, scopes }
     }
 }
 
@@ -107,8 +102,7 @@ impl Call {
         let words = "expected a form of Content-Type: application/x-www-form-urlencoded";
         let is_form = self.header("content-type").is_some_and(|found| {
             let kind = found.split(|byte| *byte == b';').next().unwrap_or_default();
-            kind.trim_ascii()
-                .eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
+            kind.trim_ascii().eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
         });
         match std::str::from_utf8(&self.body) {
             Ok(fields) if is_form => input::of_form(fields),
@@ -145,8 +139,7 @@ impl Call {
     /// invalid key.
     pub(crate) fn take_key(&self) -> Result<(), Problem> {
         let (headers, path) = (self.request.headers(), self.request.path());
-        self.key
-            .set(key_of(headers, self.caller.peer, (path, &self.body))?);
+        self.key.set(key_of(headers, self.caller.peer, (path, &self.body))?);
         Ok(())
     }
 
@@ -276,11 +269,8 @@ impl FromRequest for Call {
             let mut none = Payload::None;
             let caller: ReqData<Caller> = ReqData::from_request(&request, &mut none).await?;
             let node: Data<Handle> = Data::from_request(&request, &mut none).await?;
-            let node = if caller.scopes.has(Scope::Run) {
-                node.as_ref().clone()
-            } else {
-                node.limited()
-            };
+            let node =
+                if caller.scopes.has(Scope::Run) { node.as_ref().clone() } else { node.limited() };
             Ok(Self {
                 node,
                 key: Cell::new(None),

@@ -115,9 +115,7 @@ fn after(call: &Call, field: Option<&str>) -> Result<Option<Position>, Problem> 
     let text = std::str::from_utf8(text).ok();
     let position = text.and_then(|text| text.parse().ok());
     let words = "must be the id of an event, such as 812 or 812.1";
-    position
-        .map(Some)
-        .ok_or_else(|| Problem::field(name, words))
+    position.map(Some).ok_or_else(|| Problem::field(name, words))
 }
 
 /// The filter of a stream, which selects the events that match all fields. A field that is `None` matches every event.
@@ -159,9 +157,7 @@ impl EventFilter {
         let actor = listen.actor.map(|actor| known("actor", &actor, origins()));
         let kinds = listen.kind.map(|kinds| {
             let kinds = kinds.split(',');
-            kinds
-                .map(|kind| known("kind", kind, actors::kinds()))
-                .collect()
+            kinds.map(|kind| known("kind", kind, actors::kinds())).collect()
         });
         Ok(Self {
             actor: actor.transpose()?,
@@ -174,10 +170,7 @@ impl EventFilter {
 
     /// Returns the cost of matching and writing an event: the number of events it counts as, at least 1.
     fn work(&self, heard: &Notification) -> usize {
-        let pattern = self
-            .subject
-            .as_ref()
-            .map_or(0, |name| name.as_bytes().len());
+        let pattern = self.subject.as_ref().map_or(0, |name| name.as_bytes().len());
         let name = match heard {
             Notification::Event(event) => event.what.subject().map_or(0, <[u8]>::len),
             Notification::Lost { .. } | Notification::Ahead { .. } => 0,
@@ -333,10 +326,7 @@ mod tests {
             ("*b*", "abc"),
             ("a*a", "aa"),
         ] {
-            assert!(
-                matches(pattern.as_bytes(), name.as_bytes()),
-                "{pattern} {name}"
-            );
+            assert!(matches(pattern.as_bytes(), name.as_bytes()), "{pattern} {name}");
         }
         for (pattern, name) in [
             ("", "a"),
@@ -349,10 +339,7 @@ mod tests {
             ("a*b*c", "a-c-b"),
             ("*bb*b", "abb"),
         ] {
-            assert!(
-                !matches(pattern.as_bytes(), name.as_bytes()),
-                "{pattern} {name}"
-            );
+            assert!(!matches(pattern.as_bytes(), name.as_bytes()), "{pattern} {name}");
         }
     }
 }

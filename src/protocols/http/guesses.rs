@@ -101,16 +101,8 @@ mod tests {
             assert_eq!(send(&guesses, 1, 5, false), Some(false));
         }
         assert_eq!(send(&guesses, 1, WINDOW_MS, false), None);
-        assert_eq!(
-            send(&guesses, 2, WINDOW_MS, false),
-            Some(false),
-            "another address"
-        );
-        assert_eq!(
-            send(&guesses, 1, WINDOW_MS + 5, false),
-            Some(false),
-            "a minute later"
-        );
+        assert_eq!(send(&guesses, 2, WINDOW_MS, false), Some(false), "another address");
+        assert_eq!(send(&guesses, 1, WINDOW_MS + 5, false), Some(false), "a minute later");
     }
 
     #[test]
@@ -134,10 +126,6 @@ mod tests {
             assert_eq!(send(&guesses, from, 5, false), Some(false));
         }
         assert_eq!(send(&guesses, ALL_MAX + 1, 5, false), None);
-        assert_eq!(
-            send(&guesses, 1, 4, false),
-            Some(false),
-            "the clock was set back"
-        );
+        assert_eq!(send(&guesses, 1, 4, false), Some(false), "the clock was set back");
     }
 }

@@ -72,14 +72,8 @@ mod tests {
 
     #[test]
     fn a_key_is_that_of_its_caller() {
-        let ann = Peer::Socket {
-            uid: 1000,
-            process: None,
-        };
-        let bob = Peer::Socket {
-            uid: 1001,
-            process: None,
-        };
+        let ann = Peer::Socket { uid: 1000, process: None };
+        let bob = Peer::Socket { uid: 1001, process: None };
         assert_eq!(id_of(ann, "k"), id_of(ann, "k"));
         assert_ne!(id_of(ann, "k"), id_of(bob, "k"));
         assert_ne!(id_of(ann, "k"), id_of(ann, "l"));

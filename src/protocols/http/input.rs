@@ -24,10 +24,7 @@ const TWICE: &str = "is given more than once";
 
 /// Parses the fields of an HTML form. Browsers send all fields of a form, so an empty field counts as missing.
 pub(crate) fn of_form<T: DeserializeOwned>(fields: &str) -> Result<T, Problem> {
-    let is_filled = |pair: &&str| {
-        pair.split_once('=')
-            .is_some_and(|(_, value)| !value.is_empty())
-    };
+    let is_filled = |pair: &&str| pair.split_once('=').is_some_and(|(_, value)| !value.is_empty());
     let filled = fields.split('&').filter(is_filled);
     of_query(&filled.collect::<Vec<_>>().join("&"))
 }
@@ -350,8 +347,7 @@ impl<'de> de::SeqAccess<'de> for Items {
         };
         let form = Form::Json;
         let item = seed.deserialize(Input { value, form });
-        item.map(Some)
-            .map_err(|wrong| wrong.within(&format!("[{place}]")))
+        item.map(Some).map_err(|wrong| wrong.within(&format!("[{place}]")))
     }
 }
 
@@ -442,11 +438,7 @@ impl<'de> Visitor<'de> for Anything {
 
     fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
         let (mut values, mut twice) = (Vec::new(), None);
-        while let Some(Tree {
-            value,
-            twice: within,
-        }) = items.next_element()?
-        {
+        while let Some(Tree { value, twice: within }) = items.next_element()? {
             let place = values.len();
             twice = twice.or_else(|| within.map(|field| below(&format!("[{place}]"), &field)));
             values.push(value);
@@ -490,13 +482,9 @@ mod tests {
 
     #[test]
     fn a_name_is_text_or_base64_and_comes_back_as_it_was() {
-        for bytes in [
-            &b""[..],
-            b"plain",
-            b"not \\x41",
-            "snowman \u{2603}\n".as_bytes(),
-            b"\xff\x00\xfe",
-        ] {
+        for bytes in
+            [&b""[..], b"plain", b"not \\x41", "snowman \u{2603}\n".as_bytes(), b"\xff\x00\xfe"]
+        {
             let [key, index, owner] = [bytes, b"", bytes].map(|name| Name::new(name).unwrap());
             let names = EntryNames { key, index, owner };
             let text = serde_json::to_string(&names).unwrap();
@@ -518,10 +506,7 @@ mod tests {
             (r#"{"key_b64":"a"}"#, "key_b64 must be base64"),
             (r#"{"key":"a","key_b64":"YQ=="}"#, "exclude each other"),
             (&long, "key must be a name of at most 255 bytes"),
-            (
-                r#"{"key":"a","ttl":0}"#,
-                "ttl must be a whole number from 1 to 65535",
-            ),
+            (r#"{"key":"a","ttl":0}"#, "ttl must be a whole number from 1 to 65535"),
             (r#"{"key":"a","ttl":"5"}"#, "ttl must be"),
             (r#"{"key":"a","ttl":1.5}"#, "ttl must be"),
             (r#"{"key":"a","tll":5}"#, "tll is unknown"),
@@ -530,10 +515,7 @@ mod tests {
                 r#"{"key":"a","in":{"b":[1,{"c":1,"c":"secret"}]}}"#,
                 "in.b[1].c is given more than once",
             ),
-            (
-                r#"{"a":{"b":[[{"c":1,"c":2}]],"b":1},"a":1}"#,
-                "a.b[0][0].c is given",
-            ),
+            (r#"{"a":{"b":[[{"c":1,"c":2}]],"b":1},"a":1}"#, "a.b[0][0].c is given"),
             (r#"["secret"]"#, "expected a JSON object"),
             (r#""secret""#, "expected a JSON object"),
             (r#"{"key":"#, "not JSON"),
@@ -541,10 +523,7 @@ mod tests {
         ] {
             let problem = body(text).unwrap_err();
             assert!(problem.contains(words), "{text}: {problem}");
-            assert!(
-                !problem.contains("secret"),
-                "the error must not show any of the body"
-            );
+            assert!(!problem.contains("secret"), "the error must not show any of the body");
         }
     }
 

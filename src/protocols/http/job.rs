@@ -321,11 +321,7 @@ async fn register(
     call: &Call,
     Body(root): Body<RegisterRoot>,
 ) -> Result<Json<RootRegistered>, Problem> {
-    let RegisterRoot {
-        queue,
-        signature,
-        at,
-    } = root;
+    let RegisterRoot { queue, signature, at } = root;
     let root = Root::of(&queue, &signature, at);
     let registered = call.queues().register(root).await?;
     Ok(Json(RootRegistered { registered }))
@@ -473,27 +469,18 @@ async fn touch(call: &Call, Body(of): Body<TouchJob>) -> Result<Json<Changed>, P
         if of.process.is_some() {
             return Err(Problem::field("command", "cannot be combined with process"));
         }
-        let bound = Bound {
-            process: Some(command),
-            release: Extent::default(),
-            kill_before_grant: false,
-        };
+        let bound =
+            Bound { process: Some(command), release: Extent::default(), kill_before_grant: false };
         // The command may have ended already. Its record then says how.
         let binding = bound.binding_again(call).await?;
         let process = binding.expect("a process is given").process;
-        let command = Command {
-            process,
-            completes: of.completes,
-        };
+        let command = Command { process, completes: of.completes };
         let terms = (command, of.claim_ms.0);
         let view = call.queues().attach(of.id, of.token, terms).await?;
         return Ok(changed(call, of.id, view.as_ref()));
     }
-    let bound = Bound {
-        process: of.process,
-        release: of.release,
-        kill_before_grant: of.kill_before_grant,
-    };
+    let bound =
+        Bound { process: of.process, release: of.release, kill_before_grant: of.kill_before_grant };
     let queues = pop::bound(call, &bound).await?;
     let view = queues.touch(of.id, of.token).await?;
     Ok(changed(call, of.id, view.as_ref()))

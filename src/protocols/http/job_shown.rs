@@ -8,10 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The state of a job.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a separate JSON field"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate JSON field")]
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Job {
     /// The job's id.
@@ -104,10 +101,7 @@ pub(crate) fn job_shown(view: &JobView, now: Timestamp) -> Job {
         crashes,
         progress,
     } = view.clone();
-    let Progress {
-        percent,
-        text: report,
-    } = progress.unwrap_or_default();
+    let Progress { percent, text: report } = progress.unwrap_or_default();
     Job {
         id,
         queue,

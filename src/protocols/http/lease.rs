@@ -61,9 +61,7 @@ fn routes() -> Vec<Route> {
                 more: "With `wait`, answers when the request's turn has come or the wait times out. A client that closes the connection loses its position in line. If `turn` is `not-needed`, another pass serves the request: its number is `pass`, and `/v1/leases/wait` waits for it.",
                 answer: "The result of the request.",
             },
-            &[
-                Disabled, Draining, Full, Waits, DiskFull, Failed, Absent, Ended,
-            ],
+            &[Disabled, Draining, Full, Waits, DiskFull, Failed, Absent, Ended],
         ),
         Route::post_once(
             "/v1/leases/renew",
@@ -205,10 +203,7 @@ async fn run(call: &Call, Body(asked): Body<Run>) -> Result<Json<Ran>, Problem> 
             Turn::Current => asked.wait.0.max(1),
             Turn::Next | Turn::NotNeeded | Turn::Kept | Turn::NoDelay => asked.wait.0,
         };
-        lease = match call
-            .wait(timeout(Duration::from_secs(seconds), has_begun))
-            .await?
-        {
+        lease = match call.wait(timeout(Duration::from_secs(seconds), has_begun)).await? {
             Ok(begun) => begun?,
             Err(_) => leases.get(&asked.name).await?,
         };
@@ -295,11 +290,7 @@ pub(crate) struct Claimed {
 
 /// Claims a pass, waiting for its turn if requested.
 async fn claim(call: &Call, Body(asked): Body<Claiming>) -> Result<Json<Claimed>, Problem> {
-    let bound = Bound {
-        process: asked.process,
-        release: asked.release,
-        kill_before_grant: false,
-    };
+    let bound = Bound { process: asked.process, release: asked.release, kill_before_grant: false };
     let process = bound.binding(call).await?;
     let waits = asked.wait.0 > 0;
     let requesting = PassRequest {
@@ -331,8 +322,7 @@ async fn claim(call: &Call, Body(asked): Body<Claiming>) -> Result<Json<Claimed>
     if token.is_some() && call.key.get().is_none() {
         let (leases, name) = (call.node.leases(), asked.name.clone());
         let place = requested.place;
-        call.rollback
-            .set(Some(Rollback::new(move || leases.withdraw(&name, place))));
+        call.rollback.set(Some(Rollback::new(move || leases.withdraw(&name, place))));
     }
     let lease = call.node.leases().get(&asked.name).await?;
     Ok(Json(Claimed {
@@ -362,16 +352,9 @@ pub(crate) struct Renew {
 }
 
 async fn renew(call: &Call, Body(asked): Body<Renew>) -> Result<Json<Lease>, Problem> {
-    let bound = Bound {
-        process: asked.process,
-        release: asked.release,
-        kill_before_grant: false,
-    };
+    let bound = Bound { process: asked.process, release: asked.release, kill_before_grant: false };
     let process = bound.binding(call).await?;
-    let renewed = call
-        .leases()
-        .renew(&asked.name, asked.token, process)
-        .await?;
+    let renewed = call.leases().renew(&asked.name, asked.token, process).await?;
     Ok(Json(Lease::of(call, renewed).await?))
 }
 
@@ -415,10 +398,7 @@ pub(crate) struct Withdrawn {
 
 async fn withdraw(call: &Call, Body(asked): Body<Withdraw>) -> Result<Json<Withdrawn>, Problem> {
     let left = call.leases().give_back(&asked.name, asked.place).await?;
-    Ok(Json(Withdrawn {
-        follows: left.is_followed(),
-        lease: Lease::of(call, left).await?,
-    }))
+    Ok(Json(Withdrawn { follows: left.is_followed(), lease: Lease::of(call, left).await? }))
 }
 
 #[derive(Deserialize, JsonSchema)]

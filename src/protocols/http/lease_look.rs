@@ -39,12 +39,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/leases/lease",
             Scope::Read,
             lease,
-            RouteDocs {
-                id: "lease",
-                summary: "Get a lease",
-                more: "",
-                answer: "The lease.",
-            },
+            RouteDocs { id: "lease", summary: "Get a lease", more: "", answer: "The lease." },
             &[Absent, Failed],
         ),
         Route::get(
@@ -177,12 +172,7 @@ impl Viewpoint {
         let now = call.node.now();
         let offset = call.node.offset();
         let pid = call.node.pid();
-        Self {
-            now,
-            offset,
-            pid,
-            sees_processes: call.may_run(),
-        }
+        Self { now, offset, pid, sees_processes: call.may_run() }
     }
 
     fn date(self, at: Timestamp) -> Timestamp {
@@ -192,10 +182,7 @@ impl Viewpoint {
 
 /// A lease.
 #[derive(Serialize, JsonSchema)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a separate JSON member"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate JSON member")]
 pub(crate) struct Lease {
     #[serde(flatten)]
     name: LeaseName,
@@ -334,25 +321,14 @@ impl Lease {
     }
 
     fn shown(view: &LeaseView, records: &BTreeMap<ProcessId, RecordView>, here: Viewpoint) -> Self {
-        let lease::Lease {
-            name,
-            settings,
-            begun,
-            whole,
-            current,
-            next,
-            schedule,
-            extra,
-            ..
-        } = &view.lease;
+        let lease::Lease { name, settings, begun, whole, current, next, schedule, extra, .. } =
+            &view.lease;
         let current = current.as_ref().map(|it| Pass::shown(it, records, here));
         let next = next.as_ref().map(|it| Next::shown(it, records, here));
         // Clock slewing moves dates by a millisecond now and then. Without the 10 ms, a date on a full second could move below it, and the
         // number of seconds would change.
         let of = |pid: u64, until: Timestamp| (pid, (until.0 + 10) / 1000);
-        let has = current
-            .as_ref()
-            .map_or((0, 0), |it| of(it.pid, it.until_at));
+        let has = current.as_ref().map_or((0, 0), |it| of(it.pid, it.until_at));
         let waits = next.as_ref().map_or((0, 0), |it| of(it.pid, it.until_at));
         Self {
             name: LeaseName { name: name.clone() },

@@ -123,10 +123,7 @@ impl Set {
     fn settings(self) -> Result<Vec<Setting>, Problem> {
         let launch = self.launch.map(Launch::launching).transpose()?;
         if launch.is_some() && self.no_launch {
-            return Err(Problem::field(
-                "no_launch",
-                "cannot be combined with launch",
-            ));
+            return Err(Problem::field("no_launch", "cannot be combined with launch"));
         }
         let schedule = match (self.schedule.as_deref(), self.zone.as_deref()) {
             (None, Some(_)) => return Err(Problem::field("zone", "requires a schedule")),
@@ -148,8 +145,7 @@ impl Set {
             self.no_delay.map(Setting::NoDelay),
             self.max_run_ms.map(|it| Setting::MaxRun(it.0)),
             self.catch_up.map(Setting::CatchesUp),
-            self.logfile
-                .map(|file| Setting::Log(Some(file).filter(|it| !it.is_empty()))),
+            self.logfile.map(|file| Setting::Log(Some(file).filter(|it| !it.is_empty()))),
             self.disabled.map(Setting::Disabled),
         ];
         Ok(all.into_iter().flatten().collect())
@@ -177,11 +173,7 @@ async fn import(call: &Call, Body(asked): Body<Import>) -> Result<Json<Lease>, P
     let FossilLease([current, until, next, until_next]) = FossilLease::read(&asked.text);
     let current = imported(call, current, until).await?;
     let next = imported(call, next, until_next).await?;
-    let imported = call
-        .node
-        .leases()
-        .import(&asked.name, current, next)
-        .await?;
+    let imported = call.node.leases().import(&asked.name, current, next).await?;
     Ok(Json(Lease::of(call, imported).await?))
 }
 
@@ -195,18 +187,10 @@ fn may_hold(started: Date, until: Date) -> bool {
 /// Converts a holder's PID and the end of its period, in seconds since 1970, and registers the process if it is alive.
 async fn imported(call: &Call, pid: u64, until: u64) -> Result<Imported, Problem> {
     let until = Date(until.saturating_mul(1000));
-    let mut found = Imported {
-        pid,
-        until,
-        process: None,
-    };
+    let mut found = Imported { pid, until, process: None };
     let processes = call.node.processes();
     let pid = u32::try_from(pid).ok().filter(|pid| *pid > 0);
-    let holds = |pid: &u32| {
-        processes
-            .start_of(*pid)
-            .is_some_and(|at| may_hold(at, until))
-    };
+    let holds = |pid: &u32| processes.start_of(*pid).is_some_and(|at| may_hold(at, until));
     if let Some(pid) = pid.filter(holds) {
         match processes.register_pid(pid, Tags::default(), None).await {
             // By now, another process may have the PID.

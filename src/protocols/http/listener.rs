@@ -50,14 +50,8 @@ const CLOSING_TIMEOUT: Duration = Duration::from_secs(3);
 const CLOSED_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The paths that accept jobs and commands, and therefore larger bodies.
-const LONG: [&str; 6] = [
-    job::PUSH,
-    job::PUSH_ALL,
-    process::LAUNCH,
-    lease::RUN,
-    lease_set::SET,
-    task::ADD,
-];
+const LONG: [&str; 6] =
+    [job::PUSH, job::PUSH_ALL, process::LAUNCH, lease::RUN, lease_set::SET, task::ADD];
 
 /// A handle to the HTTP listener. Clones refer to the same listener.
 #[derive(Clone)]
@@ -201,11 +195,7 @@ impl Listener {
             return Ok(None);
         };
         let tokens = Arc::new(Tokens::read(file)?);
-        let mut current = self
-            .shared
-            .tokens
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.shared.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = current.as_ref() != Some(&tokens);
         *current = Some(tokens);
         Ok(Some(changed))
@@ -253,10 +243,7 @@ fn open_tcp(
         let listener = listener::share(open)?;
         Ok((listener.local_addr()?, listener))
     };
-    opened().map_err(|source| OpenError::Listen {
-        address: at.to_string(),
-        source,
-    })
+    opened().map_err(|source| OpenError::Listen { address: at.to_string(), source })
 }
 
 /// The sockets on which HTTP is served.
@@ -270,10 +257,7 @@ impl Sockets {
     pub(crate) fn open(config: &HttpConfig, open: &Listeners) -> Result<Self, OpenError> {
         let tcp = config.tcp.zip(open.http.as_deref());
         let tcp = tcp.map(|(at, open)| open_tcp(at, open));
-        Ok(Self {
-            tcp: tcp.transpose()?,
-            unix: listen_unix(config, open, Rights::of(config))?,
-        })
+        Ok(Self { tcp: tcp.transpose()?, unix: listen_unix(config, open, Rights::of(config))? })
     }
 }
 
@@ -294,9 +278,7 @@ fn listen_unix(
     };
     // The socket was opened by another program, such as systemd, which has set its permissions. They are kept unless others are configured.
     if let Some(path) = path.filter(|_| rights.are_shared()) {
-        rights
-            .apply(path)
-            .map_err(|error| cannot_listen(path, error))?;
+        rights.apply(path).map_err(|error| cannot_listen(path, error))?;
     }
     Ok(Some((listen_open(open)?, None)))
 }
@@ -315,10 +297,7 @@ fn listen_for_reports(node: &Handle) -> Option<report::Socket> {
 }
 
 fn cannot_listen(path: &Path, source: io::Error) -> OpenError {
-    OpenError::Listen {
-        address: path.display().to_string(),
-        source,
-    }
+    OpenError::Listen { address: path.display().to_string(), source }
 }
 
 fn listen_open(
@@ -343,9 +322,7 @@ struct Serving {
 
 impl Serving {
     fn run(self, ready: oneshot::Sender<io::Result<()>>) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         match runtime {
             Ok(runtime) => LocalSet::new().block_on(&runtime, self.serve(ready)),
             // `Listener::open` waits for this result. If it no longer waits, nobody needs the error.
@@ -354,14 +331,7 @@ impl Serving {
     }
 
     async fn serve(self, ready: oneshot::Sender<io::Result<()>>) {
-        let Self {
-            node,
-            listener,
-            tcp,
-            unix,
-            reports,
-            closing,
-        } = self;
+        let Self { node, listener, tcp, unix, reports, closing } = self;
         let (unix, file) = unix.unzip();
         let (reports, reports_file) = reports.unzip();
         let listeners = || {
@@ -440,18 +410,12 @@ impl<A: App> ConnectionServer<A> {
             }
         };
         if self.shared.identity().is_none() {
-            self.serve(
-                accept,
-                async |stream| Some(stream),
-                &self.shared.tcp.connections,
-            )
-            .await;
+            self.serve(accept, async |stream| Some(stream), &self.shared.tcp.connections).await;
             return;
         }
         let shared = Arc::clone(&self.shared);
         let greet = async move |stream| shared.identity()?.handshake(stream).await;
-        self.serve(accept, greet, &self.shared.tcp.connections)
-            .await;
+        self.serve(accept, greet, &self.shared.tcp.connections).await;
     }
 
     async fn serve_unix(&self, listener: Option<UnixListener>) {
@@ -466,12 +430,7 @@ impl<A: App> ConnectionServer<A> {
             let process = pid.and_then(|pid| Requester::of(&stream, pid));
             (stream, Peer::Socket { uid, process })
         };
-        self.serve(
-            accept,
-            async |stream| Some(stream),
-            &self.shared.unix.connections,
-        )
-        .await;
+        self.serve(accept, async |stream| Some(stream), &self.shared.unix.connections).await;
     }
 
     /// Accepts connections until the listener closes, then waits at most `CLOSING_TIMEOUT` for pending answers.
@@ -526,11 +485,8 @@ impl<A: App> ConnectionServer<A> {
         // A stranger takes none of the places that are for clients.
         let is_stranger =
             matches!(peer, Peer::Socket { uid, .. } if !self.shared.peers().admits(uid));
-        let place = if is_stranger {
-            None
-        } else {
-            places.take().or_else(|| self.place_of_owner(peer))
-        };
+        let place =
+            if is_stranger { None } else { places.take().or_else(|| self.place_of_owner(peer)) };
         if let Some(place) = place {
             self.shared.counters.accepted();
             let (app, closing) = (Rc::clone(&self.app), self.closing.clone());

@@ -80,11 +80,8 @@ impl<V, T: Serialize, C: Clone> Listing<V, T, C> {
         page: impl AsyncFn(C, u32) -> Result<(Vec<V>, Option<C>), Problem>,
         show: impl Fn(&V) -> T,
     ) -> Result<Self, Problem> {
-        let mut listing = Self {
-            place: call.room().large().await?,
-            written: Vec::new(),
-            next: None,
-        };
+        let mut listing =
+            Self { place: call.room().large().await?, written: Vec::new(), next: None };
         let mut bytes = 0;
         loop {
             let (found, next) = page(from.clone(), left.min(STEP)).await?;

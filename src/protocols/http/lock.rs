@@ -80,9 +80,7 @@ fn routes() -> Vec<Route> {
                 more: "If `owner` is left out, a unique name is generated and returned. If the owner already has an entry, that entry is renewed with the new `ttl`. With `wait`, the answer is sent when the lock is granted or the wait times out. A client that closes the connection while it waits loses its position in line, unless the request has an `Idempotency-Key` or a `process`.",
                 answer: "The owner now holds the lock.",
             },
-            &[
-                Held, Reserved, Draining, Full, Waits, DiskFull, Failed, Fencing, Absent, Over,
-            ],
+            &[Held, Reserved, Draining, Full, Waits, DiskFull, Failed, Fencing, Absent, Over],
         ),
         Route::post_once(
             "/v1/locks/renew",
@@ -217,34 +215,22 @@ async fn acquire(call: &Call, Body(wanted): Body<Acquire>) -> Result<Json<Grante
         (None, _) => call.wait(locks.acquire(&entry, terms)).await?,
         // An entry bound to a process stays in line when the wait times out, and a repeated request resumes the wait.
         (Some(_), wait) => {
-            let place = Terms {
-                wait: u16::MAX,
-                ..terms
-            };
-            let acquired = timeout(
-                Duration::from_secs(wait.into()),
-                locks.acquire(&entry, place),
-            );
+            let place = Terms { wait: u16::MAX, ..terms };
+            let acquired = timeout(Duration::from_secs(wait.into()), locks.acquire(&entry, place));
             match call.wait(acquired).await? {
                 Ok(acquired) => acquired,
                 Err(_) => {
                     let standing = locks.place(&entry).await?;
                     match standing.token {
                         Some(token) => Ok(token),
-                        None => Err(LockError::Held {
-                            place: standing.place,
-                        }),
+                        None => Err(LockError::Held { place: standing.place }),
                     }
                 }
             }
         }
     };
     match acquired {
-        Ok(token) => Ok(Json(Granted {
-            names: entry.into(),
-            place: 1,
-            token,
-        })),
+        Ok(token) => Ok(Json(Granted { names: entry.into(), place: 1, token })),
         Err(error @ LockError::Held { place }) => {
             let holder = locks.owner(&entry.key, &entry.index).await;
             // The lock was held when requested. Its holder may have released it since, so the answer may lack an owner.
@@ -328,12 +314,8 @@ async fn release(call: &Call, Body(asked): Body<Release>) -> Result<Json<EndedEn
         locks.leave(&asked.key, &asked.index, token).await?;
         return Ok(Json(EndedEntries { ended: 1 }));
     }
-    let target = Target {
-        key: asked.key,
-        index: asked.index,
-        owner: asked.owner,
-        token: asked.token,
-    };
+    let target =
+        Target { key: asked.key, index: asked.index, owner: asked.owner, token: asked.token };
     locks.release(&target.entry()?, target.token).await?;
     Ok(Json(EndedEntries { ended: 1 }))
 }
@@ -390,19 +372,8 @@ pub(crate) struct Lost {
 
 /// Waits until an entry no longer holds its lock, and returns whether that happened before the wait timed out.
 async fn watch(call: &Call, Body(watched): Body<Watch>) -> Result<Json<Lost>, Problem> {
-    let Watch {
-        key,
-        index,
-        owner,
-        token,
-        wait,
-    } = watched;
-    let target = Target {
-        key,
-        index,
-        owner,
-        token: Some(token),
-    };
+    let Watch { key, index, owner, token, wait } = watched;
+    let target = Target { key, index, owner, token: Some(token) };
     let (locks, entry) = (call.locks(), target.entry()?);
     let wait = Duration::from_secs(wait.0);
     let lost = timeout(wait, locks.lost(&entry, token));
@@ -520,18 +491,10 @@ async fn list(call: &Call, Query(filter): Query<Filter>) -> Result<Large<Locks>,
         };
         Ok(locks.select(selection).await?)
     };
-    let now = Now {
-        at: call.node.now(),
-        offset: call.node.offset(),
-    };
+    let now = Now { at: call.node.now(), offset: call.node.offset() };
     let show = |entry: &EntryView| shown(entry, now);
-    let listing = Listing::gather(
-        call,
-        (listing::slot(filter.after), filter.limit.0),
-        page,
-        show,
-    )
-    .await?;
+    let listing =
+        Listing::gather(call, (listing::slot(filter.after), filter.limit.0), page, show).await?;
     let in_order = |it: &EntryView| (it.key.clone(), it.index.clone(), it.place);
     let (locks, next, place) = listing.sorted_by_key(in_order);
     let next = listing::shown(next);

@@ -42,12 +42,7 @@ pub(crate) async fn largest(queues: &Queues) -> Result<Vec<QueueView>, QueueErro
     let mut largest: Vec<QueueView> = Vec::new();
     let mut from = Some(Slot(0));
     while let Some(place) = from {
-        let selection = QueueSelection {
-            tenant: None,
-            kind: None,
-            from: place,
-            most: ASKED,
-        };
+        let selection = QueueSelection { tenant: None, kind: None, from: place, most: ASKED };
         let (some, next) = queues.select_queues(selection).await?;
         largest.extend(some.into_iter().filter(|queue| queue.jobs.all() > 0));
         largest.sort_by(|one, other| {
@@ -115,24 +110,12 @@ impl Page {
         let wall_ms = i128::from(status.now.0) + i128::from(status.wall_offset_ms);
         let start_ms = wall_ms - i128::from(status.uptime_ms);
         let start = seconds(i64::try_from(start_ms).unwrap_or(0));
-        self.seconds(
-            "start_time",
-            "Start of the process, in seconds since 1970",
-            start,
-        );
+        self.seconds("start_time", "Start of the process, in seconds since 1970", start);
         let offset = seconds(status.wall_offset_ms);
         self.seconds("wall_clock_offset", "Wall clock minus node time", offset);
         let recovery = seconds(i64::try_from(status.recovered.ms).unwrap_or(i64::MAX));
-        self.seconds(
-            "recovery_duration",
-            "How long recovery took at startup",
-            recovery,
-        );
-        self.gauge(
-            "recovery_records",
-            "Records replayed at startup",
-            status.recovered.records,
-        );
+        self.seconds("recovery_duration", "How long recovery took at startup", recovery);
+        self.gauge("recovery_records", "Records replayed at startup", status.recovered.records);
         self.gauge(
             "recovery_after_clean_stop",
             "Whether the previous run of the coordinator stopped cleanly",
@@ -144,11 +127,7 @@ impl Page {
             status.open_commands,
         );
         self.gauge("lock_owners", "Owners of locks", status.lock_owners.into());
-        self.gauge(
-            "lock_contenders",
-            "Contenders for locks",
-            status.lock_contenders.into(),
-        );
+        self.gauge("lock_contenders", "Contenders for locks", status.lock_contenders.into());
     }
 
     /// Writes the number of problems of each kind, including kinds without any, so that an alert on a kind has a series from the start.
@@ -190,10 +169,7 @@ impl Page {
         let family = Family::<[(&'static str, String); 2], Whole>::default();
         for queue in queues {
             for (phase, count) in by_phase(queue.jobs) {
-                let labels = [
-                    ("queue", queue.name.to_string()),
-                    ("phase", phase.to_owned()),
-                ];
+                let labels = [("queue", queue.name.to_string()), ("phase", phase.to_owned())];
                 family.get_or_create(&labels).set(count);
             }
         }
@@ -203,12 +179,7 @@ impl Page {
 
     /// Writes the metrics of processes and services.
     fn processes(&mut self, gauges: &[machine::Gauge]) {
-        let of = |name: &str| {
-            gauges
-                .iter()
-                .find(|it| it.name == name)
-                .map_or(0, |it| it.value)
-        };
+        let of = |name: &str| gauges.iter().find(|it| it.name == name).map_or(0, |it| it.value);
         let phases = Phase::ALL.map(|phase| (phase.name(), of(phase.name())));
         self.gauges("processes", "Process records, by status", "status", &phases);
         let of_services = |status: Status| of(&format!("services_{}", status.name()));
@@ -225,9 +196,7 @@ impl Page {
 
     fn actors(&mut self, actors: &[ActorReport]) {
         let each = |value: fn(&ActorReport) -> u64| {
-            let values = actors
-                .iter()
-                .map(move |actor| (actor.status.name, value(actor)));
+            let values = actors.iter().map(move |actor| (actor.status.name, value(actor)));
             values.collect::<Vec<_>>()
         };
         self.counters(
@@ -266,13 +235,8 @@ impl Page {
     }
 
     fn host(&mut self, host: &HostStatus) {
-        let HostStatus {
-            load,
-            processors,
-            memory_bytes,
-            memory_available_bytes,
-            uptime_ms,
-        } = *host;
+        let HostStatus { load, processors, memory_bytes, memory_available_bytes, uptime_ms } =
+            *host;
         if let Some(load) = load {
             let family = Family::<Label, Fraction>::default();
             for (minutes, load) in ["1", "5", "15"].into_iter().zip(load) {
@@ -295,12 +259,8 @@ impl Page {
     }
 
     fn process(&mut self, process: &ProcessStatus) {
-        let ProcessStatus {
-            memory_bytes,
-            memory_peak_bytes,
-            descriptors,
-            descriptors_max,
-        } = *process;
+        let ProcessStatus { memory_bytes, memory_peak_bytes, descriptors, descriptors_max } =
+            *process;
         self.bytes("process_memory", "Memory used by the process", memory_bytes);
         let help = "Peak memory usage of the process";
         self.bytes("process_memory_peak", help, memory_peak_bytes);
@@ -318,18 +278,9 @@ impl Page {
         let bytes: Counter = Counter::default();
         bytes.inc_by(journal.counts.bytes);
         let help = "Bytes written to the journal";
-        self.0
-            .register_with_unit("journal_written", help, Unit::Bytes, bytes);
-        self.counter(
-            "journal_writes",
-            "Writes to the journal",
-            journal.counts.writes,
-        );
-        self.counter(
-            "journal_syncs",
-            "Syncs of the journal",
-            journal.counts.syncs,
-        );
+        self.0.register_with_unit("journal_written", help, Unit::Bytes, bytes);
+        self.counter("journal_writes", "Writes to the journal", journal.counts.writes);
+        self.counter("journal_syncs", "Syncs of the journal", journal.counts.syncs);
         let help = "Sequence number of the last journal entry whose answer may be sent";
         self.gauge("journal_released_seq", help, journal.released.0);
         let room = ["ample", "low", "scant"].map(|room| (room, u64::from(room == journal.room)));
@@ -398,17 +349,9 @@ impl Page {
     }
 
     fn beanstalk(&mut self, stats: &BeanstalkStats) {
-        let BeanstalkStats {
-            accepted,
-            rejected_hosts,
-            rejected_busy,
-            active,
-            ref commands,
-        } = *stats;
-        let commands: Vec<_> = commands
-            .iter()
-            .map(|(name, count)| (*name, *count))
-            .collect();
+        let BeanstalkStats { accepted, rejected_hosts, rejected_busy, active, ref commands } =
+            *stats;
+        let commands: Vec<_> = commands.iter().map(|(name, count)| (*name, *count)).collect();
         let help = "beanstalkd commands";
         self.counters("beanstalk_commands", help, "command", &commands);
         let connections = [
@@ -423,17 +366,11 @@ impl Page {
     }
 
     fn http(&mut self, stats: &HttpStats) {
-        let requests = [
-            ("answered", stats.answered),
-            ("refused", stats.refused),
-            ("failed", stats.failed),
-        ];
+        let requests =
+            [("answered", stats.answered), ("refused", stats.refused), ("failed", stats.failed)];
         let help = "HTTP requests, by outcome";
         self.counters("http_requests", help, "result", &requests);
-        let connections = [
-            ("accepted", stats.accepted),
-            ("rejected_busy", stats.rejected_busy),
-        ];
+        let connections = [("accepted", stats.accepted), ("rejected_busy", stats.rejected_busy)];
         let help = "HTTP connections, by outcome";
         self.counters("http_connections", help, "result", &connections);
         let help = "Open HTTP connections";

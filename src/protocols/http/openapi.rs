@@ -34,9 +34,7 @@ pub(super) fn describe(routes: &[Route]) -> Value {
     let mut schemas = Schemas::new();
     schemas.of_answer::<Document<'_>>();
     let mut paths: Map<String, Value> = Map::new();
-    let described = routes
-        .iter()
-        .filter_map(|route| Some((route, route.described.as_ref()?)));
+    let described = routes.iter().filter_map(|route| Some((route, route.described.as_ref()?)));
     for (route, described) in described {
         let method = route.method.as_str().to_lowercase();
         let operation = operation(route, described, &mut schemas);
@@ -88,9 +86,8 @@ fn operation(route: &Route, described: &Described, schemas: &mut Schemas) -> Val
         responses.insert(status, refusal(&alike.copied().collect::<Vec<_>>()));
     }
     let responses = responses.into_iter();
-    let responses: Map<String, Value> = responses
-        .map(|(status, response)| (status.to_string(), response))
-        .collect();
+    let responses: Map<String, Value> =
+        responses.map(|(status, response)| (status.to_string(), response)).collect();
     let mut operation = json!({
         "operationId": described.words.id,
         "summary": described.words.summary,
@@ -101,22 +98,14 @@ fn operation(route: &Route, described: &Described, schemas: &mut Schemas) -> Val
         None => described.words.more.to_owned(),
         Some(condition) => {
             operation["x-run-if"] = condition.into();
-            let more = format!(
-                "{} Requires the scope `run` if {condition}.",
-                described.words.more
-            );
+            let more = format!("{} Requires the scope `run` if {condition}.", described.words.more);
             more.trim_start().to_owned()
         }
     };
     if !description.is_empty() {
         operation["description"] = description.into();
     }
-    let parameters: Vec<Value> = described
-        .headers
-        .iter()
-        .cloned()
-        .chain(parameters)
-        .collect();
+    let parameters: Vec<Value> = described.headers.iter().cloned().chain(parameters).collect();
     if !parameters.is_empty() {
         operation["parameters"] = parameters.into();
     }
@@ -131,9 +120,7 @@ fn operation(route: &Route, described: &Described, schemas: &mut Schemas) -> Val
 /// Describes the refusals with these reasons, all of which have the same status.
 fn refusal(reasons: &[Reason]) -> Value {
     let words = reasons.iter().map(|reason| reason.word());
-    let told = reasons
-        .iter()
-        .map(|reason| format!("`{}`: {}.", reason.word(), reason.title()));
+    let told = reasons.iter().map(|reason| format!("`{}`: {}.", reason.word(), reason.title()));
     let schema = json!({ "$ref": "#/components/schemas/Problem" });
     let mut response = json!({
         "description": told.collect::<Vec<_>>().join(" "),

@@ -146,9 +146,7 @@ async fn health(call: &Call, (): ()) -> Result<HttpResponse, Problem> {
 async fn metrics(call: &Call, (): ()) -> Result<HttpResponse, Problem> {
     let status = ask(&call.node).await?;
     // If the node has stopped in the meantime, the metrics are still returned, without those of individual queues.
-    let queues = metric::largest(&call.node.queues())
-        .await
-        .unwrap_or_default();
+    let queues = metric::largest(&call.node.queues()).await.unwrap_or_default();
     // Numbers without names, so that everybody may see them. They are left out if an actor does not answer.
     let troubles = call.node.troubles_of(&status, true).await.ok();
     let page = metric::page(&status, &queues, troubles.as_deref());
@@ -240,19 +238,8 @@ async fn drain(call: &Call, Query(asked): Query<Drain>) -> Result<Json<Drained>,
             drained.map_err(stopped)?;
         }
     }
-    let InProgress {
-        locks,
-        claims,
-        passes,
-        tasks,
-    } = node.left().await?;
-    Ok(Json(Drained {
-        draining: true,
-        locks,
-        claims,
-        passes,
-        tasks,
-    }))
+    let InProgress { locks, claims, passes, tasks } = node.left().await?;
+    Ok(Json(Drained { draining: true, locks, claims, passes, tasks }))
 }
 
 pub(crate) fn stopped(stopped: crate::spine::runtime::Stopped) -> Problem {

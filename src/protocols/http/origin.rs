@@ -19,16 +19,10 @@ pub(crate) fn check_origin(
         let is_ours = schemes.iter().any(|it| it.eq_ignore_ascii_case(scheme));
         (is_ours && authority.eq_ignore_ascii_case(host)).then_some(())
     };
-    if headers
-        .get_all(header::ORIGIN)
-        .all(|origin| ours(origin).is_some())
-    {
+    if headers.get_all(header::ORIGIN).all(|origin| ours(origin).is_some()) {
         return Ok(());
     }
-    Err(Problem::new(
-        Reason::Foreign,
-        "requests from pages of another origin are not accepted",
-    ))
+    Err(Problem::new(Reason::Foreign, "requests from pages of another origin are not accepted"))
 }
 
 /// Refuses a request that a browser sends for a page of another origin, or of another port of this host, unless it is for a document of its
@@ -47,10 +41,7 @@ pub(crate) fn check_site(head: &RequestHead) -> Result<(), Problem> {
     if head.headers.get_all(&site).all(is_ours) || follows_link() {
         return Ok(());
     }
-    Err(Problem::new(
-        Reason::Foreign,
-        "requests for pages of another origin are not accepted",
-    ))
+    Err(Problem::new(Reason::Foreign, "requests for pages of another origin are not accepted"))
 }
 
 /// Refuses a form that was not sent from a page of this coordinator; `access.rs` has compared its `Origin`, if it has one. This also applies
@@ -68,9 +59,7 @@ pub(crate) fn check_form(headers: &HeaderMap) -> Result<(), Problem> {
         }
     };
     let words = "forms are accepted only from pages of this coordinator, in a browser that sends Origin or Sec-Fetch-Site";
-    is_ours
-        .then_some(())
-        .ok_or_else(|| Problem::new(Reason::Foreign, words))
+    is_ours.then_some(()).ok_or_else(|| Problem::new(Reason::Foreign, words))
 }
 
 /// Returns the value of a header if it occurs exactly once and is text.
@@ -107,26 +96,16 @@ pub(crate) mod tests {
         for ours in ["same-origin", "none"] {
             assert!(asked(Method::GET, &[("sec-fetch-site", ours)]));
         }
-        let (mode, dest) = (
-            ("sec-fetch-mode", "navigate"),
-            ("sec-fetch-dest", "document"),
-        );
+        let (mode, dest) = (("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document"));
         for foreign in ["cross-site", "same-site"] {
             let site = ("sec-fetch-site", foreign);
             assert!(!asked(Method::GET, &[site]));
             assert!(!asked(Method::GET, &[("sec-fetch-site", "none"), site]));
             assert!(!asked(
                 Method::GET,
-                &[
-                    site,
-                    ("sec-fetch-mode", "no-cors"),
-                    ("sec-fetch-dest", "image")
-                ]
+                &[site, ("sec-fetch-mode", "no-cors"), ("sec-fetch-dest", "image")]
             ));
-            assert!(!asked(
-                Method::GET,
-                &[site, mode, ("sec-fetch-dest", "iframe")]
-            ));
+            assert!(!asked(Method::GET, &[site, mode, ("sec-fetch-dest", "iframe")]));
             assert!(!asked(Method::POST, &[site, mode, dest]));
             assert!(asked(Method::GET, &[site, mode, dest]), "a link");
         }
@@ -135,11 +114,7 @@ pub(crate) mod tests {
     #[test]
     fn a_form_comes_from_a_page_of_ours() {
         let from = |headers: &[(&'static str, &'static str)]| {
-            let all: Vec<_> = [("host", "localhost:80")]
-                .iter()
-                .chain(headers)
-                .copied()
-                .collect();
+            let all: Vec<_> = [("host", "localhost:80")].iter().chain(headers).copied().collect();
             check_form(&head(&all).headers).is_ok()
         };
         assert!(from(&[("origin", "http://localhost:80")]));
@@ -149,10 +124,7 @@ pub(crate) mod tests {
             &[("origin", "null")],
             &[("origin", "http://localhost:81")],
             &[("origin", "null"), ("sec-fetch-site", "same-origin")],
-            &[
-                ("origin", "http://localhost:80"),
-                ("origin", "http://localhost:80"),
-            ],
+            &[("origin", "http://localhost:80"), ("origin", "http://localhost:80")],
             &[("sec-fetch-site", "same-site")],
             &[("sec-fetch-site", "none")],
         ] {

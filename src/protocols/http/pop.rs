@@ -76,11 +76,7 @@ const EXCEPT_MAX: usize = 100;
 impl AnyQueue {
     /// Converts the selection, or refuses it. `is_plain` is whether the request has neither `queues` nor `weights`.
     fn of(self, is_plain: bool) -> Result<AnyType, Problem> {
-        let Self {
-            tenant,
-            except,
-            types,
-        } = self;
+        let Self { tenant, except, types } = self;
         if !is_plain {
             let words = "cannot be combined with queues or weights";
             return Err(Problem::field("any", words));
@@ -91,23 +87,13 @@ impl AnyQueue {
         }
         let types = types.map_or(Vec::new(), |types| types.0);
         if !types.is_empty() && !except.is_empty() {
-            return Err(Problem::field(
-                "any.except",
-                "cannot be combined with types",
-            ));
+            return Err(Problem::field("any.except", "cannot be combined with types"));
         }
         if types.iter().any(|kind| !kind.tenant().is_empty()) {
-            return Err(Problem::field(
-                "any.types",
-                "must be names without a tenant",
-            ));
+            return Err(Problem::field("any.types", "must be names without a tenant"));
         }
         let types = types.iter().map(|kind| kind.as_str().to_owned());
-        Ok(AnyType {
-            tenant,
-            except,
-            types: types.collect(),
-        })
+        Ok(AnyType { tenant, except, types: types.collect() })
     }
 }
 
@@ -164,10 +150,7 @@ pub(crate) struct Refusal {
 
 impl From<&QueueError> for Refusal {
     fn from(error: &QueueError) -> Self {
-        Self {
-            reason: error.reason(),
-            detail: error.to_string(),
-        }
+        Self { reason: error.reason(), detail: error.to_string() }
     }
 }
 
@@ -199,9 +182,8 @@ impl Source<'_> {
             Self::Named(names) => call.room().name(names),
             Self::Any(any) => {
                 let types = any.types.iter();
-                let types: Vec<QueueName> = types
-                    .filter_map(|kind| QueueName::new(kind.as_bytes()))
-                    .collect();
+                let types: Vec<QueueName> =
+                    types.filter_map(|kind| QueueName::new(kind.as_bytes())).collect();
                 call.room().name(&types)
             }
         }
@@ -240,10 +222,7 @@ pub(crate) async fn pop(call: &Call, Body(wanted): Body<Pop>) -> Result<Json<Cla
     let names = names.ok_or_else(|| Problem::field("queues", "is required unless any is given"))?;
     let weights = wanted.weights.map_or(Vec::new(), |weights| weights.0);
     if !weights.is_empty() && weights.len() != names.len() {
-        let words = format!(
-            "must be a list of {} numbers, one for each queue",
-            names.len()
-        );
+        let words = format!("must be a list of {} numbers, one for each queue", names.len());
         return Err(Problem::field("weights", words));
     }
     let weights: Vec<u32> = weights.into_iter().map(|weight| weight.0).collect();
@@ -315,11 +294,7 @@ fn answered(call: &Call, queues: Queues, claims: Vec<Claim>) -> Json<Claims> {
     if call.key.get().is_none() {
         call.rollback.set(Some(give_back(queues, claims)));
     }
-    Json(Claims {
-        jobs,
-        not_done: None,
-        refused: None,
-    })
+    Json(Claims { jobs, not_done: None, refused: None })
 }
 
 /// Claims up to `count` jobs that are ready or, if none is, the first to become ready within `wait`. `once` is whether the request has an
@@ -358,16 +333,7 @@ fn give_back(queues: Queues, claims: Vec<Claim>) -> Rollback {
 }
 
 fn popped(claim: &Claim, now: Timestamp) -> Popped {
-    let Claim {
-        id,
-        token,
-        queue,
-        attempts,
-        until,
-        retries,
-        duplicate,
-        body,
-    } = claim.clone();
+    let Claim { id, token, queue, attempts, until, retries, duplicate, body } = claim.clone();
     let ends = Some(until).filter(|_| claim.ends().is_some());
     Popped {
         id,

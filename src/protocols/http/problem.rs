@@ -130,11 +130,8 @@ impl Problem {
 
     /// Returns the value of the `Retry-After` header, if the same request may succeed later.
     pub(crate) fn retry_after(&self) -> Option<HeaderValue> {
-        let after = if self.0.reason == Reason::Throttled {
-            RETRY_TOKEN_AFTER
-        } else {
-            RETRY_AFTER
-        };
+        let after =
+            if self.0.reason == Reason::Throttled { RETRY_TOKEN_AFTER } else { RETRY_AFTER };
         let is_later = self.0.reason.retry() == Retry::Later;
         is_later.then_some(HeaderValue::from_static(after))
     }
@@ -144,11 +141,7 @@ impl Problem {
     pub(crate) fn instead_of(status: StatusCode) -> Self {
         let mut all = Reason::ALL.iter().copied();
         let alike = all.find(|reason| reason.status() == status.as_u16());
-        let other = if status.is_client_error() {
-            Reason::Malformed
-        } else {
-            Reason::Failed
-        };
+        let other = if status.is_client_error() { Reason::Malformed } else { Reason::Failed };
         Self::new(alike.unwrap_or(other), "the request cannot be answered")
     }
 }
@@ -231,14 +224,7 @@ impl ResponseError for Problem {
 
     fn error_response(&self) -> HttpResponse {
         let status = self.status_code();
-        let Parts {
-            reason,
-            detail,
-            header,
-            field,
-            place,
-            owner,
-        } = self.0.as_ref();
+        let Parts { reason, detail, header, field, place, owner } = self.0.as_ref();
         let document = Document {
             r#type: "about:blank",
             title: status.canonical_reason().unwrap_or("Problem"),

@@ -30,12 +30,8 @@ pub(crate) const LAUNCH: &str = "/v1/processes/launch";
 type Span = Number<u64, 0, { u32::MAX as u64 * 1000 }>;
 
 impl Routed for ProcessMachine {
-    const ROUTES: &'static [fn() -> Vec<Route>] = &[
-        acting,
-        process_look::routes,
-        process_now::routes,
-        service::routes,
-    ];
+    const ROUTES: &'static [fn() -> Vec<Route>] =
+        &[acting, process_look::routes, process_now::routes, service::routes];
 }
 
 #[expect(clippy::too_many_lines, reason = "a table of routes")]
@@ -67,15 +63,7 @@ fn acting() -> Vec<Route> {
                 more: "Answers as a launch does. `/v1/processes/stop` cancels such a process instead.",
                 answer: "The record of the process.",
             },
-            &[
-                Absent,
-                Ended,
-                NotDeferred,
-                Draining,
-                DiskFull,
-                Waits,
-                Failed,
-            ],
+            &[Absent, Ended, NotDeferred, Draining, DiskFull, Waits, Failed],
         ),
         Route::post(
             "/v1/processes/register",
@@ -178,10 +166,7 @@ fn acting() -> Vec<Route> {
 
 /// A process to launch.
 #[derive(Deserialize, JsonSchema)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a separate JSON member"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate JSON member")]
 pub(crate) struct Launch {
     /// The program, looked up in `PATH` if it has no slash, and its arguments.
     command: List<String, { Spec::ARGV_MAX }>,
@@ -295,12 +280,7 @@ impl Launch {
             line: Vec::new(),
             bound: self.bound,
         };
-        Ok(Launching {
-            spec,
-            tags,
-            parentage,
-            deferred: self.deferred,
-        })
+        Ok(Launching { spec, tags, parentage, deferred: self.deferred })
     }
 }
 
@@ -389,10 +369,7 @@ async fn finish(call: &Call, Body(asked): Body<Finish>) -> Result<Json<Process>,
     let id = which(call, &asked.id).await?;
     let processes = call.processes();
     processes.finish(id, asked.code.0, asked.error).await?;
-    Ok(Json(Process::of(
-        call,
-        call.node.processes().get(id).await?,
-    )))
+    Ok(Json(Process::of(call, call.node.processes().get(id).await?)))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -439,13 +416,8 @@ pub(crate) struct Signal {
 
 async fn signal(call: &Call, Body(asked): Body<Signal>) -> Result<Json<Process>, Problem> {
     let id = which(call, &asked.id).await?;
-    call.processes()
-        .signal(id, asked.signal.0, asked.group)
-        .await?;
-    Ok(Json(Process::of(
-        call,
-        call.node.processes().get(id).await?,
-    )))
+    call.processes().signal(id, asked.signal.0, asked.group).await?;
+    Ok(Json(Process::of(call, call.node.processes().get(id).await?)))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -465,11 +437,7 @@ async fn wait(call: &Call, Body(asked): Body<Awaited>) -> Result<Json<Process>, 
     let processes = call.processes();
     if asked.wait.0 > 0 {
         let ended = async {
-            if asked.leader {
-                processes.leader_ended(id).await
-            } else {
-                processes.ended(id).await
-            }
+            if asked.leader { processes.leader_ended(id).await } else { processes.ended(id).await }
         };
         let ended = timeout(Duration::from_secs(asked.wait.0), ended);
         if let Ok(ended) = call.wait(ended).await? {
@@ -490,10 +458,7 @@ pub(crate) struct Settle {
 async fn settle(call: &Call, Body(asked): Body<Settle>) -> Result<Json<Process>, Problem> {
     let id = which(call, &asked.id).await?;
     call.processes().settle(id).await?;
-    Ok(Json(Process::of(
-        call,
-        call.node.processes().get(id).await?,
-    )))
+    Ok(Json(Process::of(call, call.node.processes().get(id).await?)))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -514,10 +479,7 @@ pub(crate) struct Pruned {
 
 async fn prune(call: &Call, Body(asked): Body<Prune>) -> Result<Json<Pruned>, Problem> {
     let before = call.node.date().0.saturating_sub(asked.older_than_ms.0);
-    let pruned = call
-        .processes()
-        .prune(Some(Date(before)), asked.keep.0)
-        .await?;
+    let pruned = call.processes().prune(Some(Date(before)), asked.keep.0).await?;
     Ok(Json(Pruned { pruned }))
 }
 

@@ -85,8 +85,7 @@ pub(crate) fn routes() -> Vec<Route> {
 /// Parses the id in a field; returns `None` if the field is missing or empty.
 pub(crate) fn id(text: Option<&str>, field: &str) -> Result<Option<ProcessId>, Problem> {
     let id = text.filter(|text| !text.is_empty()).map(str::parse);
-    id.transpose()
-        .map_err(|words| Problem::field(field, format!("is not an id: {words}")))
+    id.transpose().map_err(|words| Problem::field(field, format!("is not an id: {words}")))
 }
 
 /// Returns the id of the process that `text` identifies: a complete id, which is not looked up, or a prefix of the id of one record.
@@ -275,11 +274,7 @@ async fn list(call: &Call, Query(filter): Query<Filter>) -> Result<Large<Records
     let selection = filter.selection(call)?;
     let from = (selection.after, selection.most);
     let page = async |after, most| {
-        let selection = Selection {
-            after,
-            most,
-            ..selection.clone()
-        };
+        let selection = Selection { after, most, ..selection.clone() };
         let (records, next) = call.node.processes().list(selection).await?;
         Ok((records, next.map(Some)))
     };

@@ -131,11 +131,7 @@ impl From<Usage> for ProcessUsage {
             cpu_percent: usage.cpu_percent(),
             memory_bytes: usage.memory_bytes,
             virtual_bytes: usage.virtual_bytes,
-            of: if usage.is_of_group {
-                "group"
-            } else {
-                "process"
-            },
+            of: if usage.is_of_group { "group" } else { "process" },
         }
     }
 }
@@ -149,10 +145,7 @@ async fn usage(call: &Call, Body(asked): Body<UsageQuery>) -> Result<Json<OfEach
     let read = processes.usage(&records).await?;
     let each = records.into_iter().zip(read);
     let usage = each.filter_map(|(record, usage)| {
-        Some(OfOne {
-            id: record.id.to_string(),
-            usage: usage?.into(),
-        })
+        Some(OfOne { id: record.id.to_string(), usage: usage?.into() })
     });
     let usage = usage.collect();
     Ok(Json(OfEach { usage }))
@@ -170,7 +163,6 @@ pub(crate) struct Remaining {
 impl Remaining {
     pub(super) fn of_each(left: Vec<Left>) -> Vec<Self> {
         let each = left.into_iter();
-        each.map(|Left { pid, command }| Self { pid, command })
-            .collect()
+        each.map(|Left { pid, command }| Self { pid, command }).collect()
     }
 }

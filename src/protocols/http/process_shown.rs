@@ -14,10 +14,7 @@ use std::collections::BTreeMap;
 
 /// The record of a process.
 #[derive(Serialize, JsonSchema)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a separate JSON member"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate JSON member")]
 pub(crate) struct Process {
     /// The id of the process, a UUID of version 7.
     id: String,
@@ -120,10 +117,7 @@ pub(crate) struct MemoryLimit {
 
 impl From<Bound> for MemoryLimit {
     fn from(bound: Bound) -> Self {
-        Self {
-            bytes: bound.bytes,
-            reached: bound.reached,
-        }
+        Self { bytes: bound.bytes, reached: bound.reached }
     }
 }
 
@@ -158,16 +152,9 @@ impl Hook {
         Self {
             processes: found.children,
             records_count: found.records,
-            records: kept
-                .filter_map(|it| serde_json::from_slice(it.as_bytes()).ok())
-                .collect(),
+            records: kept.filter_map(|it| serde_json::from_slice(it.as_bytes()).ok()).collect(),
             broken: found.broken,
-            warnings: warnings
-                .map(|it| Broken {
-                    line: it.line,
-                    words: it.words,
-                })
-                .collect(),
+            warnings: warnings.map(|it| Broken { line: it.line, words: it.words }).collect(),
         }
     }
 }
@@ -207,11 +194,7 @@ pub(crate) struct Stream {
 impl From<&Output> for Stream {
     fn from(output: &Output) -> Self {
         let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Self {
-            bytes: output.bytes,
-            head: shown(output.head()),
-            tail: shown(output.tail()),
-        }
+        Self { bytes: output.bytes, head: shown(output.head()), tail: shown(output.tail()) }
     }
 }
 
@@ -277,11 +260,7 @@ impl Process {
 
     /// Adds what the process uses, and what it left alive.
     pub(super) fn with(self, usage: Option<Usage>, left: Vec<Left>) -> Self {
-        Self {
-            left: Remaining::of_each(left),
-            usage: usage.map(ProcessUsage::from),
-            ..self
-        }
+        Self { left: Remaining::of_each(left), usage: usage.map(ProcessUsage::from), ..self }
     }
 
     /// Adds the processes that the kernel shows below it.
@@ -298,10 +277,7 @@ impl Process {
 }
 
 fn held(leak: &Leak) -> Vec<Holder> {
-    let each = leak.holders.iter().map(|it| Holder {
-        pid: it.pid,
-        name: it.name.clone(),
-    });
+    let each = leak.holders.iter().map(|it| Holder { pid: it.pid, name: it.name.clone() });
     each.collect()
 }
 
@@ -323,10 +299,6 @@ pub(crate) const fn lost(end: Option<End>) -> Option<&'static str> {
 
 impl From<Failure> for Failed {
     fn from(failure: Failure) -> Self {
-        Self {
-            step: failure.step.name(),
-            errno: failure.errno,
-            words: failure_words(&failure),
-        }
+        Self { step: failure.step.name(), errno: failure.errno, words: failure_words(&failure) }
     }
 }

@@ -15,13 +15,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 impl Routed for QueueMachine {
-    const ROUTES: &'static [fn() -> Vec<Route>] = &[
-        queue_look::routes,
-        job::routes,
-        result::routes,
-        routes,
-        queue_bulk::routes,
-    ];
+    const ROUTES: &'static [fn() -> Vec<Route>] =
+        &[queue_look::routes, job::routes, result::routes, routes, queue_bulk::routes];
 }
 
 #[expect(clippy::too_many_lines, reason = "a table of routes")]
@@ -205,11 +200,7 @@ async fn cancel(call: &Call, Body(of): Body<Cancel>) -> Result<Json<Cancelled>, 
     let is_done = call.queues().cancel(of.id, Some(error.into())).await?;
     let cancelled = u32::from(is_done);
     let (process, stopping) = works_on(call, of.id).await?;
-    Ok(Json(Cancelled {
-        cancelled,
-        process,
-        stopping,
-    }))
+    Ok(Json(Cancelled { cancelled, process, stopping }))
 }
 
 /// Returns the process that still works on a cancelled job, if there is one, and whether it is being stopped.

@@ -52,12 +52,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/queue",
             Scope::Read,
             queue,
-            RouteDocs {
-                id: "queue",
-                summary: "Get a queue",
-                more: "",
-                answer: "The queue.",
-            },
+            RouteDocs { id: "queue", summary: "Get a queue", more: "", answer: "The queue." },
             &[Absent, Failed],
         ),
         Route::get(
@@ -192,13 +187,8 @@ async fn list(call: &Call, Query(filter): Query<QueueFilter>) -> Result<Large<Qu
     };
     let now = call.node.now();
     let show = |view: &QueueView| queue_shown(view, now);
-    let listing = Listing::gather(
-        call,
-        (listing::slot(filter.after), filter.limit.0),
-        page,
-        show,
-    )
-    .await?;
+    let listing =
+        Listing::gather(call, (listing::slot(filter.after), filter.limit.0), page, show).await?;
     let (queues, next, place) = listing.sorted_by_key(|view| view.name.clone());
     let next = listing::shown(next);
     Ok(Large(Queues { queues, next }, place))
@@ -261,13 +251,8 @@ async fn jobs(call: &Call, Query(filter): Query<JobFilter>) -> Result<Large<Jobs
     };
     let now = call.node.now();
     let show = |view: &JobView| job_shown(view, now);
-    let listing = Listing::gather(
-        call,
-        (listing::slot(filter.after), filter.limit.0),
-        page,
-        show,
-    )
-    .await?;
+    let listing =
+        Listing::gather(call, (listing::slot(filter.after), filter.limit.0), page, show).await?;
     let (jobs, next, place) = listing.sorted_by_key(|view| view.id);
     let next = listing::shown(next);
     Ok(Large(Jobs { jobs, next }, place))
@@ -326,11 +311,7 @@ async fn next(call: &Call, Query(of): Query<OfTypes>) -> Result<Json<Next>, Prob
     let chosen = call.node.queues().next(&kinds).await?;
     let words = "no matching queue has a job that can be claimed";
     let queue = chosen.ok_or_else(|| Problem::new(Reason::Absent, words))?;
-    Ok(Json(Next {
-        tenant: text(queue.tenant()),
-        r#type: text(queue.kind()),
-        queue,
-    }))
+    Ok(Json(Next { tenant: text(queue.tenant()), r#type: text(queue.kind()), queue }))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -408,26 +389,13 @@ async fn config(call: &Call, Query(of): Query<OfType>) -> Result<Json<QueueConfi
             rules.entries().map(own).collect()
         }
     };
-    let limits = Limits {
-        jobs_max,
-        bytes_max,
-        queues_max,
-        body_bytes_max,
-        roots_max,
-    };
+    let limits = Limits { jobs_max, bytes_max, queues_max, body_bytes_max, roots_max };
     let tenants = rules
         .across
         .tenants
         .iter()
-        .map(|(tenant, of)| TenantConfig {
-            tenant: tenant.clone(),
-            weight: of.weight,
-        });
-    Ok(Json(QueueConfig {
-        limits,
-        types,
-        tenants: tenants.collect(),
-    }))
+        .map(|(tenant, of)| TenantConfig { tenant: tenant.clone(), weight: of.weight });
+    Ok(Json(QueueConfig { limits, types, tenants: tenants.collect() }))
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -449,16 +417,7 @@ pub(crate) fn queue_shown(view: &QueueView, now: Timestamp) -> Queue {
         throttled_until,
         oldest: _,
     } = view.clone();
-    let Counts {
-        urgent,
-        ready,
-        delayed,
-        claimed,
-        buried,
-        abandoned,
-        retrying,
-        quarantined,
-    } = jobs;
+    let Counts { urgent, ready, delayed, claimed, buried, abandoned, retrying, quarantined } = jobs;
     Queue {
         tenant: text(name.tenant()),
         r#type: text(name.kind()),

@@ -41,10 +41,7 @@ impl Reading {
             let more = u32::try_from(after.saturating_sub(before)).unwrap_or(u32::MAX);
             f64::from(more) / seconds
         };
-        Rate {
-            added: rate(self.added, now.added),
-            done: rate(self.done, now.done),
-        }
+        Rate { added: rate(self.added, now.added), done: rate(self.done, now.done) }
     }
 }
 
@@ -59,11 +56,7 @@ impl QueueRates {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|_, (_, newest)| !newest.is_old(now));
         let rates = queues.iter().map(|view| {
-            let reading = Reading {
-                at: now,
-                added: view.total,
-                done: view.deletes,
-            };
+            let reading = Reading { at: now, added: view.total, done: view.deletes };
             let Some((before, newest)) = kept.get_mut(&view.name) else {
                 if kept.len() < QUEUES_MAX {
                     kept.insert(view.name.clone(), (None, reading));
@@ -111,21 +104,13 @@ mod tests {
             let queues = [view("mail", total, deletes)];
             rates.of(&queues, Timestamp(ms)).pop().flatten()
         };
-        assert_eq!(
-            at(0, 10, 0),
-            None,
-            "the first reading has nothing to compare with"
-        );
+        assert_eq!(at(0, 10, 0), None, "the first reading has nothing to compare with");
         assert_eq!(at(1000, 20, 0), None, "the previous reading is too recent");
         let rate = |added, done| Some(Rate { added, done });
         assert_eq!(at(10_000, 30, 5), rate(2.0, 0.5));
         assert_eq!(at(11_000, 43, 11), rate(3.0, 1.0), "over 11 seconds");
         assert_eq!(at(20_000, 30, 5), rate(0.0, 0.0));
-        assert_eq!(
-            at(90_000, 40, 5),
-            None,
-            "readings older than a minute are discarded"
-        );
+        assert_eq!(at(90_000, 40, 5), None, "readings older than a minute are discarded");
     }
 
     #[test]

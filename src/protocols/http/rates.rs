@@ -96,21 +96,15 @@ impl Rates {
     pub(crate) fn of(&self, counted: Counted) -> Option<Vec<f64>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = |reading: &Reading| reading.counts.get(counted as usize).copied().flatten();
-        let counts: Option<Vec<(Timestamp, u64)>> = kept
-            .iter()
-            .map(|reading| Some((reading.at, count(reading)?)))
-            .collect();
+        let counts: Option<Vec<(Timestamp, u64)>> =
+            kept.iter().map(|reading| Some((reading.at, count(reading)?))).collect();
         let counts = counts.filter(|counts| !counts.is_empty())?;
         let pairs = counts.iter().zip(counts.iter().skip(1));
         let rate = |(before, after): (&(Timestamp, u64), &(Timestamp, u64))| {
             let seconds = after.0.since(before.0).as_secs_f64();
             // LockServer's counters wrap at 2^32. A rate across a wrap is 0.
             let more = u32::try_from(after.1.saturating_sub(before.1)).unwrap_or(u32::MAX);
-            if seconds > 0.0 {
-                f64::from(more) / seconds
-            } else {
-                0.0
-            }
+            if seconds > 0.0 { f64::from(more) / seconds } else { 0.0 }
         };
         Some(pairs.map(rate).collect())
     }
@@ -125,9 +119,7 @@ impl Reading {
             counts: [
                 listening.lockserver.as_ref().map(commands),
                 beanstalk.map(|it| it.commands.values().sum()),
-                listening
-                    .http
-                    .map(|it| it.answered + it.refused + it.failed),
+                listening.http.map(|it| it.answered + it.refused + it.failed),
                 Some(node.entries_of(ActorId::LOCK)),
                 Some(node.entries_of(ActorId::QUEUE)),
                 Some(node.entries_of(ActorId::DISPATCH)),
@@ -162,10 +154,7 @@ mod tests {
         let rates = Rates::default();
         assert_eq!(rates.of(Counted::Http), None, "there are no readings yet");
         for (at, http) in [(1000, 10), (6000, 20), (11_000, 20), (11_000, 30)] {
-            let mut reading = Reading {
-                at: Timestamp(at),
-                ..Reading::default()
-            };
+            let mut reading = Reading { at: Timestamp(at), ..Reading::default() };
             reading.counts[Counted::Http as usize] = Some(http);
             rates.keep(reading);
         }

@@ -41,10 +41,7 @@ pub(crate) type Socket = (std::os::unix::net::UnixListener, SocketFile);
 
 /// Listens for reports, and returns the non-blocking listener and its file.
 pub(crate) fn listen(path: &Path) -> io::Result<Socket> {
-    let rights = Rights {
-        mode: 0o600,
-        group: None,
-    };
+    let rights = Rights { mode: 0o600, group: None };
     socket::listen(path, rights)
 }
 
@@ -93,10 +90,7 @@ struct Request {
 #[serde(rename_all = "snake_case", tag = "do", deny_unknown_fields)]
 enum ReportKind {
     /// Saves the task's state, given either as text or as bytes in base64.
-    Save {
-        body: Option<String>,
-        body_b64: Option<String>,
-    },
+    Save { body: Option<String>, body_b64: Option<String> },
     /// Requests the most recently saved state.
     Saved {},
     /// The burst is still running.
@@ -181,14 +175,11 @@ async fn take(tasks: &Tasks, request: Request) -> Value {
             _ => return refused("field", "exactly one of body and body_b64 is required"),
         },
         ReportKind::Heartbeat {} => Report::Beat,
-        ReportKind::Done { warning, message } => Report::Done {
-            warning,
-            words: shortened(message),
-        },
+        ReportKind::Done { warning, message } => {
+            Report::Done { warning, words: shortened(message) }
+        }
         ReportKind::Wait { ms } => Report::Wait { ms },
-        ReportKind::Fail { message } => Report::Fail {
-            words: shortened(message),
-        },
+        ReportKind::Fail { message } => Report::Fail { words: shortened(message) },
         ReportKind::Ended { exit } => Report::Far(RemoteEnd::Ended(exit.into())),
         ReportKind::Unreachable {} => Report::Far(RemoteEnd::Unreachable),
         ReportKind::NotReached {} => Report::Far(RemoteEnd::NotReached),

@@ -158,23 +158,11 @@ fn shown(now: Date, ending: Ending) -> ResultView {
 }
 
 fn noted(now: Date, result: JobResult) -> ResultView {
-    let JobResult {
-        id,
-        queue,
-        end,
-        attempts,
-        age_ms,
-        ended,
-        until,
-    } = result;
+    let JobResult { id, queue, end, attempts, age_ms, ended, until } = result;
     ResultView {
         id,
         queue,
-        status: if end.done {
-            Status::Done
-        } else {
-            Status::Failed
-        },
+        status: if end.done { Status::Done } else { Status::Failed },
         exit: end.exit,
         error: end.error.map(Into::into),
         attempts,
@@ -182,9 +170,7 @@ fn noted(now: Date, result: JobResult) -> ResultView {
         age_ms: Some(age_ms),
         ended_at: Some(ended.0),
         remaining_ms: Some(until.0.saturating_sub(now.0)),
-        text: OutputText {
-            output: end.output.into(),
-        },
+        text: OutputText { output: end.output.into() },
     }
 }
 
@@ -200,8 +186,6 @@ fn unnoted(job: JobView, status: Status) -> ResultView {
         age_ms: None,
         ended_at: None,
         remaining_ms: None,
-        text: OutputText {
-            output: queue::Body::default(),
-        },
+        text: OutputText { output: queue::Body::default() },
     }
 }

@@ -165,12 +165,7 @@ impl Route {
         refusals: &[Reason],
     ) -> Self {
         let answer = async move |call: &Call, input: T| read(call, input).await?.into_answer();
-        let route = Self::new(
-            (path, Method::GET, ignore_key),
-            required.into(),
-            answer,
-            None,
-        );
+        let route = Self::new((path, Method::GET, ignore_key), required.into(), answer, None);
         route.described_as::<T, G>(words, refusals)
     }
 
@@ -183,12 +178,8 @@ impl Route {
         refusals: &[Reason],
     ) -> Self {
         let answer = async move |call: &Call, input: T| act(call, input).await?.into_answer();
-        let route = Self::new(
-            (path, Method::POST, Call::refuse_key),
-            required.into(),
-            answer,
-            None,
-        );
+        let route =
+            Self::new((path, Method::POST, Call::refuse_key), required.into(), answer, None);
         route.described_as::<T, G>(words, refusals)
     }
 
@@ -211,12 +202,7 @@ impl Route {
             }
             Ok(response)
         };
-        let route = Self::new(
-            (path, Method::POST, Call::take_key),
-            required.into(),
-            answer,
-            None,
-        );
+        let route = Self::new((path, Method::POST, Call::take_key), required.into(), answer, None);
         let route = route.described_as::<T, Json<G>>(words, refusals);
         route.describing(|described| {
             described.refusals.push(Reason::KeyReused);
@@ -267,19 +253,9 @@ impl Route {
                 }
             }
         };
-        let resource = if method == Method::POST {
-            posted(path, answer)
-        } else {
-            read(path, answer)
-        };
-        Self {
-            path,
-            method,
-            scope,
-            condition,
-            described: None,
-            resource,
-        }
+        let resource =
+            if method == Method::POST { posted(path, answer) } else { read(path, answer) };
+        Self { path, method, scope, condition, described: None, resource }
     }
 
     /// Publishes the description of the route.
@@ -320,10 +296,7 @@ impl Route {
 type KeyRule = fn(&Call) -> Result<(), Problem>;
 
 /// For routes that change nothing, and for forms, which carry no key.
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "it has the type of the other rules for keys"
-)]
+#[expect(clippy::unnecessary_wraps, reason = "it has the type of the other rules for keys")]
 const fn ignore_key(_: &Call) -> Result<(), Problem> {
     Ok(())
 }
@@ -369,9 +342,6 @@ fn posted(
 }
 
 fn not_allowed(allowed: &'static str) -> Result<HttpResponse, Problem> {
-    let problem = Problem::new(
-        Reason::NotAllowed,
-        format!("this path accepts only {allowed}"),
-    );
+    let problem = Problem::new(Reason::NotAllowed, format!("this path accepts only {allowed}"));
     Err(problem.with(header::ALLOW, allowed))
 }

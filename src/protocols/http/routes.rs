@@ -78,11 +78,8 @@ async fn not_found(request: HttpRequest) -> Result<HttpResponse, Problem> {
     let problem = Problem::new(Reason::NotFound, Reason::NotFound.title());
     let path = request.path();
     let accepted = request.headers().get_all(header::ACCEPT);
-    let is_browser = || {
-        accepted
-            .filter_map(|it| it.to_str().ok())
-            .any(|it| it.contains("text/html"))
-    };
+    let is_browser =
+        || accepted.filter_map(|it| it.to_str().ok()).any(|it| it.contains("text/html"));
     if Gate::of(path) == Gate::Page || !path.starts_with("/v1/") && is_browser() {
         Ok(frame::refused(&problem, request.head()))
     } else {

@@ -38,9 +38,7 @@ impl<'de, N: TryFrom<u64>, const MIN: u64, const MAX: u64, const DEFAULT: u64> D
     for Number<N, MIN, MAX, DEFAULT>
 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer
-            .deserialize_u64(Within::<N, MIN, MAX>(PhantomData))
-            .map(Self)
+        deserializer.deserialize_u64(Within::<N, MIN, MAX>(PhantomData)).map(Self)
     }
 }
 

@@ -63,10 +63,7 @@ impl Schemas {
 
 impl Content {
     pub(crate) fn body<T: JsonSchema>(schemas: &mut Schemas) -> Self {
-        Self {
-            parameters: Vec::new(),
-            body: Some(schemas.taken.subschema_for::<T>().to_value()),
-        }
+        Self { parameters: Vec::new(), body: Some(schemas.taken.subschema_for::<T>().to_value()) }
     }
 
     pub(crate) fn query<T: JsonSchema>(schemas: &mut Schemas) -> Self {
@@ -76,9 +73,7 @@ impl Content {
         let members = schema.get("properties").and_then(Value::as_object);
         let parameters = members.into_iter().flatten().map(|(name, schema)| {
             let is_bytes = members.is_some_and(|all| all.contains_key(&encoded(name)));
-            let is_required = required
-                .as_array()
-                .is_some_and(|all| all.contains(&json!(name)));
+            let is_required = required.as_array().is_some_and(|all| all.contains(&json!(name)));
             let mut parameter = json!({ "name": name, "in": "query", "schema": schema });
             if let Some(description) = take(&mut parameter["schema"], "description") {
                 parameter["description"] = description;
@@ -88,10 +83,7 @@ impl Content {
             }
             parameter
         });
-        Self {
-            parameters: parameters.collect(),
-            body: None,
-        }
+        Self { parameters: parameters.collect(), body: None }
     }
 }
 

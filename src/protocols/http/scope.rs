@@ -39,19 +39,13 @@ impl Scope {
         condition: &'static str,
         applies: fn(&T) -> bool,
     ) -> Required<T> {
-        Required {
-            scope: self,
-            run: Some((condition, applies)),
-        }
+        Required { scope: self, run: Some((condition, applies)) }
     }
 
     /// Requires this scope, and [`Scope::Run`] for requests to which `condition` applies, which depends on the state of an actor: the actor
     /// refuses them (see `Machine::forbids`), since every caller without that scope has limited authority.
     pub(crate) const fn or_run_by_state(self, condition: &'static str) -> ByState {
-        ByState {
-            scope: self,
-            condition,
-        }
+        ByState { scope: self, condition }
     }
 }
 

@@ -225,10 +225,7 @@ async fn act_on(
     if wait.0 > 0 {
         let settled = services.settled(name.clone());
         // The state is also returned when the wait times out.
-        if let Ok(settled) = call
-            .wait(timeout(Duration::from_secs(wait.0), settled))
-            .await?
-        {
+        if let Ok(settled) = call.wait(timeout(Duration::from_secs(wait.0), settled)).await? {
             settled?;
         }
     }
@@ -246,10 +243,7 @@ async fn listed(call: &Call, name: Option<String>) -> Result<Json<ServiceList>, 
 fn known(name: String) -> Result<String, Problem> {
     if name.len() > Definition::NAME_BYTES_MAX {
         let most = Definition::NAME_BYTES_MAX;
-        return Err(Problem::field(
-            "name",
-            format!("may have at most {most} bytes"),
-        ));
+        return Err(Problem::field("name", format!("may have at most {most} bytes")));
     }
     Ok(name)
 }
@@ -266,16 +260,11 @@ impl Service {
             status: view.status.name(),
             wanted: view.wanted,
             configured: view.listed,
-            command: view
-                .argv
-                .iter()
-                .map(|word| text::escaped(word.as_bytes()))
-                .collect(),
+            command: view.argv.iter().map(|word| text::escaped(word.as_bytes())).collect(),
             restart: view.restart.name(),
-            intensity: view.intensity.map(|it| RestartLimit {
-                restarts_max: it.restarts_max,
-                period_ms: it.period_ms,
-            }),
+            intensity: view
+                .intensity
+                .map(|it| RestartLimit { restarts_max: it.restarts_max, period_ms: it.period_ms }),
             after: view.after,
             waits_for: view.waits_for,
             instances: instances.map(|it| Instance::of(services, it)).collect(),

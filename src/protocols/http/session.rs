@@ -164,13 +164,9 @@ impl<IO: Stream> Session<IO> {
         app: &A,
         closing: &watch::Receiver<bool>,
     ) -> Result<(), End> {
-        let (request, scopes): (Request, Scopes) = timeout(REQUEST_TIMEOUT, self.request())
-            .await
-            .map_err(|_| {
-                End::With(Problem::new(
-                    Reason::TooSlow,
-                    "the request took too long to arrive",
-                ))
+        let (request, scopes): (Request, Scopes) =
+            timeout(REQUEST_TIMEOUT, self.request()).await.map_err(|_| {
+                End::With(Problem::new(Reason::TooSlow, "the request took too long to arrive"))
             })??;
         let knows_chunks = request.version() > Version::HTTP_10;
         let gone = Rc::new(Notify::new());
@@ -188,15 +184,13 @@ impl<IO: Stream> Session<IO> {
         };
         let response: Response<BoxBody> = match answer {
             Ok(response) => response.into(),
-            Err(error) => Problem::instead_of(error.as_response_error().status_code())
-                .error_response()
-                .into(),
+            Err(error) => {
+                Problem::instead_of(error.as_response_error().status_code()).error_response().into()
+            }
         };
         let content_type = response.headers().get(header::CONTENT_TYPE);
         let mut response = if problem::is_bare(response.status(), content_type) {
-            Problem::instead_of(response.status())
-                .error_response()
-                .into()
+            Problem::instead_of(response.status()).error_response().into()
         } else {
             response
         };
@@ -275,8 +269,7 @@ impl<IO: Stream> Session<IO> {
             return Err(too_large());
         }
         if request.head().expect() {
-            self.output
-                .extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+            self.output.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
             self.flush().await?;
         }
         let mut body = BytesMut::new();
@@ -325,10 +318,7 @@ impl<IO: Stream> Session<IO> {
     async fn read(&mut self) -> io::Result<usize> {
         let room = HEAD_BYTES_MAX.saturating_sub(self.input.len()).max(1);
         self.input.reserve(room.min(4096));
-        (&mut self.stream)
-            .take(room as u64)
-            .read_buf(&mut self.input)
-            .await
+        (&mut self.stream).take(room as u64).read_buf(&mut self.input).await
     }
 
     /// Writes an answer. If that fails, runs the answer's rollback, if there is one.
@@ -358,8 +348,7 @@ impl<IO: Stream> Session<IO> {
             while let Some(mut part) = self.part(body.as_mut()).await? {
                 while !part.is_empty() {
                     let chunk = part.split_to(part.len().min(WRITE_BYTES));
-                    self.codec
-                        .encode(Message::Chunk(Some(chunk)), &mut self.output)?;
+                    self.codec.encode(Message::Chunk(Some(chunk)), &mut self.output)?;
                     // A stream does its own buffering, and its next part may not be available for a long time.
                     if size == BodySize::Stream || self.output.len() >= WRITE_BYTES {
                         self.flush().await?;
@@ -410,9 +399,7 @@ impl<IO: Stream> Session<IO> {
     /// Answers with a refusal that ends the connection. Uses a new codec, since the old one may be in the middle of a request.
     async fn refuse(&mut self, refusal: HttpResponse) {
         let mut response: Response<BoxBody> = refusal.into();
-        response
-            .head_mut()
-            .set_connection_type(ConnectionType::Close);
+        response.head_mut().set_connection_type(ConnectionType::Close);
         let config = self.codec.config().clone();
         self.codec = Codec::new(config);
         self.output.clear();
@@ -559,11 +546,7 @@ mod tests {
                 async { Ok(ServiceResponse::new(request, response)) }
             });
             let local = Ipv4Addr::LOCALHOST.into();
-            let peer = Peer::Tcp {
-                local,
-                remote: local,
-                user: None,
-            };
+            let peer = Peer::Tcp { local, remote: local, user: None };
             let session = Session::new(ours, peer, ServiceConfig::default(), Arc::new(shared()));
             let (closing, closed) = watch::channel(false);
             let serving = spawn_local(session.serve(Rc::new(app), closed));

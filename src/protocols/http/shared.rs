@@ -48,11 +48,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// Returns the users that the Unix socket serves.
     pub(super) const fn peers(&self) -> Peers {
-        if self.lets_others_in {
-            Peers::OfFile
-        } else {
-            Peers::Own
-        }
+        if self.lets_others_in { Peers::OfFile } else { Peers::Own }
     }
 
     /// Returns the maximum body size of requests to this path, in bytes.

@@ -39,10 +39,7 @@ pub(crate) struct Rights {
 
 impl Rights {
     pub(crate) const fn of(config: &HttpConfig) -> Self {
-        Self {
-            mode: config.socket_mode,
-            group: config.socket_group,
-        }
+        Self { mode: config.socket_mode, group: config.socket_group }
     }
 
     /// Returns whether users other than the owner may connect, which requires write permission.
@@ -77,10 +74,7 @@ impl Rights {
     /// the directory belongs to another user, if others already have access to it, or if only the owner is admitted.
     fn allow_traversal(self, directory: &Path) -> io::Result<()> {
         let metadata = std::fs::metadata(directory)?;
-        let (ours, mode) = (
-            rustix::process::geteuid().as_raw(),
-            metadata.mode() & 0o7777,
-        );
+        let (ours, mode) = (rustix::process::geteuid().as_raw(), metadata.mode() & 0o7777);
         if !self.are_shared() || metadata.uid() != ours || mode & 0o077 != 0 {
             return Ok(());
         }
@@ -106,15 +100,10 @@ pub(crate) fn listen(path: &Path, rights: Rights) -> io::Result<(UnixListener, S
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     let metadata = std::fs::symlink_metadata(path)?;
-    let file = SocketFile {
-        path: path.to_owned(),
-        device: metadata.dev(),
-        inode: metadata.ino(),
-    };
+    let file = SocketFile { path: path.to_owned(), device: metadata.dev(), inode: metadata.ino() };
     // Until the socket listens, every connection attempt is refused, so no client can connect before the mode is set.
     rights.apply(path)?;
-    path.parent()
-        .map_or(Ok(()), |directory| rights.allow_traversal(directory))?;
+    path.parent().map_or(Ok(()), |directory| rights.allow_traversal(directory))?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok((UnixListener::from(socket), file))
 }

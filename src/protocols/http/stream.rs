@@ -29,9 +29,7 @@ pub(crate) struct Stream<P> {
 
 impl<P: Parts> Stream<P> {
     pub(crate) fn new(parts: P) -> Self {
-        Self {
-            turn: Some(turn(parts)),
-        }
+        Self { turn: Some(turn(parts)) }
     }
 
     /// Creates a stream without parts.

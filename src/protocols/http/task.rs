@@ -28,12 +28,8 @@ use tokio::time::timeout;
 pub(crate) const ADD: &str = "/v1/tasks/add";
 
 impl Routed for DispatchMachine {
-    const ROUTES: &'static [fn() -> Vec<Route>] = &[
-        routes,
-        task_look::routes,
-        task_server::routes,
-        task_transcript::routes,
-    ];
+    const ROUTES: &'static [fn() -> Vec<Route>] =
+        &[routes, task_look::routes, task_server::routes, task_transcript::routes];
 }
 
 fn routes() -> Vec<Route> {
@@ -369,10 +365,7 @@ pub(crate) struct Pruned {
 async fn prune(call: &Call, Body(asked): Body<Pruning>) -> Result<Json<Pruned>, Problem> {
     let tasks = call.node.tasks();
     if asked.before.is_some() && asked.older_than_ms.is_some() {
-        return Err(Problem::field(
-            "older_than_ms",
-            "cannot be combined with `before`",
-        ));
+        return Err(Problem::field("older_than_ms", "cannot be combined with `before`"));
     }
     let ago = |ms| Date(call.node.date().0.saturating_sub(ms));
     let before = asked.before.map(Date).or(asked.older_than_ms.map(ago));

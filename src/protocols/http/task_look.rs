@@ -133,11 +133,8 @@ pub(crate) struct Tasks {
 
 async fn list(call: &Call, Query(asked): Query<Filter>) -> Result<Large<Tasks>, Problem> {
     let tasks = call.node.tasks();
-    let filter = TaskFilter {
-        status: asked.status.map(Into::into),
-        group: asked.group,
-        work: asked.work,
-    };
+    let filter =
+        TaskFilter { status: asked.status.map(Into::into), group: asked.group, work: asked.work };
     let page = async |after: Option<u64>, most| {
         let found = tasks.list(filter.clone(), after, most).await?;
         Ok((found.tasks, found.next.map(Some)))
@@ -313,10 +310,7 @@ impl Task {
             abort_on_failure: task.terms.abort_on_failure,
             report_required: task.terms.report_required,
             revision: task.revision,
-            saved_bytes: task
-                .saved
-                .as_ref()
-                .map(|it| it.body.as_bytes().len() as u64),
+            saved_bytes: task.saved.as_ref().map(|it| it.body.as_bytes().len() as u64),
             attempts: task.attempts,
             setbacks: task.setbacks,
             attempt: task.attempt.as_ref().map(|it| Live::of(it, server, date)),

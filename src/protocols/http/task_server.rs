@@ -183,21 +183,13 @@ pub(crate) struct Ssh {
 
 impl From<Ssh> for Remote {
     fn from(it: Ssh) -> Self {
-        Self {
-            to: it.to,
-            config: it.config,
-            program: it.program,
-        }
+        Self { to: it.to, config: it.config, program: it.program }
     }
 }
 
 impl From<Remote> for Ssh {
     fn from(it: Remote) -> Self {
-        Self {
-            to: it.to,
-            config: it.config,
-            program: it.program,
-        }
+        Self { to: it.to, config: it.config, program: it.program }
     }
 }
 
@@ -298,15 +290,9 @@ pub(crate) struct Servers {
 async fn list(call: &Call, Query(_): Query<Nothing>) -> Result<Json<Servers>, Problem> {
     let servers = call.node.tasks().servers().await?;
     let failed = servers.iter().filter_map(|it| it.outage);
-    let ids: Vec<ProcessId> = failed
-        .filter(|_| call.may_run())
-        .map(|it| it.process)
-        .collect();
-    let records = if ids.is_empty() {
-        Vec::new()
-    } else {
-        call.node.processes().each(&ids).await?
-    };
+    let ids: Vec<ProcessId> = failed.filter(|_| call.may_run()).map(|it| it.process).collect();
+    let records =
+        if ids.is_empty() { Vec::new() } else { call.node.processes().each(&ids).await? };
     let offset = call.node.offset();
     let servers = servers.into_iter();
     let servers = servers.map(|it| Server::of(it, &records, offset)).collect();
@@ -341,10 +327,7 @@ async fn set(call: &Call, Body(asked): Body<Setting>) -> Result<Json<Confirmatio
         done.map_err(of_server)?;
     }
     if let Some(enabled) = asked.enabled {
-        tasks
-            .server(asked.server, ServerChange::Enabled(enabled))
-            .await
-            .map_err(of_server)?;
+        tasks.server(asked.server, ServerChange::Enabled(enabled)).await.map_err(of_server)?;
     }
     Ok(Confirmation::done())
 }
@@ -362,10 +345,7 @@ pub(crate) struct Reaching {
 }
 
 async fn reach(call: &Call, Body(asked): Body<Reaching>) -> Result<Json<Confirmation>, Problem> {
-    let change = ServerChange::Reached {
-        threads: asked.threads.0,
-        remote: asked.ssh.into(),
-    };
+    let change = ServerChange::Reached { threads: asked.threads.0, remote: asked.ssh.into() };
     let done = call.tasks().server(asked.server, change).await;
     done.map_err(of_server)?;
     Ok(Confirmation::done())
@@ -451,11 +431,7 @@ async fn inventory(call: &Call, Body(asked): Body<Inventory>) -> Result<Json<Upd
     });
     let tasks = call.node.tasks();
     let came = tasks.inventory(hosts.collect(), asked.check).await?;
-    Ok(Json(Updated {
-        added: came.added,
-        removed: came.removed,
-        changed: came.changed,
-    }))
+    Ok(Json(Updated { added: came.added, removed: came.removed, changed: came.changed }))
 }
 
 /// When the servers will be refreshed.

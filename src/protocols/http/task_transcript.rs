@@ -140,11 +140,7 @@ pub(crate) async fn of(call: &Call, found: &TaskView) -> Result<Transcript, Prob
     let ids = task.past.iter().filter_map(|it| it.process);
     let ids: Vec<ProcessId> = ids.chain(live.map(|it| it.process)).collect();
     let records = call.node.processes().each(&ids).await?;
-    let telling = TranscriptSources {
-        call,
-        records,
-        task,
-    };
+    let telling = TranscriptSources { call, records, task };
     let past = task.past.iter().map(|it| telling.past(it));
     let server = found.server.as_ref().map(Name::to_text);
     let live = live.map(|it| telling.live(it, server.unwrap_or_default()));
@@ -190,26 +186,16 @@ impl TranscriptSources<'_> {
             cause,
             code,
             signal,
-            ..self.story(
-                (past.token, past.process),
-                &times,
-                (past.claimed, past.trace),
-            )
+            ..self.story((past.token, past.process), &times, (past.claimed, past.trace))
         }
         .on(past.server.to_text())
     }
 
     fn live(&self, attempt: &Attempt, server: String) -> Story {
-        let times = [
-            ("dispatched", Some(attempt.claimed)),
-            ("launched", attempt.launched),
-        ];
+        let times = [("dispatched", Some(attempt.claimed)), ("launched", attempt.launched)];
         let process = attempt.launched.map(|_| attempt.process);
-        let mut story = self.story(
-            (attempt.token, process),
-            &times,
-            (attempt.claimed, attempt.trace),
-        );
+        let mut story =
+            self.story((attempt.token, process), &times, (attempt.claimed, attempt.trace));
         story.dispatch.locks = attempt.stage != Stage::Claimed;
         story.on(server)
     }
@@ -270,16 +256,8 @@ fn in_order(mut phases: Vec<Phase>) -> Vec<Phase> {
 }
 
 /// The order of the phases of an attempt.
-const ORDER: [&str; 8] = [
-    "dispatched",
-    "locked",
-    "launched",
-    "started",
-    "saved",
-    "ended",
-    "released",
-    "cleaned",
-];
+const ORDER: [&str; 8] =
+    ["dispatched", "locked", "launched", "started", "saved", "ended", "released", "cleaned"];
 
 impl Story {
     fn on(self, server: String) -> Self {
@@ -293,16 +271,8 @@ mod tests {
 
     #[test]
     fn phases_follow_each_other_whatever_their_times() {
-        let phases = [
-            ("released", 99),
-            ("dispatched", 90),
-            ("ended", 100),
-            ("started", 95),
-        ];
-        let phases = phases.map(|(phase, at)| Phase {
-            phase,
-            at: Timestamp(at),
-        });
+        let phases = [("released", 99), ("dispatched", 90), ("ended", 100), ("started", 95)];
+        let phases = phases.map(|(phase, at)| Phase { phase, at: Timestamp(at) });
         let order: Vec<&str> = in_order(phases.into()).iter().map(|it| it.phase).collect();
         assert_eq!(order, ["dispatched", "started", "ended", "released"]);
     }

@@ -81,11 +81,7 @@ impl Identity {
         let chain =
             chain.map_err(|_| unusable(CERTIFICATE, certificate, &"it is not valid PEM"))?;
         if chain.is_empty() {
-            return Err(unusable(
-                CERTIFICATE,
-                certificate,
-                &"it holds no certificate in PEM",
-            ));
+            return Err(unusable(CERTIFICATE, certificate, &"it holds no certificate in PEM"));
         }
         let (secret, mode) = read(KEY, key)?;
         if mode & 0o007 != 0 {
@@ -105,10 +101,7 @@ impl Identity {
                 unusable(KEY, key, &with)
             })?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self {
-            config: Arc::new(config),
-            certificates,
-        })
+        Ok(Self { config: Arc::new(config), certificates })
     }
 
     /// Returns whether both have the same certificates.
@@ -136,11 +129,7 @@ impl Identity {
 
 /// Returns the first [`BYTES_MAX`] bytes of a file, or all if it has fewer, and its mode.
 fn read(what: &'static str, path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
-    let read = if what == KEY {
-        file::read_own
-    } else {
-        file::read
-    };
+    let read = if what == KEY { file::read_own } else { file::read };
     read(path, BYTES_MAX).map_err(|source| TlsError::Unreadable {
         what,
         file: path.to_owned(),

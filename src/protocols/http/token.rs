@@ -76,10 +76,7 @@ impl Tokens {
     /// Reads the tokens, one per line.
     pub(crate) fn read(path: &Path) -> Result<Self, TokenError> {
         let file = path.to_owned();
-        let unreadable = |source| TokenError::Unreadable {
-            file: path.to_owned(),
-            source,
-        };
+        let unreadable = |source| TokenError::Unreadable { file: path.to_owned(), source };
         // Enough for one line more than allowed, so that a file with too many lines is detected.
         let most = (TOKENS_MAX + 1) * (BYTES_MAX + READ.len() + 2);
         let (bytes, mode) = file::read_own(path, most as u64).map_err(unreadable)?;
@@ -141,10 +138,7 @@ impl Tokens {
         let until = Date(until.parse().ok()?);
         let code = URL_SAFE_NO_PAD.decode(code).ok()?;
         // `verify_slice` compares in constant time.
-        let token = self
-            .0
-            .iter()
-            .find(|token| token.code(until, user).verify_slice(&code).is_ok());
+        let token = self.0.iter().find(|token| token.code(until, user).verify_slice(&code).is_ok());
         token.filter(|_| now < until).map(|token| token.scopes)
     }
 }
@@ -161,21 +155,18 @@ impl Token {
             length if length < BYTES_MIN => Err(format!("{length} characters")),
             _ if !bytes.iter().all(u8::is_ascii_graphic) => Err("other characters".to_owned()),
             // A # before a token is meant to make it a comment, and so invalid.
-            _ if bytes.first() == Some(&b'#') => Err(
-                "a # before a token, which does not make it a comment: remove the line".to_owned(),
-            ),
-            _ => Ok(Self {
-                bytes: bytes.into(),
-                scopes,
-            }),
+            _ if bytes.first() == Some(&b'#') => {
+                Err("a # before a token, which does not make it a comment: remove the line"
+                    .to_owned())
+            }
+            _ => Ok(Self { bytes: bytes.into(), scopes }),
         }
     }
 
     fn is(&self, offered: &[u8]) -> bool {
         let both = self.bytes.iter().zip(offered);
-        let differences = both.fold(0, |found, (ours, theirs)| {
-            std::hint::black_box(found | (ours ^ theirs))
-        });
+        let differences =
+            both.fold(0, |found, (ours, theirs)| std::hint::black_box(found | (ours ^ theirs)));
         self.bytes.len() == offered.len() && differences == 0
     }
 
@@ -271,10 +262,7 @@ mod tests {
             (b"a-token-that-reads", Scopes::Read),
         ] {
             let login = tokens.login(token, (until, own)).unwrap();
-            assert!(
-                !login.contains("0123") && !login.contains("another"),
-                "{login}"
-            );
+            assert!(!login.contains("0123") && !login.contains("another"), "{login}");
             let before = (Date(999), own);
             assert_eq!(tokens.find_login(&login, before), Some(scopes));
             for other in [None, Some(0), Some(1001)] {
@@ -283,27 +271,15 @@ mod tests {
             }
             let from_elsewhere = tokens.login(token, (until, None)).unwrap();
             assert_eq!(tokens.find_login(&from_elsewhere, before), None);
-            assert_eq!(
-                tokens.find_login(&login, (Date(1000), own)),
-                None,
-                "the login has expired"
-            );
+            assert_eq!(tokens.find_login(&login, (Date(1000), own)), None, "the login has expired");
             let longer = login.replacen("1000", "2000", 1);
-            assert_eq!(
-                tokens.find_login(&longer, before),
-                None,
-                "the date was changed"
-            );
+            assert_eq!(tokens.find_login(&longer, before), None, "the date was changed");
             let cut = login.get(..login.len() - 1).unwrap();
             for wrong in [cut, "", ".", "1000", "1000.", "x.y"] {
                 assert_eq!(tokens.find_login(wrong, before), None, "{wrong}");
             }
             let others = Tokens::parse(b"a-token-of-other-days").unwrap();
-            assert_eq!(
-                others.find_login(&login, before),
-                None,
-                "the token was removed"
-            );
+            assert_eq!(others.find_login(&login, before), None, "the token was removed");
         }
     }
 

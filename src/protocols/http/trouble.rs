@@ -54,9 +54,7 @@ pub(crate) struct TroubleView {
 
 impl TroubleView {
     fn of(trouble: &Trouble) -> Self {
-        let name = trouble
-            .subject()
-            .and_then(|it| Some(it.name()?.into_owned()));
+        let name = trouble.subject().and_then(|it| Some(it.name()?.into_owned()));
         Self {
             kind: trouble.kind.name(),
             level: trouble.kind.level().name(),

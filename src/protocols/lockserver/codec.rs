@@ -96,10 +96,7 @@ impl Arguments<'_> {
     }
 
     fn lock(&mut self) -> Option<Lock> {
-        Some(Lock {
-            key: self.name()?,
-            index: self.name()?,
-        })
+        Some(Lock { key: self.name()?, index: self.name()? })
     }
 
     fn name(&mut self) -> Option<Name> {
@@ -204,17 +201,8 @@ impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::FindOwner(lock) => write!(f, "find owner {lock}"),
-            Self::Request {
-                lock,
-                owner,
-                ttl,
-                ttw,
-                priority,
-            } => {
-                write!(
-                    f,
-                    "request {lock} {owner:?} ttl={ttl} ttw={ttw} priority={priority}"
-                )
+            Self::Request { lock, owner, ttl, ttw, priority } => {
+                write!(f, "request {lock} {owner:?} ttl={ttl} ttw={ttw} priority={priority}")
             }
             Self::FindContender(lock, owner) => write!(f, "find contender {lock} {owner:?}"),
             Self::Renew(lock, owner) => write!(f, "renew {lock} {owner:?}"),

@@ -119,13 +119,7 @@ impl Stats {
 
     /// Returns the five statistics whose type in C is `long`, in the order in which they are sent.
     pub fn longs(&self) -> [u64; 5] {
-        [
-            self.accepted,
-            self.rejected_hosts,
-            self.rejected_busy,
-            self.owners,
-            self.contenders,
-        ]
+        [self.accepted, self.rejected_hosts, self.rejected_busy, self.owners, self.contenders]
     }
 
     /// Formats the statistics as fifteen lines of `name value`, as written to `lockserver.stats` on SIGUSR1.

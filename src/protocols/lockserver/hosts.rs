@@ -53,10 +53,8 @@ impl Hosts {
             }
             String::from_utf8(text).map_err(std::io::Error::other)
         };
-        let text = read().map_err(|source| HostsError::Unreadable {
-            file: file.to_owned(),
-            source,
-        })?;
+        let text =
+            read().map_err(|source| HostsError::Unreadable { file: file.to_owned(), source })?;
         Self::parse(&text).map_err(|(line, found)| HostsError::BadLine {
             file: file.to_owned(),
             line,
@@ -122,14 +120,7 @@ mod tests {
             allowed("::fffe:0:1"),
             "a prefix wider than the IPv4-mapped range is an IPv6 prefix"
         );
-        for wrong in [
-            "10.0.0.0/33",
-            "::1/129",
-            "10.0.0.0/-1",
-            "10.0.0.0/",
-            "/8",
-            "10.0.0.0/8/8",
-        ] {
+        for wrong in ["10.0.0.0/33", "::1/129", "10.0.0.0/-1", "10.0.0.0/", "/8", "10.0.0.0/8/8"] {
             assert_eq!(Hosts::parse(wrong), Err((1, wrong.to_owned())));
         }
     }
@@ -143,13 +134,7 @@ mod tests {
 
     #[test]
     fn a_bad_line_is_named() {
-        assert_eq!(
-            Hosts::parse("127.0.0.1\nlocalhost\n"),
-            Err((2, "localhost".to_owned()))
-        );
-        assert_eq!(
-            Hosts::parse("10.0.0.0/33"),
-            Err((1, "10.0.0.0/33".to_owned()))
-        );
+        assert_eq!(Hosts::parse("127.0.0.1\nlocalhost\n"), Err((2, "localhost".to_owned())));
+        assert_eq!(Hosts::parse("10.0.0.0/33"), Err((1, "10.0.0.0/33".to_owned())));
     }
 }

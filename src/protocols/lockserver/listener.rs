@@ -72,11 +72,7 @@ impl Listener {
         let hosts_file = config.hosts.clone();
         let serving = serve(listener, config, locks, Arc::clone(&shared));
         runtime::spawn("lockserver listener", serving);
-        Ok(Self {
-            shared,
-            address,
-            hosts_file,
-        })
+        Ok(Self { shared, address, hosts_file })
     }
 
     /// Returns the address that the listener is bound to.
@@ -96,11 +92,7 @@ impl Listener {
             return Ok(None);
         };
         let hosts = Hosts::read(file)?;
-        let mut current = self
-            .shared
-            .hosts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.shared.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = **current != hosts;
         *current = Arc::new(hosts);
         Ok(Some(changed))

@@ -84,11 +84,7 @@ impl Session for LockserverSession {
 
     async fn perform(&mut self, output: &mut Vec<u8>) -> NextStep {
         let taken = std::mem::take(&mut self.taken);
-        let end = if self.lost {
-            NextStep::Close
-        } else {
-            NextStep::Continue
-        };
+        let end = if self.lost { NextStep::Close } else { NextStep::Continue };
         if taken.is_empty() {
             return end;
         }
@@ -120,17 +116,8 @@ impl Session for LockserverSession {
 /// Converts a command to a message or query for the LockActor.
 fn item(command: &Command) -> Item<LockMachine> {
     match command.clone() {
-        Command::FindOwner(lock) => Item::Query(Query::Owner {
-            key: lock.key,
-            index: lock.index,
-        }),
-        Command::Request {
-            lock,
-            owner,
-            ttl,
-            ttw,
-            priority,
-        } => Item::Message(Message::Request {
+        Command::FindOwner(lock) => Item::Query(Query::Owner { key: lock.key, index: lock.index }),
+        Command::Request { lock, owner, ttl, ttw, priority } => Item::Message(Message::Request {
             key: lock.key,
             index: lock.index,
             owner,
@@ -138,17 +125,12 @@ fn item(command: &Command) -> Item<LockMachine> {
             ttw,
             priority,
         }),
-        Command::FindContender(lock, owner) => Item::Query(Query::Place {
-            key: lock.key,
-            index: lock.index,
-            owner,
-        }),
-        Command::Renew(lock, owner) => Item::Message(Message::Renew {
-            key: lock.key,
-            index: lock.index,
-            owner,
-            token: None,
-        }),
+        Command::FindContender(lock, owner) => {
+            Item::Query(Query::Place { key: lock.key, index: lock.index, owner })
+        }
+        Command::Renew(lock, owner) => {
+            Item::Message(Message::Renew { key: lock.key, index: lock.index, owner, token: None })
+        }
         Command::Release(lock, owner) => {
             // Row 24 of `docs/protocols/lockserver.md`: only here, an index of "*" means every index.
             let all = lock.index.as_bytes() == b"*";
@@ -160,10 +142,7 @@ fn item(command: &Command) -> Item<LockMachine> {
             })
         }
         Command::ReleaseAll(owner) => Item::Message(Message::ReleaseAll { owner }),
-        Command::List(key) => Item::Query(Query::List {
-            key: Some(key),
-            entries_max: LISTED_MAX,
-        }),
+        Command::List(key) => Item::Query(Query::List { key: Some(key), entries_max: LISTED_MAX }),
         Command::Stats => Item::Query(Query::Counts),
     }
 }
@@ -198,11 +177,9 @@ fn answer(
         }
         (Command::FindOwner(_), Reply::Owner(owner)) => Answer::Owner(owner),
         (Command::List(_), Reply::List(entries)) => Answer::List(entries),
-        (Command::Stats, Reply::Counts { owners, contenders }) => Answer::Stats(Stats {
-            owners: owners.into(),
-            contenders: contenders.into(),
-            ..stats?
-        }),
+        (Command::Stats, Reply::Counts { owners, contenders }) => {
+            Answer::Stats(Stats { owners: owners.into(), contenders: contenders.into(), ..stats? })
+        }
         (command, reply) => unreachable!("{reply:?} is not an answer to {command}"),
     })
 }

@@ -118,11 +118,7 @@ enum MessageResult<M: Machine> {
 impl<M: Actor> Host<M> {
     /// Creates a host from a recovered actor.
     pub fn new(recovered: Recovered<M>) -> Self {
-        let Recovered {
-            machine,
-            receipts,
-            last,
-        } = recovered;
+        let Recovered { machine, receipts, last } = recovered;
         Self {
             machine,
             receipts,
@@ -164,10 +160,7 @@ impl<M: Actor> Host<M> {
 
     /// Accepts a delivery, and carries it out until it is done or other actors must have their turn. The previous delivery must be done.
     pub fn deliver(&mut self, ledger: &mut Ledger, delivery: Delivery<M>) -> Flow {
-        assert!(
-            self.backlog.is_none(),
-            "a delivery begins only when the previous one is done"
-        );
+        assert!(self.backlog.is_none(), "a delivery begins only when the previous one is done");
         if self.repeats_parked(&delivery.items) {
             self.parked.push_back(Parked::Waiting(delivery));
         } else {
@@ -178,10 +171,7 @@ impl<M: Actor> Host<M> {
 
     /// Carries out the items that are due, and continues with the delivery under way, if there is one.
     pub fn proceed(&mut self, ledger: &mut Ledger) -> Flow {
-        assert!(
-            !self.spent,
-            "a spent machine is rebuilt before anything else"
-        );
+        assert!(!self.spent, "a spent machine is rebuilt before anything else");
         let mut ticks = TICKS_IN_A_ROW;
         // Everything that is carried out in one call happens at the same time.
         let now = ledger.both();
@@ -201,10 +191,7 @@ impl<M: Actor> Host<M> {
             let rest = running.rest.take();
             running.continues = rest.is_some();
             let Some(item) = rest.or_else(|| running.items.next()) else {
-                if let Some(Running {
-                    answers, reply_to, ..
-                }) = self.backlog.take()
-                {
+                if let Some(Running { answers, reply_to, .. }) = self.backlog.take() {
                     self.outbox.hold(self.awaited, answers, reply_to);
                 }
                 return Flow::Done;
@@ -299,11 +286,7 @@ impl<M: Actor> Host<M> {
                 return Flow::Panicked(report);
             }
         }
-        if ledger.is_short() {
-            Flow::Yield
-        } else {
-            Flow::Done
-        }
+        if ledger.is_short() { Flow::Yield } else { Flow::Done }
     }
 
     /// Carries out the tick of one item. If that panics, quarantines the item and returns the report of the panic.
@@ -311,9 +294,7 @@ impl<M: Actor> Host<M> {
         let machine = &self.machine;
         let ticked = match guard(|| machine.tick(item)) {
             Ok(message) => match self.wait_with_key(&message) {
-                None => self
-                    .message(ledger, now, (&message, None), Stage::Tick)
-                    .map(drop),
+                None => self.message(ledger, now, (&message, None), Stage::Tick).map(drop),
                 Some((ticket, key)) => self.tick_once(ledger, now, ticket, (&message, &key)),
             },
             Err(cause) => Err(Self::report(ledger, now, Stage::Tick, cause)),
@@ -375,11 +356,7 @@ impl<M: Actor> Host<M> {
                     let pages = self.machine.pages();
                     self.receipts.note(pages, stamp, (*key, &outcome));
                 }
-                let entry = Entry {
-                    message,
-                    outcome: &outcome,
-                    key: key.copied(),
-                };
+                let entry = Entry { message, outcome: &outcome, key: key.copied() };
                 // An answer under an idempotency key must be durable, because a repetition of the request has to get the same answer.
                 let awaited = durability == Durability::Durable || key.is_some();
                 if awaited || self.effects.has_actions() {
@@ -404,10 +381,7 @@ impl<M: Actor> Host<M> {
 
     /// Decides a message, and determines whether and how its outcome is journaled. The outer error is a panic of the machine: its stage and
     /// message. The inner error is the refusal of a message for which the disk is too full, or which its sender may not send; ticks are never refused.
-    #[expect(
-        clippy::type_complexity,
-        reason = "the type is used only here, and fits on one line"
-    )]
+    #[expect(clippy::type_complexity, reason = "the type is used only here, and fits on one line")]
     fn decide(
         &self,
         room: Room,
@@ -459,11 +433,7 @@ impl<M: Actor> Host<M> {
         message: &M::Message,
     ) -> Report {
         let stamp = ledger.order(now.at);
-        let poisoned = Poisoned {
-            stage,
-            cause: cause.clone(),
-            message: message.clone(),
-        };
+        let poisoned = Poisoned { stage, cause: cause.clone(), message: message.clone() };
         ledger.poison(M::ID, stamp, &poisoned);
         self.last = stamp.seq;
         self.awaited = stamp.seq;
@@ -509,15 +479,10 @@ impl<M: Actor> Host<M> {
             match effect {
                 Effect::Wake(ticket, reply) => {
                     if let Some(wait) = self.watches.remove(&ticket) {
-                        self.outbox
-                            .hold(self.awaited, vec![Ok(reply)], wait.reply_to);
+                        self.outbox.hold(self.awaited, vec![Ok(reply)], wait.reply_to);
                     }
                 }
-                Effect::Tell(to, message) => self.tells.push(Tell {
-                    from: M::ID,
-                    to,
-                    message,
-                }),
+                Effect::Tell(to, message) => self.tells.push(Tell { from: M::ID, to, message }),
                 Effect::Act(action) => self.outbox.hold_action(self.awaited, action),
             }
         }

@@ -88,8 +88,7 @@ impl<M: Actor> Host<M> {
             return Err(self.spend(ledger, now, (Stage::Watch, cause)));
         }
         if let Some(wait) = self.watches.remove(&ticket) {
-            self.outbox
-                .hold(self.awaited, vec![Ok(reply)], wait.reply_to);
+            self.outbox.hold(self.awaited, vec![Ok(reply)], wait.reply_to);
         }
         Ok(())
     }

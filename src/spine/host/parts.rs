@@ -24,19 +24,13 @@ impl<M: Actor> Host<M> {
 
     /// Carries out the next part of the delivery that was parked first. No delivery may be under way.
     pub fn carry_on(&mut self, ledger: &mut Ledger) -> Flow {
-        assert!(
-            self.backlog.is_none(),
-            "a parked delivery goes on when no other one is under way"
-        );
+        assert!(self.backlog.is_none(), "a parked delivery goes on when no other one is under way");
         let next = match self.parked.pop_front() {
             None => return Flow::Done,
             Some(Parked::Begun(running)) => running,
             Some(Parked::Waiting(delivery)) => self.begin(ledger, delivery),
         };
-        self.backlog = Some(Running {
-            goes_first: true,
-            ..next
-        });
+        self.backlog = Some(Running { goes_first: true, ..next });
         self.proceed(ledger)
     }
 

@@ -34,11 +34,8 @@ impl Repeated {
         if self.0.len() >= SUBJECTS_MAX && !self.0.contains_key(subject) {
             self.0.clear();
         }
-        let count = self.0.entry(subject.into()).or_insert(Count {
-            began: now,
-            logged: 0,
-            left_out: 0,
-        });
+        let count =
+            self.0.entry(subject.into()).or_insert(Count { began: now, logged: 0, left_out: 0 });
         if now >= count.began.plus_ms(PERIOD_MS) {
             (count.began, count.logged) = (now, 0);
         }

@@ -22,11 +22,8 @@ impl Restate {
         if self.due.is_none() {
             let goes_on_ms = self.waited_ms.max(RESTATE_MS);
             let goes_on = self.waited_ms > 0 && at <= self.last.plus_ms(goes_on_ms);
-            let wait_ms = if goes_on {
-                (self.waited_ms * 2).max(RESTATE_MS)
-            } else {
-                RESTATE_FIRST_MS
-            };
+            let wait_ms =
+                if goes_on { (self.waited_ms * 2).max(RESTATE_MS) } else { RESTATE_FIRST_MS };
             self.waited_ms = wait_ms.min(RESTATE_MS_MAX);
             self.due = Some(at.plus_ms(self.waited_ms));
         }
@@ -69,10 +66,7 @@ mod tests {
             waited.push(due.0 - now.0);
             now = due;
         }
-        assert_eq!(
-            waited,
-            [10, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000, 64_000]
-        );
+        assert_eq!(waited, [10, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000, 64_000]);
         // A refusal long after the last one starts over.
         restate.refused(now.plus_ms(64_001));
         assert_eq!(restate.due, Some(now.plus_ms(64_011)));

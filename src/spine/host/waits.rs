@@ -24,8 +24,7 @@ impl<M: Actor> Host<M> {
             machine.watch(ticket, &wait.watch, effects);
         });
         if let Err(cause) = begun {
-            self.outbox
-                .hold(self.awaited, vec![Err(Failed::Unapplied)], wait.reply_to);
+            self.outbox.hold(self.awaited, vec![Err(Failed::Unapplied)], wait.reply_to);
             let now = ledger.both();
             return Flow::Panicked(self.spend(ledger, now, (Stage::Watch, cause)));
         }

@@ -26,13 +26,7 @@ pub(super) fn answer_channel<R: Send + 'static>(
             after(all);
         }
     });
-    (
-        reply_to,
-        AnswerReceiver {
-            answers,
-            on_undelivered,
-        },
-    )
+    (reply_to, AnswerReceiver { answers, on_undelivered })
 }
 
 impl<R> AnswerReceiver<R> {

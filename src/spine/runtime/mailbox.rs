@@ -25,28 +25,18 @@ pub struct Mailbox<M: Actor> {
 
 impl<M: Actor> Mailbox<M> {
     pub(super) fn new(address: Addr<Shell<M>>, admission: Admission) -> Self {
-        Self {
-            address,
-            admission,
-            authority: Authority::Full,
-        }
+        Self { address, admission, authority: Authority::Full }
     }
 
     /// Returns the address of the same actor, for senders of limited authority.
     #[must_use]
     pub fn limited(&self) -> Self {
-        Self {
-            authority: Authority::Limited,
-            ..self.clone()
-        }
+        Self { authority: Authority::Limited, ..self.clone() }
     }
 
     fn delivery(&self, items: Vec<Item<M>>, reply_to: ReplyTo<M::Reply>) -> shell::Deliver<M> {
         let authority = self.authority;
-        shell::Deliver(Delivery {
-            authority,
-            ..Delivery::new(items, reply_to)
-        })
+        shell::Deliver(Delivery { authority, ..Delivery::new(items, reply_to) })
     }
 }
 
@@ -144,17 +134,9 @@ impl<M: Actor> Mailbox<M> {
         let (reply_to, answers) = answer_channel(Arc::new(on_undelivered));
         self.address.do_send(shell::WatchFor {
             ticket,
-            wait: Wait {
-                watch,
-                reply_to,
-                key: key.map(Box::new),
-            },
+            wait: Wait { watch, reply_to, key: key.map(Box::new) },
         });
-        Waiting {
-            address: self.address.clone(),
-            ticket,
-            answers: Some(answers),
-        }
+        Waiting { address: self.address.clone(), ticket, answers: Some(answers) }
     }
 
     /// Returns the budget for incomplete requests, which all listeners share.
@@ -196,8 +178,7 @@ impl<M: Actor> Mailbox<M> {
     /// be decoded as a `T` are left out.
     pub async fn obligations_to<T: DeserializeOwned>(&self, to: To<T>) -> Result<Vec<T>, Stopped> {
         let (answer, stated) = oneshot::channel();
-        self.address
-            .do_send(shell::RestatementRequest(to.actor(), answer));
+        self.address.do_send(shell::RestatementRequest(to.actor(), answer));
         let stated = stated.await.map_err(|_| Stopped)?;
         let read = stated.iter().map(|bytes| decode::from_slice(bytes));
         Ok(read.filter_map(Result::ok).collect())

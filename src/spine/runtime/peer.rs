@@ -62,11 +62,7 @@ impl<M: Actor> Completions<M> {
 
     fn tell(message: &M::Message) -> Tell {
         let message = rmp_serde::to_vec(message).expect("messages always encode");
-        Tell {
-            from: M::ID,
-            to: M::ID,
-            message,
-        }
+        Tell { from: M::ID, to: M::ID, message }
     }
 }
 

@@ -22,9 +22,7 @@ pub(super) async fn rebuild<M: Actor>(
     rules: M::Rules,
     until: Seq,
 ) -> Result<Recovered<M>, Halt> {
-    let disk = spine
-        .disk()
-        .expect("without a journal, the node halts instead of rebuilding");
+    let disk = spine.disk().expect("without a journal, the node halts instead of rebuilding");
     let slots = spine.slots();
     spine.write();
     spine.until_durable_or_halted(until).await;
@@ -86,14 +84,6 @@ fn rebuild_until<M: Actor>(
 ) -> Result<Recovered<M>, RecoveryError> {
     let mut replica = Replica::<M>::new(rules);
     let replicas: &mut [&mut dyn Recovering] = &mut [&mut replica];
-    recovery::recover(
-        disk,
-        slots,
-        replicas,
-        Scope {
-            until: Some(until),
-            partial: true,
-        },
-    )?;
+    recovery::recover(disk, slots, replicas, Scope { until: Some(until), partial: true })?;
     Ok(replica.into_parts())
 }

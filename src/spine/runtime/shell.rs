@@ -34,13 +34,7 @@ pub(super) struct Shell<M: machine::Actor> {
 
 impl<M: machine::Actor> Shell<M> {
     pub(super) fn new(host: Host<M>, rules: M::Rules, spine: Rc<Spine>) -> Self {
-        Self {
-            host,
-            rules,
-            spine,
-            timer: None,
-            carries_on: false,
-        }
+        Self { host, rules, spine, timer: None, carries_on: false }
     }
 
     fn drive(
@@ -75,11 +69,9 @@ impl<M: machine::Actor> Shell<M> {
     /// turn.
     fn carry_on_later(&self, context: &mut Context<Self>) {
         let turn = tokio::task::yield_now();
-        context.wait(
-            WrapFuture::<Self>::into_actor(turn, self).map(|(), _, context| {
-                context.address().do_send(CarryOn);
-            }),
-        );
+        context.wait(WrapFuture::<Self>::into_actor(turn, self).map(|(), _, context| {
+            context.address().do_send(CarryOn);
+        }));
     }
 
     /// Reports a panic to the Supervisor, and does nothing else until its verdict arrives.
@@ -127,10 +119,7 @@ impl<M: machine::Actor> Shell<M> {
             }
             tokio::task::yield_now().await;
         };
-        context.wait(
-            turn.into_actor(self)
-                .map(|(), shell, context| shell.proceed(context)),
-        );
+        context.wait(turn.into_actor(self).map(|(), shell, context| shell.proceed(context)));
     }
 
     /// Sets a timer for the next deadline.
@@ -161,15 +150,12 @@ impl<M: machine::Actor> Shell<M> {
         let spent = self.host.take_spent(self.rules.clone());
         let (spine, until) = (Rc::clone(&self.spine), self.host.last());
         let work = rebuild(spine, spent, self.rules.clone(), until);
-        context.wait(
-            work.into_actor(self)
-                .map(|rebuilt, shell, context| match rebuilt {
-                    Ok(machine) => {
-                        shell.drive(context, |host, ledger| host.rebuilt(ledger, machine));
-                    }
-                    Err(halt) => shell.spine.halt(halt),
-                }),
-        );
+        context.wait(work.into_actor(self).map(|rebuilt, shell, context| match rebuilt {
+            Ok(machine) => {
+                shell.drive(context, |host, ledger| host.rebuilt(ledger, machine));
+            }
+            Err(halt) => shell.spine.halt(halt),
+        }));
     }
 }
 
@@ -309,9 +295,7 @@ impl<M: machine::Actor> Handler<WatchFor<M>> for Shell<M> {
     type Result = ();
 
     fn handle(&mut self, wait: WatchFor<M>, context: &mut Self::Context) {
-        self.drive(context, |host, ledger| {
-            host.watch(ledger, wait.ticket, wait.wait)
-        });
+        self.drive(context, |host, ledger| host.watch(ledger, wait.ticket, wait.wait));
     }
 }
 
@@ -347,9 +331,7 @@ impl<M: machine::Actor> Handler<RestatementRequest> for Shell<M> {
         context: &mut Self::Context,
     ) {
         let mut stated = Vec::new();
-        self.drive(context, |host, ledger| {
-            host.obligations_to(ledger, to, &mut stated)
-        });
+        self.drive(context, |host, ledger| host.obligations_to(ledger, to, &mut stated));
         drop(answer.send(stated));
     }
 }

@@ -168,10 +168,8 @@ fn a_body_that_is_let_go_of_is_swallowed_to_its_end() {
         assert_eq!(decoder.announced_bytes(), Some(10));
         decoder.discard_body();
         assert_eq!((decoder.held_bytes(), decoder.announced_bytes()), (0, None));
-        let refused = Command::Refused {
-            refusal: Refusal::OutOfMemory,
-            counted: Some(Counted::Put),
-        };
+        let refused =
+            Command::Refused { refusal: Refusal::OutOfMemory, counted: Some(Counted::Put) };
         assert_eq!(decoder.take(second), (second.len(), Some(refused)));
         assert_eq!(decoder.take(b"quit\r\n"), (6, Some(Command::Quit)));
     }
@@ -187,11 +185,7 @@ fn the_size_limit_is_the_decoders_and_to_the_byte() {
         input.extend_from_slice(b"\r\n");
         let (taken, command) = decoder.take(&input);
         assert_eq!(taken, input.len());
-        assert_eq!(
-            matches!(command, Some(Command::Put(_))),
-            fits,
-            "{limit} {size}"
-        );
+        assert_eq!(matches!(command, Some(Command::Put(_))), fits, "{limit} {size}");
     }
 }
 
@@ -205,23 +199,11 @@ fn what_is_refused_is_counted_as_beanstalkd_counts_it() {
         (refusal, counted)
     };
     for (input, expected) in [
-        (
-            &b"put 0 0 1 9\r\n123456789\r\n"[..],
-            (Refusal::JobTooBig, Some(Counted::Put)),
-        ),
-        (
-            b"put 0 0 1 3\r\n12345",
-            (Refusal::ExpectedCrlf, Some(Counted::Put)),
-        ),
-        (
-            b"put 0 0 1 3 \r\n",
-            (Refusal::BadFormat, Some(Counted::Put)),
-        ),
+        (&b"put 0 0 1 9\r\n123456789\r\n"[..], (Refusal::JobTooBig, Some(Counted::Put))),
+        (b"put 0 0 1 3\r\n12345", (Refusal::ExpectedCrlf, Some(Counted::Put))),
+        (b"put 0 0 1 3 \r\n", (Refusal::BadFormat, Some(Counted::Put))),
         (b"put 0 0 1\r\n", (Refusal::BadFormat, None)),
-        (
-            b"pause-tube -a 1\r\n",
-            (Refusal::BadFormat, Some(Counted::PauseTube)),
-        ),
+        (b"pause-tube -a 1\r\n", (Refusal::BadFormat, Some(Counted::PauseTube))),
         (b"pause-tube -a x\r\n", (Refusal::BadFormat, None)),
         (b"delete x\r\n", (Refusal::BadFormat, None)),
         (b"use -a\r\n", (Refusal::BadFormat, None)),

@@ -10,24 +10,16 @@ fn bytes(reply: &Reply<'_>) -> String {
     let mut output = b"before".to_vec();
     encode(reply, &mut output);
     let output = String::from_utf8(output).expect("these replies are text");
-    let reply = output
-        .strip_prefix("before")
-        .expect("the job is added after the others");
+    let reply = output.strip_prefix("before").expect("the job is added after the others");
     reply.to_owned()
 }
 
 #[test]
 fn replies_are_the_bytes_that_clients_know() {
-    let job = Job {
-        id: 7,
-        body: b"hello",
-    };
+    let job = Job { id: 7, body: b"hello" };
     let empty = Job { id: 8, body: b"" };
     for (reply, expected) in [
-        (
-            Reply::Inserted(u64::MAX),
-            "INSERTED 18446744073709551615\r\n",
-        ),
+        (Reply::Inserted(u64::MAX), "INSERTED 18446744073709551615\r\n"),
         (Reply::ExpectedCrlf, "EXPECTED_CRLF\r\n"),
         (Reply::JobTooBig, "JOB_TOO_BIG\r\n"),
         (Reply::Draining, "DRAINING\r\n"),
@@ -52,10 +44,7 @@ fn replies_are_the_bytes_that_clients_know() {
         (Reply::BadFormat, "BAD_FORMAT\r\n"),
         (Reply::UnknownCommand, "UNKNOWN_COMMAND\r\n"),
         (Reply::Tubes(vec![]), "OK 4\r\n---\n\r\n"),
-        (
-            Reply::Tubes(vec![b"default", b"1"]),
-            "OK 18\r\n---\n- default\n- 1\n\r\n",
-        ),
+        (Reply::Tubes(vec![b"default", b"1"]), "OK 18\r\n---\n- default\n- 1\n\r\n"),
     ] {
         assert_eq!(bytes(&reply), expected, "{reply:?}");
     }
@@ -63,42 +52,20 @@ fn replies_are_the_bytes_that_clients_know() {
 
 #[test]
 fn replies_of_the_extensions_are_the_bytes_that_their_clients_know() {
-    let jobs = vec![
-        Job {
-            id: 1,
-            body: b"hello",
-        },
-        Job { id: 2, body: b"" },
-    ];
-    let before = |state, priority| Reply::InsertedBefore {
-        id: 7,
-        state,
-        priority,
-    };
+    let jobs = vec![Job { id: 1, body: b"hello" }, Job { id: 2, body: b"" }];
+    let before = |state, priority| Reply::InsertedBefore { id: 7, state, priority };
     for (reply, expected) in [
         (before(JobState::Ready, None), "INSERTED 7 READY\r\n"),
-        (
-            before(JobState::Delayed, Some(10)),
-            "INSERTED 7 DELAYED 10\r\n",
-        ),
+        (before(JobState::Delayed, Some(10)), "INSERTED 7 DELAYED 10\r\n"),
         (before(JobState::Deleted, None), "INSERTED 7 DELETED\r\n"),
         (Reply::UsingMode(ReserveMode::Fifo), "USING fifo\r\n"),
-        (
-            Reply::UsingMode(ReserveMode::Weighted),
-            "USING weighted\r\n",
-        ),
+        (Reply::UsingMode(ReserveMode::Weighted), "USING weighted\r\n"),
         (
             Reply::ReservedBatch(jobs),
             "RESERVED_BATCH 2\r\nRESERVED 1 5\r\nhello\r\nRESERVED 2 0\r\n\r\n",
         ),
         (Reply::ReservedBatch(vec![]), "RESERVED_BATCH 0\r\n"),
-        (
-            Reply::DeletedBatch {
-                deleted: 2,
-                absent: 1,
-            },
-            "DELETED_BATCH 2 1\r\n",
-        ),
+        (Reply::DeletedBatch { deleted: 2, absent: 1 }, "DELETED_BATCH 2 1\r\n"),
         (Reply::Flushed(3), "FLUSHED 3\r\n"),
     ] {
         assert_eq!(bytes(&reply), expected, "{reply:?}");
@@ -110,10 +77,7 @@ fn a_body_may_hold_any_bytes() {
     let body: Vec<u8> = (0..=255).collect();
     let mut output = Vec::new();
     encode(&Reply::Found(Job { id: 1, body: &body }), &mut output);
-    assert_eq!(
-        output,
-        [b"FOUND 1 256\r\n", body.as_slice(), b"\r\n"].concat()
-    );
+    assert_eq!(output, [b"FOUND 1 256\r\n", body.as_slice(), b"\r\n"].concat());
 }
 
 #[test]
@@ -136,19 +100,10 @@ fn a_jobs_statistics_have_their_keys_in_order() {
     };
     let block = "---\nid: 1\ntube: \"2010\"\nstate: reserved\npri: 3\nage: 4\ndelay: 5\nttr: 6\ntime-left: 7\nfile: 8\n\
                  reserves: 9\ntimeouts: 10\nreleases: 11\nburies: 12\nkicks: 13\n";
-    assert_eq!(
-        bytes(&Reply::JobStats(stats)),
-        format!("OK {}\r\n{block}\r\n", block.len())
-    );
+    assert_eq!(bytes(&Reply::JobStats(stats)), format!("OK {}\r\n{block}\r\n", block.len()));
 }
 
-const JOBS: JobCounts = JobCounts {
-    urgent: 1,
-    ready: 2,
-    reserved: 3,
-    delayed: 4,
-    buried: 5,
-};
+const JOBS: JobCounts = JobCounts { urgent: 1, ready: 2, reserved: 3, delayed: 4, buried: 5 };
 
 #[test]
 fn a_tubes_statistics_have_their_keys_in_order() {
@@ -168,10 +123,7 @@ fn a_tubes_statistics_have_their_keys_in_order() {
                  current-jobs-delayed: 4\ncurrent-jobs-buried: 5\ntotal-jobs: 6\ncurrent-using: 7\n\
                  current-watching: 8\ncurrent-waiting: 9\ncmd-delete: 10\ncmd-pause-tube: 11\npause: 12\n\
                  pause-time-left: 13\n";
-    assert_eq!(
-        bytes(&Reply::TubeStats(stats)),
-        format!("OK {}\r\n{block}\r\n", block.len())
-    );
+    assert_eq!(bytes(&Reply::TubeStats(stats)), format!("OK {}\r\n{block}\r\n", block.len()));
 }
 
 /// Returns a server's statistics in which every number is different.
@@ -253,10 +205,8 @@ fn each_command_is_counted_under_its_own_key() {
         }
         .to_yaml();
         let yaml = String::from_utf8(yaml).expect("UTF-8");
-        let found: Vec<&str> = yaml
-            .lines()
-            .filter(|line| line.starts_with("cmd-") && line.ends_with(": 1"))
-            .collect();
+        let found: Vec<&str> =
+            yaml.lines().filter(|line| line.starts_with("cmd-") && line.ends_with(": 1")).collect();
         assert_eq!(found, [format!("{key}: 1")]);
     }
     assert_eq!(Counted::PauseTube as usize, Counted::COUNT - 1);

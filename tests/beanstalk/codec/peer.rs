@@ -43,10 +43,7 @@ impl Beanstalkd {
     /// Sends these bytes, and returns all replies.
     fn say(&self, input: &[u8]) -> Vec<u8> {
         let mut client = self.server.connect();
-        let mut writer = client
-            .stream()
-            .try_clone()
-            .expect("a second handle can be opened");
+        let mut writer = client.stream().try_clone().expect("a second handle can be opened");
         // beanstalkd stops reading while its replies are unread, so the input is sent by another thread.
         std::thread::scope(|threads| {
             let writing = threads.spawn(move || -> std::io::Result<()> {
@@ -54,10 +51,7 @@ impl Beanstalkd {
                 writer.shutdown(Shutdown::Write)
             });
             let output = client.rest();
-            writing
-                .join()
-                .expect("no panic")
-                .expect("it reads all of it");
+            writing.join().expect("no panic").expect("it reads all of it");
             output
         })
     }
@@ -94,11 +88,7 @@ fn take<'a>(replies: &mut &'a [u8], len: usize) -> &'a [u8] {
 }
 
 fn verdict(outcome: &str) -> String {
-    if is_refusal(outcome) {
-        outcome.to_owned()
-    } else {
-        "accepted".to_owned()
-    }
+    if is_refusal(outcome) { outcome.to_owned() } else { "accepted".to_owned() }
 }
 
 #[test]
@@ -202,11 +192,7 @@ fn beanstalkd_still_waits_where_the_table_says_so() {
     let long = |len| [b"x".repeat(len).as_slice(), b"\r\nstats\r\n"].concat();
     for (input, ours, theirs) in [
         (b"stats\rx\r\n".to_vec(), &["BAD_FORMAT"][..], &[][..]),
-        (
-            b"\r\r\nstats\r\n".to_vec(),
-            &["UNKNOWN_COMMAND", "accepted"],
-            &[],
-        ),
+        (b"\r\r\nstats\r\n".to_vec(), &["UNKNOWN_COMMAND", "accepted"], &[]),
         (long(223), &["BAD_FORMAT", "accepted"], &["BAD_FORMAT"]),
         (long(447), &["BAD_FORMAT", "accepted"], &["BAD_FORMAT"]),
     ] {
@@ -234,10 +220,7 @@ fn the_servers_statistics_have_the_keys_of_beanstalkd() {
     assert_eq!(keys(&server().to_yaml()), theirs);
 }
 
-const JOB: Job<'static> = Job {
-    id: 1,
-    body: b"hello",
-};
+const JOB: Job<'static> = Job { id: 1, body: b"hello" };
 
 const FRESH: JobStats<'static> = JobStats {
     id: 1,
@@ -258,13 +241,7 @@ const FRESH: JobStats<'static> = JobStats {
 
 const PAUSED_ONCE: TubeStats<'static> = TubeStats {
     name: b"2010",
-    jobs: JobCounts {
-        urgent: 1,
-        ready: 1,
-        reserved: 0,
-        delayed: 0,
-        buried: 0,
-    },
+    jobs: JobCounts { urgent: 1, ready: 1, reserved: 0, delayed: 0, buried: 0 },
     total_jobs: 1,
     using: 1,
     watching: 1,

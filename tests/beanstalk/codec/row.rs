@@ -47,12 +47,7 @@ impl Row {
         let mut input = expand(input.as_bytes());
         input.extend_from_slice(b"\r\n");
         let outcomes = String::from_utf8(expand(outcomes.as_bytes())).expect("outcomes are text");
-        Self {
-            text,
-            known_to,
-            input,
-            outcomes: outcomes.split(" ; ").map(str::to_owned).collect(),
-        }
+        Self { text, known_to, input, outcomes: outcomes.split(" ; ").map(str::to_owned).collect() }
     }
 }
 
@@ -135,10 +130,7 @@ impl Client {
         loop {
             let (bytes, command) = self.decoder.take(self.rest.get(taken..).unwrap_or(&[]));
             taken += bytes;
-            assert!(
-                taken <= self.rest.len(),
-                "the decoder takes only existing bytes"
-            );
+            assert!(taken <= self.rest.len(), "the decoder takes only existing bytes");
             let Some(command) = command else { break };
             assert!(bytes > 0, "a command has bytes");
             self.outcomes.push(outcome(&command));
@@ -147,9 +139,7 @@ impl Client {
             }
         }
         self.rest.drain(..taken);
-        self.held_bytes_max = self
-            .held_bytes_max
-            .max(self.decoder.held_bytes() + self.rest.len());
+        self.held_bytes_max = self.held_bytes_max.max(self.decoder.held_bytes() + self.rest.len());
     }
 }
 
@@ -162,8 +152,5 @@ fn outcome(command: &Command<'_>) -> String {
 
 /// Returns whether an outcome is an error. The replies of other outcomes depend on queues.
 pub(crate) fn is_refusal(outcome: &str) -> bool {
-    matches!(
-        outcome,
-        "BAD_FORMAT" | "UNKNOWN_COMMAND" | "EXPECTED_CRLF" | "JOB_TOO_BIG"
-    )
+    matches!(outcome, "BAD_FORMAT" | "UNKNOWN_COMMAND" | "EXPECTED_CRLF" | "JOB_TOO_BIG")
 }

@@ -27,10 +27,7 @@ const STEPS_OF_A_BEAT: u64 = 15;
 const BEATS: u64 = 5;
 
 /// Reads a number from the environment. Returns `None` if the variable is not set.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the caller of the tests sets the number"
-)]
+#[expect(clippy::disallowed_methods, reason = "the caller of the tests sets the number")]
 fn set(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|number| {
         let number = number.parse();
@@ -89,9 +86,7 @@ fn compare(
             })
             .collect();
         let coverage = running.into_iter();
-        coverage
-            .map(|thread| thread.join().expect("the replies are the same"))
-            .sum()
+        coverage.map(|thread| thread.join().expect("the replies are the same")).sum()
     });
     println!(
         "{} sequences compared, {} started again: the machine was busy, and spans ended; {coverage}",
@@ -105,10 +100,7 @@ fn compare(
 fn require(counts: &[(&str, u64)]) {
     let missing = counts.iter().find(|(_, count)| *count == 0);
     let is_chosen = ["SEXTON_PEER_SEED", "SEXTON_PEER_SEEDS"].map(set) != [None, None];
-    assert!(
-        is_chosen || missing.is_none(),
-        "never occurred: {missing:?}"
-    );
+    assert!(is_chosen || missing.is_none(), "never occurred: {missing:?}");
 }
 
 /// Takes this number of random steps, unless the sequence takes too long.
@@ -127,11 +119,7 @@ fn take(pair: &mut Pair, chance: &mut Chance, steps: u64) -> Verdict {
 fn take_all(pair: &mut Pair, steps: impl IntoIterator<Item = Step>) -> Verdict {
     let mut steps = steps.into_iter();
     let is_late = steps.any(|step| pair.take(&step) == Verdict::Late);
-    if is_late {
-        Verdict::Late
-    } else {
-        Verdict::Same
-    }
+    if is_late { Verdict::Late } else { Verdict::Same }
 }
 
 /// Makes two connections wait for the same tube, in either order, which rarely happens at random. If there is one
@@ -222,9 +210,6 @@ fn replies_are_those_of_beanstalkd_while_reservations_expire() {
     require(&[
         ("two connections wait for one tube", coverage.pairs),
         ("a reservation expires", coverage.expired),
-        (
-            "a reservation expires while another connection waits",
-            coverage.handed_on,
-        ),
+        ("a reservation expires while another connection waits", coverage.handed_on),
     ]);
 }

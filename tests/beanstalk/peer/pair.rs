@@ -72,20 +72,14 @@ struct Side {
     clients: Vec<Client>,
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "another process is observed, in real time"
-)]
+#[expect(clippy::disallowed_methods, reason = "another process is observed, in real time")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
 /// Sleeps for a millisecond, sexton's unit of time. If two delays end in the same millisecond, sexton takes the older job
 /// first, even if its delay began later.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "another process is observed, in real time"
-)]
+#[expect(clippy::disallowed_methods, reason = "another process is observed, in real time")]
 fn tick() {
     std::thread::sleep(Duration::from_millis(1));
 }
@@ -102,11 +96,7 @@ impl Side {
             observer.ask(&format!("watch {tube}"));
         }
         let clients = (0..connections).map(|_| server.connect()).collect();
-        let mut side = Self {
-            server,
-            observer,
-            clients,
-        };
+        let mut side = Self { server, observer, clients };
         side.settle_connections();
         side
     }
@@ -116,9 +106,7 @@ impl Side {
         let stats = self.observer.ask("stats");
         let line = stats.lines().find_map(|line| line.strip_prefix(key));
         let number = line.and_then(|rest| rest.strip_prefix(": "));
-        number
-            .and_then(|number| number.parse().ok())
-            .expect("it is a number of the statistics")
+        number.and_then(|number| number.parse().ok()).expect("it is a number of the statistics")
     }
 
     /// Waits until the server has exactly these connections.
@@ -190,11 +178,7 @@ impl Side {
     ) -> (Vec<(usize, Vec<u8>)>, BTreeSet<usize>) {
         let mut replies = Vec::new();
         match step {
-            Step::Say {
-                connection,
-                bytes,
-                replies: count,
-            } => {
+            Step::Say { connection, bytes, replies: count } => {
                 self.client(*connection).send(bytes);
                 if *count == 1 && bytes.starts_with(b"reserve") {
                     waiting.insert(*connection);
@@ -247,10 +231,7 @@ impl Pair {
     }
 
     /// Waits until this sequence's part of a beat, counted from `first`, and begins its beats at that time.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "another process is observed, in real time"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "another process is observed, in real time")]
     pub(crate) fn begin_beats(&mut self, first: Instant) {
         let part = u32::try_from(self.seed % u64::from(SIDE_BY_SIDE)).expect("a small number");
         let part = BEAT * part / SIDE_BY_SIDE;
@@ -339,9 +320,7 @@ impl Pair {
     /// Returns the number of connections that wait for a job of this tube.
     fn line(&self, tube: &str) -> usize {
         let waiting = self.waiting.iter();
-        waiting
-            .filter(|connection| self.tubes(**connection).contains(tube))
-            .count()
+        waiting.filter(|connection| self.tubes(**connection).contains(tube)).count()
     }
 
     /// Returns the number of tubes for which two connections wait.
@@ -359,11 +338,7 @@ impl Pair {
     /// Queries the number of reserved jobs, if the next step depends on it.
     pub(crate) fn look(&mut self) {
         let matters = !self.waiting.is_empty() || self.spans == Spans::Reservations;
-        self.claimed = if matters {
-            self.ours.count("current-jobs-reserved")
-        } else {
-            0
-        };
+        self.claimed = if matters { self.ours.count("current-jobs-reserved") } else { 0 };
     }
 
     /// Records the tubes from which a step may have given jobs, and counts the cases. Must be called before `waiting` and
@@ -398,9 +373,7 @@ impl Pair {
     /// during the step.
     fn note(&mut self, step: &Step) -> BTreeSet<String> {
         let (connection, said) = match step {
-            Step::Say {
-                connection, bytes, ..
-            } => (*connection, String::from_utf8_lossy(bytes)),
+            Step::Say { connection, bytes, .. } => (*connection, String::from_utf8_lossy(bytes)),
             Step::Close(connection) | Step::End(connection) => (*connection, "".into()),
             Step::AfterPause => return BTreeSet::new(),
         };
@@ -427,18 +400,14 @@ impl Pair {
 
     /// Returns an estimate of the next job id.
     pub(crate) fn next_id(&self) -> u64 {
-        let inserted = self
-            .transcript
-            .iter()
-            .filter(|line| line.contains("INSERTED"));
+        let inserted = self.transcript.iter().filter(|line| line.contains("INSERTED"));
         inserted.count() as u64 + 1
     }
 
     /// Takes a step on both servers, and compares the replies. If they differ although no span can have ended on one
     /// server only, the test fails with the whole transcript.
     pub(crate) fn take(&mut self, step: &Step) -> Verdict {
-        self.transcript
-            .push(format!("{step:?}").chars().take(200).collect());
+        self.transcript.push(format!("{step:?}").chars().take(200).collect());
         let (ours, waits) = self.ours.take(step, self.waiting.clone());
         let (theirs, their_waits) = self.theirs.take(step, self.waiting.clone());
         let served = self.note_served(step, &ours);
@@ -451,16 +420,11 @@ impl Pair {
         self.coverage.pairs += u64::from(self.pairs() > pairs);
         let masked = |replies: &[(usize, Vec<u8>)]| -> Vec<(usize, Masked)> {
             let replies = replies.iter();
-            replies
-                .map(|(connection, reply)| (*connection, Masked::of(reply)))
-                .collect()
+            replies.map(|(connection, reply)| (*connection, Masked::of(reply))).collect()
         };
         let (our, their) = (masked(&ours), masked(&theirs));
         for (connection, reply) in &our {
-            let words: String = format!("  {connection} <- {reply:?}")
-                .chars()
-                .take(200)
-                .collect();
+            let words: String = format!("  {connection} <- {reply:?}").chars().take(200).collect();
             self.transcript.push(words);
         }
         let alike = our.len() == their.len()

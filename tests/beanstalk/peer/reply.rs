@@ -70,17 +70,11 @@ impl Masked {
     pub(crate) fn beside(&self, other: &Self) -> String {
         match (self, other) {
             (Self::Map(ours, our_seconds), Self::Map(theirs, their_seconds)) => {
-                let words = ours
-                    .iter()
-                    .filter(|(key, value)| theirs.get(*key) != Some(*value));
+                let words = ours.iter().filter(|(key, value)| theirs.get(*key) != Some(*value));
                 let seconds = our_seconds.iter();
                 let seconds =
                     seconds.filter(|(key, value)| their_seconds.get(*key) != Some(*value));
-                format!(
-                    "{:?} {:?}",
-                    words.collect::<Vec<_>>(),
-                    seconds.collect::<Vec<_>>()
-                )
+                format!("{:?} {:?}", words.collect::<Vec<_>>(), seconds.collect::<Vec<_>>())
             }
             (ours, _) => format!("{ours:?}"),
         }

@@ -27,9 +27,9 @@ pub(crate) enum Step {
 impl std::fmt::Debug for Step {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Say {
-                connection, bytes, ..
-            } => write!(f, "{connection} -> {}", bytes.escape_ascii()),
+            Self::Say { connection, bytes, .. } => {
+                write!(f, "{connection} -> {}", bytes.escape_ascii())
+            }
             Self::Close(connection) => write!(f, "{connection} is closed"),
             Self::End(connection) => write!(f, "{connection} sends no more"),
             Self::AfterPause => write!(f, "a pause is over"),
@@ -61,21 +61,13 @@ impl Step {
         let Some(connection) = pick(chance, &free) else {
             return Self::Close(connection);
         };
-        let together = if chance.below(5) == 0 {
-            1 + chance.below(6)
-        } else {
-            1
-        };
+        let together = if chance.below(5) == 0 { 1 + chance.below(6) } else { 1 };
         let mut bytes = Vec::new();
         for _ in 0..together {
             let may_wait = together == 1 && pair.may_wait(connection);
             bytes.extend_from_slice(&command(chance, pair, (together == 1, may_wait)));
         }
-        Self::Say {
-            connection,
-            bytes,
-            replies: usize::try_from(together).expect("a small number"),
-        }
+        Self::Say { connection, bytes, replies: usize::try_from(together).expect("a small number") }
     }
 }
 
@@ -88,11 +80,7 @@ impl Step {
             }
             _ => "reserve\r\n".to_owned(),
         };
-        Self::Say {
-            connection,
-            bytes: line.into(),
-            replies: 1,
-        }
+        Self::Say { connection, bytes: line.into(), replies: 1 }
     }
 
     /// Returns steps in which a connection puts the first job, and reserves it by id, which does not count as serving its
@@ -156,9 +144,8 @@ fn put(chance: &mut Chance, is_single_threaded: bool, pair: &Pair) -> Vec<u8> {
         Spans::Reservations => 1 + chance.below(2),
     };
     let len = pick(chance, &[0, 1, 5, 40, 223, 224, 5000, 65_535]).unwrap_or(0);
-    let body: Vec<u8> = (0..len)
-        .map(|_| u8::try_from(chance.below(256)).expect("a small number"))
-        .collect();
+    let body: Vec<u8> =
+        (0..len).map(|_| u8::try_from(chance.below(256)).expect("a small number")).collect();
     let mut bytes = format!("put {priority} {delay} {ttr} {len}").into_bytes();
     if priority.starts_with('-') || priority.len() > 9 && priority != u32::MAX.to_string() {
         // After an invalid line, the body would be read as commands.

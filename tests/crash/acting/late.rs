@@ -59,9 +59,7 @@ impl Disk for Late {
 /// loss had any other effect.
 fn remembers(name: &str) -> io::Result<()> {
     let is_note = name.ends_with("/synced");
-    (!is_note)
-        .then_some(())
-        .ok_or_else(|| io::ErrorKind::Unsupported.into())
+    (!is_note).then_some(()).ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
 
 type File = Arc<Mutex<Box<dyn DiskFile>>>;

@@ -20,12 +20,7 @@ fn life(plant: &str, lasts: Duration) -> (TempDir, usize) {
     let files = tempfile::tempdir().expect("a temporary directory");
     let mut running = Running::start(files.path(), plant, ADDS);
     let mut lines = Vec::new();
-    let answered = |lines: &[String]| {
-        lines
-            .iter()
-            .filter(|line| line.contains("answered"))
-            .count()
-    };
+    let answered = |lines: &[String]| lines.iter().filter(|line| line.contains("answered")).count();
     while answered(&lines) < 2 * ADDS as usize {
         let line = running.said.next().expect("it ended before it was killed");
         lines.push(line.expect("the peer sends a line"));

@@ -52,10 +52,7 @@ impl Running {
             .spawn()
             .expect("the command starts");
         let stdout = process.stdout.take().expect("a pipe");
-        Self {
-            process,
-            said: BufReader::new(stdout).lines(),
-        }
+        Self { process, said: BufReader::new(stdout).lines() }
     }
 
     /// Reads this many answers, and one more.
@@ -146,13 +143,7 @@ fn untrue(files: &Path) -> Option<String> {
     let log = World::read(files);
     let (left, right) = (told::<LEFT>(files), told::<RIGHT>(files));
     let mut rung = BTreeSet::new();
-    for Line {
-        actor,
-        id,
-        attempt,
-        what,
-    } in log
-    {
+    for Line { actor, id, attempt, what } in log {
         let it = if actor == LEFT { &left } else { &right };
         if !it.entries.contains(&attempt) {
             return Some(format!(
@@ -211,20 +202,12 @@ fn what_acts_is_killed_between_cause_and_effect_and_nothing_is_lost_or_done_twic
         let log = World::read(files.path()).into_iter();
         log.filter(|line| line.what == what).count()
     };
-    let met = [
-        RingResult::Rung,
-        RingResult::Refused,
-        RingResult::Again,
-        RingResult::Unreported,
-    ]
-    .map(count);
+    let met = [RingResult::Rung, RingResult::Refused, RingResult::Again, RingResult::Unreported]
+        .map(count);
     assert!(met.iter().all(|times| *times > 0), "{met:?}");
     let again = |bend| again::other::<LEFT>(files.path(), bend);
     let decided = again(|_| {});
-    assert!(
-        decided.as_ref().is_ok_and(|many| *many > 100),
-        "{decided:?}"
-    );
+    assert!(decided.as_ref().is_ok_and(|many| *many > 100), "{decided:?}");
     // This comparison can fail: with another random number or another clock, decisions differ.
     let by_other_chance = again(|moment| moment.chance.0[31] ^= 1);
     assert!(by_other_chance.is_err(), "{by_other_chance:?}");

@@ -35,10 +35,7 @@ pub(super) fn started() -> Seq {
     *STARTED.get().expect("it was noted")
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the process is configured by its environment"
-)]
+#[expect(clippy::disallowed_methods, reason = "the process is configured by its environment")]
 fn said(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
@@ -63,16 +60,9 @@ fn counters() {
 fn open(
     data: &Path,
     plant: &str,
-) -> (
-    Mailbox<Counters<LEFT>>,
-    Mailbox<Counters<RIGHT>>,
-    JournalThread,
-) {
-    let disk: Arc<dyn Disk> = if plant == "early" {
-        Arc::new(Late::new(data))
-    } else {
-        Arc::new(RealDisk::new(data))
-    };
+) -> (Mailbox<Counters<LEFT>>, Mailbox<Counters<RIGHT>>, JournalThread) {
+    let disk: Arc<dyn Disk> =
+        if plant == "early" { Arc::new(Late::new(data)) } else { Arc::new(RealDisk::new(data)) };
     let slots = Slots::new(Arc::clone(&disk), Arc::new(SledStores::new(data)));
     let (mut left, mut right) = (Replica::new(()), Replica::new(()));
     let replicas: &mut [&mut dyn Recovering] = &mut [&mut left, &mut right];
@@ -80,34 +70,20 @@ fn open(
     let past = past.expect("the journal reads");
     let clock = Arc::new(SystemClock::starting_at(past.tail.last_at));
     let filler = ThreadFiller::start(Arc::clone(&disk), 7).expect("a new thread");
-    let writer = Writer::open(
-        Arc::clone(&disk),
-        Sizes::default(),
-        Box::new(filler),
-        &past.tail,
-    );
+    let writer = Writer::open(Arc::clone(&disk), Sizes::default(), Box::new(filler), &past.tail);
     let mut writer = writer.expect("the journal is continued");
     let mut ledger = Ledger::new(clock, &past.tail, past.marked, false);
     let start = ledger.start(Chance([7; 32]));
-    writer
-        .write(&mut ledger.take_batch())
-        .expect("a writable file");
+    writer.write(&mut ledger.take_batch()).expect("a writable file");
     writer.sync().expect("it is on disk");
     // This cannot fail, since a process opens the journal once.
     let _ = STARTED.set(start.stamp.seq);
     let (journal, thread) = Journal::start(writer, Fsync::Always).expect("a new thread");
-    let files = SpineFiles {
-        journal,
-        disk,
-        slots,
-    };
+    let files = SpineFiles { journal, disk, slots };
     let (halt, _) = watch::channel(None);
     let spine = Rc::new(Spine::new(ledger, Some(files), halt));
     let writing = Rc::clone(&spine);
-    runtime::spawn(
-        "journal writer",
-        async move { writing.write_forever().await },
-    );
+    runtime::spawn("journal writer", async move { writing.write_forever().await });
     let releasing = Rc::clone(&spine);
     runtime::spawn("release of answers", async move {
         releasing.release_forever().await;
@@ -139,10 +115,7 @@ fn host<const ID: u8>(replica: Replica<Counters<ID>>, start: Start) -> Host<Coun
 }
 
 /// Adds to four counters in turn, this many times in total, and prints each addition.
-#[expect(
-    clippy::print_stdout,
-    reason = "the test that kills this process counts the lines"
-)]
+#[expect(clippy::print_stdout, reason = "the test that kills this process counts the lines")]
 async fn add<const ID: u8>(counters: Mailbox<Counters<ID>>, times: u32) {
     for name in (0..times).map(|time| time % 4) {
         // The span after which an unanswered request is repeated is an hour, so that only a restart can repair a loss.

@@ -122,13 +122,7 @@ fn newest<const ID: u8>(files: &Path) -> BTreeMap<u64, (Seq, bool)> {
     let ours = log.filter(|line| {
         line.actor == ID && matches!(line.what, RingResult::Rung | RingResult::Refused)
     });
-    ours.map(|line| {
-        (
-            line.id.into(),
-            (Seq(line.attempt), line.what == RingResult::Rung),
-        )
-    })
-    .collect()
+    ours.map(|line| (line.id.into(), (Seq(line.attempt), line.what == RingResult::Rung))).collect()
 }
 
 struct Ringer {
@@ -180,12 +174,7 @@ impl Ringer {
         let report = |refused| {
             completions.report(&(name, counter::CounterMessage::Rung(reported, refused)));
         };
-        let note = |what| Line {
-            actor: ID,
-            id: name.0,
-            attempt: attempt.0,
-            what,
-        };
+        let note = |what| Line { actor: ID, id: name.0, attempt: attempt.0, what };
         let known = self.newest.get(&id).copied();
         match known {
             Some((newest, _)) if newest > attempt => report(true),

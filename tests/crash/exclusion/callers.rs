@@ -27,9 +27,8 @@ echo "e $2 $$" >> "$1"
 
 /// The processes that commands leave, mostly none: one in a session of its own, one that closes its inherited descriptors, one
 /// that was forked twice, and one without sexton's environment variables.
-const LEAVES: [&str; 8] = [
-    "nothing", "nothing", "nothing", "nothing", "session", "closed", "orphan", "bare",
-];
+const LEAVES: [&str; 8] =
+    ["nothing", "nothing", "nothing", "nothing", "session", "closed", "orphan", "bare"];
 
 /// Callers of one lock that all use the same program, `sexton lock run` or flock(1).
 pub(crate) struct Callers {
@@ -74,10 +73,7 @@ impl Callers {
             command.args(["sh", "-c", COMMAND, "exclusion"]);
             command.arg(&self.file).args([id.as_str(), leaves]);
             command.stdin(Stdio::null()).stdout(Stdio::null());
-            let mut child = command
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("the command starts");
+            let mut child = command.stderr(Stdio::null()).spawn().expect("the command starts");
             // Opened before the child can be reaped, so the descriptor refers to the caller and to no other process.
             let pidfd = Pidfd::open(child.id()).expect("descriptors are left");
             let calling = || self.calling.lock().expect("not poisoned");

@@ -28,12 +28,7 @@ impl Observations {
 
 impl fmt::Display for Observations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            begun,
-            ended,
-            left,
-            beside,
-        } = self;
+        let Self { begun, ended, left, beside } = self;
         let overlaps = beside.len();
         write!(
             f,
@@ -67,10 +62,7 @@ fn judged(text: &str) -> Observations {
     let mut there = "";
     for line in text.lines() {
         let mut words = line.split(' ');
-        let (word, id) = (
-            words.next(),
-            words.next().expect("a line names its command"),
-        );
+        let (word, id) = (words.next(), words.next().expect("a line names its command"));
         if word == Some("b") {
             seen.begun += 1;
             there = id;

@@ -42,12 +42,7 @@ impl Killed {
 
 impl fmt::Display for Killed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            callers,
-            writers,
-            coordinators,
-            keepers,
-        } = self;
+        let Self { callers, writers, coordinators, keepers } = self;
         write!(
             f,
             "killed: {callers} callers, {writers} commands or processes they left, {coordinators} coordinators, {keepers} keepers"
@@ -65,11 +60,7 @@ struct Coordinators<'a> {
 impl<'a> Coordinators<'a> {
     fn new(host: &'a Host, has_groups: bool) -> Self {
         let daemon = None;
-        let mut own = Self {
-            host,
-            daemon,
-            has_groups,
-        };
+        let mut own = Self { host, daemon, has_groups };
         own.start();
         own
     }
@@ -207,13 +198,7 @@ fn campaign(has_groups: bool) {
     let mut coordinators = Coordinators::new(&host, has_groups);
     let campaign = Campaign::on(&host);
     let [killed, killed_beside] = campaign.go(&mut coordinators);
-    let Campaign {
-        ours,
-        theirs,
-        seed,
-        span,
-        ..
-    } = campaign;
+    let Campaign { ours, theirs, seed, span, .. } = campaign;
     let (ours, theirs) = (seen(&ours.file), seen(&theirs.file));
     let which = if has_groups { "with" } else { "without" };
     println!("seed {seed}, {span:?}, {which} control groups");

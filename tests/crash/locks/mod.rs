@@ -39,9 +39,7 @@ impl Campaign {
     fn new(fsync: &'static str, seed: u64) -> Self {
         Self {
             lives: Lives::new(LOCKS, fsync, seed),
-            workers: (0..WORKERS)
-                .map(|number| Worker::new(number, seed))
-                .collect(),
+            workers: (0..WORKERS).map(|number| Worker::new(number, seed)).collect(),
             reference: Reference::default(),
             reckoned: 0,
         }
@@ -52,10 +50,9 @@ impl Campaign {
         let daemon = self.lives.begin();
         self.compare_live(&daemon);
         let address = daemon.lockserver();
-        self.lives
-            .end(daemon, &mut self.workers, |worker, answered| {
-                worker.work(address, answered);
-            });
+        self.lives.end(daemon, &mut self.workers, |worker, answered| {
+            worker.work(address, answered);
+        });
         self.reckon();
     }
 
@@ -67,9 +64,8 @@ impl Campaign {
         for worker in &mut self.workers {
             let name = worker.name().to_owned();
             let its = fresh.iter().map(|entry| &entry.message);
-            let its: Vec<&Message> = its
-                .filter(|message| owner(message).to_text() == name)
-                .collect();
+            let its: Vec<&Message> =
+                its.filter(|message| owner(message).to_text() == name).collect();
             worker.reckon(&its);
         }
         for entry in fresh {
@@ -79,16 +75,11 @@ impl Campaign {
         let View { entries, .. } = past.machine().view();
         self.reference.compare(&entries);
         for worker in &self.workers {
-            let its: Vec<&EntryView> = entries
-                .iter()
-                .filter(|entry| entry.owner.to_text() == worker.name())
-                .collect();
+            let its: Vec<&EntryView> =
+                entries.iter().filter(|entry| entry.owner.to_text() == worker.name()).collect();
             let there = its.iter().map(|entry| lock(entry)).collect();
-            let owned = its
-                .iter()
-                .filter(|entry| entry.place == 1)
-                .map(|entry| lock(entry))
-                .collect();
+            let owned =
+                its.iter().filter(|entry| entry.place == 1).map(|entry| lock(entry)).collect();
             worker.compare(&there, &owned);
         }
     }

@@ -23,23 +23,11 @@ impl Reference {
     /// Applies one more message.
     pub(crate) fn apply(&mut self, entry: &Entry<LockMachine>) {
         match &entry.message {
-            Message::Request {
-                key,
-                index,
-                owner,
-                priority,
-                ..
+            Message::Request { key, index, owner, priority, .. }
+            | Message::Acquire { key, index, owner, priority, .. } => {
+                self.request((key, index), owner, *priority, entry.seq)
             }
-            | Message::Acquire {
-                key,
-                index,
-                owner,
-                priority,
-                ..
-            } => self.request((key, index), owner, *priority, entry.seq),
-            Message::Release {
-                key, index, owner, ..
-            } => {
+            Message::Release { key, index, owner, .. } => {
                 let wanted = |(k, i): &(Name, Name)| {
                     k == key && index.as_ref().is_none_or(|index| i == index)
                 };
@@ -75,19 +63,13 @@ impl Reference {
                 if line.owner == *owner || line.waiting.iter().any(|(.., name)| name == owner) => {}
             Some(line) => {
                 line.waiting.push((priority, seq, owner.clone()));
-                line.waiting
-                    .sort_by_key(|(priority, seq, _)| (u8::MAX - priority, *seq));
+                line.waiting.sort_by_key(|(priority, seq, _)| (u8::MAX - priority, *seq));
             }
         }
     }
 
     fn leave(&mut self, owner: &Name, wanted: impl Fn(&(Name, Name)) -> bool, seq: Seq) {
-        let locks: Vec<_> = self
-            .lines
-            .keys()
-            .filter(|lock| wanted(lock))
-            .cloned()
-            .collect();
+        let locks: Vec<_> = self.lines.keys().filter(|lock| wanted(lock)).cloned().collect();
         for lock in locks {
             let line = self.lines.get_mut(&lock).expect("it was just found");
             line.waiting.retain(|(.., name)| name != owner);
@@ -108,10 +90,7 @@ impl Reference {
     fn grant(&mut self, lock: &(Name, Name), seq: Seq) -> Token {
         let token = Token::from(seq);
         let before = self.tokens.insert(lock.clone(), token);
-        assert!(
-            before < Some(token),
-            "{lock:?}: token {token} after {before:?}"
-        );
+        assert!(before < Some(token), "{lock:?}: token {token} after {before:?}");
         token
     }
 
@@ -119,9 +98,7 @@ impl Reference {
     pub(crate) fn compare(&self, entries: &[EntryView]) {
         let mut found = BTreeMap::<_, Vec<_>>::new();
         for entry in entries {
-            let line = found
-                .entry((entry.key.clone(), entry.index.clone()))
-                .or_default();
+            let line = found.entry((entry.key.clone(), entry.index.clone())).or_default();
             line.push((entry.place, entry.owner.clone(), entry.token));
         }
         let expected: BTreeMap<_, Vec<_>> = self
@@ -130,15 +107,10 @@ impl Reference {
             .map(|(lock, line)| {
                 let waiting = line.waiting.iter().map(|(.., name)| (name.clone(), None));
                 let all = std::iter::once((line.owner.clone(), Some(line.token))).chain(waiting);
-                let placed = (1..)
-                    .zip(all)
-                    .map(|(place, (name, token))| (place, name, token));
+                let placed = (1..).zip(all).map(|(place, (name, token))| (place, name, token));
                 (lock.clone(), placed.collect())
             })
             .collect();
-        assert_eq!(
-            found, expected,
-            "the locks differ from the state that the messages give"
-        );
+        assert_eq!(found, expected, "the locks differ from the state that the messages give");
     }
 }

@@ -80,16 +80,9 @@ impl Worker {
 
     /// Sends a few commands in one write, and receives their answers one by one.
     fn burst(&mut self, client: &mut Client, answered: &AtomicU64) -> io::Result<()> {
-        let count = 1 + self
-            .chance
-            .below(BURST_MAX)
-            .min(self.chance.below(BURST_MAX));
+        let count = 1 + self.chance.below(BURST_MAX).min(self.chance.below(BURST_MAX));
         self.open = (0..count).map(|_| self.choose()).collect();
-        let bytes: Vec<u8> = self
-            .open
-            .iter()
-            .flat_map(|command| self.bytes(command))
-            .collect();
+        let bytes: Vec<u8> = self.open.iter().flat_map(|command| self.bytes(command)).collect();
         client.send(&bytes)?;
         while let Some(command) = self.open.first().cloned() {
             let found = match command {
@@ -161,11 +154,7 @@ impl Worker {
             Command::ReleaseKey(key) => count(&|(has, _)| has == key),
             Command::ReleaseAll => count(&|_| true),
         };
-        assert_eq!(
-            found, expected,
-            "{}: {command:?} with {entries:?}",
-            self.name
-        );
+        assert_eq!(found, expected, "{}: {command:?} with {entries:?}", self.name);
     }
 
     /// Applies the command to the client's entries. Returns the message that the journal must have; `None` if nothing changed.
@@ -204,24 +193,15 @@ impl Worker {
                 ttw: TTL,
                 priority: self.priority,
             },
-            Command::Renew((key, index)) => Message::Renew {
-                key: name(key),
-                index: name(index),
-                owner,
-                token: None,
-            },
-            Command::Release((key, index)) => Message::Release {
-                key: name(key),
-                index: Some(name(index)),
-                owner,
-                token: None,
-            },
-            Command::ReleaseKey(key) => Message::Release {
-                key: name(key),
-                index: None,
-                owner,
-                token: None,
-            },
+            Command::Renew((key, index)) => {
+                Message::Renew { key: name(key), index: name(index), owner, token: None }
+            }
+            Command::Release((key, index)) => {
+                Message::Release { key: name(key), index: Some(name(index)), owner, token: None }
+            }
+            Command::ReleaseKey(key) => {
+                Message::Release { key: name(key), index: None, owner, token: None }
+            }
             Command::ReleaseAll => Message::ReleaseAll { owner },
         }
     }
@@ -257,10 +237,6 @@ impl Worker {
     pub(crate) fn compare(&self, there: &BTreeSet<Lock>, owned: &BTreeSet<Lock>) {
         assert_eq!(there, &self.entries, "{}: entries", self.name);
         let lost: Vec<_> = self.owned.difference(owned).collect();
-        assert!(
-            lost.is_empty(),
-            "{}: was told that it owns {lost:?}",
-            self.name
-        );
+        assert!(lost.is_empty(), "{}: was told that it owns {lost:?}", self.name);
     }
 }

@@ -31,11 +31,8 @@ fn parse(answer: &str) -> Option<Answer> {
     let (head, body) = answer.split_once("\r\n\r\n")?;
     let status = head.split(' ').nth(1)?.parse().ok()?;
     let head = head.to_ascii_lowercase();
-    let body = if head.contains("transfer-encoding: chunked") {
-        joined(body)?
-    } else {
-        body.to_owned()
-    };
+    let body =
+        if head.contains("transfer-encoding: chunked") { joined(body)? } else { body.to_owned() };
     Some((status, serde_json::from_str(&body).ok()?))
 }
 

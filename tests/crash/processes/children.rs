@@ -117,9 +117,7 @@ pub(crate) fn by_number(records: Vec<Value>) -> BTreeMap<u64, Value> {
     let mut all = BTreeMap::new();
     for record in records {
         let number = record.pointer("/labels/number").and_then(Value::as_str);
-        let number = number
-            .and_then(|number| number.parse().ok())
-            .expect("it is numbered");
+        let number = number.and_then(|number| number.parse().ok()).expect("it is numbered");
         let before = all.insert(number, record);
         assert!(before.is_none(), "{number} has two records: {before:?}");
     }

@@ -18,9 +18,7 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn new() -> Self {
-        Self {
-            files: tempfile::tempdir().expect("the disk has space"),
-        }
+        Self { files: tempfile::tempdir().expect("the disk has space") }
     }
 
     /// Returns the data directory.
@@ -72,9 +70,7 @@ impl Host {
     /// Returns the body of the answer to a GET of this path.
     pub(crate) fn get(&self, path: &str) -> Value {
         let head = format!("GET {path} HTTP/1.1");
-        asking::ask(&self.socket(), &head, "")
-            .expect("the request is answered")
-            .1
+        asking::ask(&self.socket(), &head, "").expect("the request is answered").1
     }
 
     /// Sends a request that may fail, and returns the status of the answer.
@@ -125,19 +121,14 @@ impl Host {
         let keeper = until("a keeper runs", || self.keeper());
         keeper.signal(9).expect("a permitted signal");
         until("the keeper has ended", || {
-            keeper
-                .has_ended()
-                .expect("the descriptor can be polled")
-                .then_some(())
+            keeper.has_ended().expect("the descriptor can be polled").then_some(())
         });
     }
 
     /// Returns whether this host launched the process or an ancestor of it.
     pub(crate) fn is_of_it(&self, pid: u32) -> bool {
         let env = proc::environ(pid).ok().flatten().unwrap_or_default();
-        let mut values = env
-            .iter()
-            .filter_map(|it| it.as_bytes().strip_prefix(b"SEXTON_DATA="));
+        let mut values = env.iter().filter_map(|it| it.as_bytes().strip_prefix(b"SEXTON_DATA="));
         values.any(|value| self.is_data(value))
     }
 

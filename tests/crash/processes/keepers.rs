@@ -31,11 +31,8 @@ fn launch(host: &Host, children: &Children, numbers: Range<u64>) {
 fn ended(host: &Host, numbers: &[u64]) -> BTreeMap<u64, Value> {
     until("all have ended", || {
         let records = by_number(host.records());
-        let is_over = |number| {
-            records
-                .get(number)
-                .is_some_and(|it| recorded(it) != Recorded::Alive)
-        };
+        let is_over =
+            |number| records.get(number).is_some_and(|it| recorded(it) != Recorded::Alive);
         numbers.iter().all(is_over).then_some(records)
     })
 }
@@ -152,23 +149,15 @@ fn what_ends_while_nobody_is_there_is_lost_and_what_had_ended_before_is_not() {
     }
     go(&alive);
     let records = ended(&host, &alive);
-    let known = alive
-        .iter()
-        .filter(|number| is_known(&children, **number, &records[*number]));
-    println!(
-        "followed by their own descriptors: {} of {} ends known",
-        known.count(),
-        alive.len()
-    );
+    let known = alive.iter().filter(|number| is_known(&children, **number, &records[*number]));
+    println!("followed by their own descriptors: {} of {} ends known", known.count(), alive.len());
     daemon.kill();
 }
 
 fn pids(host: &Host) -> BTreeMap<u64, u32> {
     let records = by_number(host.records()).into_iter();
     let pid = |record: &Value| u32::try_from(record["pid"].as_u64().expect("it has started"));
-    records
-        .map(|(number, record)| (number, pid(&record).expect("a small number")))
-        .collect()
+    records.map(|(number, record)| (number, pid(&record).expect("a small number"))).collect()
 }
 
 #[test]
@@ -209,10 +198,7 @@ fn after_another_boot_all_is_lost_and_what_has_the_pids_is_not_touched() {
     assert_eq!(recorded(&records[&10]), truth(&children, 10));
     assert_eq!(recorded(&records[&11]), Recorded::Alive);
     for stranger in &strangers {
-        assert!(
-            !stranger.has_ended().expect("the descriptor can be polled"),
-            "it was touched"
-        );
+        assert!(!stranger.has_ended().expect("the descriptor can be polled"), "it was touched");
     }
     daemon.kill();
 }

@@ -38,21 +38,11 @@ impl Campaign {
     fn new(seed: u64, all: u64) -> Self {
         let host = Host::new();
         let children = Children::of(&host);
-        Self {
-            host,
-            children,
-            next: AtomicU64::new(0),
-            all,
-            is_over: AtomicBool::new(false),
-            seed,
-        }
+        Self { host, children, next: AtomicU64::new(0), all, is_over: AtomicBool::new(false), seed }
     }
 
     /// Launches children until all are launched. A launch that was not answered because of a kill is requested again, with the same key.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the kill of a coordinator is not an event here"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the kill of a coordinator is not an event here")]
     fn launch(&self) {
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -83,15 +73,13 @@ impl Campaign {
     fn settle(&self) -> Duration {
         let begun = Instant::now();
         let asked = self.next.load(Ordering::Relaxed).min(self.all);
-        let ended: Vec<_> = (0..asked)
-            .filter_map(|number| Some((number, self.children.wrote(number)?)))
-            .collect();
+        let ended: Vec<_> =
+            (0..asked).filter_map(|number| Some((number, self.children.wrote(number)?))).collect();
         until("all that has ended is recorded", || {
             let records = by_number(self.host.records());
             // A launch without an answer is requested again, and recorded then.
-            let known = ended
-                .iter()
-                .filter_map(|(number, last)| Some((records.get(number)?, last)));
+            let known =
+                ended.iter().filter_map(|(number, last)| Some((records.get(number)?, last)));
             let mut open = 0;
             for (record, last) in known {
                 match recorded(record) {
@@ -109,9 +97,7 @@ impl Campaign {
 
     /// Waits until all children have ended, and checks that each has one record, ran once, and has the end that it wrote.
     fn judge(&self) {
-        until("all have ended", || {
-            (self.host.ended() == self.all).then_some(())
-        });
+        until("all have ended", || (self.host.ended() == self.all).then_some(()));
         let records = by_number(self.host.records());
         assert_eq!(records.len() as u64, self.all);
         for (number, record) in records {
@@ -133,9 +119,7 @@ fn live(seed: u64, kills: u64, all: u64) -> Vec<Duration> {
     let mut spans = Vec::new();
     let daemon = std::thread::scope(|scope| {
         let mut daemon = campaign.host.start();
-        let launchers: Vec<_> = (0..LAUNCHERS)
-            .map(|_| scope.spawn(|| campaign.launch()))
-            .collect();
+        let launchers: Vec<_> = (0..LAUNCHERS).map(|_| scope.spawn(|| campaign.launch())).collect();
         let stopper = Stopper(&campaign.is_over);
         for _ in 0..kills {
             std::thread::sleep(Duration::from_millis(20 + chance.below(250)));
@@ -146,10 +130,7 @@ fn live(seed: u64, kills: u64, all: u64) -> Vec<Duration> {
             spans.push(campaign.settle());
         }
         until("all are launched", || {
-            launchers
-                .iter()
-                .all(ScopedJoinHandle::is_finished)
-                .then_some(())
+            launchers.iter().all(ScopedJoinHandle::is_finished).then_some(())
         });
         drop(stopper);
         daemon

@@ -30,22 +30,14 @@ impl Stranger {
         let plan = Plan::new(&words, &env, &Bytes::default()).expect("it is a plan");
         let null = File::options().read(true).write(true).open("/dev/null");
         let null = null.expect("it exists");
-        let birth = SpawnOptions {
-            group: None,
-            pid: i32::try_from(pid).ok(),
-            further: &[],
-        };
-        let spawned = until("the PID is free", || {
-            match spawn(&plan, [null.as_fd(); 3], birth) {
-                Ok(spawned) => Some(spawned),
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => None,
-                Err(error) => panic!("choosing a PID requires CAP_CHECKPOINT_RESTORE: {error}"),
-            }
+        let birth = SpawnOptions { group: None, pid: i32::try_from(pid).ok(), further: &[] };
+        let spawned = until("the PID is free", || match spawn(&plan, [null.as_fd(); 3], birth) {
+            Ok(spawned) => Some(spawned),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => None,
+            Err(error) => panic!("choosing a PID requires CAP_CHECKPOINT_RESTORE: {error}"),
         });
         assert_eq!(spawned.pid, pid);
-        let pidfd = Pidfd::open(pid)
-            .expect("descriptors are left")
-            .expect("it waits");
+        let pidfd = Pidfd::open(pid).expect("descriptors are left").expect("it waits");
         spawned.release().expect("the child waits for its release");
         Self(pidfd)
     }
@@ -64,10 +56,7 @@ struct Registered(Child);
 impl Registered {
     fn start() -> Self {
         let mut command = Command::new("sleep");
-        let command = command
-            .arg("1000")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
+        let command = command.arg("1000").stdin(Stdio::null()).stdout(Stdio::null());
         Self(command.spawn().expect("the command starts"))
     }
 }
@@ -92,15 +81,8 @@ const SHORT_GRACE_MS: u64 = 2000;
 
 /// Stops half of the launched processes. They ignore SIGTERM, so the stops continue after the restart, when some grace periods end.
 fn stop_some(host: &Host, records: &BTreeMap<u64, Value>) {
-    for (number, record) in records
-        .range(0..EACH)
-        .filter(|(number, _)| *number % 2 == 0)
-    {
-        let grace = if number % 4 == 0 {
-            SHORT_GRACE_MS
-        } else {
-            600_000
-        };
+    for (number, record) in records.range(0..EACH).filter(|(number, _)| *number % 2 == 0) {
+        let grace = if number % 4 == 0 { SHORT_GRACE_MS } else { 600_000 };
         let body = json!({"id": record.get("id"), "tree": number % 3 == 0, "grace_ms": grace});
         host.well("/v1/processes/stop", &body);
     }
@@ -158,16 +140,9 @@ fn no_signal_reaches_a_stranger_that_has_the_pid() {
     for (number, record) in &records {
         let id = &record["id"];
         let signal = json!({"id": id, "signal": 9, "group": number % 2 == 0});
-        assert_ne!(
-            host.try_post("/v1/processes/signal", &signal),
-            200,
-            "{record}"
-        );
+        assert_ne!(host.try_post("/v1/processes/signal", &signal), 200, "{record}");
         // The status is not checked, since the process may be recorded as ended or not yet.
-        host.try_post(
-            "/v1/processes/stop",
-            &json!({"id": id, "grace_ms": 0, "tree": true}),
-        );
+        host.try_post("/v1/processes/stop", &json!({"id": id, "grace_ms": 0, "tree": true}));
     }
     let ended = until("all have ended", || {
         let records = by_number(host.records());
@@ -184,9 +159,7 @@ fn no_signal_reaches_a_stranger_that_has_the_pid() {
             }
         }
     }
-    until("the rights of all have ended", || {
-        (held(&host) == 0).then_some(())
-    });
+    until("the rights of all have ended", || (held(&host) == 0).then_some(()));
     for Stranger(pidfd) in &strangers {
         let has_ended = pidfd.has_ended().expect("it can be polled");
         assert!(!has_ended, "a stranger was killed");

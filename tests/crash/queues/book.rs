@@ -68,10 +68,7 @@ impl Book {
 impl Pages {
     /// Records that a new job has this id, which must not have been issued before.
     pub(crate) fn inserted(&mut self, id: u64) {
-        assert!(
-            id > self.before,
-            "{id} may have been given in a life before"
-        );
+        assert!(id > self.before, "{id} may have been given in a life before");
         assert!(self.told.insert(id), "{id} was issued twice");
     }
 
@@ -84,15 +81,8 @@ impl Pages {
     pub(crate) fn job(&mut self, id: u64, body: &[u8]) -> &mut TrackedJob {
         assert!(!self.deleted.contains(&id), "{id} was deleted");
         if !self.jobs.contains_key(&id) {
-            assert!(
-                self.puts.remove(body),
-                "no client put {id} with body {}",
-                body.escape_ascii()
-            );
-            let known = TrackedJob {
-                body: body.to_vec(),
-                ..TrackedJob::default()
-            };
+            assert!(self.puts.remove(body), "no client put {id} with body {}", body.escape_ascii());
+            let known = TrackedJob { body: body.to_vec(), ..TrackedJob::default() };
             self.jobs.insert(id, known);
         }
         let known = self.jobs.get_mut(&id).expect("it was just created");
@@ -191,17 +181,10 @@ impl Pages {
             }
         }
         let reserving = std::mem::take(&mut self.reserving);
-        assert!(
-            unknown <= reserving,
-            "{unknown} reservations that no client requested"
-        );
+        assert!(unknown <= reserving, "{unknown} reservations that no client requested");
         let lost = |(id, _): &(&u64, &TrackedJob)| !found.jobs.contains_key(id);
-        let lost: Vec<(u64, bool)> = self
-            .jobs
-            .iter()
-            .filter(lost)
-            .map(|(id, known)| (*id, known.is_ending))
-            .collect();
+        let lost: Vec<(u64, bool)> =
+            self.jobs.iter().filter(lost).map(|(id, known)| (*id, known.is_ending)).collect();
         for (id, was_ending) in lost {
             assert!(was_ending, "{id} was acknowledged, and is lost");
             self.deleted(id);

@@ -62,9 +62,7 @@ impl Campaign {
         Self {
             lives: Lives::new(QUEUES, fsync, seed),
             owners: (0..OWNERS).map(|number| Owner::new(number, seed)).collect(),
-            sharers: (0..SHARERS)
-                .map(|number| Sharer::new(number, seed))
-                .collect(),
+            sharers: (0..SHARERS).map(|number| Sharer::new(number, seed)).collect(),
             book: Book::default(),
         }
     }
@@ -76,13 +74,12 @@ impl Campaign {
         let (address, book) = (daemon.beanstalk(), &self.book);
         let owners = self.owners.iter_mut().map(Worker::Owner);
         let workers = owners.chain(self.sharers.iter_mut().map(Worker::Sharer));
-        self.lives
-            .end(daemon, workers, |worker, answered| match worker {
-                Worker::Owner(owner) => {
-                    owner.work(address, answered, &|id| book.open().inserted(id));
-                }
-                Worker::Sharer(sharer) => sharer.work(address, answered, book),
-            });
+        self.lives.end(daemon, workers, |worker, answered| match worker {
+            Worker::Owner(owner) => {
+                owner.work(address, answered, &|id| book.open().inserted(id));
+            }
+            Worker::Sharer(sharer) => sharer.work(address, answered, book),
+        });
     }
 
     /// Compares the state of a program that has just started with what each connection expects and what the book has.
@@ -129,13 +126,7 @@ impl Campaign {
             let stats = client.ask(&stats).expect("a reply");
             (stats.statistic("state") == Some("ready")).then_some(())
         });
-        assert!(
-            client
-                .ask("put 9 0 1 1\r\nx")
-                .expect("a reply")
-                .line
-                .starts_with("INSERTED")
-        );
+        assert!(client.ask("put 9 0 1 1\r\nx").expect("a reply").line.starts_with("INSERTED"));
         daemon.kill();
         self.lives.reckon();
         let daemon = self.lives.begin();
@@ -167,11 +158,7 @@ pub(crate) fn found(lives: &Lives<QueueMachine>, client: &mut Client) -> Initial
     };
     let phases = ["ready", "reserved", "delayed", "buried"];
     let counted = phases.map(|phase| count(&format!("current-jobs-{phase}")));
-    assert_eq!(
-        counted.iter().sum::<u64>(),
-        found.jobs.len() as u64,
-        "{all:?}"
-    );
+    assert_eq!(counted.iter().sum::<u64>(), found.jobs.len() as u64, "{all:?}");
     found
 }
 

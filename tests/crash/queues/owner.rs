@@ -86,11 +86,7 @@ impl Owner {
         let [first, ..] = self.tubes.names();
         expect(client, &format!("use {first}"), &format!("USING {first}"))?;
         for (name, count) in self.tubes.names().iter().zip(2..) {
-            expect(
-                client,
-                &format!("watch {name}"),
-                &format!("WATCHING {count}"),
-            )?;
+            expect(client, &format!("watch {name}"), &format!("WATCHING {count}"))?;
         }
         expect(client, "ignore default", &format!("WATCHING {TUBES}"))
     }
@@ -104,18 +100,12 @@ impl Owner {
     ) -> io::Result<()> {
         let pipelines = self.number.is_multiple_of(2);
         let count = if pipelines {
-            1 + self
-                .chance
-                .below(BURST_MAX)
-                .min(self.chance.below(BURST_MAX))
+            1 + self.chance.below(BURST_MAX).min(self.chance.below(BURST_MAX))
         } else {
             1
         };
         self.open = (0..count).map(|_| self.choose()).collect();
-        let bytes = self
-            .open
-            .iter()
-            .flat_map(|command| self.tubes.bytes(command));
+        let bytes = self.open.iter().flat_map(|command| self.tubes.bytes(command));
         let bytes: Vec<u8> = bytes.collect();
         client.send(&bytes)?;
         while let Some(command) = self.open.first().cloned() {
@@ -125,11 +115,7 @@ impl Owner {
                 inserted(id);
             }
             let expected = self.tubes.apply(&command, id);
-            assert_eq!(
-                reply, expected,
-                "owner {}: {command:?} with {:?}",
-                self.number, self.tubes
-            );
+            assert_eq!(reply, expected, "owner {}: {command:?} with {:?}", self.number, self.tubes);
             self.open.remove(0);
             if let (Command::Delete(id), "DELETED") = (&command, reply.line.as_str()) {
                 self.gone = *id;
@@ -149,38 +135,22 @@ impl Owner {
         let tube = usize::try_from(self.chance.below(TUBES as u64)).expect("a small number");
         let priority = [0, 1, 1, 5, 2000, u32::MAX];
         let place = usize::try_from(self.chance.below(priority.len() as u64));
-        let priority = *priority
-            .get(place.expect("a small number"))
-            .expect("within it");
+        let priority = *priority.get(place.expect("a small number")).expect("within it");
         let crowded = self.tubes.jobs.len() > JOBS;
         match self.chance.below(100) {
             0..=3 => Command::Use(tube),
-            4..=27 if !crowded => Command::Put {
-                priority,
-                delay: self.delay(),
-                body: self.body(),
-            },
+            4..=27 if !crowded => Command::Put { priority, delay: self.delay(), body: self.body() },
             4..=35 if crowded => Command::Delete(self.any()),
             28 => Command::Spoil,
             29..=52 => Command::Reserve,
             53..=56 => Command::ReserveJob(self.any()),
             57..=63 => Command::Delete(self.any()),
-            64..=73 => Command::Release {
-                id: self.any(),
-                priority,
-                delay: self.delay(),
-            },
-            74..=83 => Command::Bury {
-                id: self.any(),
-                priority,
-            },
+            64..=73 => Command::Release { id: self.any(), priority, delay: self.delay() },
+            74..=83 => Command::Bury { id: self.any(), priority },
             84..=86 => Command::Touch(self.any()),
             87..=89 => Command::Kick(self.chance.below(5)),
             90 | 91 => Command::KickJob(self.any()),
-            92 => Command::Pause {
-                tube,
-                pauses: self.chance.below(3) == 0,
-            },
+            92 => Command::Pause { tube, pauses: self.chance.below(3) == 0 },
             93 | 94 => Command::Peek(self.any()),
             95 => Command::PeekBuried,
             _ => Command::Stats(self.any()),
@@ -200,12 +170,7 @@ impl Owner {
         {
             return *id;
         }
-        self.tubes
-            .jobs
-            .keys()
-            .nth(place)
-            .copied()
-            .unwrap_or(self.gone)
+        self.tubes.jobs.keys().nth(place).copied().unwrap_or(self.gone)
     }
 
     /// Returns a delay: mostly none, otherwise a number that no other job of this owner has.
@@ -232,10 +197,7 @@ impl Owner {
     /// order, as the server had processed.
     pub(crate) fn reckon(&mut self, found: &InitialState) {
         let names = self.tubes.names();
-        let mine = found
-            .jobs
-            .iter()
-            .filter(|(_, job)| names.contains(&job.tube));
+        let mine = found.jobs.iter().filter(|(_, job)| names.contains(&job.tube));
         let mine: BTreeMap<u64, Job> = mine.map(|(id, job)| (*id, job.clone())).collect();
         let mut now = self.kept.clone();
         let behind: Vec<Command> = self.passing.drain(..).chain(self.open.drain(..)).collect();
@@ -266,11 +228,7 @@ impl Owner {
         for (tube, name) in self.tubes.names().iter().enumerate() {
             expect(client, &format!("use {name}"), &format!("USING {name}")).expect("a reply");
             let first = client.ask("peek-buried").expect("a reply");
-            assert_eq!(
-                first.number("FOUND"),
-                self.tubes.buried(tube).first().copied(),
-                "{name}"
-            );
+            assert_eq!(first.number("FOUND"), self.tubes.buried(tube).first().copied(), "{name}");
         }
     }
 

@@ -55,11 +55,7 @@ impl Sharer {
         book: &Book,
     ) -> io::Result<()> {
         for (name, count) in TUBES.iter().zip(2..) {
-            expect(
-                &mut client,
-                &format!("watch {name}"),
-                &format!("WATCHING {count}"),
-            )?;
+            expect(&mut client, &format!("watch {name}"), &format!("WATCHING {count}"))?;
         }
         expect(&mut client, "ignore default", "WATCHING 2")?;
         for _ in 0..20 + self.chance.below(200) {
@@ -90,11 +86,7 @@ impl Sharer {
     fn put(&mut self, client: &mut Client, book: &Book) -> io::Result<()> {
         self.bodies += 1;
         let body = format!("shared {} {}", self.number, self.bodies);
-        let tube = if self.chance.below(2) == 0 {
-            TUBES[0]
-        } else {
-            TUBES[1]
-        };
+        let tube = if self.chance.below(2) == 0 { TUBES[0] } else { TUBES[1] };
         expect(client, &format!("use {tube}"), &format!("USING {tube}"))?;
         book.open().put(body.as_bytes());
         let (priority, bytes) = (self.chance.below(3), body.len());

@@ -1,10 +1,7 @@
 //! A model of the tubes of one connection, which no other connection uses: the reply to each command according to beanstalkd's protocol,
 //! and its effect on the jobs. It consists of a few maps, which are searched linearly.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "each rule names its messages"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "each rule names its messages")]
 
 use crate::beanstalk::Reply;
 use std::collections::{BTreeMap, BTreeSet};
@@ -99,10 +96,7 @@ pub(crate) struct Tubes {
 
 impl Tubes {
     pub(crate) fn of(owner: u64) -> Self {
-        Self {
-            owner,
-            ..Self::default()
-        }
+        Self { owner, ..Self::default() }
     }
 
     pub(crate) fn name(&self, tube: usize) -> String {
@@ -142,11 +136,7 @@ impl Tubes {
     pub(crate) fn bytes(&self, command: &Command) -> Vec<u8> {
         let line = match command {
             Command::Use(tube) => format!("use {}", self.name(*tube)),
-            Command::Put {
-                priority,
-                delay,
-                body,
-            } => {
+            Command::Put { priority, delay, body } => {
                 let delay = delay * FOR_EVER_S;
                 let head = format!("put {priority} {delay} {FOR_EVER_S} {}\r\n", body.len());
                 return [head.as_bytes(), body, b"\r\n"].concat();
@@ -155,11 +145,9 @@ impl Tubes {
             Command::Reserve => "reserve-with-timeout 0".to_owned(),
             Command::ReserveJob(id) => format!("reserve-job {id}"),
             Command::Delete(id) => format!("delete {id}"),
-            Command::Release {
-                id,
-                priority,
-                delay,
-            } => format!("release {id} {priority} {}", delay * FOR_EVER_S),
+            Command::Release { id, priority, delay } => {
+                format!("release {id} {priority} {}", delay * FOR_EVER_S)
+            }
             Command::Bury { id, priority } => format!("bury {id} {priority}"),
             Command::Touch(id) => format!("touch {id}"),
             Command::Kick(count) => format!("kick {count}"),
@@ -183,11 +171,7 @@ impl Tubes {
                 self.using = *tube;
                 Reply::line(format!("USING {}", self.name(*tube)))
             }
-            Command::Put {
-                priority,
-                delay,
-                body,
-            } => {
+            Command::Put { priority, delay, body } => {
                 self.put(id, (name, *priority, *delay), body);
                 Reply::line(format!("INSERTED {id}"))
             }
@@ -202,17 +186,12 @@ impl Tubes {
             },
             Command::Delete(id) => {
                 self.buried.retain(|other| other != id);
-                self.jobs
-                    .remove(id)
-                    .map_or_else(absent, |_| Reply::line("DELETED"))
+                self.jobs.remove(id).map_or_else(absent, |_| Reply::line("DELETED"))
             }
             Command::Peek(id) => self.found(Some(*id)),
             Command::PeekBuried => self.found(self.buried(self.using).first().copied()),
             Command::Stats(id) => match self.jobs.get(id) {
-                Some(job) => Reply {
-                    line: "OK".to_owned(),
-                    body: job.statistics(*id).into(),
-                },
+                Some(job) => Reply { line: "OK".to_owned(), body: job.statistics(*id).into() },
                 None => absent(),
             },
             _ => self.put_aside(command),
@@ -223,16 +202,14 @@ impl Tubes {
     fn put_aside(&mut self, command: &Command) -> Reply {
         let name = self.name(self.using);
         match command {
-            Command::Release {
-                id,
-                priority,
-                delay,
-            } => self.with_reserved(*id, "RELEASED", |job| {
-                job.priority = u64::from(*priority);
-                job.delay_s = delay * FOR_EVER_S;
-                job.releases += 1;
-                job.state = delayed_or_ready(*delay);
-            }),
+            Command::Release { id, priority, delay } => {
+                self.with_reserved(*id, "RELEASED", |job| {
+                    job.priority = u64::from(*priority);
+                    job.delay_s = delay * FOR_EVER_S;
+                    job.releases += 1;
+                    job.state = delayed_or_ready(*delay);
+                })
+            }
             Command::Bury { id, priority } => {
                 let reply = self.with_reserved(*id, "BURIED", |job| {
                     job.priority = u64::from(*priority);
@@ -401,19 +378,14 @@ pub(crate) fn timeless(reply: Reply) -> Reply {
     let lines = text.lines().filter(hangs);
     Reply {
         line: "OK".to_owned(),
-        body: lines
-            .flat_map(|line| [line, "\n"])
-            .collect::<String>()
-            .into(),
+        body: lines.flat_map(|line| [line, "\n"]).collect::<String>().into(),
     }
 }
 
 /// Returns whether this reply reports a change that is on disk. If so, everything that was answered before, on any connection,
 /// is on disk, too.
 pub(crate) fn is_kept(reply: &Reply) -> bool {
-    let words = [
-        "INSERTED", "DELETED", "RELEASED", "BURIED", "KICKED", "PAUSED",
-    ];
+    let words = ["INSERTED", "DELETED", "RELEASED", "BURIED", "KICKED", "PAUSED"];
     words.iter().any(|word| reply.line.starts_with(word)) && reply.line != "KICKED 0"
 }
 
@@ -422,9 +394,5 @@ fn absent() -> Reply {
 }
 
 fn delayed_or_ready(delay: u64) -> State {
-    if delay == 0 {
-        State::Ready
-    } else {
-        State::Delayed
-    }
+    if delay == 0 { State::Ready } else { State::Delayed }
 }

@@ -47,10 +47,7 @@ const PARTS: [(&str, Option<&str>); 7] = [
     ("burst of a task", Some("./export.sh")),
 ];
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "acts of other processes are not events in this one"
-)]
+#[expect(clippy::disallowed_methods, reason = "acts of other processes are not events in this one")]
 fn rest(pause: Duration) {
     std::thread::sleep(pause);
 }
@@ -80,10 +77,7 @@ impl Customer {
             orders
         };
         let thread = std::thread::Builder::new().name("customer".to_owned());
-        Self {
-            stops,
-            thread: thread.spawn(ordering).expect("a new thread"),
-        }
+        Self { stops, thread: thread.spawn(ordering).expect("a new thread") }
     }
 
     /// Ends the thread, and returns every successful order.
@@ -153,9 +147,7 @@ impl Shop {
         let mut path = std::ffi::OsString::from(folder);
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap_or_default());
-        command
-            .env("PATH", path)
-            .env("SHOP_PORT", self.port.to_string());
+        command.env("PATH", path).env("SHOP_PORT", self.port.to_string());
         self.daemon = Some(Daemon::start(command));
     }
 
@@ -163,13 +155,10 @@ impl Shop {
     fn kill(&mut self, (part, word): (&'static str, Option<&str>)) -> bool {
         self.kept.keep();
         let is_killed = match word {
-            Some(word) => self
-                .find(word)
-                .is_some_and(|process| process.signal(9).is_ok()),
-            None if part == "keeper" => self
-                .host
-                .keeper()
-                .is_some_and(|keeper| keeper.signal(9).is_ok()),
+            Some(word) => self.find(word).is_some_and(|process| process.signal(9).is_ok()),
+            None if part == "keeper" => {
+                self.host.keeper().is_some_and(|keeper| keeper.signal(9).is_ok())
+            }
             None => {
                 self.daemon.take().expect("a server").kill();
                 true
@@ -183,8 +172,7 @@ impl Shop {
     fn start_again(&self) {
         let web = self.host.get("/v1/services/service?name=web");
         if web.get("status") == Some(&"failed".into()) {
-            self.host
-                .well("/v1/services/start", &json!({"name": "web"}));
+            self.host.well("/v1/services/start", &json!({"name": "web"}));
         }
     }
 
@@ -207,9 +195,7 @@ impl Shop {
             let count = |state| queue.get(state).and_then(Value::as_u64);
             (states.map(count) == [Some(0); 5]).then_some(())
         });
-        until("every export is over", || {
-            (self.host.tasks_left() == 0).then_some(())
-        });
+        until("every export is over", || (self.host.tasks_left() == 0).then_some(()));
         until("no pass runs or is due", || {
             let lease = self.host.get("/v1/leases/lease?name=nightly");
             let runs = lease.pointer("/current/running") == Some(&true.into());
@@ -247,10 +233,7 @@ fn is_installed() -> bool {
 }
 
 #[test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "acts of other processes are not events in this one"
-)]
+#[expect(clippy::disallowed_methods, reason = "acts of other processes are not events in this one")]
 fn the_log_accounts_for_all_that_a_shop_did_whatever_of_it_was_killed() {
     if !is_installed() {
         return;

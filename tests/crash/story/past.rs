@@ -52,15 +52,7 @@ fn word(record: &Value, place: &str) -> String {
 
 impl fmt::Display for Past {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            mails,
-            exports,
-            had_stock,
-            passes: (begun, _),
-            launched,
-            ends,
-            ..
-        } = self;
+        let Self { mails, exports, had_stock, passes: (begun, _), launched, ends, .. } = self;
         write!(
             f,
             "in the log: {} mails, {} exports, {} had the stock, {begun} passes, {} launches; processes that ended: {ends:?}",
@@ -226,8 +218,7 @@ impl Past {
             }
         }
         for id in &self.unseen {
-            self.wrong
-                .push(format!("{id} was launched and has no record"));
+            self.wrong.push(format!("{id} was launched and has no record"));
         }
     }
 
@@ -257,11 +248,8 @@ impl Past {
         if names.len() != self.exports.len() {
             wrong.push("an order has two exports".to_owned());
         }
-        let open = [
-            format!("{:?}", self.jobs),
-            format!("{:?}", self.tasks),
-            format!("{:?}", self.locks),
-        ];
+        let open =
+            [format!("{:?}", self.jobs), format!("{:?}", self.tasks), format!("{:?}", self.locks)];
         wrong.extend(open.into_iter().filter(|it| it != "{}"));
         if self.passes.0 != self.passes.1 || self.passes.0 == 0 {
             wrong.push(format!("of passes began and ended: {:?}", self.passes));

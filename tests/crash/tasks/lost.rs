@@ -1,9 +1,6 @@
 //! Tasks whose attempts ended unobserved: the machine was rebooted, or the keeper was killed with the command.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "an incomplete answer fails the test"
-)]
+#![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::daemon::{Daemon, text};
 use crate::left_out::left_out;
@@ -22,26 +19,10 @@ struct Case {
 }
 
 const CASES: [Case; 4] = [
-    Case {
-        aborts: true,
-        saves: false,
-        exit: "system-error",
-    },
-    Case {
-        aborts: false,
-        saves: false,
-        exit: "completed",
-    },
-    Case {
-        aborts: true,
-        saves: true,
-        exit: "completed",
-    },
-    Case {
-        aborts: false,
-        saves: true,
-        exit: "completed",
-    },
+    Case { aborts: true, saves: false, exit: "system-error" },
+    Case { aborts: false, saves: false, exit: "completed" },
+    Case { aborts: true, saves: true, exit: "completed" },
+    Case { aborts: false, saves: true, exit: "completed" },
 ];
 
 /// A task, another task of the same work id, and the command of the first task's first attempt.
@@ -56,9 +37,7 @@ struct Task {
 fn add(host: &Host, script: &str, more: &Value) -> u64 {
     let mut task = json!({ "launch": {"command": ["sh", "-c", script, SEXTON], "dir": "/"} });
     let members = more.as_object().expect("members");
-    task.as_object_mut()
-        .expect("an object")
-        .extend(members.clone());
+    task.as_object_mut().expect("an object").extend(members.clone());
     let said = host.well("/v1/tasks/add", &task);
     said["id"].as_u64().expect("a number")
 }
@@ -74,32 +53,19 @@ fn begin(host: &Host) -> Vec<Task> {
     host.well("/v1/tasks/limit", &json!({"group": "default", "max": 100}));
     let begun = CASES.iter().enumerate().map(|(nth, case)| {
         let file = host.file(&format!("pid-{nth}"));
-        let save = if case.saves {
-            "\"$0\" task save half || exit 9;"
-        } else {
-            ""
-        };
+        let save = if case.saves { "\"$0\" task save half || exit 9;" } else { "" };
         let script = format!(
             "[ \"$SEXTON_TASK_ATTEMPT\" = 1 ] || exit 0; {save} echo $$ > {}; exec sleep 1000",
             text(&file)
         );
         let work = format!("work-{nth}");
-        let id = add(
-            host,
-            &script,
-            &json!({"work": work, "abort_on_failure": case.aborts}),
-        );
+        let id = add(host, &script, &json!({"work": work, "abort_on_failure": case.aborts}));
         let next = add(host, "exit 0", &json!({ "work": work }));
         let command = until("its command runs", || {
             let pid = std::fs::read_to_string(&file).ok()?;
             Pidfd::open(pid.trim().parse().ok()?).ok().flatten()
         });
-        Task {
-            id,
-            next,
-            command,
-            exit: case.exit,
-        }
+        Task { id, next, command, exit: case.exit }
     });
     begun.collect()
 }
@@ -147,13 +113,7 @@ fn tasks_of_another_boot_go_on_or_fail_and_what_has_their_pids_is_not_touched() 
     assert_ended(&host, &tasks, false);
     for task in &tasks {
         // In the new boot these are unrelated processes.
-        assert!(
-            !task
-                .command
-                .has_ended()
-                .expect("the descriptor can be polled"),
-            "it was touched"
-        );
+        assert!(!task.command.has_ended().expect("the descriptor can be polled"), "it was touched");
     }
     daemon.kill();
 }

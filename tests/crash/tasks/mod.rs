@@ -63,12 +63,7 @@ struct Killed {
 
 impl fmt::Display for Killed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            commands,
-            coordinators,
-            keepers,
-            audits,
-        } = self;
+        let Self { commands, coordinators, keepers, audits } = self;
         write!(
             f,
             "killed: {commands} commands, {coordinators} coordinators, {keepers} keepers; {audits} audits"
@@ -117,10 +112,7 @@ impl Adder {
             }
         };
         let thread = std::thread::Builder::new().name("adding".to_owned());
-        Self {
-            acked,
-            thread: thread.spawn(adding).expect("a new thread"),
-        }
+        Self { acked, thread: thread.spawn(adding).expect("a new thread") }
     }
 
     /// Returns every acknowledged task, once all were added.
@@ -134,11 +126,7 @@ impl Adder {
 fn add(socket: &Path, (nth, kind): (u64, Kind), notes: &Path) -> u64 {
     let program = env!("CARGO_BIN_EXE_sexton");
     let command = ["sh", "-c", SCRIPT, text(notes), program, kind.word()];
-    let work = if nth.is_multiple_of(2) {
-        format!("work-{}", nth % WORKS)
-    } else {
-        String::new()
-    };
+    let work = if nth.is_multiple_of(2) { format!("work-{}", nth % WORKS) } else { String::new() };
     let task = json!({
         "launch": {"command": command, "dir": "/", "grace_ms": 2000},
         "group": format!("group-{}", nth % GROUPS),
@@ -162,10 +150,7 @@ fn add(socket: &Path, (nth, kind): (u64, Kind), notes: &Path) -> u64 {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "acts of other processes are not events in this one"
-)]
+#[expect(clippy::disallowed_methods, reason = "acts of other processes are not events in this one")]
 fn rest(pause: Duration) {
     std::thread::sleep(pause);
 }
@@ -334,10 +319,7 @@ fn is_installed() -> bool {
 }
 
 #[test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "acts of other processes are not events in this one"
-)]
+#[expect(clippy::disallowed_methods, reason = "acts of other processes are not events in this one")]
 fn each_task_comes_to_an_end_and_none_runs_twice_at_a_time_whatever_is_killed() {
     if !is_installed() {
         return;

@@ -166,12 +166,8 @@ impl NotesReader {
             let exit = word("/exit").to_owned();
             let newest = task.pointer("/past").and_then(Value::as_array);
             let newest = newest.and_then(|it| it.last());
-            let token = newest
-                .and_then(|it| it.pointer("/token"))
-                .and_then(Value::as_u64);
-            let cause = newest
-                .and_then(|it| it.pointer("/cause"))
-                .and_then(Value::as_str);
+            let token = newest.and_then(|it| it.pointer("/token")).and_then(Value::as_u64);
+            let cause = newest.and_then(|it| it.pointer("/cause")).and_then(Value::as_str);
             let came_to_its_end = token.is_some_and(|token| {
                 let ended = self.ended.get(id);
                 ended.is_some_and(|tokens| tokens.contains(&token))
@@ -203,35 +199,17 @@ fn a_task_that_is_lost_runs_twice_or_ends_as_it_may_not_is_found() {
     let task = |exit: &str, cause: &str| serde_json::json!({"exit": exit, "past": [{"token": 7, "cause": cause, "saved": false}]});
     let wrong = |text: &str, kind: Kind, task: Option<Value>| {
         let over = task.map(|task| (4, task)).into_iter().collect();
-        noted(text)
-            .judge(&BTreeMap::from([(4, kind)]), &over)
-            .0
-            .len()
+        noted(text).judge(&BTreeMap::from([(4, kind)]), &over).0.len()
     };
     let plain = Kind::Plain { aborts: false };
     let ran = "begin 4 7 99\nend 4 7 99\n";
     assert_eq!(wrong(ran, plain, Some(task("completed", "completed"))), 0);
-    assert_eq!(
-        wrong(ran, Kind::Fails, Some(task("user-error", "user-error"))),
-        0
-    );
+    assert_eq!(wrong(ran, Kind::Fails, Some(task("user-error", "user-error"))), 0);
     let died = Some(task("system-error", "died"));
     assert_eq!(wrong("begin 4 7 99\n", Kind::Beats, died.clone()), 0);
     // Violations: it could have run again, but failed; it was lost; it completed although its burst did not.
     assert_eq!(wrong("begin 4 7 99\n", plain, died), 1);
     assert_eq!(wrong(ran, plain, None), 1);
-    assert_eq!(
-        wrong(
-            "begin 4 7 99\n",
-            plain,
-            Some(task("completed", "completed"))
-        ),
-        1
-    );
-    assert_eq!(
-        noted("begin 4 7 99\nbegin 4 7 98\nbeside 4 7\n")
-            .wrong
-            .len(),
-        2
-    );
+    assert_eq!(wrong("begin 4 7 99\n", plain, Some(task("completed", "completed"))), 1);
+    assert_eq!(noted("begin 4 7 99\nbegin 4 7 98\nbeside 4 7\n").wrong.len(), 2);
 }

@@ -27,10 +27,7 @@ pub(super) struct Past {
 impl Past {
     /// Reads the lines of `sexton replay --json`.
     pub(super) fn of(log: &str, group_max: usize) -> Self {
-        let mut past = Self {
-            group_max,
-            ..Self::default()
-        };
+        let mut past = Self { group_max, ..Self::default() };
         for line in log.lines() {
             let record: Value = serde_json::from_str(line).expect("valid JSON");
             if record.pointer("/actor") == Some(&"dispatch".into()) {
@@ -112,14 +109,8 @@ fn too_many_of_a_group_or_a_work_id_are_found() {
     let wrong = |lines: &[String]| Past::of(&lines.join("\n"), 1).wrong.len();
     let both = [add(0, "a"), add(1, "b")];
     let all = |more: &[String]| wrong(&[&both[..], more].concat());
-    assert_eq!(
-        all(&[step(0, claimed), step(0, ended), step(1, claimed)]),
-        0
-    );
-    assert_eq!(
-        all(&[step(0, claimed), step(0, waits), step(1, claimed)]),
-        1
-    );
+    assert_eq!(all(&[step(0, claimed), step(0, ended), step(1, claimed)]), 0);
+    assert_eq!(all(&[step(0, claimed), step(0, waits), step(1, claimed)]), 1);
     assert_eq!(all(&[step(0, claimed), step(1, claimed)]), 1);
     assert_eq!(all(&[step(0, claimed), step(0, claimed)]), 1);
     assert_eq!(wrong(&[step(0, claimed)]), 1);

@@ -60,12 +60,7 @@ struct Killed {
 
 impl fmt::Display for Killed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            runners,
-            commands,
-            coordinators,
-            keepers,
-        } = self;
+        let Self { runners, commands, coordinators, keepers } = self;
         write!(
             f,
             "killed: {runners} runners, {commands} commands, {coordinators} coordinators, {keepers} keepers"
@@ -117,10 +112,7 @@ impl Pusher {
             }
         };
         let thread = std::thread::Builder::new().name("pushing".to_owned());
-        Self {
-            acked,
-            thread: thread.spawn(pushing).expect("a new thread"),
-        }
+        Self { acked, thread: thread.spawn(pushing).expect("a new thread") }
     }
 
     /// Returns every acknowledged job, once all were pushed.
@@ -160,10 +152,7 @@ fn push(socket: &Path, key: &str) -> Vec<u64> {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "acts of other processes are not events in this one"
-)]
+#[expect(clippy::disallowed_methods, reason = "acts of other processes are not events in this one")]
 fn rest(pause: Duration) {
     std::thread::sleep(pause);
 }
@@ -201,21 +190,15 @@ impl Campaign {
     }
 
     fn runner(&self, place: usize) -> Child {
-        let (flags, script): (&[&str], _) = if place == 0 {
-            (&["--lines"], LINES)
-        } else {
-            (&[], SCRIPT)
-        };
+        let (flags, script): (&[&str], _) =
+            if place == 0 { (&["--lines"], LINES) } else { (&[], SCRIPT) };
         let mut command = sexton();
         command.env("SEXTON_DATA", self.host.data());
         command.args(["work", "jobs", "--wait", "--procs", PROCS]);
         command.args(flags).args(["--", "sh", "-c", script]);
         command.arg(&self.notes);
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        command
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the command starts")
+        command.stderr(Stdio::null()).spawn().expect("the command starts")
     }
 
     /// Kills the coordinator, the keeper, a runner or a command with SIGKILL, at random.
@@ -288,15 +271,8 @@ impl Campaign {
         until("the queue is empty", || {
             self.look_after_runners();
             let status = self.host.get("/v1/status");
-            let left = [
-                "ready",
-                "delayed",
-                "claimed",
-                "retrying",
-                "buried",
-                "abandoned",
-                "quarantined",
-            ];
+            let left =
+                ["ready", "delayed", "claimed", "retrying", "buried", "abandoned", "quarantined"];
             let is_empty = left.iter().all(|phase| {
                 let count = status.pointer(&format!("/queues/jobs/{phase}"));
                 count.and_then(Value::as_u64) == Some(0)
@@ -352,10 +328,7 @@ fn is_installed() -> bool {
 }
 
 #[test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "acts of other processes are not events in this one"
-)]
+#[expect(clippy::disallowed_methods, reason = "acts of other processes are not events in this one")]
 fn each_job_comes_to_its_end_and_none_twice_at_a_time_whatever_is_killed() {
     if !is_installed() {
         return;

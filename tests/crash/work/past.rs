@@ -71,10 +71,9 @@ impl Past {
             self.wrong.push(format!("a job is late before {line}"));
         }
         for outcome in ["failed", "deferred"] {
-            if let (Some(slot), Some(until)) = (
-                slot(outcome),
-                number(record, &format!("/outcome/{outcome}/until")),
-            ) {
+            if let (Some(slot), Some(until)) =
+                (slot(outcome), number(record, &format!("/outcome/{outcome}/until")))
+            {
                 self.retried += 1;
                 self.waiting.insert(slot, Waiting { since: at, until });
             }
@@ -131,16 +130,13 @@ impl Past {
     /// Compares with the notes of commands: no acknowledged job is lost, and each completed job has a completed command.
     pub(super) fn judge(&mut self, acked: &BTreeSet<u64>, noted: &NotesReader) {
         let lost = acked.iter().filter(|id| !self.done.contains_key(id));
-        self.wrong
-            .extend(lost.map(|id| format!("job {id} is lost")));
+        self.wrong.extend(lost.map(|id| format!("job {id} is lost")));
         let left = self.open.iter();
-        self.wrong
-            .extend(left.map(|id| format!("job {id} is left")));
+        self.wrong.extend(left.map(|id| format!("job {id} is left")));
         for (id, claim) in &self.done {
             let ended = noted.ended.get(id);
             if !ended.is_some_and(|claims| claims.contains(claim)) {
-                self.wrong
-                    .push(format!("job {id} is done under {claim}, and was not"));
+                self.wrong.push(format!("job {id} is done under {claim}, and was not"));
             }
         }
     }
@@ -180,21 +176,10 @@ fn what_is_lost_or_late_or_done_without_an_end_is_found() {
     // After a restart, the job waits for its whole back-off again, but no longer.
     let late = READY.replace("16", "111");
     let before = DONE.replace("17", "110");
-    assert_eq!(
-        wrong(&[ADDED, FAILED, START, &before, &late], "end 7 2 3 9\n"),
-        none
-    );
+    assert_eq!(wrong(&[ADDED, FAILED, START, &before, &late], "end 7 2 3 9\n"), none);
     let after = DONE.replace("17", "112");
-    assert_eq!(
-        wrong(&[ADDED, FAILED, START, &after], "end 7 2 3 9\n").len(),
-        1
-    );
+    assert_eq!(wrong(&[ADDED, FAILED, START, &after], "end 7 2 3 9\n").len(), 1);
     // A job begins only once under one claim, and `beside` lines are violations, too.
     assert_eq!(noted("begin 7 1 3 9\nbegin 7 1 4 9\n").wrong, none);
-    assert_eq!(
-        noted("begin 7 1 3 9\nbegin 7 1 3 9\nbeside 7 1\n")
-            .wrong
-            .len(),
-        2
-    );
+    assert_eq!(noted("begin 7 1 3 9\nbegin 7 1 3 9\nbeside 7 1\n").wrong.len(), 2);
 }

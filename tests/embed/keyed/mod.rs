@@ -27,10 +27,7 @@ const HANDLES: [(&str, &str); 9] = [
     ("Queues", include_str!("../../../src/handle/pop.rs")),
     ("Queues", include_str!("../../../src/handle/results.rs")),
     ("Queues", include_str!("../../../src/handle/work.rs")),
-    (
-        "Processes",
-        include_str!("../../../src/handle/processes.rs"),
-    ),
+    ("Processes", include_str!("../../../src/handle/processes.rs")),
     ("Tasks", include_str!("../../../src/handle/tasks.rs")),
     ("Leases", include_str!("../../../src/handle/leases.rs")),
 ];
@@ -109,10 +106,7 @@ fn methods() -> Vec<String> {
             if line.starts_with("impl") {
                 is_of_handle = line == format!("impl {handle} {{");
             }
-            if let Some(rest) = line
-                .strip_prefix("    pub async fn ")
-                .filter(|_| is_of_handle)
-            {
+            if let Some(rest) = line.strip_prefix("    pub async fn ").filter(|_| is_of_handle) {
                 let name = rest.split(['(', '<']).next().unwrap_or_default();
                 found.push(format!("{handle}::{name}"));
             }
@@ -154,28 +148,18 @@ fn named(text: &str) -> QueueName {
 
 fn spec(argv: &[&str]) -> Spec {
     Spec {
-        argv: argv
-            .iter()
-            .map(|word| Bytes::new(word.as_bytes()))
-            .collect(),
+        argv: argv.iter().map(|word| Bytes::new(word.as_bytes())).collect(),
         dir: Bytes::new(b"/".as_slice()),
         ..Spec::default()
     }
 }
 
 fn launching(argv: &[&str]) -> Launching {
-    Launching {
-        spec: spec(argv),
-        ..Launching::default()
-    }
+    Launching { spec: spec(argv), ..Launching::default() }
 }
 
 fn task(argv: &[&str], paused: bool) -> NewTask {
-    NewTask {
-        command: Arc::new(launching(argv)),
-        paused,
-        ..NewTask::default()
-    }
+    NewTask { command: Arc::new(launching(argv)), paused, ..NewTask::default() }
 }
 
 /// Waits for the answer to a request, which must be successful.
@@ -238,10 +222,7 @@ impl Fixture {
     /// Returns the process of the attempt whose command has this word, once it has started.
     fn attempt(&self, word: &str) -> ProcessId {
         let processes = self.handle.processes();
-        let searched = Selection {
-            text: Some(word.to_owned()),
-            ..Selection::default()
-        };
+        let searched = Selection { text: Some(word.to_owned()), ..Selection::default() };
         let id = until("the attempt has a record", || {
             let (found, _) = done(processes.list(searched.clone()));
             found.first().map(|record| record.id)
@@ -252,16 +233,10 @@ impl Fixture {
     /// Ends all processes that were launched.
     fn end(&self) {
         let processes = self.handle.processes();
-        let alive = Selection {
-            phases: vec![Phase::Running],
-            ..Selection::default()
-        };
+        let alive = Selection { phases: vec![Phase::Running], ..Selection::default() };
         let (alive, _) = done(processes.list(alive));
         for record in alive.into_iter().filter(|record| record.launched) {
-            let stopping = Stopping {
-                grace_ms: Some(0),
-                ..Stopping::default()
-            };
+            let stopping = Stopping { grace_ms: Some(0), ..Stopping::default() };
             // It may just have ended.
             drop(block_on(processes.stop(record.id, stopping)));
             done(processes.ended(record.id));
@@ -282,12 +257,9 @@ impl Fixture {
             _ if method.starts_with("Leases") => self.lease(name),
             _ if method.starts_with("Processes") => self.of_process(name),
             _ if method.starts_with("Tasks") => self.task(name),
-            _ => self
-                .job(name)
-                .or_else(|| self.claim(name))
-                .unwrap_or_else(|| {
-                    panic!("{method} has no case here");
-                }),
+            _ => self.job(name).or_else(|| self.claim(name)).unwrap_or_else(|| {
+                panic!("{method} has no case here");
+            }),
         }
     }
 }
@@ -303,22 +275,13 @@ fn a_request_that_is_repeated_with_its_key_is_done_once() {
     let launched = done(handle.processes().launch(launching(&["sleep", "602"])));
     let process = done(handle.processes().started(launched.id)).id;
     let fixture = Fixture { handle, process };
-    let entries = || {
-        (0..=u8::MAX)
-            .map(|id| fixture.handle.entries_of(ActorId(id)))
-            .sum::<u64>()
-    };
+    let entries = || (0..=u8::MAX).map(|id| fixture.handle.entries_of(ActorId(id))).sum::<u64>();
 
     let methods = methods();
-    let keyed = methods
-        .iter()
-        .filter(|method| !KEYLESS.contains(&method.as_str()));
+    let keyed = methods.iter().filter(|method| !KEYLESS.contains(&method.as_str()));
     for (method, number) in keyed.zip(0..) {
         let request = fixture.request(method);
-        let key = RequestKey {
-            id: u128::from(u64::MAX) * number,
-            fingerprint: number,
-        };
+        let key = RequestKey { id: u128::from(u64::MAX) * number, fingerprint: number };
         let before = entries();
         let first = request(key);
         let between = entries();
@@ -327,15 +290,10 @@ fn a_request_that_is_repeated_with_its_key_is_done_once() {
         assert_eq!(again, first, "{method}");
         // What is done between the two is done again.
         let is_alone = !method.ends_with("::prune");
-        assert!(
-            !is_alone || entries() == between,
-            "{method} changes nothing when it is repeated"
-        );
+        assert!(!is_alone || entries() == between, "{method} changes nothing when it is repeated");
     }
     assert_eq!(
-        KEYLESS
-            .iter()
-            .find(|it| !methods.contains(&(**it).to_owned())),
+        KEYLESS.iter().find(|it| !methods.contains(&(**it).to_owned())),
         None,
         "each is a method"
     );

@@ -12,10 +12,7 @@ use sexton::bytes::Bytes;
 use sexton::handle::{Entry, Fault, Stopping, Terms};
 
 fn any_of(queue: &str) -> AnyType {
-    AnyType {
-        types: vec![queue.to_owned()],
-        ..AnyType::default()
-    }
+    AnyType { types: vec![queue.to_owned()], ..AnyType::default() }
 }
 
 /// Returns the registration of a process on another machine, which this node does not follow.
@@ -68,9 +65,7 @@ impl Fixture {
         Some(match method {
             "put" => Box::new(move |it| shown(&done(queues.once(it).put(put.clone())))),
             "put_all" => Box::new(move |it| {
-                shown(&done(
-                    queues.once(it).put_all(vec![put.clone(), put.clone()]),
-                ))
+                shown(&done(queues.once(it).put_all(vec![put.clone(), put.clone()])))
             }),
             "push" => Box::new(move |it| shown(&done(queues.once(it).push(&Pushed)))),
             "register" => {
@@ -121,9 +116,7 @@ impl Fixture {
             "pop_some" => {
                 self.added(method);
                 Box::new(move |it| {
-                    shown(&done(
-                        queues.once(it).pop_some(std::slice::from_ref(&queue), 3),
-                    ))
+                    shown(&done(queues.once(it).pop_some(std::slice::from_ref(&queue), 3)))
                 })
             }
             "pop_any" => {
@@ -134,9 +127,7 @@ impl Fixture {
             "pop_waiting" => {
                 self.added(method);
                 Box::new(move |it| {
-                    shown(&done(
-                        queues.once(it).pop_waiting(std::slice::from_ref(&queue)),
-                    ))
+                    shown(&done(queues.once(it).pop_waiting(std::slice::from_ref(&queue))))
                 })
             }
             "exchange" => {
@@ -182,10 +173,7 @@ impl Fixture {
                 Box::new(move |it| shown(&done(queues.once(it).interrupt(id, token, None))))
             }
             "report" => Box::new(move |it| {
-                let progress = Progress {
-                    percent: Some(7),
-                    text: None,
-                };
+                let progress = Progress { percent: Some(7), text: None };
                 shown(&done(queues.once(it).report(id, token, progress)))
             }),
             "keep_result" => Box::new(move |it| {
@@ -199,16 +187,9 @@ impl Fixture {
                 shown(&done(queues.once(it).keep_result(id, token, (60_000, end))))
             }),
             "attach" => {
-                let binding = Binding {
-                    process: self.process,
-                    until: Until::Tree,
-                    fence: true,
-                };
+                let binding = Binding { process: self.process, until: Until::Tree, fence: true };
                 done(queues.bound(binding).touch(id, token));
-                let command = Command {
-                    process: self.sleeper(),
-                    completes: false,
-                };
+                let command = Command { process: self.sleeper(), completes: false };
                 Box::new(move |it| shown(&done(queues.once(it).attach(id, token, (command, 0)))))
             }
             _ => return None,
@@ -292,9 +273,7 @@ impl Fixture {
                 })
             }
             "pause" => Box::new(move |it| {
-                shown(&done(
-                    tasks.once(it).pause(Some(name("paused")), Pause::Soft),
-                ))
+                shown(&done(tasks.once(it).pause(Some(name("paused")), Pause::Soft)))
             }),
             "limit" => Box::new(move |it| shown(&done(tasks.once(it).limit(name("limited"), 7)))),
             "server" => Box::new(move |it| {
@@ -302,11 +281,7 @@ impl Fixture {
                 shown(&done(tasks.once(it).server(name("server"), change)))
             }),
             "inventory" => Box::new(move |it| {
-                let host = Host {
-                    name: name("host"),
-                    threads: 2,
-                    remote: None,
-                };
+                let host = Host { name: name("host"), threads: 2, remote: None };
                 shown(&done(tasks.once(it).inventory(vec![host], false)))
             }),
             "prune" => {

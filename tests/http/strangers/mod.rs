@@ -57,14 +57,7 @@ fn run(served: &Served, mut command: Command) -> String {
 fn client_of(served: &Served) -> Option<PathBuf> {
     let generator = installed("openapi-python-client")?;
     let mut generate = Command::new(&generator);
-    generate.args([
-        "generate",
-        "--meta",
-        "none",
-        "--output-path",
-        "sexton_client",
-        "--url",
-    ]);
+    generate.args(["generate", "--meta", "none", "--output-path", "sexton_client", "--url"]);
     generate.arg(served.description());
     run(served, generate);
     // The client's dependencies are installed together with the generator.
@@ -76,9 +69,7 @@ fn said_by(program: &str, served: &Served, python: &Path) -> String {
     let mut command = Command::new(python);
     let programs = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/http/strangers");
     command.arg(Path::new(programs).join(program));
-    command
-        .arg(served.files.path())
-        .arg(served.daemon.http().to_string());
+    command.arg(served.files.path()).arg(served.daemon.http().to_string());
     run(served, command)
 }
 
@@ -108,13 +99,7 @@ fn whoever_asks_anything_is_answered_as_described() {
     let served = Served::start();
     let mut ask = Command::new(schemathesis);
     ask.arg("run").arg(served.description());
-    ask.args([
-        "--max-time",
-        ASKING,
-        "--request-timeout",
-        "15",
-        "--no-color",
-    ]);
+    ask.args(["--max-time", ASKING, "--request-timeout", "15", "--no-color"]);
     ask.args(["--generation-database", "none", "--continue-on-failure"]);
     // Send the same requests each time, so that a failure can be reproduced.
     ask.args(["--seed", "68548194757170582761986592824207005556"]);
@@ -124,10 +109,7 @@ fn whoever_asks_anything_is_answered_as_described() {
     // key was used with another body.
     ask.args(["--exclude-checks", "positive_data_acceptance"]);
     ask.env("SCHEMATHESIS_HOOKS", "patience");
-    ask.env(
-        "PYTHONPATH",
-        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/http/strangers"),
-    );
+    ask.env("PYTHONPATH", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/http/strangers"));
     ask.env("PYTHONDONTWRITEBYTECODE", "1");
     let said = run(&served, ask);
     let asked = said.lines().find_map(|line| {

@@ -10,10 +10,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 fn open(listener: LockserverConfig) -> (Node, SocketAddr) {
-    node::open(Config {
-        lockserver: Some(listener),
-        ..Config::in_memory()
-    })
+    node::open(Config { lockserver: Some(listener), ..Config::in_memory() })
 }
 
 fn stats(node: &Node) -> Stats {
@@ -45,11 +42,7 @@ fn a_host_that_is_not_listed_is_refused_and_counted() {
 
     std::fs::write(&hosts, "127.0.0.0/8\n").expect("a writable file");
     let listener = node.lockserver().expect("the listener is open");
-    assert_eq!(
-        listener.reload_hosts().expect("the list reads"),
-        Some(true),
-        "it changed"
-    );
+    assert_eq!(listener.reload_hosts().expect("the list reads"), Some(true), "it changed");
     Client::connect(address).expect("it is listed now");
 }
 
@@ -58,10 +51,7 @@ fn a_refused_client_that_has_begun_to_talk_still_gets_its_byte() {
     let files = tempfile::tempdir().expect("a temporary directory");
     let hosts = files.path().join("hosts");
     std::fs::write(&hosts, "# nobody\n").expect("a writable file");
-    let (_node, address) = open(LockserverConfig {
-        hosts: Some(hosts),
-        ..node::listener()
-    });
+    let (_node, address) = open(LockserverConfig { hosts: Some(hosts), ..node::listener() });
     for _ in 0..50 {
         let mut client = Client::dial(address).expect("it listens");
         // This fails if the server has already closed the connection.
@@ -72,10 +62,7 @@ fn a_refused_client_that_has_begun_to_talk_still_gets_its_byte() {
 
 #[test]
 fn one_connection_too_many_is_refused_and_counted_apart() {
-    let (node, address) = open(LockserverConfig {
-        connections_max: 2,
-        ..node::listener()
-    });
+    let (node, address) = open(LockserverConfig { connections_max: 2, ..node::listener() });
     let first = Client::connect(address).expect("connected");
     let mut second = Client::connect(address).expect("connected");
     refused(address);
@@ -86,9 +73,7 @@ fn one_connection_too_many_is_refused_and_counted_apart() {
     assert_eq!((counted.accepted, counted.active), (2, 2));
     assert_eq!(second.owner("k", "i").expect("an answer"), b"");
     drop(first);
-    until("a connection is free again", || {
-        (stats(&node).active == 1).then_some(())
-    });
+    until("a connection is free again", || (stats(&node).active == 1).then_some(()));
     let mut third = Client::connect(address).expect("a connection is free again");
     assert_eq!(third.owner("k", "i").expect("an answer"), b"");
 }
@@ -99,11 +84,7 @@ fn an_unknown_command_ends_the_connection_without_a_byte() {
     for code in (0..=255).filter(|code| !(1..=8).contains(code)) {
         let mut client = Client::connect(address).expect("connected");
         client.send(&[code]).expect("connected");
-        assert_eq!(
-            client.receive_all().expect("a clean end"),
-            [0_u8; 0],
-            "{code:02x}"
-        );
+        assert_eq!(client.receive_all().expect("a clean end"), [0_u8; 0], "{code:02x}");
     }
 }
 
@@ -121,10 +102,7 @@ fn what_came_before_an_unknown_command_is_answered() {
         assert_eq!(found, *b"\x00\x01\x05alice");
         let mut another = Client::connect(address).expect("connected");
         let owner = another.owner("k", index).expect("an answer");
-        assert_eq!(
-            owner, b"alice",
-            "nothing after the unknown command was done"
-        );
+        assert_eq!(owner, b"alice", "nothing after the unknown command was done");
     }
 }
 
@@ -136,11 +114,7 @@ fn half_a_command_changes_nothing() {
         let mut client = Client::connect(address).expect("connected");
         client.send(&whole[..len]).expect("connected");
         client.end().expect("connected");
-        assert_eq!(
-            client.receive_all().expect("a clean end"),
-            [0_u8; 0],
-            "{len} bytes"
-        );
+        assert_eq!(client.receive_all().expect("a clean end"), [0_u8; 0], "{len} bytes");
     }
     let mut client = Client::connect(address).expect("connected");
     assert_eq!(client.owner("k", "i").expect("an answer"), b"");
@@ -148,16 +122,12 @@ fn half_a_command_changes_nothing() {
 
 #[test]
 fn silence_ends_a_connection_where_it_is_bounded() {
-    let (node, address) = open(LockserverConfig {
-        idle: Some(Duration::from_millis(100)),
-        ..node::listener()
-    });
+    let (node, address) =
+        open(LockserverConfig { idle: Some(Duration::from_millis(100)), ..node::listener() });
     let mut client = Client::connect(address).expect("connected");
     assert_eq!(client.receive_all().expect("a clean end"), [0_u8; 0]);
     drop(client);
-    until("its connection is free", || {
-        (stats(&node).active == 0).then_some(())
-    });
+    until("its connection is free", || (stats(&node).active == 0).then_some(()));
     // An incomplete command does not keep a connection open either.
     let mut client = Client::connect(address).expect("connected");
     client.send(&[2, 4, b'a']).expect("connected");
@@ -167,10 +137,7 @@ fn silence_ends_a_connection_where_it_is_bounded() {
 #[test]
 fn statistics_count_themselves_and_come_in_either_width() {
     for (long, width) in [(LongWidth::Four, 4), (LongWidth::Eight, 8)] {
-        let (_node, address) = open(LockserverConfig {
-            long,
-            ..node::listener()
-        });
+        let (_node, address) = open(LockserverConfig { long, ..node::listener() });
         let mut client = Client::connect(address).expect("connected");
         let mut asked = Vec::new();
         for owner in ["a", "b", "c"] {
@@ -179,22 +146,14 @@ fn statistics_count_themselves_and_come_in_either_width() {
         asked.extend(lockserver::request("k", "j", "", (60, 60, 0)));
         asked.extend(lockserver::find_owner("k", "i"));
         asked.extend(
-            [
-                lockserver::find_contender("k", "i", "z"),
-                lockserver::find_contender("k", "i", "b"),
-            ]
-            .concat(),
+            [lockserver::find_contender("k", "i", "z"), lockserver::find_contender("k", "i", "b")]
+                .concat(),
         );
         asked.extend(lockserver::renew("k", "i", "nobody"));
         asked.extend(lockserver::release("k", "i", "c"));
         asked.extend(lockserver::release_all("nobody"));
         asked.extend(
-            [
-                lockserver::list("none"),
-                lockserver::list("none"),
-                lockserver::list("none"),
-            ]
-            .concat(),
+            [lockserver::list("none"), lockserver::list("none"), lockserver::list("none")].concat(),
         );
         asked.extend(STATS);
         client.send(&asked).expect("connected");
@@ -206,11 +165,7 @@ fn statistics_count_themselves_and_come_in_either_width() {
         let found = another.ask(STATS, size).expect("the second statistics");
         let (ints, rest) = found.split_at(36);
         let (longs, active) = rest.split_at(5 * width);
-        let number = |bytes: &[u8]| {
-            bytes
-                .iter()
-                .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
-        };
+        let number = |bytes: &[u8]| bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
         let ints: Vec<u64> = ints.chunks(4).skip(1).map(number).collect();
         let longs: Vec<u64> = longs.chunks(width).map(number).collect();
         assert_eq!(ints, [4, 1, 2, 1, 1, 1, 3, 2], "commands, done or not");

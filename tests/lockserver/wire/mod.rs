@@ -28,15 +28,8 @@ impl Server {
             Some(files) => Config::at(files.path()),
             None => Config::in_memory(),
         };
-        let (node, address) = node::open(Config {
-            lockserver: Some(node::listener()),
-            ..config
-        });
-        Self {
-            node,
-            address,
-            files,
-        }
+        let (node, address) = node::open(Config { lockserver: Some(node::listener()), ..config });
+        Self { node, address, files }
     }
 
     fn connect(&self) -> Client {
@@ -51,12 +44,7 @@ fn servers() -> [Server; 2] {
 }
 
 fn one_by_one(client: &mut Client, vectors: &[Vector]) {
-    for Vector {
-        name,
-        command,
-        answer,
-    } in vectors
-    {
+    for Vector { name, command, answer } in vectors {
         let found = client.ask(command, answer.len()).expect("an answer");
         assert_eq!(&found, answer, "{name}");
     }
@@ -94,11 +82,7 @@ fn a_newcomer_is_turned_away_while_draining_and_the_rest_goes_on() {
                 (client.number(&newcomer).expect("an answer") == 0).then_some(())
             });
             one_by_one(&mut client, &section("draining"));
-            assert_eq!(
-                client.number(&held).expect("an answer"),
-                1,
-                "a repeated request renews"
-            );
+            assert_eq!(client.number(&held).expect("an answer"), 1, "a repeated request renews");
             assert!(client.renew("other", "1", "alice").expect("an answer"));
             let release = lockserver::release("other", "1", "alice");
             assert_eq!(client.number(&release).expect("an answer"), 1);
@@ -157,9 +141,7 @@ fn a_cut_at_any_byte_gives_the_same_bytes() {
                 end <= cut
             });
             let due: Vec<u8> = whole.flat_map(|vector| vector.answer.clone()).collect();
-            let mut found = client
-                .receive(due.len())
-                .expect("complete requests are answered");
+            let mut found = client.receive(due.len()).expect("complete requests are answered");
             client.send(late).expect("connected");
             let rest = answers(&vectors).len() - due.len();
             found.extend(client.receive(rest).expect("the rest is answered"));

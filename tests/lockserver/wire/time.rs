@@ -15,15 +15,10 @@ use std::path::Path;
 
 /// Returns the owner of the lock with this key and an empty index, and bob's position.
 fn look(client: &mut Client, key: &str) -> (String, u16) {
-    client
-        .send(&lockserver::find_contender(key, "", "bob"))
-        .expect("connected");
+    client.send(&lockserver::find_contender(key, "", "bob")).expect("connected");
     let place = client.receive_number().expect("an answer");
     let owner = client.owner(key, "").expect("an answer");
-    (
-        String::from_utf8(owner).expect("owners here are text"),
-        place,
-    )
+    (String::from_utf8(owner).expect("owners here are text"), place)
 }
 
 /// Polls until the lock is in the last state of `story`, and asserts that every state observed until then is in `story`, in order.
@@ -36,10 +31,7 @@ fn follow(client: &mut Client, key: &str, story: &[(&str, u16)]) {
         if (&owner, place) != (&again, after) {
             return None;
         }
-        let found = story
-            .iter()
-            .skip(chapter)
-            .position(|(who, at)| *who == owner && *at == place);
+        let found = story.iter().skip(chapter).position(|(who, at)| *who == owner && *at == place);
         let ahead = found.unwrap_or_else(|| {
             panic!("{owner:?} owns, bob at {place}: not after step {chapter} of {story:?}")
         });
@@ -97,10 +89,7 @@ fn told(server: Server, key: &str, lines: &[&str], at_least: &[(usize, usize, u6
     for (from, to, ms) in at_least {
         let place = |line: &usize| told.get(*line).expect("the line is among those told");
         let (from, to) = (place(from), place(to));
-        assert!(
-            to.0 - from.0 >= *ms,
-            "less than {ms} ms from {from:?} to {to:?}"
-        );
+        assert!(to.0 - from.0 >= *ms, "less than {ms} ms from {from:?} to {to:?}");
     }
 }
 
@@ -113,12 +102,7 @@ fn a_contender_goes_when_its_wait_ends_and_the_owner_when_its_time_is_over() {
         client.send(&[alice, bob].concat()).expect("connected");
         assert_eq!(client.receive(4).expect("the answers"), [0, 1, 0, 2]);
         follow(&mut client, "k", &[("alice", 2), ("alice", 0), ("", 0)]);
-        let lines = [
-            "alice asks",
-            "bob asks",
-            "1 end, 0 inherit",
-            "1 end, 0 inherit",
-        ];
+        let lines = ["alice asks", "bob asks", "1 end, 0 inherit", "1 end, 0 inherit"];
         told(server, "k", &lines, &[(1, 2, 1000), (0, 3, 2000)]);
     }
 }
@@ -133,19 +117,13 @@ fn a_contender_that_waits_long_enough_inherits_and_its_time_begins_then() {
         assert_eq!(client.receive(4).expect("the answers"), [0, 1, 0, 2]);
         follow(&mut client, "k", &[("alice", 2), ("bob", 1)]);
         let entries = node::entries(&server.node.handle());
-        let [entry] = entries.as_slice() else {
-            panic!("only bob is left, not {entries:?}")
-        };
+        let [entry] = entries.as_slice() else { panic!("only bob is left, not {entries:?}") };
         let until = entry.deadline;
         let lines = ["alice asks", "bob asks", "1 end, 1 inherit"];
         let files = server.files.as_ref().map(|files| files.path().to_owned());
         if let Some(files) = files {
             let granted = promotion(&files);
-            assert_eq!(
-                until,
-                Some(granted.plus_seconds(60)),
-                "sixty seconds from the promotion"
-            );
+            assert_eq!(until, Some(granted.plus_seconds(60)), "sixty seconds from the promotion");
         }
         told(server, "k", &lines, &[(0, 2, 2000)]);
     }

@@ -41,11 +41,7 @@ fn vector(line: &str) -> Option<Vector> {
     let name = parts.next()?.to_owned();
     let command = bytes(parts.next()?)?;
     let answer = bytes(parts.next()?)?;
-    parts.next().is_none().then_some(Vector {
-        name,
-        command,
-        answer,
-    })
+    parts.next().is_none().then_some(Vector { name, command, answer })
 }
 
 fn bytes(text: &str) -> Option<Vec<u8>> {

@@ -37,14 +37,8 @@ fn small(chance: &mut Chance, bound: u64) -> u32 {
 
 fn command(chance: &mut Chance) -> Arc<Launching> {
     let argv = *chance.pick(&["true", "work", "work", ""]);
-    let spec = Spec {
-        argv: vec![Bytes::new(argv.as_bytes())],
-        ..Spec::default()
-    };
-    Arc::new(Launching {
-        spec,
-        ..Launching::default()
-    })
+    let spec = Spec { argv: vec![Bytes::new(argv.as_bytes())], ..Spec::default() };
+    Arc::new(Launching { spec, ..Launching::default() })
 }
 
 fn report(chance: &mut Chance) -> Report {
@@ -64,16 +58,9 @@ fn report(chance: &mut Chance) -> Report {
             Report::Save(Bytes::new(body.as_bytes()))
         }
         1 => Report::Beat,
-        2 => Report::Done {
-            warning: chance.per_mille(300),
-            words: "well".to_owned(),
-        },
-        3 => Report::Wait {
-            ms: *chance.pick(&[0, 300, 2000, 30_000]),
-        },
-        4 => Report::Fail {
-            words: "no".to_owned(),
-        },
+        2 => Report::Done { warning: chance.per_mille(300), words: "well".to_owned() },
+        3 => Report::Wait { ms: *chance.pick(&[0, 300, 2000, 30_000]) },
+        4 => Report::Fail { words: "no".to_owned() },
         5 => Report::Far(RemoteEnd::Ended(*chance.pick(&[
             Exit::Code(0),
             Exit::Signal(9),
@@ -88,10 +75,7 @@ fn report(chance: &mut Chance) -> Report {
 
 /// Returns the address of another machine.
 fn far() -> Remote {
-    Remote {
-        to: Name::try_from("far").expect("the name is short"),
-        ..Remote::default()
-    }
+    Remote { to: Name::try_from("far").expect("the name is short"), ..Remote::default() }
 }
 
 fn adding(chance: &mut Chance) -> Message {
@@ -127,9 +111,7 @@ fn setting(chance: &mut Chance) -> Message {
     };
     match chance.weighted(&[(25, 0), (20, 1), (40, 2), (15, 3)]) {
         0 => Message::Pause {
-            group: chance
-                .per_mille(500)
-                .then(|| name(chance, &["default", "g"])),
+            group: chance.per_mille(500).then(|| name(chance, &["default", "g"])),
             pause: *chance.pick(&[Pause::Off, Pause::Off, Pause::Off, Pause::Soft, Pause::Hard]),
         },
         1 => Message::Limit {
@@ -147,30 +129,18 @@ fn setting(chance: &mut Chance) -> Message {
                     ServerChange::Enabled(true),
                     ServerChange::Enabled(false),
                     ServerChange::Removed,
-                    ServerChange::Reached {
-                        threads: 2,
-                        remote: far(),
-                    },
-                    ServerChange::Reached {
-                        threads: 3,
-                        remote: far(),
-                    },
+                    ServerChange::Reached { threads: 2, remote: far() },
+                    ServerChange::Reached { threads: 3, remote: far() },
                 ])
                 .clone(),
         },
-        _ => Message::Inventory {
-            hosts: hosts(chance),
-        },
+        _ => Message::Inventory { hosts: hosts(chance) },
     }
 }
 
 impl TaskClients {
     fn task(&self, chance: &mut Chance) -> u64 {
-        if self.tasks.is_empty() {
-            1
-        } else {
-            *chance.pick(&self.tasks)
-        }
+        if self.tasks.is_empty() { 1 } else { *chance.pick(&self.tasks) }
     }
 
     fn process(&self, chance: &mut Chance) -> ProcessId {
@@ -192,11 +162,7 @@ impl TaskClients {
                 let process = self.process(chance);
                 let report = report(chance);
                 let nth = chance.per_mille(300).then(|| chance.below(4));
-                Message::Report {
-                    process,
-                    report,
-                    nth,
-                }
+                Message::Report { process, report, nth }
             }
             2 => Message::Act {
                 task: self.task(chance),
@@ -249,10 +215,7 @@ impl TaskClients {
 
 impl Clients<Dispatches> for TaskClients {
     fn new(_: &Setting) -> Self {
-        Self {
-            tasks: Vec::new(),
-            processes: Vec::new(),
-        }
+        Self { tasks: Vec::new(), processes: Vec::new() }
     }
 
     fn call(&mut self, chance: &mut Chance) -> Vec<Ask<Dispatches>> {

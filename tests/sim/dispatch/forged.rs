@@ -35,12 +35,7 @@ pub(crate) fn forger(plant: Option<Plant>) -> Option<Forger<DispatchMachine>> {
         _ => return None,
     };
     Some(Box::new(move |machine, moment, message, outcome| {
-        forge(&Decided {
-            machine,
-            moment,
-            message,
-            outcome,
-        })
+        forge(&Decided { machine, moment, message, outcome })
     }))
 }
 
@@ -64,11 +59,7 @@ impl Decided<'_> {
     fn slot(&self, task: &Task) -> Option<Slot> {
         let act = if task.paused { Act::Resume } else { Act::Pause };
         let steps = self.would_be(&Message::Act { task: task.id, act });
-        if let [Step::Task(slot, _)] = steps.as_slice() {
-            Some(*slot)
-        } else {
-            None
-        }
+        if let [Step::Task(slot, _)] = steps.as_slice() { Some(*slot) } else { None }
     }
 
     /// Returns the slot of a server, found in the same way: views do not show it, but a decision to enable or disable the
@@ -78,11 +69,7 @@ impl Decided<'_> {
             name: server.name.clone(),
             change: ServerChange::Enabled(!server.enabled),
         });
-        if let [Step::ServerEnabled(slot, _)] = steps.as_slice() {
-            Some(*slot)
-        } else {
-            None
-        }
+        if let [Step::ServerEnabled(slot, _)] = steps.as_slice() { Some(*slot) } else { None }
     }
 
     fn task_of(&self, process: ProcessId) -> Option<Task> {
@@ -117,10 +104,8 @@ impl Decided<'_> {
     ) -> Option<Outcome> {
         let views = self.machine.view();
         let over = self.over(&views);
-        let asked = matches!(
-            self.message,
-            Message::Add(_) | Message::Act { .. } | Message::Report { .. }
-        );
+        let asked =
+            matches!(self.message, Message::Add(_) | Message::Act { .. } | Message::Report { .. });
         if self.steps().is_empty() || !asked && over.is_none() {
             return None;
         }
@@ -210,10 +195,7 @@ fn group_over_limit(decided: &Decided<'_>) -> Option<Outcome> {
 
 fn hard_pause_ignored(decided: &Decided<'_>) -> Option<Outcome> {
     decided.begins_although(|it| {
-        matches!(
-            it,
-            Obstacle::GroupPaused(_, Pause::Hard) | Obstacle::AllPaused(Pause::Hard)
-        )
+        matches!(it, Obstacle::GroupPaused(_, Pause::Hard) | Obstacle::AllPaused(Pause::Hard))
     })
 }
 
@@ -259,10 +241,7 @@ fn disabled_server_used(decided: &Decided<'_>) -> Option<Outcome> {
 
 /// Applies a report twice: either at once, or when an attempt on another machine repeats it because the answer was lost.
 fn report_twice(decided: &Decided<'_>) -> Option<Outcome> {
-    let Message::Report {
-        process, report, ..
-    } = decided.message
-    else {
+    let Message::Report { process, report, .. } = decided.message else {
         return None;
     };
     if let [step @ Step::Task(_, TaskStep::Reported { .. })] = decided.steps() {

@@ -27,11 +27,7 @@ pub(crate) struct Dispatches {
 
 impl Default for Dispatches {
     fn default() -> Self {
-        Self {
-            model: Model::new(Self::rules()),
-            offset: Offset(0),
-            promises: Promises::default(),
-        }
+        Self { model: Model::new(Self::rules()), offset: Offset(0), promises: Promises::default() }
     }
 }
 
@@ -68,13 +64,7 @@ fn count_step(message: &Message, step: &TaskStep, counted: &mut Coverage) {
         TaskStep::Blocked => counted.bursts_blocked += 1,
         TaskStep::Stopping(_) => counted.bursts_stopped += 1,
         TaskStep::Reported { .. } => {
-            let saves = matches!(
-                message,
-                Message::Report {
-                    report: Report::Save(_),
-                    ..
-                }
-            );
+            let saves = matches!(message, Message::Report { report: Report::Save(_), .. });
             counted.saves += u64::from(saves);
             counted.bursts_told_of += u64::from(!saves);
         }
@@ -124,10 +114,7 @@ impl Reference for Dispatches {
             saved_bytes_max: 4,
             kept_ms: 20_000,
             kept_max: 3,
-            terms: Terms {
-                fail_after_ms: 20_000,
-                ..Terms::default()
-            },
+            terms: Terms { fail_after_ms: 20_000, ..Terms::default() },
             group_max: 3,
             ..Rules::default()
         }
@@ -157,12 +144,7 @@ impl Reference for Dispatches {
         if due != is {
             return Err(format!("time acted on {is:?}, but {due:?} is due"));
         }
-        let entry = Entry {
-            seq: stamp.seq,
-            now,
-            process: launched(outcome),
-            draining: false,
-        };
+        let entry = Entry { seq: stamp.seq, now, process: launched(outcome), draining: false };
         let right = self.model.send(message, entry);
         // The library's tests compare the messages between actors, so these are discarded here.
         self.model.messages.clear();
@@ -194,10 +176,7 @@ impl Reference for Dispatches {
     }
 
     fn without_change(&self, message: &Message) -> Option<Reply> {
-        let entry = Entry {
-            now: self.now(Timestamp(0)),
-            ..Entry::default()
-        };
+        let entry = Entry { now: self.now(Timestamp(0)), ..Entry::default() };
         let (reply, changed) = self.model.clone().send(message, entry);
         (!changed).then_some(reply)
     }
@@ -208,9 +187,7 @@ impl Reference for Dispatches {
 
     fn agrees(&self, machine: &DispatchMachine) -> Result<(), String> {
         let (view, mine) = (machine.view(), self.model.views());
-        (view == mine)
-            .then_some(())
-            .ok_or_else(|| format!("tasks are {view:?}, expected {mine:?}"))
+        (view == mine).then_some(()).ok_or_else(|| format!("tasks are {view:?}, expected {mine:?}"))
     }
 
     fn origin(message: &Message) -> Origin {
@@ -230,11 +207,7 @@ impl Reference for Dispatches {
 
     fn changes(reply: &Reply) -> bool {
         match reply {
-            Reply::Reconciled {
-                added,
-                removed,
-                changed,
-            } => added + removed + changed > 0,
+            Reply::Reconciled { added, removed, changed } => added + removed + changed > 0,
             Reply::Pruned(count, _) => *count > 0,
             // A save that is refused for lack of the lock also ends its attempt, so it changes the state.
             Reply::Task(_) | Reply::Done | Reply::Refused(Refused::Locked) => true,

@@ -12,10 +12,7 @@
 mod clients;
 mod forged;
 mod judge;
-#[expect(
-    dead_code,
-    reason = "it is shared with the library's tests, which use more of it"
-)]
+#[expect(dead_code, reason = "it is shared with the library's tests, which use more of it")]
 #[path = "../../../src/actors/dispatch/model/mod.rs"]
 mod model;
 mod planted;

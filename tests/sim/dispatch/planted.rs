@@ -18,12 +18,7 @@ use sexton::spine::machine::{Observable as _, Stamp};
 /// Returns the report of a process without a live attempt, changed so that it comes from a live one. Returns `None` for
 /// other messages.
 pub(crate) fn as_if_live(machine: &DispatchMachine, message: &Message) -> Option<Message> {
-    let Message::Report {
-        process,
-        report,
-        nth,
-    } = message
-    else {
+    let Message::Report { process, report, nth } = message else {
         return None;
     };
     let views = machine.view();
@@ -31,11 +26,7 @@ pub(crate) fn as_if_live(machine: &DispatchMachine, message: &Message) -> Option
     let is_live = attempts().any(|it| it.process == *process);
     let other = attempts().find(|it| it.stopping.is_none());
     let other = other.filter(|_| !is_live)?;
-    Some(Message::Report {
-        process: other.process,
-        report: report.clone(),
-        nth: *nth,
-    })
+    Some(Message::Report { process: other.process, report: report.clone(), nth: *nth })
 }
 
 #[test]
@@ -77,11 +68,7 @@ impl History {
     fn with(threads: u32, works: &[&str]) -> Self {
         let mut history = Self::default();
         let name = Name::try_from("local").expect("the name is short");
-        history.right(Step::ServerMade {
-            name,
-            threads,
-            remote: None,
-        });
+        history.right(Step::ServerMade { name, threads, remote: None });
         for (slot, work) in (0..).zip(works) {
             let asked = NewTask {
                 work: Name::try_from(*work).expect("the name is short"),
@@ -97,14 +84,8 @@ impl History {
 
     fn send(&mut self, message: &Message, step: Step) -> Option<Promise> {
         self.seq += 1;
-        let stamp = Stamp {
-            seq: Seq(self.seq),
-            at: Timestamp(self.seq),
-        };
-        let outcome = Outcome::Changed {
-            steps: vec![step],
-            refused: None,
-        };
+        let stamp = Stamp { seq: Seq(self.seq), at: Timestamp(self.seq) };
+        let outcome = Outcome::Changed { steps: vec![step], refused: None };
         let kept = self.promises.follow(stamp, message, &outcome);
         kept.err().map(|violation| violation.promise)
     }
@@ -122,14 +103,7 @@ impl History {
 
 fn claimed(task: u32) -> Step {
     let (server, process) = (Slot(0), ProcessId(task.into()));
-    Step::Task(
-        Slot(task),
-        TaskStep::Claimed {
-            server,
-            process,
-            lost_after_ms: None,
-        },
-    )
+    Step::Task(Slot(task), TaskStep::Claimed { server, process, lost_after_ms: None })
 }
 
 fn ended(task: u32, verdict: Verdict, is_due: bool) -> Step {
@@ -174,10 +148,7 @@ fn an_attempt_that_ends_twice_is_caught() {
 
 #[test]
 fn a_disabled_server_that_is_used_is_caught() {
-    for step in [
-        Step::ServerEnabled(Slot(0), false),
-        Step::ServerRemoved(Slot(0)),
-    ] {
+    for step in [Step::ServerEnabled(Slot(0), false), Step::ServerRemoved(Slot(0))] {
         let mut history = History::with(3, &["", ""]);
         history.right(claimed(0));
         history.right(step);
@@ -260,29 +231,17 @@ fn a_save_without_its_lock_is_caught() {
     history.right(Step::Task(Slot(0), TaskStep::Updates));
     assert_eq!(history.send(&save(0), reported()), None);
     let came = history.send(&save(1), reported());
-    assert_eq!(
-        came,
-        Some(Promise::OnlyTheLive),
-        "it belongs to another attempt"
-    );
+    assert_eq!(came, Some(Promise::OnlyTheLive), "it belongs to another attempt");
 }
 
 #[test]
 fn a_report_that_is_taken_twice_is_caught() {
-    let beat = |nth| Message::Report {
-        process: ProcessId(0),
-        report: Report::Beat,
-        nth,
-    };
+    let beat = |nth| Message::Report { process: ProcessId(0), report: Report::Beat, nth };
     let reported = || Step::Task(Slot(0), TaskStep::Reported { until: None });
     let mut history = History::with(1, &[""]);
     history.right(Step::Task(
         Slot(0),
-        TaskStep::Claimed {
-            server: Slot(0),
-            process: ProcessId(0),
-            lost_after_ms: Some(1),
-        },
+        TaskStep::Claimed { server: Slot(0), process: ProcessId(0), lost_after_ms: Some(1) },
     ));
     for nth in [Some(1), Some(2), None] {
         assert_eq!(history.send(&beat(nth), reported()), None);

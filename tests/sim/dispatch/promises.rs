@@ -57,10 +57,7 @@ impl Promises {
         let is_report = |it: &&Step| matches!(it, Step::Task(_, TaskStep::Reported { .. }));
         let reports = steps.iter().filter(is_report).count();
         ensure(reports <= 1, Promise::OnlyTheLive, || {
-            format!(
-                "entry {}: {message:?} is applied {reports} times",
-                stamp.seq
-            )
+            format!("entry {}: {message:?} is applied {reports} times", stamp.seq)
         })?;
         for step in steps {
             self.step(message, step).map_err(|it| {
@@ -74,14 +71,7 @@ impl Promises {
     fn step(&mut self, message: &Message, step: &Step) -> Kept {
         match step {
             Step::Task(slot, TaskStep::Added { .. }) => self.add(*slot, message),
-            Step::Task(
-                slot,
-                TaskStep::Claimed {
-                    server,
-                    process,
-                    lost_after_ms,
-                },
-            ) => {
+            Step::Task(slot, TaskStep::Claimed { server, process, lost_after_ms }) => {
                 self.claim(*slot, *server, (*process, lost_after_ms.is_some()))?;
             }
             Step::Task(slot, TaskStep::Forgotten) => {
@@ -99,15 +89,9 @@ impl Promises {
                 self.servers.retain(|(its, _)| its != slot);
             }
             Step::ServerRemoved(slot) => self.server(*slot).leaves = true,
-            Step::GroupSet {
-                name, max, pause, ..
-            } => {
+            Step::GroupSet { name, max, pause, .. } => {
                 self.groups.retain(|it| it.name != *name);
-                self.groups.push(Group {
-                    name: name.clone(),
-                    max: *max,
-                    pause: *pause,
-                });
+                self.groups.push(Group { name: name.clone(), max: *max, pause: *pause });
             }
             Step::Paused(pause) => self.pause = *pause,
             Step::Rests
@@ -121,9 +105,7 @@ impl Promises {
 
     fn at(&mut self, slot: Slot) -> &mut TrackedTask {
         let mut tasks = self.tasks.iter_mut();
-        tasks
-            .find(|it| it.slot == slot)
-            .expect("steps are of what is there")
+        tasks.find(|it| it.slot == slot).expect("steps are of what is there")
     }
 
     fn server(&mut self, slot: Slot) -> &mut Server {
@@ -193,28 +175,16 @@ impl Promises {
         let held = |pause: Pause| pause == Pause::Hard || pause == Pause::Soft && !known.under_way;
         let is_held = known.paused || held(self.pause) || held(pause);
         ensure(!is_held, Promise::HeldBack, || {
-            format!(
-                "{known:?} begins, in spite of {:?} and {pause:?}",
-                self.pause
-            )
+            format!("{known:?} begins, in spite of {:?} and {pause:?}", self.pause)
         })?;
         let its = self.tasks.iter().filter(|it| it.group == known.group);
         let used = its.filter(|it| it.under_way).count();
-        ensure(
-            known.under_way || used < max as usize,
-            Promise::HeldBack,
-            || format!("{known:?} is started although {used} of {max} of its group are"),
-        )?;
+        ensure(known.under_way || used < max as usize, Promise::HeldBack, || {
+            format!("{known:?} is started although {used} of {max} of its group are")
+        })?;
         let it = self.at(slot);
         (it.under_way, it.woken) = (true, false);
-        it.live = Some(Live {
-            server,
-            process,
-            stopping: false,
-            updates: false,
-            heard: 0,
-            is_far,
-        });
+        it.live = Some(Live { server, process, stopping: false, updates: false, heard: 0, is_far });
         Ok(())
     }
 
@@ -223,9 +193,7 @@ impl Promises {
         let found = self.servers.iter().find(|(its, _)| *its == server);
         let found = found.map(|(_, it)| it);
         let open = found.is_some_and(|it| it.enabled && !it.leaves);
-        ensure(open, Promise::HeldBack, || {
-            format!("an attempt begins on {found:?}")
-        })?;
+        ensure(open, Promise::HeldBack, || format!("an attempt begins on {found:?}"))?;
         let used = self.used(server);
         let free = found.is_some_and(|it| used < it.threads as usize);
         ensure(free, Promise::ThreadOwned, || {
@@ -237,23 +205,16 @@ impl Promises {
         let known = self.at(slot);
         match step {
             TaskStep::Reported { .. } => return known.check_report(message),
-            TaskStep::Ended {
-                verdict,
-                is_due,
-                unstarted,
-                ..
-            } => {
+            TaskStep::Ended { verdict, is_due, unstarted, .. } => {
                 let woken = std::mem::take(&mut known.woken);
                 let live = known.live.take();
                 ensure(live.is_some(), Promise::OneAttempt, || {
                     format!("an attempt of {known:?} that is over ends")
                 })?;
                 known.under_way = verdict.exit().is_none() && !unstarted;
-                ensure(
-                    !known.under_way || !woken || *is_due,
-                    Promise::WakeKept,
-                    || format!("{known:?} was woken, but waits"),
-                )?;
+                ensure(!known.under_way || !woken || *is_due, Promise::WakeKept, || {
+                    format!("{known:?} was woken, but waits")
+                })?;
                 let failed = verdict.exit() == Some(ExitStatus::SystemError);
                 let has_cause = matches!(verdict, Verdict::FailedOut(_));
                 return ensure(!failed || has_cause, Promise::Reasoned, || {
@@ -310,10 +271,7 @@ impl TrackedTask {
 
     /// Checks that a report comes from the live attempt of a task.
     fn check_reporter(&self, message: &Message) -> Kept {
-        let Message::Report {
-            process, report, ..
-        } = message
-        else {
+        let Message::Report { process, report, .. } = message else {
             return Ok(());
         };
         let live = self.live.as_ref();
@@ -329,30 +287,16 @@ impl TrackedTask {
     fn check_report(&mut self, message: &Message) -> Kept {
         self.check_reporter(message)?;
         // An attempt on another machine reports its result once. That report has no number to compare.
-        let ends = matches!(
-            message,
-            Message::Report {
-                report: Report::Far(_),
-                ..
-            }
-        );
+        let ends = matches!(message, Message::Report { report: Report::Far(_), .. });
         if let Message::Report { nth: Some(nth), .. } = message {
             let far = self.live.as_ref().filter(|it| it.is_far && !ends);
             let heard = far.map(|it| it.heard);
-            ensure(
-                heard.is_none_or(|heard| *nth > heard),
-                Promise::OnlyTheLive,
-                || format!("report {nth} is accepted after {heard:?} by {self:?}"),
-            )?;
+            ensure(heard.is_none_or(|heard| *nth > heard), Promise::OnlyTheLive, || {
+                format!("report {nth} is accepted after {heard:?} by {self:?}")
+            })?;
             self.change_live(|it| it.heard = it.heard.max(*nth));
         }
-        let saves = matches!(
-            message,
-            Message::Report {
-                report: Report::Save(_),
-                ..
-            }
-        );
+        let saves = matches!(message, Message::Report { report: Report::Save(_), .. });
         let locked = self.live.as_ref().is_some_and(|it| it.updates);
         ensure(!saves || locked, Promise::OnlyTheLive, || {
             format!("something is saved without its lock by {self:?}")

@@ -27,11 +27,7 @@ pub(crate) fn check_tasks(
     }
     let records = processes.machine().view();
     let lives = |process: ProcessId, task: &Task, promise: Promise| {
-        let bound = Binding {
-            process,
-            until: Until::Tree,
-            fence: false,
-        };
+        let bound = Binding { process, until: Until::Tree, fence: false };
         check_binding(bound, records.get(&process), &format!("{task:?}"))
             .map_err(|it| Violation { promise, ..it })
     };
@@ -44,9 +40,7 @@ pub(crate) fn check_tasks(
             format!("nothing holds it back, but its burst does not begin: {task:?}")
         })?;
         let runs = task.status == RunStatus::Processing;
-        ensure(runs == task.attempt.is_some(), Promise::UnderWay, || {
-            format!("{task:?}")
-        })?;
+        ensure(runs == task.attempt.is_some(), Promise::UnderWay, || format!("{task:?}"))?;
         if let Some(attempt) = &task.attempt {
             ensure(attempt.stage == Stage::Launched, Promise::Told, || {
                 format!("a lock is not granted, or a launch not accepted: {task:?}")
@@ -97,11 +91,9 @@ pub(crate) fn check_room(batch: &Batch, rooms: &[(Seq, Room)]) -> Result<(), Vio
         let begins = |step: &Step| matches!(step, Step::Task(_, TaskStep::Claimed { .. }));
         let room = rooms.iter().rev().find(|(after, _)| *after < header.seq);
         let is_low = room.is_some_and(|(_, room)| *room != Room::Ample);
-        ensure(
-            !is_low || !steps.iter().any(begins),
-            Promise::RoomFirst,
-            || format!("entry {} begins a burst with {room:?}", header.seq),
-        )?;
+        ensure(!is_low || !steps.iter().any(begins), Promise::RoomFirst, || {
+            format!("entry {} begins a burst with {room:?}", header.seq)
+        })?;
     }
     Ok(())
 }

@@ -103,9 +103,7 @@ impl Callers {
                 error: chance.per_mille(500).then(|| "no".to_owned()),
             },
             6 => services::request(chance),
-            7 => Message::Begin {
-                id: self.deferred(chance).unwrap_or(id),
-            },
+            7 => Message::Begin { id: self.deferred(chance).unwrap_or(id) },
             _ => Message::Prune {
                 before: None,
                 keep: u32::try_from(chance.below(6)).expect("a small number"),
@@ -134,11 +132,7 @@ impl Callers {
 
     fn register(&self, chance: &mut Chance) -> Message {
         let none = [Identity::default()];
-        let some = if self.strangers.is_empty() {
-            &none
-        } else {
-            self.strangers.as_slice()
-        };
+        let some = if self.strangers.is_empty() { &none } else { self.strangers.as_slice() };
         Message::Register(Box::new(Registering {
             identity: *chance.pick(some),
             argv: words("runner_watch"),
@@ -164,11 +158,7 @@ impl Callers {
             1 => Query::List(selection),
             2 => Query::Count(selection),
             3 => Query::Ancestors(id),
-            4 => Query::Descendants {
-                of: id,
-                after: None,
-                most: 100,
-            },
+            4 => Query::Descendants { of: id, after: None, most: 100 },
             6 => services::query(),
             _ => {
                 let identity = self.strangers.first().copied();
@@ -255,8 +245,5 @@ fn words(line: &str) -> Vec<Bytes> {
 
 fn tags(chance: &mut Chance) -> Tags {
     let kind = chance.pick(&["", "worker", "hook"]);
-    Tags {
-        kind: (*kind).to_owned(),
-        ..Tags::default()
-    }
+    Tags { kind: (*kind).to_owned(), ..Tags::default() }
 }

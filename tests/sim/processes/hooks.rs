@@ -32,9 +32,7 @@ fn printed(hook: ProcessId) -> (Vec<Child>, HookOutput) {
         records: count,
         kept: (0..count).map(|_| Bytes::new(*b"{}")).collect(),
         broken: u32::from(count == 2),
-        warnings: (0..u32::from(count == 2))
-            .map(|_| Warning::default())
-            .collect(),
+        warnings: (0..u32::from(count == 2)).map(|_| Warning::default()).collect(),
     };
     (children.collect(), found)
 }
@@ -45,16 +43,10 @@ pub(super) fn read(hook: ProcessId, times: u32) -> impl Iterator<Item = Message>
     let (children, found) = printed(hook);
     let count = found.children;
     let times = (0..times).flat_map(move |time| {
-        let nth = move |child: Child| Child {
-            nth: child.nth + time * count,
-            ..child
-        };
+        let nth = move |child: Child| Child { nth: child.nth + time * count, ..child };
         children.clone().into_iter().map(nth)
     });
-    let children = times.map(move |child| Message::Child {
-        of: hook,
-        child: Box::new(child),
-    });
+    let children = times.map(move |child| Message::Child { of: hook, child: Box::new(child) });
     let found = Box::new(found);
     children.chain([Message::Found { id: hook, found }])
 }
@@ -127,7 +119,5 @@ pub(super) fn check_read(record: &RecordView) -> Result<(), Violation> {
         let is_less = it.children < found.children && it.broken == found.broken + 1;
         *it == found || is_less && (it.records, &it.kept) == (found.records, &found.kept)
     });
-    ensure(right, Promise::ChildOnce, || {
-        format!("it printed {found:?}: {record:?}")
-    })
+    ensure(right, Promise::ChildOnce, || format!("it printed {found:?}: {record:?}"))
 }

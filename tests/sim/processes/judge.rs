@@ -1,9 +1,6 @@
 //! The model of processes as a reference: the required content of the log and of answers to clients.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "each rule names its messages"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "each rule names its messages")]
 
 use super::clients::Callers;
 use super::hooks::Recorded;
@@ -39,16 +36,8 @@ pub(crate) struct Processes {
 
 impl Default for Processes {
     fn default() -> Self {
-        let model = Model {
-            rules: Processes::rules(),
-            ..Model::default()
-        };
-        Self {
-            model,
-            offset: Offset(0),
-            held: false,
-            hooks: Recorded::default(),
-        }
+        let model = Model { rules: Processes::rules(), ..Model::default() };
+        Self { model, offset: Offset(0), held: false, hooks: Recorded::default() }
     }
 }
 
@@ -123,9 +112,7 @@ fn check_insertion(after: &Model, insertion: &Insertion) -> Result<(), String> {
     let others = || after.records.iter().filter(|it| it.slot != insertion.slot);
     let is_used = |slot: u32| others().any(|it| it.slot == Slot(slot));
     if after.records.len() != others().count() + 1 || !(0..insertion.slot.0).all(is_used) {
-        return Err(format!(
-            "{insertion:?} has no slot of its own, or not the lowest"
-        ));
+        return Err(format!("{insertion:?} has no slot of its own, or not the lowest"));
     }
     if others().any(|it| it.view.id == insertion.id) {
         return Err(format!("{insertion:?} has the id of another"));
@@ -147,13 +134,7 @@ impl Reference for Processes {
 
     /// Returns limits that are small enough to be reached.
     fn rules() -> Rules {
-        Rules {
-            retention_ms: 20_000,
-            records_max: 24,
-            live_max: 12,
-            bytes_max: 2_800,
-            part: 2,
-        }
+        Rules { retention_ms: 20_000, records_max: 24, live_max: 12, bytes_max: 2_800, part: 2 }
     }
 
     fn promised(
@@ -428,11 +409,5 @@ impl Reference for Processes {
 }
 
 fn is_ready(message: &Message) -> bool {
-    matches!(
-        message,
-        Message::Notice {
-            notice: Notice::Ready,
-            ..
-        }
-    )
+    matches!(message, Message::Notice { notice: Notice::Ready, .. })
 }

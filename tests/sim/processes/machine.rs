@@ -65,11 +65,7 @@ impl Machine {
             && self.is(Plant::StuckAtOnce)
         {
             let (id, unkillable, unknown) = (*id, 1, 0);
-            self.kernel.report(Message::Stuck {
-                id,
-                unkillable,
-                unknown,
-            });
+            self.kernel.report(Message::Stuck { id, unkillable, unknown });
         }
         if let Action::Kill { id, .. } = action {
             self.killed.entry(*id).or_insert(now);
@@ -151,16 +147,10 @@ impl World for Machine {
     fn signal_tree(&mut self, tree: &Tree, signals: &[u8]) -> Result<(), i32> {
         if self.is(Plant::StopTakenForEnd) && self.places.contains_key(&tree.id) {
             let (end, dumped) = (signals.first().copied().unwrap_or(0), false);
-            let left = Remains {
-                empty: true,
-                ..Remains::default()
-            };
+            let left = Remains { empty: true, ..Remains::default() };
             self.kernel.report(Message::Ended {
                 id: tree.id,
-                end: End::Signal {
-                    signal: end,
-                    dumped,
-                },
+                end: End::Signal { signal: end, dumped },
                 at: self.date(),
                 left: Box::new(left),
             });
@@ -223,9 +213,7 @@ impl World for Machine {
         }
         if let Message::Ended { id, end, left, .. } = &mut message {
             left.empty |= left.alive == 0 && self.is(Plant::DoubtIsEmpty);
-            let is_single_threaded = self
-                .alone
-                .is_some_and(|at| self.kernel.now >= at + ALONE_MS);
+            let is_single_threaded = self.alone.is_some_and(|at| self.kernel.now >= at + ALONE_MS);
             if *end == End::Lost(Lost::KeeperGone) && is_single_threaded {
                 self.given_up.insert(*id);
             }

@@ -19,10 +19,7 @@ mod judge;
 mod kernel;
 mod machine;
 mod mischief;
-#[expect(
-    dead_code,
-    reason = "it is shared with the library's tests, which use more of it"
-)]
+#[expect(dead_code, reason = "it is shared with the library's tests, which use more of it")]
 #[path = "../../../src/actors/process/model/mod.rs"]
 mod model;
 mod planted;

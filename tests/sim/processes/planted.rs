@@ -57,20 +57,12 @@ fn a_process_that_is_not_followed_after_a_start_is_caught() {
 
 #[test]
 fn a_process_of_another_boot_that_is_taken_for_one_of_this_is_caught() {
-    caught(
-        Plant::BootIgnored,
-        &[Promise::EndTrue, Promise::NoStranger, Promise::Reconciled],
-        60,
-    );
+    caught(Plant::BootIgnored, &[Promise::EndTrue, Promise::NoStranger, Promise::Reconciled], 60);
 }
 
 #[test]
 fn a_process_that_is_found_by_its_pid_is_caught() {
-    caught(
-        Plant::FoundByPid,
-        &[Promise::EndTrue, Promise::NoStranger, Promise::Reconciled],
-        400,
-    );
+    caught(Plant::FoundByPid, &[Promise::EndTrue, Promise::NoStranger, Promise::Reconciled], 400);
 }
 
 #[test]
@@ -83,12 +75,7 @@ fn a_tree_that_is_thought_empty_without_its_leader_is_caught() {
 #[test]
 fn a_process_that_is_thought_ended_with_its_main_thread_is_caught() {
     // What is not seen is not killed either.
-    let promises = [
-        Promise::TreeEmpty,
-        Promise::GoneTrue,
-        Promise::StuckTrue,
-        Promise::Reconciled,
-    ];
+    let promises = [Promise::TreeEmpty, Promise::GoneTrue, Promise::StuckTrue, Promise::Reconciled];
     caught(Plant::ThreadsUnseen, &promises, 300);
 }
 
@@ -100,12 +87,7 @@ fn a_group_that_is_taken_for_the_whole_tree_is_caught() {
 
 #[test]
 fn a_process_of_another_user_that_is_taken_at_its_word_is_caught() {
-    let promises = [
-        Promise::NoStranger,
-        Promise::Reconciled,
-        Promise::StuckTrue,
-        Promise::KeptUp,
-    ];
+    let promises = [Promise::NoStranger, Promise::Reconciled, Promise::StuckTrue, Promise::KeptUp];
     caught(Plant::AnyoneNames, &promises, 400);
 }
 
@@ -136,39 +118,23 @@ fn a_process_that_is_thought_gone_as_it_cannot_be_looked_at_is_caught() {
 #[test]
 fn an_end_that_is_taken_for_that_of_another_is_caught() {
     // A service whose process is wrongly reported as ended is started again, so two of its processes may be found first.
-    caught(
-        Plant::EndOfAnother,
-        &[Promise::EndTrue, Promise::Reconciled, Promise::OneEach],
-        60,
-    );
+    caught(Plant::EndOfAnother, &[Promise::EndTrue, Promise::Reconciled, Promise::OneEach], 60);
 }
 
 #[test]
 fn an_end_that_is_forgotten_before_it_is_durable_is_caught() {
     // A launch that the keeper forgot is launched again.
-    caught(
-        Plant::ForgottenEarly,
-        &[Promise::EndTrue, Promise::LaunchedOnce],
-        200,
-    );
+    caught(Plant::ForgottenEarly, &[Promise::EndTrue, Promise::LaunchedOnce], 200);
 }
 
 #[test]
 fn a_census_that_forgets_what_is_wanted_is_caught() {
-    caught(
-        Plant::CensusOfNothing,
-        &[Promise::EndTrue, Promise::LaunchedOnce],
-        200,
-    );
+    caught(Plant::CensusOfNothing, &[Promise::EndTrue, Promise::LaunchedOnce], 200);
 }
 
 #[test]
 fn a_port_that_acts_on_what_is_not_durable_is_caught() {
-    caught(
-        Plant::ProcessesEarly,
-        &[Promise::ActedOnIt, Promise::Kept, Promise::ShownIsKept],
-        40,
-    );
+    caught(Plant::ProcessesEarly, &[Promise::ActedOnIt, Promise::Kept, Promise::ShownIsKept], 40);
 }
 
 #[test]
@@ -185,11 +151,7 @@ fn a_right_that_passes_on_while_its_tree_is_stopped_is_caught() {
 
 #[test]
 fn a_launch_that_is_never_taken_on_is_caught() {
-    caught(
-        Plant::LaunchLost,
-        &[Promise::Told, Promise::EndsWithOwner],
-        60,
-    );
+    caught(Plant::LaunchLost, &[Promise::Told, Promise::EndsWithOwner], 60);
 }
 
 #[test]
@@ -204,11 +166,7 @@ fn a_service_that_time_no_longer_acts_on_is_caught() {
 
 #[test]
 fn a_service_that_is_not_launched_after_a_start_is_caught() {
-    caught(
-        Plant::RelaunchNotRestated,
-        &[Promise::Reconciled, Promise::KeptUp],
-        60,
-    );
+    caught(Plant::RelaunchNotRestated, &[Promise::Reconciled, Promise::KeptUp], 60);
 }
 
 #[test]
@@ -218,12 +176,7 @@ fn a_service_that_runs_twice_is_caught() {
 
 #[test]
 fn a_service_that_is_launched_beside_what_was_only_told_to_end_is_caught() {
-    let promises = [
-        Promise::EndTrue,
-        Promise::OneEach,
-        Promise::TreeEmpty,
-        Promise::GoneTrue,
-    ];
+    let promises = [Promise::EndTrue, Promise::OneEach, Promise::TreeEmpty, Promise::GoneTrue];
     caught(Plant::StopTakenForEnd, &promises, 60);
 }
 
@@ -236,12 +189,7 @@ fn a_service_that_is_said_to_be_ready_and_never_said_so_is_caught() {
 fn a_stop_of_a_service_that_is_not_journaled_is_caught() {
     caught(
         Plant::ServiceStopNotJournaled,
-        &[
-            Promise::Kept,
-            Promise::EntriesRight,
-            Promise::RepliesRight,
-            Promise::SameState,
-        ],
+        &[Promise::Kept, Promise::EntriesRight, Promise::RepliesRight, Promise::SameState],
         60,
     );
 }

@@ -56,10 +56,7 @@ pub(super) struct Room {
 
 impl Port {
     pub(crate) fn new(plant: Option<Plant>) -> Self {
-        let mut machine = Machine {
-            plant,
-            ..Machine::default()
-        };
+        let mut machine = Machine { plant, ..Machine::default() };
         machine.kernel.blindness = match plant {
             Some(Plant::ThreadsUnseen) => Some(Blindness::Threads),
             Some(Plant::GroupIsAll) => Some(Blindness::OutsideGroup),

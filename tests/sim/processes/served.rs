@@ -46,9 +46,7 @@ fn leaders(kernel: &Kernel) -> impl Iterator<Item = ProcessId> {
 /// Checks that a service that is shown as ready has reported that it is ready.
 pub(super) fn check_ready(machine: &Machine, record: &RecordView) -> Result<(), Violation> {
     let right = record.announced != Announced::Ready || machine.ready.contains(&record.id);
-    ensure(right, Promise::ReadyTrue, || {
-        format!("it never reported that it is ready: {record:?}")
-    })
+    ensure(right, Promise::ReadyTrue, || format!("it never reported that it is ready: {record:?}"))
 }
 
 impl Port {
@@ -69,10 +67,8 @@ impl Port {
         let services = services(host, now);
         let records = host.machine().view();
         for service in &services {
-            let right = service
-                .instances
-                .iter()
-                .all(|it| stands_right((service, it), &records, &services));
+            let right =
+                service.instances.iter().all(|it| stands_right((service, it), &records, &services));
             ensure(right, Promise::KeptUp, || {
                 format!("it is not in its intended state at {now:?}: {service:?}")
             })?;
@@ -125,9 +121,7 @@ fn is_behind_another(service: &ServiceView, all: &[ServiceView]) -> bool {
 /// Checks that each live process of a service is the one that its instance has on record.
 fn check_strays(machine: &Machine, services: &[ServiceView]) -> Result<(), Violation> {
     let instances = services.iter().flat_map(|it| &it.instances);
-    let known: BTreeMap<_, _> = instances
-        .map(|it| (it.run_dir.as_str(), it.process))
-        .collect();
+    let known: BTreeMap<_, _> = instances.map(|it| (it.run_dir.as_str(), it.process)).collect();
     for id in leaders(&machine.kernel) {
         let place = machine.places.get(&id);
         let Some(place) = place.filter(|_| !machine.given_up.contains(&id)) else {
@@ -146,18 +140,14 @@ fn nobody_waits_in_vain(
     services: &[ServiceView],
 ) -> Result<(), Violation> {
     let rests = |it: &InstanceView| {
-        matches!(
-            it.status,
-            Status::Running | Status::Finished | Status::Failed | Status::Stopped
-        )
+        matches!(it.status, Status::Running | Status::Finished | Status::Failed | Status::Stopped)
     };
     for wait in actor.waits.values().filter(|wait| wait.answer.is_none()) {
         let Watch::Services(name) = &wait.watch else {
             continue;
         };
-        let mut meant = services
-            .iter()
-            .filter(|it| name.as_ref().is_none_or(|name| it.name == *name));
+        let mut meant =
+            services.iter().filter(|it| name.as_ref().is_none_or(|name| it.name == *name));
         let goes_on = meant.any(|it| !it.listed || !it.instances.iter().all(rests));
         ensure(goes_on, Promise::Woken, || {
             format!("{name:?} is waited for, but {services:?} make no progress")

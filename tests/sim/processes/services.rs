@@ -51,26 +51,15 @@ impl Configuration {
         let mut web = defined("web", &["db"]);
         web.instances = if self.has(0) { 2 } else { 1 };
         web.spec.grace_ms = if self.has(5) { 300 } else { 2000 };
-        web.restart = if self.has(6) {
-            Policy::OnFailure
-        } else {
-            Policy::Always
-        };
+        web.restart = if self.has(6) { Policy::OnFailure } else { Policy::Always };
         let mut all = vec![web, db];
         if self.has(2) {
             let once = defined("once", if self.has(3) { &["db"] } else { &[] });
-            all.push(Definition {
-                restart: Policy::Never,
-                success: vec![3, 143],
-                ..once
-            });
+            all.push(Definition { restart: Policy::Never, success: vec![3, 143], ..once });
         }
         if self.has(4) {
             all.push(Definition {
-                intensity: Some(Intensity {
-                    restarts_max: 1,
-                    period_ms: 60_000,
-                }),
+                intensity: Some(Intensity { restarts_max: 1, period_ms: 60_000 }),
                 autostart: !self.has(7),
                 ..defined("flaky", &[])
             });
@@ -82,19 +71,9 @@ impl Configuration {
 fn defined(name: &str, after: &[&str]) -> Definition {
     Definition {
         name: name.to_owned(),
-        spec: Spec {
-            argv: vec![Bytes::new(name.as_bytes())],
-            grace_ms: 1200,
-            ..Spec::default()
-        },
-        backoff: Backoff {
-            first_ms: 3000,
-            max_ms: 40_000,
-        },
-        intensity: Some(Intensity {
-            restarts_max: 4,
-            period_ms: 60_000,
-        }),
+        spec: Spec { argv: vec![Bytes::new(name.as_bytes())], grace_ms: 1200, ..Spec::default() },
+        backoff: Backoff { first_ms: 3000, max_ms: 40_000 },
+        intensity: Some(Intensity { restarts_max: 4, period_ms: 60_000 }),
         after: after.iter().map(|name| (*name).to_owned()).collect(),
         ..Definition::default()
     }
@@ -136,10 +115,7 @@ pub(super) fn are_alike(shown: &Reply, right: &[ServiceView]) -> bool {
 fn timeless(views: &[ServiceView]) -> Vec<ServiceView> {
     let instance = |it: &InstanceView| {
         let waits = it.process.is_none()
-            && matches!(
-                it.status,
-                Status::Backoff | Status::Waiting | Status::Starting
-            );
+            && matches!(it.status, Status::Backoff | Status::Waiting | Status::Starting);
         InstanceView {
             restarts: 0,
             next: None,
@@ -150,11 +126,7 @@ fn timeless(views: &[ServiceView]) -> Vec<ServiceView> {
     let views = views.iter().map(|it| {
         let instances: Vec<_> = it.instances.iter().map(instance).collect();
         let status = instances.iter().map(|it| it.status).max();
-        ServiceView {
-            status: status.unwrap_or_default(),
-            instances,
-            ..it.clone()
-        }
+        ServiceView { status: status.unwrap_or_default(), instances, ..it.clone() }
     });
     views.collect()
 }

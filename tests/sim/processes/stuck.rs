@@ -21,17 +21,11 @@ pub(super) fn check_stuck(machine: &Machine, record: &RecordView) -> Result<(), 
     let now = machine.kernel.now;
     let killed = machine.killed.get(&record.id);
     let awaited = machine.awaited.get(&record.id);
-    let since = if stuck.unkillable > 0 {
-        killed
-    } else {
-        killed.into_iter().chain(awaited).min()
-    };
+    let since = if stuck.unkillable > 0 { killed } else { killed.into_iter().chain(awaited).min() };
     let lasts = since.is_some_and(|since| now >= since + STUCK_MS);
-    ensure(
-        lasts && record.phase == Phase::Stopping,
-        Promise::StuckTrue,
-        || format!("since {since:?}, and it is {now}: {record:?}"),
-    )
+    ensure(lasts && record.phase == Phase::Stopping, Promise::StuckTrue, || {
+        format!("since {since:?}, and it is {now}: {record:?}")
+    })
 }
 
 impl Port {

@@ -45,10 +45,7 @@ impl Port {
         let tree_lives = gone.until == Until::Tree && left > 0;
         let lives = leader_lives(kernel, record) || tree_lives;
         ensure(!lives, Promise::GoneTrue, || {
-            format!(
-                "{} is notified of {gone:?}, but {left} are alive of {record:?}",
-                tell.to
-            )
+            format!("{} is notified of {gone:?}, but {left} are alive of {record:?}", tell.to)
         })
     }
 
@@ -133,12 +130,7 @@ pub(super) fn members(kernel: &Kernel, record: &RecordView) -> usize {
 /// Checks that a process that is reported as ended has ended, and in the reported way.
 fn check_end(machine: &Machine, record: &RecordView) -> Result<(), Violation> {
     let kernel = &machine.kernel;
-    let wrong = |what: &str| {
-        Err(Violation::new(
-            Promise::EndTrue,
-            format!("{what}: {record:?}"),
-        ))
-    };
+    let wrong = |what: &str| Err(Violation::new(Promise::EndTrue, format!("{what}: {record:?}")));
     let Some(end) = record.end else {
         let leads = kernel.processes.values();
         let leads = leads.filter(|it| it.leads == Some(record.id)).count();
@@ -156,10 +148,7 @@ fn check_end(machine: &Machine, record: &RecordView) -> Result<(), Violation> {
     }
     let spawned = kernel.launched.get(&record.id).and_then(|it| it.last());
     let known = record.identity.map(|it| (it.boot, it.inode));
-    let truth = known
-        .as_ref()
-        .or(spawned)
-        .and_then(|key| kernel.truth.get(key));
+    let truth = known.as_ref().or(spawned).and_then(|key| kernel.truth.get(key));
     let right = match end {
         End::Code(code) => truth == Some(&(u32::from(code) << 8)),
         End::Signal { signal, .. } => truth == Some(&u32::from(signal)),
@@ -220,9 +209,7 @@ pub(crate) fn check_passes(
     for LeaseView { lease, .. } in leases.machine().view() {
         let running = lease.running();
         let launching = running.is_some_and(Current::is_launching);
-        ensure(!launching, Promise::Told, || {
-            format!("a launch is not accepted: {lease:?}")
-        })?;
+        ensure(!launching, Promise::Told, || format!("a launch is not accepted: {lease:?}"))?;
         let of_pass = running.and_then(|it| match &it.holder {
             Holder::Launched { process, .. } => Some((*process, Until::Tree)),
             Holder::Process(bound) => Some((bound.process, bound.until)),
@@ -231,11 +218,7 @@ pub(crate) fn check_passes(
         let next = lease.next.as_ref().and_then(|it| it.process);
         let of_next = next.map(|bound| (bound.process, bound.until));
         for (process, until) in of_pass.into_iter().chain(of_next) {
-            let bound = Binding {
-                process,
-                until,
-                fence: false,
-            };
+            let bound = Binding { process, until, fence: false };
             check_binding(bound, records.get(&process), &format!("{lease:?}"))?;
         }
     }
@@ -252,9 +235,7 @@ pub(crate) fn check_binding(
         Until::Process => record.is_some_and(|it| it.end.is_none() && it.phase != Phase::Exited),
         Until::Tree => record.is_some_and(|it| it.phase != Phase::Exited || it.live_children > 0),
     };
-    ensure(right, Promise::EndsWithOwner, || {
-        format!("{what} of {record:?}")
-    })
+    ensure(right, Promise::EndsWithOwner, || format!("{what} of {record:?}"))
 }
 
 /// Returns whether time acts on every item of the host: it is not spent, and no tick panicked.

@@ -1,9 +1,6 @@
 //! The model of queues as a reference: the required content of the log, of answers to clients, and what may be lost.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "each rule names its messages"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "each rule names its messages")]
 
 use crate::coverage::Coverage;
 use crate::each::Judged;
@@ -37,11 +34,7 @@ pub(crate) struct Queues {
 
 impl Default for Queues {
     fn default() -> Self {
-        Self {
-            model: Model::new(Queues::rules()),
-            seen: BTreeSet::new(),
-            woken: None,
-        }
+        Self { model: Model::new(Queues::rules()), seen: BTreeSet::new(), woken: None }
     }
 }
 
@@ -52,9 +45,7 @@ impl Queues {
 
     fn found(&self, id: Option<u64>) -> Reply {
         let job = id.and_then(|id| self.find(id));
-        job.map_or(Reply::Absent, |job| {
-            Reply::Found(job.view.id, job.body.clone())
-        })
+        job.map_or(Reply::Absent, |job| Reply::Found(job.view.id, job.body.clone()))
     }
 
     fn tick(&mut self, at: Timestamp, message: &Message) -> Result<(), String> {
@@ -96,10 +87,7 @@ impl Reference for Queues {
             jobs_max: JOBS_MAX,
             default: rules_of(&QueueName::parse(b"any").expect("a valid name")),
             types: types.into(),
-            across: SharedRules {
-                part: 3,
-                ..SharedRules::default()
-            },
+            across: SharedRules { part: 3, ..SharedRules::default() },
             ..Rules::default()
         }
     }
@@ -142,8 +130,7 @@ impl Reference for Queues {
         {
             return Err(format!("{slot:?} is not the lowest free slot"));
         }
-        self.seen
-            .extend(self.model.jobs.iter().map(|job| job.view.id));
+        self.seen.extend(self.model.jobs.iter().map(|job| job.view.id));
         if let Message::Pop(pop) = message
             && pop.ticket.is_some()
         {
@@ -163,13 +150,7 @@ impl Reference for Queues {
     }
 
     fn poisoned(&mut self, message: &Message) {
-        let Model {
-            jobs,
-            pauses,
-            results,
-            keys,
-            ..
-        } = &mut self.model;
+        let Model { jobs, pauses, results, keys, .. } = &mut self.model;
         match message {
             Message::Expire { slot } => {
                 for job in jobs.iter_mut().filter(|job| job.slot == *slot) {
@@ -219,9 +200,9 @@ impl Reference for Queues {
                     Reply::Absent
                 }
             },
-            Query::Job { id } => self.find(*id).map_or(Reply::Absent, |job| {
-                Reply::Job(Box::new(self.model.shown(job)))
-            }),
+            Query::Job { id } => self
+                .find(*id)
+                .map_or(Reply::Absent, |job| Reply::Job(Box::new(self.model.shown(job)))),
             Query::Result { id } => self.model.result(*id),
             Query::Queue { .. }
             | Query::Totals
@@ -274,9 +255,7 @@ impl Reference for Queues {
             | Message::Forget { .. }
             | Message::DropResult { .. }
             | Message::ForgetKey { .. }
-            | Message::Pop(Pop {
-                ticket: Some(_), ..
-            }) => Origin::Tick,
+            | Message::Pop(Pop { ticket: Some(_), .. }) => Origin::Tick,
             Message::Gone(_) => Origin::Tell,
             _ => Origin::Client,
         }

@@ -17,33 +17,13 @@ pub(crate) fn rules_of(queue: &QueueName) -> TypeRules {
         ..TypeRules::default()
     };
     match queue.as_bytes() {
-        b"b" => TypeRules {
-            crash_tries: 1,
-            ..default
-        },
-        b"few" => TypeRules {
-            max_tries: 2,
-            tube_max_tries: 2,
-            prune_ms: 9000,
-            ..default
-        },
-        b"once" => TypeRules {
-            retries: false,
-            ..default
-        },
-        b"memory" => TypeRules {
-            class: Class::Memory,
-            ..default
-        },
-        b"same" => TypeRules {
-            dedup: true,
-            ..default
-        },
+        b"b" => TypeRules { crash_tries: 1, ..default },
+        b"few" => TypeRules { max_tries: 2, tube_max_tries: 2, prune_ms: 9000, ..default },
+        b"once" => TypeRules { retries: false, ..default },
+        b"memory" => TypeRules { class: Class::Memory, ..default },
+        b"same" => TypeRules { dedup: true, ..default },
         // One item in two seconds, because the model only has throttles with an interval of whole milliseconds.
-        b"slow" => TypeRules {
-            throttle_milli: 500,
-            ..default
-        },
+        b"slow" => TypeRules { throttle_milli: 500, ..default },
         _ => default,
     }
 }

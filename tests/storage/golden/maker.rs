@@ -83,9 +83,7 @@ pub(crate) fn make(data: &Path) {
         maker.request(number);
     }
     maker.fill();
-    maker.lock(&lock::Message::ReleaseAll {
-        owner: name("owner 7"),
-    });
+    maker.lock(&lock::Message::ReleaseAll { owner: name("owner 7") });
     maker.lock(&lock::Message::Drain);
     maker.job(&Job::Drain);
     maker.ledger.drain(ActorId::LOCK, Draining::All);
@@ -116,21 +114,10 @@ fn bury(id: u64, by: Right, priority: Option<u32>) -> Job {
 
 /// Returns rules for queues of each class and with each option.
 fn rules() -> Rules {
-    let default = TypeRules {
-        claim_ttl_ms: 3_600_000,
-        max_tries: 0,
-        backoff: None,
-        ..TypeRules::default()
-    };
-    let few = TypeRules {
-        max_tries: 1,
-        claim_ttl_ms: 1000,
-        ..default.clone()
-    };
-    let memory = TypeRules {
-        class: Class::Memory,
-        ..default.clone()
-    };
+    let default =
+        TypeRules { claim_ttl_ms: 3_600_000, max_tries: 0, backoff: None, ..TypeRules::default() };
+    let few = TypeRules { max_tries: 1, claim_ttl_ms: 1000, ..default.clone() };
+    let memory = TypeRules { class: Class::Memory, ..default.clone() };
     let types = [("few", few), ("memory", memory)];
     Rules {
         types: types.map(|(name, rules)| (name.to_owned(), rules)).into(),
@@ -141,12 +128,7 @@ fn rules() -> Rules {
 
 impl<M: machine::Actor> Actor<M> {
     fn new(machine: M) -> Self {
-        Self {
-            machine,
-            receipts: Receipts::default(),
-            entries: 0,
-            last: Seq(0),
-        }
+        Self { machine, receipts: Receipts::default(), entries: 0, last: Seq(0) }
     }
 
     fn decide(&mut self, ledger: &mut Ledger, at: Timestamp, message: &M::Message) {
@@ -170,11 +152,7 @@ impl<M: machine::Actor> Actor<M> {
             self.receipts.note(pages, stamp, (key, &outcome));
         }
         let outcome = &outcome;
-        let entry = Entry {
-            message,
-            outcome,
-            key,
-        };
+        let entry = Entry { message, outcome, key };
         if durability == Durability::Durable || key.is_some() {
             ledger.append(M::ID, stamp, &entry);
         } else {
@@ -193,11 +171,7 @@ impl<M: machine::Actor> Actor<M> {
     }
 
     fn state(&self) -> Watermark {
-        Watermark {
-            actor: M::ID,
-            upto: self.last,
-            digest: digest(&self.machine, &self.receipts),
-        }
+        Watermark { actor: M::ID, upto: self.last, digest: digest(&self.machine, &self.receipts) }
     }
 
     fn copy(&mut self, writer: &mut SlotWriter) {
@@ -261,11 +235,7 @@ impl Maker {
             index: index.expect("the name is short"),
             owner: name(&format!("owner {}", number % 170)),
             ttl: if number.is_multiple_of(7) { 9 } else { 60_000 },
-            ttw: if number.is_multiple_of(5) {
-                8
-            } else {
-                u16::MAX
-            },
+            ttw: if number.is_multiple_of(5) { 8 } else { u16::MAX },
             priority: number.to_le_bytes()[0],
         };
         self.lock(&message);
@@ -302,10 +272,8 @@ impl Maker {
                 queue(name),
                 Body::new(vec![0xf0 ^ number.to_le_bytes()[0]; number as usize * 7]),
             );
-            let root = Root {
-                key: DedupKey::of(&[number.to_le_bytes()[0] % 3]),
-                at: number.into(),
-            };
+            let root =
+                Root { key: DedupKey::of(&[number.to_le_bytes()[0] % 3]), at: number.into() };
             self.job(&Job::Put(Put {
                 priority: number % 5 * 500,
                 delay_ms: u64::from(number % 3) * 4000,
@@ -323,10 +291,7 @@ impl Maker {
             ..Put::new(queue("batches"), Body::new(body.as_bytes()))
         });
         self.job(&Job::Batch(batch.into()));
-        self.job(&Job::Register(Root {
-            key: DedupKey::of(b"registered"),
-            at: 20_260_101_000_000,
-        }));
+        self.job(&Job::Register(Root { key: DedupKey::of(b"registered"), at: 20_260_101_000_000 }));
         self.job(&Job::Spoil);
     }
 
@@ -349,12 +314,7 @@ impl Maker {
             for right in [worker, Right::Unclaimed, Right::Token(Token(id))] {
                 self.job(&match id % 6 {
                     0 => bury(id, right, Some(9)),
-                    1 => Job::Release {
-                        id,
-                        by: right,
-                        priority: None,
-                        delay_ms: id * 100,
-                    },
+                    1 => Job::Release { id, by: right, priority: None, delay_ms: id * 100 },
                     2 => Job::Touch { id, by: right },
                     3 => Job::Fail {
                         id,
@@ -368,19 +328,13 @@ impl Maker {
                 });
             }
         }
-        let pause = |name, ms| Job::Pause {
-            queue: queue(name),
-            ms,
-        };
+        let pause = |name, ms| Job::Pause { queue: queue(name), ms };
         self.job(&pause("mails", 3_600_000));
         self.job(&pause("nobody", 10));
         self.clock.advance_ms(2000);
         let (mails, few, odd) = (queue("mails"), queue("few"), queue("a+b/c;d.e$f_(g)"));
         let count = 1;
-        self.job(&Job::Kick {
-            queue: mails,
-            count,
-        });
+        self.job(&Job::Kick { queue: mails, count });
         self.job(&Job::Repush { queue: few, count });
         self.job(&Job::KickJob { id: 6 });
         self.job(&Job::Depart { worker: Worker(2) });

@@ -43,9 +43,7 @@ fn check(golden: &Path) -> Result<(), String> {
         let mut found = Record::of(&data)?;
         // An actor that was added after this format must be empty.
         let is_new = |name: &String| !recorded.actors.contains_key(name);
-        found
-            .actors
-            .retain(|name, it| !is_new(name) || it.entries > 0);
+        found.actors.retain(|name, it| !is_new(name) || it.entries > 0);
         // Reading does not depend on these fields: format, program, and whether the format is frozen.
         (expected.frozen, expected.program) = (found.frozen, found.program.clone());
         expected.format = found.format;
@@ -63,14 +61,9 @@ fn every_golden_directory_is_read_with_the_recorded_digests() {
     let root = root();
     let before = everything(&root);
     let golden = all(&root);
-    let versions: Vec<u32> = golden
-        .iter()
-        .map(|path| Record::load(path).expect("it has a record").format)
-        .collect();
-    assert!(
-        versions.contains(&FORMAT_VERSION),
-        "the current format has one: {versions:?}"
-    );
+    let versions: Vec<u32> =
+        golden.iter().map(|path| Record::load(path).expect("it has a record").format).collect();
+    assert!(versions.contains(&FORMAT_VERSION), "the current format has one: {versions:?}");
     for path in golden {
         check(&path).unwrap_or_else(|wrong| panic!("{}: {wrong}", path.display()));
     }
@@ -87,12 +80,7 @@ fn the_program_finds_them_whole_and_starts_on_them() {
             .output()
             .expect("the command runs");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(
-            output.status.code(),
-            Some(0),
-            "{}: {said}",
-            golden.display()
-        );
+        assert_eq!(output.status.code(), Some(0), "{}: {said}", golden.display());
         let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
         for actor in found["actors"].as_array().expect("`actors` is a list") {
             let name = actor["name"].as_str().expect("an actor has a name");
@@ -105,12 +93,7 @@ fn the_program_finds_them_whole_and_starts_on_them() {
         copy(&golden.join("data"), scratch.path());
         let node = Node::open(settings(scratch.path())).expect("the directory opens");
         let entries = node::entries(&node.handle()).len() as u64;
-        assert_eq!(
-            entries,
-            recorded.actors["lock"].entries,
-            "{}",
-            golden.display()
-        );
+        assert_eq!(entries, recorded.actors["lock"].entries, "{}", golden.display());
         let jobs = sexton::block_on(node.handle().queues().totals()).expect("the node answers");
         // Jobs of class `memory` are lost in a restart, and so are claimed jobs that are not retried.
         let all = recorded.actors["queue"].entries;
@@ -135,9 +118,7 @@ fn what_differs_or_is_not_there_is_noticed() {
         assert!(text.contains(from), "{from} in {text}");
         std::fs::write(record, text.replace(from, to)).expect("a writable file");
     };
-    let digest = Record::load(&golden).expect("it has a record").actors["lock"]
-        .digest
-        .clone();
+    let digest = Record::load(&golden).expect("it has a record").actors["lock"].digest.clone();
     let other = "0".repeat(32);
     planted("another digest", &|path| rewrite(path, &digest, &other));
     planted("no record", &|path| {
@@ -150,11 +131,7 @@ fn what_differs_or_is_not_there_is_noticed() {
         std::fs::write(path.join("data/snapshots/a/conf"), "").expect("a writable file");
     });
     let empty = tempfile::tempdir().expect("a temporary directory");
-    assert_eq!(
-        all(empty.path()),
-        Vec::<PathBuf>::new(),
-        "an empty directory has none"
-    );
+    assert_eq!(all(empty.path()), Vec::<PathBuf>::new(), "an empty directory has none");
 }
 
 /// Checks that the program still makes the stored directory of the current format. Until a format is frozen, its
@@ -165,10 +142,7 @@ fn what_is_made_now_is_what_was_made_then() {
     let made = ["first", "second"].map(|name| {
         let data = scratch.path().join(name);
         maker::make(&data);
-        (
-            Record::of(&data).expect("the record is readable"),
-            everything(&data.join("journal")),
-        )
+        (Record::of(&data).expect("the record is readable"), everything(&data.join("journal")))
     });
     let [(first, journal), (second, journal_again)] = made;
     assert_eq!(first, second);
@@ -181,10 +155,7 @@ fn what_is_made_now_is_what_was_made_then() {
         files.collect::<Vec<_>>()
     };
     let (journal, journal_again) = (contents(journal), contents(journal_again));
-    assert!(
-        journal == journal_again,
-        "the journals are the same to the bit"
-    );
+    assert!(journal == journal_again, "the journals are the same to the bit");
     for golden in all(&root()) {
         let recorded = Record::load(&golden).expect("it has a record");
         if recorded.format != FORMAT_VERSION {
@@ -195,11 +166,8 @@ fn what_is_made_now_is_what_was_made_then() {
         } else {
             "`just golden` regenerates it"
         };
-        let now = Record {
-            frozen: recorded.frozen,
-            program: recorded.program.clone(),
-            ..first.clone()
-        };
+        let now =
+            Record { frozen: recorded.frozen, program: recorded.program.clone(), ..first.clone() };
         assert_eq!(recorded, now, "the format has changed: {remedy}");
         // Startup records the version of the program in the journal, so journals of other versions differ.
         if recorded.program == first.program {
@@ -223,8 +191,6 @@ fn make() {
     }
     let data = golden.join("data");
     maker::make(&data);
-    Record::of(&data)
-        .expect("the record is readable")
-        .save(&golden);
+    Record::of(&data).expect("the record is readable").save(&golden);
     check(&golden).expect("it reads as it was made");
 }

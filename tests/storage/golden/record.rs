@@ -46,10 +46,7 @@ impl ActorRecord {
         // bodies.
         let gauges = actor.gauges().into_iter();
         let items = gauges.filter(|gauge| !["queues", "bytes"].contains(&gauge.name));
-        Self {
-            digest: actor.digest().to_string(),
-            entries: items.map(|gauge| gauge.value).sum(),
-        }
+        Self { digest: actor.digest().to_string(), entries: items.map(|gauge| gauge.value).sum() }
     }
 }
 
@@ -64,18 +61,13 @@ fn snapshots(slots: &Slots) -> Result<Snapshots, String> {
                 return Err(format!("snapshot {slot}: {found:?}"));
             }
         };
-        slots
-            .read(slot, &seal, &mut |_| Ok(()))
-            .map_err(|error| error.to_string())?;
+        slots.read(slot, &seal, &mut |_| Ok(())).map_err(|error| error.to_string())?;
         let states = seal.manifest.states.iter();
         let digests = states.map(|state| {
             let name = actors::name_of(state.actor).unwrap_or("nobody");
             (name.to_owned(), state.digest.to_string())
         });
-        snapshots.insert(
-            slot.to_string(),
-            (seal.manifest.begun.0, seal.pages, digests.collect()),
-        );
+        snapshots.insert(slot.to_string(), (seal.manifest.begun.0, seal.pages, digests.collect()));
     }
     Ok(snapshots)
 }
@@ -97,10 +89,7 @@ impl Record {
             disk.as_ref(),
             Some(&slots),
             &mut replicas.recovering(),
-            Scope {
-                partial: true,
-                ..Scope::default()
-            },
+            Scope { partial: true, ..Scope::default() },
         )
         .map_err(|error| error.to_string())?;
         if !past.mended.is_empty() || past.tail.cut.is_some() {
@@ -146,9 +135,7 @@ impl Record {
             for (name, about) in value.get("actors")?.as_object()? {
                 let digest = about.get("digest")?.as_str()?.to_owned();
                 let entries = about.get("entries")?.as_u64()?;
-                record
-                    .actors
-                    .insert(name.clone(), ActorRecord { digest, entries });
+                record.actors.insert(name.clone(), ActorRecord { digest, entries });
             }
             Some(record)
         };

@@ -15,18 +15,13 @@ use sexton::persist::mark::Mark;
 use sexton::persist::retention::trim;
 
 /// Segments into which one part of a long record just fits.
-const LONG: Sizes = Sizes {
-    first_bytes: 600 << 10,
-    max_bytes: 600 << 10,
-};
+const LONG: Sizes = Sizes { first_bytes: 600 << 10, max_bytes: 600 << 10 };
 
 /// Makes a log of batches over several segments, with gaps between the sequence numbers. The last segment is only
 /// prepared. Returns the log, its records, and the number of the segment in which it ends.
 pub(crate) fn small_log() -> (MemoryDisk, Vec<Written>, u64) {
     let disk = MemoryDisk::default();
-    let batches: Vec<_> = (0..14)
-        .map(|n| records(n * 4 + 1..=n * 4 + 2, 41))
-        .collect();
+    let batches: Vec<_> = (0..14).map(|n| records(n * 4 + 1..=n * 4 + 2, 41)).collect();
     write(&disk, SMALL, &batches);
     let last = ends_in(&disk);
     assert!(last >= 4, "the log takes several segments");
@@ -48,20 +43,12 @@ pub(crate) fn long_log() -> (MemoryDisk, Vec<Written>, u64) {
     write(&disk, LONG, &batches);
     let last = ends_in(&disk);
     let inside = |ordinal: &u64| matches!(disk.bytes(&segment(*ordinal)).get(62), Some(2 | 3));
-    assert!(
-        (1..=last).filter(inside).count() >= 4,
-        "several segments open with parts"
-    );
+    assert!((1..=last).filter(inside).count() >= 4, "several segments open with parts");
     (disk, batches.concat(), last)
 }
 
 fn ends_in(disk: &MemoryDisk) -> u64 {
-    read(disk)
-        .expect("an intact log")
-        .1
-        .place
-        .expect("the log has entries")
-        .0
+    read(disk).expect("an intact log").1.place.expect("the log has entries").0
 }
 
 pub(crate) fn behind(all: &[Written], after: u64) -> Vec<Written> {
@@ -96,10 +83,7 @@ fn every_begin_point((disk, all, last): (MemoryDisk, Vec<Written>, u64)) {
         }
     }
     starts.dedup();
-    assert!(
-        starts.len() > 3,
-        "reading began in several segments: {starts:?}"
-    );
+    assert!(starts.len() > 3, "reading began in several segments: {starts:?}");
 }
 
 #[test]
@@ -136,20 +120,13 @@ fn all_that_is_left_is_read_wherever_it_begins() {
 #[test]
 fn a_segment_that_opens_with_its_end_is_no_begin() {
     let disk = MemoryDisk::default();
-    let growing = Sizes {
-        first_bytes: 512,
-        max_bytes: 4096,
-    };
+    let growing = Sizes { first_bytes: 512, max_bytes: 4096 };
     let mixed = [records(3..=3, 20), records(4..=4, 1500)].concat();
     write(&disk, growing, &[records(1..=2, 20), mixed.clone()]);
     let opening = |ordinal| segment::opening(&disk, ordinal).expect("a read");
     assert_eq!(
         [1, 2, 3].map(opening),
-        [
-            Opening::Record(Seq(1)),
-            Opening::End,
-            Opening::Record(Seq(4)),
-        ]
+        [Opening::Record(Seq(1)), Opening::End, Opening::Record(Seq(4)),]
     );
     let (found, _) = read_after(&disk, after(2)).expect("an intact log");
     assert_eq!(found, mixed);
@@ -159,32 +136,21 @@ fn a_segment_that_opens_with_its_end_is_no_begin() {
 fn what_is_known_already_is_never_taken_back() {
     let disk = MemoryDisk::default();
     let mut open = writer(&disk, SMALL).expect("the log opens");
-    for batch in [
-        &mut mark(1, &Mark::Reserve { bound: Seq(1000) }),
-        &mut log::batch(&records(2..=9, 10)),
-    ] {
+    for batch in
+        [&mut mark(1, &Mark::Reserve { bound: Seq(1000) }), &mut log::batch(&records(2..=9, 10))]
+    {
         open.write(batch).expect("a write");
     }
     open.sync().expect("a sync");
     assert_eq!(needed_from(&disk, 1, 9), 1, "the mark is read again");
-    let begin = Begin {
-        after: Seq(9),
-        at: Timestamp(5_000_000),
-        reserved: Seq(2000),
-        reaches: Seq(9),
-    };
+    let begin =
+        Begin { after: Seq(9), at: Timestamp(5_000_000), reserved: Seq(2000), reaches: Seq(9) };
     let (found, tail) = read_after(&disk, begin).expect("an intact log");
     assert_eq!(found, []);
     assert_eq!((tail.last, tail.records), (Seq(9), 0));
-    assert_eq!(
-        (tail.last_at, tail.next()),
-        (Timestamp(5_000_000), Seq(2000))
-    );
+    assert_eq!((tail.last_at, tail.next()), (Timestamp(5_000_000), Seq(2000)));
     // The next record is older than the time that the reader starts with.
-    let begin = Begin {
-        after: Seq(8),
-        ..begin
-    };
+    let begin = Begin { after: Seq(8), ..begin };
     match read_after(&disk, begin) {
         Err(PersistError::Corrupt { after, found, .. }) => {
             assert_eq!(after, Seq(8));
@@ -194,10 +160,7 @@ fn what_is_known_already_is_never_taken_back() {
     }
     let mut reserve = mark(10, &Mark::Reserve { bound: Seq(3000) });
     open.write(&mut reserve).expect("a write");
-    let begin = Begin {
-        at: Timestamp(0),
-        ..begin
-    };
+    let begin = Begin { at: Timestamp(0), ..begin };
     let (_, tail) = read_after(&disk, begin).expect("an intact log");
     assert_eq!(tail.next(), Seq(3000), "a later reserve counts");
 }
@@ -255,12 +218,8 @@ fn a_segment_that_was_just_begun_is_where_a_log_read_from_the_middle_goes_on() {
 fn segments_are_listed_with_what_they_open_with() {
     let (disk, _, last) = small_log();
     let present = segment::present(&disk).expect("a listing");
-    let expected: Vec<_> = (1..=last + 1)
-        .map(|ordinal| SegmentFile {
-            ordinal,
-            bytes: 512,
-        })
-        .collect();
+    let expected: Vec<_> =
+        (1..=last + 1).map(|ordinal| SegmentFile { ordinal, bytes: 512 }).collect();
     assert_eq!(present, expected);
     for SegmentFile { ordinal, .. } in present {
         let opening = segment::opening(&disk, ordinal).expect("a read");
@@ -273,8 +232,5 @@ fn segments_are_listed_with_what_they_open_with() {
     disk.edit(&segment(4), |bytes| bytes[12..32].fill(7));
     let opening = |ordinal| segment::opening(&disk, ordinal).expect("a read");
     assert!(matches!(opening(2), Opening::Record(_)));
-    assert_eq!(
-        [opening(3), opening(4)],
-        [Opening::Damaged, Opening::Unreadable]
-    );
+    assert_eq!([opening(3), opening(4)], [Opening::Damaged, Opening::Unreadable]);
 }

@@ -15,9 +15,7 @@ const FLIPS: [u8; 4] = [0x01, 0x10, 0x80, 0xff];
 /// which it ends.
 fn small_log() -> (MemoryDisk, Vec<Vec<Written>>, u64) {
     let disk = MemoryDisk::default();
-    let batches: Vec<_> = (0..12)
-        .map(|n| records(n * 2 + 1..=n * 2 + 2, 11))
-        .collect();
+    let batches: Vec<_> = (0..12).map(|n| records(n * 2 + 1..=n * 2 + 2, 11)).collect();
     write(&disk, SMALL, &batches);
     let (_, tail) = read(&disk).expect("an intact log");
     let (last, _) = tail.place.expect("the log has entries");
@@ -49,23 +47,12 @@ fn a_flip_in_any_used_byte_is_an_error_that_names_the_place_or_a_cut_of_the_last
                     assert!(found.len() < all.len(), "{place}: a flip was ignored");
                     let cut = tail.cut.expect("the cut is reported");
                     assert_eq!(cut.file, name, "{place}");
-                    assert!(
-                        (cut.offset..cut.offset + cut.bytes).contains(&(at as u64)),
-                        "{place}"
-                    );
+                    assert!((cut.offset..cut.offset + cut.bytes).contains(&(at as u64)), "{place}");
                 }
-                Err(PersistError::Corrupt {
-                    file,
-                    offset,
-                    after,
-                    ..
-                }) => {
+                Err(PersistError::Corrupt { file, offset, after, .. }) => {
                     errors += 1;
                     assert_eq!(file, name, "{place}");
-                    assert!(
-                        offset <= at as u64 && at as u64 - offset < 64,
-                        "{place}: {offset}"
-                    );
+                    assert!(offset <= at as u64 && at as u64 - offset < 64, "{place}: {offset}");
                     assert!(after < Seq(all.len() as u64), "{place}: {after}");
                 }
                 Err(other) => panic!("{place}: {other}"),
@@ -87,14 +74,8 @@ fn a_flip_in_a_header_costs_nothing_and_is_told() {
             let place = format!("{name} byte {at} flip {flip:02x}");
             let (found, tail) = read(&disk).unwrap_or_else(|error| panic!("{place}: {error}"));
             assert_eq!(found, batches.concat(), "{place}");
-            let [passed] = tail.passed.as_slice() else {
-                panic!("{place}: {tail:?}")
-            };
-            assert_eq!(
-                (passed.file.as_str(), passed.offset),
-                (&name[..], 0),
-                "{place}"
-            );
+            let [passed] = tail.passed.as_slice() else { panic!("{place}: {tail:?}") };
+            assert_eq!((passed.file.as_str(), passed.offset), (&name[..], 0), "{place}");
             let more = records(100..=103, 40);
             write(&disk, SMALL, std::slice::from_ref(&more));
             let (found, _) = read(&disk).expect("the journal continues in another segment");
@@ -104,10 +85,7 @@ fn a_flip_in_a_header_costs_nothing_and_is_told() {
     // Without checksum and salt the header cannot be recognised.
     disk.edit(&segment(2), |bytes| bytes[12..32].fill(7));
     let verdict = read(&disk);
-    assert!(
-        matches!(verdict, Err(PersistError::Corrupt { offset: 0, .. })),
-        "{verdict:?}"
-    );
+    assert!(matches!(verdict, Err(PersistError::Corrupt { offset: 0, .. })), "{verdict:?}");
 }
 
 #[test]
@@ -128,8 +106,7 @@ fn a_log_whose_last_frames_became_zeros_is_damaged_as_far_as_it_was_synced() {
     }
     // An unsynced batch may be lost, and so may the file that records how far the log was synced.
     let mut open = writer(&disk, SMALL).expect("the log opens");
-    open.write(&mut log::batch(&records(100..=100, 9)))
-        .expect("a write");
+    open.write(&mut log::batch(&records(100..=100, 9))).expect("a write");
     for (at, flip) in [(end, 0), (end - 1, 1)] {
         let disk = disk.copy();
         disk.edit(&segment(last), |bytes| bytes[at..].fill(0));
@@ -203,10 +180,7 @@ fn a_missing_segment_is_damage_wherever_it_stood() {
         assert!(read(&disk).is_err(), "without {ordinal}");
     }
     disk.delete(&segment(last + 1));
-    assert_eq!(
-        read(&disk).expect("a prepared segment is no loss").0,
-        batches.concat()
-    );
+    assert_eq!(read(&disk).expect("a prepared segment is no loss").0, batches.concat());
 }
 
 #[test]
@@ -237,11 +211,7 @@ fn other_files_in_the_folder_are_left_alone() {
     write(&disk, SMALL, std::slice::from_ref(&more));
     assert_eq!(read(&disk).expect("an intact log").0, [all, more].concat());
     for name in foreign {
-        assert_eq!(
-            disk.bytes(&format!("journal/{name}")),
-            b"not ours",
-            "{name} after {last}"
-        );
+        assert_eq!(disk.bytes(&format!("journal/{name}")), b"not ours", "{name} after {last}");
     }
 }
 
@@ -253,11 +223,7 @@ fn half_prepared_segments_are_swept_away() {
     disk.put("journal/00000099.tmp", vec![7; 100]);
     assert_eq!(read(&disk).expect("an intact log").0, batches.concat());
     write(&disk, SMALL, &[records(100..=110, 40)]);
-    assert!(
-        disk.names().iter().all(|name| !name.contains(".tmp")),
-        "{:?}",
-        disk.names()
-    );
+    assert!(disk.names().iter().all(|name| !name.contains(".tmp")), "{:?}", disk.names());
 }
 
 #[test]
@@ -266,11 +232,7 @@ fn a_newer_format_is_its_own_error_and_nothing_is_touched() {
     disk.edit(&segment(2), |bytes| of_format(7, bytes));
     let before = disk.bytes(&segment(2));
     match read(&disk) {
-        Err(PersistError::VersionTooNew {
-            file,
-            found,
-            supported,
-        }) => {
+        Err(PersistError::VersionTooNew { file, found, supported }) => {
             assert_eq!((file, found, supported), (segment(2), 7, FORMAT_VERSION));
         }
         other => panic!("{other:?}"),
@@ -289,10 +251,7 @@ fn a_damaged_header_of_an_unused_segment_is_no_loss() {
         assert_eq!(read(&disk).expect("nothing was in it").0, all);
         let more = records(100..=120, 40);
         write(&disk, SMALL, std::slice::from_ref(&more));
-        assert_eq!(
-            read(&disk).expect("an intact log").0,
-            [&all[..], &more].concat()
-        );
+        assert_eq!(read(&disk).expect("an intact log").0, [&all[..], &more].concat());
     }
 }
 

@@ -86,9 +86,7 @@ impl MemoryDisk {
     /// Puts a complete file on the disk.
     pub(crate) fn put(&self, name: &str, bytes: Vec<u8>) {
         let bytes = Arc::new(Mutex::new(bytes));
-        lock(&self.shared.state)
-            .files
-            .insert(name.to_owned(), bytes);
+        lock(&self.shared.state).files.insert(name.to_owned(), bytes);
     }
 
     /// Changes the bytes of a file, as damage would.
@@ -124,10 +122,7 @@ impl MemoryDisk {
     /// Waits until a caller is waiting for a sync.
     pub(crate) fn until_a_sync_waits(&self) {
         let state = lock(&self.shared.state);
-        let waited = self
-            .shared
-            .changed
-            .wait_while(state, |state| state.waiting == 0);
+        let waited = self.shared.changed.wait_while(state, |state| state.waiting == 0);
         drop(waited.expect("not poisoned"));
     }
 
@@ -157,9 +152,7 @@ impl Disk for MemoryDisk {
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         self.shared.change()?;
         let bytes = Bytes::default();
-        let before = lock(&self.shared.state)
-            .files
-            .insert(name.to_owned(), Arc::clone(&bytes));
+        let before = lock(&self.shared.state).files.insert(name.to_owned(), Arc::clone(&bytes));
         if before.is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -185,9 +178,7 @@ impl Disk for MemoryDisk {
     fn remove(&self, name: &str) -> io::Result<()> {
         self.shared.change()?;
         let removed = lock(&self.shared.state).files.remove(name);
-        removed
-            .map(drop)
-            .ok_or_else(|| io::ErrorKind::NotFound.into())
+        removed.map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn sync_folder(&self, _folder: &str) -> io::Result<()> {
@@ -198,9 +189,7 @@ impl Disk for MemoryDisk {
 impl DiskFile for MemoryFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let bytes = lock(&self.bytes);
-        let start = usize::try_from(offset)
-            .expect("small files")
-            .min(bytes.len());
+        let start = usize::try_from(offset).expect("small files").min(bytes.len());
         let rest = bytes.get(start..).unwrap_or(&[]);
         let len = rest.len().min(buf.len());
         buf.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
@@ -212,20 +201,14 @@ impl DiskFile for MemoryFile {
         let end = usize::try_from(offset).expect("small files") + bytes.len();
         let state = lock(&self.shared.state);
         let grows = end.saturating_sub(lock(&self.bytes).len());
-        if grows > 0
-            && state
-                .capacity
-                .is_some_and(|capacity| state.used() + grows > capacity)
-        {
+        if grows > 0 && state.capacity.is_some_and(|capacity| state.used() + grows > capacity) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         drop(state);
         let mut file = lock(&self.bytes);
         let len = file.len().max(end);
         file.resize(len, 0);
-        let place = file
-            .get_mut(end - bytes.len()..end)
-            .expect("it was made long enough");
+        let place = file.get_mut(end - bytes.len()..end).expect("it was made long enough");
         place.copy_from_slice(bytes);
         Ok(())
     }

@@ -11,10 +11,7 @@ use std::task::{Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
-const SIZES: Sizes = Sizes {
-    first_bytes: 1 << 20,
-    max_bytes: 1 << 20,
-};
+const SIZES: Sizes = Sizes { first_bytes: 1 << 20, max_bytes: 1 << 20 };
 
 struct Unpark(Thread);
 
@@ -55,10 +52,7 @@ fn batches_are_written_in_the_order_in_which_they_were_handed_over() {
     thread.stop().expect("a clean stop");
     assert_eq!(read(&disk).expect("an intact log").0, all);
     let counts = journal.counts();
-    assert_eq!(
-        counts.writes, counts.syncs,
-        "each write is synced before its answer"
-    );
+    assert_eq!(counts.writes, counts.syncs, "each write is synced before its answer");
 }
 
 #[test]
@@ -71,16 +65,9 @@ fn one_sync_serves_all_that_came_while_the_last_one_ran() {
     let before = disk.syncs();
     for seq in 2..=100 {
         journal.submit(batch(&records(seq..=seq, 30)));
-        assert!(
-            !journal.write_inline(&mut batch(&records(900..=900, 1))),
-            "the thread has work"
-        );
+        assert!(!journal.write_inline(&mut batch(&records(900..=900, 1))), "the thread has work");
     }
-    assert_eq!(
-        journal.released(),
-        Seq(0),
-        "nothing is released before its sync"
-    );
+    assert_eq!(journal.released(), Seq(0), "nothing is released before its sync");
     disk.hold_syncs(false);
     until(&journal, |journal| journal.released() == Seq(100));
     assert_eq!(disk.syncs() - before, 2);
@@ -109,11 +96,7 @@ fn a_stop_writes_and_syncs_what_was_handed_over() {
             journal.submit(batch(&records(seq..=seq, 30)));
         }
         thread.stop().expect("a clean stop");
-        assert_eq!(
-            read(&disk).expect("an intact log").0,
-            records(1..=50, 30),
-            "{fsync:?}"
-        );
+        assert_eq!(read(&disk).expect("an intact log").0, records(1..=50, 30), "{fsync:?}");
         assert!(disk.syncs() > before, "{fsync:?}");
         assert_eq!(journal.released(), Seq(50), "{fsync:?}");
     }
@@ -148,15 +131,8 @@ fn after_a_failed_sync_nothing_is_released_any_more() {
     journal.write_inline(&mut batch(&records(4..=4, 30)));
     journal.submit(batch(&records(5..=5, 30)));
     let error = thread.stop().expect_err("the failure is reported");
-    assert!(
-        error.to_string().contains("sync journal/00000001.seg"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("sync journal/00000001.seg"), "{error}");
     assert_eq!(journal.released(), Seq(1));
     let found = read(&disk).expect("an intact log").0;
-    assert_eq!(
-        found,
-        records(1..=2, 30),
-        "nothing is written after a failure"
-    );
+    assert_eq!(found, records(1..=2, 30), "nothing is written after a failure");
 }

@@ -11,10 +11,7 @@ use sexton::persist::mark::Mark;
 use std::sync::Arc;
 
 /// Segments so small that each test fills several of them.
-pub(crate) const SMALL: Sizes = Sizes {
-    first_bytes: 512,
-    max_bytes: 512,
-};
+pub(crate) const SMALL: Sizes = Sizes { first_bytes: 512, max_bytes: 512 };
 
 /// The sequence number and the payload of a record.
 pub(crate) type Written = (u64, Vec<u8>);
@@ -31,30 +28,19 @@ pub(crate) fn batch(records: &[Written]) -> Batch {
 /// Returns a batch with one mark.
 pub(crate) fn mark(seq: u64, mark: &Mark) -> Batch {
     let mut batch = Batch::default();
-    push(
-        &mut batch,
-        seq,
-        Kind::Mark,
-        &rmp_serde::to_vec(mark).expect("a mark encodes"),
-    );
+    push(&mut batch, seq, Kind::Mark, &rmp_serde::to_vec(mark).expect("a mark encodes"));
     batch
 }
 
 fn push(batch: &mut Batch, seq: u64, kind: Kind, payload: &[u8]) {
-    let about = About {
-        seq: Seq(seq),
-        at: Timestamp(1_000_000 + seq),
-        actor: ActorId::LOCK,
-        kind,
-    };
+    let about = About { seq: Seq(seq), at: Timestamp(1_000_000 + seq), actor: ActorId::LOCK, kind };
     batch.push(about, |bytes| bytes.extend_from_slice(payload));
 }
 
 /// Returns records with these sequence numbers. Their payloads differ, and have `len` bytes, none of which is zero.
 pub(crate) fn records(seqs: std::ops::RangeInclusive<u64>, len: usize) -> Vec<Written> {
     let byte = |seq: u64, i: usize| u8::try_from((seq * 31 + i as u64 * 7) % 255 + 1).unwrap_or(1);
-    seqs.map(|seq| (seq, (0..len).map(|i| byte(seq, i)).collect()))
-        .collect()
+    seqs.map(|seq| (seq, (0..len).map(|i| byte(seq, i)).collect())).collect()
 }
 
 /// Opens the log for writing at its end.
@@ -70,12 +56,7 @@ pub(crate) fn writer_at(
     tail: &Tail,
 ) -> Result<Writer, PersistError> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-    Writer::open(
-        Arc::clone(&disk),
-        sizes,
-        Box::new(InlineFiller::new(disk)),
-        tail,
-    )
+    Writer::open(Arc::clone(&disk), sizes, Box::new(InlineFiller::new(disk)), tail)
 }
 
 /// Writes each batch, and syncs it.
@@ -94,10 +75,7 @@ pub(crate) fn read(disk: &dyn Disk) -> Result<(Vec<Written>, Tail), PersistError
 
 /// Returns the position after the record with this number.
 pub(crate) fn after(seq: u64) -> Begin {
-    Begin {
-        after: Seq(seq),
-        ..Begin::default()
-    }
+    Begin { after: Seq(seq), ..Begin::default() }
 }
 
 /// Returns all records of the log after a position, and its end.
@@ -159,9 +137,5 @@ pub(crate) fn used(disk: &MemoryDisk, ordinal: u64) -> usize {
     let bytes = disk.bytes(&segment(ordinal));
     let last = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
     let end_mark = last > 32 && bytes.get(last) == Some(&4);
-    if end_mark {
-        last + 3
-    } else {
-        (last + 1).max(32)
-    }
+    if end_mark { last + 3 } else { (last + 1).max(32) }
 }

@@ -54,10 +54,7 @@ fn the_words_of_a_refusal_say_what_is_gone_and_where() {
              and the records before it, from 4 on, are gone"
         )
     );
-    let begin = Begin {
-        reaches: Seq(77),
-        ..after(begins)
-    };
+    let begin = Begin { reaches: Seq(77), ..after(begins) };
     assert_eq!(
         words(begin),
         format!(
@@ -127,18 +124,13 @@ fn a_first_segment_that_cannot_be_trusted_is_no_begin() {
 fn a_log_that_ends_too_early_is_refused() {
     let (disk, _, last) = small_log();
     disk.delete(SYNCED);
-    let until = |begin, reaches| Begin {
-        reaches: Seq(reaches),
-        ..after(begin)
-    };
+    let until = |begin, reaches| Begin { reaches: Seq(reaches), ..after(begin) };
     for begin in [0, 20, 54, 60] {
         read_after(&disk, until(begin, 54)).expect("it is complete");
         match read_after(&disk, until(begin, 55)) {
-            Err(PersistError::Short {
-                file,
-                last: found,
-                reaches,
-            }) => assert_eq!((file, found, reaches), (segment(last), Seq(54), Seq(55))),
+            Err(PersistError::Short { file, last: found, reaches }) => {
+                assert_eq!((file, found, reaches), (segment(last), Seq(54), Seq(55)))
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -150,10 +142,7 @@ fn a_log_that_ends_too_early_is_refused() {
     }
     let prepared = MemoryDisk::default();
     drop(writer(&prepared, SMALL).expect("the log opens"));
-    assert!(matches!(
-        read_after(&prepared, until(3, 9)),
-        Err(PersistError::Short { .. })
-    ));
+    assert!(matches!(read_after(&prepared, until(3, 9)), Err(PersistError::Short { .. })));
     // A flip in the last batch cuts off a record that a snapshot contains, so the cut is an error.
     let end = used(&disk, last);
     disk.edit(&segment(last), |bytes| bytes[end - 1] ^= 1);
@@ -205,10 +194,7 @@ fn a_flip_in_what_is_read_is_found_wherever_reading_begins() {
                     }
                     Err(other) => panic!("{place}: {other}"),
                 }
-                let begin = Begin {
-                    reaches: Seq(54),
-                    ..after(begin)
-                };
+                let begin = Begin { reaches: Seq(54), ..after(begin) };
                 assert_eq!(read_after(&disk, begin).is_err(), refused, "{place}");
             }
         }
@@ -234,9 +220,7 @@ fn damage_before_what_is_wanted_is_passed_over_and_told() {
             disk.edit(&name, |bytes| bytes[offset + 33] ^= 1);
             if let Ok((found, tail)) = read_after(&disk, after(begin)) {
                 assert!(found == behind(&all, begin), "offset {offset}");
-                let [told] = tail.passed.as_slice() else {
-                    panic!("offset {offset}: {tail:?}")
-                };
+                let [told] = tail.passed.as_slice() else { panic!("offset {offset}: {tail:?}") };
                 assert_eq!((&told.file, told.offset), (&name, offset as u64));
                 passed += 1;
             }
@@ -262,14 +246,9 @@ fn a_record_that_began_before_must_end() {
     (1..middle).for_each(|unread| disk.delete(&segment(unread)));
     let (found, _) = read_after(&disk, after(20)).expect("an intact log");
     assert_eq!(found, records(21..=22, 10));
-    assert!(matches!(
-        read_after(&disk, after(19)),
-        Err(PersistError::Gone { .. })
-    ));
+    assert!(matches!(read_after(&disk, after(19)), Err(PersistError::Gone { .. })));
     let size = u32::from_le_bytes(
-        *disk.bytes(&segment(middle))[32..]
-            .first_chunk()
-            .expect("it is in use"),
+        *disk.bytes(&segment(middle))[32..].first_chunk().expect("it is in use"),
     );
     let behind = 32 + usize::try_from(size).expect("a part is small");
     disk.delete(&segment(middle + 2));
@@ -306,8 +285,7 @@ fn a_slow_reader_never_jumps_over_what_was_removed() {
     disk.delete(&segment(last + 1));
     let mut reader = Reader::open(&disk).expect("the log can be read");
     let mut open = writer(&disk, SMALL).expect("the log opens");
-    open.write(&mut log::batch(&records(100..=160, 40)))
-        .expect("a write");
+    open.write(&mut log::batch(&records(100..=160, 40))).expect("a write");
     open.sync().expect("a sync");
     let mut found = Vec::new();
     let verdict = loop {

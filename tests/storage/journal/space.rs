@@ -4,10 +4,7 @@ use crate::journal::disk::MemoryDisk;
 use crate::journal::log::{self, read, records, writer};
 use sexton::persist::journal::{Room, Sizes, Writer, segment};
 
-const SIZES: Sizes = Sizes {
-    first_bytes: 4096,
-    max_bytes: 4096,
-};
+const SIZES: Sizes = Sizes { first_bytes: 4096, max_bytes: 4096 };
 
 #[test]
 fn room_shrinks_step_by_step_until_nothing_can_be_written() {
@@ -37,11 +34,7 @@ fn room_shrinks_step_by_step_until_nothing_can_be_written() {
     rooms.dedup();
     assert_eq!(rooms, [Room::Ample, Room::Low, Room::Scant]);
     let (found, tail) = read(&disk).expect("an intact log");
-    assert_eq!(
-        (found, tail.cut),
-        (kept, None),
-        "only what was synced is there"
-    );
+    assert_eq!((found, tail.cut), (kept, None), "only what was synced is there");
 }
 
 #[test]
@@ -65,8 +58,7 @@ fn space_freed_gives_room_again() {
     while open.room(0) != Room::Scant {
         seq += 1;
         let record = records(seq..=seq, 60);
-        open.write(&mut log::batch(&record))
-            .expect("there is a reserve");
+        open.write(&mut log::batch(&record)).expect("there is a reserve");
         kept.extend(record);
     }
     assert!(
@@ -78,8 +70,7 @@ fn space_freed_gives_room_again() {
     assert_eq!(open.room(0), Room::Ample);
     for more in seq + 1..seq + 200 {
         let record = records(more..=more, 60);
-        open.write(&mut log::batch(&record))
-            .expect("there is space");
+        open.write(&mut log::batch(&record)).expect("there is space");
         kept.extend(record);
     }
     assert_eq!(open.room(0), Room::Ample);
@@ -89,10 +80,7 @@ fn space_freed_gives_room_again() {
 #[test]
 fn the_next_segment_is_smaller_where_there_is_no_room_for_one_twice_as_large() {
     const FIRST: u64 = 128 << 10;
-    let sizes = Sizes {
-        first_bytes: FIRST,
-        max_bytes: 8 * FIRST,
-    };
+    let sizes = Sizes { first_bytes: FIRST, max_bytes: 8 * FIRST };
     let disk = MemoryDisk::default();
     let mut open = writer(&disk, sizes).expect("the log opens");
     open.refill();
@@ -102,8 +90,7 @@ fn the_next_segment_is_smaller_where_there_is_no_room_for_one_twice_as_large() {
         while !until(open) {
             seq += 1;
             let record = records(seq..=seq, 30 << 10);
-            open.write(&mut log::batch(&record))
-                .expect("the disk has space");
+            open.write(&mut log::batch(&record)).expect("the disk has space");
             open.refill();
             kept.extend(record);
         }
@@ -120,9 +107,7 @@ fn the_next_segment_is_smaller_where_there_is_no_room_for_one_twice_as_large() {
     let error = error.to_string();
     let [wanted, free] = [2 * FIRST, FIRST].map(|bytes| bytes.to_string());
     assert!(
-        error.contains(&format!(
-            "it takes {wanted} bytes, but only {free} are free"
-        )),
+        error.contains(&format!("it takes {wanted} bytes, but only {free} are free")),
         "{error}"
     );
     fill(&mut open, &|open| open.room(0) != Room::Ample);

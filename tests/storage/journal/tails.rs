@@ -11,10 +11,7 @@ use sexton::persist::disk::Disk;
 use sexton::persist::journal::{Sizes, ThreadFiller, Writer};
 use std::sync::Arc;
 
-const ROOMY: Sizes = Sizes {
-    first_bytes: 64 << 10,
-    max_bytes: 64 << 10,
-};
+const ROOMY: Sizes = Sizes { first_bytes: 64 << 10, max_bytes: 64 << 10 };
 
 /// Writes a log with synced batches, and one unsynced batch at the end. Returns the log, and the offsets at which that
 /// batch begins and ends.
@@ -54,9 +51,7 @@ fn a_batch_torn_at_any_byte_is_cut_there() {
         let whole = (tear - begin) / frame;
         let kept = [&synced.concat()[..], &torn[..whole]].concat();
         assert_eq!(found, kept, "torn at {tear}");
-        let left = (begin..tear)
-            .skip(whole * frame)
-            .filter(|at| disk.bytes(&segment(1))[*at] != 0);
+        let left = (begin..tear).skip(whole * frame).filter(|at| disk.bytes(&segment(1))[*at] != 0);
         match (left.max(), tail.cut) {
             (None, cut) => assert_eq!(cut, None, "torn at {tear}"),
             (Some(last), cut) => {
@@ -100,8 +95,7 @@ fn a_page_lost_in_a_synced_batch_is_damage() {
     let (disk, begin, end) = with_unsynced(&[records(1..=3, 100)], &lost);
     let mut open = writer(&disk, ROOMY).expect("the log opens");
     open.sync().expect("a sync");
-    open.write(&mut log::batch(&records(21..=21, 10)))
-        .expect("a write");
+    open.write(&mut log::batch(&records(21..=21, 10))).expect("a write");
     let frame = (end - begin) / lost.len();
     for page in begin / 512..end / 512 {
         let (from, to) = ((page * 512).max(begin), (page + 1) * 512);
@@ -109,12 +103,7 @@ fn a_page_lost_in_a_synced_batch_is_damage() {
         disk.edit(&segment(1), |bytes| bytes[from..to].fill(0));
         let whole = (from - begin) / frame;
         match read(&disk) {
-            Err(PersistError::Corrupt {
-                file,
-                offset,
-                after,
-                ..
-            }) => {
+            Err(PersistError::Corrupt { file, offset, after, .. }) => {
                 assert_eq!(file, segment(1));
                 assert_eq!(offset, (begin + whole * frame) as u64);
                 assert_eq!(after, Seq(3 + whole as u64));
@@ -126,16 +115,12 @@ fn a_page_lost_in_a_synced_batch_is_damage() {
 
 /// Writes a log whose last record is in parts over three segments, with the last part torn off.
 fn with_torn_parts() -> (MemoryDisk, Vec<Written>, Sizes) {
-    let sizes = Sizes {
-        first_bytes: 600 << 10,
-        max_bytes: 600 << 10,
-    };
+    let sizes = Sizes { first_bytes: 600 << 10, max_bytes: 600 << 10 };
     let disk = MemoryDisk::default();
     let kept = records(1..=3, 100);
     write(&disk, sizes, std::slice::from_ref(&kept));
     let mut open = writer(&disk, sizes).expect("the log opens");
-    open.write(&mut log::batch(&records(4..=5, 1_300_000)))
-        .expect("a write");
+    open.write(&mut log::batch(&records(4..=5, 1_300_000))).expect("a write");
     drop(open);
     // Record 4 ends in segment 3, and record 5 in segment 6.
     let end = used(&disk, 6);
@@ -155,11 +140,7 @@ fn a_record_whose_last_part_is_torn_is_cut_whole() {
     let first_part_in = tail.place.expect("the log has entries").0;
     assert_eq!(cut.file, segment(first_part_in));
     assert!(first_part_in < 6, "the record began in an earlier segment");
-    assert!(
-        cut.bytes > 1_200_000,
-        "all of its parts are counted: {}",
-        cut.bytes
-    );
+    assert!(cut.bytes > 1_200_000, "all of its parts are counted: {}", cut.bytes);
     append_and_read(&disk, sizes, &kept);
 }
 
@@ -172,10 +153,7 @@ fn a_crash_at_any_point_of_cutting_leaves_a_log_that_can_be_cut_again() {
         let survived = writer(&disk, sizes).is_ok();
         let disk = disk.copy();
         let (found, _) = read(&disk).unwrap_or_else(|error| panic!("after {changes}: {error}"));
-        assert!(
-            found == kept,
-            "after {changes} changes nothing else is lost"
-        );
+        assert!(found == kept, "after {changes} changes nothing else is lost");
         append_and_read(&disk, sizes, &kept);
         if survived {
             assert!(changes > 4, "cutting took several steps");
@@ -198,15 +176,8 @@ fn a_segment_that_was_just_begun_is_where_the_log_goes_on() {
     let disk = MemoryDisk::default();
     let batches: Vec<_> = (1..=9).map(|seq| records(seq..=seq, 120)).collect();
     write(&disk, SMALL, &batches);
-    let (last, _) = read(&disk)
-        .expect("an intact log")
-        .1
-        .place
-        .expect("the log has entries");
-    assert!(
-        last >= 3 && used(&disk, last) > 32,
-        "several segments are in use"
-    );
+    let (last, _) = read(&disk).expect("an intact log").1.place.expect("the log has entries");
+    assert!(last >= 3 && used(&disk, last) > 32, "several segments are in use");
     // As after a power cut between the end mark and the first write to the new segment.
     disk.edit(&segment(last), |bytes| bytes[32..].fill(0));
     disk.delete(SYNCED);
@@ -225,15 +196,13 @@ fn a_frame_inside_a_payload_vouches_for_nothing() {
     let filler = ThreadFiller::start(Arc::clone(&shared), salt).expect("a new thread");
     let tail = read(&disk).expect("there is no log yet").1;
     let mut open = Writer::open(shared, ROOMY, Box::new(filler), &tail).expect("the log opens");
-    open.write(&mut log::batch(&records(1..=2, 20)))
-        .expect("a write");
+    open.write(&mut log::batch(&records(1..=2, 20))).expect("a write");
     open.sync().expect("a sync");
     let begin = used(&disk, 1);
     let mut forged = log::batch(&records(900..=900, 8));
     forged.seal_frame(0, 0, 0);
     let hostile = (4, forged.bytes_from(0).to_vec());
-    open.write(&mut log::batch(&[records(3..=3, 20).remove(0), hostile]))
-        .expect("a write");
+    open.write(&mut log::batch(&[records(3..=3, 20).remove(0), hostile])).expect("a write");
     disk.edit(&segment(1), |bytes| bytes[begin] ^= 1);
     let (found, tail) = read(&disk).expect("a torn tail is no damage");
     assert_eq!(found, records(1..=2, 20));

@@ -16,31 +16,20 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 fn small_log() -> (MemoryDisk, Vec<Written>, u64) {
-    log_of(
-        SMALL,
-        &(0..14)
-            .map(|n| records(n * 4 + 1..=n * 4 + 2, 41))
-            .collect::<Vec<_>>(),
-    )
+    log_of(SMALL, &(0..14).map(|n| records(n * 4 + 1..=n * 4 + 2, 41)).collect::<Vec<_>>())
 }
 
 fn log_of(sizes: Sizes, batches: &[Vec<Written>]) -> (MemoryDisk, Vec<Written>, u64) {
     let disk = MemoryDisk::default();
     write(&disk, sizes, batches);
-    let (last, _) = read(&disk)
-        .expect("an intact log")
-        .1
-        .place
-        .expect("the log has entries");
+    let (last, _) = read(&disk).expect("an intact log").1.place.expect("the log has entries");
     (disk, batches.concat(), last)
 }
 
 /// Returns the numbers of the existing segments.
 fn there(disk: &MemoryDisk, last: u64) -> Vec<u64> {
     let names = disk.names();
-    (1..=last + 1)
-        .filter(|ordinal| names.contains(&segment(*ordinal)))
-        .collect()
+    (1..=last + 1).filter(|ordinal| names.contains(&segment(*ordinal))).collect()
 }
 
 fn trim_at_every_number((disk, all, last): (MemoryDisk, Vec<Written>, u64), sizes: Sizes) {
@@ -50,20 +39,14 @@ fn trim_at_every_number((disk, all, last): (MemoryDisk, Vec<Written>, u64), size
         let disk = disk.copy();
         let needed = needed_from(&disk, last, upto);
         let trimmed = trim(&disk, Seq(upto)).expect("a removal");
-        let expected = Trimmed {
-            segments: needed - 1,
-            bytes: (needed - 1) * sizes.first_bytes,
-        };
+        let expected = Trimmed { segments: needed - 1, bytes: (needed - 1) * sizes.first_bytes };
         assert_eq!(trimmed, expected, "up to {upto}");
         let mut kept = present.clone();
         kept.retain(|ordinal| *ordinal >= needed);
         assert_eq!(there(&disk, last), kept, "up to {upto}");
         for begin in upto..=end {
             let (found, _) = read_after(&disk, after(begin)).expect("everything needed is present");
-            assert!(
-                found.iter().eq(all.iter().filter(|(seq, _)| *seq > begin)),
-                "{begin}"
-            );
+            assert!(found.iter().eq(all.iter().filter(|(seq, _)| *seq > begin)), "{begin}");
         }
         let again = trim(&disk, Seq(upto)).expect("a removal");
         assert_eq!(again, Trimmed::default(), "up to {upto}");
@@ -83,10 +66,7 @@ fn what_is_needed_stays_and_all_else_goes() {
 
 #[test]
 fn what_is_needed_of_a_log_with_parts_stays_and_all_else_goes() {
-    let sizes = Sizes {
-        first_bytes: 600 << 10,
-        max_bytes: 600 << 10,
-    };
+    let sizes = Sizes { first_bytes: 600 << 10, max_bytes: 600 << 10 };
     let batches = [
         records(1..=2, 100),
         records(3..=4, 1_300_000),
@@ -103,11 +83,8 @@ fn history_is_kept_by_age_and_by_size_and_does_not_delay_a_start() {
     let needed = needed_from(&disk, last, end);
     assert!(needed > 4, "there are many segments");
     let bytes = SMALL.first_bytes;
-    let begins = |ordinal| {
-        segments::opened_at(&disk, ordinal)
-            .expect("readable")
-            .expect("a record")
-    };
+    let begins =
+        |ordinal| segments::opened_at(&disk, ordinal).expect("readable").expect("a record");
     let everything = needed - 1;
     for (since, bytes_max, left) in [
         (Timestamp(0), u64::MAX, everything),
@@ -175,11 +152,7 @@ enum Damage {
 #[test]
 fn foreign_and_unfinished_files_are_left_alone() {
     let (disk, _, last) = small_log();
-    let foreign = [
-        "journal/1.seg",
-        "journal/00000001.seg.bak",
-        "journal/00000001.tmp",
-    ];
+    let foreign = ["journal/1.seg", "journal/00000001.seg.bak", "journal/00000001.tmp"];
     for name in foreign {
         disk.put(name, b"not ours".to_vec());
     }
@@ -261,18 +234,10 @@ impl Disk for Noting {
 fn each_removal_is_synced_before_the_next_and_the_oldest_goes_first() {
     let (disk, _, last) = small_log();
     let gone = needed_from(&disk, last, 40) - 1;
-    let disk = Noting {
-        disk,
-        noted: Mutex::default(),
-    };
+    let disk = Noting { disk, noted: Mutex::default() };
     trim(&disk, Seq(40)).expect("a removal");
     let expected: Vec<String> = (1..=gone)
-        .flat_map(|ordinal| {
-            [
-                format!("remove {}", segment(ordinal)),
-                "sync journal".to_owned(),
-            ]
-        })
+        .flat_map(|ordinal| [format!("remove {}", segment(ordinal)), "sync journal".to_owned()])
         .collect();
     assert_eq!(disk.noted.into_inner().expect("nothing panicked"), expected);
 }
@@ -298,8 +263,7 @@ fn trimming_beside_a_writer_takes_nothing_from_it() {
         scope.spawn(|| {
             let mut open = writer(&disk, SMALL).expect("the log opens");
             for seq in 1..=last {
-                open.write(&mut log::batch(&records(seq..=seq, 30)))
-                    .expect("a write");
+                open.write(&mut log::batch(&records(seq..=seq, 30))).expect("a write");
                 open.sync().expect("a sync");
                 durable.store(seq, Ordering::Release);
             }

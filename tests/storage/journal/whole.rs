@@ -66,10 +66,7 @@ fn a_long_record_comes_back_from_its_parts_over_the_end_of_a_segment() {
     let (found, tail) = read(disk.as_ref()).expect("an intact log");
     assert!(found == all, "long records come back");
     assert_eq!((tail.last, tail.cut), (Seq(5), None));
-    assert!(
-        tail.place.is_some_and(|(ordinal, _)| ordinal >= 2),
-        "a segment was filled"
-    );
+    assert!(tail.place.is_some_and(|(ordinal, _)| ordinal >= 2), "a segment was filled");
 }
 
 #[test]
@@ -97,8 +94,7 @@ fn after_a_clean_stop_numbers_go_on_and_after_a_crash_at_the_bound() {
 fn a_stop_counts_only_if_nothing_was_cut_behind_it() {
     let disk = MemoryDisk::default();
     let mut open = writer(&disk, SMALL).expect("the log opens");
-    open.write(&mut mark(1, &Mark::Reserve { bound: Seq(1000) }))
-        .expect("a write");
+    open.write(&mut mark(1, &Mark::Reserve { bound: Seq(1000) })).expect("a write");
     open.write(&mut mark(2, &Mark::Stop)).expect("a write");
     open.sync().expect("a sync");
     assert!(read(&disk).expect("an intact log").1.clean);
@@ -116,26 +112,16 @@ fn a_checkpoint_mark_comes_back_from_bytes_and_from_an_export() {
     let digest = Digest(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff);
     let checkpoint = Mark::Checkpoint {
         slot: 1,
-        states: vec![Watermark {
-            actor: ActorId::LOCK,
-            upto: Seq(41),
-            digest,
-        }],
+        states: vec![Watermark { actor: ActorId::LOCK, upto: Seq(41), digest }],
     };
     let bytes = rmp_serde::to_vec(&checkpoint).expect("a mark encodes");
-    assert_eq!(
-        rmp_serde::from_slice::<Mark>(&bytes).expect("it decodes"),
-        checkpoint
-    );
+    assert_eq!(rmp_serde::from_slice::<Mark>(&bytes).expect("it decodes"), checkpoint);
     let text = serde_json::to_string(&checkpoint).expect("a mark encodes");
     assert_eq!(
         text,
         r#"{"checkpoint":{"slot":1,"states":[{"actor":1,"upto":41,"digest":"00112233445566778899aabbccddeeff"}]}}"#
     );
-    assert_eq!(
-        serde_json::from_str::<Mark>(&text).expect("it decodes"),
-        checkpoint
-    );
+    assert_eq!(serde_json::from_str::<Mark>(&text).expect("it decodes"), checkpoint);
     for bad in [
         "",
         "00112233445566778899aabbccddeef",
@@ -151,10 +137,7 @@ fn a_checkpoint_mark_comes_back_from_bytes_and_from_an_export() {
 fn a_checkpoint_mark_changes_nothing_of_the_tail_but_its_place() {
     let disk = MemoryDisk::default();
     let mut open = writer(&disk, SMALL).expect("the log opens");
-    let checkpoint = Mark::Checkpoint {
-        slot: 0,
-        states: Vec::new(),
-    };
+    let checkpoint = Mark::Checkpoint { slot: 0, states: Vec::new() };
     for batch in [
         &mut mark(1, &Mark::Reserve { bound: Seq(1000) }),
         &mut mark(2, &Mark::Stop),
@@ -178,8 +161,7 @@ fn a_reader_sees_segments_that_were_made_after_it_began() {
     let mut reader = Reader::open(&disk).expect("the log can be read");
     let more = records(3..=40, 100);
     for record in &more {
-        open.write(&mut log::batch(std::slice::from_ref(record)))
-            .expect("a write");
+        open.write(&mut log::batch(std::slice::from_ref(record))).expect("a write");
         open.sync().expect("a sync");
     }
     let mut found = Vec::new();

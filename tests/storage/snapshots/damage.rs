@@ -38,13 +38,8 @@ fn a_start_with_one_slot_damaged_anywhere_is_whole() {
         let (locks, past) = start(data).unwrap_or_else(|error| panic!("{harm:?}: {error}"));
         assert_eq!(locks.digest(), whole.digest(), "{harm:?}");
         assert!(locks.view().entries == whole.view().entries, "{harm:?}");
-        let [said] = past.mended.as_slice() else {
-            panic!("{harm:?}: {:?}", past.mended)
-        };
-        assert!(
-            said.contains(&format!("snapshot {slot}")),
-            "{harm:?}: {said}"
-        );
+        let [said] = past.mended.as_slice() else { panic!("{harm:?}: {:?}", past.mended) };
+        assert!(said.contains(&format!("snapshot {slot}")), "{harm:?}: {said}");
         unsealed += usize::from(said.contains("was being written"));
         let mut expected = both;
         expected[slot] = None;
@@ -54,10 +49,7 @@ fn a_start_with_one_slot_damaged_anywhere_is_whole() {
         // snapshot.
         let Seq(behind) = Seq(past.tail.last.0 - other.0);
         assert!(past.tail.records <= behind, "{harm:?}: {past:?}");
-        assert!(
-            bytes(data) == damaged,
-            "{harm:?}: looking changed something"
-        );
+        assert!(bytes(data) == damaged, "{harm:?}: looking changed something");
         harm.undo(data, &files);
     }
     println!("{PLACES} places, {unsealed} of them a seal that was gone");
@@ -92,10 +84,7 @@ fn a_node_makes_a_damaged_slot_whole_by_itself() {
         let [said] = handle.recovered().mended.as_slice() else {
             panic!("{harm:?}: {:?}", handle.recovered())
         };
-        assert!(
-            said.contains(&format!("snapshot {slot}")),
-            "{harm:?}: {said}"
-        );
+        assert!(said.contains(&format!("snapshot {slot}")), "{harm:?}: {said}");
         let taken = until("the node repairs it", || handle.snapshots().last);
         assert_eq!(taken.slot, slot.to_string(), "{harm:?}: the damaged one");
         assert_eq!(sealed(copy.path()), [true; 2], "{harm:?}");
@@ -173,10 +162,7 @@ fn a_snapshot_of_another_directory_is_left_alone() {
     // Nothing was changed: without the snapshots, the journal is complete.
     std::fs::remove_dir_all(other.join("snapshots")).unwrap();
     let (locks, past) = start(&other).unwrap();
-    assert_eq!(
-        (past.mended, past.sealed),
-        (Vec::<String>::new(), BySlot::default())
-    );
+    assert_eq!((past.mended, past.sealed), (Vec::<String>::new(), BySlot::default()));
     assert_eq!(locks.digest(), whole.digest());
 }
 

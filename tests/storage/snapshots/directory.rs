@@ -22,15 +22,9 @@ const BURST: usize = 1000;
 const TTL: u16 = 60_000;
 
 /// Sizes with which the journal is never trimmed, because all of it fits into the first segment.
-pub(crate) const LARGE: Sizes = Sizes {
-    first_bytes: 4 << 20,
-    max_bytes: 4 << 20,
-};
+pub(crate) const LARGE: Sizes = Sizes { first_bytes: 4 << 20, max_bytes: 4 << 20 };
 /// Sizes with which each checkpoint trims the journal.
-pub(crate) const SMALL: Sizes = Sizes {
-    first_bytes: 64 << 10,
-    max_bytes: 64 << 10,
-};
+pub(crate) const SMALL: Sizes = Sizes { first_bytes: 64 << 10, max_bytes: 64 << 10 };
 
 /// Opens a node that takes checkpoints only on request.
 pub(crate) fn open(data: &Path, segments: Sizes) -> Node {
@@ -131,15 +125,8 @@ pub(crate) fn start(data: &Path) -> Result<(LockMachine, recovery::Past), Recove
     let mut replica = Replica::<LockMachine>::new(lock::Rules::default());
     let replicas: &mut [&mut dyn Recovering] = &mut [&mut replica];
     let disk = RealDisk::new(data);
-    let past = recover(
-        &disk,
-        Some(&slots(data)),
-        replicas,
-        Scope {
-            partial: true,
-            ..Scope::default()
-        },
-    )?;
+    let past =
+        recover(&disk, Some(&slots(data)), replicas, Scope { partial: true, ..Scope::default() })?;
     Ok((replica.into_parts().machine, past))
 }
 

@@ -66,17 +66,9 @@ fn a_full_disk_fails_the_checkpoint_and_nothing_else() {
         for (name, bytes) in of_slot(&kept.to_string()) {
             assert!(snapshot[name] == *bytes, "{name} was changed");
         }
-        assert_eq!(
-            of_slot(&kept.other().to_string()).count(),
-            0,
-            "nothing incomplete is left"
-        );
+        assert_eq!(of_slot(&kept.other().to_string()).count(), 0, "nothing incomplete is left");
     }
-    assert!(
-        daemon
-            .log()
-            .contains("no snapshot was taken; the journal is kept")
-    );
+    assert!(daemon.log().contains("no snapshot was taken; the journal is kept"));
 
     daemon.limit_files(None);
     let ended = ask_for_a_checkpoint(&data);

@@ -1,9 +1,6 @@
 //! Damage to a random file of a slot, which can be done and undone.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "positions are chosen within the file"
-)]
+#![expect(clippy::indexing_slicing, reason = "positions are chosen within the file")]
 
 use crate::chance::Chance;
 use sexton::persist::snapshots::SlotId;
@@ -38,10 +35,7 @@ impl Harm {
             let Some(used) = used else { continue };
             return match chance.below(10) {
                 0 => Self::Delete { file },
-                1 | 2 => Self::Cut {
-                    file,
-                    len: below(chance, used + 1),
-                },
+                1 | 2 => Self::Cut { file, len: below(chance, used + 1) },
                 _ => {
                     let bit = below(chance, (used + 1) * 8);
                     if bytes[bit / 8] == 0 {

@@ -44,10 +44,7 @@ fn change(daemon: &Daemon, chance: &mut Chance, kill: usize) -> u64 {
 
 /// Returns the status of the running program.
 fn status(data: &Path) -> String {
-    let asked = sexton()
-        .args(["status", "--json", "--data"])
-        .arg(data)
-        .output();
+    let asked = sexton().args(["status", "--json", "--data"]).arg(data).output();
     let answer = asked.expect("the program runs").stdout;
     String::from_utf8(answer).expect("UTF-8")
 }
@@ -57,14 +54,8 @@ fn reckon(data: &Path, past: &mut Past<LockMachine>, kept: &Kept) -> bool {
     past.read_on(kept.keep());
     let (locks, found) = past::recovered::<LockMachine>(data);
     assert_eq!(locks.digest(), past.machine().digest(), "{found:?}");
-    assert!(
-        locks.view().entries == past.machine().view().entries,
-        "{found:?}"
-    );
-    assert!(
-        found.snapshot.is_some(),
-        "one is always complete: {found:?}"
-    );
+    assert!(locks.view().entries == past.machine().view().entries, "{found:?}");
+    assert!(found.snapshot.is_some(), "one is always complete: {found:?}");
     let amid = |wrong: &String| wrong.contains("was being written");
     assert!(found.mended.iter().all(amid), "{:?}", found.mended);
     !found.mended.is_empty()
@@ -93,10 +84,7 @@ fn killed_amid_a_checkpoint_the_other_snapshot_and_the_journal_have_it_all() {
             );
             break;
         }
-        assert!(
-            kill < KILLS * 10,
-            "{amid} of {kill} kills amid a checkpoint"
-        );
+        assert!(kill < KILLS * 10, "{amid} of {kill} kills amid a checkpoint");
         let daemon = Daemon::serve(&["--data", text, "--journal-kept-max", "0"]);
         past.read_on(kept.keep());
         let said = status(&data);

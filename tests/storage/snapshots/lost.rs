@@ -67,10 +67,7 @@ fn with_its_beginning_gone_the_start_is_refused_and_names_the_loss() {
     let made = directory::make(SMALL, LOCKS);
     let data = made.path();
     let files = bytes(data);
-    assert!(
-        !files.contains_key("journal/00000001.seg"),
-        "it was removed"
-    );
+    assert!(!files.contains_key("journal/00000001.seg"), "it was removed");
     let (whole, _) = start(data).unwrap();
     let mut chance = Chance::new(5);
     for pair in 0..PAIRS {
@@ -80,30 +77,18 @@ fn with_its_beginning_gone_the_start_is_refused_and_names_the_loss() {
             panic!("{harms:?}: everything that was in both slots is lost");
         };
         assert!(
-            matches!(
-                &error,
-                RecoveryError::Lost {
-                    error: PersistError::Gone { .. },
-                    ..
-                }
-            ),
+            matches!(&error, RecoveryError::Lost { error: PersistError::Gone { .. }, .. }),
             "{harms:?}: {error:?}"
         );
         let words = error.to_string();
         for slot in SlotId::ALL {
-            assert!(
-                words.contains(&format!("snapshot {slot}")),
-                "{harms:?}: {words}"
-            );
+            assert!(words.contains(&format!("snapshot {slot}")), "{harms:?}: {words}");
         }
         assert!(words.contains("the journal begins here"), "{words}");
         if pair % 10 == 0 {
             let refused = Node::open(settings(data, SMALL)).err();
             assert!(
-                matches!(
-                    refused,
-                    Some(NodeError::Recovery(RecoveryError::Lost { .. }))
-                ),
+                matches!(refused, Some(NodeError::Recovery(RecoveryError::Lost { .. }))),
                 "{harms:?}: {refused:?}"
             );
             let ended = serve(&["--data", text(data)]).output().unwrap();
@@ -118,11 +103,7 @@ fn with_its_beginning_gone_the_start_is_refused_and_names_the_loss() {
         }
     }
     let (locks, past) = start(data).unwrap();
-    assert_eq!(
-        past.mended,
-        Vec::<String>::new(),
-        "restored, nothing is wrong"
-    );
+    assert_eq!(past.mended, Vec::<String>::new(), "restored, nothing is wrong");
     assert_eq!(locks.digest(), whole.digest());
 }
 

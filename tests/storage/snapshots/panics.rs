@@ -42,11 +42,7 @@ fn often() -> Rules {
 #[test]
 fn a_commit_that_panics_amid_a_checkpoint_spoils_nothing() {
     let files = tempfile::tempdir().unwrap();
-    let node = Node::open(Config {
-        rules: often(),
-        ..settings(files.path(), SMALL)
-    })
-    .unwrap();
+    let node = Node::open(Config { rules: often(), ..settings(files.path(), SMALL) }).unwrap();
     let handle = node.handle();
     handle.actors().lock.inject_panics(Box::new(|stage, message| {
         let culprit =
@@ -60,10 +56,7 @@ fn a_commit_that_panics_amid_a_checkpoint_spoils_nothing() {
     let (mut amid, mut interrupted) = (0, 0);
     let mut panics = 0;
     while amid < AMID {
-        assert!(
-            panics < PANICS_MAX,
-            "{amid} of {panics} panics amid a checkpoint"
-        );
+        assert!(panics < PANICS_MAX, "{amid} of {panics} panics amid a checkpoint");
         // The first lock differs in each round, so that no lock is released twice.
         let first = panics % 20 * 1000 + panics / 20;
         let_go(&node, (0..100).map(|number| first + number * 3));
@@ -89,10 +82,7 @@ fn a_commit_that_panics_amid_a_checkpoint_spoils_nothing() {
             Err(CheckpointError::Interrupted) => interrupted += 1,
             Err(error) => panic!("{error}"),
         }
-        assert!(
-            node::entries(&handle) == expected,
-            "panic {panics}: the rest is unchanged"
-        );
+        assert!(node::entries(&handle) == expected, "panic {panics}: the rest is unchanged");
         let status = node::wait(handle.status()).unwrap();
         assert_eq!(status.halted, None);
         let locks = status.actors.iter().find(|it| it.status.name == "lock");

@@ -64,9 +64,7 @@ impl Platter {
         // Keep none of the unsynced data, half of it, or all.
         let kept = 50 * chance.below(3);
         let root = node(&self.root).expect("the directory exists");
-        self.leave_folder(Some(&self.root), root.number, to, &mut |()| {
-            chance.below(100) < kept
-        });
+        self.leave_folder(Some(&self.root), root.number, to, &mut |()| chance.below(100) < kept);
     }
 
     fn leave_folder(
@@ -78,12 +76,7 @@ impl Platter {
     ) {
         std::fs::create_dir_all(to).expect("a new directory");
         let there = now.map(names).unwrap_or_default();
-        let synced = self
-            .synced()
-            .names
-            .get(&number)
-            .cloned()
-            .unwrap_or_default();
+        let synced = self.synced().names.get(&number).cloned().unwrap_or_default();
         let all: BTreeSet<&String> = there.keys().chain(synced.keys()).collect();
         for name in all {
             let (is, was) = (there.get(name), synced.get(name));
@@ -123,11 +116,7 @@ impl Platter {
 
     fn sync_all(&self, folder: &str) {
         for (name, node) in names(&self.root.join(folder)) {
-            let name = if folder.is_empty() {
-                name
-            } else {
-                format!("{folder}/{name}")
-            };
+            let name = if folder.is_empty() { name } else { format!("{folder}/{name}") };
             if node.is_folder {
                 self.sync_all(&name);
             } else {
@@ -140,10 +129,7 @@ impl Platter {
 
 fn node(place: &Path) -> Option<Node> {
     let found = std::fs::metadata(place).ok()?;
-    Some(Node {
-        number: found.ino(),
-        is_folder: found.is_dir(),
-    })
+    Some(Node { number: found.ino(), is_folder: found.is_dir() })
 }
 
 /// Returns the current content of a directory. It is empty if the directory was removed.
@@ -158,19 +144,12 @@ fn names(folder: &Path) -> BTreeMap<String, Node> {
 
 /// Mixes two versions of a file: each block, and the length, is that of one of them.
 fn mix(is: &[u8], was: &[u8], keep: &mut dyn FnMut(()) -> bool) -> Vec<u8> {
-    let len = if is.len() == was.len() || keep(()) {
-        is.len()
-    } else {
-        was.len()
-    };
+    let len = if is.len() == was.len() || keep(()) { is.len() } else { was.len() };
     let mut left = Vec::with_capacity(len);
     for start in (0..len).step_by(BLOCK) {
         let end = len.min(start + BLOCK);
         let of = |bytes: &[u8]| {
-            let mut block = bytes
-                .get(start..end.min(bytes.len()))
-                .unwrap_or(&[])
-                .to_vec();
+            let mut block = bytes.get(start..end.min(bytes.len())).unwrap_or(&[]).to_vec();
             block.resize(end - start, 0);
             block
         };
@@ -228,21 +207,13 @@ impl Disk for Platter {
         self.may_be_cut();
         let (platter, real) = (self.clone(), self.real.create(name)?);
         let name = name.to_owned();
-        Ok(Box::new(File {
-            platter,
-            name,
-            real,
-        }))
+        Ok(Box::new(File { platter, name, real }))
     }
 
     fn open(&self, name: &str, write: bool) -> io::Result<Box<dyn DiskFile>> {
         let (platter, real) = (self.clone(), self.real.open(name, write)?);
         let name = name.to_owned();
-        Ok(Box::new(File {
-            platter,
-            name,
-            real,
-        }))
+        Ok(Box::new(File { platter, name, real }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

@@ -59,10 +59,7 @@ impl Cuts {
 
     fn judge(&mut self, left: &Path) -> Result<(), String> {
         let found = SlotId::ALL.map(|slot| slots(left).look(slot).expect("no newer program"));
-        let sealed = found
-            .iter()
-            .filter(|found| matches!(found, SlotStatus::Sealed(_)))
-            .count();
+        let sealed = found.iter().filter(|found| matches!(found, SlotStatus::Sealed(_))).count();
         if let Some(SlotStatus::Damaged(how)) =
             found.iter().find(|it| matches!(it, SlotStatus::Damaged(_)))
         {
@@ -72,9 +69,7 @@ impl Cuts {
         if locks.digest() != self.digest {
             return Err(format!("another state: {past:?}"));
         }
-        let reads = SlotId::ALL
-            .iter()
-            .filter(|slot| past.sealed[**slot].is_some());
+        let reads = SlotId::ALL.iter().filter(|slot| past.sealed[**slot].is_some());
         if reads.count() != sealed {
             return Err(format!("sealed, and does not read: {past:?}"));
         }
@@ -146,9 +141,7 @@ fn checkpoint(
     (manifest, older): (Manifest, Seq),
 ) {
     let mut writer = slots.write(slot).expect("the slot opens");
-    let before = writer
-        .before()
-        .and_then(|before| before.state(LockMachine::ID));
+    let before = writer.before().and_then(|before| before.state(LockMachine::ID));
     let since = before.map_or(Seq(0), |state| state.upto);
     let machine = replica.machine_mut();
     machine.pages().begin(since, manifest.begun);
@@ -168,9 +161,7 @@ fn checkpoint(
         }
     }
     let closed = writer.close(&manifest).expect("the slot closes");
-    slots
-        .seal(closed, manifest.begun)
-        .expect("the slot is sealed");
+    slots.seal(closed, manifest.begun).expect("the slot is sealed");
     platter.may_be_cut();
     trim(platter, manifest.begun.min(older)).expect("the journal is released");
     platter.may_be_cut();
@@ -198,10 +189,7 @@ fn checkpoints(data: &Path, lies: bool, one_in: u64) -> Cuts {
         cuts.cut(platter);
     };
     let platter = Platter::new(data, lies, Arc::new(cut));
-    let stores = CutStores {
-        stores: SledStores::new(data),
-        platter: platter.clone(),
-    };
+    let stores = CutStores { stores: SledStores::new(data), platter: platter.clone() };
     let slots = Slots::new(Arc::new(platter.clone()), Arc::new(stores));
     repeat(copy.path(), &platter, &slots);
     drop((platter, slots));
@@ -216,15 +204,10 @@ fn repeat(journal: &Path, platter: &Platter, slots: &Slots) {
     let mut replica = Replica::<LockMachine>::new(Rules::default());
     let (mut slot, mut older, mut entries) = (SlotId::A, Seq(0), 0_u64);
     while let Some(record) = reader.next().expect("the journal reads") {
-        let stamp = Stamp {
-            seq: record.seq,
-            at: record.at,
-        };
+        let stamp = Stamp { seq: record.seq, at: record.at };
         match record.kind {
             Kind::Entry => {
-                replica
-                    .apply(&record)
-                    .expect("the outcome can be applied again");
+                replica.apply(&record).expect("the outcome can be applied again");
                 entries += 1;
             }
             Kind::Mark => match decode_mark(&record) {
@@ -269,9 +252,5 @@ fn a_disk_that_lies_about_its_syncs_is_found_out() {
     let files = tempfile::tempdir().unwrap();
     let cuts = checkpoints(files.path(), true, 8);
     let early = |wrong: &&String| wrong.contains("sealed before it was synced");
-    assert!(
-        cuts.wrong.iter().filter(early).count() >= 3,
-        "{:?}",
-        cuts.wrong
-    );
+    assert!(cuts.wrong.iter().filter(early).count() >= 3, "{:?}", cuts.wrong);
 }

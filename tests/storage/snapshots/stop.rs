@@ -30,10 +30,7 @@ fn a_start_behind_a_stop_has_nothing_to_repeat() {
         let node = open(files.path(), LARGE);
         let recovered = node.handle().recovered().clone();
         assert!(recovered.records <= MARKS_MAX, "{recovered:?}");
-        assert!(
-            recovered.clean && recovered.mended.is_empty(),
-            "{recovered:?}"
-        );
+        assert!(recovered.clean && recovered.mended.is_empty(), "{recovered:?}");
         take(&node, round * 3000..round * 3000 + 10);
         expected = timeless(node::entries(&node.handle()));
         drop(node);

@@ -24,12 +24,7 @@ fn slots_are_written_in_turn_and_the_other_is_not_touched() {
         let other = format!("{}/{}", sexton::persist::snapshots::FOLDER, slot.other());
         let after = bytes(files.path());
         let of_other = |name: &&String| name.starts_with(&other);
-        assert!(
-            after
-                .keys()
-                .filter(of_other)
-                .eq(before.keys().filter(of_other))
-        );
+        assert!(after.keys().filter(of_other).eq(before.keys().filter(of_other)));
         for name in after.keys().filter(of_other) {
             assert!(after[name] == before[name], "{name} was changed");
         }
@@ -39,10 +34,7 @@ fn slots_are_written_in_turn_and_the_other_is_not_touched() {
         assert_eq!(seal.manifest.begun, taken.upto);
         assert!(seal.mark > seal.manifest.begun, "its mark comes after it");
         let live = crate::node::wait(node.handle().status()).unwrap();
-        let live = live
-            .actors
-            .iter()
-            .map(|it| (it.status.name, it.status.digest));
+        let live = live.actors.iter().map(|it| (it.status.name, it.status.digest));
         let sealed = seal.manifest.states.iter().map(|state| {
             let name = actors::name_of(state.actor).expect("an actor of the node");
             (name, Some(state.digest))
@@ -99,11 +91,7 @@ fn either_slot_and_the_journal_alone_come_to_the_same() {
 }
 
 fn mode(path: &Path) -> u32 {
-    std::fs::metadata(path)
-        .expect("the file exists")
-        .permissions()
-        .mode()
-        & 0o777
+    std::fs::metadata(path).expect("the file exists").permissions().mode() & 0o777
 }
 
 #[test]
@@ -117,11 +105,7 @@ fn nobody_else_may_read_them() {
     for folder in ["", "journal", "snapshots", "snapshots/a", "snapshots/b"] {
         assert_eq!(mode(&data.join(folder)), 0o700, "{folder:?}");
     }
-    for file in [
-        "snapshots/a.seal",
-        "snapshots/b.seal",
-        "journal/00000001.seg",
-    ] {
+    for file in ["snapshots/a.seal", "snapshots/b.seal", "journal/00000001.seg"] {
         assert_eq!(mode(&data.join(file)), 0o600, "{file}");
     }
     node.stop().unwrap();

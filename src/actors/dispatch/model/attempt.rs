@@ -21,13 +21,7 @@ fn verdict(task: &Task, attempt: &Attempt, exit: Option<Exit>) -> Verdict {
             (false, false) => Verdict::FailedOut(cause),
         }
     };
-    let ended = |exit| {
-        Verdict::Ended(if attempt.last {
-            ExitStatus::Terminated
-        } else {
-            exit
-        })
-    };
+    let ended = |exit| Verdict::Ended(if attempt.last { ExitStatus::Terminated } else { exit });
     let never_ran = matches!(exit, None | Some(Exit::Failed));
     match attempt.stopping {
         Some(Cause::Terminated) => return Verdict::Ended(ExitStatus::Terminated),
@@ -198,12 +192,7 @@ impl Model {
             stopping: None,
             last: task.terminating,
             reach,
-            trace: Trace {
-                wake,
-                used,
-                threads,
-                ..Trace::default()
-            },
+            trace: Trace { wake, used, threads, ..Trace::default() },
         });
         self.tell_obligations(slot);
         true
@@ -211,10 +200,7 @@ impl Model {
 
     pub(super) fn launched(&mut self, process: ProcessId, entry: Entry) -> bool {
         if let Some((slot, task)) = self.attempted_by(process) {
-            let is_new = task
-                .attempt
-                .as_ref()
-                .is_some_and(|it| it.launched.is_none());
+            let is_new = task.attempt.as_ref().is_some_and(|it| it.launched.is_none());
             if is_new && let Some(attempt) = &mut self.at(slot).attempt {
                 (attempt.stage, attempt.launched) = (Stage::Launched, Some(entry.now.at));
                 self.tell_obligations(slot);
@@ -224,10 +210,7 @@ impl Model {
         let Some(slot) = self.cleaned_by(process) else {
             return false;
         };
-        let is_new = self
-            .task(slot)
-            .and_then(|it| it.cleaning)
-            .is_some_and(|it| !it.taken);
+        let is_new = self.task(slot).and_then(|it| it.cleaning).is_some_and(|it| !it.taken);
         if is_new {
             if let Some(cleaning) = &mut self.at(slot).cleaning {
                 cleaning.taken = true;
@@ -259,10 +242,7 @@ impl Model {
         }
         let exit = gone.exit.unwrap_or(Exit::Lost);
         if let Some((slot, task)) = self.attempted_by(gone.process) {
-            let may_run = task
-                .attempt
-                .as_ref()
-                .is_some_and(|it| it.stage != Stage::Claimed);
+            let may_run = task.attempt.as_ref().is_some_and(|it| it.stage != Stage::Claimed);
             if may_run {
                 self.settle(slot, exit, entry);
             }
@@ -323,9 +303,7 @@ impl Model {
         };
         let id = text(&held.index).parse().unwrap_or(0);
         let owner = text(&held.owner);
-        let token = owner
-            .strip_prefix("attempt-")
-            .and_then(|it| it.parse().ok());
+        let token = owner.strip_prefix("attempt-").and_then(|it| it.parse().ok());
         let executes = text(&held.key) == "wip-pool-lock-execute";
         let (Some((slot, task)), Some(token)) = (self.find(id), token.map(Token)) else {
             self.tell_yield([&held.key, &held.index, &held.owner]);

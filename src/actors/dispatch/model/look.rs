@@ -30,10 +30,7 @@ impl Model {
     pub(crate) fn views(&self) -> Vec<TaskView> {
         let mut slots: Vec<Slot> = self.state.tasks.iter().map(|(slot, _)| *slot).collect();
         slots.sort_unstable();
-        slots
-            .into_iter()
-            .filter_map(|slot| self.view(slot))
-            .collect()
+        slots.into_iter().filter_map(|slot| self.view(slot)).collect()
     }
 
     /// Returns the answer to a query.
@@ -43,11 +40,9 @@ impl Model {
                 let found = self.find(*id);
                 found.map_or(Reply::Absent, |(slot, _)| self.shown(slot))
             }
-            Query::Tasks {
-                filter,
-                after,
-                limit,
-            } => Reply::Tasks(Box::new(self.list(filter, *after, *limit as usize))),
+            Query::Tasks { filter, after, limit } => {
+                Reply::Tasks(Box::new(self.list(filter, *after, *limit as usize)))
+            }
             Query::Saved(process) => match self.attempted_by(*process) {
                 Some((_, task)) => {
                     let saved = task.saved.as_ref().map(|it| it.body.clone());
@@ -78,10 +73,7 @@ impl Model {
         let last = all.last().map(|it| it.task.id);
         let mut tasks: Vec<TaskView> = all.into_iter().filter(takes).collect();
         // The machine stops visiting tasks once the list is full, so it sets `next` even if no later task matches the filter.
-        let end = limit
-            .checked_sub(1)
-            .and_then(|last| tasks.get(last))
-            .map(|it| it.task.id);
+        let end = limit.checked_sub(1).and_then(|last| tasks.get(last)).map(|it| it.task.id);
         tasks.truncate(limit);
         let next = end.filter(|end| Some(*end) != last);
         Tasks { tasks, next }
@@ -128,18 +120,10 @@ impl Model {
                     works.push(&it.work);
                 }
             }
-            GroupView {
-                name: name.clone(),
-                max,
-                used,
-                pause,
-                ready,
-            }
+            GroupView { name: name.clone(), max, used, pause, ready }
         });
         let is_set = |name: &Name| self.state.groups.iter().any(|it| it.name == *name);
-        views
-            .filter(|it| it.used > 0 || it.ready > 0 || is_set(&it.name))
-            .collect()
+        views.filter(|it| it.used > 0 || it.ready > 0 || is_set(&it.name)).collect()
     }
 
     /// Returns all work in progress. The host handles due deadlines before a query, so no task is late.
@@ -166,12 +150,7 @@ impl Model {
         });
         let mut groups = self.groups();
         groups.retain(|it| it.used > 0);
-        WorkInProgress {
-            tasks: under_way.collect(),
-            servers: self.servers(),
-            groups,
-            whole: true,
-        }
+        WorkInProgress { tasks: under_way.collect(), servers: self.servers(), groups, whole: true }
     }
 
     fn totals(&self) -> Totals {
@@ -179,12 +158,8 @@ impl Model {
             let tasks = self.state.tasks.iter();
             tasks.filter(|(_, it)| is(it.status, it.exit)).count() as u64
         };
-        let is_fresh = |it| {
-            matches!(
-                it,
-                RunStatus::NotReady | RunStatus::NotStarted | RunStatus::Restarted
-            )
-        };
+        let is_fresh =
+            |it| matches!(it, RunStatus::NotReady | RunStatus::NotStarted | RunStatus::Restarted);
         Totals {
             fresh: counted(&|it, _| is_fresh(it)),
             waiting: counted(&|it, _| it == RunStatus::Waiting),

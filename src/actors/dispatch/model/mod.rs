@@ -49,10 +49,7 @@ pub(crate) struct State {
 
 /// The model of the machine, with its durable state and its volatile state.
 #[derive(Clone, Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "the flags are independent of each other"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent of each other")]
 pub(crate) struct Model {
     rules: Rules,
     pub(crate) state: State,
@@ -85,10 +82,7 @@ fn free_slot<T>(taken: &[(Slot, T)]) -> Slot {
 
 impl Model {
     pub(crate) fn new(rules: Rules) -> Self {
-        Self {
-            rules,
-            ..Self::default()
-        }
+        Self { rules, ..Self::default() }
     }
 
     /// Applies a message. Returns the reply, and whether anything changed.
@@ -96,20 +90,16 @@ impl Model {
         let done = match message {
             Message::Add(asked) => self.add(asked, entry),
             Message::Act { task, act } => self.act(*task, *act, entry),
-            Message::Report {
-                process,
-                report,
-                nth,
-            } => self.report(*process, (report, *nth), entry),
+            Message::Report { process, report, nth } => {
+                self.report(*process, (report, *nth), entry)
+            }
             Message::Pause { group, pause } => self.pause(group.as_ref(), *pause),
             Message::Limit { group, max } => self.set_group(group, Some(*max), None),
             Message::Server { name, change } => self.change_server(name, change),
             Message::Inventory { hosts } => self.reconcile(hosts),
-            Message::Prune {
-                before,
-                keep,
-                limit,
-            } => Ok(self.prune(*before, (*keep, *limit), entry)),
+            Message::Prune { before, keep, limit } => {
+                Ok(self.prune(*before, (*keep, *limit), entry))
+            }
             Message::Gone(gone) => Ok((Reply::Done, self.gone(*gone, entry))),
             Message::Launched(process) => Ok((Reply::Done, self.launched(*process, entry))),
             Message::Held(held) => Ok((Reply::Done, self.held(held, entry))),
@@ -181,9 +171,8 @@ impl Model {
     fn over(&self) -> Vec<(Timestamp, Slot)> {
         let tasks = self.state.tasks.iter();
         let over = tasks.filter(|(_, task)| task.status == RunStatus::Complete);
-        let mut over: Vec<_> = over
-            .map(|(slot, task)| (task.ended.expect("the task has ended"), *slot))
-            .collect();
+        let mut over: Vec<_> =
+            over.map(|(slot, task)| (task.ended.expect("the task has ended"), *slot)).collect();
         over.sort_unstable();
         over
     }
@@ -207,10 +196,7 @@ impl Model {
         let before = before.map_or(entry.now.at, |date| entry.now.offset.time(date));
         let old = over.len().saturating_sub(keep as usize);
         let old = over.iter().take(old).filter(|(at, _)| *at < before);
-        let gone: Vec<Slot> = old
-            .take(limit.min(1000) as usize)
-            .map(|(_, slot)| *slot)
-            .collect();
+        let gone: Vec<Slot> = old.take(limit.min(1000) as usize).map(|(_, slot)| *slot).collect();
         for slot in &gone {
             self.forget(*slot);
         }

@@ -39,10 +39,9 @@ impl Model {
         let acts_at = |task: &Task| match task.status {
             RunStatus::Waiting if !task.is_due => Some(now.offset.time(task.wake)),
             RunStatus::Processing => self.stops_at(task).map(|(at, _)| at),
-            RunStatus::Complete => task
-                .forgotten
-                .filter(|_| !self.held)
-                .map(|date| now.offset.time(date)),
+            RunStatus::Complete => {
+                task.forgotten.filter(|_| !self.held).map(|date| now.offset.time(date))
+            }
             RunStatus::NotReady
             | RunStatus::NotStarted
             | RunStatus::Waiting
@@ -215,26 +214,17 @@ impl Model {
             let reasons = [
                 (self.state.rests, Obstacle::Draining),
                 (threads == 0, Obstacle::NoServer),
-                (
-                    is_fresh && used >= max,
-                    Obstacle::TooManyUnderWay { used, max },
-                ),
+                (is_fresh && used >= max, Obstacle::TooManyUnderWay { used, max }),
                 (sound == 0, Obstacle::NotReached { threads }),
+                (self.sound().is_none(), Obstacle::NoThread { threads: sound }),
                 (
-                    self.sound().is_none(),
-                    Obstacle::NoThread { threads: sound },
-                ),
-                (
-                    self.next(Timestamp(u64::MAX))
-                        .is_some_and(|(next, _)| next != slot),
+                    self.next(Timestamp(u64::MAX)).is_some_and(|(next, _)| next != slot),
                     Obstacle::InLine,
                 ),
             ];
             let mut reasons = reasons.into_iter();
             reasons.find(|(holds, _)| *holds).map(|(_, reason)| reason)
         };
-        Self::own_obstacle(task)
-            .or_else(|| self.obstacle_of_others(task))
-            .or_else(of_threads)
+        Self::own_obstacle(task).or_else(|| self.obstacle_of_others(task)).or_else(of_threads)
     }
 }

@@ -20,12 +20,7 @@ fn name(text: &str) -> Name {
 }
 
 fn hold([key, index, owner]: [&Name; 3]) -> Hold {
-    Hold {
-        by: ActorId::DISPATCH,
-        key: key.clone(),
-        index: index.clone(),
-        owner: owner.clone(),
-    }
+    Hold { by: ActorId::DISPATCH, key: key.clone(), index: index.clone(), owner: owner.clone() }
 }
 
 /// Returns the launch of one of a task's commands, with the environment variables that describe the task and the attempt.
@@ -42,10 +37,7 @@ fn launching(
     let later = place.map_or(0, |place| task.past.len() - place - 1 + under_way);
     let all = [
         ("SEXTON_FENCE", token.0.to_string()),
-        (
-            "SEXTON_TASK_ATTEMPT",
-            (task.attempts - later as u64).to_string(),
-        ),
+        ("SEXTON_TASK_ATTEMPT", (task.attempts - later as u64).to_string()),
         ("SEXTON_TASK_ID", task.id.to_string()),
         ("SEXTON_TASK_GROUP", task.group.to_text()),
         ("SEXTON_TASK_NAME", task.name.to_text()),
@@ -62,10 +54,7 @@ fn launching(
 fn of_attempt(task: &Task, attempt: &Attempt) -> Launching {
     let more = [
         ("SEXTON_TASK_BURST_MS", task.terms.burst_ms.to_string()),
-        (
-            "SEXTON_TASK_TERMINATING",
-            u8::from(attempt.last).to_string(),
-        ),
+        ("SEXTON_TASK_TERMINATING", u8::from(attempt.last).to_string()),
     ];
     let mut launching = launching(&task.command, task, attempt.token, more);
     launching.spec.secrets.push("SEXTON_TASK_SECRET".to_owned());
@@ -77,10 +66,7 @@ fn of_attempt(task: &Task, attempt: &Attempt) -> Launching {
 
 /// Rewrites a spec into that of the local process that runs the command on another machine and waits for it.
 fn there(spec: &mut Spec, reach: &RemoteAttempt) {
-    let mut words = vec![
-        "/proc/self/exe wrapper near --to".to_owned(),
-        reach.remote.to.to_text(),
-    ];
+    let mut words = vec!["/proc/self/exe wrapper near --to".to_owned(), reach.remote.to.to_text()];
     if !reach.remote.config.as_bytes().is_empty() {
         words.push(format!("--ssh-config {}", reach.remote.config.to_text()));
     }
@@ -90,11 +76,8 @@ fn there(spec: &mut Spec, reach: &RemoteAttempt) {
     words.push(format!("--attempt {}", reach.known_as));
     words.push(format!("--lost-after {}", reach.lost_after_ms));
     words.push(format!("--grace {}", spec.grace_ms));
-    let mut argv: Vec<Bytes> = words
-        .iter()
-        .flat_map(|it| it.split(' '))
-        .map(|it| Bytes::new(it.as_bytes()))
-        .collect();
+    let mut argv: Vec<Bytes> =
+        words.iter().flat_map(|it| it.split(' ')).map(|it| Bytes::new(it.as_bytes())).collect();
     argv.extend([Bytes::new(*b"--dir"), spec.dir.clone()]);
     if let Some(file) = &spec.env_file {
         argv.extend([Bytes::new(*b"--env-file"), file.clone()]);
@@ -183,10 +166,7 @@ impl Model {
         if let Some(token) = task.blocked {
             holds.push(("wip-pool-lock-execute", token));
         }
-        let claimed = task
-            .attempt
-            .as_ref()
-            .filter(|it| it.stage == Stage::Claimed);
+        let claimed = task.attempt.as_ref().filter(|it| it.stage == Stage::Claimed);
         if let Some(attempt) = claimed {
             holds.push(("wip-pool-lock-execute", attempt.token));
             holds.push(("wip-pool-lock-update", attempt.token));
@@ -200,11 +180,7 @@ impl Model {
             let launching = of_cleanup(&task, cleaning);
             self.tell_process(cleaning.process, cleaning.taken, launching);
         }
-        if let Some(attempt) = task
-            .attempt
-            .as_ref()
-            .filter(|it| it.stage != Stage::Claimed)
-        {
+        if let Some(attempt) = task.attempt.as_ref().filter(|it| it.stage != Stage::Claimed) {
             let launching = of_attempt(&task, attempt);
             self.tell_process(attempt.process, attempt.launched.is_some(), launching);
             let is_told = attempt.reach.as_ref().is_some_and(|it| it.stops);

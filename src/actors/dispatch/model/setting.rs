@@ -54,11 +54,7 @@ impl Model {
         pause: Option<Pause>,
     ) -> ApplyResult {
         let default = Name::try_from(Group::DEFAULT).expect("the name is short");
-        let name = if *name == Name::default() {
-            &default
-        } else {
-            name
-        };
+        let name = if *name == Name::default() { &default } else { name };
         let before = self.set_of(name);
         let groups = &mut self.state.groups;
         let is_known = groups.iter().any(|it| it.name == *name);
@@ -186,12 +182,7 @@ impl Model {
     /// Replaces the servers with those of an inventory. Servers that an operator disabled are left unchanged.
     pub(super) fn reconcile(&mut self, hosts: &[Host]) -> ApplyResult {
         let reply = self.reconciled(hosts)?;
-        let Reply::Reconciled {
-            added,
-            removed,
-            changed,
-        } = &reply
-        else {
+        let Reply::Reconciled { added, removed, changed } = &reply else {
             return Ok((reply, false));
         };
         let is_new = added + removed + changed > 0;

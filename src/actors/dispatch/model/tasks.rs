@@ -82,11 +82,7 @@ impl Model {
             cleanup: asked.cleanup.clone(),
             terms,
             created: entry.now.at,
-            status: if asked.not_ready {
-                RunStatus::NotReady
-            } else {
-                RunStatus::NotStarted
-            },
+            status: if asked.not_ready { RunStatus::NotReady } else { RunStatus::NotStarted },
             paused: asked.paused,
             ..Task::default()
         };
@@ -102,11 +98,7 @@ impl Model {
         let (status, paused) = (task.status, task.paused);
         if (status == RunStatus::Complete) != (act == Act::Restart) {
             let is_over = status == RunStatus::Complete;
-            return Err(if is_over {
-                Refused::Over
-            } else {
-                Refused::NotOver
-            });
+            return Err(if is_over { Refused::Over } else { Refused::NotOver });
         }
         let is_idle = match act {
             Act::Pause => paused,
@@ -159,10 +151,7 @@ impl Model {
         } else if winds_up {
             return (self.shown(slot), false);
         } else if runs {
-            let is_stopping = task
-                .attempt
-                .as_ref()
-                .is_some_and(|it| it.stopping.is_some());
+            let is_stopping = task.attempt.as_ref().is_some_and(|it| it.stopping.is_some());
             if is_stopping {
                 return (self.shown(slot), false);
             }
@@ -195,11 +184,7 @@ impl Model {
 
     /// Returns the task whose attempt has this process, if there is one.
     pub(super) fn attempted_by(&self, process: ProcessId) -> Option<(Slot, &Task)> {
-        let is_its = |task: &Task| {
-            task.attempt
-                .as_ref()
-                .is_some_and(|it| it.process == process)
-        };
+        let is_its = |task: &Task| task.attempt.as_ref().is_some_and(|it| it.process == process);
         let mut tasks = self.state.tasks.iter();
         let found = tasks.find(|(_, task)| is_its(task));
         found.map(|(slot, task)| (*slot, task))
@@ -285,11 +270,8 @@ impl Model {
                 attempt.said = Some(BurstReport::Fail { words });
             }
         }
-        let proves_nothing = [
-            RemoteEnd::NotReached,
-            RemoteEnd::Unreachable,
-            RemoteEnd::Ended(Exit::Failed),
-        ];
+        let proves_nothing =
+            [RemoteEnd::NotReached, RemoteEnd::Unreachable, RemoteEnd::Ended(Exit::Failed)];
         if !proves_nothing.map(Report::Far).contains(report) {
             self.answer_server(server);
         }

@@ -125,12 +125,7 @@ impl Coverage {
                 Step::Task(_, TaskStep::Over { exit, .. }) => {
                     self.note(format!("over {}", exit.name()));
                 }
-                Step::Task(
-                    _,
-                    TaskStep::Ended {
-                        verdict, unstarted, ..
-                    },
-                ) => {
+                Step::Task(_, TaskStep::Ended { verdict, unstarted, .. }) => {
                     self.note_verdict(*verdict);
                     if *unstarted {
                         self.note("unstarted");

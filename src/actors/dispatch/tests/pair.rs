@@ -32,10 +32,7 @@ pub(super) fn rules() -> Rules {
         kept_ms: 40_000,
         lost_after_ms: 900,
         kept_max: 3,
-        terms: Terms {
-            fail_after_ms: 20_000,
-            ..Terms::default()
-        },
+        terms: Terms { fail_after_ms: 20_000, ..Terms::default() },
         group_max: 3,
         ..Rules::default()
     }
@@ -125,10 +122,7 @@ impl Pair {
     }
 
     fn both(&self) -> Now {
-        Now {
-            at: Timestamp(self.now),
-            offset: Offset(self.offset),
-        }
+        Now { at: Timestamp(self.now), offset: Offset(self.offset) }
     }
 
     /// Makes the machine decide on a message twice, which must give the same outcome; commits and logs the outcome like the host; and
@@ -137,11 +131,7 @@ impl Pair {
         let moment = Moment {
             seq: Seq(self.seq + 1),
             now: self.both(),
-            draining: if self.draining {
-                Draining::All
-            } else {
-                Draining::No
-            },
+            draining: if self.draining { Draining::All } else { Draining::No },
             ..Moment::default()
         };
         let outcome = self.machine.decide(&moment, &message);
@@ -177,8 +167,7 @@ impl Pair {
         self.met.note_reply(&reply);
         self.met.note_outcome(&outcome);
         if changes {
-            self.log
-                .push(Logged::Entry(moment.stamp(), message, outcome));
+            self.log.push(Logged::Entry(moment.stamp(), message, outcome));
         }
     }
 
@@ -209,9 +198,7 @@ impl Pair {
             match effect {
                 Effect::Wake(ticket, reply) => {
                     let wait = self.waits.iter().position(|(its, _)| *its == ticket);
-                    let (_, watch) = self
-                        .waits
-                        .remove(wait.expect("the ticket belongs to a wait"));
+                    let (_, watch) = self.waits.remove(wait.expect("the ticket belongs to a wait"));
                     assert_eq!(Some(reply), self.model.wakes(&watch));
                     self.met.note(match watch {
                         Watch::ServersWanted => "client told that servers are wanted",
@@ -316,20 +303,11 @@ impl Pair {
             }
             Doing::Report(place, report, nth) => {
                 let process = self.nth_process(place);
-                self.send(Message::Report {
-                    process,
-                    report,
-                    nth,
-                });
+                self.send(Message::Report { process, report, nth });
             }
             Doing::Gone(nth, until, exit) => {
                 let process = self.nth_process(nth);
-                let gone = binding::EndNotice {
-                    process,
-                    until,
-                    exit,
-                    pid: None,
-                };
+                let gone = binding::EndNotice { process, until, exit, pid: None };
                 self.send(Message::Gone(gone));
             }
             Doing::Launched(nth) => {
@@ -344,12 +322,7 @@ impl Pair {
             }
             Doing::Run(nth) => self.run(nth),
             Doing::Stray(key, index, owner) => {
-                let held = LockState {
-                    key,
-                    index,
-                    owner,
-                    granted: true,
-                };
+                let held = LockState { key, index, owner, granted: true };
                 self.send(Message::Held(held));
             }
             Doing::Pass(ms) => self.now += ms,
@@ -437,10 +410,7 @@ impl Pair {
         // A restart takes time, so the clock must have moved on.
         self.now += 1;
         self.seq += 1;
-        let stamp = Stamp {
-            seq: Seq(self.seq),
-            at: Timestamp(self.now),
-        };
+        let stamp = Stamp { seq: Seq(self.seq), at: Timestamp(self.now) };
         let start = Start { stamp, skipped: 0 };
         self.machine.start(start);
         self.model.start(stamp.at);
@@ -509,11 +479,7 @@ impl Pair {
         ] {
             for limit in [0, 2] {
                 let filter = filter.clone();
-                queries.push(Query::Tasks {
-                    filter,
-                    after,
-                    limit,
-                });
+                queries.push(Query::Tasks { filter, after, limit });
             }
         }
         for view in &views {
@@ -532,10 +498,8 @@ impl Pair {
         let processing = |it: &&TaskView| it.task.status == RunStatus::Processing;
         let runs = |it: &&TaskView| it.task.attempt.is_some();
         assert!(views.iter().all(|it| processing(&it) == runs(&it)));
-        let mut tokens: Vec<Token> = views
-            .iter()
-            .filter_map(|it| it.task.attempt.as_ref().map(|it| it.token))
-            .collect();
+        let mut tokens: Vec<Token> =
+            views.iter().filter_map(|it| it.task.attempt.as_ref().map(|it| it.token)).collect();
         tokens.sort_unstable();
         tokens.dedup();
         assert_eq!(tokens.len(), views.iter().filter(runs).count());
@@ -545,11 +509,7 @@ impl Pair {
         let under_way = works.len();
         works.sort_unstable();
         works.dedup();
-        assert_eq!(
-            works.len(),
-            under_way,
-            "at most one task with a given work id is under way"
-        );
+        assert_eq!(works.len(), under_way, "at most one task with a given work id is under way");
     }
 
     /// Rebuilds the machine from the latest snapshot and the log entries after it, and compares its state with that of the machine that it

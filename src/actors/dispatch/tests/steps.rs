@@ -51,14 +51,8 @@ fn name(names: &'static [&'static str]) -> impl Strategy<Value = Name> {
 
 fn command() -> impl Strategy<Value = Arc<Launching>> {
     prop::sample::select(&["work", "work", "work", "work", "work", ""][..]).prop_map(|argv| {
-        let spec = Spec {
-            argv: vec![Bytes::new(argv.as_bytes())],
-            ..Spec::default()
-        };
-        Arc::new(Launching {
-            spec,
-            ..Launching::default()
-        })
+        let spec = Spec { argv: vec![Bytes::new(argv.as_bytes())], ..Spec::default() };
+        Arc::new(Launching { spec, ..Launching::default() })
     })
 }
 
@@ -69,33 +63,22 @@ fn terms() -> impl Strategy<Value = Option<Terms>> {
         any::<bool>(),
         any::<bool>(),
     );
-    let terms = terms.prop_map(
-        |(fail_after_ms, progress_ms, abort_on_failure, report_required)| Terms {
+    let terms =
+        terms.prop_map(|(fail_after_ms, progress_ms, abort_on_failure, report_required)| Terms {
             burst_ms: 300,
             fail_after_ms,
             progress_ms,
             abort_on_failure,
             report_required,
-        },
-    );
+        });
     prop::option::weighted(0.7, terms)
 }
 
 fn adding() -> impl Strategy<Value = Message> {
     let priority = prop::sample::select(
-        &[
-            Priority::Critical,
-            Priority::High,
-            Priority::Medium,
-            Priority::Medium,
-            Priority::Low,
-        ][..],
+        &[Priority::Critical, Priority::High, Priority::Medium, Priority::Medium, Priority::Low][..],
     );
-    let names = (
-        name(&["", "", "w", "w", "v"]),
-        name(&["", "g", "g", "h"]),
-        name(&["", "n"]),
-    );
+    let names = (name(&["", "", "w", "w", "v"]), name(&["", "g", "g", "h"]), name(&["", "n"]));
     let cleanup = prop::option::weighted(0.4, command());
     let held = (prop::bool::weighted(0.1), prop::bool::weighted(0.1));
     (names, priority, command(), cleanup, terms(), held).prop_map(
@@ -156,19 +139,12 @@ fn host() -> impl Strategy<Value = Host> {
     let names = name(&["local", "a", "a", "b", "c", "c", "d", ""]);
     let threads = prop::sample::select(&[0_u32, 1, 2, 3, 3, 10_001][..]);
     let remote = prop::option::weighted(0.6, remote());
-    (names, threads, remote).prop_map(|(name, threads, remote)| Host {
-        name,
-        threads,
-        remote,
-    })
+    (names, threads, remote).prop_map(|(name, threads, remote)| Host { name, threads, remote })
 }
 
 fn remote() -> impl Strategy<Value = Remote> {
     let to = name(&["far", "far", "far", "u@far", "-oProxyCommand=x", ""]);
-    to.prop_map(|to| Remote {
-        to,
-        ..Remote::default()
-    })
+    to.prop_map(|to| Remote { to, ..Remote::default() })
 }
 
 fn setting() -> impl Strategy<Value = Message> {

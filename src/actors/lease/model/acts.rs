@@ -66,13 +66,10 @@ impl Model {
                 changed = true;
                 let stopped = current.stopping;
                 match &mut current.holder {
-                    Holder::Launched {
-                        process,
-                        command,
-                        taken,
-                    } if command.spec.parcel.is_some()
-                        && exit == Some(Exit::Failed)
-                        && !stopped =>
+                    Holder::Launched { process, command, taken }
+                        if command.spec.parcel.is_some()
+                            && exit == Some(Exit::Failed)
+                            && !stopped =>
                     {
                         let mut bare = (**command).clone();
                         bare.spec.parcel = None;
@@ -166,25 +163,17 @@ impl Model {
         let due = known.due.unwrap_or_default();
         let schedule = known.lease.schedule.as_ref();
         let next = schedule.and_then(|it| it.next(today));
-        let read = known.clock.unwrap_or(ClockReading {
-            offset: now.offset,
-            seen: Date(0),
-        });
+        let read = known.clock.unwrap_or(ClockReading { offset: now.offset, seen: Date(0) });
         let was = Date(read.offset.date(now.at).0.max(read.seen.0));
-        known.clock = Some(ClockReading {
-            offset: now.offset,
-            seen: today,
-        });
+        known.clock = Some(ClockReading { offset: now.offset, seen: today });
         if due > today {
             // The clock has stepped. A time of day that comes for the second time is left out, but a clock that was wrong by more than three
             // hours is not trusted about what has come.
             let is_repeated = was.0.saturating_sub(today.0) <= hours(3);
             let is_hourly = schedule.is_some_and(Schedule::is_hourly);
             if is_repeated && !is_hourly {
-                known.clock = Some(ClockReading {
-                    offset: now.offset,
-                    seen: Date(was.0.max(today.0)),
-                });
+                known.clock =
+                    Some(ClockReading { offset: now.offset, seen: Date(was.0.max(today.0)) });
             } else {
                 known.due = next;
             }
@@ -203,11 +192,7 @@ impl Model {
                 (known.lease.command, known.lease.log) = (None, None);
                 known.lease.extra.max_run_ms = None;
             } else {
-                known.lease.extra.missed = Some(Missed {
-                    first: due,
-                    noticed: today,
-                    down,
-                });
+                known.lease.extra.missed = Some(Missed { first: due, noticed: today, down });
             }
         }
         known.lease.due = known.due.map(|_| place);

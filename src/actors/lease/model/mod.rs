@@ -45,9 +45,8 @@ impl Model {
     pub(crate) fn due(&self, now: Now) -> Option<Item> {
         let offset_of = |it: &ModelLease| it.clock.map(|it| it.offset.0);
         let with_date = self.all.iter().filter(|it| !it.stuck_date);
-        let mut dates: Vec<_> = with_date
-            .filter_map(|it| Some((offset_of(it), it.lease.due?)))
-            .collect();
+        let mut dates: Vec<_> =
+            with_date.filter_map(|it| Some((offset_of(it), it.lease.due?))).collect();
         dates.sort_unstable();
         let ends = dates.first().into_iter().chain(dates.last());
         let steps = |of: Option<i64>| of.is_none_or(|of| (of - now.offset.0).abs() >= 60_000);
@@ -112,11 +111,8 @@ impl Model {
                 let mut changed = false;
                 for known in &mut self.all {
                     let current = known.lease.current.as_mut().filter(|it| it.end.is_none());
-                    if let Some(Holder::Launched {
-                        process: its,
-                        taken,
-                        ..
-                    }) = current.map(|it| &mut it.holder)
+                    if let Some(Holder::Launched { process: its, taken, .. }) =
+                        current.map(|it| &mut it.holder)
                         && its == process
                         && !*taken
                     {
@@ -142,11 +138,7 @@ impl Model {
             }
             Message::Withdraw { name, place } => self.withdraw(name, *place, entry),
             Message::Set { name, setting } => self.set(name, setting, entry),
-            Message::Import {
-                name,
-                current,
-                next,
-            } => self.import(name, (current, next), entry),
+            Message::Import { name, current, next } => self.import(name, (current, next), entry),
             Message::Reset { name, force } => self.reset(name, *force),
         }
     }
@@ -155,12 +147,7 @@ impl Model {
         let Some(known) = self.named(name) else {
             return (Reply::Absent, false);
         };
-        if known
-            .lease
-            .next
-            .as_ref()
-            .is_some_and(|it| it.token == place)
-        {
+        if known.lease.next.as_ref().is_some_and(|it| it.token == place) {
             let place = known.lease.next.take().expect("a request is next");
             if !place.shared {
                 known.give_up();
@@ -189,10 +176,7 @@ impl Model {
 
     fn shown(&self, name: &Name) -> Applied {
         let known = self.find(name);
-        (
-            known.map_or(Reply::Done, |it| Reply::Lease(Box::new(it.view()))),
-            true,
-        )
+        (known.map_or(Reply::Done, |it| Reply::Lease(Box::new(it.view()))), true)
     }
 
     /// Returns the lease with this name, creating it if necessary. Refuses an empty name, and refuses a new lease if the maximum number
@@ -207,9 +191,7 @@ impl Model {
             None if self.all.len() >= self.rules.leases_max as usize => return Err(Refused::Full),
             None => {
                 let is_free = |slot: &u32| self.all.iter().all(|it| it.slot.0 != *slot);
-                let slot = (0..u32::MAX)
-                    .find(is_free)
-                    .expect("there are more slots than leases");
+                let slot = (0..u32::MAX).find(is_free).expect("there are more slots than leases");
                 self.all.push(ModelLease::new(Slot(slot), name));
                 self.all.len() - 1
             }
@@ -231,11 +213,7 @@ impl Model {
                     known.stuck = false;
                 }
                 let has_place = matches!(turn, Turn::Current | Turn::Next);
-                let place = if has_place {
-                    entry.seq.into()
-                } else {
-                    Token(0)
-                };
+                let place = if has_place { entry.seq.into() } else { Token(0) };
                 let Some(known) = self.find(&asked.name) else {
                     return (Reply::Absent, changed);
                 };
@@ -246,9 +224,7 @@ impl Model {
     }
 
     fn turn(&mut self, asked: &PassRequest, entry: Entry) -> Result<(Turn, bool), Refused> {
-        let Claim {
-            ttl_ms, process, ..
-        } = asked.claim.unwrap_or_default();
+        let Claim { ttl_ms, process, .. } = asked.claim.unwrap_or_default();
         let is_span = |span: u64| (1..=SPAN_MAX).contains(&span);
         let is_limit = |span: u64| span == 0 || is_span(span);
         if !is_span(ttl_ms)
@@ -273,12 +249,7 @@ impl Model {
         let returns = known.lease.next.as_ref().is_some_and(|place| {
             process.is_some() && place.process.map(|it| it.process) == process.map(|it| it.process)
         });
-        if let Some(place) = known
-            .lease
-            .next
-            .as_ref()
-            .filter(|it| !returns && is_live(it, now))
-        {
+        if let Some(place) = known.lease.next.as_ref().filter(|it| !returns && is_live(it, now)) {
             if place.command.is_some() || asked.claim.is_some() || impatient {
                 let is_new = place.command.is_some() && !impatient && !place.shared;
                 if is_new {
@@ -291,11 +262,7 @@ impl Model {
             known.keep(asked);
             return Ok((Turn::Kept, true));
         }
-        let over = known
-            .lease
-            .current
-            .as_ref()
-            .map_or(Timestamp(0), |it| it.until);
+        let over = known.lease.current.as_ref().map_or(Timestamp(0), |it| it.until);
         let is_over = known.lease.current.is_none() || over < now;
         if is_over && !known.runs() {
             known.begin_at_once(asked, entry, impatient);
@@ -347,11 +314,7 @@ impl Model {
     /// Returns the lowest slot that no date uses.
     fn place_of_date(&self) -> Slot {
         let is_free = |slot: &u32| self.all.iter().all(|it| it.lease.due != Some(Slot(*slot)));
-        Slot(
-            (0..u32::MAX)
-                .find(is_free)
-                .expect("there are more slots than leases"),
-        )
+        Slot((0..u32::MAX).find(is_free).expect("there are more slots than leases"))
     }
 
     fn set(&mut self, name: &Name, setting: &Setting, entry: Entry) -> Applied {
@@ -408,10 +371,8 @@ impl Model {
                 known.lease.schedule = Some(schedule.clone());
                 known.lease.due.get_or_insert(fresh);
                 known.due = Some(date);
-                known.clock = Some(ClockReading {
-                    offset: entry.now.offset,
-                    seen: entry.now.date(),
-                });
+                known.clock =
+                    Some(ClockReading { offset: entry.now.offset, seen: entry.now.date() });
                 known.stuck_date = false;
             }
         }

@@ -34,18 +34,8 @@ pub(crate) struct ModelLease {
 
 impl ModelLease {
     pub(super) fn new(slot: Slot, name: &Name) -> Self {
-        let lease = Lease {
-            name: name.clone(),
-            ..Lease::default()
-        };
-        Self {
-            slot,
-            lease,
-            due: None,
-            clock: None,
-            stuck: false,
-            stuck_date: false,
-        }
+        let lease = Lease { name: name.clone(), ..Lease::default() };
+        Self { slot, lease, due: None, clock: None, stuck: false, stuck_date: false }
     }
 
     pub(crate) fn view(&self) -> LeaseView {
@@ -56,10 +46,7 @@ impl ModelLease {
     }
 
     pub(super) fn runs(&self) -> bool {
-        self.lease
-            .current
-            .as_ref()
-            .is_some_and(|it| it.end.is_none())
+        self.lease.current.as_ref().is_some_and(|it| it.end.is_none())
     }
 
     pub(super) fn owes(&self) -> bool {
@@ -140,10 +127,7 @@ impl ModelLease {
     }
 
     pub(super) fn brought(&self, asked: &PassRequest) -> Option<Command> {
-        asked
-            .command
-            .clone()
-            .or_else(|| self.lease.settings.command.clone())
+        asked.command.clone().or_else(|| self.lease.settings.command.clone())
     }
 
     pub(super) fn give_up(&mut self) {
@@ -153,11 +137,7 @@ impl ModelLease {
 
     /// Returns the number of the latest pass that needs no repetition: the running one or, if there is none, the latest whole one.
     pub(super) fn enough(&self) -> u64 {
-        if self.runs() {
-            self.lease.begun
-        } else {
-            self.lease.whole
-        }
+        if self.runs() { self.lease.begun } else { self.lease.whole }
     }
 
     pub(super) fn place(&self, asked: &PassRequest, token: Token, until: Timestamp) -> NextRequest {
@@ -186,10 +166,7 @@ impl ModelLease {
                 taken: false,
             },
             (None, Some(binding)) => Holder::Process(binding),
-            (None, None) => Holder::Timed {
-                ttl_ms: place.ttl_ms,
-                renewed: since,
-            },
+            (None, None) => Holder::Timed { ttl_ms: place.ttl_ms, renewed: since },
         };
         self.lease.begun += 1;
         self.lease.next = None;
@@ -204,10 +181,7 @@ impl ModelLease {
             stopping: false,
             warnings: 0,
             log: place.log.clone().or(self.lease.settings.log.clone()),
-            progress: Progress {
-                started: false,
-                max_run_ms: place.max_run_ms,
-            },
+            progress: Progress { started: false, max_run_ms: place.max_run_ms },
         });
     }
 

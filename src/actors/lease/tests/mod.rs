@@ -1,10 +1,7 @@
 //! Tests of the guarantees of leases. `world.rs` tests them against random failures of processes, messages and the
 //! server. Fossil's test vectors are in `tests/scripts/lease/vectors.txt`.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "an unexpected variant fails the test"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "an unexpected variant fails the test")]
 
 mod world;
 
@@ -73,14 +70,8 @@ fn name() -> Name {
 
 fn command() -> Arc<Launching> {
     let argv = vec![Bytes::new(&b"work"[..])];
-    let spec = Spec {
-        argv,
-        ..Spec::default()
-    };
-    Arc::new(Launching {
-        spec,
-        ..Launching::default()
-    })
+    let spec = Spec { argv, ..Spec::default() };
+    Arc::new(Launching { spec, ..Launching::default() })
 }
 
 fn process(pid: u64) -> ProcessId {
@@ -102,10 +93,7 @@ impl Bench {
     }
 
     fn both(&self) -> Now {
-        Now {
-            at: Timestamp(self.now),
-            offset: Offset(self.offset),
-        }
+        Now { at: Timestamp(self.now), offset: Offset(self.offset) }
     }
 
     /// Decides a message twice, asserting that both outcomes are equal. Then commits and logs it as the host does, unless the message
@@ -115,11 +103,7 @@ impl Bench {
             Message::Lapse { .. } => self.acting(),
             _ => self.both(),
         };
-        let moment = Moment {
-            seq: Seq(self.seq + 1),
-            now,
-            ..Moment::default()
-        };
+        let moment = Moment { seq: Seq(self.seq + 1), now, ..Moment::default() };
         let mut outcome = self.machine.decide(&moment, &message);
         assert_eq!(outcome, self.machine.decide(&moment, &message));
         if let (Some(Fault::RequestForgotten), Outcome::Changed { steps, .. }) =
@@ -154,8 +138,7 @@ impl Bench {
             if let Effect::Tell(to, message) = effect {
                 assert_eq!(to, ActorId::PROCESS);
                 let told = rmp_serde::from_slice(&message);
-                self.told
-                    .push(told.expect("the bytes are a message to the `ProcessActor`"));
+                self.told.push(told.expect("the bytes are a message to the `ProcessActor`"));
             }
         }
     }
@@ -196,13 +179,8 @@ impl Bench {
     fn restart(&mut self) {
         self.told.clear();
         self.seq += 10;
-        let start = Start {
-            stamp: Stamp {
-                seq: Seq(self.seq),
-                at: Timestamp(self.now),
-            },
-            skipped: 9,
-        };
+        let start =
+            Start { stamp: Stamp { seq: Seq(self.seq), at: Timestamp(self.now) }, skipped: 9 };
         self.machine.start(start);
         self.log.push(Logged::Start(start));
         self.resume();
@@ -245,10 +223,7 @@ impl Bench {
     }
 
     fn request(&mut self, requesting: PassRequest) -> Turn {
-        let message = Message::Request(Box::new(PassRequest {
-            name: name(),
-            ..requesting
-        }));
+        let message = Message::Request(Box::new(PassRequest { name: name(), ..requesting }));
         match self.say(message) {
             Reply::Turned { turn, .. } => turn,
             other => panic!("expected the result of a request, found {other:?}"),
@@ -256,10 +231,7 @@ impl Bench {
     }
 
     fn run(&mut self) -> Turn {
-        self.request(PassRequest {
-            command: Some(command()),
-            ..PassRequest::default()
-        })
+        self.request(PassRequest { command: Some(command()), ..PassRequest::default() })
     }
 
     /// Removes and returns the launches that were requested but not processed yet.
@@ -268,10 +240,7 @@ impl Bench {
             ToProcesses::LaunchAs(asked) => Some(asked.id),
             _ => None,
         };
-        std::mem::take(&mut self.told)
-            .into_iter()
-            .filter_map(launched)
-            .collect()
+        std::mem::take(&mut self.told).into_iter().filter_map(launched).collect()
     }
 
     fn gone(&mut self, process: ProcessId, exit: impl Into<Option<Exit>>) {
@@ -279,12 +248,7 @@ impl Bench {
     }
 
     fn gone_with(&mut self, process: ProcessId, exit: Option<Exit>, pid: Option<u32>) {
-        self.say(Message::Gone(EndNotice {
-            process,
-            until: Until::Tree,
-            exit,
-            pid,
-        }));
+        self.say(Message::Gone(EndNotice { process, until: Until::Tree, exit, pid }));
     }
 }
 
@@ -300,11 +264,7 @@ fn a_pass_that_is_killed_is_made_up_for_when_its_period_is_over() {
     bench.gone(first, Exit::Signal(9));
     assert_eq!(bench.launches(), []);
     bench.advance(50_000);
-    assert_eq!(
-        bench.launches(),
-        [],
-        "the last instant still belongs to the period"
-    );
+    assert_eq!(bench.launches(), [], "the last instant still belongs to the period");
     bench.advance(1);
     let second = bench.launches();
     let [second] = second[..] else {
@@ -322,11 +282,7 @@ fn of_three_callers_one_runs_one_is_next_and_one_is_not_needed() {
     assert_eq!(turns, [Turn::Current, Turn::Next, Turn::NotNeeded]);
     let first = bench.launches();
     bench.advance(100_000);
-    assert_eq!(
-        bench.launches(),
-        [],
-        "no pass begins while the first is still running"
-    );
+    assert_eq!(bench.launches(), [], "no pass begins while the first is still running");
     assert_eq!(
         bench.current().warnings,
         1,
@@ -334,11 +290,7 @@ fn of_three_callers_one_runs_one_is_next_and_one_is_not_needed() {
     );
     bench.gone(first[0], Exit::Code(0));
     bench.tick();
-    assert_eq!(
-        bench.launches().len(),
-        1,
-        "the next pass begins immediately"
-    );
+    assert_eq!(bench.launches().len(), 1, "the next pass begins immediately");
 }
 
 #[test]
@@ -346,10 +298,7 @@ fn a_launch_without_its_caller_is_asked_for_again_without_what_that_had() {
     let mut bench = Bench::at(1_000_000);
     let mut attached = Launching::clone(&command());
     attached.spec.parcel = Some(7);
-    bench.request(PassRequest {
-        command: Some(Arc::new(attached)),
-        ..PassRequest::default()
-    });
+    bench.request(PassRequest { command: Some(Arc::new(attached)), ..PassRequest::default() });
     let first = bench.launches();
     bench.gone(first[0], Exit::Failed);
     let asked = bench.told.pop();
@@ -360,11 +309,7 @@ fn a_launch_without_its_caller_is_asked_for_again_without_what_that_had() {
     assert_ne!(asked.id, first[0]);
     bench.gone(asked.id, Exit::Failed);
     assert!(bench.lease().running().is_none());
-    assert_eq!(
-        bench.launches(),
-        [],
-        "the next attempt waits until the period is over"
-    );
+    assert_eq!(bench.launches(), [], "the next attempt waits until the period is over");
 }
 
 #[test]
@@ -383,11 +328,7 @@ fn what_is_always_killed_is_given_up_in_the_end() {
         bench.gone(process, Exit::Signal(11));
     }
     assert_eq!(launched, crate::actors::lease::Lease::BROKEN_MAX);
-    assert_eq!(
-        bench.run(),
-        Turn::Current,
-        "another request begins a pass immediately"
-    );
+    assert_eq!(bench.run(), Turn::Current, "another request begins a pass immediately");
 }
 
 #[test]
@@ -400,10 +341,7 @@ fn a_schedule_asks_by_itself_and_what_was_missed_runs_once_or_not_at_all() {
             Setting::CatchesUp(catches_up),
             Setting::Schedule(Some(schedule)),
         ] {
-            bench.say(Message::Set {
-                name: name(),
-                setting,
-            });
+            bench.say(Message::Set { name: name(), setting });
         }
         bench.advance(3_600_000);
         let first = bench.launches();
@@ -440,23 +378,13 @@ fn a_reset_proves_that_the_pass_is_gone_first() {
     let first = bench.launches();
     bench.say(Message::Launched(first[0]));
     bench.told.clear();
-    let reset = |force| Message::Reset {
-        name: name(),
-        force,
-    };
+    let reset = |force| Message::Reset { name: name(), force };
     assert!(matches!(bench.say(reset(false)), Reply::Refused(_)));
     bench.say(reset(true));
-    let watched = Watch {
-        by: ActorId::LEASE,
-        process: first[0],
-        until: Until::Tree,
-    };
+    let watched = Watch { by: ActorId::LEASE, process: first[0], until: Until::Tree };
     let told = [ToProcesses::Watch(watched), ToProcesses::Fence(first[0])];
     assert_eq!(bench.told, told);
-    assert!(
-        bench.lease().running().is_some(),
-        "the end of the process has not been reported yet"
-    );
+    assert!(bench.lease().running().is_some(), "the end of the process has not been reported yet");
     bench.gone(first[0], Exit::Signal(15));
     let query = Query::Of(name());
     assert_eq!(bench.machine.query(bench.both(), &query), Reply::Absent);

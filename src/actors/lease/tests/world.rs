@@ -209,12 +209,7 @@ impl World {
         let mut beside = self.records.values();
         let beside = beside.find(|it| it.lease == lease && it.end.is_none());
         assert!(beside.is_none(), "a pass is already running: {beside:?}");
-        let record = Record {
-            lease,
-            started: false,
-            end: None,
-            watched: false,
-        };
+        let record = Record { lease, started: false, end: None, watched: false };
         self.records.insert(asked.id, record);
     }
 
@@ -266,29 +261,17 @@ impl World {
     fn act(&mut self, act: &Act) {
         match act {
             Act::Run { lease, no_delay } => self.run(*lease, *no_delay),
-            Act::Claim {
-                lease,
-                process: pid,
-                waits,
-            } => self.claim(*lease, *pid, *waits),
+            Act::Claim { lease, process: pid, waits } => self.claim(*lease, *pid, *waits),
             Act::Finish { lease } => {
                 let name = Self::name(*lease);
                 let token = self.began.get(&name).map_or(Token(0), |it| it.1);
-                self.bench.say(Message::Finish {
-                    name,
-                    token,
-                    code: 0,
-                });
+                self.bench.say(Message::Finish { name, token, code: 0 });
             }
             Act::Renew { lease } => {
                 let name = Self::name(*lease);
                 let token = self.began.get(&name).map_or(Token(0), |it| it.1);
                 let process = None;
-                self.bench.say(Message::Renew {
-                    name,
-                    token,
-                    process,
-                });
+                self.bench.say(Message::Renew { name, token, process });
             }
             Act::Withdraw { lease } => self.withdraw(*lease),
             Act::Set(lease, setting) => {
@@ -303,9 +286,7 @@ impl World {
             Act::Lose => self.bench.told.clear(),
             Act::Start { nth, heard } => {
                 let mut waiting = self.records.iter();
-                let waiting = waiting
-                    .by_ref()
-                    .filter(|(_, it)| !it.started && it.end.is_none());
+                let waiting = waiting.by_ref().filter(|(_, it)| !it.started && it.end.is_none());
                 let id = waiting.map(|(id, _)| *id).nth(*nth);
                 if let Some(id) = id {
                     self.start(id, *heard);
@@ -317,10 +298,7 @@ impl World {
             Act::Jump(ms) => self.bench.offset += ms,
             Act::Restart => self.bench.restart(),
             Act::Resume => self.bench.resume(),
-            Act::Checkpoint => self
-                .bench
-                .shelf
-                .step(&mut self.bench.machine, Seq(self.bench.seq)),
+            Act::Checkpoint => self.bench.shelf.step(&mut self.bench.machine, Seq(self.bench.seq)),
             Act::Reload => self.reload(),
         }
         self.look();
@@ -345,11 +323,7 @@ impl World {
             until: Until::Tree,
             fence: false,
         });
-        let claim = Claim {
-            process: by_process,
-            waits,
-            ..Claim::default()
-        };
+        let claim = Claim { process: by_process, waits, ..Claim::default() };
         self.bench.say(Message::Request(Box::new(PassRequest {
             name: Self::name(lease),
             claim: Some(claim),
@@ -366,10 +340,7 @@ impl World {
             let token = *token;
             if let Some((before, old)) = self.ran.insert(name, (now, token)) {
                 let apart = now - before;
-                assert!(
-                    token == old || apart > self.period,
-                    "passes begin {apart} ms apart"
-                );
+                assert!(token == old || apart > self.period, "passes begin {apart} ms apart");
             }
             *began = now;
         }
@@ -475,15 +446,9 @@ impl World {
                 continue;
             };
             let is_done = lease.whole >= lease.wanted || lease.owed_command().is_none();
-            assert!(
-                is_done || lease.settings.disabled,
-                "a request is forgotten: {lease:?}"
-            );
+            assert!(is_done || lease.settings.disabled, "a request is forgotten: {lease:?}");
             let asked = self.asked.get(&name).map_or(0, |(number, _)| *number);
-            assert!(
-                lease.whole >= asked,
-                "the request for pass {asked} is forgotten: {lease:?}"
-            );
+            assert!(lease.whole >= asked, "the request for pass {asked} is forgotten: {lease:?}");
         }
     }
 

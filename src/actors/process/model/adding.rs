@@ -1,9 +1,6 @@
 //! New records: their position in the tree, and which records are removed to make room.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "only some outcomes create a record"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "only some outcomes create a record")]
 
 use super::{Actions, Changed, Entry, Model, Modelled};
 use sexton::actors::process::{
@@ -62,12 +59,7 @@ impl Model {
         running: Option<(Identity, Date)>,
         entry: Entry,
     ) -> Result<ProcessId, Refused> {
-        let Launching {
-            spec,
-            tags,
-            parentage,
-            deferred,
-        } = launching;
+        let Launching { spec, tags, parentage, deferred } = launching;
         if running.is_none() {
             spec.check().map_err(Refused::Invalid)?;
             if *deferred && spec.parcel.is_some() {
@@ -79,10 +71,7 @@ impl Model {
             let lives =
                 named.is_some_and(|it| it.view.phase != Phase::Exited && it.view.end.is_none());
             let fenced = |id: &ProcessId| {
-                let it = &self
-                    .find(*id)
-                    .expect("the ancestors of a record exist")
-                    .view;
+                let it = &self.find(*id).expect("the ancestors of a record exist").view;
                 it.phase != Phase::Exited && it.stop.is_some_and(|stop| stop.cause == Cause::Fence)
             };
             let above = named.map_or_else(Vec::new, |it| self.and_above(Some(it.view.id)));
@@ -97,11 +86,7 @@ impl Model {
             return Err(Refused::Full);
         }
         let parent = self.parent(parentage, running.map(|(identity, _)| identity));
-        let stop = if running.is_none() {
-            self.inherited(parent, entry.seq)?
-        } else {
-            None
-        };
+        let stop = if running.is_none() { self.inherited(parent, entry.seq)? } else { None };
         let is_stopped = *deferred && stop.is_some();
         let mut tags = tags.clone();
         if tags.kind.is_empty() {

@@ -71,12 +71,7 @@ impl Model {
         new.bytes = bytes;
         new.view.launched = false;
         new.view.phase = Phase::Exited;
-        new.view.identity = child.pid.map(|pid| Identity {
-            pid,
-            inode: 0,
-            ticks: 0,
-            ..its
-        });
+        new.view.identity = child.pid.map(|pid| Identity { pid, inode: 0, ticks: 0, ..its });
         let ended = child.ended.unwrap_or(now).min(now);
         if child.exact {
             new.view.started = child.started.map(|it| it.min(now));

@@ -45,10 +45,7 @@ impl Model {
         };
         let page = |of: ProcessId, records: Vec<RecordView>| match self.view(of) {
             None => Reply::Refused(Refused::Unknown),
-            Some(_) => Reply::Page {
-                records,
-                next: None,
-            },
+            Some(_) => Reply::Page { records, next: None },
         };
         match query {
             Query::One(id) => one(self.view(*id)),
@@ -56,10 +53,7 @@ impl Model {
             Query::Process(identity) => {
                 one(self.live(identity).map(|it| Box::new(it.view.clone())))
             }
-            Query::List(selection) => Reply::Page {
-                records: self.select(selection),
-                next: None,
-            },
+            Query::List(selection) => Reply::Page { records: self.select(selection), next: None },
             Query::Count(selection) => Reply::Count {
                 count: u32::try_from(self.select(selection).len()).expect("there are few records"),
                 next: None,
@@ -68,10 +62,7 @@ impl Model {
             Query::Descendants { of, .. } => page(*of, self.descendants(*of)),
             Query::Watched { by, .. } => {
                 let tells = |it: &&Modelled| it.watchers.iter().any(|(actor, _)| actor == by);
-                let live = self
-                    .records
-                    .iter()
-                    .filter(|it| it.view.phase != Phase::Exited);
+                let live = self.records.iter().filter(|it| it.view.phase != Phase::Exited);
                 let told = live.filter(|it| tells(it) || it.awaited == Some(*by));
                 let mut ids: Vec<ProcessId> = told.map(|it| it.view.id).collect();
                 ids.sort_unstable();
@@ -96,10 +87,7 @@ impl Model {
             Watch::Start(_) => it.view.phase != Phase::Queued,
             Watch::End(_) => {
                 let is_stopped = |it: &Modelled| it.view.stop.is_some_and(|stop| stop.tree);
-                let mut below = self
-                    .and_below(id)
-                    .into_iter()
-                    .filter_map(|id| self.find(id));
+                let mut below = self.and_below(id).into_iter().filter_map(|id| self.find(id));
                 let stops_below =
                     below.any(|below| below.view.phase != Phase::Exited && is_stopped(below));
                 let is_left = it.view.end.is_some() && !is_stopped(it) && !it.tree_watched;

@@ -135,12 +135,7 @@ impl Model {
         let free = self.records.iter();
         let free = free.filter(|it| !self.is_kept(it.view.id) && it.awaited.is_none());
         let mut free: Vec<_> = free
-            .map(|it| {
-                (
-                    it.view.ended.expect("it has ended").max(it.view.queued),
-                    it.slot,
-                )
-            })
+            .map(|it| (it.view.ended.expect("it has ended").max(it.view.queued), it.slot))
             .collect();
         free.sort_unstable();
         free
@@ -183,11 +178,7 @@ impl Model {
             at.map(|at| (at, it.slot))
         });
         let kept = self.rules.retention_ms;
-        let resting = |slot: Slot| {
-            self.records
-                .iter()
-                .any(|it| it.slot == slot && it.quarantined)
-        };
+        let resting = |slot: Slot| self.records.iter().any(|it| it.slot == slot && it.quarantined);
         let removals = self.removable().into_iter().filter(|_| !held);
         let removals = removals.filter(|(_, slot)| !resting(*slot));
         let removals = removals.map(|(ended, slot)| (now.offset.time(ended.plus_ms(kept)), slot));
@@ -235,12 +226,7 @@ impl Model {
             let (by, process, until) = (asked.by, asked.id, Until::Tree);
             if matches!(reply, Reply::Refused(_)) {
                 let exit = Some(Exit::Failed);
-                let gone = EndNotice {
-                    process,
-                    until,
-                    exit,
-                    pid: None,
-                };
+                let gone = EndNotice { process, until, exit, pid: None };
                 tells.push((by, ToHolder::Gone(gone)));
             } else {
                 tells.push((by, ToHolder::Launched(process)));
@@ -252,21 +238,14 @@ impl Model {
             Ok((false, reply)) => (Verdict::Nothing, reply),
             Ok((true, reply)) => (Verdict::Changed, reply),
         };
-        let is_addition = matches!(
-            reply,
-            Reply::Launched(_) | Reply::Registered { known: false, .. }
-        );
+        let is_addition =
+            matches!(reply, Reply::Launched(_) | Reply::Registered { known: false, .. });
         let is_addition = is_addition && !matches!(message, Message::Begin { .. });
         let new = self.records.last().filter(|_| is_addition);
         if let Some(it) = new.filter(|_| verdict == Verdict::Changed) {
             it.attempt(&mut actions);
         }
-        Answer {
-            verdict,
-            reply,
-            actions,
-            tells,
-        }
+        Answer { verdict, reply, actions, tells }
     }
 
     /// Returns the ids of a record and of its descendants, level by level.
@@ -297,9 +276,7 @@ impl Model {
         let epoch = self.epoch;
         let mut changed = 0;
         for id in self.and_below(id).into_iter().skip(1) {
-            let it = self
-                .find_mut(id)
-                .expect("the descendants of a record exist");
+            let it = self.find_mut(id).expect("the descendants of a record exist");
             let can_be = it.view.launched && it.view.phase != Phase::Exited;
             if can_be && changed < most && it.stop(asked, epoch, actions) {
                 it.quarantined = false;
@@ -332,9 +309,7 @@ impl Model {
     ) -> bool {
         let mut below = Actions::new();
         let changed_below = self.stop_below((id, usize::MAX), asked, &mut below) > 0;
-        let it = self
-            .find_mut(id)
-            .expect("a record that was just stopped exists");
+        let it = self.find_mut(id).expect("a record that was just stopped exists");
         if let Some(stop) = it.view.stop.as_mut().filter(|_| changed_below && !changed) {
             (stop.asked, stop.errno) = (asked.asked, None);
             it.quarantined = false;
@@ -350,18 +325,12 @@ impl Model {
         let above = self.and_above(parent).into_iter().rev();
         let live = above.filter_map(|id| self.find(id));
         let live = live.filter(|it| it.view.phase != Phase::Exited);
-        let stops: Vec<Stop> = live
-            .filter_map(|it| it.view.stop)
-            .filter(|stop| stop.tree)
-            .collect();
+        let stops: Vec<Stop> =
+            live.filter_map(|it| it.view.stop).filter(|stop| stop.tree).collect();
         if stops.iter().any(|stop| stop.killed) {
             return Err(Refused::Ended);
         }
-        Ok(stops.first().map(|stop| Stop {
-            asked: entry,
-            errno: None,
-            ..*stop
-        }))
+        Ok(stops.first().map(|stop| Stop { asked: entry, errno: None, ..*stop }))
     }
 
     /// Stops the live launched processes among a record and its descendants, because the right bound to the tree has ended. Returns whether
@@ -417,11 +386,9 @@ impl Model {
             Message::Begin { id } => self.begin(*id, actions),
             Message::Register(registering) => self.register(registering, entry),
             Message::Serve(_) => unreachable!("the model has no record of the server"),
-            Message::Prune {
-                before,
-                keep,
-                limit,
-            } => Ok(self.prune(*before, *keep as usize, *limit as usize)),
+            Message::Prune { before, keep, limit } => {
+                Ok(self.prune(*before, *keep as usize, *limit as usize))
+            }
             Message::Watch(watch) => Ok((self.watch(*watch), Reply::Done)),
             Message::LaunchAs(asked) => Ok((true, self.launch_as(asked, entry))),
             Message::Fence(id) => Ok((self.fence(*id, entry, actions), Reply::Done)),
@@ -495,11 +462,7 @@ impl Model {
         match (it.view.phase, &mut it.view.stop) {
             (Phase::Running, _) => {
                 let is_over = it.expires.is_some_and(|at| at <= entry.now.at);
-                let cause = if is_over {
-                    Cause::Timeout
-                } else {
-                    Cause::NotReady
-                };
+                let cause = if is_over { Cause::Timeout } else { Cause::NotReady };
                 let signal = (cause, record::first_signal(&it.spec));
                 let asked = new_stop(entry, signal, (it.spec.grace_ms, true));
                 let id = it.view.id;
@@ -548,10 +511,7 @@ impl Model {
                 it.signal(*signal, &mut actions);
             }
             if it.view.phase == Phase::Stopping {
-                it.step(
-                    it.view.stop.map_or(it.made, |stop| stop.asked),
-                    &mut actions,
-                );
+                it.step(it.view.stop.map_or(it.made, |stop| stop.asked), &mut actions);
             }
         }
         let mut all: Vec<_> = self.records.iter().collect();

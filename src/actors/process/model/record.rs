@@ -46,12 +46,7 @@ pub(super) fn new_stop(
 
 impl Modelled {
     pub(super) fn known(&self) -> (ProcessId, Identity) {
-        (
-            self.view.id,
-            self.view
-                .identity
-                .expect("the identity of a started process is known"),
-        )
+        (self.view.id, self.view.identity.expect("the identity of a started process is known"))
     }
 
     /// Requests the action for a live record: to launch its process, or to follow it once its identity is known. While its launch is
@@ -62,10 +57,7 @@ impl Modelled {
         }
         let id = self.view.id;
         let what = match self.view.identity {
-            None => Action::Launch {
-                id,
-                spec: self.spec.clone(),
-            },
+            None => Action::Launch { id, spec: self.spec.clone() },
             Some(identity) => Action::Follow {
                 id,
                 identity,
@@ -75,9 +67,7 @@ impl Modelled {
                 user: self.spec.user.clone(),
                 expects: {
                     let is_ready = self.view.announced != Announced::Nothing;
-                    self.spec
-                        .expectation(is_ready)
-                        .filter(|_| self.view.launched)
+                    self.spec.expectation(is_ready).filter(|_| self.view.launched)
                 },
             },
         };
@@ -104,13 +94,7 @@ impl Modelled {
             Action::Kill { id, identity, tree }
         } else {
             let reach = if tree { Reach::Tree } else { Reach::Leader };
-            Action::Signal {
-                id,
-                identity,
-                signal: stop.signal,
-                reach,
-                stops: true,
-            }
+            Action::Signal { id, identity, signal: stop.signal, reach, stops: true }
         };
         let has_ended = self.view.end.is_some();
         if !has_ended || tree {
@@ -124,13 +108,7 @@ impl Modelled {
     pub(super) fn signal(&self, (asked, signal, group): (Seq, u8, bool), actions: &mut Actions) {
         let (id, identity) = self.known();
         let reach = if group { Reach::Group } else { Reach::Leader };
-        let what = Action::Signal {
-            id,
-            identity,
-            signal,
-            reach,
-            stops: false,
-        };
+        let what = Action::Signal { id, identity, signal, reach, stops: false };
         actions.push((self.slot.0.into(), asked, what));
     }
 
@@ -182,9 +160,7 @@ impl Modelled {
             return Err(Refused::Ended);
         }
         let is_killed = view.stop.is_some_and(|stop| stop.killed && stop.tree);
-        let is_unknown = view
-            .stuck
-            .is_some_and(|it| it.unkillable == 0 && it.unknown > 0);
+        let is_unknown = view.stuck.is_some_and(|it| it.unkillable == 0 && it.unknown > 0);
         let settles = view.end.is_some() && is_killed && is_unknown;
         settles.then_some(()).ok_or(Refused::NotUnknown)
     }
@@ -197,13 +173,7 @@ impl Modelled {
 
     /// Returns the stop that a client requests.
     pub(super) fn asked_stop(&self, message: &Message, entry: Entry) -> Stop {
-        let &Message::Stop {
-            signal,
-            grace_ms,
-            tree,
-            ..
-        } = message
-        else {
+        let &Message::Stop { signal, grace_ms, tree, .. } = message else {
             unreachable!("only stop requests are handled here");
         };
         let signal = signal.unwrap_or_else(|| first_signal(&self.spec));
@@ -215,13 +185,7 @@ impl Modelled {
     /// does not, or if the process is not running.
     pub(super) fn silence(&self, message: &Message, entry: Entry) -> Option<Stop> {
         const ABORT: u8 = 6;
-        let tells = matches!(
-            message,
-            Message::Notice {
-                notice: Notice::Silent,
-                ..
-            }
-        );
+        let tells = matches!(message, Message::Notice { notice: Notice::Silent, .. });
         let is_late = tells && self.view.phase == Phase::Running;
         let grace = (self.spec.grace_ms, true);
         is_late.then(|| new_stop(entry, (Cause::Watchdog, ABORT), grace))
@@ -327,13 +291,7 @@ impl Modelled {
     }
 
     fn started(&mut self, message: &Message, entry: Entry, actions: &mut Actions) -> bool {
-        let Message::Started {
-            identity,
-            at,
-            contained,
-            ..
-        } = message
-        else {
+        let Message::Started { identity, at, contained, .. } = message else {
             unreachable!("only reports of a start are handled here");
         };
         let view = &mut self.view;
@@ -375,18 +333,10 @@ impl Modelled {
     }
 
     fn stuck(&mut self, message: &Message) -> bool {
-        let &Message::Stuck {
-            unkillable,
-            unknown,
-            ..
-        } = message
-        else {
+        let &Message::Stuck { unkillable, unknown, .. } = message else {
             unreachable!("only reports of stuck processes are handled here");
         };
-        let stuck = (unkillable + unknown > 0).then_some(Stuck {
-            unkillable,
-            unknown,
-        });
+        let stuck = (unkillable + unknown > 0).then_some(Stuck { unkillable, unknown });
         // A report of unkillable processes is outdated if SIGKILL was sent only to the process itself, and that has since ended.
         let is_late = unkillable > 0
             && self.view.end.is_some()

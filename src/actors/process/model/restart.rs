@@ -23,9 +23,7 @@ impl Model {
         let follows = self.follows((id, message), entry);
         // If there is room, the entry that records the end also launches the next process. At that point, the ended process still counts
         // towards the limit on live processes.
-        let launched = follows
-            .as_ref()
-            .and_then(|it| self.added_at_once(it, entry));
+        let launched = follows.as_ref().and_then(|it| self.added_at_once(it, entry));
         let silence = self.find(id).and_then(|it| it.silence(message, entry));
         if silence.is_some_and(|stop| self.stop_part(id, stop, actions)) {
             return true;
@@ -54,10 +52,7 @@ impl Model {
             processes.map(|(nth, id)| (id, (it.slot, nth)))
         });
         let (_, place) = places.find(|(its, _)| *its == id)?;
-        let mut it = self
-            .find(id)
-            .filter(|it| it.view.phase != Phase::Exited)?
-            .clone();
+        let mut it = self.find(id).filter(|it| it.view.phase != Phase::Exited)?.clone();
         it.report(message, entry, &mut Actions::new());
         if it.view.phase != Phase::Exited {
             return None;
@@ -89,10 +84,8 @@ impl Model {
             Some(End::Signal { signal, .. }) => Some(128 + signal),
             Some(End::Lost(_)) | None => None,
         };
-        let had_to_be_stopped = matches!(
-            last.stopped_by,
-            Some(Cause::NotReady | Cause::Watchdog | Cause::Timeout)
-        );
+        let had_to_be_stopped =
+            matches!(last.stopped_by, Some(Cause::NotReady | Cause::Watchdog | Cause::Timeout));
         let is_well = code.is_some_and(|code| code == 0 || definition.success.contains(&code));
         let is_well = is_well && !had_to_be_stopped;
         match definition.restart {
@@ -119,18 +112,10 @@ impl Model {
         let before = if is_long { 0 } else { place.series };
         let mut wait_ms = 0;
         for nth in 0..before {
-            let doubled = if nth == 0 {
-                definition.backoff.first_ms
-            } else {
-                wait_ms * 2
-            };
+            let doubled = if nth == 0 { definition.backoff.first_ms } else { wait_ms * 2 };
             wait_ms = doubled.min(definition.backoff.max_ms);
         }
-        Consequence::Again {
-            at: now.plus_ms(wait_ms),
-            series: before + 1,
-            counts: true,
-        }
+        Consequence::Again { at: now.plus_ms(wait_ms), series: before + 1, counts: true }
     }
 
     /// Adds the record of the next process, and returns its id; `None` if the launch must wait, or there is no room.

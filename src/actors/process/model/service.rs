@@ -13,10 +13,7 @@ use sexton::ids::{ProcessId, Seq, Slot};
 const DEFERRAL_MS: u64 = 5000;
 
 /// A service in the model.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "the flags are independent of each other"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent of each other")]
 #[derive(Clone, Debug)]
 pub(in super::super) struct Served {
     pub(in super::super) slot: Slot,
@@ -115,11 +112,7 @@ impl Served {
     pub(super) fn launching(&self, nth: usize) -> Launching {
         let name = &self.definition.name;
         let number = (nth + 1).to_string();
-        let below = if nth == 0 {
-            String::new()
-        } else {
-            format!("/{number}")
-        };
+        let below = if nth == 0 { String::new() } else { format!("/{number}") };
         let mut env = self.definition.spec.env.clone();
         let variable = |name: &str, value: &str| (name.to_owned(), Bytes::new(value.as_bytes()));
         env.push(variable("SEXTON_SERVICE", name));
@@ -137,9 +130,7 @@ impl Served {
             tags: Tags {
                 kind: "service".to_owned(),
                 url: None,
-                labels: labels
-                    .map(|(name, it)| (name.to_owned(), it.clone()))
-                    .into(),
+                labels: labels.map(|(name, it)| (name.to_owned(), it.clone())).into(),
             },
             parentage: Parentage::default(),
         }
@@ -174,9 +165,7 @@ impl Model {
     }
 
     pub(super) fn is_ready(&self, id: ProcessId) -> bool {
-        let it = self
-            .find(id)
-            .expect("the process of a service has a record");
+        let it = self.find(id).expect("the process of a service has a record");
         let says = it.spec.ready != Ready::Running;
         it.view.phase == Phase::Running && (!says || it.view.announced == Announced::Ready)
     }
@@ -319,9 +308,7 @@ impl Model {
     pub(super) fn due_service(&self, at: Timestamp) -> Option<Slot> {
         let acts = self.services.iter().filter(|it| !it.quarantined);
         let due = acts.filter_map(|it| Some((self.next_act(it)?.0, it.slot)));
-        due.filter(|(due, _)| *due <= at)
-            .min()
-            .map(|(_, slot)| slot)
+        due.filter(|(due, _)| *due <= at).min().map(|(_, slot)| slot)
     }
 
     fn next_act(&self, it: &Served) -> Option<(Timestamp, Act)> {
@@ -372,12 +359,7 @@ impl Model {
         match act {
             Act::Remove => self.services.retain(|it| it.slot != slot),
             Act::Stop(id) => {
-                let stop = Message::Stop {
-                    id,
-                    signal: None,
-                    grace_ms: None,
-                    tree: true,
-                };
+                let stop = Message::Stop { id, signal: None, grace_ms: None, tree: true };
                 let epoch = self.epoch;
                 let it = self.find_mut(id).expect("the process to stop has a record");
                 let asked = it.asked_stop(&stop, entry);

@@ -10,10 +10,7 @@ use sexton::clock::Now;
 impl Model {
     /// Returns the views of all services, ordered by name.
     pub(crate) fn services_as_shown(&self, now: Now) -> Vec<ServiceView> {
-        let views = self
-            .services
-            .iter()
-            .map(|it| self.service_as_shown(it, now));
+        let views = self.services.iter().map(|it| self.service_as_shown(it, now));
         let mut views: Vec<_> = views.collect();
         views.sort_by(|one, other| one.name.cmp(&other.name));
         views
@@ -45,11 +42,7 @@ impl Model {
         let view = record.map(|it| &it.view);
         let period_ms = it.definition.intensity.map_or(0, |it| it.period_ms);
         let restarts = place.restarts.iter();
-        let run_dir = it
-            .launching(nth)
-            .spec
-            .run_dir
-            .expect("a service has a run directory");
+        let run_dir = it.launching(nth).spec.run_dir.expect("a service has a run directory");
         InstanceView {
             number: nth + 1,
             status: self.status(it, nth, now),
@@ -58,10 +51,7 @@ impl Model {
             started: view.and_then(|it| it.started),
             said: view.and_then(|it| it.said.clone()),
             restarts: restarts.filter(|at| at.0 + period_ms >= now.at.0).count(),
-            next: place
-                .next
-                .filter(|at| *at > now.at)
-                .map(|at| now.offset.date(at)),
+            next: place.next.filter(|at| *at > now.at).map(|at| now.offset.date(at)),
             last: place.last.clone(),
             run_dir: String::from_utf8_lossy(run_dir.as_bytes()).into_owned(),
         }
@@ -70,10 +60,7 @@ impl Model {
     fn status(&self, it: &Served, nth: usize, now: Now) -> Status {
         let place = it.place(nth);
         if let Some(id) = place.process {
-            let view = &self
-                .find(id)
-                .expect("the process of a service has a record")
-                .view;
+            let view = &self.find(id).expect("the process of a service has a record").view;
             let leaves = view.announced == Announced::Leaving;
             return match view.phase {
                 Phase::Queued if !it.must_stop(nth) => Status::Starting,

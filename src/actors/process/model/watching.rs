@@ -9,10 +9,7 @@ impl Model {
     /// Returns a notification for each watch whose process, or tree, is gone, with the actor to notify.
     pub(super) fn watched_and_gone(&self) -> Vec<(ActorId, ToHolder)> {
         let watched = |it: &Modelled| {
-            let gone = it
-                .watchers
-                .iter()
-                .filter(|(_, until)| self.is_gone(it, *until));
+            let gone = it.watchers.iter().filter(|(_, until)| self.is_gone(it, *until));
             let gone = gone.map(|(by, until)| (*by, ToHolder::Gone(gone_of(it, *until))));
             gone.collect::<Vec<_>>()
         };
@@ -26,12 +23,7 @@ impl Model {
         let gone = match self.find(process) {
             Some(it) if !self.is_gone(it, until) => return None,
             Some(it) => gone_of(it, until),
-            None => EndNotice {
-                process,
-                until,
-                exit: None,
-                pid: None,
-            },
+            None => EndNotice { process, until, exit: None, pid: None },
         };
         Some((by, ToHolder::Gone(gone)))
     }

@@ -39,11 +39,7 @@ impl ProcessMachine {
                 self.state.add_service(entry.seq, *slot, service);
             }
             Step::Removed { slot } => self.state.remove_service(entry.seq, *slot),
-            Step::Launched {
-                slot,
-                nth,
-                insertion,
-            } => {
+            Step::Launched { slot, nth, insertion } => {
                 self.counted.launches += 1;
                 self.launch_instance(entry.seq, (*slot, *nth), insertion);
                 self.request_attempt(insertion.slot, effects);
@@ -85,9 +81,7 @@ impl ProcessMachine {
 /// Commits a step that changes only the service itself.
 fn change(service: &mut Service, entry: Stamp, (message, step): (&Message, &Step)) {
     match step {
-        Step::Changed {
-            place, replaces, ..
-        } => {
+        Step::Changed { place, replaces, .. } => {
             service.definition = defined(message, *place);
             service.listed = true;
             if *replaces {
@@ -121,9 +115,7 @@ fn change(service: &mut Service, entry: Stamp, (message, step): (&Message, &Step
         }
         Step::Held { .. } => service.held = true,
         Step::Deferred { nth, until, .. } => instance(service, *nth).next = Some(*until),
-        Step::Ended {
-            nth, last, then, ..
-        } => {
+        Step::Ended { nth, last, then, .. } => {
             let looks_back = service.intensity_period_ms();
             instance(service, *nth).end(last, *then, (entry.at, looks_back));
         }
@@ -181,7 +173,5 @@ fn defined(message: &Message, place: u32) -> Definition {
         unreachable!("only a configuration defines services");
     };
     let definition = definitions.get(place as usize);
-    definition
-        .expect("the index in a step is within the configured list")
-        .clone()
+    definition.expect("the index in a step is within the configured list").clone()
 }

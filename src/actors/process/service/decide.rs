@@ -43,9 +43,9 @@ impl ProcessMachine {
             Request::Start(name) => {
                 self.each(name.as_deref(), |slot, it| self.started(slot, it))?
             }
-            Request::Stop(name) => self.each(name.as_deref(), |slot, it| {
-                it.wanted.then_some(Step::Stopped { slot })
-            })?,
+            Request::Stop(name) => {
+                self.each(name.as_deref(), |slot, it| it.wanted.then_some(Step::Stopped { slot }))?
+            }
             // A restart of all services affects only those that should be up. A service that is named is started even if it is down.
             Request::Restart(name) => self.each(name.as_deref(), |slot, it| {
                 (it.wanted || name.is_some()).then_some(Step::Restarted { slot })
@@ -103,11 +103,7 @@ impl ProcessMachine {
             if !service.listed || service.definition != *definition {
                 let is_back = !service.listed && replaces;
                 let replaces = is_back || definition.replaces(&service.definition);
-                steps.push(Step::Changed {
-                    slot,
-                    place,
-                    replaces,
-                });
+                steps.push(Step::Changed { slot, place, replaces });
             }
         }
         let names: BTreeSet<&str> = definitions.iter().map(|it| it.name.as_str()).collect();
@@ -124,12 +120,7 @@ impl ProcessMachine {
         match next {
             Next::Remove => Turn::of(vec![Step::Removed { slot }]),
             Next::Stop(id) => {
-                let stop = Message::Stop {
-                    id,
-                    signal: None,
-                    grace_ms: None,
-                    tree: true,
-                };
+                let stop = Message::Stop { id, signal: None, grace_ms: None, tree: true };
                 let process = self.stop(moment, &stop);
                 let process = process.expect("a live process can be stopped");
                 let (process, steps) = (Some(process), Vec::new());
@@ -140,16 +131,8 @@ impl ProcessMachine {
                 let launched = self.launched(moment, service, nth);
                 let nth = place(nth);
                 Turn::of(vec![match launched {
-                    Some(insertion) => Step::Launched {
-                        slot,
-                        nth,
-                        insertion,
-                    },
-                    None => Step::Deferred {
-                        slot,
-                        nth,
-                        until: moment.now.at.plus_ms(DEFERRAL_MS),
-                    },
+                    Some(insertion) => Step::Launched { slot, nth, insertion },
+                    None => Step::Deferred { slot, nth, until: moment.now.at.plus_ms(DEFERRAL_MS) },
                 }])
             }
         }
@@ -187,21 +170,12 @@ impl ProcessMachine {
             Consequence::Never(_) => false,
         };
         let last = Box::new(last);
-        let mut steps = vec![Step::Ended {
-            slot,
-            nth: place(nth),
-            last,
-            then,
-        }];
+        let mut steps = vec![Step::Ended { slot, nth: place(nth), last, then }];
         let is_up = service.is_up() && nth < service.size() && self.state.is_ready_for(service);
         // If the launch is refused now, it is tried again later, as a separate step.
         let launched = || self.launched(moment, service, nth);
         if let Some(insertion) = (at_once && is_up).then(launched).flatten() {
-            steps.push(Step::Launched {
-                slot,
-                nth: place(nth),
-                insertion,
-            });
+            steps.push(Step::Launched { slot, nth: place(nth), insertion });
         }
         let process = Some(outcome);
         Outcome::Service(Box::new(Turn { process, steps }))
@@ -220,35 +194,20 @@ impl ProcessMachine {
             stopped_by: record.rare.stop.map(|stop| stop.cause),
         };
         let last = match (outcome, message) {
-            (
-                Outcome::Ended {
-                    slot,
-                    end,
-                    at,
-                    tree,
-                },
-                _,
-            ) => {
+            (Outcome::Ended { slot, end, at, tree }, _) => {
                 let record = record(slot)?;
                 if *tree {
                     return None;
                 }
-                Last {
-                    end: Some(*end),
-                    ..last(record, *at)
-                }
+                Last { end: Some(*end), ..last(record, *at) }
             }
-            (Outcome::Failed { slot, at }, Message::Failed { failure, .. }) => Last {
-                failure: Some(failure.clone()),
-                ..last(record(slot)?, *at)
-            },
+            (Outcome::Failed { slot, at }, Message::Failed { failure, .. }) => {
+                Last { failure: Some(failure.clone()), ..last(record(slot)?, *at) }
+            }
             (Outcome::Emptied { slot }, _) => {
                 let record = record(slot)?;
                 let end = Some(record.end?);
-                Last {
-                    end,
-                    ..last(record, record.ended_at())
-                }
+                Last { end, ..last(record, record.ended_at()) }
             }
             _ => return None,
         };
@@ -277,19 +236,11 @@ fn then(
         Policy::Never => false,
     };
     if !is_launched {
-        return Consequence::Never(if is_success {
-            Verdict::Finished
-        } else {
-            Verdict::Failed
-        });
+        return Consequence::Never(if is_success { Verdict::Finished } else { Verdict::Failed });
     }
     // A reboot of the machine is not the service's fault: the restart is neither delayed nor counted.
     if last.end.is_some_and(End::ends_tree) {
-        return Consequence::Again {
-            at: now,
-            series: 0,
-            counts: false,
-        };
+        return Consequence::Again { at: now, series: 0, counts: false };
     }
     let Some(instance) = service.instances.get(nth) else {
         return Consequence::Nothing;
@@ -300,15 +251,9 @@ fn then(
             return Consequence::Never(Verdict::Failed);
         }
     }
-    let ran_ms = record
-        .started
-        .map_or(0, |started| last.at.0.saturating_sub(started.0));
+    let ran_ms = record.started.map_or(0, |started| last.at.0.saturating_sub(started.0));
     // A run that is at least as long as the longest delay begins a new series.
-    let before = if ran_ms >= definition.backoff.max_ms.max(1) {
-        0
-    } else {
-        instance.series
-    };
+    let before = if ran_ms >= definition.backoff.max_ms.max(1) { 0 } else { instance.series };
     Consequence::Again {
         at: now.plus_ms(definition.backoff.wait_ms(before)),
         series: before.saturating_add(1),

@@ -68,14 +68,8 @@ impl Default for Definition {
             },
             autostart: true,
             restart: Policy::default(),
-            backoff: Backoff {
-                first_ms: 100,
-                max_ms: 30_000,
-            },
-            intensity: Some(Intensity {
-                restarts_max: 10,
-                period_ms: 60_000,
-            }),
+            backoff: Backoff { first_ms: 100, max_ms: 30_000 },
+            intensity: Some(Intensity { restarts_max: 10, period_ms: 60_000 }),
             after: Vec::new(),
             success: Vec::new(),
             instances: 1,
@@ -228,10 +222,7 @@ impl Definition {
         let mut spec = self.spec.clone();
         spec.run_dir = Some(Bytes::new(self.run_dir(nth).into_bytes()));
         spec.appends = true;
-        let own = [
-            ("SEXTON_SERVICE", self.name.clone()),
-            ("SEXTON_INSTANCE", number(nth)),
-        ];
+        let own = [("SEXTON_SERVICE", self.name.clone()), ("SEXTON_INSTANCE", number(nth))];
         let own = own.map(|(name, value)| (name.to_owned(), Bytes::new(value.into_bytes())));
         spec.env.extend(own);
         spec

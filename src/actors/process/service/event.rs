@@ -58,21 +58,12 @@ impl ProcessMachine {
             Step::Started { slot, .. } | Step::Released { slot, .. } => {
                 publish(of("service-starting", slot));
             }
-            Step::Launched {
-                slot,
-                nth,
-                insertion,
-            } => {
+            Step::Launched { slot, nth, insertion } => {
                 self.publish_gone(&insertion.evicted, publish);
                 let event = of("service-launched", slot).number("instance", number(nth));
                 publish(event.name("process", insertion.id.to_string().as_bytes()));
             }
-            Step::Ended {
-                slot,
-                nth,
-                last,
-                then,
-            } => {
+            Step::Ended { slot, nth, last, then } => {
                 let kind = match then {
                     Consequence::Nothing => "service-stopped",
                     Consequence::Again { .. } => "service-ended",
@@ -129,9 +120,7 @@ fn with_last(event: EventBody, last: &Last) -> EventBody {
     };
     if let Some(failure) = &last.failure {
         let errno = u64::from(failure.errno.unsigned_abs());
-        event = event
-            .text("step", failure.step.name())
-            .number("errno", errno);
+        event = event.text("step", failure.step.name()).number("errno", errno);
     }
     match last.stopped_by {
         Some(cause) => event.text("cause", cause.name()),

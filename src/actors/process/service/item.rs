@@ -100,10 +100,7 @@ impl Service {
 
     /// Returns whether the process of an instance must be stopped: the service should be down, or the instance is excess or outdated.
     pub(super) fn is_to_end(&self, nth: usize) -> bool {
-        let outdated = self
-            .instances
-            .get(nth)
-            .is_some_and(|it| it.launched < self.revision);
+        let outdated = self.instances.get(nth).is_some_and(|it| it.launched < self.revision);
         !self.is_up() || nth >= self.size() || outdated
     }
 

@@ -197,21 +197,14 @@ impl ProcessMachine {
 const fn gauge_of(status: Status) -> (&'static str, &'static str) {
     match status {
         Status::Stopped => ("services_stopped", "services that are stopped as intended"),
-        Status::Finished => (
-            "services_finished",
-            "services that have finished their work",
-        ),
+        Status::Finished => ("services_finished", "services that have finished their work"),
         Status::Running => ("services_running", "running services"),
-        Status::Waiting => (
-            "services_waiting",
-            "services waiting for others to be ready",
-        ),
+        Status::Waiting => ("services_waiting", "services waiting for others to be ready"),
         Status::Starting => ("services_starting", "services that are not ready yet"),
         Status::Stopping => ("services_stopping", "services being stopped"),
         Status::Backoff => ("services_backoff", "services waiting to be launched again"),
-        Status::Failed => (
-            "services_failed",
-            "services that failed and are not launched again automatically",
-        ),
+        Status::Failed => {
+            ("services_failed", "services that failed and are not launched again automatically")
+        }
     }
 }

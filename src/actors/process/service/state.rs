@@ -100,10 +100,7 @@ impl Services {
     }
 
     pub(super) fn leave(&mut self, slot: Slot) {
-        let service = self
-            .kept
-            .get(slot)
-            .expect("the service has not been removed yet");
+        let service = self.kept.get(slot).expect("the service has not been removed yet");
         self.names.remove(&service.definition.name);
         for id in service.instances.iter().filter_map(|it| it.process) {
             self.processes.remove(&id);
@@ -112,17 +109,11 @@ impl Services {
 
     /// Returns the contents of the indexes, for comparison with a fresh build.
     #[cfg(test)]
-    #[expect(
-        clippy::type_complexity,
-        reason = "a tuple of three indexes, used only by tests"
-    )]
+    #[expect(clippy::type_complexity, reason = "a tuple of three indexes, used only by tests")]
     pub(in crate::actors::process) fn indexes(
         &self,
-    ) -> (
-        &BTreeMap<String, Slot>,
-        &BTreeMap<ProcessId, (Slot, usize)>,
-        &BTreeSet<(Timestamp, Slot)>,
-    ) {
+    ) -> (&BTreeMap<String, Slot>, &BTreeMap<ProcessId, (Slot, usize)>, &BTreeSet<(Timestamp, Slot)>)
+    {
         (&self.names, &self.processes, &self.due)
     }
 }

@@ -21,10 +21,7 @@ struct Churn {
 
 impl Churn {
     fn now(&self) -> Now {
-        Now {
-            at: BEGIN.plus_ms(self.seq / 3),
-            offset: Offset(0),
-        }
+        Now { at: BEGIN.plus_ms(self.seq / 3), offset: Offset(0) }
     }
 
     fn send(&mut self, message: &Message) -> Outcome {
@@ -37,8 +34,7 @@ impl Churn {
         };
         let outcome = self.machine.decide(&moment, message);
         let mut effects = Effects::<ProcessMachine>::default();
-        self.machine
-            .commit(moment.stamp(), message, &outcome, &mut effects);
+        self.machine.commit(moment.stamp(), message, &outcome, &mut effects);
         outcome
     }
 
@@ -46,14 +42,8 @@ impl Churn {
     fn launch(&mut self, number: u64, named: Option<ProcessId>) -> ProcessId {
         let argv = [b"job".to_vec(), number.to_string().into_bytes()];
         let launching = Launching {
-            spec: Spec {
-                argv: argv.map(Bytes::new).to_vec(),
-                ..Spec::default()
-            },
-            parentage: Parentage {
-                named,
-                ..Parentage::default()
-            },
+            spec: Spec { argv: argv.map(Bytes::new).to_vec(), ..Spec::default() },
+            parentage: Parentage { named, ..Parentage::default() },
             ..Launching::default()
         };
         let launched = self.send(&Message::Launch(Box::new(launching)));
@@ -70,44 +60,26 @@ impl Churn {
             ticks: number,
         };
         let (at, contained) = (self.now().date(), true);
-        self.send(&Message::Started {
-            id,
-            identity,
-            at,
-            contained,
-        });
+        self.send(&Message::Started { id, identity, at, contained });
         id
     }
 }
 
 #[test]
 fn a_million_short_processes_leave_no_more_than_the_limit() {
-    let rules = Rules {
-        records_max: RECORDS_MAX,
-        ..Rules::default()
-    };
-    let mut churn = Churn {
-        machine: ProcessMachine::new(rules),
-        seq: 0,
-    };
+    let rules = Rules { records_max: RECORDS_MAX, ..Rules::default() };
+    let mut churn = Churn { machine: ProcessMachine::new(rules), seq: 0 };
     let root = churn.launch(0, None);
     for number in 1..ALL {
         let id = churn.launch(number, Some(root));
         let at = churn.now().date();
-        let left = Box::new(Remains {
-            empty: true,
-            ..Remains::default()
-        });
+        let left = Box::new(Remains { empty: true, ..Remains::default() });
         let end = End::Code(0);
         churn.send(&Message::Ended { id, end, at, left });
         if number % (ALL / 10) == 0 {
             let (records, index) = (&churn.machine.state.records, &churn.machine.state.index);
             let most = RECORDS_MAX as usize;
-            assert_eq!(
-                [records.len(), index.ids.len()],
-                [most; 2],
-                "after {number}"
-            );
+            assert_eq!([records.len(), index.ids.len()], [most; 2], "after {number}");
             assert_eq!(index.children.len(), most - 1, "after {number}");
             assert_eq!(index.trees.len(), most - 1, "after {number}");
             assert_eq!(index.removable.len(), most - 1, "after {number}");
@@ -116,11 +88,7 @@ fn a_million_short_processes_leave_no_more_than_the_limit() {
         }
     }
     // The live record is kept, and the indexes equal those that are built anew from the records.
-    let (_, record) = churn
-        .machine
-        .state
-        .find(root)
-        .expect("a live record is kept");
+    let (_, record) = churn.machine.state.find(root).expect("a live record is kept");
     assert_eq!(record.phase, Phase::Running);
     churn.machine.assert_whole();
 }

@@ -22,10 +22,7 @@ impl Pair {
             match effect {
                 Effect::Act(action) => acts.push((action.id, action.attempt, action.what)),
                 Effect::Wake(ticket, reply) => {
-                    assert!(
-                        woken.insert(ticket, reply).is_none(),
-                        "a wait is answered only once"
-                    );
+                    assert!(woken.insert(ticket, reply).is_none(), "a wait is answered only once");
                 }
                 Effect::Tell(to, message) => {
                     let message = rmp_serde::from_slice(&message);
@@ -42,10 +39,7 @@ impl Pair {
         let waits = self.waits.iter();
         let right = waits.filter_map(|(ticket, watch)| Some((*ticket, self.model.wakes(watch)?)));
         let right: BTreeMap<_, _> = right.collect();
-        assert_eq!(
-            woken, right,
-            "waiting clients are answered when their condition is met"
-        );
+        assert_eq!(woken, right, "waiting clients are answered when their condition is met");
         for ticket in woken.keys() {
             self.waits.remove(ticket);
             self.note("woken");
@@ -96,10 +90,7 @@ impl Pair {
             panic!("a query for totals was not answered with totals");
         };
         let bytes: u64 = self.model.records.iter().map(|it| it.bytes).sum();
-        assert_eq!(
-            (totals.bytes, totals.contradictions),
-            (bytes, self.model.contradictions)
-        );
+        assert_eq!((totals.bytes, totals.contradictions), (bytes, self.model.contradictions));
         let counts = Phase::ALL.map(|phase| totals.of(phase) as usize);
         assert_eq!(counts, self.model.counts());
     }
@@ -109,10 +100,7 @@ impl Pair {
         let one = Reply::Record(Box::new(view.clone()));
         assert_eq!(self.look(&Query::One(of)), one);
         assert_eq!(self.look(&Query::Prefix(of.to_string())), one);
-        let above = Reply::Page {
-            records: self.model.ancestors(of),
-            next: None,
-        };
+        let above = Reply::Page { records: self.model.ancestors(of), next: None };
         assert_eq!(self.look(&Query::Ancestors(of)), above);
         let found = self.pages(|after| Query::Descendants { of, after, most: 2 });
         assert_eq!(found, self.model.descendants(of));
@@ -120,12 +108,7 @@ impl Pair {
 
     fn compare_list(&self, selection: &Selection) {
         let right = self.model.select(selection);
-        let found = self.pages(|after| {
-            Query::List(Selection {
-                after,
-                ..selection.clone()
-            })
-        });
+        let found = self.pages(|after| Query::List(Selection { after, ..selection.clone() }));
         assert_eq!(found, right, "{selection:?}");
         let count = Query::Count(selection.clone());
         let counted = self.look(&count);
@@ -155,50 +138,18 @@ impl Pair {
 
 /// Returns selections that together use every criterion.
 fn selections(of: Option<ProcessId>) -> [Selection; 11] {
-    let selection = |newest_first| Selection {
-        newest_first,
-        most: 2,
-        ..Selection::default()
-    };
+    let selection = |newest_first| Selection { newest_first, most: 2, ..Selection::default() };
     [
         selection(false),
         selection(true),
-        Selection {
-            parent: of,
-            ..selection(true)
-        },
-        Selection {
-            root: of,
-            ..selection(false)
-        },
-        Selection {
-            kind: Some("worker".to_owned()),
-            ..selection(false)
-        },
-        Selection {
-            phases: vec![Phase::Running, Phase::Stopping],
-            ..selection(true)
-        },
-        Selection {
-            phases: vec![Phase::Exited],
-            machine: Some(7),
-            ..selection(false)
-        },
-        Selection {
-            text: Some("EXAMPLE".to_owned()),
-            ..selection(false)
-        },
-        Selection {
-            text: Some("OO".to_owned()),
-            ..selection(false)
-        },
-        Selection {
-            pid: Some(1),
-            ..selection(true)
-        },
-        Selection {
-            label: Some(("of".to_owned(), Some("hook".to_owned()))),
-            ..selection(true)
-        },
+        Selection { parent: of, ..selection(true) },
+        Selection { root: of, ..selection(false) },
+        Selection { kind: Some("worker".to_owned()), ..selection(false) },
+        Selection { phases: vec![Phase::Running, Phase::Stopping], ..selection(true) },
+        Selection { phases: vec![Phase::Exited], machine: Some(7), ..selection(false) },
+        Selection { text: Some("EXAMPLE".to_owned()), ..selection(false) },
+        Selection { text: Some("OO".to_owned()), ..selection(false) },
+        Selection { pid: Some(1), ..selection(true) },
+        Selection { label: Some(("of".to_owned(), Some("hook".to_owned()))), ..selection(true) },
     ]
 }

@@ -1,9 +1,6 @@
 //! The machine with its model, and with a replica: a second machine that commits the same entries.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "a test matches only the cases it needs"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "a test matches only the cases it needs")]
 
 use super::step::{BEGIN, RecordChoice, Step, identity, rules};
 use crate::actors::process::model::{Entry, Model, Verdict, insertion_of};
@@ -60,14 +57,8 @@ impl Pair {
         Self {
             machine: ProcessMachine::new(rules()),
             replica: ProcessMachine::new(rules()),
-            model: Model {
-                rules: rules(),
-                ..Model::default()
-            },
-            now: Now {
-                at: BEGIN,
-                offset: Offset(0),
-            },
+            model: Model { rules: rules(), ..Model::default() },
+            now: Now { at: BEGIN, offset: Offset(0) },
             held: false,
             seq: Seq(0),
             log: Vec::new(),
@@ -192,9 +183,7 @@ impl Pair {
     /// Returns how many processes in the output of this hook have been handled.
     fn handled(&self, id: ProcessId) -> u32 {
         let mut records = self.model.records.iter();
-        records
-            .find(|it| it.view.id == id)
-            .map_or(0, |it| it.handled)
+        records.find(|it| it.view.id == id).map_or(0, |it| it.handled)
     }
 
     fn parentage(&self, which: RecordChoice, line: u8) -> Parentage {
@@ -225,11 +214,7 @@ impl Pair {
         let durability = self.machine.durability(message, &outcome);
         let stamp = moment.stamp();
         let new = insertion_of(&outcome).map(|it| (it.id, it.slot));
-        let entry = Entry {
-            seq: stamp.seq,
-            now: self.now,
-            new,
-        };
+        let entry = Entry { seq: stamp.seq, now: self.now, new };
         // Noted before the model applies the message, since the record is needed as it was before.
         self.note_outcome(message, &outcome);
         let right = self.model.send(message, entry);
@@ -248,8 +233,7 @@ impl Pair {
             self.machine.commit(stamp, message, &outcome, &mut effects);
             let mut none = Effects::<ProcessMachine>::default();
             self.replica.commit(stamp, message, &outcome, &mut none);
-            self.log
-                .push(Logged::Entry(stamp, message.clone(), outcome.clone()));
+            self.log.push(Logged::Entry(stamp, message.clone(), outcome.clone()));
         }
         self.compare_effects(effects, &right.actions, right.tells);
         let reply = self.machine.reply(stamp.seq, message, &outcome);
@@ -310,11 +294,7 @@ impl Pair {
             assert_eq!(Some(&message), self.model.due(self.now, self.held).as_ref());
             self.send(&message);
         }
-        assert_eq!(
-            self.model.due(self.now, self.held),
-            None,
-            "the model has nothing else due"
-        );
+        assert_eq!(self.model.due(self.now, self.held), None, "the model has nothing else due");
     }
 
     fn start(&mut self) {
@@ -322,10 +302,7 @@ impl Pair {
             self.machine.unwatch(ticket);
         }
         self.seq.0 += 1;
-        let stamp = Stamp {
-            seq: self.seq,
-            at: self.now.at,
-        };
+        let stamp = Stamp { seq: self.seq, at: self.now.at };
         let start = Start { stamp, skipped: 0 };
         self.machine.start(start);
         self.replica.start(start);

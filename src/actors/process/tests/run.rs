@@ -101,38 +101,14 @@ proptest! {
 #[test]
 fn a_tree_that_was_killed_and_is_in_doubt_is_settled_on_request() {
     let id = ProcessId::default();
-    let stuck = |unkillable, unknown| Message::Stuck {
-        id,
-        unkillable,
-        unknown,
-    };
-    let stop = Message::Stop {
-        id,
-        signal: None,
-        grace_ms: Some(0),
-        tree: true,
-    };
-    let started = Message::Started {
-        id,
-        identity: identity(0),
-        at: Date(BEGIN.0),
-        contained: false,
-    };
-    let ended = Message::Ended {
-        id,
-        end: End::Code(0),
-        at: Date(BEGIN.0),
-        left: Box::default(),
-    };
+    let stuck = |unkillable, unknown| Message::Stuck { id, unkillable, unknown };
+    let stop = Message::Stop { id, signal: None, grace_ms: Some(0), tree: true };
+    let started =
+        Message::Started { id, identity: identity(0), at: Date(BEGIN.0), contained: false };
+    let ended = Message::Ended { id, end: End::Code(0), at: Date(BEGIN.0), left: Box::default() };
     let settle = Message::Settle { id };
-    let spec = Spec {
-        argv: vec![Bytes::new(&b"true"[..])],
-        ..Spec::default()
-    };
-    let launching = Launching {
-        spec,
-        ..Launching::default()
-    };
+    let spec = Spec { argv: vec![Bytes::new(&b"true"[..])], ..Spec::default() };
+    let launching = Launching { spec, ..Launching::default() };
     let mut pair = Pair::new();
     pair.step(Step::Launch(3, 0, launching));
     let refused = [

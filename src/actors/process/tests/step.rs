@@ -16,13 +16,7 @@ pub(super) const BEGIN: Timestamp = Timestamp(1_000_000_000_000);
 
 /// Returns limits that are small enough to be reached.
 pub(super) fn rules() -> Rules {
-    Rules {
-        retention_ms: 20_000,
-        records_max: 12,
-        live_max: 8,
-        bytes_max: 700,
-        part: 2,
-    }
+    Rules { retention_ms: 20_000, records_max: 12, live_max: 8, bytes_max: 700, part: 2 }
 }
 
 /// A number that selects one of the existing records, or none of them.
@@ -111,11 +105,7 @@ fn any_end() -> impl Strategy<Value = Message> {
 /// Generates a report from the port. The id of the record is inserted later.
 fn any_report() -> impl Strategy<Value = Message> {
     let id = ProcessId::default();
-    let failure = Failure {
-        step: LaunchStep::Exec,
-        errno: 2,
-        about: Some("/bin/none".to_owned()),
-    };
+    let failure = Failure { step: LaunchStep::Exec, errno: 2, about: Some("/bin/none".to_owned()) };
     prop_oneof![
         8 => (0u8..24, any_date(), any::<bool>()).prop_map(move |(number, at, contained)| {
             Message::Started { id, identity: identity(number), at, contained }
@@ -149,10 +139,7 @@ fn any_child() -> impl Strategy<Value = Child> {
     (nth, 0u32..9, argv, end, dates).prop_map(|(nth, line, argv, end, (started, ended))| Child {
         exact: line % 2 == 0,
         line,
-        argv: argv
-            .split(' ')
-            .map(|it| Bytes::new(it.as_bytes()))
-            .collect(),
+        argv: argv.split(' ').map(|it| Bytes::new(it.as_bytes())).collect(),
         dir: (line == 1).then(|| Bytes::new(&b"/"[..])),
         pid: (line > 3).then_some(line),
         end,
@@ -172,10 +159,7 @@ fn any_launch() -> impl Strategy<Value = Launching> {
         |(kind, argv, timeout_ms, grace_ms, (orders, deferred))| Launching {
             deferred,
             spec: Spec {
-                argv: argv
-                    .split(' ')
-                    .map(|it| Bytes::new(it.as_bytes()))
-                    .collect(),
+                argv: argv.split(' ').map(|it| Bytes::new(it.as_bytes())).collect(),
                 timeout_ms,
                 grace_ms,
                 parcel: (deferred && orders && kind == "worker").then_some(1),
@@ -231,14 +215,8 @@ fn configuration(bits: u8) -> Vec<Definition> {
     let defined = |name: &str, after: &[&str]| Definition {
         name: name.to_owned(),
         after: after.iter().map(|name| (*name).to_owned()).collect(),
-        backoff: Backoff {
-            first_ms: 200,
-            max_ms: 3000,
-        },
-        intensity: Some(Intensity {
-            restarts_max: 2,
-            period_ms: 4000,
-        }),
+        backoff: Backoff { first_ms: 200, max_ms: 3000 },
+        intensity: Some(Intensity { restarts_max: 2, period_ms: 4000 }),
         spec: Spec {
             argv: vec![Bytes::new(name.as_bytes())],
             grace_ms: if has(0) { 0 } else { 1500 },

@@ -65,9 +65,7 @@ impl Model {
             key.is_some() && one.queue == other.queue && key == self.key_of(other)
         };
         let last = |place: usize| (place..puts.len()).rfind(|other| same(place, *other));
-        let last: Vec<usize> = (0..puts.len())
-            .map(|place| last(place).unwrap_or(place))
-            .collect();
+        let last: Vec<usize> = (0..puts.len()).map(|place| last(place).unwrap_or(place)).collect();
         let known = |put: &Put| self.remembered(&put.queue, self.key_of(put));
         let remembered: Vec<Option<u64>> = puts.iter().map(known).collect();
         let mut told = vec![(0, false); puts.len()];
@@ -118,10 +116,7 @@ impl Model {
         let views = self.jobs.iter().map(|job| &job.view);
         let texts = views.clone().flat_map(|view| {
             let progress = view.progress.as_ref();
-            [
-                view.error.as_ref(),
-                progress.and_then(|it| it.text.as_ref()),
-            ]
+            [view.error.as_ref(), progress.and_then(|it| it.text.as_ref())]
         });
         let texts: usize = texts.flatten().map(|text| text.as_str().len()).sum();
         views.map(|view| view.bytes).sum::<u64>() + texts as u64
@@ -170,10 +165,7 @@ impl Model {
             let phase = job.map(|job| job.view.phase);
             return Reply::Remembered { id, phase };
         } else if let Some(twin) = self.twin(put) {
-            return Reply::Put {
-                id: twin.view.id,
-                duplicate: Some(twin.view.phase),
-            };
+            return Reply::Put { id: twin.view.id, duplicate: Some(twin.view.phase) };
         } else if self.jobs.len() >= self.rules.jobs_max as usize
             || used + bytes > self.rules.bytes_max
         {
@@ -191,19 +183,14 @@ impl Model {
         self.next_id += 1;
         let taken = |slot: &Slot| self.jobs.iter().any(|job| job.slot == *slot);
         let mut slots = (0..=self.rules.jobs_max).map(Slot);
-        let slot = slots
-            .find(|slot| !taken(slot))
-            .expect("there are more slots than jobs");
+        let slot = slots.find(|slot| !taken(slot)).expect("there are more slots than jobs");
         let entry = self.entry(put, (id, slot), at);
         self.jobs.push(entry);
         if let Some(root) = put.root.filter(|_| put.is_root) {
             self.register(root, at);
         }
         self.remember(put, (id, self.key_of(put)), at);
-        Reply::Put {
-            id,
-            duplicate: None,
-        }
+        Reply::Put { id, duplicate: None }
     }
 
     fn entry(&self, put: &Put, (id, slot): (u64, Slot), at: Timestamp) -> Entry {
@@ -215,11 +202,7 @@ impl Model {
             view: JobView {
                 id,
                 queue: put.queue.clone(),
-                phase: if delayed {
-                    Phase::Delayed
-                } else {
-                    Phase::Ready
-                },
+                phase: if delayed { Phase::Delayed } else { Phase::Ready },
                 priority: put.priority,
                 created: at,
                 claimed: None,

@@ -75,11 +75,8 @@ impl Entry {
     /// Binds the claim to the process that works on the job, if there is one.
     pub(super) fn hand_over(&mut self) {
         if let Some(command) = self.view.command {
-            self.view.bound = Some(Binding {
-                process: command.process,
-                until: Until::Tree,
-                fence: true,
-            });
+            self.view.bound =
+                Some(Binding { process: command.process, until: Until::Tree, fence: true });
         }
     }
 }
@@ -93,9 +90,7 @@ impl Model {
         };
         let ended = self.jobs.iter().filter(ends);
         let until = |job: &Entry| job.view.bound.map(|it| it.until);
-        let mut ended: Vec<_> = ended
-            .map(|job| (until(job), job.slot, job.view.id))
-            .collect();
+        let mut ended: Vec<_> = ended.map(|job| (until(job), job.slot, job.view.id)).collect();
         ended.sort_unstable();
         ended.truncate(self.rules.across.part as usize);
         let ended = ended.into_iter().map(|(_, slot, id)| (slot, id));
@@ -111,11 +106,7 @@ impl Model {
             self.end_one(*id, gone.exit, (&words, at));
         }
         self.jobs.retain(|job| !job.is_gone);
-        if ended.is_empty() {
-            Reply::Absent
-        } else {
-            Reply::Done
-        }
+        if ended.is_empty() { Reply::Absent } else { Reply::Done }
     }
 
     fn end_one(&mut self, id: u64, exit: Option<Exit>, (words, at): (&str, Timestamp)) {
@@ -160,9 +151,7 @@ impl Model {
         let mut mine: Vec<&Entry> = mine.collect();
         mine.sort_by_key(|job| (job.view.until, job.slot));
         let mine = mine.into_iter().take(self.rules.across.part as usize);
-        let mine: Vec<_> = mine
-            .map(|job| (job.view.id, job.view.queue.clone()))
-            .collect();
+        let mine: Vec<_> = mine.map(|job| (job.view.id, job.view.queue.clone())).collect();
         let is_limited = |(_, queue): &(_, _)| self.rules_of(queue).tube_crash_tries > 0;
         let has_reason = mine.iter().any(is_limited);
         for (id, queue) in &mine {
@@ -178,21 +167,12 @@ impl Model {
             }
         }
         self.jobs.retain(|job| !job.is_gone);
-        if mine.is_empty() {
-            Reply::Absent
-        } else {
-            Reply::Done
-        }
+        if mine.is_empty() { Reply::Absent } else { Reply::Done }
     }
 
     /// Applies the report of a worker that the work on its job crashed.
     pub(super) fn crash(&mut self, message: &Message, id: u64, at: Timestamp) -> Reply {
-        let Message::Fail {
-            error,
-            retry_after_ms,
-            ..
-        } = message
-        else {
+        let Message::Fail { error, retry_after_ms, .. } = message else {
             unreachable!("only a `Fail` reports a crash")
         };
         let queue = self.job(id).expect("the job exists").view.queue.clone();
@@ -212,10 +192,6 @@ impl Model {
         }
         let is_over = matches!(job.view.phase, Phase::Abandoned | Phase::Quarantined);
         self.jobs.retain(|job| !job.is_gone);
-        if retries && is_over {
-            Reply::Abandoned
-        } else {
-            Reply::Done
-        }
+        if retries && is_over { Reply::Abandoned } else { Reply::Done }
     }
 }

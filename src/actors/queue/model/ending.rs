@@ -66,11 +66,7 @@ impl Model {
             job.view.cancelled = true;
             job.quarantined = false;
             let process = job.view.bound.map(|it| it.process);
-            if job
-                .view
-                .command
-                .is_some_and(|it| Some(it.process) == process)
-            {
+            if job.view.command.is_some_and(|it| Some(it.process) == process) {
                 (job.view.fencing, job.view.until) = (true, None);
             }
             if job.view.fencing {
@@ -115,9 +111,7 @@ impl Model {
         let date = self.date(at);
         let job = self.job(id).expect("the job exists");
         match message {
-            Message::Release {
-                priority, delay_ms, ..
-            } => {
+            Message::Release { priority, delay_ms, .. } => {
                 job.view.priority = priority.unwrap_or(job.view.priority);
                 job.view.releases += 1;
                 if job.last.is_some() {
@@ -140,9 +134,7 @@ impl Model {
                 job.go(Phase::Buried, None);
             }
             Message::Touch { .. } => job.touch(message, at),
-            Message::Attach {
-                command, ttr_ms, ..
-            } => {
+            Message::Attach { command, ttr_ms, .. } => {
                 let Some(Binding { process, until, .. }) = &mut job.view.bound else {
                     return Reply::Absent;
                 };

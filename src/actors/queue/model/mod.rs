@@ -212,10 +212,7 @@ impl Model {
 
     /// Returns the view of a job as it is shown to clients.
     pub(super) fn shown(&self, job: &Entry) -> JobView {
-        JobView {
-            until: self.ends(job),
-            ..job.view.clone()
-        }
+        JobView { until: self.ends(job), ..job.view.clone() }
     }
 
     fn rules_of(&self, queue: &QueueName) -> TypeRules {
@@ -271,9 +268,8 @@ impl Model {
     /// Returns the ids of a queue's jobs in this phase, in the order in which they are processed.
     pub(super) fn line(&self, queue: &QueueName, phase: Phase) -> Vec<u64> {
         let jobs = self.jobs.iter();
-        let mut line: Vec<&Entry> = jobs
-            .filter(|job| job.view.queue == *queue && job.view.phase == phase)
-            .collect();
+        let mut line: Vec<&Entry> =
+            jobs.filter(|job| job.view.queue == *queue && job.view.phase == phase).collect();
         line.sort_by_key(|job| match phase {
             Phase::Ready => self.rank(job),
             Phase::Buried => (job.buried.0, job.view.id),
@@ -331,11 +327,7 @@ impl Model {
             return self.best(&pop.queues);
         }
         let queues = pop.queues.iter();
-        let bests = || {
-            queues
-                .clone()
-                .filter_map(|queue| self.best(std::slice::from_ref(queue)))
-        };
+        let bests = || queues.clone().filter_map(|queue| self.best(std::slice::from_ref(queue)));
         let chosen = bests().find(|job| Some(job.view.id) == self.chosen);
         chosen.or_else(|| bests().next())
     }
@@ -433,10 +425,7 @@ impl Model {
 
     fn pop(&mut self, pop: &Pop, moment: Moment) -> Reply {
         let Some(id) = self.taken(pop).map(|job| job.view.id) else {
-            return Reply::Nothing {
-                waits: pop.waits,
-                soonest: self.soonest(pop.by),
-            };
+            return Reply::Nothing { waits: pop.waits, soonest: self.soonest(pop.by) };
         };
         let waiters = &mut self.waiters;
         waiters.retain(|(ticket, _)| Some(*ticket) != pop.ticket);
@@ -449,9 +438,7 @@ impl Model {
             && let milli @ 1.. = self.rules_of(&claim.queue).throttle_milli
         {
             let items = self.job(id).map_or(1, |job| job.items.max(1));
-            let opens = moment
-                .1
-                .plus_ms(u64::from(1_000_000 / milli) * u64::from(items));
+            let opens = moment.1.plus_ms(u64::from(1_000_000 / milli) * u64::from(items));
             self.closings.push((claim.queue.clone(), opens));
         }
         reply
@@ -523,17 +510,10 @@ impl Model {
         let span = span.or(is_endless.then_some(u64::MAX));
         let span = span.unwrap_or_else(|| self.span(&view));
         let date = self.date(at);
-        let root = self
-            .jobs
-            .iter()
-            .find(|job| job.view.id == id)
-            .and_then(|job| job.root);
+        let root = self.jobs.iter().find(|job| job.view.id == id).and_then(|job| job.root);
         let duplicate = root.is_some_and(|root| self.newest(root.key) > Some(root.at));
         let job = self.job(id).expect("the job exists");
-        if matches!(
-            view.phase,
-            Phase::Buried | Phase::Abandoned | Phase::Quarantined
-        ) {
+        if matches!(view.phase, Phase::Buried | Phase::Abandoned | Phase::Quarantined) {
             job.view.attempts = 0;
         }
         if view.phase == Phase::Quarantined {
@@ -546,11 +526,7 @@ impl Model {
         job.view.reserves += 1;
         job.view.token = Some(seq.into());
         job.view.claimed = Some(at);
-        let most = if job.tube {
-            rules.tube_max_tries
-        } else {
-            rules.max_tries
-        };
+        let most = if job.tube { rules.tube_max_tries } else { rules.max_tries };
         let last = most > 0 && job.view.attempts >= most && view.retries;
         job.last = last.then(|| date.plus_ms(rules.prune_ms + 1));
         job.worker = match by {

@@ -75,9 +75,7 @@ impl Model {
     pub(crate) fn result(&self, id: u64) -> Reply {
         let mut kept = self.results.iter().flatten();
         let kept = kept.find(|it| it.result.id == id);
-        kept.map_or(Reply::Absent, |kept| {
-            Reply::Result(Box::new(kept.result.clone()))
-        })
+        kept.map_or(Reply::Absent, |kept| Reply::Result(Box::new(kept.result.clone())))
     }
 
     /// Returns, for each result that is not quarantined, the time at which it is dropped, and its slot as a number and as a

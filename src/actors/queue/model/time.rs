@@ -92,11 +92,8 @@ impl Model {
     }
 
     fn next_waiter(&self) -> Option<Due> {
-        let waited: Vec<QueueName> = self
-            .waiters
-            .iter()
-            .flat_map(|(_, pop)| pop.queues.to_vec())
-            .collect();
+        let waited: Vec<QueueName> =
+            self.waiters.iter().flat_map(|(_, pop)| pop.queues.to_vec()).collect();
         let Some(job) = self.best(&waited) else {
             return self.next_turn();
         };

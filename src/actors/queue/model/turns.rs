@@ -74,12 +74,7 @@ impl Model {
     fn end_of(&self, tenant: &[u8]) -> u64 {
         let found = self.turns.tenants.iter().find(|(it, _)| it == tenant);
         let name = String::from_utf8_lossy(tenant).into_owned();
-        let weight = self
-            .rules
-            .across
-            .tenants
-            .get(&name)
-            .map_or(1, |it| it.weight);
+        let weight = self.rules.across.tenants.get(&name).map_or(1, |it| it.weight);
         found.map_or(0, |(_, from)| from + (1 << 20) / u64::from(weight))
     }
 

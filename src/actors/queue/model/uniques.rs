@@ -47,12 +47,7 @@ impl Model {
         };
         let until = Date(self.date(at).plus_ms(put.unique_for_ms).0);
         let known = Some(RememberedKey {
-            key: KnownKey {
-                queue: put.queue.clone(),
-                key,
-                id,
-                until,
-            },
+            key: KnownKey { queue: put.queue.clone(), key, id, until },
             quarantined: false,
         });
         match self.keys.iter().position(Option::is_none) {

@@ -33,15 +33,10 @@ impl Filter {
     fn lets_through(&self, event: &Event) -> bool {
         let is_in = |name: &String| {
             let subject = event.what.subject().unwrap_or_default();
-            subject
-                .windows(name.len())
-                .any(|part| part == name.as_bytes())
+            subject.windows(name.len()).any(|part| part == name.as_bytes())
         };
         self.actor.as_ref().is_none_or(|actor| actor == event.actor)
-            && self
-                .kind
-                .as_ref()
-                .is_none_or(|kind| kind == event.what.kind)
+            && self.kind.as_ref().is_none_or(|kind| kind == event.what.kind)
             && self.name.as_ref().is_none_or(is_in)
     }
 }
@@ -56,11 +51,7 @@ async fn list(call: &Call) -> Result<Page, Problem> {
             @if events.len() == MOST { p.faint { "Older events are not shown." } }
         }
     };
-    Ok(Page {
-        view: View::Events,
-        title: String::new(),
-        main,
-    })
+    Ok(Page { view: View::Events, title: String::new(), main })
 }
 
 fn asked(filter: &Filter) -> Markup {

@@ -78,11 +78,7 @@ pub(crate) struct FrameFacts {
 impl Page {
     pub(crate) fn framed(self, around: &FrameFacts) -> HttpResponse {
         let words = self.view.words();
-        let title = if self.title.is_empty() {
-            words
-        } else {
-            &self.title
-        };
+        let title = if self.title.is_empty() { words } else { &self.title };
         let body = html! {
             a.skip href="#main" { "Skip to content" }
             header {
@@ -120,15 +116,9 @@ fn navigation(current: Option<View>) -> Markup {
 pub(crate) fn refused(problem: &Problem, head: &RequestHead) -> HttpResponse {
     let status = problem.status_code();
     let is_login = problem.reason() == Reason::Unauthorized;
-    let title = if is_login {
-        "Log in"
-    } else {
-        status.canonical_reason().unwrap_or("Refused")
-    };
+    let title = if is_login { "Log in" } else { status.canonical_reason().unwrap_or("Refused") };
     let to = Some(head).filter(|it| it.method == Method::GET);
-    let to = to
-        .and_then(|it| it.uri.path_and_query())
-        .map_or("/", |it| it.as_str());
+    let to = to.and_then(|it| it.uri.path_and_query()).map_or("/", |it| it.as_str());
     let main = html! {
         p.problem role="alert" data-busy[problem.reason() == Reason::Busy] { (problem.to_string()) "." }
         @if is_login { (login(to)) } @else { p { a href="/" { "Now" } ": the state of the coordinator" } }
@@ -144,9 +134,7 @@ pub(crate) fn refused(problem: &Problem, head: &RequestHead) -> HttpResponse {
     // A program may request a page, too. Unlike a browser, it needs the authentication scheme in the header.
     if is_login {
         let scheme = HeaderValue::from_static("Bearer");
-        response
-            .headers_mut()
-            .insert(header::WWW_AUTHENTICATE, scheme);
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
     }
     response
 }
@@ -208,10 +196,7 @@ pub(crate) fn answer(status: StatusCode) -> HttpResponseBuilder {
         ("cross-origin-resource-policy", "same-origin"),
         ("x-frame-options", "DENY"),
     ] {
-        response.insert_header((
-            HeaderName::from_static(name),
-            HeaderValue::from_static(value),
-        ));
+        response.insert_header((HeaderName::from_static(name), HeaderValue::from_static(value)));
     }
     response
 }

@@ -57,11 +57,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
         @if begin.len() < bytes.len() { p.faint { "Only the first " (text::bytes(BODY_BYTES as u64)) " are shown." } }
         section #story data-live { h2 { "What happened" } (history) }
     };
-    Ok(Page {
-        view: View::Queues,
-        title: "Job".to_owned(),
-        main,
-    })
+    Ok(Page { view: View::Queues, title: "Job".to_owned(), main })
 }
 
 fn facts(job: &JobView, here: PageClock) -> Markup {

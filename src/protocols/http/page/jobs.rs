@@ -94,16 +94,8 @@ async fn list(call: &Call) -> Result<Page, Problem> {
         }
         @if !found.is_empty() { (bulk(&filter)) }
     };
-    let title = if filter.phase.is_none() {
-        "Failed jobs"
-    } else {
-        "Jobs"
-    };
-    Ok(Page {
-        view: View::Queues,
-        title: title.to_owned(),
-        main,
-    })
+    let title = if filter.phase.is_none() { "Failed jobs" } else { "Jobs" };
+    Ok(Page { view: View::Queues, title: title.to_owned(), main })
 }
 
 async fn select(call: &Call, filter: &Filter) -> Result<(Vec<JobView>, Option<u32>), Problem> {

@@ -161,9 +161,5 @@ async fn one(call: &Call) -> Result<Page, Problem> {
         }
         section #story data-live { h2 { "What happened" } (history) }
     };
-    Ok(Page {
-        view: View::Locks,
-        title: "Lease".to_owned(),
-        main,
-    })
+    Ok(Page { view: View::Locks, title: "Lease".to_owned(), main })
 }

@@ -26,12 +26,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const CHANGED: &str = "event: changed\ndata: \n\n";
 
 pub(crate) fn routes() -> Vec<Route> {
-    vec![Route::page(
-        ("/page/changes", Method::GET),
-        Scope::Read,
-        changes,
-        frame::refused,
-    )]
+    vec![Route::page(("/page/changes", Method::GET), Scope::Read, changes, frame::refused)]
 }
 
 async fn changes(call: &Call) -> Result<HttpResponse, Problem> {
@@ -45,13 +40,8 @@ async fn changes(call: &Call) -> Result<HttpResponse, Problem> {
     if let Some(words) = call.node.halt_reason() {
         return Err(Problem::new(Reason::Halted, words));
     }
-    let changes = Changes {
-        node: call.node.clone(),
-        events,
-        closing: call.closing(),
-        is_new: true,
-        place,
-    };
+    let changes =
+        Changes { node: call.node.clone(), events, closing: call.closing(), is_new: true, place };
     Ok(response.body(BoxBody::new(Stream::new(changes))))
 }
 

@@ -73,11 +73,7 @@ async fn list(call: &Call) -> Result<Page, Problem> {
             (render::more(next))
         }
     };
-    Ok(Page {
-        view: View::Locks,
-        title: String::new(),
-        main,
-    })
+    Ok(Page { view: View::Locks, title: String::new(), main })
 }
 
 fn next_link(filter: &Filter, next: Slot) -> Link {
@@ -89,9 +85,8 @@ fn next_link(filter: &Filter, next: Slot) -> Link {
 
 fn asked(filter: &Filter) -> Markup {
     let text = |name: &Option<Name>| {
-        name.as_ref().map_or_else(String::new, |it| {
-            String::from_utf8_lossy(it.as_bytes()).into_owned()
-        })
+        name.as_ref()
+            .map_or_else(String::new, |it| String::from_utf8_lossy(it.as_bytes()).into_owned())
     };
     html! {
         form.filter role="search" {
@@ -175,12 +170,8 @@ async fn one(call: &Call) -> Result<Page, Problem> {
     let events = event_rows::events(call).await?;
     let since = holder.and_then(|it| granted(it, &events));
     let is_of_it = |event: &Event| {
-        let is = |field, bytes: &[u8]| {
-            event
-                .what
-                .fields
-                .contains(&(field, Field::Name(bytes.into())))
-        };
+        let is =
+            |field, bytes: &[u8]| event.what.fields.contains(&(field, Field::Name(bytes.into())));
         event.actor == "lock"
             && is("key", which.key.as_bytes())
             && is("index", which.index.as_bytes())
@@ -212,11 +203,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
         }
         section #story data-live { h2 { "What happened" } (history) }
     };
-    Ok(Page {
-        view: View::Locks,
-        title: "Lock".to_owned(),
-        main,
-    })
+    Ok(Page { view: View::Locks, title: "Lock".to_owned(), main })
 }
 
 fn waiting(entries: &[EntryView], events: &Events, here: PageClock) -> Markup {

@@ -73,22 +73,13 @@ async fn leave(call: &Call) -> Result<HttpResponse, Problem> {
 /// Returns whether `to` is a page of this coordinator, to which a browser may be redirected after logging in.
 fn is_ours(to: &str) -> bool {
     let is_page = to == "/" || to.starts_with("/?") || to.starts_with("/page/");
-    is_page
-        && to
-            .bytes()
-            .all(|byte| byte.is_ascii_graphic() && byte != b'\\')
+    is_page && to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
 }
 
 fn set_cookie(call: &Call, response: &mut HttpResponse, (login, seconds): (&str, u64)) {
-    let host = call
-        .header("host")
-        .and_then(|host| std::str::from_utf8(host).ok());
+    let host = call.header("host").and_then(|host| std::str::from_utf8(host).ok());
     let name = cookie_name(host.unwrap_or_default());
-    let secure = if call.shared.is_private() {
-        "; Secure"
-    } else {
-        ""
-    };
+    let secure = if call.shared.is_private() { "; Secure" } else { "" };
     let cookie =
         format!("{name}={login}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}");
     // Always valid: the port in the cookie's name has been checked, and a login consists of digits and base64.

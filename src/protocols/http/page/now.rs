@@ -43,11 +43,7 @@ async fn now(call: &Call) -> Result<Page, Problem> {
         return Err(Problem::new(crate::refusal::Reason::Halted, words.clone()));
     }
     let active = call.node.leases().active(MOST).await?;
-    let processes = if call.may_run() {
-        Some(call.node.processes().totals().await?)
-    } else {
-        None
-    };
+    let processes = if call.may_run() { Some(call.node.processes().totals().await?) } else { None };
     let troubles = trouble::all(call, &status).await?;
     let (contended, contended_all) = call.locks().contended(MOST, Ranking::Longest).await?;
     let (mut queues, _) = call.node.queues().busiest(Slot(0), LOOKED_AT).await?;
@@ -76,11 +72,7 @@ async fn now(call: &Call) -> Result<Page, Problem> {
         section #counts data-live { h2 { "Totals" } (counts(&status)) (others(&status.tasks, processes.as_ref())) }
         section #node data-live { h2 { "Coordinator" } (node(&status, here)) }
     };
-    Ok(Page {
-        view: View::Now,
-        title: "Now".to_owned(),
-        main,
-    })
+    Ok(Page { view: View::Now, title: "Now".to_owned(), main })
 }
 
 /// Returns a note for callers that may not see processes, which states that problems of processes and services are not shown either.
@@ -143,9 +135,7 @@ fn link(subject: &Subject) -> Link {
 }
 
 fn rates(rates: &Rates) -> Markup {
-    let series = Counted::ALL
-        .into_iter()
-        .filter_map(|it| Some((it, rates.of(it)?)));
+    let series = Counted::ALL.into_iter().filter_map(|it| Some((it, rates.of(it)?)));
     html! {
         ul.rates {
             @for (counted, rates) in series {
@@ -232,11 +222,7 @@ async fn waiting_tasks(call: &Call) -> Result<Vec<TaskView>, Problem> {
     let tasks = call.node.tasks();
     let mut waiting = Vec::new();
     for status in [RunStatus::NotStarted, RunStatus::Waiting] {
-        let filter = TaskFilter {
-            status: Some(status),
-            group: None,
-            work: None,
-        };
+        let filter = TaskFilter { status: Some(status), group: None, work: None };
         let share = async |after, most| {
             let found = tasks.list(filter.clone(), after, most).await?;
             Ok((found.tasks, found.next.map(Some)))

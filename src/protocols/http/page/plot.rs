@@ -12,11 +12,7 @@ const HEIGHT: f64 = 36.0;
 /// [`KEPT`] readings, takes the whole width; a shorter one leaves the left part empty. `words` describes the plot for screen readers.
 pub(crate) fn plot(rates: &[f64], words: &str) -> Markup {
     let most = rates.iter().copied().fold(0.0, f64::max);
-    let scale = if most > 0.0 {
-        (HEIGHT - 2.0) / most
-    } else {
-        0.0
-    };
+    let scale = if most > 0.0 { (HEIGHT - 2.0) / most } else { 0.0 };
     let steps = u32::try_from(KEPT.saturating_sub(2).max(1)).unwrap_or(1);
     let step = WIDTH / f64::from(steps);
     let points = (0_u32..).zip(rates.iter().rev());
@@ -27,10 +23,7 @@ pub(crate) fn plot(rates: &[f64], words: &str) -> Markup {
         })
         .collect();
     let line = points.join(" ");
-    let last = points
-        .last()
-        .and_then(|it| it.split_once(','))
-        .map_or("0", |(x, _)| x);
+    let last = points.last().and_then(|it| it.split_once(',')).map_or("0", |(x, _)| x);
     html! {
         svg.plot viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" role="img" aria-label=(words) {
             @if points.len() > 1 {
@@ -59,17 +52,11 @@ mod tests {
     #[test]
     fn the_newest_rate_is_at_the_right_and_the_highest_at_the_top() {
         let drawn = plot(&[0.0, 4.0, 2.0], "<words>").into_string();
-        assert!(
-            drawn.contains("points=\"240.0,18.0 238.0,1.0 236.0,35.0\""),
-            "{drawn}"
-        );
+        assert!(drawn.contains("points=\"240.0,18.0 238.0,1.0 236.0,35.0\""), "{drawn}");
         assert!(drawn.contains("aria-label=\"&lt;words&gt;\""), "{drawn}");
         for few in [&[][..], &[1.0]] {
             let drawn = plot(few, "").into_string();
-            assert!(
-                !drawn.contains("polyline") && drawn.contains("<line"),
-                "{drawn}"
-            );
+            assert!(!drawn.contains("polyline") && drawn.contains("<line"), "{drawn}");
         }
         assert!(!plot(&[0.0, 0.0], "").into_string().contains("NaN"));
     }

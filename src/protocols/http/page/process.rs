@@ -46,11 +46,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
     let Parameters { id } = call.query_form()?;
     let processes = call.node.processes();
     let record = processes.get(process_look::which(call, &id).await?).await?;
-    let usage = processes
-        .usage(std::slice::from_ref(&record))
-        .await?
-        .pop()
-        .flatten();
+    let usage = processes.usage(std::slice::from_ref(&record)).await?.pop().flatten();
     let here = PageClock::of(&call.node);
     let id = record.id.to_string();
     let text = Field::Text(id.clone());
@@ -81,11 +77,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
         (claims(call, record.id, here).await?)
         section #story data-live { h2 { "What happened" } (history) }
     };
-    Ok(Page {
-        view: View::Processes,
-        title: "Process".to_owned(),
-        main,
-    })
+    Ok(Page { view: View::Processes, title: "Process".to_owned(), main })
 }
 
 fn facts(record: &RecordView, here: PageClock) -> Markup {
@@ -127,11 +119,7 @@ async fn outputs(call: &Call, record: &RecordView) -> Markup {
     let dir = call.node.processes().run_dir(record);
     let remains = record.remains.as_ref();
     let streams = [
-        (
-            "Standard output",
-            "stdout.log",
-            remains.map(|it| &it.stdout),
-        ),
+        ("Standard output", "stdout.log", remains.map(|it| &it.stdout)),
         ("Standard error", "stderr.log", remains.map(|it| &it.stderr)),
     ];
     let mut shown = Vec::new();
@@ -231,11 +219,7 @@ struct Stop {
 async fn stop(call: &Call) -> Result<Link, Problem> {
     let asked: Stop = call.form()?;
     let id = process_look::which(call, &asked.id).await?;
-    let how = Stopping {
-        signal: None,
-        grace_ms: None,
-        tree: asked.tree.is_some(),
-    };
+    let how = Stopping { signal: None, grace_ms: None, tree: asked.tree.is_some() };
     call.processes().stop(id, how).await?;
     Ok(Link::to("/page/process").with("id", id.to_string().as_bytes()))
 }

@@ -25,14 +25,7 @@ const SERVICES: usize = 200;
 const INSTANCES: usize = 20;
 
 /// The types that the filter offers; any other may be entered.
-const KINDS: [&str; 6] = [
-    "cli",
-    "supervisord",
-    "orchestrator",
-    "worker",
-    "hook",
-    "binary",
-];
+const KINDS: [&str; 6] = ["cli", "supervisord", "orchestrator", "worker", "hook", "binary"];
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![routing::view("/page/processes", Scope::Run, list)]
@@ -87,11 +80,7 @@ async fn list(call: &Call) -> Result<Page, Problem> {
     let selection = filter.selection(call)?;
     let processes = call.node.processes();
     let share = async |after, most| {
-        let selection = Selection {
-            after,
-            most,
-            ..selection.clone()
-        };
+        let selection = Selection { after, most, ..selection.clone() };
         let (records, next) = processes.list(selection).await?;
         Ok((records, next.map(Some)))
     };
@@ -99,9 +88,7 @@ async fn list(call: &Call) -> Result<Page, Problem> {
     let usage = processes.usage(&records).await?;
     let services = call.node.services().list(None).await?;
     let here = PageClock::of(&call.node);
-    let next = next
-        .flatten()
-        .map(|id| filter.link().with("after", id.to_string().as_bytes()));
+    let next = next.flatten().map(|id| filter.link().with("after", id.to_string().as_bytes()));
     let main = html! {
         @if !services.is_empty() {
             section #services data-live { h2 { "Services" } (served(&services, here)) }
@@ -113,11 +100,7 @@ async fn list(call: &Call) -> Result<Page, Problem> {
             (render::more(next))
         }
     };
-    Ok(Page {
-        view: View::Processes,
-        title: String::new(),
-        main,
-    })
+    Ok(Page { view: View::Processes, title: String::new(), main })
 }
 
 fn asked(filter: &Filter) -> Markup {
@@ -232,9 +215,7 @@ fn lasted(record: &RecordView, started: crate::clock::Date, here: PageClock) -> 
 fn uses(record: &RecordView, usage: Option<Usage>) -> Markup {
     let remains = record.remains.as_ref();
     let cpu = usage.map(|it| it.cpu_ms).or(remains.map(|it| it.cpu_ms));
-    let memory = usage
-        .map(|it| it.memory_bytes)
-        .or(remains.map(|it| it.memory_max));
+    let memory = usage.map(|it| it.memory_bytes).or(remains.map(|it| it.memory_max));
     html! {
         td.n { @if let Some(ms) = cpu {
             span data-grows={ (record.id.to_string()) " cpu" } data-count=(ms) { (ms / 1000) "." (ms % 1000 / 100) " s" }
@@ -281,9 +262,7 @@ fn in_order(records: &[RecordView]) -> Vec<(usize, usize)> {
     let there: BTreeSet<ProcessId> = records.iter().map(|it| it.id).collect();
     let mut below: BTreeMap<Option<ProcessId>, Vec<usize>> = BTreeMap::new();
     for (place, record) in records.iter().enumerate().rev() {
-        let parent = record
-            .parent
-            .filter(|it| there.contains(it) && *it != record.id);
+        let parent = record.parent.filter(|it| there.contains(it) && *it != record.id);
         below.entry(parent).or_default().push(place);
     }
     let roots = below.remove(&None).unwrap_or_default();

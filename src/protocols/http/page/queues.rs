@@ -72,11 +72,7 @@ async fn list(call: &Call) -> Result<Page, Problem> {
             (render::more(next))
         }
     };
-    Ok(Page {
-        view: View::Queues,
-        title: String::new(),
-        main,
-    })
+    Ok(Page { view: View::Queues, title: String::new(), main })
 }
 
 fn asked(filter: &Filter) -> Markup {
@@ -188,11 +184,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
         }
         (listed)
     };
-    Ok(Page {
-        view: View::Queues,
-        title: "Queue".to_owned(),
-        main,
-    })
+    Ok(Page { view: View::Queues, title: "Queue".to_owned(), main })
 }
 
 /// Returns whether jobs of a phase need attention.

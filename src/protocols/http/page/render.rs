@@ -23,10 +23,7 @@ pub(crate) struct PageClock {
 
 impl PageClock {
     pub(crate) fn of(node: &Handle) -> Self {
-        Self {
-            now: node.now(),
-            offset: node.offset(),
-        }
+        Self { now: node.now(), offset: node.offset() }
     }
 
     /// Formats the node time that has passed since `at`.
@@ -138,9 +135,7 @@ impl Link {
     pub(crate) fn with(mut self, field: &str, bytes: &[u8]) -> Self {
         self.0.push(if self.0.contains('?') { '&' } else { '?' });
         self.0.push_str(field);
-        let base64 = std::str::from_utf8(bytes)
-            .is_err()
-            .then(|| STANDARD.encode(bytes));
+        let base64 = std::str::from_utf8(bytes).is_err().then(|| STANDARD.encode(bytes));
         if base64.is_some() {
             self.0.push_str("_b64");
         }
@@ -232,39 +227,25 @@ mod tests {
 
     #[test]
     fn names_are_escaped_and_have_a_direction_of_their_own() {
-        assert_eq!(
-            name(b"<b>&\"").into_string(),
-            "<bdi>&lt;b&gt;&amp;&quot;</bdi>"
-        );
+        assert_eq!(name(b"<b>&\"").into_string(), "<bdi>&lt;b&gt;&amp;&quot;</bdi>");
         assert_eq!(name("שלום".as_bytes()).into_string(), "<bdi>שלום</bdi>");
         assert_eq!(name(b"\xff<").into_string(), "<bdi>\\xff&lt;</bdi>");
-        assert_eq!(
-            name("a\u{202e}b".as_bytes()).into_string(),
-            "<bdi>a\\xe2\\x80\\xaeb</bdi>"
-        );
+        assert_eq!(name("a\u{202e}b".as_bytes()).into_string(), "<bdi>a\\xe2\\x80\\xaeb</bdi>");
         let shown = lines("a\u{1b}[2J\nb\u{202e}<".as_bytes()).into_string();
-        assert!(
-            shown.ends_with("a\u{fffd}[2J\nb\u{fffd}&lt;</pre>"),
-            "{shown}"
-        );
+        assert!(shown.ends_with("a\u{fffd}[2J\nb\u{fffd}&lt;</pre>"), "{shown}");
     }
 
     #[test]
     fn links_name_any_bytes() {
         let link = Link::to("/x").with("a", b"b&c=\"").with("n", b"\xff");
         assert_eq!(link.as_str(), "/x?a=b%26c%3D%22&n_b64=%2Fw%3D%3D");
-        let link = Link::to("/x")
-            .with_some("a", None)
-            .with_some("b", Some(b""));
+        let link = Link::to("/x").with_some("a", None).with_some("b", Some(b""));
         assert_eq!(link.as_str(), "/x");
     }
 
     #[test]
     fn dates_are_of_today_or_say_their_day() {
-        let here = PageClock {
-            now: Timestamp(1_763_713_800_007),
-            offset: Offset(0),
-        };
+        let here = PageClock { now: Timestamp(1_763_713_800_007), offset: Offset(0) };
         let shown = here.date(here.now).into_string();
         assert!(shown.ends_with("\">08:30:00</time>"), "{shown}");
         let shown = here.shown(Date(0)).into_string();

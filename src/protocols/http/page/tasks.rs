@@ -60,9 +60,7 @@ impl Filter {
         let found = STATUSES.into_iter().find(|status| status.name() == word);
         let words =
             "must be one of not-ready, not-started, waiting, processing, complete, restarted";
-        found
-            .map(Some)
-            .ok_or_else(|| Problem::field("status", words))
+        found.map(Some).ok_or_else(|| Problem::field("status", words))
     }
 
     fn link(&self) -> Link {
@@ -88,9 +86,7 @@ async fn list(call: &Call) -> Result<Page, Problem> {
     let (found, next) = walk(filter.after, share).await?;
     let (servers, groups) = (tasks.servers().await?, tasks.groups().await?);
     let here = PageClock::of(&call.node);
-    let next = next
-        .flatten()
-        .map(|id| filter.link().with("after", id.to_string().as_bytes()));
+    let next = next.flatten().map(|id| filter.link().with("after", id.to_string().as_bytes()));
     let main = html! {
         (asked(&filter))
         section #tasks data-live {
@@ -102,11 +98,7 @@ async fn list(call: &Call) -> Result<Page, Problem> {
             section #groups data-live { h2 { "Groups" } (grouped(&groups)) }
         }
     };
-    Ok(Page {
-        view: View::Tasks,
-        title: String::new(),
-        main,
-    })
+    Ok(Page { view: View::Tasks, title: String::new(), main })
 }
 
 fn asked(filter: &Filter) -> Markup {
@@ -166,11 +158,8 @@ fn status(view: &TaskView) -> Markup {
         | RunStatus::Complete
         | RunStatus::Restarted => "",
     };
-    let word = if task.status == RunStatus::Complete {
-        task.exit.name()
-    } else {
-        task.status.name()
-    };
+    let word =
+        if task.status == RunStatus::Complete { task.exit.name() } else { task.status.name() };
     html! {
         (render::tag(word, level))
         @if task.paused { " " (render::tag("paused", "warn")) }
@@ -270,11 +259,7 @@ async fn one(call: &Call) -> Result<Page, Problem> {
         }
         section #story data-live { h2 { "What happened" } (history) }
     };
-    Ok(Page {
-        view: View::Tasks,
-        title: "Task".to_owned(),
-        main,
-    })
+    Ok(Page { view: View::Tasks, title: "Task".to_owned(), main })
 }
 
 /// Renders where a task is running, why it is not running, or how it ended; and the message of its latest attempt.

@@ -30,12 +30,8 @@ const ENTRY_CHARS: usize = 4000;
 const EVENTS: usize = 10;
 
 /// Gauges that count since startup, and are therefore not part of the state.
-const SINCE_START: [&str; 4] = [
-    "contradictions",
-    "launch_failures",
-    "launches",
-    "service_restarts",
-];
+const SINCE_START: [&str; 4] =
+    ["contradictions", "launch_failures", "launches", "service_restarts"];
 
 /// The names of the fields whose values are [`Timestamp`]s.
 const TIMES: [&str; 9] = [
@@ -86,11 +82,7 @@ async fn show(call: &Call) -> Result<Page, Problem> {
         }
         .page(),
     };
-    Ok(Page {
-        view: View::Then,
-        title: String::new(),
-        main,
-    })
+    Ok(Page { view: View::Then, title: String::new(), main })
 }
 
 fn to(at: u64) -> String {
@@ -108,14 +100,7 @@ struct PastView<'s> {
 
 impl PastView<'_> {
     fn page(&self) -> Markup {
-        let StateAt {
-            seq,
-            at,
-            begins,
-            known,
-            last,
-            ..
-        } = *self.state;
+        let StateAt { seq, at, begins, known, last, .. } = *self.state;
         html! {
             div data-still {}
             form.moment {
@@ -149,14 +134,7 @@ impl PastView<'_> {
 
     /// Renders links to the states after other entries.
     fn moves(&self) -> Markup {
-        let StateAt {
-            seq,
-            known,
-            last,
-            before,
-            after,
-            ..
-        } = self.state;
+        let StateAt { seq, known, last, before, after, .. } = self.state;
         // There is no state before the first entry.
         let first = known.0.max(1);
         let number = |line: Option<&Line>| line.and_then(|line| line.seq).map(|seq| seq.0);
@@ -216,9 +194,8 @@ impl PastView<'_> {
 
     fn actor(&self, actor: &ActorAt) -> Markup {
         let gauges = actor.gauges.iter();
-        let gauges: Vec<&Gauge> = gauges
-            .filter(|gauge| !SINCE_START.contains(&gauge.name))
-            .collect();
+        let gauges: Vec<&Gauge> =
+            gauges.filter(|gauge| !SINCE_START.contains(&gauge.name)).collect();
         html! {
             h3 { (actor.name) }
             dl.counts { @for gauge in gauges { div title=(gauge.help) { dt { (gauge.name.replace('_', " ")) } dd { (count(gauge.value)) } } } }
@@ -279,11 +256,7 @@ fn word(message: &Value) -> &str {
     match message {
         Value::Object(members) => members.keys().next().map_or("", String::as_str),
         Value::String(word) => word,
-        Value::Array(parts) => parts
-            .iter()
-            .map(word)
-            .find(|it| !it.is_empty())
-            .unwrap_or(""),
+        Value::Array(parts) => parts.iter().map(word).find(|it| !it.is_empty()).unwrap_or(""),
         Value::Null | Value::Bool(_) | Value::Number(_) => "",
     }
 }
@@ -343,11 +316,7 @@ fn gather(path: &str, value: &Value, found: &mut Vec<(String, Value)>) {
         Value::Array(items) if items.is_empty() => {}
         Value::Object(members) => {
             for (name, value) in members {
-                let path = if path.is_empty() {
-                    name.clone()
-                } else {
-                    format!("{path}.{name}")
-                };
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
                 gather(&path, value, found);
             }
         }
@@ -358,9 +327,7 @@ fn gather(path: &str, value: &Value, found: &mut Vec<(String, Value)>) {
 }
 
 fn plain(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Truncates a text to `most` characters, and marks the cut with an ellipsis.
@@ -382,9 +349,7 @@ mod tests {
     fn states_of_every_form_have_their_lists() {
         let titles = |state: Value| -> Vec<(String, usize)> {
             let found = lists(&state).into_iter();
-            found
-                .map(|(title, items)| (title.to_owned(), items.len()))
-                .collect()
+            found.map(|(title, items)| (title.to_owned(), items.len())).collect()
         };
         let locks =
             json!({"owners": 2, "draining": false, "entries": [{"key": "a"}, {"key": "b"}]});
@@ -403,10 +368,7 @@ mod tests {
             found.map(|(name, it)| (name, it.to_string())).collect();
         found.sort();
         let expected = [("end.code", "0"), ("jobs.ready", "2"), ("key", "\"a\"")];
-        assert_eq!(
-            found,
-            expected.map(|(name, it)| (name.to_owned(), it.to_owned()))
-        );
+        assert_eq!(found, expected.map(|(name, it)| (name.to_owned(), it.to_owned())));
     }
 
     #[test]

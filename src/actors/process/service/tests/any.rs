@@ -35,20 +35,10 @@ fn any_step() -> impl Strategy<Value = Happens> {
 /// Returns the definitions of one to three services. Each bit of `bits` selects a service or one of its settings.
 fn configuration(bits: u8) -> Vec<Definition> {
     let has = |bit: u8| bits & (1 << bit) != 0;
-    let mut all = vec![Definition {
-        instances: if has(0) { 2 } else { 1 },
-        ..defined("a")
-    }];
+    let mut all = vec![Definition { instances: if has(0) { 2 } else { 1 }, ..defined("a") }];
     if has(1) {
-        let restart = if has(2) {
-            Policy::Never
-        } else {
-            Policy::OnFailure
-        };
-        all.push(Definition {
-            restart,
-            ..after("b", &["a"])
-        });
+        let restart = if has(2) { Policy::Never } else { Policy::OnFailure };
+        all.push(Definition { restart, ..after("b", &["a"]) });
     }
     if has(3) {
         all.push(Definition {
@@ -102,30 +92,19 @@ fn happen(bench: &mut Bench, step: &Happens) {
 
 fn hold_to_it(bench: &Bench, bits: u8) {
     for definition in configuration(bits) {
-        let view = bench
-            .view(&definition.name)
-            .expect("a configured service exists");
+        let view = bench.view(&definition.name).expect("a configured service exists");
         let live = view.instances.iter().filter(|it| it.process.is_some());
         let live = live.count();
         if view.wanted {
             assert!(live <= usize::from(definition.instances));
-            let rests = [
-                Status::Running,
-                Status::Finished,
-                Status::Failed,
-                Status::Waiting,
-            ];
+            let rests = [Status::Running, Status::Finished, Status::Failed, Status::Waiting];
             assert!(rests.contains(&view.status), "{view:?}");
         } else {
             assert_eq!(live, 0, "{view:?}");
         }
     }
     let names = configuration(bits).len();
-    assert_eq!(
-        bench.machine.state.services.kept.len(),
-        names,
-        "no other service is left"
-    );
+    assert_eq!(bench.machine.state.services.kept.len(), names, "no other service is left");
 }
 
 proptest! {

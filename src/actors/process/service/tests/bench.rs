@@ -1,9 +1,6 @@
 //! A machine with a replica that commits the same entries, and a simulated world in which processes start immediately and end on request.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "a test matches only the cases it needs"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "a test matches only the cases it needs")]
 
 use crate::actors::process::service::{Definition, Message as Request, ServiceView, Status};
 use crate::actors::process::{
@@ -48,19 +45,13 @@ pub(super) struct Bench {
 }
 
 pub(super) fn defined(name: &str) -> Definition {
-    let mut definition = Definition {
-        name: name.to_owned(),
-        ..Definition::default()
-    };
+    let mut definition = Definition { name: name.to_owned(), ..Definition::default() };
     definition.spec.argv = vec![Bytes::new(name.as_bytes())];
     definition
 }
 
 pub(super) fn after(name: &str, others: &[&str]) -> Definition {
-    Definition {
-        after: others.iter().map(|name| (*name).to_owned()).collect(),
-        ..defined(name)
-    }
+    Definition { after: others.iter().map(|name| (*name).to_owned()).collect(), ..defined(name) }
 }
 
 fn shown(machine: &ProcessMachine) -> String {
@@ -70,17 +61,11 @@ fn shown(machine: &ProcessMachine) -> String {
 
 impl Bench {
     pub(super) fn new() -> Self {
-        let rules = Rules {
-            live_max: 12,
-            ..Rules::default()
-        };
+        let rules = Rules { live_max: 12, ..Rules::default() };
         Self {
             machine: ProcessMachine::new(rules),
             replica: ProcessMachine::new(rules),
-            now: Now {
-                at: BEGIN,
-                offset: Offset(0),
-            },
+            now: Now { at: BEGIN, offset: Offset(0) },
             seq: Seq(0),
             shelf: Shelf::new(rules, shown),
             launched: Vec::new(),
@@ -126,11 +111,9 @@ impl Bench {
         if self.machine.durability(message, &outcome) != Durability::Nothing {
             self.seq = moment.seq;
             let mut effects = Effects::<ProcessMachine>::default();
-            self.machine
-                .commit(moment.stamp(), message, &outcome, &mut effects);
+            self.machine.commit(moment.stamp(), message, &outcome, &mut effects);
             let mut none = Effects::<ProcessMachine>::default();
-            self.replica
-                .commit(moment.stamp(), message, &outcome, &mut none);
+            self.replica.commit(moment.stamp(), message, &outcome, &mut none);
             assert_eq!(self.machine.digest(), self.replica.digest());
             self.take(effects);
         }
@@ -153,11 +136,7 @@ impl Bench {
         match action {
             Action::Launch { id, .. } => self.launched.push(*id),
             Action::Signal { id, reach, .. } => {
-                assert_eq!(
-                    *reach,
-                    Reach::Tree,
-                    "a service is stopped with its whole tree"
-                );
+                assert_eq!(*reach, Reach::Tree, "a service is stopped with its whole tree");
                 self.told.push(*id);
             }
             Action::Kill { id, .. } => self.told.push(*id),
@@ -213,11 +192,7 @@ impl Bench {
     pub(super) fn fail(&mut self, nth: usize) {
         let id = self.launched.remove(nth);
         self.told.retain(|told| *told != id);
-        let failure = Failure {
-            step: Step::Exec,
-            errno: 2,
-            about: None,
-        };
+        let failure = Failure { step: Step::Exec, errno: 2, about: None };
         self.send(&Message::Failed { id, failure });
     }
 
@@ -231,10 +206,7 @@ impl Bench {
             id,
             end,
             at: Date(self.now.at.0),
-            left: Box::new(Remains {
-                empty: true,
-                ..Remains::default()
-            }),
+            left: Box::new(Remains { empty: true, ..Remains::default() }),
         });
         let is_live = |machine: &ProcessMachine| machine.state.record_of(id).is_live();
         if is_live(&self.machine) {
@@ -257,10 +229,7 @@ impl Bench {
     /// Kills the server and starts it again. All processes keep running.
     pub(super) fn start_again(&mut self) {
         self.seq.0 += 1;
-        let stamp = Stamp {
-            seq: self.seq,
-            at: self.now.at,
-        };
+        let stamp = Stamp { seq: self.seq, at: self.now.at };
         let start = Start { stamp, skipped: 0 };
         self.machine.start(start);
         self.replica.start(start);

@@ -14,18 +14,12 @@ fn named(name: &str) -> String {
 }
 
 fn killed() -> End {
-    End::Signal {
-        signal: 9,
-        dumped: false,
-    }
+    End::Signal { signal: 9, dumped: false }
 }
 
 #[test]
 fn what_is_configured_runs_and_what_has_no_autostart_does_not() {
-    let lazy = Definition {
-        autostart: false,
-        ..defined("lazy")
-    };
+    let lazy = Definition { autostart: false, ..defined("lazy") };
     let bench = Bench::with(&[defined("web"), lazy]);
     assert_eq!(bench.status("web"), Status::Running);
     assert_eq!(bench.status("lazy"), Status::Stopped);
@@ -46,11 +40,7 @@ fn the_end_of_a_process_and_the_launch_that_follows_are_one_entry() {
         panic!("{turn:?}");
     };
     let at = bench.now.at;
-    let again = Consequence::Again {
-        at,
-        series: 1,
-        counts: true,
-    };
+    let again = Consequence::Again { at, series: 1, counts: true };
     assert_eq!(*then, again);
     assert_eq!(bench.launched, [insertion.id]);
     assert_ne!(insertion.id, first);
@@ -60,18 +50,11 @@ fn the_end_of_a_process_and_the_launch_that_follows_are_one_entry() {
 #[test]
 fn waits_double_and_a_long_run_begins_anew() {
     let mut bench = Bench::with(&[Definition {
-        backoff: Backoff {
-            first_ms: 100,
-            max_ms: 350,
-        },
+        backoff: Backoff { first_ms: 100, max_ms: 350 },
         ..defined("web")
     }]);
     bench.ends("web", killed());
-    assert_eq!(
-        bench.status("web"),
-        Status::Running,
-        "the first restart is not delayed"
-    );
+    assert_eq!(bench.status("web"), Status::Running, "the first restart is not delayed");
     for wait in [100, 200, 350, 350] {
         bench.ends("web", killed());
         assert_eq!(bench.status("web"), Status::Backoff);
@@ -87,19 +70,9 @@ fn waits_double_and_a_long_run_begins_anew() {
 
 #[test]
 fn too_many_restarts_in_a_period_are_given_up_until_a_start() {
-    let backoff = Backoff {
-        first_ms: 0,
-        max_ms: 0,
-    };
-    let intensity = Some(Intensity {
-        restarts_max: 2,
-        period_ms: 1000,
-    });
-    let mut bench = Bench::with(&[Definition {
-        backoff,
-        intensity,
-        ..defined("web")
-    }]);
+    let backoff = Backoff { first_ms: 0, max_ms: 0 };
+    let intensity = Some(Intensity { restarts_max: 2, period_ms: 1000 });
+    let mut bench = Bench::with(&[Definition { backoff, intensity, ..defined("web") }]);
     bench.ends("web", killed());
     bench.ends("web", killed());
     assert_eq!(bench.status("web"), Status::Running);
@@ -107,11 +80,7 @@ fn too_many_restarts_in_a_period_are_given_up_until_a_start() {
     assert_eq!(bench.status("web"), Status::Failed);
     bench.wait_ms(3_600_000);
     bench.start_again();
-    assert_eq!(
-        bench.status("web"),
-        Status::Failed,
-        "a failed service stays failed"
-    );
+    assert_eq!(bench.status("web"), Status::Failed, "a failed service stays failed");
     bench.ask(Request::Start(Some(named("web"))));
     assert_eq!(bench.status("web"), Status::Running);
     // Restarts that are older than the period do not count.
@@ -124,10 +93,7 @@ fn too_many_restarts_in_a_period_are_given_up_until_a_start() {
 
 #[test]
 fn an_intensity_of_none_never_gives_up() {
-    let mut bench = Bench::with(&[Definition {
-        intensity: None,
-        ..defined("web")
-    }]);
+    let mut bench = Bench::with(&[Definition { intensity: None, ..defined("web") }]);
     for _ in 0..50 {
         bench.ends("web", killed());
         bench.wait_ms(30_000);
@@ -140,27 +106,14 @@ fn an_intensity_of_none_never_gives_up() {
 #[test]
 fn the_policy_and_the_success_codes_decide_what_follows() {
     let ends = |restart, end| {
-        let mut bench = Bench::with(&[Definition {
-            restart,
-            success: vec![3, 143],
-            ..defined("web")
-        }]);
+        let mut bench =
+            Bench::with(&[Definition { restart, success: vec![3, 143], ..defined("web") }]);
         bench.ends("web", end);
         bench.status("web")
     };
-    let term = End::Signal {
-        signal: 15,
-        dumped: false,
-    };
+    let term = End::Signal { signal: 15, dumped: false };
     let lost = End::Lost(Lost::KeeperGone);
-    for end in [
-        End::Code(0),
-        End::Code(3),
-        term,
-        End::Code(1),
-        killed(),
-        lost,
-    ] {
+    for end in [End::Code(0), End::Code(3), term, End::Code(1), killed(), lost] {
         assert_eq!(ends(Policy::Always, end), Status::Running, "{end:?}");
     }
     for end in [End::Code(0), End::Code(3), term] {
@@ -175,14 +128,8 @@ fn the_policy_and_the_success_codes_decide_what_follows() {
 
 #[test]
 fn a_restart_of_the_machine_counts_as_no_restart_of_the_service() {
-    let intensity = Some(Intensity {
-        restarts_max: 0,
-        period_ms: 1000,
-    });
-    let mut bench = Bench::with(&[Definition {
-        intensity,
-        ..defined("web")
-    }]);
+    let intensity = Some(Intensity { restarts_max: 0, period_ms: 1000 });
+    let mut bench = Bench::with(&[Definition { intensity, ..defined("web") }]);
     bench.ends("web", End::Lost(Lost::Rebooted));
     assert_eq!(bench.status("web"), Status::Running);
     bench.ends("web", killed());
@@ -199,20 +146,12 @@ fn what_cannot_be_started_is_tried_again_and_given_up() {
         bench.wait_ms(30_000);
         assert_eq!(bench.status("web"), Status::Starting);
     }
-    let intensity = Some(Intensity {
-        restarts_max: 0,
-        period_ms: 1000,
-    });
-    bench.configure(&[Definition {
-        intensity,
-        ..defined("web")
-    }]);
+    let intensity = Some(Intensity { restarts_max: 0, period_ms: 1000 });
+    bench.configure(&[Definition { intensity, ..defined("web") }]);
     bench.fail(0);
     bench.go_on();
     assert_eq!(bench.status("web"), Status::Failed);
-    let last = bench
-        .view("web")
-        .and_then(|it| it.instances[0].last.clone());
+    let last = bench.view("web").and_then(|it| it.instances[0].last.clone());
     assert!(last.is_some_and(|last| last.failure.is_some() && last.end.is_none()));
 }
 
@@ -220,11 +159,7 @@ fn what_cannot_be_started_is_tried_again_and_given_up() {
 fn a_service_waits_for_those_that_it_comes_after() {
     let mut bench = Bench::new();
     bench.is_prompt = false;
-    bench.configure(&[
-        after("web", &["db"]),
-        after("proxy", &["web"]),
-        defined("db"),
-    ]);
+    bench.configure(&[after("web", &["db"]), after("proxy", &["web"]), defined("db")]);
     assert_eq!(bench.launched.len(), 1, "only db is launched");
     assert_eq!(bench.status("web"), Status::Waiting);
     let view = bench.view("proxy").expect("it exists");
@@ -246,10 +181,7 @@ fn a_service_waits_for_those_that_it_comes_after() {
 
 #[test]
 fn what_has_failed_keeps_others_waiting_and_what_is_stopped_does_not() {
-    let once = Definition {
-        restart: Policy::Never,
-        ..defined("migrate")
-    };
+    let once = Definition { restart: Policy::Never, ..defined("migrate") };
     let mut bench = Bench::new();
     bench.is_prompt = false;
     bench.configure(&[once, after("web", &["migrate"])]);
@@ -258,11 +190,7 @@ fn what_has_failed_keeps_others_waiting_and_what_is_stopped_does_not() {
     bench.go_on();
     assert_eq!(bench.status("migrate"), Status::Failed);
     assert_eq!(bench.status("web"), Status::Waiting);
-    assert_eq!(
-        bench.woken,
-        [(Ticket(1), Reply::Done)],
-        "waiting longer would change nothing"
-    );
+    assert_eq!(bench.woken, [(Ticket(1), Reply::Done)], "waiting longer would change nothing");
     bench.is_prompt = true;
     bench.ask(Request::Stop(Some(named("migrate"))));
     assert_eq!(bench.status("web"), Status::Running);
@@ -270,10 +198,7 @@ fn what_has_failed_keeps_others_waiting_and_what_is_stopped_does_not() {
 
 #[test]
 fn one_that_has_finished_is_as_good_as_one_that_runs() {
-    let once = Definition {
-        restart: Policy::Never,
-        ..defined("migrate")
-    };
+    let once = Definition { restart: Policy::Never, ..defined("migrate") };
     let mut bench = Bench::with(&[once, after("web", &["migrate"])]);
     bench.ends("migrate", End::Code(0));
     bench.ends("web", killed());
@@ -283,19 +208,11 @@ fn one_that_has_finished_is_as_good_as_one_that_runs() {
 
 #[test]
 fn several_are_stopped_in_reverse_order() {
-    let mut bench = Bench::with(&[
-        after("web", &["db"]),
-        defined("db"),
-        after("proxy", &["web"]),
-    ]);
+    let mut bench = Bench::with(&[after("web", &["db"]), defined("db"), after("proxy", &["web"])]);
     let [db, web, proxy] = ["db", "web", "proxy"].map(|name| bench.process(name).expect("it runs"));
     bench.is_prompt = false;
     bench.watch(1, None);
-    assert_eq!(
-        bench.woken.len(),
-        1,
-        "a wait for running services is answered at once"
-    );
+    assert_eq!(bench.woken.len(), 1, "a wait for running services is answered at once");
     bench.ask(Request::Stop(None));
     bench.watch(2, None);
     for id in [proxy, web, db] {
@@ -354,20 +271,13 @@ fn a_stop_of_the_server_holds_services_down_until_the_next_configuration() {
 
 #[test]
 fn a_configuration_touches_only_what_it_changes() {
-    let mut bench = Bench::with(&[
-        defined("same"),
-        defined("changed"),
-        defined("gone"),
-        defined("policy"),
-    ]);
+    let mut bench =
+        Bench::with(&[defined("same"), defined("changed"), defined("gone"), defined("policy")]);
     let before = |name: &str, bench: &Bench| bench.process(name).expect("it runs");
     let [same, changed, policy] = ["same", "changed", "policy"].map(|name| before(name, &bench));
     let mut other = defined("changed");
     other.spec.argv.push(Bytes::new(*b"--more"));
-    let lazy = Definition {
-        restart: Policy::Never,
-        ..defined("policy")
-    };
+    let lazy = Definition { restart: Policy::Never, ..defined("policy") };
     bench.configure(&[defined("same"), other, defined("new"), lazy]);
     assert_eq!(bench.process("same"), Some(same));
     assert_ne!(bench.process("changed"), Some(changed));
@@ -382,12 +292,7 @@ fn a_configuration_touches_only_what_it_changes() {
 
 #[test]
 fn more_or_fewer_instances_leave_the_others_alone() {
-    let of = |instances| {
-        [Definition {
-            instances,
-            ..defined("worker")
-        }]
-    };
+    let of = |instances| [Definition { instances, ..defined("worker") }];
     let mut bench = Bench::with(&of(2));
     let ids = |bench: &Bench| {
         let view = bench.view("worker").expect("it exists");
@@ -426,10 +331,7 @@ fn one_that_is_gone_is_removed_when_its_process_is() {
 
 #[test]
 fn a_start_while_it_is_being_stopped_counts_as_no_restart() {
-    let mut bench = Bench::with(&[Definition {
-        restart: Policy::Never,
-        ..defined("web")
-    }]);
+    let mut bench = Bench::with(&[Definition { restart: Policy::Never, ..defined("web") }]);
     bench.is_prompt = false;
     bench.ask(Request::Stop(Some(named("web"))));
     bench.ask(Request::Start(Some(named("web"))));
@@ -456,16 +358,9 @@ fn a_restart_of_all_starts_none_that_is_stopped() {
 
 #[test]
 fn what_finds_no_room_is_tried_again() {
-    let many = |name: &str| Definition {
-        instances: 10,
-        ..defined(name)
-    };
+    let many = |name: &str| Definition { instances: 10, ..defined(name) };
     let mut bench = Bench::with(&[many("first"), many("second")]);
-    assert_eq!(
-        bench.running.len(),
-        12,
-        "launches stop at the limit on live processes"
-    );
+    assert_eq!(bench.running.len(), 12, "launches stop at the limit on live processes");
     assert_eq!(bench.status("second"), Status::Backoff);
     bench.ask(Request::Stop(Some(named("first"))));
     bench.wait_ms(5000);
@@ -491,11 +386,8 @@ fn who_waits_is_answered_when_services_stand_still() {
 
 #[test]
 fn a_verdict_is_that_of_the_worst() {
-    let mut bench = Bench::with(&[Definition {
-        instances: 2,
-        restart: Policy::Never,
-        ..defined("job")
-    }]);
+    let mut bench =
+        Bench::with(&[Definition { instances: 2, restart: Policy::Never, ..defined("job") }]);
     bench.ends("job", End::Code(0));
     assert_eq!(bench.status("job"), Status::Running);
     let view = bench.view("job").expect("it exists");
@@ -531,41 +423,21 @@ fn all_that_is_wrong_with_a_configuration_is_found() {
     assert_eq!(of(&[after("a", &["b"])]), [(0, unknown)]);
     let own = Fault::Cycle("a after a".to_owned());
     assert_eq!(of(&[after("a", &["a"])]), [(0, own)]);
-    let circle = [
-        after("a", &["b"]),
-        after("b", &["c"]),
-        after("c", &["a"]),
-        after("d", &["a"]),
-    ];
-    let ways = [
-        "a after b after c after a",
-        "b after c after a after b",
-        "c after a after b after c",
-    ];
+    let circle = [after("a", &["b"]), after("b", &["c"]), after("c", &["a"]), after("d", &["a"])];
+    let ways =
+        ["a after b after c after a", "b after c after a after b", "c after a after b after c"];
     let found = ways.into_iter().enumerate();
-    let found: Vec<_> = found
-        .map(|(place, way)| (place, Fault::Cycle(way.to_owned())))
-        .collect();
+    let found: Vec<_> = found.map(|(place, way)| (place, Fault::Cycle(way.to_owned()))).collect();
     assert_eq!(of(&circle), found);
     let mut secret = defined("a");
     secret.spec.env = vec![("API_TOKEN".to_owned(), Bytes::new(*b"x"))];
     assert_eq!(of(&[secret]), [(0, Fault::Spec(Flaw::Secret))]);
-    let none = Definition {
-        instances: 0,
-        ..defined("a")
-    };
+    let none = Definition { instances: 0, ..defined("a") };
     assert_eq!(of(&[none]), [(0, Fault::Instances)]);
-    let backwards = Definition {
-        backoff: Backoff {
-            first_ms: 2,
-            max_ms: 1,
-        },
-        ..defined("a")
-    };
+    let backwards = Definition { backoff: Backoff { first_ms: 2, max_ms: 1 }, ..defined("a") };
     assert_eq!(of(&[backwards]), [(0, Fault::Backoff)]);
-    let all: Vec<_> = (0..=Definition::SERVICES_MAX)
-        .map(|nth| defined(&format!("s{nth}")))
-        .collect();
+    let all: Vec<_> =
+        (0..=Definition::SERVICES_MAX).map(|nth| defined(&format!("s{nth}"))).collect();
     assert_eq!(of(&all), [(Definition::SERVICES_MAX, Fault::TooMany)]);
     assert_eq!(of(&all[1..]), []);
 }
@@ -574,12 +446,7 @@ fn all_that_is_wrong_with_a_configuration_is_found() {
 fn a_stop_of_its_process_alone_is_no_stop_of_the_service() {
     let mut bench = Bench::with(&[defined("web")]);
     let id = bench.process("web").expect("it runs");
-    let stop = Message::Stop {
-        id,
-        signal: None,
-        grace_ms: None,
-        tree: true,
-    };
+    let stop = Message::Stop { id, signal: None, grace_ms: None, tree: true };
     bench.send(&stop);
     bench.go_on();
     assert_eq!(bench.status("web"), Status::Running);

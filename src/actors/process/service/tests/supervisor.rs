@@ -1,9 +1,6 @@
 //! The record of the server, below which its services stand.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "a test matches only the cases it needs"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "a test matches only the cases it needs")]
 
 use super::bench::{Bench, after, defined};
 use crate::actors::binding::{Until, Watch};
@@ -17,12 +14,7 @@ use crate::ids::{ActorId, ProcessId};
 use crate::spine::machine::Machine as _;
 
 fn identity(pid: u32) -> Identity {
-    Identity {
-        pid,
-        ticks: pid.into(),
-        boot: 1,
-        ..Identity::default()
-    }
+    Identity { pid, ticks: pid.into(), boot: 1, ..Identity::default() }
 }
 
 fn process(pid: u32, kind: &str, above: &[u32]) -> Box<Registering> {
@@ -30,10 +22,7 @@ fn process(pid: u32, kind: &str, above: &[u32]) -> Box<Registering> {
         identity: identity(pid),
         argv: vec![Bytes::new(format!("program {pid}").as_bytes())],
         started: Date(pid.into()),
-        tags: Tags {
-            kind: kind.to_owned(),
-            ..Tags::default()
-        },
+        tags: Tags { kind: kind.to_owned(), ..Tags::default() },
         parentage: Parentage {
             line: above.iter().copied().map(identity).collect(),
             ..Parentage::default()
@@ -64,12 +53,7 @@ fn get(bench: &Bench, id: ProcessId) -> RecordView {
 }
 
 fn stop(id: ProcessId, tree: bool) -> Message {
-    Message::Stop {
-        id,
-        signal: None,
-        grace_ms: None,
-        tree,
-    }
+    Message::Stop { id, signal: None, grace_ms: None, tree }
 }
 
 #[test]
@@ -84,10 +68,7 @@ fn services_stand_below_the_server_and_the_server_below_who_started_it() {
     }
     assert_eq!(server.parent, Some(starter.id));
     let server = get(&bench, server.id);
-    assert_eq!(
-        (server.kind.as_str(), server.live_children),
-        ("supervisord", 2)
-    );
+    assert_eq!((server.kind.as_str(), server.live_children), ("supervisord", 2));
     bench.ends("web", End::Code(1));
     let again = get(&bench, bench.process("web").expect("it runs again"));
     assert_eq!(again.parent, Some(server.id));
@@ -120,9 +101,7 @@ fn the_record_stands_for_each_process_that_takes_the_place_of_the_earlier_one() 
     assert_eq!(get(&bench, web).parent, Some(server.id));
     let same = registered(&mut bench, &Message::Serve(process(60, "", &[])));
     assert_eq!(same, renewed);
-    let found = bench
-        .machine
-        .query(bench.now, &Query::Process(identity(50)));
+    let found = bench.machine.query(bench.now, &Query::Process(identity(50)));
     assert_eq!(found, Reply::Refused(Refused::Unknown));
 }
 
@@ -136,23 +115,11 @@ fn the_server_is_not_stopped_through_its_record_or_a_tree_that_contains_it() {
         stop(id, false),
         stop(id, true),
         stop(starter.id, true),
-        Message::Signal {
-            id,
-            signal: 1,
-            group: false,
-        },
-        Message::Finish {
-            id,
-            code: 0,
-            error: None,
-        },
+        Message::Signal { id, signal: 1, group: false },
+        Message::Finish { id, code: 0, error: None },
     ];
     for message in &refused {
-        assert_eq!(
-            bench.send(message),
-            Reply::Refused(Refused::Server),
-            "{message:?}"
-        );
+        assert_eq!(bench.send(message), Reply::Refused(Refused::Server), "{message:?}");
     }
     // The end of a right of either does not stop the services.
     for id in [server.id, starter.id] {
@@ -162,10 +129,7 @@ fn the_server_is_not_stopped_through_its_record_or_a_tree_that_contains_it() {
     let web = get(&bench, bench.process("web").expect("it runs"));
     assert_eq!(web.stop, None);
     // A service itself is stopped as before.
-    assert!(matches!(
-        bench.send(&stop(web.id, true)),
-        Reply::Stopping(_)
-    ));
+    assert!(matches!(bench.send(&stop(web.id, true)), Reply::Stopping(_)));
 }
 
 #[test]
@@ -174,16 +138,8 @@ fn who_started_the_server_is_removed_like_any_other() {
     let (starter, server) = served(&mut bench);
     bench.configure(&[defined("web")]);
     assert_eq!(get(&bench, starter.id).live_children, 0);
-    bench.send(&Message::Finish {
-        id: starter.id,
-        code: 0,
-        error: None,
-    });
-    let prune = Message::Prune {
-        before: None,
-        keep: 0,
-        limit: 10,
-    };
+    bench.send(&Message::Finish { id: starter.id, code: 0, error: None });
+    let prune = Message::Prune { before: None, keep: 0, limit: 10 };
     let (count, more) = (1, false);
     assert_eq!(bench.send(&prune), Reply::Pruned { count, more });
     bench.go_on();
@@ -199,11 +155,7 @@ fn rights_of_the_server_end_when_another_process_takes_its_place() {
     let mut bench = Bench::new();
     let (_, server) = served(&mut bench);
     for until in [Until::Process, Until::Tree] {
-        bench.send(&Message::Watch(Watch {
-            by: ActorId::LOCK,
-            process: server.id,
-            until,
-        }));
+        bench.send(&Message::Watch(Watch { by: ActorId::LOCK, process: server.id, until }));
     }
     bench.notified.clear();
     bench.send(&Message::Serve(process(60, "", &[])));
