@@ -54,7 +54,7 @@ fn an_application_works_through_greenstalk() {
     };
     let address = free(0).expect("there is a free port");
     let _server = Server::start(address);
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/jobs.py");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/clients/jobs.py");
     let mut client = Command::new(&python);
     client.args([script, &address.ip().to_string(), &address.port().to_string()]);
     assert_eq!(said(&mut client), "ok\n");

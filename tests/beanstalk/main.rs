@@ -1,7 +1,5 @@
 //! beanstalkd's protocol: each line, dialogues, comparison with beanstalkd itself, third-party clients, and hostile clients.
 
-#![cfg(feature = "cli")]
-
 mod client_crate;
 mod clients;
 mod codec;

@@ -347,7 +347,7 @@ fn every_setting_is_a_flag_and_is_documented() {
     let found = found.as_object().expect("an object");
     assert!(found.len() >= 18, "{found:?}");
     let (_, help, _) = output(sexton().args(["serve", "--help"]));
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let manual =
         std::fs::read_to_string(root.join("docs/operations.md")).expect("the file is readable");
     for key in found.keys() {

@@ -1,7 +1,5 @@
 //! The program as used by a person, a script or a service manager.
 
-#![cfg(feature = "cli")]
-
 mod ask;
 mod audit;
 mod backup;

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 const PROGRAM_BYTES_MAX: u64 = 20_000_000;
 
 fn packaging(name: &str) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     root.join("packaging").join(name)
 }
 

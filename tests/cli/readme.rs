@@ -148,7 +148,7 @@ fn the_picture_that_is_shown_is_one() {
     let (_, link) = README.split_once("![").expect("the page has a picture");
     let (_, path) = link.split_once("](").expect("the link has a target");
     let (path, _) = path.split_once(')').expect("the text has this end");
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let picture = std::fs::read(root.join(path)).expect("the file exists");
     assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n"));
     // The first chunk of a PNG file begins with the width and the height.

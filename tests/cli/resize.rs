@@ -32,7 +32,7 @@ fn jobs() -> (Tree, tempfile::TempDir) {
 }
 
 fn example(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/resize").join(name)
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("examples/resize").join(name)
 }
 
 /// Checks the output, the small pictures, and that one job is left.

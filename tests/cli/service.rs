@@ -306,7 +306,7 @@ fn what_was_passed_to_another_process_is_left_alone() {
 
 #[test]
 fn the_units_are_well_formed() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging");
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("packaging");
     let files = files();
     let mut units = Vec::new();
     for name in [

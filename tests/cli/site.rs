@@ -11,7 +11,7 @@ use std::process::Command;
 
 /// Returns the paths of all pages of the repository, relative to its root.
 fn pages() -> Vec<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let mut pages = Vec::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -75,7 +75,7 @@ fn blocks(page: &str) -> Vec<Vec<Step>> {
 }
 
 fn read(page: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(page);
     std::fs::read_to_string(path).expect("UTF-8")
 }
 
@@ -288,7 +288,7 @@ fn every_command_of_every_page_is_run_or_listed_with_the_reason() {
         assert!(!reason.is_empty());
         assert!(used, "{page} does not contain {command}");
     }
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli");
+    let tests = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("tests/cli");
     for (page, test) in SESSIONS {
         let test = std::fs::read_to_string(tests.join(test)).expect("the test exists");
         assert!(test.contains(page), "the test does not run {page}");

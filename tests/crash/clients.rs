@@ -81,7 +81,7 @@ impl Program {
     }
 
     fn start(&self, address: SocketAddr, log: &Path, (seed, number): (u64, u64)) -> Process {
-        let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients");
+        let clients = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("tests/clients");
         let mut command = match self {
             Self::Greenstalk(python) => {
                 let mut command = Command::new(python);

@@ -1,8 +1,6 @@
 //! The real program, killed with SIGKILL under load and started again: everything that it acknowledged still exists, and nothing happens
 //! twice.
 
-#![cfg(feature = "cli")]
-
 mod acting;
 mod clients;
 #[cfg(target_os = "linux")]

@@ -1,9 +1,5 @@
 //! The examples, run unchanged: their output is compared with the texts here.
 
-#[expect(dead_code, reason = "its `main` is run by `cargo test`, as a program of its own")]
-#[cfg(feature = "cli")]
-#[path = "../../examples/commands.rs"]
-mod commands;
 #[expect(dead_code, reason = "its `main` is for `cargo run --example`")]
 #[cfg(feature = "replay")]
 #[path = "../../examples/recorded_log.rs"]
@@ -31,19 +27,6 @@ its late booking was refused: another client has acquired the lock since
 balance: 40
 ";
     assert_eq!(printed(service::run), expected);
-}
-
-/// The example is its own keeper, which a test program cannot be, so this test uses the `sexton` program as the keeper.
-#[cfg(feature = "cli")]
-#[test]
-fn a_program_runs_commands_that_outlive_its_node() {
-    let files = tempfile::tempdir().expect("a temporary directory");
-    let keeper = sexton::config::KeeperProgram::At(env!("CARGO_BIN_EXE_sexton").into());
-    let expected = "it is running
-it ended with exit code 3
-";
-    let run = |out: &mut Vec<u8>| commands::run(&keeper, files.path(), out);
-    assert_eq!(printed(run), expected);
 }
 
 #[cfg(feature = "jobs")]

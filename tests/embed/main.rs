@@ -1,15 +1,11 @@
 //! The library as a program uses it, mostly with a clock that the test moves. No cargo feature is required.
 
-#[cfg(feature = "cli")]
-mod audit;
 mod doubt;
 mod examples;
 mod failing;
 mod full_mailbox;
 #[cfg(feature = "jobs")]
 mod jobs;
-#[cfg(all(feature = "cli", feature = "jobs"))]
-mod keyed;
 mod leases;
 mod locks;
 mod open_stop;
@@ -18,8 +14,6 @@ mod processes;
 mod program;
 mod quarantine;
 mod queues;
-#[cfg(feature = "cli")]
-mod tasks;
 
 #[path = "../support/directory.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]

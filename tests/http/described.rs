@@ -51,7 +51,6 @@ fn is_page(path: &str) -> bool {
 }
 
 /// Returns every described answer: the path, the method and the status.
-#[cfg(feature = "cli")]
 pub(crate) fn answers() -> Vec<(String, String, u16)> {
     let mut found = Vec::new();
     for (path, operations) in DESCRIPTION["paths"].as_object().expect("paths") {
@@ -66,7 +65,6 @@ pub(crate) fn answers() -> Vec<(String, String, u16)> {
 }
 
 /// Returns the names of the fields of a request: those of its query and of its body.
-#[cfg(feature = "cli")]
 pub(crate) fn fields(method: &str, path: &str) -> BTreeSet<&'static str> {
     let operation = &DESCRIPTION["paths"][path][method.to_lowercase()];
     let parameters = operation["parameters"].as_array().into_iter().flatten();
@@ -79,7 +77,6 @@ pub(crate) fn fields(method: &str, path: &str) -> BTreeSet<&'static str> {
 
 /// Returns the smallest request for a path: the query and the body with only the required members, each as short as
 /// possible.
-#[cfg(feature = "cli")]
 pub(crate) fn least(path: &str, method: &str) -> (Option<String>, Option<Value>) {
     let some = |schema: &Value| match resolve(schema)["type"].as_str() {
         Some("string") => Value::from("x"),

@@ -374,7 +374,7 @@ fn record(rows: &[Row], recorded: &str) -> String {
 
 /// Compares a file with what it should contain, or writes it with `UPDATE=1`.
 fn compare(file: &str, expected: impl FnOnce(&str) -> String) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(file);
     let recorded = std::fs::read_to_string(&path).unwrap_or_default();
     let expected = expected(&recorded);
     if std::env::var_os("UPDATE").is_some_and(|value| value == "1") {

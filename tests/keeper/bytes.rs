@@ -5,7 +5,7 @@ use sexton::ids::ProcessId;
 use sexton::keeper::protocol::{Exited, Launch, Parcel, Report, Request, Started};
 use std::io::{Read as _, Write as _};
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/protocols/keeper.md");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/protocols/keeper.md");
 
 const ATTEMPT: ProcessId = ProcessId(0x0192_f5e0_7a4b_7c11_9d2e_5f6a_7b8c_9d0e);
 

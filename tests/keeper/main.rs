@@ -1,6 +1,5 @@
 //! The keeper (the process that launches commands for a coordinator), tested over its socket: the real program with real children.
 
-#![cfg(all(feature = "cli", target_os = "linux"))]
 #![expect(clippy::wildcard_enum_match_arm, reason = "the test waits for one report among many")]
 
 mod bytes;

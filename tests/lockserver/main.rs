@@ -1,7 +1,5 @@
 //! LockServer's protocol over real sockets: its commands and answers, and hostile clients.
 
-#![cfg(feature = "cli")]
-
 mod hostile;
 mod wire;
 

@@ -1,8 +1,6 @@
 //! Tests the page in Chromium, with and without its script. Reports tests as skipped where Chromium is not available
 //! (`SEXTON_CHROMIUM` names another program than `chromium`).
 
-#![cfg(feature = "cli")]
-
 mod chromium;
 mod contrast;
 mod forms;

@@ -1,7 +1,5 @@
 //! Data on disk: the journal, snapshots with the real store, and directories of every earlier format.
 
-#![cfg(feature = "cli")]
-
 mod golden;
 mod journal;
 mod snapshots;

@@ -19,7 +19,6 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts sexton in beanstalkd's place, with these flags.
-    #[cfg(feature = "cli")]
     pub(crate) fn sexton(flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sexton"));
         command.arg("beanstalkd").args(flags);
@@ -27,7 +26,6 @@ impl Server {
     }
 
     /// Starts `sexton serve` without a data directory, with these flags and only the beanstalkd listener.
-    #[cfg(feature = "cli")]
     pub(crate) fn serve(flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sexton"));
         command.args(["serve", "--memory", "--lockserver", "off", "--http", "off"]);

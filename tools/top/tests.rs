@@ -249,7 +249,7 @@ pub(super) fn drawn(screen: &mut Screen, (width, height): (u16, u16)) -> Buffer 
 #[test]
 fn every_state_is_drawn_as_recorded() {
     let update = std::env::var_os("UPDATE").is_some_and(|value| value == "1");
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/top/screens");
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("tools/top/screens");
     let mut pictures: Vec<(String, String)> = Vec::new();
     for (name, mut screen) in states().into_iter().chain(kin_tests::states()) {
         pictures.push((format!("{name}-80x24"), text(&drawn(&mut screen, (80, 24)))));

@@ -138,7 +138,7 @@ impl Shop {
 
     /// Starts the shop with its one command.
     fn serve(&mut self) {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
         let config = root.join("examples/shop/sexton.toml");
         let data = self.host.data();
         let mut command = serve(&["--data", text(&data), "--config", text(&config)]);

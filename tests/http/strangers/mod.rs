@@ -67,7 +67,7 @@ fn client_of(served: &Served) -> Option<PathBuf> {
 /// Returns the output of a Python program that uses the client.
 fn said_by(program: &str, served: &Served, python: &Path) -> String {
     let mut command = Command::new(python);
-    let programs = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/http/strangers");
+    let programs = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/http/strangers");
     command.arg(Path::new(programs).join(program));
     command.arg(served.files.path()).arg(served.daemon.http().to_string());
     run(served, command)
@@ -109,7 +109,7 @@ fn whoever_asks_anything_is_answered_as_described() {
     // key was used with another body.
     ask.args(["--exclude-checks", "positive_data_acceptance"]);
     ask.env("SCHEMATHESIS_HOOKS", "patience");
-    ask.env("PYTHONPATH", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/http/strangers"));
+    ask.env("PYTHONPATH", concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/http/strangers"));
     ask.env("PYTHONDONTWRITEBYTECODE", "1");
     let said = run(&served, ask);
     let asked = said.lines().find_map(|line| {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("snapshots/golden")
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("snapshots/golden")
 }
 
 /// Returns the golden directories, by name.
