@@ -7,7 +7,7 @@ _list:
 check:
     cargo fmt --all --check
     cargo clippy --workspace --all-targets -- -D warnings
-    cargo clippy --lib --no-default-features -- -D warnings
+    cargo clippy --package sexton --lib --no-default-features -- -D warnings
 
 # all tests, or those that match a filter
 test *FILTER:

@@ -137,7 +137,7 @@ impl Opened {
 ///
 /// # Errors
 /// Returns an error if the file is not a socket, is a socket in use, or cannot be examined, connected to or removed.
-pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
+pub fn remove_stale(path: &Path) -> io::Result<()> {
     use rustix::fs::FileType;
     let found = match rustix::fs::lstat(path) {
         Err(rustix::io::Errno::NOENT) => return Ok(()),

@@ -104,12 +104,11 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `cli` (default) | the program `sexton`; programs that embed the library do not need it |
-//! | `http` (default) | HTTP over TCP and over a Unix socket; enables `replay` |
 //! | `jobs` (default) | jobs as Rust types, and workers in the program's own process |
-//! | `replay` | logs as JSON lines, their replay, and queries about earlier states of a running node |
+//! | `replay` (default) | logs as JSON lines, their replay, and queries about earlier states of a running node |
+//! | `schemas` | JSON schemas of what a node shows; enables `replay` |
 //!
-//! A program that embeds the library sets `default-features = false`, and adds `http` if it serves HTTP.
+//! HTTP is a package of its own, `sexton-http`, whose `open` opens a node that serves it as well.
 //!
 //! # Where things are
 //!
@@ -122,7 +121,7 @@
 //! | [`keeper`] | the process that launches a node's child processes and waits for them |
 //! | `kernel` (Linux) | process descriptors (pidfds), control groups |
 //! | [`persist`] | the journal |
-//! | [`protocols`] | the listeners: LockServer, beanstalkd, HTTP |
+//! | [`protocols`] | the listeners: LockServer and beanstalkd |
 //! | [`replay`] | logs as JSON lines |
 //! | [`schedule`] | cron expressions in time zones |
 //! | [`status`] | the status of a node, as data |
@@ -132,7 +131,7 @@
 extern crate self as sexton;
 
 pub mod actors;
-mod address;
+pub mod address;
 mod block_on;
 pub mod bytes;
 pub mod clock;
@@ -152,6 +151,8 @@ pub mod refusal;
 #[cfg(feature = "replay")]
 pub mod replay;
 pub mod schedule;
+#[cfg(feature = "schemas")]
+pub mod schemas;
 pub mod spine;
 pub mod status;
 #[doc(hidden)]

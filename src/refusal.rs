@@ -64,6 +64,12 @@ macro_rules! reasons {
     };
 }
 
+impl serde::Serialize for Reason {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.word())
+    }
+}
+
 reasons! {
     // Refused by the actors.
     Absent       "absent"         404 No          Final   "there is no such lock entry, job, queue, process, service, lease, task or server"

@@ -17,12 +17,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// A part of the status that the schema describes only as an object.
-#[cfg(feature = "http")]
+#[cfg(feature = "schemas")]
 type Object = BTreeMap<String, serde_json::Value>;
 
 /// The status of a node.
 #[cfg_attr(
-    feature = "http",
+    feature = "schemas",
     derive(schemars::JsonSchema),
     schemars(rename = "Status", extend("x-open" = true))
 )]
@@ -48,10 +48,10 @@ pub struct NodeStatus {
     /// nothing is pruned.
     pub clock_ahead_ms: Option<u64>,
     /// What recovery found at startup.
-    #[cfg_attr(feature = "http", schemars(with = "Object"))]
+    #[cfg_attr(feature = "schemas", schemars(with = "Object"))]
     pub recovered: Recovered,
     /// The result of the newest reload of the configuration; absent if there was none since startup.
-    #[cfg_attr(feature = "http", schemars(with = "Option<Object>"))]
+    #[cfg_attr(feature = "schemas", schemars(with = "Option<Object>"))]
     pub reloaded: Option<Reloaded>,
     /// Whether some kinds of new work are refused until the node restarts.
     pub draining: bool,
@@ -62,16 +62,16 @@ pub struct NodeStatus {
     /// The number of contenders for locks.
     pub lock_contenders: u32,
     /// Totals of jobs and queues.
-    #[cfg_attr(feature = "http", schemars(with = "Object"))]
+    #[cfg_attr(feature = "schemas", schemars(with = "Object"))]
     pub queues: Totals,
     /// Totals of leases and their passes.
-    #[cfg_attr(feature = "http", schemars(with = "Object"))]
+    #[cfg_attr(feature = "schemas", schemars(with = "Object"))]
     pub leases: lease::Totals,
     /// Totals of tasks.
-    #[cfg_attr(feature = "http", schemars(with = "Object"))]
+    #[cfg_attr(feature = "schemas", schemars(with = "Object"))]
     pub tasks: dispatch::Totals,
     /// How processes are followed.
-    #[cfg_attr(feature = "http", schemars(with = "Object"))]
+    #[cfg_attr(feature = "schemas", schemars(with = "Object"))]
     pub following: FollowingStatus,
     /// What a memory limit applies to on this machine: `tree` (a process together with everything that it started) or `process` (each
     /// process separately). Absent until a process has been launched.
@@ -79,13 +79,13 @@ pub struct NodeStatus {
     /// The number of commands delivered and not yet answered.
     pub open_commands: u64,
     /// The journal; absent if the node keeps no files.
-    #[cfg_attr(feature = "http", schemars(with = "Option<Object>"))]
+    #[cfg_attr(feature = "schemas", schemars(with = "Option<Object>"))]
     pub journal: Option<JournalStatus>,
     /// The snapshots; absent if the node keeps no files.
-    #[cfg_attr(feature = "http", schemars(with = "Option<Object>"))]
+    #[cfg_attr(feature = "schemas", schemars(with = "Option<Object>"))]
     pub snapshots: Option<SnapshotStatus>,
     /// The actors.
-    #[cfg_attr(feature = "http", schemars(with = "Vec<Object>"))]
+    #[cfg_attr(feature = "schemas", schemars(with = "Vec<Object>"))]
     pub actors: Vec<ActorReport>,
     /// Statistics of the LockServer listener; absent if it is not open.
     pub lockserver: Option<LockserverStats>,
@@ -94,10 +94,10 @@ pub struct NodeStatus {
     /// Statistics of the HTTP listeners; absent if none is open.
     pub http: Option<HttpStats>,
     /// The machine that the node runs on.
-    #[cfg_attr(feature = "http", schemars(with = "Object"))]
+    #[cfg_attr(feature = "schemas", schemars(with = "Object"))]
     pub host: HostStatus,
     /// The resources that the node's process uses.
-    #[cfg_attr(feature = "http", schemars(with = "Object"))]
+    #[cfg_attr(feature = "schemas", schemars(with = "Object"))]
     pub process: ProcessStatus,
     /// Why the node halted, if it did.
     pub halted: Option<String>,
@@ -155,7 +155,7 @@ pub struct ProcessStatus {
 
 /// The addresses of the listeners; absent for those that are not open.
 #[cfg_attr(
-    feature = "http",
+    feature = "schemas",
     derive(schemars::JsonSchema),
     schemars(extend("x-open" = true))
 )]
@@ -164,7 +164,7 @@ pub struct Listeners {
     /// The LockServer protocol.
     pub lockserver: Option<SocketAddr>,
     /// The beanstalkd protocol.
-    #[cfg_attr(feature = "http", schemars(with = "Option<String>"))]
+    #[cfg_attr(feature = "schemas", schemars(with = "Option<String>"))]
     pub beanstalk: Option<Address>,
     /// HTTP over TCP.
     pub http: Option<SocketAddr>,
@@ -187,7 +187,7 @@ pub struct Listening {
 
 /// Statistics of the LockServer listener, in the order in which the protocol's command 8 reports them. The counts are since it opened.
 #[cfg_attr(
-    feature = "http",
+    feature = "schemas",
     derive(schemars::JsonSchema),
     schemars(extend("x-open" = true))
 )]
@@ -227,7 +227,7 @@ pub struct LockserverStats {
 
 /// Statistics of the beanstalkd listener since it opened.
 #[cfg_attr(
-    feature = "http",
+    feature = "schemas",
     derive(schemars::JsonSchema),
     schemars(extend("x-open" = true))
 )]
@@ -242,13 +242,13 @@ pub struct BeanstalkStats {
     /// Current connections.
     pub active: u32,
     /// How often each command was received, by name.
-    #[cfg_attr(feature = "http", schemars(with = "Object"))]
+    #[cfg_attr(feature = "schemas", schemars(with = "Object"))]
     pub commands: BTreeMap<&'static str, u64>,
 }
 
 /// Statistics of the HTTP listeners, TCP and Unix socket together.
 #[cfg_attr(
-    feature = "http",
+    feature = "schemas",
     derive(schemars::JsonSchema),
     schemars(extend("x-open" = true))
 )]

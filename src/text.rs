@@ -13,7 +13,7 @@ pub fn steers(letter: char) -> bool {
 
 /// Formats bytes as text: unchanged if they are printable UTF-8 without a backslash, otherwise with escapes such as `\n` and `\xNN` for all
 /// bytes that are not printable ASCII, and for backslashes and quotes.
-pub(super) fn escaped(bytes: &[u8]) -> String {
+pub fn escaped(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.contains(|c: char| steers(c) || c == '\\') => text.to_owned(),
         Ok(_) | Err(_) => bytes.escape_ascii().to_string(),
@@ -21,7 +21,7 @@ pub(super) fn escaped(bytes: &[u8]) -> String {
 }
 
 /// Parses the output of [`escaped`] back into bytes. Returns `None` if an escape is invalid.
-pub(super) fn unescaped(text: &str) -> Option<Vec<u8>> {
+pub fn unescaped(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {

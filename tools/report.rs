@@ -9,11 +9,11 @@ use clap::error::ErrorKind;
 use serde_json::Value;
 use sexton::node::NodeError;
 use sexton::persist::PersistError;
-use sexton::protocols::http::{TlsError, TokenError};
 use sexton::refusal::{Exit, Reason};
 use sexton::spine::guard::guard;
 use sexton::spine::recovery::RecoveryError;
 use sexton::spine::shared::Halt;
+use sexton_http::{OpenError, TlsError, TokenError};
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
@@ -250,28 +250,10 @@ impl From<NodeError> for Failure {
                 Self::unreachable(format!("failed to {error}"))
                     .help("another program listens there; use another address, or port 0 for any free port")
             }
-            NodeError::Token(TokenError::Exposed { ref file, .. })
-            | NodeError::Tls(TlsError::Exposed { ref file, .. }) => {
-                let words = format!("`chmod 600 {}` makes it private", file.display());
-                Self::unreachable(format!("failed to {error}")).help(words)
-            }
-            // This file may have other tokens, which the advice for a new file would overwrite.
-            NodeError::Token(TokenError::Unusable { ref file, .. }) => {
-                let words = format!(
-                    "correct that line; `(umask 077; head -c 32 /dev/urandom | base64 >> {})` adds a new token",
-                    file.display()
-                );
-                Self::unreachable(format!("failed to {error}")).help(words)
-            }
-            NodeError::Token(TokenError::Unreadable { ref file, .. } | TokenError::Empty { ref file }) => {
-                let file = file.display();
-                let words = format!(
-                    "`(umask 077; head -c 32 /dev/urandom | base64 > {file})` creates the file with a new token"
-                );
-                Self::unreachable(format!("failed to {error}")).help(words)
-            }
-            NodeError::Tls(_) => Self::unreachable(format!("failed to {error}"))
-                .help("--tls-cert takes a chain of certificates, the server's own first, and --tls-key its private key, both in PEM"),
+            NodeError::Protocol(error) => match error.downcast::<OpenError>() {
+                Ok(error) => (*error).into(),
+                Err(error) => Self::unreachable(format!("failed to {error}")),
+            },
             NodeError::Clock(_) => Self::unreachable(format!("failed to {error}"))
                 .help("set the clock, for example with `timedatectl set-time` or `date --set`, and start again"),
             NodeError::Hosts(_) | NodeError::Listener { .. } | NodeError::Core(_) => {
@@ -279,6 +261,36 @@ impl From<NodeError> for Failure {
             }
             NodeError::Start(_) => Self::halted(format!("failed to {error}")).help(DEFECT),
             NodeError::Halted(halt) => halt.into(),
+        }
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Token(TokenError::Exposed { ref file, .. })
+            | OpenError::Tls(TlsError::Exposed { ref file, .. }) => {
+                let words = format!("`chmod 600 {}` makes it private", file.display());
+                Self::unreachable(format!("failed to {error}")).help(words)
+            }
+            // This file may have other tokens, which the advice for a new file would overwrite.
+            OpenError::Token(TokenError::Unusable { ref file, .. }) => {
+                let words = format!(
+                    "correct that line; `(umask 077; head -c 32 /dev/urandom | base64 >> {})` adds a new token",
+                    file.display()
+                );
+                Self::unreachable(format!("failed to {error}")).help(words)
+            }
+            OpenError::Token(TokenError::Unreadable { ref file, .. } | TokenError::Empty { ref file }) => {
+                let file = file.display();
+                let words = format!(
+                    "`(umask 077; head -c 32 /dev/urandom | base64 > {file})` creates the file with a new token"
+                );
+                Self::unreachable(format!("failed to {error}")).help(words)
+            }
+            OpenError::Tls(_) => Self::unreachable(format!("failed to {error}"))
+                .help("--tls-cert takes a chain of certificates, the server's own first, and --tls-key its private key, both in PEM"),
+            OpenError::Listen { .. } | OpenError::Thread(_) => Self::unreachable(format!("failed to {error}")),
         }
     }
 }

@@ -11,12 +11,12 @@ use crate::question::{exchange, on_socket, rest};
 use crate::recovery::ms;
 use crate::replay::deliver;
 use crate::table::Round;
+use sexton::Config;
 use sexton::actors::lock::{LockMachine, Message, Name, Query, Reply};
 use sexton::config::HttpConfig;
 use sexton::node::Handle;
 use sexton::spine::delivery::Item;
 use sexton::spine::delivery::Stage;
-use sexton::{Config, Node};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,7 +35,7 @@ const BATCH: u32 = 1000;
 /// Takes `locks` locks and injects the panics. Measures how long it takes until all locks are served again, and how long other actors take
 /// to answer meanwhile.
 pub(crate) fn measure(data: &Path, locks: u32, stop: &Stop) -> Result<Round, Failure> {
-    let node = Node::open(Config {
+    let node = sexton_http::open(Config {
         http: Some(HttpConfig { socket: Some(data.join("sexton.sock")), ..HttpConfig::default() }),
         ..Config::at(data)
     })?;

@@ -103,7 +103,6 @@ impl Clone for Actors<MailboxOf> {
     }
 }
 
-#[cfg(feature = "http")]
 impl Actors<MailboxOf> {
     /// Returns the addresses of the same actors, for senders of limited authority.
     pub(crate) fn limited(&self) -> Self {

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 /// The part of a node's work to drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
-    feature = "http",
+    feature = "schemas",
     derive(serde::Deserialize, schemars::JsonSchema),
     serde(rename_all = "snake_case"),
     schemars(rename = "DrainWhat")
@@ -29,7 +29,7 @@ pub enum Drain {
     All,
     /// No new jobs, but existing jobs can still be claimed. This is what beanstalkd calls draining. [`Handle::drained`] ignores a drain of
     /// this kind.
-    #[cfg_attr(feature = "http", serde(skip))]
+    #[cfg_attr(feature = "schemas", serde(skip))]
     Jobs,
 }
 

@@ -57,6 +57,7 @@ use crate::ids::ActorId;
 use crate::persist::journal::{Fsync, Journal};
 use crate::ports::process::ProcessPortHandle;
 use crate::refusal::Reason;
+use crate::spine::budget::Budget;
 use crate::spine::checkpoint::{self, CheckpointError, SnapshotStatus, Taken};
 use crate::spine::delivery::{Item, Stage};
 use crate::spine::directory::Admission;
@@ -67,12 +68,11 @@ use crate::spine::ledger::EntryCounts;
 use crate::spine::machine::Actor;
 use crate::spine::runtime::{Mailbox, Stopped};
 use crate::spine::shared::{Halt, Sentry};
-#[cfg(feature = "http")]
-use crate::status::JournalStatus;
 use crate::status::{
-    ActorReport, FollowingStatus, Listeners, Listening, NodeStatus, Recovered, Reloaded,
-    fsync_words,
+    ActorReport, FollowingStatus, JournalStatus, Listeners, Listening, NodeStatus, Recovered,
+    Reloaded, fsync_words,
 };
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -88,7 +88,7 @@ pub struct Handle {
 }
 
 /// A listener that shows its address and statistics in the node's status. The handle depends only on this trait, not on the protocols.
-pub(crate) trait ListenerStatus: Send + Sync {
+pub trait ListenerStatus: Send + Sync {
     /// Adds the listener's address and statistics to `listening`; `locks` are the numbers of lock owners and contenders.
     fn show(&self, locks: (u32, u32), listening: &mut Listening);
 }
@@ -116,10 +116,6 @@ pub(crate) struct Facts {
     pub(crate) listeners: Mutex<Vec<Box<dyn ListenerStatus>>>,
     pub(crate) system: System,
     /// Halts the node when a thread ends that it depends on.
-    #[cfg_attr(
-        not(feature = "http"),
-        expect(dead_code, reason = "only the HTTP listener has a thread")
-    )]
     pub(crate) sentry: Sentry,
     pub(crate) port: ProcessPortHandle,
     #[cfg(feature = "replay")]
@@ -147,8 +143,8 @@ impl Handle {
     }
 
     /// Returns a handle for clients that may not start or end processes: the actors refuse what would do so.
-    #[cfg(feature = "http")]
-    pub(crate) fn limited(&self) -> Self {
+    #[must_use]
+    pub fn limited(&self) -> Self {
         Self { actors: self.actors.limited(), ..self.clone() }
     }
 
@@ -250,7 +246,7 @@ impl Handle {
     }
 
     /// Adds a listener to the status.
-    pub(crate) fn add_listener(&self, listener: impl ListenerStatus + 'static) {
+    pub fn add_listener(&self, listener: impl ListenerStatus + 'static) {
         let listeners = self.facts.listeners.lock();
         let mut listeners = listeners.unwrap_or_else(PoisonError::into_inner);
         listeners.push(Box::new(listener));
@@ -267,8 +263,7 @@ impl Handle {
 
     /// Returns the counters of the listeners and of the journal since startup, without querying an actor. Those of the journal are `None`
     /// if the node keeps no files.
-    #[cfg(feature = "http")]
-    pub(crate) fn counted(&self) -> (Listening, Option<JournalStatus>) {
+    pub fn counted(&self) -> (Listening, Option<JournalStatus>) {
         let journal = self.facts.journal.as_ref().map(Into::into);
         (self.listening((0, 0)), journal)
     }
@@ -279,15 +274,36 @@ impl Handle {
     }
 
     /// Returns the path of the socket to which task commands report, if there is one.
-    #[cfg(feature = "http")]
-    pub(crate) fn report_socket(&self) -> Option<PathBuf> {
+    pub fn report_socket(&self) -> Option<PathBuf> {
         let reporting = self.facts.port.reporting()?;
         Some(reporting.socket().to_owned())
     }
 
+    /// Returns the clock that node time is read from.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.facts.clock)
+    }
+
+    /// Returns the memory budget for requests that have not arrived completely or are not answered yet. Each listener uses at most half of it.
+    pub fn unfinished_requests(&self) -> &Arc<Budget> {
+        self.facts.admission.unfinished()
+    }
+
+    /// Starts a thread without which the node cannot go on, such as that of a listener: the node halts if it ends before it was asked to.
+    /// `run` returns whether it was. Nobody joins the thread.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system if no thread can be started.
+    pub fn thread(
+        &self,
+        name: &'static str,
+        run: impl FnOnce() -> bool + Send + 'static,
+    ) -> io::Result<()> {
+        self.facts.sentry.thread(name, run).map(drop)
+    }
+
     /// Resolves when the core thread has exited, because the node was stopped or the thread panicked.
-    #[cfg(feature = "http")]
-    pub(crate) async fn ended(&self) {
+    pub async fn ended(&self) {
         self.facts.commands.closed().await;
     }
 

@@ -2,6 +2,7 @@
 
 use super::chance::chance;
 use super::listeners::OpenListeners;
+use super::protocol::Protocols;
 use super::{NodeError, cleanup, cut_words, faults, ports};
 use crate::actors::{Actors, each};
 use crate::clock::{Clock, SystemClock, Timestamp};
@@ -83,12 +84,12 @@ struct Past {
 impl Core {
     pub(super) async fn run(
         self,
-        config: Config,
+        (config, protocols): (Config, Protocols),
         received: mpsc::UnboundedReceiver<Command>,
         ready: &std::sync::mpsc::Sender<Result<(Handle, OpenListeners), NodeError>>,
     ) {
         // On the heap, because this future holds the recovered state of every actor.
-        match Box::pin(self.open(config)).await {
+        match Box::pin(self.open(config, protocols)).await {
             Ok(open) => {
                 // `Node::open` waits for this.
                 drop(ready.send(Ok((open.handle.clone(), open.listeners.clone()))));
@@ -98,12 +99,11 @@ impl Core {
         }
     }
 
-    #[expect(clippy::too_many_lines, reason = "the parts of a node are created in one order")]
-    async fn open(self, mut config: Config) -> Result<Open, NodeError> {
-        let hosts = OpenListeners::prepare(&mut config)?;
+    async fn open(self, mut config: Config, mut protocols: Protocols) -> Result<Open, NodeError> {
+        let hosts = OpenListeners::prepare(&mut config, &protocols)?;
         let began = SystemClock::starting_at(Timestamp(0)).now();
         let mut past = recover(&config)?;
-        let sockets = OpenListeners::listen(&mut config, hosts)?;
+        OpenListeners::listen(&mut config, &mut protocols)?;
         let clock = clock(&config, past.found.tail.last_at);
         let recovered = recovered(&past.found, began);
         let (tail, marked) = (&past.found.tail, past.found.marked.clone());
@@ -159,7 +159,7 @@ impl Core {
         });
         let handle = Handle::new(actors, facts, self.halted);
         finish_startup(&handle, &config, &port).await;
-        match OpenListeners::open(&config, sockets, &handle).await {
+        match OpenListeners::open(&config, hosts, &mut protocols, &handle).await {
             Ok(listeners) => Ok(Open { handle, listeners, spine, checkpoints, files }),
             // Only a listener failed, so stop cleanly before returning the error.
             Err(error) => {

@@ -1,57 +1,49 @@
-//! Opens the configured listeners on a running node, and closes them. This is the only code that depends on every protocol.
+//! Opens the configured listeners on a running node, and closes them: those of the library's own protocols, and those of the protocols that
+//! other packages serve.
 
 use super::NodeError;
 use super::chance::chance;
+use super::protocol::{Protocols, Served};
 use crate::config::{Address, Config, Opened};
 use crate::handle::Handle;
 use crate::protocols::beanstalk;
 use crate::protocols::lockserver::{self, Hosts};
 use std::sync::Arc;
 
-/// The open LockServer and HTTP listeners of a node. Clones share them.
+/// The open listeners of a node, except beanstalkd's, of which nothing is asked once it is open. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct OpenListeners {
     pub(super) lockserver: Option<lockserver::Listener>,
-    #[cfg(feature = "http")]
-    pub(super) http: Option<crate::protocols::http::Listener>,
-}
-
-/// The sockets that [`OpenListeners::open`] serves, besides those in `config.listeners`.
-pub(super) struct Sockets {
-    /// The hosts that LockServer admits.
-    hosts: Hosts,
-    #[cfg(feature = "http")]
-    http: Option<crate::protocols::http::Sockets>,
+    pub(super) others: Vec<Arc<dyn Served>>,
 }
 
 impl OpenListeners {
     /// Checks the files that the listeners use and, if there is no data directory yet, listens on the TCP addresses. Called before anything
     /// else, so that a first start that fails here creates no directory. Returns the hosts that LockServer admits.
-    pub(super) fn prepare(config: &mut Config) -> Result<Hosts, NodeError> {
-        let hosts = Self::check_files(config)?;
+    pub(super) fn prepare(config: &mut Config, protocols: &Protocols) -> Result<Hosts, NodeError> {
+        let hosts = Self::check_files(config, protocols)?;
         if config.data.as_ref().is_some_and(|data| !data.exists()) {
             listen_on_tcp(config)?;
         }
         Ok(hosts)
     }
 
-    /// Reads the list of hosts that LockServer admits, and checks that the token file and the certificate can be used. Returns the hosts.
-    pub(super) fn check_files(config: &Config) -> Result<Hosts, NodeError> {
+    /// Reads the list of hosts that LockServer admits, and checks that the files of the other protocols can be used. Returns the hosts.
+    pub(super) fn check_files(config: &Config, protocols: &Protocols) -> Result<Hosts, NodeError> {
         let listed = config.lockserver.as_ref().and_then(|it| it.hosts.as_ref());
         let hosts = match listed {
             Some(file) => Hosts::read(file)?,
             None => Hosts::Loopback,
         };
-        #[cfg(feature = "http")]
-        if let Some(http) = &config.http {
-            crate::protocols::http::Listener::check_files(http)?;
+        for protocol in protocols {
+            protocol.check_files(config)?;
         }
         Ok(hosts)
     }
 
     /// Listens on every configured address that is not open yet. Called after recovery, because a client that connects earlier would have to
     /// wait, and before services are launched, so that a start that fails here launches none.
-    pub(super) fn listen(config: &mut Config, hosts: Hosts) -> Result<Sockets, NodeError> {
+    pub(super) fn listen(config: &mut Config, protocols: &mut Protocols) -> Result<(), NodeError> {
         listen_on_tcp(config)?;
         if let Some(beanstalk) = &config.beanstalk
             && config.listeners.beanstalk.is_none()
@@ -60,26 +52,18 @@ impl OpenListeners {
             let opened = Opened::at(at).map_err(NodeError::listener("beanstalk", at))?;
             config.listeners.beanstalk = Some(opened);
         }
-        #[cfg(feature = "http")]
-        let http = match &config.http {
-            Some(http) => Some(crate::protocols::http::Sockets::open(http, &config.listeners)?),
-            None => None,
-        };
-        Ok(Sockets {
-            hosts,
-            #[cfg(feature = "http")]
-            http,
-        })
+        for protocol in protocols {
+            protocol.listen(config)?;
+        }
+        Ok(())
     }
 
-    /// Starts to serve on the sockets, HTTP last, so that the first status it serves shows the others. Runs on the core thread.
-    #[cfg_attr(
-        not(feature = "http"),
-        expect(clippy::unused_async, reason = "only opening the HTTP listener awaits")
-    )]
+    /// Starts to serve on the sockets, the other packages' protocols last, so that the first status they serve shows the others. Runs on
+    /// the core thread.
     pub(super) async fn open(
         config: &Config,
-        sockets: Sockets,
+        hosts: Hosts,
+        protocols: &mut Protocols,
         handle: &Handle,
     ) -> Result<Self, NodeError> {
         let clock = &handle.facts.clock;
@@ -88,7 +72,6 @@ impl OpenListeners {
         let lockserver = config.lockserver.as_ref().zip(open.lockserver.as_ref());
         if let Some((lockserver, open)) = lockserver {
             let locks = handle.actors.lock.clone();
-            let hosts = sockets.hosts;
             let listener =
                 lockserver::Listener::open(lockserver, open, hosts, locks, Arc::clone(clock));
             let listener =
@@ -107,25 +90,17 @@ impl OpenListeners {
                 listener.map_err(NodeError::listener("beanstalk", &beanstalk.address))?;
             handle.add_listener(listener);
         }
-        #[cfg(feature = "http")]
-        if let Some((http, sockets)) = config.http.as_ref().zip(sockets.http) {
-            let most = config.request_bytes_max();
-            let opened = crate::protocols::http::Listener::open(http, sockets, handle, most);
-            listeners.http = Some(opened.await?);
+        for protocol in protocols {
+            listeners.others.extend(protocol.serve(config, handle).await?);
         }
         Ok(listeners)
     }
 
-    /// Closes the HTTP listener, and waits a limited time until it has completed pending requests. The other listeners run on the core
-    /// thread and stop with it.
-    #[cfg_attr(
-        not(feature = "http"),
-        expect(clippy::unused_async, reason = "only closing the HTTP listener awaits")
-    )]
+    /// Closes the listeners of other packages, and waits a limited time until they have completed pending requests. The library's own run
+    /// on the core thread and stop with it.
     pub(super) async fn close(&self) {
-        #[cfg(feature = "http")]
-        if let Some(http) = &self.http {
-            http.close().await;
+        for listener in &self.others {
+            listener.close().await;
         }
     }
 }
@@ -151,7 +126,6 @@ fn listen_on_tcp(config: &mut Config) -> Result<(), NodeError> {
     {
         listeners.beanstalk = tcp("beanstalk", at)?.map(Opened::Tcp);
     }
-    #[cfg(feature = "http")]
     if let Some(at) = config.http.as_ref().and_then(|http| http.tcp)
         && listeners.http.is_none()
     {

@@ -9,9 +9,11 @@ mod core;
 mod faults;
 mod listeners;
 mod ports;
+mod protocol;
 
 use self::core::Core;
 use self::listeners::OpenListeners;
+pub use self::protocol::{LocalFuture, Protocol, Protocols, Served};
 use crate::clock::ClockError;
 use crate::config::Config;
 use crate::handle::Command;
@@ -33,6 +35,7 @@ use crate::spine::runtime;
 use crate::spine::shared::Halt;
 pub use crate::status::Recovered;
 use crate::thread::{self, JoinHandle};
+use std::any::Any;
 use tokio::sync::{mpsc, watch};
 
 /// Why a node could not be opened. Each text is meant to follow "failed to", except that of [`Halted`](Self::Halted).
@@ -50,14 +53,9 @@ pub enum NodeError {
     /// The hosts list cannot be used.
     #[error(transparent)]
     Hosts(#[from] HostsError),
-    /// The token file cannot be used.
-    #[cfg(feature = "http")]
+    /// A protocol of another package cannot be served, for a reason of its own.
     #[error(transparent)]
-    Token(#[from] crate::protocols::http::TokenError),
-    /// The certificate or its key cannot be used.
-    #[cfg(feature = "http")]
-    #[error(transparent)]
-    Tls(#[from] crate::protocols::http::TlsError),
+    Protocol(Box<dyn std::error::Error + Send + Sync>),
     /// A listener could not be opened.
     #[error("open the {listener} listener on {address}: {source}")]
     Listener {
@@ -84,25 +82,12 @@ pub enum NodeError {
 
 impl NodeError {
     /// Returns a function that wraps the error of a listener that did not open.
-    fn listener(
+    pub fn listener(
         listener: &'static str,
         address: &impl ToString,
     ) -> impl FnOnce(std::io::Error) -> Self {
         let address = address.to_string();
         move |source| Self::Listener { listener, address, source }
-    }
-}
-
-#[cfg(feature = "http")]
-impl From<crate::protocols::http::OpenError> for NodeError {
-    fn from(error: crate::protocols::http::OpenError) -> Self {
-        use crate::protocols::http::OpenError;
-        match error {
-            OpenError::Token(error) => Self::Token(error),
-            OpenError::Tls(error) => Self::Tls(error),
-            OpenError::Listen { address, source } => Self::listener("http", &address)(source),
-            OpenError::Thread(error) => Self::Core(error),
-        }
     }
 }
 
@@ -118,7 +103,20 @@ impl Node {
     /// Opens a node: locks the directory, replays the journal, opens the listeners.
     ///
     /// Blocks until the listeners are open. The node runs on its own threads.
+    ///
+    /// # Errors
+    /// Among others, [`NodeError::Config`] if HTTP is configured, which another package serves: see [`open_with`](Self::open_with).
     pub fn open(config: Config) -> Result<Self, NodeError> {
+        if config.http.is_some() {
+            let words =
+                "http is configured, which `Node::open` does not serve: use `sexton_http::open`";
+            return Err(NodeError::Config(vec![words.to_owned()]));
+        }
+        Self::open_with(config, Vec::new())
+    }
+
+    /// Opens a node like [`open`](Self::open) that also serves `protocols`, which other packages implement.
+    pub fn open_with(config: Config, protocols: Protocols) -> Result<Self, NodeError> {
         let problems = config.problems();
         if !problems.is_empty() {
             let problems = problems.iter().map(ToString::to_string);
@@ -132,7 +130,7 @@ impl Node {
         let core = Core { commands: theirs, halt, halted };
         let thread = thread::start(
             "sexton-core",
-            move || runtime::block_on(core.run(config, received, &ready)),
+            move || runtime::block_on(core.run((config, protocols), received, &ready)),
             move |ended| {
                 if let Err(words) = ended {
                     fallback.send_replace(Some(Halt::CoreThread(words)));
@@ -151,10 +149,10 @@ impl Node {
         }
     }
 
-    /// Checks that the files named in a configuration can be used: the hosts list, the token file, the certificate and its key. Opening a
-    /// node checks them, too.
-    pub fn check_files(config: &Config) -> Result<(), NodeError> {
-        OpenListeners::check_files(config).map(drop)
+    /// Checks that the files named in a configuration can be used: the hosts list, and those of `protocols`. Opening a node checks them,
+    /// too.
+    pub fn check_files(config: &Config, protocols: &Protocols) -> Result<(), NodeError> {
+        OpenListeners::check_files(config, protocols).map(drop)
     }
 
     /// Returns a handle to the node.
@@ -167,10 +165,10 @@ impl Node {
         self.listeners.lockserver.as_ref()
     }
 
-    /// Returns the HTTP listener, if it is open.
-    #[cfg(feature = "http")]
-    pub fn http(&self) -> Option<&crate::protocols::http::Listener> {
-        self.listeners.http.as_ref()
+    /// Returns the open listener of this type, if a [`Protocol`] of the node has opened one.
+    pub fn listener<T: Served>(&self) -> Option<&T> {
+        let mut listeners = self.listeners.others.iter();
+        listeners.find_map(|listener| (&**listener as &dyn Any).downcast_ref())
     }
 
     /// Stops cleanly: everything acknowledged is on disk, and the next startup needs no repair. Blocks until the node has stopped.

@@ -128,7 +128,7 @@ impl Marked {
                 self.draining.clear();
             }
             Mark::Clock { offset_ms, believed } => {
-                (self.offset_ms, self.believed) = (*offset_ms, *believed)
+                (self.offset_ms, self.believed) = (*offset_ms, *believed);
             }
             Mark::Rules { actor, rules } => {
                 self.rules.insert(*actor, rules.clone());

@@ -8,18 +8,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const LARGE_MAX: usize = 8;
 
 /// The memory budget of a listener, in bytes, for queues that exist only because its connections wait on them or watch them.
-pub(crate) const NAMED_BYTES_MAX: u64 = 256 << 20;
+pub const NAMED_BYTES_MAX: u64 = 256 << 20;
 
 /// The overhead of a queue, not counting its name, in bytes.
 const NAMED_BYTES: usize = 512;
 
 /// Returns the memory cost of a queue that no other client refers to, in bytes.
-pub(crate) fn bytes_to_name(queue: &QueueName) -> usize {
+pub fn bytes_to_name(queue: &QueueName) -> usize {
     NAMED_BYTES + 2 * queue.as_bytes().len()
 }
 
 /// A limit on the number of large answers that are built or sent at a time. Further requests wait for a permit.
-pub(crate) struct LargeAnswers(Arc<Semaphore>);
+pub struct LargeAnswers(Arc<Semaphore>);
 
 impl Default for LargeAnswers {
     fn default() -> Self {
@@ -29,7 +29,7 @@ impl Default for LargeAnswers {
 
 impl LargeAnswers {
     /// Waits for a permit. It must be taken before the answer is built and held until the answer is written.
-    pub(crate) async fn admit(&self) -> OwnedSemaphorePermit {
+    pub async fn admit(&self) -> OwnedSemaphorePermit {
         let places = Arc::clone(&self.0);
         let place = places.acquire_owned().await;
         place.expect("the semaphore is never closed")

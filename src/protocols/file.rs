@@ -2,14 +2,11 @@
 //! go, up to a limit. Only regular files are read, so a pipe cannot block the caller.
 
 use crate::kernel::file;
-#[cfg(feature = "http")]
 use rustix::fs::Mode;
 use rustix::fs::OFlags;
 use std::fs::Metadata;
 use std::io::{self, Read as _};
-#[cfg(feature = "http")]
 use std::io::{Seek as _, SeekFrom};
-#[cfg(feature = "http")]
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -21,8 +18,7 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u32)> {
 
 /// Reads a file like [`read`], but returns an error if it belongs to a user other than root and the one of this process: that user could
 /// have chosen its content, which is a secret.
-#[cfg(feature = "http")]
-pub(crate) fn read_own(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u32)> {
+pub fn read_own(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u32)> {
     read_with(path, bytes_max, |metadata| {
         let owner = metadata.uid();
         if crate::kernel::socket::is_own(owner) {
@@ -50,8 +46,7 @@ fn read_with(
 
 /// Reads the last `bytes_max` bytes of a file of ours, and returns them with the file's size. Returns an error for what somebody else may
 /// have put in its place.
-#[cfg(feature = "http")]
-pub(crate) fn tail(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u64)> {
+pub fn tail(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u64)> {
     let mut file = file::own(path, OFlags::RDONLY, Mode::empty())?;
     let metadata = file.metadata()?;
     file.seek(SeekFrom::Start(metadata.len().saturating_sub(bytes_max)))?;
@@ -77,7 +72,6 @@ mod tests {
         let file = folder.path().join("file");
         std::fs::write(&file, "0123456789abc").unwrap();
         assert_eq!(read(&file, 10).unwrap().0, b"0123456789");
-        #[cfg(feature = "http")]
         {
             use super::tail;
             assert_eq!(tail(&file, 3).unwrap(), (b"abc".to_vec(), 13));

@@ -19,29 +19,29 @@ const KEPT_DESCRIPTORS: u64 = 64;
 
 /// The slots for a listener's open connections, which limit their number.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub struct Places {
     taken: AtomicU32,
     max: u32,
 }
 
 /// A slot taken by a connection; dropping it frees the slot.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<Places>);
+pub struct Place(Arc<Places>);
 
 impl Places {
-    pub(crate) fn new(max: u32) -> Arc<Self> {
+    pub fn new(max: u32) -> Arc<Self> {
         Arc::new(Self { taken: AtomicU32::new(0), max })
     }
 
     /// Takes a slot; `None` if all are taken.
-    pub(crate) fn take(self: &Arc<Self>) -> Option<Place> {
+    pub fn take(self: &Arc<Self>) -> Option<Place> {
         let more = |taken: u32| (taken < self.max).then_some(taken + 1);
         let taken = self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
         taken.ok().map(|_| Place(Arc::clone(self)))
     }
 
     /// Returns the number of slots taken.
-    pub(crate) fn taken(&self) -> u32 {
+    pub fn taken(&self) -> u32 {
         self.taken.load(Ordering::Acquire)
     }
 }
@@ -53,19 +53,19 @@ impl Drop for Place {
 }
 
 /// Returns a non-blocking listener on an open socket.
-pub(crate) fn share(open: &std::net::TcpListener) -> io::Result<std::net::TcpListener> {
+pub fn share(open: &std::net::TcpListener) -> io::Result<std::net::TcpListener> {
     let listener = open.try_clone()?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
 /// Returns an asynchronous listener on an open socket.
-pub(crate) fn listen_on(open: &std::net::TcpListener) -> io::Result<TcpListener> {
+pub fn listen_on(open: &std::net::TcpListener) -> io::Result<TcpListener> {
     TcpListener::from_std(share(open)?)
 }
 
 /// Returns the next connection and the client's address. Skips connections that fail or would take a reserved descriptor.
-pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, IpAddr) {
+pub async fn accept(listener: &TcpListener) -> (TcpStream, IpAddr) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
@@ -96,7 +96,7 @@ fn is_kept(stream: &impl AsRawFd, kept: u64) -> bool {
 }
 
 /// Logs a refused connection if `so_far`, the number refused for the same reason, is a power of two.
-pub(crate) fn refused(peer: &dyn std::fmt::Display, so_far: u64, why: &str) {
+pub fn refused(peer: &dyn std::fmt::Display, so_far: u64, why: &str) {
     if so_far.is_power_of_two() {
         tracing::info!(%peer, so_far, "refused: {why}");
     }
@@ -114,7 +114,7 @@ fn turned_away(why: &dyn std::fmt::Display) {
 
 /// Returns the next connection to a Unix socket, with the client's user. Skips connections of users other than `peers`, and those that
 /// [`accept`] would skip, but reserves only half as many descriptors.
-pub(crate) async fn accept_unix(listener: &UnixListener, peers: Peers) -> (UnixStream, u32) {
+pub async fn accept_unix(listener: &UnixListener, peers: Peers) -> (UnixStream, u32) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {

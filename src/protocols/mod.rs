@@ -9,14 +9,11 @@
 //! | `file.rs` | reads files named in the configuration: hosts lists, tokens, certificates |
 //! | `lockserver/` | LockServer 0.9b: codec, session, hosts list, counters |
 //! | `beanstalk/` | beanstalkd's protocol: codec, session, statistics |
-//! | `http/` | HTTP/JSON on TCP and on the Unix socket |
 
 pub mod beanstalk;
-mod bounds;
+pub mod bounds;
 pub mod connection;
 pub mod file;
-#[cfg(feature = "http")]
-pub mod http;
 pub mod listener;
 pub mod lockserver;
 pub mod session;

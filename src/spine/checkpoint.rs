@@ -78,7 +78,7 @@ pub enum CheckpointError {
 
 /// A completed checkpoint.
 #[cfg_attr(
-    feature = "http",
+    feature = "schemas",
     derive(schemars::JsonSchema),
     schemars(rename = "Checkpoint", extend("x-open" = true))
 )]

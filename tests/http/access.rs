@@ -204,7 +204,7 @@ fn a_token_file_that_others_may_use_or_that_is_no_token_stops_the_start() {
             ..HttpConfig::default()
         };
         let config = Config { http: Some(http), ..Config::in_memory() };
-        Node::open(config).map(drop).map_err(|error| error.to_string())
+        sexton_http::open(config).map(drop).map_err(|error| error.to_string())
     };
     let missing = open().expect_err("there is none");
     assert!(missing.contains("No such file"), "{missing}");

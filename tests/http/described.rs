@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-static DESCRIPTION: LazyLock<&Value> = LazyLock::new(sexton::protocols::http::description);
+static DESCRIPTION: LazyLock<&Value> = LazyLock::new(sexton_http::description);
 
 /// Keywords of schemas that are only for people, or that this test does not check.
 const ANNOTATIONS: [&str; 4] = ["description", "default", "contentEncoding", "pattern"];

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 /// Returns the paths of POST requests, each with whether it is described to accept a key.
 pub(crate) fn posts() -> Vec<(String, bool)> {
-    let description = sexton::protocols::http::description();
+    let description = sexton_http::description();
     let paths = description["paths"].as_object().expect("paths");
     let posts = paths.iter().filter_map(|(path, operations)| {
         let parameters = operations.get("post")?["parameters"].as_array();

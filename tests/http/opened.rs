@@ -6,7 +6,7 @@ use serde_json::Value;
 pub(crate) use sexton::block_on as run;
 use sexton::config::{Config, HttpConfig, LockserverConfig};
 use sexton::node::{Handle, Node};
-use sexton::protocols::http::Listener;
+use sexton_http::Listener;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -92,7 +92,7 @@ impl Opened {
             ..Config::at(directory.path().join("data"))
         };
         change(&mut config);
-        let node = Node::open(config.clone()).expect("the node opens");
+        let node = sexton_http::open(config.clone()).expect("the node opens");
         Self { node: Some(node), config, directory }
     }
 
@@ -120,7 +120,7 @@ impl Opened {
 
     pub(crate) fn listener(&self) -> &Listener {
         let node = self.node.as_ref().expect("the node is running");
-        node.http().expect("the listener is open")
+        sexton_http::listener(node).expect("the listener is open")
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -223,7 +223,7 @@ impl Opened {
     /// Stops the node cleanly, and opens it again on the same directory.
     pub(crate) fn restart(&mut self) {
         self.stop();
-        self.node = Some(Node::open(self.config.clone()).expect("the node opens again"));
+        self.node = Some(sexton_http::open(self.config.clone()).expect("the node opens again"));
     }
 
     pub(crate) fn post_over_socket(&self, path: &str) -> Answer {

@@ -146,7 +146,7 @@ fn claim_again(opened: &Opened) -> Answer {
 pub(crate) fn abandon(data: &Path) {
     let mut config = Config::at(data);
     config.rules.queue.default = TypeRules { max_tries: 1, ..TypeRules::default() };
-    let node = Node::open(config).expect("the directory opens");
+    let node = sexton_http::open(config).expect("the directory opens");
     let queues = node.handle().queues();
     run(async {
         let held = QueueName::parse(QUEUE.as_bytes()).expect("a valid name");

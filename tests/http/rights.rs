@@ -7,7 +7,7 @@ use crate::left_out::left_out;
 use crate::opened::{Answer, Opened, TOKEN, answers, read_all, write_private};
 use crate::patience::until;
 use serde_json::{Value, json};
-use sexton::protocols::http::{RouteScope, scopes};
+use sexton_http::{RouteScope, scopes};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket};

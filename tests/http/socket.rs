@@ -31,7 +31,7 @@ fn a_socket_is_not_put_over_a_file_or_over_a_live_one_or_at_a_long_path() {
     let open = |socket: &Path| {
         let http = HttpConfig { socket: Some(socket.to_owned()), ..HttpConfig::default() };
         let config = Config { http: Some(http), ..Config::in_memory() };
-        match Node::open(config) {
+        match sexton_http::open(config) {
             Err(error @ NodeError::Listener { .. }) => error.to_string(),
             Err(error) => panic!("another error: {error}"),
             Ok(_) => panic!("it opened"),

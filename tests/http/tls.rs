@@ -2,7 +2,8 @@
 
 use crate::opened::{Answer, Opened, TOKEN, answers, read_all, write_private};
 use sexton::config::{Config, HttpConfig};
-use sexton::node::{Node, NodeError};
+use sexton::node::NodeError;
+use sexton_http::OpenError;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
@@ -187,7 +188,7 @@ fn files_that_cannot_be_used_stop_the_start() {
             ..HttpConfig::default()
         };
         let config = Config { http: Some(http), ..Config::in_memory() };
-        Node::open(config).map(drop)
+        sexton_http::open(config).map(drop)
     };
     let (certificate, key) = (identity.certificate.clone(), identity.key.clone());
     for (certificate, key, words) in [
@@ -202,7 +203,7 @@ fn files_that_cannot_be_used_stop_the_start() {
     ] {
         let error = start(Some(certificate), Some(key)).expect_err(words);
         let shown = error.to_string();
-        assert!(matches!(error, NodeError::Tls(_)), "{shown}");
+        assert!(matches!(&error, NodeError::Protocol(error) if error.is::<OpenError>()), "{shown}");
         assert!(shown.contains(words), "{words}: {shown}");
         assert!(!shown.contains("PRIVATE"), "{shown}");
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-const CSS: &str = include_str!("../../src/protocols/http/page/page.css");
+const CSS: &str = include_str!("../../http/src/page/page.css");
 
 /// Colours of text, each with the backgrounds on which it is used.
 const PAIRS: [(&str, &[&str]); 6] = [

@@ -54,7 +54,7 @@ impl Served {
         };
         let mut config = Config { http: Some(http), ..Config::at(directory.path().join("data")) };
         change(&mut config);
-        let node = Node::open(config.clone()).expect("the node opens");
+        let node = sexton_http::open(config.clone()).expect("the node opens");
         let address = node.handle().listeners().http.expect("it listens");
         config.http.as_mut().expect("HTTP is configured").tcp = Some(address);
         Self { node: Some(node), config, address, directory }
@@ -74,7 +74,7 @@ impl Served {
     }
 
     pub(crate) fn start(&mut self) {
-        self.node = Some(Node::open(self.config.clone()).expect("it opens again"));
+        self.node = Some(sexton_http::open(self.config.clone()).expect("it opens again"));
     }
 
     /// Requests a lock, or waits for it.

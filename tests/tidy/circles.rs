@@ -15,9 +15,10 @@ struct Graph {
 }
 
 impl Graph {
-    fn new(sources: &[Source]) -> Self {
-        let of_library = |source: &&Source| source.is_rust() && source.path.starts_with("src/");
-        let sources: Vec<&Source> = sources.iter().filter(of_library).collect();
+    /// Returns the imports within a package; `folder` is that of its sources.
+    fn new(sources: &[Source], folder: &str) -> Self {
+        let of_package = |source: &&Source| source.is_rust() && source.path.starts_with(folder);
+        let sources: Vec<&Source> = sources.iter().filter(of_package).collect();
         let files: BTreeMap<String, &str> =
             sources.iter().map(|source| (module(&source.path), source.path.as_str())).collect();
         let passed_on: BTreeMap<String, String> =
@@ -97,8 +98,9 @@ fn is_within(circle: &[&str], places: &[&str]) -> bool {
 #[test]
 fn files_import_each_other_only_where_the_table_says_why() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let graph = Graph::new(&Source::all(root));
-    let circles = graph.circles();
+    let sources = Source::all(root);
+    let graphs = ["src/", "http/src/"].map(|folder| Graph::new(&sources, folder));
+    let circles: Vec<Vec<&str>> = graphs.iter().flat_map(Graph::circles).collect();
     let is_known =
         |circle: &&Vec<&str>| CIRCLES.iter().any(|(places, _)| is_within(circle, places));
     let unknown: Vec<_> = circles.iter().filter(|it| !is_known(it)).collect();
@@ -131,7 +133,7 @@ fn a_circle_is_found_however_long_it_is() {
         Source::new("src/d.rs", "use super::a::Y;"),
         Source::new("tests/b.rs", "use crate::c::C;"),
     ];
-    let graph = Graph::new(&sources);
+    let graph = Graph::new(&sources, "src/");
     let expected = vec!["src/a/x.rs", "src/b.rs", "src/c.rs"];
     assert_eq!(graph.circles(), BTreeSet::from([expected]));
     assert_eq!(graph.reached("src/d.rs"), BTreeSet::from(["src/a/y.rs"]));

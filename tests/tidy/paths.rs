@@ -20,7 +20,7 @@ pub(crate) fn imports(source: &Source) -> Vec<String> {
 
 /// Returns the module path of a file, without `crate`. It is empty for the root.
 pub(crate) fn module(path: &str) -> String {
-    let path = path.trim_start_matches("src/").trim_end_matches(".rs");
+    let path = path.trim_start_matches("http/").trim_start_matches("src/").trim_end_matches(".rs");
     let path = path.strip_suffix("mod").unwrap_or(path);
     let path = if path == "lib" { "" } else { path };
     path.trim_end_matches('/').replace('/', "::")

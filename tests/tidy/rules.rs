@@ -2,7 +2,7 @@
 
 use crate::paths;
 use crate::source::{Source, names};
-use crate::{EMPTY_WORDS, IMPORTS, ITS_OWN, LINES_MAX, TOO_LONG, UNSAFE, WORLD};
+use crate::{EMPTY_WORDS, IMPORTS, ITS_OWN, UNSAFE, WORLD};
 use std::path::Path;
 
 type Example = (&'static str, &'static str);
@@ -55,8 +55,8 @@ pub(crate) const RULES: &[Rule] = &[
             ("src/actors/process/state.rs", "use crate::actors::lock::Name;"),
             ("src/protocols/session.rs", "use crate::actors::queue::state::State;"),
             ("src/billing/mod.rs", "fn f() {}"),
-            ("src/node/core.rs", "use crate::protocols::http::Listener;"),
-            ("src/handle/mod.rs", "use crate::protocols::http::Listener;"),
+            ("src/node/core.rs", "use crate::protocols::lockserver::Listener;"),
+            ("src/handle/mod.rs", "use crate::protocols::lockserver::Listener;"),
             ("src/node/locks.rs", "use crate::replay::Line;"),
             ("src/spine/host.rs", "use crate::{clock::Timestamp, ids::Seq};"),
         ],
@@ -65,7 +65,6 @@ pub(crate) const RULES: &[Rule] = &[
             ("src/actors/process/state.rs", "use crate::actors::process::message::Message;"),
             ("src/protocols/lockserver/session.rs", "use crate::actors::lock::{Message, Name};"),
             ("src/node/mod.rs", "use crate::protocols::lockserver::Listener;"),
-            ("src/node/mod.rs", "use crate::protocols::http::Listener;"),
         ],
     },
     Rule {
@@ -75,17 +74,6 @@ pub(crate) const RULES: &[Rule] = &[
         },
         bad: &[("src/x.rs", "use std::io;\n"), ("tests/x.rs", "// a comment\n")],
         good: &[("src/x.rs", "//! Owns x.\n"), ("notes.md", "text")],
-    },
-    Rule {
-        says: "a file is at most LINES_MAX lines long",
-        check: |source| {
-            let lines = source.text.lines().count();
-            let exception = TOO_LONG.iter().find(|(path, _)| *path == source.path);
-            let max = exception.map_or(LINES_MAX, |(_, lines)| *lines);
-            found(source.is_rust() && lines > max, &format!("{lines} lines"))
-        },
-        bad: &[("src/x.rs", LONG)],
-        good: &[("src/x.rs", "//! Short.\n"), ("LICENSE.md", LONG)],
     },
     Rule {
         says: "a lint is expected with a reason, never allowed",
@@ -193,8 +181,6 @@ pub(crate) const RULES: &[Rule] = &[
         )],
     },
 ];
-
-const LONG: &str = include_str!("../../Cargo.lock");
 
 fn found(broken: bool, what: &str) -> Vec<String> {
     if broken { vec![what.to_owned()] } else { Vec::new() }

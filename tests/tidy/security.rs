@@ -10,6 +10,7 @@ fn root() -> &'static Path {
 fn files(program: &str, modules: &[&str]) -> Vec<String> {
     let folder = match program {
         "lib" => "src".to_owned(),
+        "http-lib" => "http/src".to_owned(),
         "sexton" => "tools".to_owned(),
         program => format!("tests/{program}"),
     };

@@ -43,7 +43,7 @@ impl Source {
             "src/actors/lock/invariants.rs",
         ];
         self.is_rust()
-            && (self.path.starts_with("src/") || self.path.starts_with("tools/"))
+            && ["src/", "http/src/", "tools/"].iter().any(|folder| self.path.starts_with(folder))
             && !tests.contains(&self.path.as_str())
     }
 }

@@ -1,4 +1,4 @@
-//! Tables of what each part of the tree may name and import, and the maximum length of its files.
+//! Tables of what each part of the library may import. What a package may import stands in its `Cargo.toml`.
 
 /// The parts of the library that a part may import. The row with the longest prefix of a file's path applies. An entry
 /// that does not end with `::` also allows everything below it. [`ITS_OWN`] stands for the folder of the actor to which
@@ -23,6 +23,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     ),
     ("src/thread.rs", &["spine::guard"]),
     ("src/persist/", &["clock", "decode", "ids", "persist", "thread"]),
+    ("src/schemas.rs", &["actors", "clock", "ids", "refusal"]),
     // This file lists all actors.
     ("src/actors/mod.rs", &["actors", "actors_of_a_node", "ids", "list_of_actors", "spine"]),
     ("src/spine/", &["clock", "decode", "ids", "lookup::pages", "persist", "spine", "thread"]),
@@ -208,31 +209,6 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
             "status",
         ],
     ),
-    // HTTP shows the state of the whole node.
-    (
-        "src/protocols/http/",
-        &[
-            "kernel::file",
-            "kernel::socket",
-            "kernel::tcp",
-            "actors",
-            "address",
-            "bytes",
-            "clock",
-            "config",
-            "handle",
-            "ids",
-            "persist",
-            "protocols",
-            "refusal",
-            "replay",
-            "schedule",
-            "spine",
-            "status",
-            "text",
-            "trouble",
-        ],
-    ),
     // The requests that a node accepts do not depend on protocols. Only the code that opens a node depends on both.
     (
         "src/handle/",
@@ -302,7 +278,6 @@ const LISTENERS: &[&str] = &[
     "node",
     "persist",
     "protocols::beanstalk",
-    "protocols::http",
     "protocols::lockserver",
     "spine",
     "status",
@@ -367,18 +342,6 @@ pub(crate) const UNSAFE: &[&str] = &[
     "src/kernel/spawn.rs",
     "src/kernel/wait.rs",
     "tools/allocator.rs",
-];
-
-/// The maximum number of lines of a source file, and files that still exceed it.
-pub(crate) const LINES_MAX: usize = 600;
-pub(crate) const TOO_LONG: &[(&str, usize)] = &[
-    ("src/actors/process/message.rs", 620),
-    ("src/actors/queue/machine.rs", 650),
-    ("src/handle/processes.rs", 610),
-    ("src/persist/disk.rs", 620),
-    ("src/ports/process/real.rs", 610),
-    ("tests/cli/lease.rs", 620),
-    ("tests/cli/processes.rs", 640),
 ];
 
 /// Words without meaning, in names of files and types.

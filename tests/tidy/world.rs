@@ -3,11 +3,11 @@
 /// A word of code, and the files or folders that may contain it.
 pub(crate) const WORLD: &[(&str, &[&str])] = &[
     ("actix", &["src/spine/runtime/"]),
-    ("actix_web", &["src/protocols/http/"]),
     ("sled", &["src/persist/snapshots/mod.rs", "src/persist/snapshots/sled.rs"]),
     (
         "tokio",
         &[
+            "http/src/",
             "src/spine/checkpoint.rs",
             "src/spine/directory.rs",
             "src/spine/halt.rs",
@@ -20,7 +20,6 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
             "src/protocols/beanstalk/session.rs",
             "src/protocols/bounds.rs",
             "src/protocols/connection.rs",
-            "src/protocols/http/",
             "src/protocols/listener.rs",
             "src/protocols/lockserver/listener.rs",
             "src/protocols/lockserver/session.rs",
@@ -30,6 +29,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
     (
         "rustix",
         &[
+            "http/src/",
             "src/address.rs",
             "src/clock.rs",
             "src/handle/system.rs",
@@ -46,7 +46,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
     ),
     ("libc", &["src/kernel/"]),
     ("croner", &["src/schedule/"]),
-    ("jiff", &["src/protocols/http/page/render.rs", "src/schedule/"]),
+    ("jiff", &["http/src/page/render.rs", "src/schedule/"]),
     ("psutil", &["src/handle/system.rs"]),
     (
         "std::fs",
@@ -63,7 +63,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
             "src/ports/process/namespaces.rs",
             "src/ports/process/pid_files.rs",
             "src/protocols/file.rs",
-            "src/protocols/http/socket.rs",
+            "http/src/socket.rs",
             "tools/",
         ],
     ),
@@ -100,22 +100,29 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
     (
         "spawn_local",
         &[
-            "src/protocols/http/capacity.rs",
-            "src/protocols/http/listener.rs",
-            "src/protocols/http/report.rs",
-            "src/protocols/http/session.rs",
+            "http/src/capacity.rs",
+            "http/src/listener.rs",
+            "http/src/report.rs",
+            "http/src/session.rs",
         ],
     ),
-    ("spawn_blocking", &["src/node/cleanup.rs", "src/protocols/http/page/process.rs"]),
-    ("TcpListener", &["src/address.rs", "src/protocols/", "tools/"]),
+    ("spawn_blocking", &["src/node/cleanup.rs", "http/src/page/process.rs"]),
+    ("TcpListener", &["http/src/listener.rs", "src/address.rs", "src/protocols/", "tools/"]),
     ("TcpStream", &["src/protocols/", "tools/"]),
-    ("UnixListener", &["src/address.rs", "src/kernel/", "src/protocols/", "tools/"]),
+    ("UnixListener", &["http/src/", "src/address.rs", "src/kernel/", "src/protocols/", "tools/"]),
     // Connecting has a time limit, and accepting checks the user at the other end.
     ("UnixStream::connect", &["src/kernel/socket.rs"]),
     ("SO_PEERCRED", &["src/kernel/peer.rs"]),
     (
         "UnixStream",
-        &["src/address.rs", "src/kernel/", "src/ports/process/link.rs", "src/protocols/", "tools/"],
+        &[
+            "http/src/",
+            "src/address.rs",
+            "src/kernel/",
+            "src/ports/process/link.rs",
+            "src/protocols/",
+            "tools/",
+        ],
     ),
     ("UdpSocket", &[]),
     ("UnixDatagram", &["tools/"]),
@@ -136,7 +143,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
         "getrandom",
         &[
             "src/node/",
-            "src/protocols/http/lock.rs",
+            "http/src/lock.rs",
             "tools/recover/carry.rs",
             "tools/lock/named.rs",
             "tools/client/ask.rs",

@@ -173,7 +173,7 @@ fn open(config: Config, format: LogFormat, notify: &Notify) -> Result<Node, Fail
         LogFormat::Json => Progress::aside(words, line),
     };
     let _patience = notify.while_working(move || recovery_words(told.get()));
-    Ok(Node::open(config)?)
+    Ok(sexton_http::open(config)?)
 }
 
 /// Prints the ready line to standard output, and logs the result of the recovery. Must not be called before every listener is open.

@@ -31,7 +31,7 @@ impl Reload {
         if let Some(listener) = node.lockserver() {
             problems.extend(reloaded("hosts list", listener.reload_hosts()));
         }
-        if let Some(listener) = node.http() {
+        if let Some(listener) = sexton_http::listener(node) {
             problems.extend(reloaded("token file", listener.reload_token()));
             problems.extend(reloaded("TLS certificate", listener.reload_identity()));
         }

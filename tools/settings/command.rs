@@ -37,7 +37,7 @@ pub(crate) struct ShowConfig {
 impl ShowConfig {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let Effective { entries, node, unknown_variables, .. } = self.given.settle()?;
-        Node::check_files(&node)?;
+        Node::check_files(&node, &sexton_http::protocols())?;
         for name in unknown_variables {
             tell(&format!("{name} in the environment is not a setting"));
         }

@@ -31,7 +31,7 @@ impl DispatchMachine {
         match step {
             Step::Task(slot, step) => self.apply_to_task(entry, message, (*slot, step), effects),
             Step::ServerMade { name, threads, remote } => {
-                self.make_server(entry, name, (*threads, remote.clone()))
+                self.make_server(entry, name, (*threads, remote.clone()));
             }
             Step::ServerThreads(slot, threads) => {
                 self.state.change_server(seq, *slot, |it| it.threads = *threads);

@@ -132,7 +132,6 @@ impl Model {
         self.line(&lock).first().map(|it| it.slot)
     }
 
-    #[expect(clippy::too_many_lines, reason = "a table of messages")]
     pub(super) fn message(&mut self, message: &Message, seq: Seq, at: Timestamp) -> Reply {
         match message {
             Message::Request { key, index, owner, ttl, ttw, priority }

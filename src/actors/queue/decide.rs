@@ -20,7 +20,6 @@ use crate::ids::Slot;
 use crate::spine::machine::{Draining, Moment};
 
 impl QueueMachine {
-    #[expect(clippy::too_many_lines, reason = "one arm for each kind")]
     pub(super) fn decision(&self, moment: &Moment, message: &Message) -> Outcome {
         let at = moment.now.at;
         match message {

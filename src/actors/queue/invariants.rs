@@ -57,7 +57,6 @@ impl QueueMachine {
 }
 
 impl State {
-    #[expect(clippy::too_many_lines, reason = "one arm for each kind")]
     fn assert_queue(&self, slot: Slot, queue: &Queue) {
         assert!(queue.is_present(), "a queue has a reason to exist");
         assert_eq!(

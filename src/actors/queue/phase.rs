@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The phase of a job.
-#[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]

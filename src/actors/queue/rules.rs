@@ -109,7 +109,7 @@ impl Default for ResultRules {
 }
 
 /// The rules for one type of job. The HTTP API returns every field to clients that request the current rules.
-#[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TypeRules {
@@ -131,7 +131,7 @@ pub struct TypeRules {
     /// The maximum number of work items that may be claimed from one queue per second; 0 for no limit. Stored in thousandths, but shown
     /// in JSON as a decimal number.
     #[serde(rename(serialize = "throttle"), serialize_with = "in_ones")]
-    #[cfg_attr(feature = "http", schemars(with = "f64"))]
+    #[cfg_attr(feature = "schemas", schemars(with = "f64"))]
     pub throttle_milli: u32,
     /// The delay before a failed job is retried, unless its worker specifies one. If `None`, the job is retried when
     /// its claim would have ended.
@@ -166,7 +166,7 @@ impl TypeRules {
 }
 
 /// How long a failed job waits before its retry. The delay grows with each try.
-#[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Backoff {
@@ -179,7 +179,7 @@ pub struct Backoff {
     /// The maximum random change to the delay, up or down, as a fraction of the delay. Stored in thousandths, but shown in JSON as a
     /// decimal number.
     #[serde(rename(serialize = "jitter"), serialize_with = "in_ones")]
-    #[cfg_attr(feature = "http", schemars(with = "f64"))]
+    #[cfg_attr(feature = "schemas", schemars(with = "f64"))]
     pub jitter_milli: u32,
 }
 
@@ -193,7 +193,7 @@ fn in_ones<S: Serializer>(milli: &u32, serializer: S) -> Result<S::Ok, S::Error>
 }
 
 /// Where jobs are stored.
-#[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
@@ -205,7 +205,7 @@ pub enum Class {
 }
 
 /// The order in which jobs are claimed.
-#[cfg_attr(feature = "http", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {

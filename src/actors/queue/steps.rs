@@ -44,7 +44,6 @@ pub(super) enum Authority {
 }
 
 /// Returns rules with limits that are low enough to be reached.
-#[expect(clippy::too_many_lines, reason = "one arm for each kind")]
 pub(super) fn rules(order: Order) -> Rules {
     let default = TypeRules {
         order,

@@ -89,7 +89,7 @@ impl Handle {
 
     /// Does the same, with a status that was read before. The problems of processes and services are left out unless `processes` is set:
     /// their commands and names are not for everybody.
-    pub(crate) async fn troubles_of(
+    pub async fn troubles_of(
         &self,
         status: &NodeStatus,
         processes: bool,

@@ -18,7 +18,7 @@ const COUNTS_MAX: usize = 32;
 const COUNT_NAME_BYTES_MAX: usize = 64;
 
 /// The line of output with which a pass reports its counts.
-#[cfg(any(feature = "http", feature = "replay"))]
+#[cfg(feature = "replay")]
 #[derive(serde::Deserialize)]
 struct Counted {
     counts: BTreeMap<String, u64>,
@@ -49,7 +49,7 @@ pub(super) fn counts(
     Some(counts)
 }
 
-#[cfg(any(feature = "http", feature = "replay"))]
+#[cfg(feature = "replay")]
 fn counted(line: &[u8]) -> Option<BTreeMap<String, u64>> {
     if !line.starts_with(b"{") {
         return None;
@@ -58,7 +58,7 @@ fn counted(line: &[u8]) -> Option<BTreeMap<String, u64>> {
 }
 
 /// Returns `None`: counts are not supported without a JSON parser.
-#[cfg(not(any(feature = "http", feature = "replay")))]
+#[cfg(not(feature = "replay"))]
 const fn counted(_: &[u8]) -> Option<BTreeMap<String, u64>> {
     None
 }

@@ -198,7 +198,7 @@ mod tests {
     use std::path::Path;
 
     /// Whether counts are read, which requires a JSON parser.
-    const READS_COUNTS: bool = cfg!(any(feature = "http", feature = "replay"));
+    const READS_COUNTS: bool = cfg!(feature = "replay");
 
     /// Returns the log lines of a pass that printed `output`.
     fn logged(folder: &Path, output: &str) -> String {

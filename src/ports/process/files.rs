@@ -76,7 +76,7 @@ pub(super) fn failure(step: Step, error: &io::Error, about: &Path) -> Failure {
 ///
 /// # Errors
 /// Returns an error if it cannot be opened, or is not a regular file.
-#[cfg(any(feature = "http", feature = "replay"))]
+#[cfg(feature = "replay")]
 pub(super) fn reader(path: &Path) -> io::Result<impl io::BufRead> {
     Ok(io::BufReader::with_capacity(64 << 10, opened(path)?))
 }

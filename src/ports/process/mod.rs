@@ -34,13 +34,13 @@ mod faults;
 pub(crate) mod files;
 mod follower;
 mod growth;
-#[cfg(any(feature = "http", feature = "replay"))]
+#[cfg(feature = "replay")]
 mod hook;
 mod inbox;
 mod line;
 mod link;
 pub mod members;
-#[cfg(any(feature = "http", feature = "replay"))]
+#[cfg(feature = "replay")]
 mod moment;
 mod namespaces;
 mod notices;

@@ -128,11 +128,11 @@ impl Drop for Thread {
     }
 }
 
-#[cfg(any(feature = "http", feature = "replay"))]
+#[cfg(feature = "replay")]
 use crate::ports::process::hook::read;
 
 /// Reports that the output cannot be read: there is no JSON parser in this build.
-#[cfg(not(any(feature = "http", feature = "replay")))]
+#[cfg(not(feature = "replay"))]
 #[expect(clippy::unnecessary_wraps, reason = "reading may fail where there is a parser")]
 fn read(
     id: ProcessId,
