@@ -8,7 +8,7 @@ use crate::guesses::Guesses;
 use crate::origin::{check_origin, check_site, single};
 use crate::problem::Problem;
 use crate::scope::Scopes;
-use crate::token::Tokens;
+use crate::token::{Credential, Tokens};
 use actix_http::RequestHead;
 use actix_http::uri::Authority;
 use actix_web::http::header::{self, HeaderMap};
@@ -78,8 +78,21 @@ pub(crate) struct Rules<'a> {
     pub(crate) now: Date,
 }
 
-/// Checks whether a request is accepted, and returns the scopes of its caller. The error is the refusal.
-pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result<Scopes, Problem> {
+/// What an accepted request may do, and why it was accepted.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    /// The scopes of its caller.
+    pub(crate) scopes: Scopes,
+    /// The token or login by which it was accepted; `None` if it needed none.
+    pub(crate) credential: Option<Credential>,
+}
+
+/// Checks whether a request is accepted. The error is the refusal.
+pub(crate) fn check(
+    head: &RequestHead,
+    peer: Peer,
+    rules: &Rules<'_>,
+) -> Result<Admission, Problem> {
     // A browser may reach the Unix socket through a forwarded port, possibly under a foreign host name or from a page of another site.
     let local = match peer {
         Peer::Socket { .. } => Ipv4Addr::LOCALHOST.into(),
@@ -93,21 +106,29 @@ pub(crate) fn check(head: &RequestHead, peer: Peer, rules: &Rules<'_>) -> Result
     };
     check_origin(&head.headers, (schemes, host))?;
     check_site(head)?;
+    let without_token = |scopes| Ok(Admission { scopes, credential: None });
     match peer {
         Peer::Socket { uid, .. } if is_trusted(uid, rustix::process::geteuid().as_raw()) => {
-            Ok(Scopes::All)
+            without_token(Scopes::All)
         }
-        Peer::Socket { .. } if rules.lets_others_in => Ok(Scopes::Plain),
+        Peer::Socket { .. } if rules.lets_others_in => without_token(Scopes::Plain),
         Peer::Socket { .. } => Err(Problem::new(
             Reason::Foreign,
             "this socket serves only the coordinator's own user: use TCP with a token, or open the socket to a group with --socket-group",
         )),
         Peer::Tcp { local, remote, user } => {
-            let check = |tokens| check_token(head, host, (tokens, remote, user), rules);
-            let scopes = rules.tokens.map(check).transpose()?;
-            let scopes = scopes.unwrap_or(Scopes::Plain);
+            let Some(tokens) = rules.tokens else {
+                return without_token(Scopes::Plain);
+            };
+            let Some(credential) = check_token(head, host, (tokens, remote, user), rules)? else {
+                return without_token(Scopes::None);
+            };
             let is_exposed = !rules.is_private && !local.is_loopback();
-            Ok(if scopes == Scopes::All && is_exposed { Scopes::Exposed } else { scopes })
+            let scopes = match credential.scopes() {
+                Scopes::All if is_exposed => Scopes::Exposed,
+                scopes => scopes,
+            };
+            Ok(Admission { scopes, credential: Some(credential) })
         }
     }
 }
@@ -169,23 +190,26 @@ fn login<'a>(headers: &'a HeaderMap, host: &str) -> Option<&'a str> {
     pairs.find_map(|pair| pair.trim().strip_prefix(&name)?.strip_prefix('='))
 }
 
-/// Checks the token or login that the path requires, and returns its scopes; none if the path requires neither.
+/// Checks the token or login that the path requires, and returns it; `None` if the path requires neither.
 fn check_token(
     head: &RequestHead,
     host: &str,
     (tokens, remote, user): (&Tokens, IpAddr, Option<u32>),
     rules: &Rules<'_>,
-) -> Result<Scopes, Problem> {
+) -> Result<Option<Credential>, Problem> {
     let refused = |detail| {
         Err(Problem::new(Reason::Unauthorized, detail).with(header::WWW_AUTHENTICATE, "Bearer"))
     };
     let headers = &head.headers;
     match Gate::of(head.uri.path()) {
-        Gate::Open => return Ok(Scopes::None),
+        Gate::Open => return Ok(None),
         Gate::Page if !headers.contains_key(header::AUTHORIZATION) => {
             let login = login(headers, host);
             let login = login.and_then(|login| tokens.find_login(login, (rules.now, user)));
-            return login.map_or_else(|| refused("not logged in, or the login has expired"), Ok);
+            return login.map_or_else(
+                || refused("not logged in, or the login has expired"),
+                |found| Ok(Some(found)),
+            );
         }
         Gate::Page | Gate::Token => {}
     }
@@ -197,7 +221,7 @@ fn check_token(
         Some((scheme, offered)) if scheme.eq_ignore_ascii_case(b"bearer ") => {
             let from = (remote, rules.now);
             let found = rules.guesses.compare(from, || tokens.find(offered))?;
-            found.map_or_else(|| refused("the token is unknown"), Ok)
+            found.map_or_else(|| refused("the token is unknown"), |found| Ok(Some(found)))
         }
         Some(_) | None => refused("expected a bearer token"),
     }
@@ -266,7 +290,7 @@ mod tests {
                 now: Date(0),
             };
             let peer = tcp(local);
-            check(&head(&headers), peer, &rules).unwrap()
+            check(&head(&headers), peer, &rules).unwrap().scopes
         };
         let (plain, runs) = ("Bearer 0123456789abcdef", "Bearer fedcba9876543210");
         for (local, is_private, expected) in [
@@ -402,7 +426,8 @@ mod tests {
             };
             let asked = head(&[("host", "localhost")]);
             let heard = check(&asked, stranger, &rules).ok();
-            assert_eq!(heard, lets_others_in.then_some(Scopes::Plain));
+            let scopes = heard.map(|admission| admission.scopes);
+            assert_eq!(scopes, lets_others_in.then_some(Scopes::Plain));
             // A browser may reach the socket through a forwarded port.
             for (host, origin) in [
                 ("localhost:8080", "http://evil.example"),

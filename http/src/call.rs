@@ -1,6 +1,6 @@
 //! A request as seen by its route, including whether its caller is still connected.
 //!
-//! A wait ends when the client disconnects or the listener closes, so that nothing waits for a client that is gone.
+//! A wait ends when the client disconnects, its token is removed, or the listener closes, so that nothing waits for a client that is gone.
 
 use crate::access::Peer;
 use crate::capacity::Capacity;
@@ -8,6 +8,7 @@ use crate::idempotency::{self, key_of};
 use crate::input;
 use crate::origin;
 use crate::problem::Problem;
+use crate::revocation::Revocation;
 use crate::scope::{Scope, Scopes};
 use crate::shared::Shared;
 use actix_http::RequestHead;
@@ -33,15 +34,16 @@ pub(crate) struct Caller {
     closing: watch::Receiver<bool>,
     peer: Peer,
     scopes: Scopes,
+    revocation: Revocation,
 }
 
 impl Caller {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         gone: Rc<Notify>,
         closing: watch::Receiver<bool>,
-        (peer, scopes): (Peer, Scopes),
+        (peer, scopes, revocation): (Peer, Scopes, Revocation),
     ) -> Self {
-        Self { gone, closing, peer, scopes }
+        Self { gone, closing, peer, scopes, revocation }
     }
 }
 
@@ -233,7 +235,7 @@ impl Call {
     }
 
     /// Waits for `work` in one of the slots for waiting requests. Returns a problem without waiting if no slot is free, and drops `work`
-    /// and returns a problem if the caller disconnects or the listener closes.
+    /// and returns a problem if the caller disconnects, its token is removed, or the listener closes.
     pub(crate) async fn wait<T>(&self, work: impl Future<Output = T>) -> Result<T, Problem> {
         let place = self.place()?;
         let mut closing = self.caller.closing.clone();
@@ -243,6 +245,7 @@ impl Call {
                 let words = "the wait ended because the client closed the connection or sent too much data while waiting";
                 Err(Problem::new(Reason::Gone, words))
             }
+            problem = self.caller.revocation.revoked() => Err(problem),
             done = work => Ok(done),
             _ = closing.wait_for(|closing| *closing) => {
                 Err(Problem::new(Reason::Stopped, "the coordinator is stopping"))

@@ -12,6 +12,7 @@
 //! | `tls.rs` | the certificate, its key, and the handshake |
 //! | `token.rs` | the bearer token and its file |
 //! | `guesses.rs` | the bounds on wrong tokens |
+//! | `revocation.rs` | the end of waits and streams whose token was removed or whose login expired |
 //! | `socket.rs` | the Unix socket's file |
 //! | `route.rs` | the definition of a route |
 //! | `node.rs` | opens nodes that serve HTTP |
@@ -82,6 +83,7 @@ mod queue_rates;
 mod rates;
 mod report;
 mod result;
+mod revocation;
 mod route;
 mod routes;
 mod schema;

@@ -119,7 +119,7 @@ impl Listener {
                 names: config.names.clone(),
                 lets_others_in: Rights::of(config).are_shared(),
                 token_file: config.token_file.clone(),
-                tokens: Mutex::new(tokens.map(Arc::new)),
+                tokens: watch::Sender::new(tokens.map(Arc::new)),
                 tls_files,
                 identity: Mutex::new(identity),
                 connections_max: config.connections_max,
@@ -186,17 +186,15 @@ impl Listener {
         shared.counters.stats(active)
     }
 
-    /// Reloads the token file; if that fails, the old tokens stay in force. Returns whether the tokens changed, or `None` if no token file
-    /// is configured.
+    /// Reloads the token file; if that fails, the old tokens stay in force. Ends the waits and the streams of requests whose token was
+    /// removed. Returns whether the tokens changed, or `None` if no token file is configured.
     pub fn reload_token(&self) -> Result<Option<bool>, TokenError> {
         let Some(file) = &self.shared.token_file else {
             return Ok(None);
         };
         let tokens = Arc::new(Tokens::read(file)?);
-        let mut current = self.shared.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = current.as_ref() != Some(&tokens);
-        *current = Some(tokens);
-        Ok(Some(changed))
+        let changed = self.shared.tokens.send_replace(Some(Arc::clone(&tokens)));
+        Ok(Some(changed != Some(tokens)))
     }
 
     /// Reloads the certificate and its key for new connections; if that fails, the old ones stay in force. Returns whether

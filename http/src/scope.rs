@@ -128,6 +128,12 @@ impl Scopes {
         }
     }
 
+    /// Returns whether these are all scopes of `other`, or more.
+    pub(crate) fn include(self, other: Self) -> bool {
+        let all = [Scope::Open, Scope::Read, Scope::Use, Scope::Operate, Scope::Run];
+        all.into_iter().all(|scope| self.has(scope) || !other.has(scope))
+    }
+
     /// Refuses a caller that does not have a scope.
     pub(crate) fn check(self, scope: Scope) -> Result<(), Problem> {
         if self.has(scope) {

@@ -3,11 +3,11 @@
 //! Everything is bounded: the size of heads and bodies, the time they take to arrive, and the time that an answer may go
 //! unread. A violation is answered with a problem document if possible, and ends the connection.
 
-use crate::access::{self, Gate, Peer, Rules};
+use crate::access::{self, Admission, Gate, Peer, Rules};
 use crate::call::{Caller, Rollback};
 use crate::page::frame;
 use crate::problem::{self, Problem};
-use crate::scope::Scopes;
+use crate::revocation::Revocation;
 use crate::shared::Shared;
 use actix_http::body::{BodySize, BoxBody, MessageBody as _};
 use actix_http::error::ParseError;
@@ -20,7 +20,7 @@ use actix_web::web::{Bytes, BytesMut};
 use actix_web::{HttpResponse, ResponseError as _};
 use sexton::refusal::Reason;
 use sexton::spine::budget::Reservation;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -96,6 +96,16 @@ enum End {
     Shown(HttpResponse),
 }
 
+impl End {
+    /// Ends the connection with a refusal of this request, in the form that its path requires.
+    fn of(problem: Problem, request: &Request) -> Self {
+        match Gate::of(request.path()) {
+            Gate::Token | Gate::Open => Self::With(problem),
+            Gate::Page => Self::Shown(frame::refused(&problem, request.head())),
+        }
+    }
+}
+
 impl From<io::Error> for End {
     fn from(error: io::Error) -> Self {
         tracing::debug!(%error, "a connection failed");
@@ -164,13 +174,17 @@ impl<IO: Stream> Session<IO> {
         app: &A,
         closing: &watch::Receiver<bool>,
     ) -> Result<(), End> {
-        let (request, scopes): (Request, Scopes) =
+        let (request, Admission { scopes, credential }) =
             timeout(REQUEST_TIMEOUT, self.request()).await.map_err(|_| {
                 End::With(Problem::new(Reason::TooSlow, "the request took too long to arrive"))
             })??;
         let knows_chunks = request.version() > Version::HTTP_10;
         let gone = Rc::new(Notify::new());
-        let caller = Caller::new(Rc::clone(&gone), closing.clone(), (self.peer, scopes));
+        let revocation = Revocation::new(Arc::clone(&self.shared), credential);
+        // The token may have been removed while the body arrived.
+        revocation.check().map_err(|problem| End::of(problem, &request))?;
+        let sender = (self.peer, scopes, revocation.clone());
+        let caller = Caller::new(Rc::clone(&gone), closing.clone(), sender);
         request.extensions_mut().insert(caller);
         let mut answering = pin!(app.call(request));
         let answer = tokio::select! {
@@ -200,7 +214,7 @@ impl<IO: Stream> Session<IO> {
             head.no_chunking(true);
             head.set_connection_type(ConnectionType::Close);
         }
-        Ok(self.answer(response).await?)
+        Ok(self.answer(response, Some(&revocation)).await?)
     }
 
     /// Resolves when the client closes its sending side, a read fails, or [`HEAD_BYTES_MAX`] bytes are buffered. Beyond that, a close would
@@ -213,9 +227,9 @@ impl<IO: Stream> Session<IO> {
         }
     }
 
-    /// Reads a request with its complete body. Returns the request, and the scopes of its sender. The error says how the
+    /// Reads a request with its complete body. Returns the request, and what its sender may do. The error says how the
     /// connection ends if the request is not accepted.
-    async fn request(&mut self) -> Result<(Request, Scopes), End> {
+    async fn request(&mut self) -> Result<(Request, Admission), End> {
         let mut request = match self.next(HEAD_BYTES_MAX).await? {
             Some(Message::Item(request)) => request,
             Some(Message::Chunk(_)) => unreachable!("a body is read with its request"),
@@ -235,18 +249,14 @@ impl<IO: Stream> Session<IO> {
             is_private: self.shared.is_private(),
             now: self.shared.date(),
         };
-        let scopes = access::check(request.head(), self.peer, &rules).map_err(|problem| {
-            match Gate::of(request.path()) {
-                Gate::Token | Gate::Open => End::With(problem),
-                Gate::Page => End::Shown(frame::refused(&problem, request.head())),
-            }
-        })?;
+        let admission = access::check(request.head(), self.peer, &rules);
+        let admission = admission.map_err(|problem| End::of(problem, &request))?;
         match self.codec.message_type() {
-            MessageType::None => Ok((request, scopes)),
+            MessageType::None => Ok((request, admission)),
             MessageType::Payload => {
                 let body = self.body(&request).await?;
                 *request.payload() = body.into();
-                Ok((request, scopes))
+                Ok((request, admission))
             }
             MessageType::Stream => Err(End::With(Problem::new(
                 Reason::NotUpgraded,
@@ -322,16 +332,24 @@ impl<IO: Stream> Session<IO> {
     }
 
     /// Writes an answer. If that fails, runs the answer's rollback, if there is one.
-    async fn answer(&mut self, mut response: Response<BoxBody>) -> io::Result<()> {
+    async fn answer(
+        &mut self,
+        mut response: Response<BoxBody>,
+        revocation: Option<&Revocation>,
+    ) -> io::Result<()> {
         let rollback = response.extensions_mut().remove::<Rollback>();
-        self.write(response).await?;
+        self.write(response, revocation).await?;
         if let Some(rollback) = rollback {
             rollback.delivered();
         }
         Ok(())
     }
 
-    async fn write(&mut self, mut response: Response<BoxBody>) -> io::Result<()> {
+    async fn write(
+        &mut self,
+        mut response: Response<BoxBody>,
+        revocation: Option<&Revocation>,
+    ) -> io::Result<()> {
         self.shared.counters.answer(response.status());
         let nosniff = HeaderValue::from_static("nosniff");
         let no_store = HeaderValue::from_static("no-store");
@@ -345,7 +363,9 @@ impl<IO: Stream> Session<IO> {
         let head = Message::Item((response, size));
         self.codec.encode(head, &mut self.output)?;
         if !matches!(size, BodySize::None | BodySize::Sized(0)) {
-            while let Some(mut part) = self.part(body.as_mut()).await? {
+            // An answer that is complete when it begins is sent to its end.
+            let revocation = revocation.filter(|_| size == BodySize::Stream);
+            while let Some(mut part) = self.part(body.as_mut(), revocation).await? {
                 while !part.is_empty() {
                     let chunk = part.split_to(part.len().min(WRITE_BYTES));
                     self.codec.encode(Message::Chunk(Some(chunk)), &mut self.output)?;
@@ -360,9 +380,22 @@ impl<IO: Stream> Session<IO> {
         self.flush().await
     }
 
-    /// Returns the next part of an answer, or `None` at its end or when the client has closed its side of the connection. Writes buffered
-    /// output before waiting for the part.
-    async fn part(&mut self, mut body: Pin<&mut BoxBody>) -> io::Result<Option<Bytes>> {
+    /// Returns the next part of an answer, or `None` at its end, when the client has closed its side of the connection, or when its token does
+    /// not count any more. Writes buffered output before waiting for the part.
+    async fn part(
+        &mut self,
+        mut body: Pin<&mut BoxBody>,
+        revocation: Option<&Revocation>,
+    ) -> io::Result<Option<Bytes>> {
+        if revocation.is_some_and(|it| it.check().is_err()) {
+            return Ok(None);
+        }
+        let revoked = async {
+            match revocation {
+                Some(revocation) => drop(revocation.revoked().await),
+                None => pending().await,
+            }
+        };
         let at_once = poll_fn(|context| Poll::Ready(body.as_mut().poll_next(context)));
         let part = match at_once.await {
             Poll::Ready(part) => part,
@@ -372,6 +405,7 @@ impl<IO: Stream> Session<IO> {
                 self.output = BytesMut::new();
                 tokio::select! {
                     biased;
+                    () = revoked => None,
                     part = poll_fn(|context| body.as_mut().poll_next(context)) => part,
                     () = self.gone() => None,
                 }
@@ -403,7 +437,7 @@ impl<IO: Stream> Session<IO> {
         let config = self.codec.config().clone();
         self.codec = Codec::new(config);
         self.output.clear();
-        if let Err(error) = self.answer(response).await {
+        if let Err(error) = self.answer(response, None).await {
             tracing::debug!(%error, "a refusal was not delivered");
         }
     }
@@ -502,14 +536,15 @@ mod tests {
         runtime.block_on(end(Stuck));
     }
 
-    fn shared() -> Shared {
+    /// Returns the state of a listener with this clock, without tokens.
+    fn shared(clock: Arc<ManualClock>) -> Shared {
         let room = || Capacity::new(&HttpConfig::default(), &Budget::new(0));
         Shared {
             counters: Counters::default(),
             names: Vec::new(),
             lets_others_in: false,
             token_file: None,
-            tokens: Mutex::default(),
+            tokens: watch::Sender::default(),
             tls_files: None,
             identity: Mutex::default(),
             connections_max: 1,
@@ -519,7 +554,7 @@ mod tests {
             long: [""; 6],
             inventory: "",
             description: &Value::Null,
-            clock: Arc::new(ManualClock::default()),
+            clock,
             rates: Rates::default(),
             guesses: Guesses::default(),
             queue_rates: QueueRates::default(),
@@ -547,7 +582,12 @@ mod tests {
             });
             let local = Ipv4Addr::LOCALHOST.into();
             let peer = Peer::Tcp { local, remote: local, user: None };
-            let session = Session::new(ours, peer, ServiceConfig::default(), Arc::new(shared()));
+            let session = Session::new(
+                ours,
+                peer,
+                ServiceConfig::default(),
+                Arc::new(shared(Arc::default())),
+            );
             let (closing, closed) = watch::channel(false);
             let serving = spawn_local(session.serve(Rc::new(app), closed));
             for _ in 0..TURNS {

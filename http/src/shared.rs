@@ -14,6 +14,7 @@ use sexton::config::{INVENTORY_BYTES_MAX, REQUEST_BYTES_MAX};
 use sexton::kernel::socket::Peers;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::watch;
 
 /// The state that the listener's connections share.
 pub(crate) struct Shared {
@@ -21,7 +22,8 @@ pub(crate) struct Shared {
     pub(crate) names: Vec<String>,
     pub(crate) lets_others_in: bool,
     pub(super) token_file: Option<PathBuf>,
-    pub(super) tokens: Mutex<Option<Arc<Tokens>>>,
+    /// The current tokens; `None` if no token is required. Requests that were accepted by a token watch whether it is still one of them.
+    pub(super) tokens: watch::Sender<Option<Arc<Tokens>>>,
     /// The paths of the certificate and of its key; `None` if TCP connections do not use TLS.
     pub(super) tls_files: Option<(PathBuf, PathBuf)>,
     pub(super) identity: Mutex<Option<Identity>>,
@@ -74,8 +76,7 @@ impl Shared {
 
     /// Returns the current tokens; `None` if no token is required.
     pub(crate) fn tokens(&self) -> Option<Arc<Tokens>> {
-        let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        tokens.as_ref().map(Arc::clone)
+        self.tokens.borrow().as_ref().map(Arc::clone)
     }
 
     /// Returns the capacity limits that apply to `peer`.

@@ -11,6 +11,7 @@ use sha2::Sha256;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The minimum length of a token, in bytes: a shorter token could be guessed.
 const BYTES_MIN: usize = 16;
@@ -26,7 +27,27 @@ const READ: &[u8] = b" read";
 
 /// The accepted tokens. Over TCP, every request must carry one of them or, if it is for a page, a login made from one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Tokens(Vec<Token>);
+pub(crate) struct Tokens(Vec<Arc<Token>>);
+
+/// The token that a request was sent with, or that its login was made from.
+#[derive(Clone, Debug)]
+pub(crate) struct Credential {
+    token: Arc<Token>,
+    /// When the login expires; `None` for the token itself.
+    until: Option<Date>,
+}
+
+impl Credential {
+    /// Returns the scopes of the token.
+    pub(crate) fn scopes(&self) -> Scopes {
+        self.token.scopes
+    }
+
+    /// Returns when the login expires; `None` if the request was sent with the token itself.
+    pub(crate) const fn until(&self) -> Option<Date> {
+        self.until
+    }
+}
 
 #[derive(Clone, PartialEq, Eq)]
 struct Token {
@@ -92,7 +113,7 @@ impl Tokens {
     /// Parses the content of a token file. The error describes what is wrong, without the token.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let lines = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-        let mut tokens: Vec<Token> = Vec::new();
+        let mut tokens: Vec<Arc<Token>> = Vec::new();
         for (number, line) in (1..).zip(lines.split(|byte| *byte == b'\n')) {
             if number > TOKENS_MAX {
                 return Err("there are more lines".to_owned());
@@ -101,17 +122,24 @@ impl Tokens {
             if tokens.iter().any(|other| other.bytes == token.bytes) {
                 return Err(format!("line {number} repeats an earlier token"));
             }
-            tokens.push(token);
+            tokens.push(Arc::new(token));
         }
         Ok(Self(tokens))
     }
 
-    /// Returns the scopes of the token `offered`, or `None` if it is not one of the tokens. Runs in constant time.
-    pub(crate) fn find(&self, offered: &[u8]) -> Option<Scopes> {
-        self.0.iter().fold(None, |found, token| {
+    /// Returns the token `offered`, or `None` if it is not one of the tokens. Runs in constant time.
+    pub(crate) fn find(&self, offered: &[u8]) -> Option<Credential> {
+        let found = self.0.iter().fold(None, |found, token| {
             let is_it = std::hint::black_box(token.is(offered));
-            if is_it { Some(token.scopes) } else { found }
-        })
+            if is_it { Some(token) } else { found }
+        });
+        found.map(|token| Credential { token: Arc::clone(token), until: None })
+    }
+
+    /// Returns whether the token of a request is still one of the tokens, with the scopes that it had or more.
+    pub(crate) fn accept(&self, credential: &Credential) -> bool {
+        let had = &credential.token;
+        self.0.iter().any(|token| token.bytes == had.bytes && token.scopes.include(had.scopes))
     }
 
     /// Returns a login that is valid in place of the token `offered` until a date, or `None` if `offered` is not one of the tokens.
@@ -128,18 +156,19 @@ impl Tokens {
         Some(format!("{}.{}", until.0, URL_SAFE_NO_PAD.encode(code)))
     }
 
-    /// Returns the scopes of `login`, or `None` if it is not valid at `now` for a connection of this user.
+    /// Returns the token of `login`, or `None` if the login is not valid at `now` for a connection of this user.
     pub(crate) fn find_login(
         &self,
         login: &str,
         (now, user): (Date, Option<u32>),
-    ) -> Option<Scopes> {
+    ) -> Option<Credential> {
         let (until, code) = login.split_once('.')?;
         let until = Date(until.parse().ok()?);
         let code = URL_SAFE_NO_PAD.decode(code).ok()?;
         // `verify_slice` compares in constant time.
         let token = self.0.iter().find(|token| token.code(until, user).verify_slice(&code).is_ok());
-        token.filter(|_| now < until).map(|token| token.scopes)
+        let token = token.filter(|_| now < until)?;
+        Some(Credential { token: Arc::clone(token), until: Some(until) })
     }
 }
 
@@ -199,9 +228,10 @@ mod tests {
         let tokens =
             Tokens::parse(b"0123456789abcdef\nanother-token-of-it run\na-token-that-reads read")
                 .unwrap();
-        assert_eq!(tokens.find(TOKEN), Some(Scopes::Plain));
-        assert_eq!(tokens.find(b"another-token-of-it"), Some(Scopes::All));
-        assert_eq!(tokens.find(b"a-token-that-reads"), Some(Scopes::Read));
+        let find = |offered| tokens.find(offered).map(|found| found.scopes());
+        assert_eq!(find(TOKEN), Some(Scopes::Plain));
+        assert_eq!(find(b"another-token-of-it"), Some(Scopes::All));
+        assert_eq!(find(b"a-token-that-reads"), Some(Scopes::Read));
         for wrong in [
             &b"0123456789abcdeF"[..],
             b"0123456789abcde",
@@ -209,7 +239,7 @@ mod tests {
             b"another-token-of-it run",
             b"",
         ] {
-            assert_eq!(tokens.find(wrong), None, "{wrong:?}");
+            assert_eq!(find(wrong), None, "{wrong:?}");
         }
     }
 
@@ -264,22 +294,45 @@ mod tests {
             let login = tokens.login(token, (until, own)).unwrap();
             assert!(!login.contains("0123") && !login.contains("another"), "{login}");
             let before = (Date(999), own);
-            assert_eq!(tokens.find_login(&login, before), Some(scopes));
+            let find_login = |tokens: &Tokens, login: &str, by| {
+                let found = tokens.find_login(login, by);
+                assert!(found.iter().all(|found| found.until() == Some(until)));
+                found.map(|found| found.scopes())
+            };
+            assert_eq!(find_login(&tokens, &login, before), Some(scopes));
             for other in [None, Some(0), Some(1001)] {
-                let found = tokens.find_login(&login, (Date(999), other));
+                let found = find_login(&tokens, &login, (Date(999), other));
                 assert_eq!(found, None, "somebody else has it: {other:?}");
             }
             let from_elsewhere = tokens.login(token, (until, None)).unwrap();
-            assert_eq!(tokens.find_login(&from_elsewhere, before), None);
-            assert_eq!(tokens.find_login(&login, (Date(1000), own)), None, "the login has expired");
+            assert_eq!(find_login(&tokens, &from_elsewhere, before), None);
+            assert_eq!(
+                find_login(&tokens, &login, (Date(1000), own)),
+                None,
+                "the login has expired"
+            );
             let longer = login.replacen("1000", "2000", 1);
-            assert_eq!(tokens.find_login(&longer, before), None, "the date was changed");
+            assert_eq!(find_login(&tokens, &longer, before), None, "the date was changed");
             let cut = login.get(..login.len() - 1).unwrap();
             for wrong in [cut, "", ".", "1000", "1000.", "x.y"] {
-                assert_eq!(tokens.find_login(wrong, before), None, "{wrong}");
+                assert_eq!(find_login(&tokens, wrong, before), None, "{wrong}");
             }
             let others = Tokens::parse(b"a-token-of-other-days").unwrap();
-            assert_eq!(others.find_login(&login, before), None, "the token was removed");
+            assert_eq!(find_login(&others, &login, before), None, "the token was removed");
+        }
+    }
+
+    #[test]
+    fn a_token_is_accepted_until_it_is_removed_or_loses_a_scope() {
+        let tokens = Tokens::parse(b"0123456789abcdef").unwrap();
+        let found = tokens.find(TOKEN).unwrap();
+        for (lines, expected) in [
+            (&b"another-token-of-it\n0123456789abcdef"[..], true),
+            (b"0123456789abcdef run", true),
+            (b"0123456789abcdef read", false),
+            (b"another-token-of-it", false),
+        ] {
+            assert_eq!(Tokens::parse(lines).unwrap().accept(&found), expected, "{lines:?}");
         }
     }
 

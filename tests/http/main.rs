@@ -53,6 +53,7 @@ mod queue_result;
 mod queue_status;
 mod queue_unique;
 mod repetition;
+mod revoked;
 mod rights;
 mod route;
 mod socket;
