@@ -40,11 +40,14 @@ const LOOKED_AT: usize = 1024;
 const COMPARED: usize = 512;
 
 pub(crate) fn routes() -> Vec<Route> {
+    let condition = "`actor` is `process`, or `kind` has only kinds of events of processes";
+    let required =
+        Scope::Read.or_run(condition, |Query(listen): &Query<Listen>| listen.is_guarded());
     vec![
-        Route::get("/v1/events", Scope::Read, events, RouteDocs {
+        Route::get("/v1/events", required, events, RouteDocs {
             id: "events",
             summary: "Stream events",
-            more: "Server-sent events: `id` is the position of an event: a sequence number, followed by a dot and an index unless the event is the first with this number; `event` is its kind; `data` is a JSON object with `position`, `at`, `actor`, `kind` and further fields. The stream ends when the coordinator stops or halts. A comment is sent every 15 s as a heartbeat. The last 65,536 events, and at most 64 MiB of them, are kept in memory, from the first subscription until ten minutes after the last one ends. A client that requests events no longer kept, or reads too slowly, first receives an event `lost`, whose data has the positions `after` and `upto`: the events after the first and up to the second are missing. A client that requests a future position receives an event `ahead`, whose `upto` is where the stream begins. The kinds and their fields are listed in docs/protocols/http.md, \"Events\".",
+            more: "Server-sent events: `id` is the position of an event: a sequence number, followed by a dot and an index unless the event is the first with this number; `event` is its kind; `data` is a JSON object with `position`, `at`, `actor`, `kind` and further fields. The stream ends when the coordinator stops or halts, or when the token of the request is removed. Events of processes and services are sent only to callers with the scope `run`. A comment is sent every 15 s as a heartbeat. The last 65,536 events, and at most 64 MiB of them, are kept in memory, from the first subscription until ten minutes after the last one ends. A client that requests events no longer kept, or reads too slowly, first receives an event `lost`, whose data has the positions `after` and `upto`: the events after the first and up to the second are missing. A client that requests a future position receives an event `ahead`, whose `upto` is where the stream begins. The kinds and their fields are listed in docs/protocols/http.md, \"Events\".",
             answer: "The stream of events.",
         }, &[Reason::Waits])
         .with_content_type("text/event-stream")
@@ -76,6 +79,17 @@ pub(crate) struct Listen {
     job: Option<u64>,
     /// Only events of the task with this id.
     task: Option<u64>,
+}
+
+impl Listen {
+    /// Returns whether only events are requested that a caller without the scope `run` does not get.
+    fn is_guarded(&self) -> bool {
+        let guarded = actors::guarded_kinds();
+        let is_of_guarded = |kinds: &String| kinds.split(',').all(|kind| guarded.contains(kind));
+        let actor = self.actor.as_deref();
+        actor.is_some_and(|actor| actors::guarded().contains(&actor))
+            || self.kind.as_ref().is_some_and(is_of_guarded)
+    }
 }
 
 /// Streams events until the client disconnects or the node stops.

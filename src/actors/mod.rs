@@ -88,6 +88,25 @@ pub fn kinds() -> BTreeSet<&'static str> {
     theirs.concat().into_iter().chain(event::KINDS).collect()
 }
 
+/// Returns the names of the actors whose events are shown only to those who may start and end processes.
+#[cfg(feature = "schemas")]
+pub(crate) fn guarded() -> Vec<&'static str> {
+    let all = each!(type M => (<M as Machine>::NAME, <M as Observable>::GUARDED));
+    all.into_iter().filter(|(_, is_guarded)| *is_guarded).map(|(name, _)| name).collect()
+}
+
+/// Returns every kind of event that only those may see who may start and end processes.
+#[cfg(feature = "schemas")]
+pub(crate) fn guarded_kinds() -> BTreeSet<&'static str> {
+    let kinds = each!(type M => (<M as Observable>::GUARDED, <M as Observable>::KINDS));
+    let of = |guarded| {
+        let of = kinds.into_iter().filter(move |(is_guarded, _)| *is_guarded == guarded);
+        of.flat_map(|(_, kinds)| kinds.iter().copied())
+    };
+    let open: BTreeSet<_> = of(false).chain(event::KINDS.iter().copied()).collect();
+    of(true).filter(|kind| !open.contains(kind)).collect()
+}
+
 /// The rules of every actor, as configured.
 pub type Rules = Actors<RulesOf>;
 

@@ -32,7 +32,8 @@ impl Handle {
         let (answer, reader) = oneshot::channel();
         let asked = core.send(Command::Listen(after, answer));
         asked.map_err(|_| Stopped)?;
-        Ok(Events { reader: reader.await.map_err(|_| Stopped)?, buffer: VecDeque::new(), core })
+        let reader = reader.await.map_err(|_| Stopped)?.without(self.hidden.clone());
+        Ok(Events { reader, buffer: VecDeque::new(), core })
     }
 }
 

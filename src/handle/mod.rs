@@ -85,6 +85,8 @@ pub struct Handle {
     pub(crate) actors: Actors<MailboxOf>,
     pub(crate) facts: Arc<Facts>,
     pub(crate) halt: watch::Receiver<Option<Halt>>,
+    /// The actors whose events this handle does not show.
+    pub(crate) hidden: Vec<&'static str>,
 }
 
 /// A listener that shows its address and statistics in the node's status. The handle depends only on this trait, not on the protocols.
@@ -139,13 +141,15 @@ impl Handle {
         facts: Facts,
         halt: watch::Receiver<Option<Halt>>,
     ) -> Self {
-        Self { actors, facts: Arc::new(facts), halt }
+        Self { actors, facts: Arc::new(facts), halt, hidden: Vec::new() }
     }
 
-    /// Returns a handle for clients that may not start or end processes: the actors refuse what would do so.
+    /// Returns a handle for clients that may not start or end processes: the actors refuse what would do so, and the events of processes are
+    /// not shown.
     #[must_use]
     pub fn limited(&self) -> Self {
-        Self { actors: self.actors.limited(), ..self.clone() }
+        let hidden = crate::actors::guarded();
+        Self { actors: self.actors.limited(), hidden, ..self.clone() }
     }
 
     /// Returns a handle to the locks.

@@ -108,6 +108,7 @@ impl Feed {
             // A position that the feed has not reached comes from another log, or is invalid.
             is_ahead: after.is_some_and(|after| after > upto.max(last.into())),
             shown,
+            hidden: Vec::new(),
         }
     }
 
@@ -254,9 +255,22 @@ pub struct Reader {
     /// Whether the reader requested a position that this node has not reached, and has not been notified of that yet.
     is_ahead: bool,
     shown: watch::Receiver<Visible>,
+    /// The actors whose events the reader does not get.
+    hidden: Vec<&'static str>,
 }
 
 impl Reader {
+    /// Hides the events of these actors from the reader.
+    #[must_use]
+    pub fn without(mut self, hidden: Vec<&'static str>) -> Self {
+        self.hidden = hidden;
+        self
+    }
+
+    fn shows(&self, event: &Event) -> bool {
+        !self.hidden.contains(&event.actor)
+    }
+
     /// Takes at most `most` of the events that are available now, preceded by a notification if there is a gap before them. Returns an
     /// empty list if there is nothing to take.
     pub fn take(&mut self, most: usize) -> Vec<Notification> {
@@ -275,11 +289,19 @@ impl Reader {
             return heard;
         }
         let from = ring.events.partition_point(|event| event.position <= self.at);
-        let events = ring.events.range(from..).take(most);
+        let events = ring.events.range(from..);
+        let (mut at, most) = (self.at, most.saturating_add(heard.len()));
         for event in events.take_while(|event| event.position <= upto) {
-            self.at = event.position;
-            heard.push(Notification::Event(Arc::clone(event)));
+            if heard.len() == most {
+                break;
+            }
+            at = event.position;
+            if self.shows(event) {
+                heard.push(Notification::Event(Arc::clone(event)));
+            }
         }
+        drop(ring);
+        self.at = at;
         heard
     }
 
@@ -291,7 +313,7 @@ impl Reader {
         let end = ring.events.partition_point(|event| {
             event.position <= upto && before.is_none_or(|before| event.position < before)
         });
-        let events = ring.events.range(..end).rev();
+        let events = ring.events.range(..end).rev().filter(|event| self.shows(event));
         events.take(most).map(Arc::clone).collect()
     }
 
@@ -303,7 +325,7 @@ impl Reader {
         let first = ring.events.partition_point(|event| event.position.seq < seq);
         let events = ring.events.range(first..);
         let events = events.take_while(|it| it.position.seq == seq && it.position <= upto);
-        events.map(Arc::clone).collect()
+        events.filter(|event| self.shows(event)).map(Arc::clone).collect()
     }
 
     /// Waits until there may be something to take. Returns false once the feed has ended.

@@ -215,6 +215,9 @@ pub trait Observable: Machine {
     /// The warnings that the same subject can cause again and again. Only some of them are logged.
     const REPEATED_WARNINGS: &'static [&'static str] = &[];
 
+    /// Whether the events of the machine are shown only to those who may start and end processes, as its items are.
+    const GUARDED: bool = false;
+
     /// A view of the state, for inspection.
     type View: Serialize;
 

@@ -23,6 +23,7 @@ mod crowd;
 mod described;
 mod done_once;
 mod event;
+mod event_rights;
 mod every_status;
 mod gate;
 mod hostile;

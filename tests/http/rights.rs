@@ -243,13 +243,16 @@ impl Bound {
     }
 }
 
-/// Returns requests that meet the condition under which a route requires the scope `run`.
+/// Returns requests that meet the condition under which a route requires the scope `run`: bodies or, for a GET request, queries.
 fn conditional(path: &str, bound: &Bound) -> Vec<String> {
     let claim = json!({"id": bound.job, "token": bound.claim});
     let pass = json!({"name": "bound", "token": bound.pass});
     let of_set = json!({"name": "set", "token": 1});
     let entry = json!({"key": "bound", "owner": "owner"});
     let requests = match path {
+        "/v1/events" => {
+            return vec!["actor=process".to_owned(), "kind=registered,exited".to_owned()];
+        }
         "/page/lock/force" => return vec!["key=bound&index=".to_owned()],
         "/page/job/cancel" => return vec![format!("id={}", bound.job)],
         "/v1/locks/renew" | "/v1/locks/release" => vec![entry],
@@ -334,7 +337,10 @@ fn rows() -> Vec<Row> {
             let request = |caller: &str| {
                 let bound = Bound::to(nodes.of(caller));
                 let body = conditional(route.path, &bound).swap_remove(nth);
-                (format!("POST {}", route.path), body)
+                match route.method.as_str() {
+                    "GET" => (format!("HEAD {}?{body}", route.path), String::new()),
+                    _ => (format!("POST {}", route.path), body),
+                }
             };
             rows.push(row(format!("  if {condition}"), "run", &request));
         }

@@ -14,7 +14,7 @@ use crate::scope::Scope;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
-use sexton::actors::name_of;
+use sexton::actors::{guarded, name_of};
 use sexton::clock::{Date, Timestamp};
 use sexton::handle::{Answered, PastError};
 use sexton::ids::{ActorId, Seq};
@@ -179,8 +179,10 @@ impl PastView<'_> {
                 td { (line.actor) }
                 td { (asked(line)) }
                 td {
-                    @for event in line.events.iter().take(EVENTS) { div { (event_rows::history_event(event)) } }
-                    @if line.events.len() > EVENTS { p.faint { "and " (line.events.len() - EVENTS) " more" } }
+                    @if self.may_run || !guarded().contains(&line.actor.as_str()) {
+                        @for event in line.events.iter().take(EVENTS) { div { (event_rows::history_event(event)) } }
+                        @if line.events.len() > EVENTS { p.faint { "and " (line.events.len() - EVENTS) " more" } }
+                    }
                     @if self.shows(&line.actor) { (whole(line)) }
                 }
             }

@@ -410,6 +410,7 @@ impl Observable for ProcessMachine {
     const KINDS: &'static [&'static str] = Self::EVENTS;
     const WARNINGS: &'static [&'static str] = &["service-ended", "service-failed"];
     const REPEATED_WARNINGS: &'static [&'static str] = &["service-ended"];
+    const GUARDED: bool = true;
 
     type View = View;
 
