@@ -65,3 +65,4 @@ mod tls;
 mod tricks;
 mod trouble;
 mod turns;
+mod verbs;

@@ -199,8 +199,8 @@ fn harmless(route: &RouteScope) -> (String, String) {
 }
 
 /// A lock, a claim of a job and a pass of a lease that are bound to a process of the coordinator's own user, who has also set a lease.
-struct Bound {
-    job: u64,
+pub(crate) struct Bound {
+    pub(crate) job: u64,
     claim: u64,
     pass: u64,
     /// A request that waits for a job of another queue; none if there is no coordinator.
@@ -209,7 +209,7 @@ struct Bound {
 
 impl Bound {
     /// Has the coordinator's own user take what is missing.
-    fn to(node: &Opened) -> Self {
+    pub(crate) fn to(node: &Opened) -> Self {
         let post = |path: &str, body: &Value| node.post_as_owner(path, body).json();
         let mine = json!({"pid": std::process::id()});
         let process = post("/v1/processes/register", &mine)["id"].clone();
@@ -379,7 +379,7 @@ fn record(rows: &[Row], recorded: &str) -> String {
 }
 
 /// Compares a file with what it should contain, or writes it with `UPDATE=1`.
-fn compare(file: &str, expected: impl FnOnce(&str) -> String) {
+pub(crate) fn compare(file: &str, expected: impl FnOnce(&str) -> String) {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(file);
     let recorded = std::fs::read_to_string(&path).unwrap_or_default();
     let expected = expected(&recorded);

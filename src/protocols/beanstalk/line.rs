@@ -96,6 +96,13 @@ const VERBS: &[(&[u8], Verb)] = &[
     (b"flush-tube ", Verb::FlushTube),
 ];
 
+/// Returns the names of all commands, for the table of what each may do.
+#[doc(hidden)]
+pub fn verbs() -> impl Iterator<Item = &'static str> {
+    let names = VERBS.iter().map(|(begin, _)| std::str::from_utf8(begin.trim_ascii()));
+    names.map(|name| name.expect("the name of a command is ASCII"))
+}
+
 /// The beginnings of HTTP requests: the methods that a browser lets a page use without a preflight, and the preflight itself.
 const METHODS: &[&[u8]] = &[b"GET ", b"HEAD ", b"POST ", b"OPTIONS "];
 

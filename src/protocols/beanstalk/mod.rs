@@ -26,6 +26,8 @@ pub mod stats;
 
 pub use codec::Decoder;
 pub use command::{Command, Counted, Dedup, Put, Refusal, ReserveMode, TubeName};
+#[doc(hidden)]
+pub use line::verbs;
 pub use listener::{Listener, Stats};
 pub use reply::{Job, JobState, Reply, encode};
 pub use stats::{JobStats, ServerStats, TubeStats};

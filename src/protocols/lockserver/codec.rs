@@ -46,6 +46,18 @@ pub struct Lock {
     pub index: Name,
 }
 
+/// The names of the commands from 01 on.
+pub const COMMANDS: [&str; 8] = [
+    "find owner",
+    "request",
+    "find contender",
+    "renew",
+    "release",
+    "release all",
+    "list",
+    "statistics",
+];
+
 /// The maximum length of a command, in bytes: a request with three names of 255 bytes.
 pub const COMMAND_BYTES_MAX: usize = 1 + 3 * 256 + 5;
 
@@ -62,7 +74,7 @@ pub fn decode(bytes: &[u8]) -> Result<Option<(Command, usize)>, WireError> {
     let Some((code, rest)) = bytes.split_first() else {
         return Ok(None);
     };
-    if !(1..=8).contains(code) {
+    if !(1..=COMMANDS.len()).contains(&usize::from(*code)) {
         return Err(WireError::UnknownCommand(*code));
     }
     let mut arguments = Arguments { rest };
