@@ -12,11 +12,13 @@ use crate::protocols::lockserver::hosts::{Hosts, HostsError};
 use crate::protocols::lockserver::session::LockserverSession;
 use crate::spine::runtime::{self, Mailbox};
 use crate::status::Listening;
+use std::future::pending;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 /// The maximum number of refused connections that are closed gracefully at a time.
 const REFUSALS_MAX: u32 = 256;
@@ -35,7 +37,8 @@ pub struct Listener {
 pub(crate) struct Shared {
     pub(crate) counters: Counters,
     places: Arc<Places>,
-    hosts: Mutex<Arc<Hosts>>,
+    /// The hosts list. Connections of hosts that are removed from it are closed.
+    hosts: watch::Sender<Arc<Hosts>>,
     pub(crate) large: LargeAnswers,
     refusals: Arc<Places>,
 }
@@ -46,7 +49,7 @@ impl Shared {
     }
 
     fn hosts(&self) -> Arc<Hosts> {
-        Arc::clone(&self.hosts.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.hosts.borrow())
     }
 }
 
@@ -64,7 +67,7 @@ impl Listener {
         let shared = Arc::new(Shared {
             counters: Counters::new(clock),
             places: Places::new(config.connections_max),
-            hosts: Mutex::new(Arc::new(hosts)),
+            hosts: watch::Sender::new(Arc::new(hosts)),
             large: LargeAnswers::default(),
             refusals: Places::new(REFUSALS_MAX),
         });
@@ -85,17 +88,16 @@ impl Listener {
         self.shared.stats((owners, contenders))
     }
 
-    /// Reloads the hosts list; if that fails, the old list stays in force. Returns whether the list changed, or `None` if no list is
+    /// Reloads the hosts list; if that fails, the old list stays in force. Closes the connections of hosts that are not in it any more. Returns
+    /// whether the list changed, or `None` if no list is
     /// configured.
     pub fn reload_hosts(&self) -> Result<Option<bool>, HostsError> {
         let Some(file) = &self.hosts_file else {
             return Ok(None);
         };
-        let hosts = Hosts::read(file)?;
-        let mut current = self.shared.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = **current != hosts;
-        *current = Arc::new(hosts);
-        Ok(Some(changed))
+        let hosts = Arc::new(Hosts::read(file)?);
+        let former = self.shared.hosts.send_replace(Arc::clone(&hosts));
+        Ok(Some(former != hosts))
     }
 }
 
@@ -118,7 +120,11 @@ async fn serve(
             Some(place) => {
                 let session =
                     LockserverSession::new(&locks, Arc::clone(&shared), peer, config.long);
-                runtime::spawn_brief(greet(stream, session, config.idle, place));
+                // Without a list, no host is ever removed from it.
+                let hosts = config.hosts.is_some().then(|| shared.hosts.subscribe());
+                let removed = removed(hosts, peer);
+                let served = greet(stream, session, (config.idle, removed), place);
+                runtime::spawn_brief(served);
             }
             None => refuse(stream, &shared),
         }
@@ -156,17 +162,30 @@ fn admit(shared: &Arc<Shared>, peer: IpAddr) -> Option<Place> {
     place
 }
 
+/// Resolves when a host is not admitted any more.
+async fn removed(hosts: Option<watch::Receiver<Arc<Hosts>>>, peer: IpAddr) {
+    match hosts {
+        Some(mut hosts) => drop(hosts.wait_for(|hosts| !hosts.allow(peer)).await),
+        None => pending().await,
+    }
+}
+
 async fn greet(
     stream: TcpStream,
     mut session: LockserverSession,
-    idle: Option<std::time::Duration>,
+    (idle, removed): (Option<std::time::Duration>, impl Future<Output = ()>),
     place: Place,
 ) {
     let served = async {
         connection::write(&stream, ALLOWED).await?;
         connection::serve(&stream, &mut session, idle).await
     };
-    match served.await {
+    let served = tokio::select! {
+        biased;
+        served = served => served,
+        () = removed => Ok(()),
+    };
+    match served {
         Ok(()) => connection::finish(stream).await,
         Err(error) => tracing::debug!(%error, "a connection failed"),
     }

@@ -43,7 +43,12 @@ fn a_host_that_is_not_listed_is_refused_and_counted() {
     std::fs::write(&hosts, "127.0.0.0/8\n").expect("a writable file");
     let listener = node.lockserver().expect("the listener is open");
     assert_eq!(listener.reload_hosts().expect("the list reads"), Some(true), "it changed");
-    Client::connect(address).expect("it is listed now");
+    let mut client = Client::connect(address).expect("it is listed now");
+
+    std::fs::write(&hosts, "10.0.0.0/8\n").expect("a writable file");
+    assert_eq!(listener.reload_hosts().expect("the list reads"), Some(true), "it changed");
+    let rest = client.receive_all().expect("a clean end");
+    assert!(rest.is_empty(), "its connection is closed: {rest:?}");
 }
 
 #[test]
