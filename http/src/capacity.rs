@@ -1,4 +1,4 @@
-//! The capacity limits of one listener, on connections, waiting requests, large answers and running streams. The Unix socket has
+//! The capacity limits of one listener, on connections, waiting requests, large answers, unread answers and running streams. The Unix socket has
 //! limits of its own, so that TCP clients cannot lock out the command line.
 
 use crate::problem::Problem;
@@ -19,6 +19,9 @@ const OWN_MAX: u32 = 64;
 /// The maximum number of large answers being built or sent at a time.
 const LARGE_MAX: usize = 128;
 
+/// The maximum total size of the answers that clients have not read to their end, in bytes. If none are unread, one may be larger.
+const UNREAD_BYTES_MAX: u64 = 64 << 20;
+
 /// The maximum time for which a request waits for a permit to build a large answer.
 const LARGE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -36,6 +39,8 @@ pub(crate) struct Capacity {
     streams: Turns,
     /// The memory budget for requests that have not arrived completely or are not answered yet.
     pub(crate) unfinished: Arc<Budget>,
+    /// The memory budget for answers that have not been written completely.
+    pub(super) unread: Arc<Budget>,
     /// The memory budget for queues that exist only because requests wait for them.
     named: Arc<Budget>,
 }
@@ -62,6 +67,7 @@ impl Capacity {
             own: Places::new(OWN_MAX),
             waits: Places::new(config.waits_max),
             unfinished: Budget::half_of(unfinished),
+            unread: Budget::new(UNREAD_BYTES_MAX),
             named: Budget::new(NAMED_BYTES_MAX),
             large: Arc::new(Semaphore::new(LARGE_MAX)),
             streams: Turns(Arc::new(Semaphore::new(STREAMS_MAX))),

@@ -5,6 +5,7 @@
 
 use crate::access::{self, Admission, Gate, Peer, Rules};
 use crate::call::{Caller, Rollback};
+use crate::idempotency;
 use crate::page::frame;
 use crate::problem::{self, Problem};
 use crate::revocation::Revocation;
@@ -14,8 +15,8 @@ use actix_http::error::ParseError;
 use actix_http::h1::{Codec, Message, MessageType};
 use actix_http::{ConnectionType, HttpMessage as _, Request, Response, ServiceConfig};
 use actix_web::dev::{Service, ServiceResponse};
-use actix_web::http::Version;
 use actix_web::http::header::{self, HeaderName, HeaderValue};
+use actix_web::http::{Method, Version};
 use actix_web::web::{Bytes, BytesMut};
 use actix_web::{HttpResponse, ResponseError as _};
 use sexton::refusal::Reason;
@@ -44,6 +45,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum time for which a part of an answer may go unread.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The maximum size of an answer, in bytes, that does not count as unread: the number of connections bounds these.
+const SMALL_BYTES: u64 = 16 * 1024;
 
 /// The size of the output buffer, in bytes, at which it is written to the socket.
 const WRITE_BYTES: usize = 64 * 1024;
@@ -196,8 +200,9 @@ impl<IO: Stream> Session<IO> {
                 answering.await
             }
         };
+        let mut unread = Reservation::new(&self.shared.room(self.peer).unread);
         let response: Response<BoxBody> = match answer {
-            Ok(response) => response.into(),
+            Ok(response) => bounded(response, &mut unread).into(),
             Err(error) => {
                 Problem::instead_of(error.as_response_error().status_code()).error_response().into()
             }
@@ -447,6 +452,31 @@ impl<IO: Stream> Session<IO> {
     }
 }
 
+/// Reserves memory for an answer until it is written. If there is not enough, returns a refusal in its place, provided that it may be
+/// refused although the request has been carried out: because the request changed nothing, or what it changed is undone, or it can be
+/// repeated with its idempotency key.
+fn bounded(answer: ServiceResponse<BoxBody>, unread: &mut Reservation) -> ServiceResponse<BoxBody> {
+    let bytes = match answer.response().body().size() {
+        BodySize::Sized(bytes) if bytes > SMALL_BYTES => bytes,
+        _ => return answer,
+    };
+    let has_room = unread.grow(usize::try_from(bytes).unwrap_or(usize::MAX));
+    let head = answer.request().head();
+    let may_be_refused = matches!(head.method, Method::GET | Method::HEAD)
+        || head.headers.contains_key(idempotency::HEADER)
+        || answer.response().extensions().contains::<Rollback>();
+    if has_room || unread.is_alone() || !may_be_refused {
+        return answer;
+    }
+    let words = "the answers that clients have not read hold too many bytes: try again later";
+    let problem = Problem::new(Reason::Large, words);
+    let refusal = match Gate::of(head.uri.path()) {
+        Gate::Token => problem.error_response(),
+        Gate::Page | Gate::Open => frame::refused(&problem, head),
+    };
+    answer.into_response(refusal)
+}
+
 /// Ends a connection so that the data written still arrives: closing a socket that has unread bytes would reset the connection.
 async fn end(mut stream: impl Stream) {
     let unread = async {
@@ -477,7 +507,9 @@ mod tests {
     use crate::guesses::Guesses;
     use crate::queue_rates::QueueRates;
     use crate::rates::Rates;
+    use crate::revocation::Revocation;
     use crate::shared::Shared;
+    use crate::token::Tokens;
     use actix_http::{Request, ServiceConfig};
     use actix_service::fn_service;
     use actix_web::HttpResponse;
@@ -494,7 +526,10 @@ mod tests {
     use std::rc::Rc;
     use std::sync::{Arc, Mutex};
     use std::task::{Context, Poll};
-    use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf, duplex};
+    use std::time::Duration;
+    use tokio::io::{
+        AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf, duplex,
+    };
     use tokio::sync::watch;
     use tokio::task::{LocalSet, spawn_local, yield_now};
 
@@ -532,7 +567,7 @@ mod tests {
     #[test]
     fn a_client_that_takes_not_even_the_end_is_left() {
         let runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = { runtime }.enable_time().build().unwrap();
+        let runtime = { runtime }.enable_time().build().expect("a runtime can be built");
         runtime.block_on(end(Stuck));
     }
 
@@ -561,18 +596,103 @@ mod tests {
         }
     }
 
+    /// Begins a session that answers every request with so many bytes. Returns the client's end of its connection, which holds few bytes.
+    fn answering(
+        bytes: usize,
+        shared: &Arc<Shared>,
+        closing: &watch::Sender<bool>,
+    ) -> DuplexStream {
+        let app = fn_service(move |_: Request| {
+            let request = TestRequest::default().to_http_request();
+            let response = HttpResponse::Ok().body("x".repeat(bytes));
+            async { Ok(ServiceResponse::new(request, response)) }
+        });
+        let (client, ours) = duplex(1 << 10);
+        let local = Ipv4Addr::LOCALHOST.into();
+        let peer = Peer::Tcp { local, remote: local, user: None };
+        let session = Session::new(ours, peer, ServiceConfig::default(), Arc::clone(shared));
+        drop(spawn_local(session.serve(Rc::new(app), closing.subscribe())));
+        client
+    }
+
+    async fn status(client: &mut DuplexStream) -> String {
+        let mut head = [0; 12];
+        client.read_exact(&mut head).await.expect("the connection is open");
+        String::from_utf8(head.to_vec()).expect("a head is text")
+    }
+
+    #[test]
+    fn answers_that_nobody_reads_are_bounded_over_all_connections() {
+        const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_time().build().expect("a runtime can be built");
+        LocalSet::new().block_on(&runtime, async {
+            let mut shared = shared(Arc::default());
+            shared.tcp.unread = Budget::new(250_000);
+            let (shared, (closing, _closed)) = (Arc::new(shared), watch::channel(false));
+            let mut unread = Vec::new();
+            for expected in ["HTTP/1.1 200", "HTTP/1.1 200", "HTTP/1.1 503", "HTTP/1.1 503"] {
+                let mut client = answering(100_000, &shared, &closing);
+                client.write_all(REQUEST).await.expect("the connection is open");
+                assert_eq!(status(&mut client).await, expected);
+                unread.push(client);
+            }
+            let mut small = answering(1000, &shared, &closing);
+            small.write_all(REQUEST).await.expect("the connection is open");
+            assert_eq!(status(&mut small).await, "HTTP/1.1 200", "a small answer");
+            let mut rest = Vec::new();
+            unread.remove(0).read_to_end(&mut rest).await.expect("the connection is open");
+            assert!(rest.len() > 100_000, "the first answer is complete");
+            let mut client = answering(100_000, &shared, &closing);
+            client.write_all(REQUEST).await.expect("the connection is open");
+            assert_eq!(status(&mut client).await, "HTTP/1.1 200", "there is room again");
+            drop((unread, client));
+            while shared.tcp.unread.held() > 0 {
+                yield_now().await;
+            }
+            // One answer may be larger than the bound.
+            let mut client = answering(300_000, &shared, &closing);
+            client.write_all(REQUEST).await.expect("the connection is open");
+            assert_eq!(status(&mut client).await, "HTTP/1.1 200");
+        });
+    }
+
+    #[test]
+    fn a_login_counts_until_its_date() {
+        let clock = Arc::new(ManualClock::default());
+        let shared = Arc::new(shared(Arc::clone(&clock)));
+        let tokens = Arc::new(Tokens::parse(b"0123456789abcdef").expect("a valid token"));
+        shared.tokens.send_replace(Some(Arc::clone(&tokens)));
+        let until = shared.date().plus_ms(60_000);
+        let login =
+            tokens.login(b"0123456789abcdef", (until, None)).expect("it is one of the tokens");
+        let credential = tokens.find_login(&login, (shared.date(), None));
+        assert!(credential.is_some());
+        let revocation = Revocation::new(Arc::clone(&shared), credential);
+        revocation.check().expect("the login counts");
+        clock.advance(Duration::from_secs(59));
+        revocation.check().expect("the login counts");
+        clock.advance(Duration::from_secs(1));
+        revocation.check().expect_err("the login has expired");
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_time().build().expect("a runtime can be built");
+        drop(runtime.block_on(revocation.revoked()));
+        let without = Revocation::new(shared, None);
+        without.check().expect("it needed no token");
+    }
+
     #[test]
     fn however_much_one_sends_ahead_others_have_their_turn_after_each_answer() {
         const SENT_AHEAD: usize = 100;
         const TURNS: usize = 10;
         let answered = Rc::new(Cell::new(0));
         let runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = { runtime }.enable_time().build().unwrap();
+        let runtime = { runtime }.enable_time().build().expect("a runtime can be built");
         LocalSet::new().block_on(&runtime, async {
             let (mut client, ours) = duplex(1 << 20);
             let request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
             let requests = request.repeat(SENT_AHEAD);
-            client.write_all(requests.as_bytes()).await.unwrap();
+            client.write_all(requests.as_bytes()).await.expect("the connection is open");
             let count = Rc::clone(&answered);
             let app = fn_service(move |_: Request| {
                 count.set(count.get() + 1);
@@ -599,7 +719,7 @@ mod tests {
                 yield_now().await;
             }
             drop(client);
-            serving.await.unwrap();
+            serving.await.expect("no panic");
             drop(closing);
         });
     }

@@ -81,6 +81,11 @@ impl Reservation {
         is_taken
     }
 
+    /// Returns whether nothing is held in the budget.
+    pub fn is_alone(&self) -> bool {
+        self.budget.held() == 0
+    }
+
     /// Returns `bytes` bytes to the budget, or all bytes held if those are fewer.
     pub fn shrink(&mut self, bytes: usize) {
         let bytes = self.bytes.min(bytes as u64);
