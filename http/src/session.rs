@@ -13,7 +13,7 @@ use crate::shared::Shared;
 use actix_http::body::{BodySize, BoxBody, MessageBody as _};
 use actix_http::error::ParseError;
 use actix_http::h1::{Codec, Message, MessageType};
-use actix_http::{ConnectionType, HttpMessage as _, Request, Response, ServiceConfig};
+use actix_http::{ConnectionType, HttpMessage as _, Request, RequestHead, Response, ServiceConfig};
 use actix_web::dev::{Service, ServiceResponse};
 use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::http::{Method, Version};
@@ -238,12 +238,7 @@ impl<IO: Stream> Session<IO> {
         let mut request = match self.next(HEAD_BYTES_MAX).await? {
             Some(Message::Item(request)) => request,
             Some(Message::Chunk(_)) => unreachable!("a body is read with its request"),
-            None => {
-                return Err(End::With(Problem::new(
-                    Reason::HeadTooLarge,
-                    format!("the head of a request may have at most {HEAD_BYTES_MAX} bytes"),
-                )));
-            }
+            None => return Err(self.too_long_a_head()),
         };
         let tokens = self.shared.tokens();
         let rules = Rules {
@@ -267,6 +262,27 @@ impl<IO: Stream> Session<IO> {
                 Reason::NotUpgraded,
                 "this connection uses HTTP/1.1 and cannot be upgraded",
             ))),
+        }
+    }
+
+    /// Refuses a request whose head is too large to be read. A browser, which sends the cookies of all ports of a host to each of them, is
+    /// shown a page.
+    fn too_long_a_head(&self) -> End {
+        let words = format!(
+            "the head of a request may have at most {HEAD_BYTES_MAX} bytes, and 96 headers"
+        );
+        let mut line = self.input[..].split(|byte| *byte == b' ').skip(1);
+        let path = line.next().and_then(|target| std::str::from_utf8(target).ok());
+        let path = path.and_then(|target| target.split('?').next()).unwrap_or_default();
+        match Gate::of(path) {
+            Gate::Token => End::With(Problem::new(Reason::HeadTooLarge, words)),
+            Gate::Page | Gate::Open => {
+                let words = format!(
+                    "{words}. Browsers send the cookies of all ports of a host: delete those of this host in the browser, or load the page under another name of the machine, such as 127.0.0.1 in place of localhost"
+                );
+                let problem = Problem::new(Reason::HeadTooLarge, words);
+                End::Shown(frame::refused(&problem, &RequestHead::default()))
+            }
         }
     }
 

@@ -10,9 +10,9 @@ use std::net::TcpStream;
 fn hostile_bytes_get_a_problem_and_the_end() {
     let opened = Opened::new();
     let large =
-        format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(17 * 1024));
+        format!("GET /v1 HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(17 * 1024));
     let endless = format!("GET /{}", "x".repeat(200 * 1024));
-    let many = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "a: b\r\n".repeat(200));
+    let many = format!("GET /v1 HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "a: b\r\n".repeat(200));
     let cases: [(&[u8], u16); 11] = [
         (b"GET /healthz\r\n\r\n", 400),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 hello", 400),

@@ -240,6 +240,19 @@ fn a_path_without_a_view_is_answered_with_the_navigation() {
     }
 }
 
+/// A browser sends the cookies of all ports of a host, which may be more than a head may have.
+#[test]
+fn a_browser_with_too_many_cookies_is_shown_what_to_do() {
+    let opened = Opened::new();
+    let cookies = format!("Cookie: other={}\r\n", "x".repeat(20_000));
+    for path in ["/", "/page/locks?after=1", "/page/login"] {
+        let answer = opened.get(path, &cookies);
+        is_page(&answer, 431);
+        shows(&answer.body, &["delete those of this host in the browser"]);
+    }
+    opened.get("/v1/status", &cookies).because(431, "head-too-large");
+}
+
 /// A browser sends its cookies to every port of the host, on which another user of the machine may listen.
 #[test]
 fn a_login_is_of_no_use_to_another_user_of_the_machine() {
