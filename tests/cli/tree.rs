@@ -25,17 +25,19 @@ impl Tree {
     /// Starts a coordinator that cannot see control groups. Reports a skipped test and returns `None` if this user may
     /// not create namespaces.
     pub(crate) fn without_groups() -> Option<Self> {
+        Self::configured_without_groups("")
+    }
+
+    /// Like [`Self::without_groups`], with this text in its configuration file.
+    pub(crate) fn configured_without_groups(config: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             left_out("processes without control groups: only root takes those away");
             return None;
         }
-        let files = tempfile::tempdir().expect("a temporary directory");
-        let data = files.path().join("data");
         let mut starter = Command::new("unshare");
         let hide = "awk '/ - cgroup2 /{print $5}' /proc/self/mountinfo | xargs -r -n1 umount -l; exec \"$@\"";
         starter.args(["--mount", "--", "sh", "-c", hide, "sh"]);
-        let daemon = Daemon::start(serve_by(starter, &["--data", text(&data)]));
-        Some(Self { daemon: Some(daemon), data, _files: files })
+        Some(Self::started_by(starter, config))
     }
 
     /// Starts a coordinator through another program, with this text in its configuration file.

@@ -337,3 +337,27 @@ fn an_orphan_that_names_no_record_keeps_the_lock_until_its_tree_is_settled() {
         assert_eq!(tree.record(&id)["status"], "exited");
     }
 }
+
+/// Nothing more is done about an orphan that may or may not belong to a service.
+#[test]
+fn a_stop_does_not_wait_for_an_orphan_that_may_belong_to_a_service() {
+    let mark = mark(13);
+    let nobody = "00000000-0000-7000-8000-000000000001";
+    let orphan = format!("(SEXTON_PROCESS_ID={nobody} setsid sleep {mark} &); exec sleep 1000");
+    let config =
+        format!("[services.doubted]\ncommand = [\"sh\", \"-c\", \"{orphan}\"]\ngrace = \"1s\"\n");
+    let Some(mut tree) = Tree::configured_without_groups(&config) else {
+        return;
+    };
+    let pid = until("it has started", || sleepers(&mark).first().copied());
+    let daemon = tree.daemon.take().expect("a server");
+    daemon.signal(Signal::TERM);
+    let (status, log) = daemon.end();
+    assert!(status.success(), "{log}");
+    assert!(log.contains("that may or may not belong to it"), "{log}");
+    assert!(log.contains("name=doubted"), "{log}");
+    assert!(!log.contains("timed out waiting"), "{log}");
+    assert!(lives(pid), "what cannot be attributed is not killed");
+    let pid = Pid::from_raw(pid.try_into().expect("a PID")).expect("a PID");
+    kill_process(pid, Signal::KILL).expect("a live process");
+}
