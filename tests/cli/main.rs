@@ -51,6 +51,7 @@ mod recover;
 mod register;
 mod remote;
 mod remote_faults;
+mod remote_hostile;
 mod remote_network;
 mod remote_secrets;
 mod repeated;

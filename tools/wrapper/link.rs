@@ -8,7 +8,7 @@ use sexton::kernel::file;
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 /// The environment variables that ssh gets. The secret of the attempt is not among them.
@@ -71,8 +71,6 @@ impl Target<'_> {
 pub(super) struct Link {
     ssh: Child,
     writer: Writer,
-    /// Whether the far end has identified itself.
-    pub(super) greeted: bool,
 }
 
 impl Link {
@@ -80,7 +78,7 @@ impl Link {
     pub(super) fn open(
         target: &Target<'_>,
         number: u64,
-        events: &Sender<Event>,
+        events: &SyncSender<Event>,
     ) -> io::Result<Self> {
         let mut command = Command::new("sh");
         command.args(["-c", SHIELD, "ssh", "-T", "-e", "none"]);
@@ -103,7 +101,7 @@ impl Link {
         pipe::read(output, move |word: Option<FarMessage>| {
             heard.send(Event::Received(number, word)).is_ok()
         });
-        Ok(Self { ssh, writer: Writer::to(input, || {}), greeted: false })
+        Ok(Self { ssh, writer: Writer::to(input, || {}) })
     }
 
     /// Queues an order to be sent; returns whether there was room for it.
@@ -114,7 +112,7 @@ impl Link {
     /// Closes the connection. If `all_is_said`, waits for a limited time until what is queued has been sent; otherwise closes it
     /// immediately.
     pub(super) fn close(self, all_is_said: bool) {
-        let Self { mut ssh, writer, .. } = self;
+        let Self { mut ssh, writer } = self;
         drop(writer);
         for _ in 0..if all_is_said { ENDS } else { 0 } {
             if !matches!(ssh.try_wait(), Ok(None)) {

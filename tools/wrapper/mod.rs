@@ -4,7 +4,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `protocol.rs` `pipe.rs` `machine.rs` | the messages between the two ends; lines over streams; clock and signals |
-//! | `near.rs` `link.rs` | the near end: waits for one attempt, over one connection after another |
+//! | `near.rs` `link.rs` `timing.rs` | the near end: waits for one attempt, over one connection after another; when it gives up |
 //! | `front.rs` | the far end of a connection: begins or finds an attempt |
 //! | `keeping.rs` `reports.rs` | the far end of an attempt: runs the command, and keeps its result until it is acknowledged |
 //! | `place.rs` `descendants.rs` | the attempt's directory; its live processes |
@@ -19,6 +19,7 @@ mod pipe;
 mod place;
 mod protocol;
 mod reports;
+mod timing;
 
 use crate::report::Failure;
 use clap::{Args, Subcommand};

@@ -1,16 +1,18 @@
 //! The near end of an attempt: the process that represents it on the coordinator's machine. It connects by ssh, reconnects when
 //! the connection is cut, and reports the end of the attempt to the coordinator before it exits.
 //!
-//! The far end stops an attempt after `--lost-after` milliseconds without contact. If the far end cannot be reached for that long, plus the
-//! grace period and [`SLACK_MS`], the attempt is reported as unreachable.
+//! The far end stops an attempt after `--lost-after` milliseconds without contact. If it cannot be reached for somewhat longer, the attempt is
+//! reported as unreachable; `timing.rs` has the rules. The other machine is not trusted: it can neither prolong an attempt that must stop,
+//! nor make this process hold more than a few messages.
 
 use crate::client::rest;
 use crate::job::exchange;
-use crate::report::Failure;
+use crate::report::{Failure, tell};
 use crate::wrapper::link::{Link, Target};
 use crate::wrapper::machine::{self, now};
 use crate::wrapper::pipe;
 use crate::wrapper::protocol::{Exit, FarMessage, Order, Start, Text, VERSION};
+use crate::wrapper::timing::Timing;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
@@ -20,17 +22,15 @@ use sexton::kernel::socket;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// How long the far end may take to identify itself, in milliseconds.
-const GREETING_MS: u64 = 30_000;
-/// The maximum pause before reconnecting, in milliseconds.
-const PAUSE_MS_MAX: u64 = 2000;
-/// The maximum interval between two pings, in milliseconds.
-const BEAT_MS_MAX: u64 = 5000;
-/// How much longer than the far end's own limit to wait for contact before the attempt is reported as unreachable, in milliseconds.
-const SLACK_MS: u64 = 3000;
+/// The maximum number of messages that are received and not handled yet. Whoever sends faster has to wait.
+const EVENTS_MAX: usize = 8;
+/// The reports that a command may send. Those about the attempt as a whole are sent by this process alone.
+const OF_COMMANDS: [&str; 6] = ["save", "saved", "heartbeat", "done", "wait", "fail"];
 /// The pause before a request is repeated while the coordinator cannot be reached.
 const ABSENT: Duration = Duration::from_millis(100);
 
@@ -81,8 +81,6 @@ pub(super) enum Event {
     Received(u64, Option<FarMessage>),
     /// The coordinator answered the report with this number.
     Answered(u64, String),
-    /// The attempt must stop.
-    Stop,
 }
 
 /// The outcome of the wait.
@@ -98,46 +96,49 @@ enum Outcome {
 /// The state of a wait for an attempt.
 struct Waiting<'a> {
     near: &'a Near,
-    events: Sender<Event>,
+    events: SyncSender<Event>,
     link: Option<Link>,
     /// The number of connections so far; also the number of the current one.
     links: u64,
     /// Whether the attempt may have begun on the other machine.
     begun: bool,
-    /// Whether the attempt must stop.
+    /// Whether the attempt must stop: set by a signal to this process, or when the coordinator's directory was removed.
+    is_stopped: Arc<AtomicBool>,
+    /// Whether it was noticed that the attempt must stop.
     stops: bool,
+    /// Whether the attempt did not stop in time, so that the connection was closed for good.
+    gave_up: bool,
+    /// The number of the report that the coordinator has not answered yet.
+    report: Option<u64>,
     /// The number of bytes received of each output stream.
     from: [u64; 2],
-    /// When the last message was sent, in milliseconds since boot.
-    sent_at: u64,
-    /// When the last message was received, or the connection was opened, in milliseconds since boot.
-    received_at: u64,
-    /// When to reconnect, in milliseconds since boot.
-    reconnect_at: u64,
-    /// The pause after the next loss of the connection, in milliseconds.
-    pause: u64,
+    timing: Timing,
 }
 
 impl Near {
     pub(super) fn run(self) -> Result<(), Failure> {
         let failed = |error: io::Error| Failure::unreachable(format!("wrapper: {error}"));
-        let (events, happening) = channel();
-        // A signal to this process is a request to stop the attempt.
-        let stops = events.clone();
-        machine::forward_signals(&[1, 2, 15], move |_| stops.send(Event::Stop).is_ok())
-            .map_err(failed)?;
+        let (events, happening) = sync_channel(EVENTS_MAX);
+        // A signal to this process is a request to stop the attempt. It is no event, which would wait in line with what the far end sends.
+        let is_stopped = Arc::new(AtomicBool::new(self.stop));
+        let stops = Arc::clone(&is_stopped);
+        machine::forward_signals(&[1, 2, 15], move |_| {
+            stops.store(true, Ordering::Release);
+            true
+        })
+        .map_err(failed)?;
         let mut waiting = Waiting {
             near: &self,
             events,
             link: None,
             links: 0,
             begun: self.attach,
-            stops: self.stop,
+            is_stopped,
+            stops: false,
+            gave_up: false,
+            report: None,
             from: [0, 0],
-            sent_at: now(),
-            received_at: now(),
-            reconnect_at: now(),
-            pause: 50,
+            timing: Timing::new(self.lost_after, self.grace, now()),
         };
         let came = waiting.wait(&happening);
         let (report, status) = match came {
@@ -145,6 +146,8 @@ impl Near {
             Outcome::NotReached => (json!({ "do": "not_reached" }), Exit::Failed.status()),
             Outcome::Unreachable => (json!({ "do": "unreachable" }), 1),
         };
+        // What is still received has no effect.
+        drop(happening);
         // Once the coordinator has the result, the far end may forget it.
         deliver(&report);
         if let Some(link) = waiting.link.take() {
@@ -184,7 +187,7 @@ impl Waiting<'_> {
             if let Some(came) = self.look() {
                 return came;
             }
-            match happening.recv_timeout(Duration::from_millis(self.beat().min(50))) {
+            match happening.recv_timeout(Duration::from_millis(self.timing.beat().min(50))) {
                 Ok(event) => {
                     if let Some(came) = self.take(event) {
                         return came;
@@ -195,25 +198,21 @@ impl Waiting<'_> {
         }
     }
 
-    /// Returns the interval between two pings, in milliseconds.
-    fn beat(&self) -> u64 {
-        (self.near.lost_after / 10).clamp(100, BEAT_MS_MAX)
-    }
-
     /// Sends pings, reconnects, and handles timeouts. Returns the outcome if it is known.
     fn look(&mut self) -> Option<Outcome> {
         let time = now();
-        if let Some(link) = &self.link {
-            let patience = if link.greeted {
-                // A lost connection must be detected early enough to reconnect in time.
-                (3 * self.beat() + 1000).min(self.near.lost_after / 2)
-            } else {
-                GREETING_MS
-            };
-            if time > self.received_at + patience {
+        if !self.stops && self.is_stopped.load(Ordering::Acquire) {
+            self.stops = true;
+            self.send_stop();
+        }
+        if self.timing.is_stop_overdue(time) {
+            self.give_up();
+        }
+        if self.link.is_some() {
+            if self.timing.is_silent(time) {
                 return self.disconnected();
             }
-            if link.greeted && time >= self.sent_at + self.beat() {
+            if self.timing.is_ping_due(time) {
                 self.send(&Order::Ping);
             }
             return None;
@@ -221,31 +220,33 @@ impl Waiting<'_> {
         if self.stops && !self.begun {
             return Some(Outcome::Ended(Exit::Failed));
         }
-        let near = self.near;
-        if time > self.sent_at + near.lost_after + near.grace + SLACK_MS {
+        if self.timing.is_unreachable(time) {
             return Some(Outcome::Unreachable);
         }
-        if time >= self.reconnect_at {
-            self.connect();
+        if !self.gave_up && self.timing.is_reconnect_due(time) {
+            return self.connect();
         }
         None
     }
 
-    fn connect(&mut self) {
+    fn connect(&mut self) -> Option<Outcome> {
         self.links += 1;
         let target = Target {
             to: &self.near.to,
             config: self.near.ssh_config.as_deref(),
             program: &self.near.program,
         };
-        self.received_at = now();
+        self.timing.opened(now());
         let checked = target.check();
         match checked.and_then(|()| Link::open(&target, self.links, &self.events)) {
-            Ok(link) => self.link = Some(link),
+            Ok(link) => {
+                self.link = Some(link);
+                None
+            }
             Err(error) => {
-                drop(writeln!(io::stderr(), "sexton: failed to run ssh: {error}"));
+                tell(&format!("failed to run ssh: {error}"));
                 // Treated like a refused connection.
-                drop(self.events.send(Event::Received(self.links, None)));
+                self.disconnected()
             }
         }
     }
@@ -259,28 +260,38 @@ impl Waiting<'_> {
         if !self.begun {
             return Some(Outcome::NotReached);
         }
-        self.reconnect_at = now() + self.pause;
-        self.pause = (2 * self.pause).min(PAUSE_MS_MAX);
+        self.timing.closed(now());
         None
+    }
+
+    /// Closes the connection for good, since the attempt was to stop and has not ended in time. Without contact, its machine stops it by
+    /// itself; then it is reported as unreachable.
+    fn give_up(&mut self) {
+        if self.gave_up {
+            return;
+        }
+        self.gave_up = true;
+        if let Some(link) = self.link.take() {
+            link.close(false);
+        }
+        let words = "has not stopped the attempt in time: closed the connection to it";
+        tell(&format!("{} {words}", self.near.to));
     }
 
     fn take(&mut self, event: Event) -> Option<Outcome> {
         match event {
-            Event::Stop => {
-                self.stops = true;
-                if self.link.as_ref().is_some_and(|it| it.greeted) {
-                    self.send(&Order::Stop);
+            Event::Answered(nth, line) => {
+                self.report = None;
+                // Otherwise the far end sends the report again, and it is answered then.
+                if self.is_greeted() {
+                    self.send(&Order::Answer { nth, line });
                 }
                 None
             }
-            Event::Answered(nth, line) => {
-                self.send(&Order::Answer { nth, line });
-                None
-            }
-            Event::Received(number, _) if number != self.links => None,
+            Event::Received(number, _) if number != self.links || self.link.is_none() => None,
             Event::Received(_, None) => self.disconnected(),
             Event::Received(_, Some(word)) => {
-                self.received_at = now();
+                self.timing.received(now());
                 self.receive(word)
             }
         }
@@ -288,36 +299,19 @@ impl Waiting<'_> {
 
     fn receive(&mut self, word: FarMessage) -> Option<Outcome> {
         match word {
+            FarMessage::Hello { .. } if self.is_greeted() => return self.disconnected(),
             FarMessage::Hello { version } if version == VERSION => self.greet(),
             FarMessage::Hello { version } => {
                 let words = "has another version of sexton, whose wrapper uses protocol version";
-                drop(writeln!(
-                    io::stderr(),
-                    "sexton: {} {words} {version} and not {VERSION}",
-                    self.near.to
-                ));
+                tell(&format!("{} {words} {version} and not {VERSION}", self.near.to));
                 return self.disconnected();
             }
-            FarMessage::Started { .. } => {
-                self.pause = 50;
-                if self.stops {
-                    self.send(&Order::Stop);
-                }
-            }
-            FarMessage::Pong => {}
+            FarMessage::Started { .. } | FarMessage::Pong => {}
             FarMessage::Output { stream, b64 } => self.write(stream, &b64),
-            FarMessage::Report { nth, report } => {
-                let events = self.events.clone();
-                pipe::begin("report", move || {
-                    drop(events.send(match request_line(&report, Some(nth)) {
-                        Some(answer) => Event::Answered(nth, answer),
-                        None => Event::Stop,
-                    }));
-                });
-            }
+            FarMessage::Report { nth, report } => return self.pass_on(nth, report),
             FarMessage::Ended { exit, words } => {
                 if !words.is_empty() {
-                    drop(writeln!(io::stderr(), "sexton: {}: {words}", self.near.to));
+                    tell(&format!("{}: {words}", self.near.to));
                 }
                 return Some(Outcome::Ended(exit));
             }
@@ -325,11 +319,32 @@ impl Waiting<'_> {
         None
     }
 
+    /// Asks the coordinator to carry out a report of the command, on a thread of its own. Only one report is outstanding at a time: the same
+    /// one may be sent again on another connection, and any other closes the connection.
+    fn pass_on(&mut self, nth: u64, report: Value) -> Option<Outcome> {
+        let kind = report.get("do").and_then(Value::as_str).unwrap_or_default();
+        if !OF_COMMANDS.contains(&kind) {
+            // The end of the attempt, above all, is not for the command to report.
+            let refused = json!({ "ok": false, "reason": "malformed", "error": "a command has no such report" });
+            self.send(&Order::Answer { nth, line: format!("{refused}\n") });
+            return None;
+        }
+        match self.report {
+            Some(outstanding) if outstanding == nth => return None,
+            Some(_) => return self.disconnected(),
+            None => self.report = Some(nth),
+        }
+        let (events, is_stopped) = (self.events.clone(), Arc::clone(&self.is_stopped));
+        pipe::begin("report", move || match request_line(&report, Some(nth)) {
+            Some(answer) => drop(events.send(Event::Answered(nth, answer))),
+            None => is_stopped.store(true, Ordering::Release),
+        });
+        None
+    }
+
     /// Sends the first order, once the far end has identified itself.
     fn greet(&mut self) {
-        if let Some(link) = &mut self.link {
-            link.greeted = true;
-        }
+        self.timing.greeted(now());
         let order = if self.begun {
             Order::Attach { attempt: self.near.attempt.clone(), from: self.from }
         } else {
@@ -344,10 +359,26 @@ impl Waiting<'_> {
         // The order may arrive even if sending it fails.
         self.begun = true;
         self.send(&order);
+        if self.stops {
+            self.send_stop();
+        }
+    }
+
+    /// Returns whether the far end of the current connection has identified itself.
+    const fn is_greeted(&self) -> bool {
+        self.link.is_some() && self.timing.is_greeted()
+    }
+
+    /// Orders the far end to stop the attempt, if it has identified itself. Otherwise it is ordered to once it has.
+    fn send_stop(&mut self) {
+        if self.is_greeted() {
+            self.send(&Order::Stop);
+            self.timing.stop_sent(now());
+        }
     }
 
     fn send(&mut self, order: &Order) {
-        self.sent_at = now();
+        self.timing.sent(now());
         // If the order cannot be queued, the far end no longer reads, and a timeout will close the connection.
         let _taken = self.link.as_ref().is_some_and(|it| it.send(order));
     }
