@@ -14,7 +14,7 @@ use sexton::ids::Seq;
 use sexton::persist::PersistError;
 use sexton::persist::backup::{self, Copied};
 use sexton::persist::disk::{Disk as _, RealDisk};
-use std::io::{self, ErrorKind, Write as _};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -73,7 +73,7 @@ impl Backup {
                 text::bytes(copied.bytes)
             )
         };
-        report::written(writeln!(io::stdout(), "{body}"))
+        report::print(&format!("{body}\n"))
     }
 }
 

@@ -3,11 +3,10 @@
 
 use crate::client::{self, Where};
 use crate::lock::refused;
-use crate::report::{Failure, written};
+use crate::report::{Failure, print};
 use crate::span::{SPAN, seconds};
 use crate::text::{count, number};
 use clap::{Args, ValueEnum};
-use std::io::Write as _;
 use std::time::Duration;
 
 /// The maximum value of `--wait`, in seconds.
@@ -92,7 +91,7 @@ impl Drain {
                 .to_owned()
         };
         let text = if self.json { &answer.body } else { &words };
-        written(std::io::stdout().lock().write_all(text.as_bytes()))?;
+        print(text)?;
         if self.wait.is_some() && is_left {
             return Err(Failure::found(
                 "timed out waiting: some locks, claims, passes or attempts are left",

@@ -1,5 +1,6 @@
 //! Reports the progress of long operations: on a terminal in a line that is rewritten in place, otherwise in occasional log lines.
 
+use crate::text::plain;
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -51,7 +52,7 @@ impl Progress {
                 }
                 let due = looks >= QUIET_LOOKS && (terminal || looks % LOOKS_A_LINE == 0);
                 match words().filter(|_| due) {
-                    Some(words) if terminal => write(&format!("\r{words}\x1b[K\r")),
+                    Some(words) if terminal => write(&format!("\r{}\x1b[K\r", plain(&words))),
                     Some(words) => elsewhere(&words),
                     None => {}
                 }

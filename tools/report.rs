@@ -349,14 +349,15 @@ fn tell_help(help: &str) {
     say(help);
 }
 
-/// Prints a message for the user to standard error.
+/// Prints a message for the user to standard error. It may repeat what others wrote, so control characters in it are escaped.
 pub(crate) fn tell(words: &str) {
-    say(&format!("sexton: {words}\n"));
+    say(&format!("sexton: {}\n", text::lines(words)));
 }
 
-/// Prints a line of a log to standard error, unchanged.
+/// Prints a line of a log, in which texts are quoted as in JSON, to standard error. Control characters in them are escaped, which does not
+/// change their meaning.
 pub(crate) fn log(line: &str) {
-    say(&format!("{line}\n"));
+    say(&format!("{}\n", text::json(line)));
 }
 
 /// Writes to standard error. Errors, such as a full disk or a closed pipe, are ignored.

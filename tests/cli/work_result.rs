@@ -282,6 +282,33 @@ fn a_run_that_is_stopped_says_so() {
     assert_eq!((jobs(&said).len(), &said["reached"]), (1, &json!("stopped")));
 }
 
+/// The error of a job is the end of what its command wrote.
+#[test]
+fn what_a_command_wrote_steers_no_terminal_in_what_is_said_of_its_job() {
+    let tree = Tree::start();
+    // ESC, BEL and DEL; then CSI as one character (U+009B), and one that turns the direction of text (U+202E).
+    let script = r"printf 'a\033]0;x\007\177\302\23331m\342\200\256b\n' >&2; exit 1";
+    let error = "a\u{1b}]0;x\u{7}\u{7f}\u{9b}31m\u{202e}b";
+    for form in [&["--log", "json"][..], &["--log", "logfmt"], &[]] {
+        push(&tree, "mails", "x");
+        let running = begin(&tree, &[&["mails"], form].concat(), script);
+        let done = crate::coordinator::done(running.wait_with_output().expect("our child"));
+        // What the command wrote is passed on as it is, before the line about its job.
+        let line = done.err.lines().find_map(|line| {
+            let starts = ["time=", "{", "sexton: job "];
+            let at = starts.iter().find_map(|start| line.find(start))?;
+            line.get(at..)
+        });
+        let line = line.unwrap_or_else(|| panic!("no line: {done:?}"));
+        assert_eq!(line.chars().find(|it| sexton::text::steers(*it)), None, "{line:?}");
+        assert!(line.contains("31m"), "{line}");
+        if form.contains(&"json") {
+            let line: Value = serde_json::from_str(line).expect("valid JSON");
+            assert_eq!(line["error"], error, "it is read back unchanged");
+        }
+    }
+}
+
 #[test]
 fn a_line_of_the_log_for_each_job() {
     let tree = Tree::start();

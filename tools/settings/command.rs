@@ -1,7 +1,7 @@
 //! `sexton config`: shows the settings in force and where each comes from. It reads the files that the settings name, to check them,
 //! and shows no secrets: for the token file, only its path.
 
-use crate::report::{Failure, tell, written};
+use crate::report::{Failure, print, tell};
 use crate::settings::layer::{Effective, Entry, ParsedFlags, Values};
 use crate::settings::{queue, service, task, tenant};
 use crate::table::{self, Column};
@@ -11,7 +11,6 @@ use serde_json::{Map, Value, json};
 use sexton::Config;
 use sexton::node::Node;
 use std::ffi::OsStr;
-use std::io::Write as _;
 
 /// Show the settings that `sexton serve` would use, and where each comes from
 ///
@@ -55,7 +54,7 @@ impl ShowConfig {
             }
             text
         };
-        written(std::io::stdout().lock().write_all(text.as_bytes()))
+        print(&text)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The subcommand: its flags, and its output when standard output is not a terminal.
 
 use crate::client::Where;
-use crate::report::{Failure, written};
+use crate::report::{Failure, print};
 use crate::top::screen::{Abilities, Pane, Screen};
 use crate::top::terminal::{self, Poller};
 use crate::top::view;
@@ -9,7 +9,7 @@ use clap::Args;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
 /// The width and height of a printed frame: as wide as most terminals, and taller than needed, since trailing blank lines are trimmed.
@@ -68,7 +68,7 @@ impl Top {
             lines(screen, &asker, self.once)
         } else if is_printed {
             twice(&mut screen, &asker)?;
-            written(write!(io::stdout(), "{}", frame(&mut screen)))
+            print(&frame(&mut screen))
         } else {
             terminal::watch(screen, &asker)
         }
@@ -93,7 +93,7 @@ fn twice(screen: &mut Screen, asker: &Poller) -> Result<(), Failure> {
 fn lines(mut screen: Screen, asker: &Poller, once: bool) -> Result<(), Failure> {
     if once {
         twice(&mut screen, asker)?;
-        return written(writeln!(io::stdout(), "{}", screen.watched.line()));
+        return print(&format!("{}\n", screen.watched.line()));
     }
     loop {
         let (at, answer) = asker.answer()?;
@@ -101,7 +101,7 @@ fn lines(mut screen: Screen, asker: &Poller, once: bool) -> Result<(), Failure> 
         let is_first = screen.watched.status.is_none() && answer.is_ok();
         screen.watched.take(at, answer);
         if !is_first {
-            written(writeln!(io::stdout(), "{}", screen.watched.line()))?;
+            print(&format!("{}\n", screen.watched.line()))?;
         }
     }
 }
