@@ -113,3 +113,37 @@ fn who_is_killed_outright_is_made_up_for() {
     waiting.until("the pass has run", |lease| lease["whole"] == 2);
     assert!(waiting.passes().exists());
 }
+
+/// It is not woken until its pass is over and another one has begun, so that nothing is known of its own.
+#[test]
+fn a_pass_that_went_unnoticed_is_not_taken_for_a_request_that_was_dropped() {
+    let mut waiting = Waiting::start();
+    let next = ask(&waiting.tree, "echo pass >> passes");
+    waiting.until("a request is next", |lease| lease["next"]["live"] == true);
+    let pid = Pid::from_child(&next);
+    kill_process(pid, Signal::STOP).expect("a permitted signal");
+    waiting.tree.again(|| {});
+    waiting.end_first();
+    waiting.until("its pass has run", |lease| lease["whole"] == 2);
+    let more = ["lease", "run", "k", "--detach", "--", "true"];
+    waiting.tree.well(&more);
+    waiting.until("another pass has run", |lease| lease["whole"] == 3);
+    kill_process(pid, Signal::CONT).expect("a permitted signal");
+    let said = done(next.wait_with_output().expect("our child"));
+    assert_eq!(said.status, 75, "{said:?}");
+    assert!(said.err.contains("it is not known how the pass of this request ended"), "{said:?}");
+    assert_eq!(std::fs::read_to_string(waiting.passes()).expect("it ran"), "pass\n");
+}
+
+#[test]
+fn a_request_that_was_dropped_is_said_to_be() {
+    let mut waiting = Waiting::start();
+    let next = ask(&waiting.tree, "echo pass >> passes");
+    waiting.until("a request is next", |lease| lease["next"]["live"] == true);
+    waiting.tree.well(&["lease", "disable", "k"]);
+    let said = done(next.wait_with_output().expect("our child"));
+    assert_eq!(said.status, 1, "{said:?}");
+    assert!(said.err.contains("the request was dropped"), "{said:?}");
+    waiting.end_first();
+    assert!(!waiting.passes().exists());
+}

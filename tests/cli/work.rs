@@ -366,3 +366,39 @@ fn a_job_that_is_cancelled_is_stopped_with_all_that_it_started() {
     let failed = ("failed".to_owned(), json!("it was cancelled"));
     assert_eq!(outcomes, [failed, ("ok".to_owned(), Value::Null)]);
 }
+
+/// The claim is ended by a client that has read its token; the command would have ended well.
+#[test]
+fn a_claim_that_somebody_else_ends_is_lost_and_its_job_is_neither_done_nor_cancelled() {
+    let tree = Tree::start();
+    let id = push(&tree, "mails", "x");
+    let log = tree.data.join("pids");
+    let script =
+        format!("trap 'exit 0' TERM; echo $$ >> {}; while :; do sleep 0.05; done", text(&log));
+    let all = ["work", "mails", "--max-jobs", "1", "--result", "json", "--", "sh", "-c", &script];
+    let mut command = tree.command(&all);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("the command starts");
+    until_lines(&log, 1);
+    let token = job(&tree, &id)["token"].to_string();
+    tree.well(&["queue", "bury", &id, &token]);
+    let done = done(child.wait_with_output().expect("the process ends"));
+    let said: Value = serde_json::from_str(&done.out).unwrap_or_default();
+    let lost = "its claim was lost: somebody else ended it, or it has expired";
+    let outcomes: Vec<_> =
+        jobs(&said).into_iter().map(|(_, status, error)| (status, error)).collect();
+    assert_eq!(outcomes, [("failed".to_owned(), json!(lost))], "{done:?}");
+    assert_eq!(job(&tree, &id)["phase"], "buried");
+}
+
+/// The coordinator stops the command at once, before this process has noticed that the job was cancelled.
+#[test]
+fn a_command_that_ends_at_once_when_its_job_is_cancelled_has_not_crashed() {
+    let script = "read -r body; [ $body = good ] && exit 0; echo $$ >> PIDS; echo $$ >> PIDS; exec sleep 600";
+    let (error, said) = cancelled(&[], script);
+    assert_eq!(error, "cancelled: wrong file");
+    let outcomes: Vec<_> =
+        jobs(&said).into_iter().map(|(_, status, error)| (status, error)).collect();
+    let failed = ("failed".to_owned(), json!("it was cancelled"));
+    assert_eq!(outcomes, [failed, ("ok".to_owned(), Value::Null)]);
+}

@@ -24,6 +24,9 @@ use std::time::Duration;
 /// After a failed launch, how often to check whether the coordinator has launched the command again.
 const AGAIN: Duration = Duration::from_millis(50);
 
+/// The exit status if it is not known how the pass ended: `EX_TEMPFAIL` of sysexits.h.
+const UNKNOWN: u8 = 75;
+
 /// Request a pass: run a command, now or when its turn comes
 ///
 /// If no pass runs and the period of the last one is over, the command runs immediately. Otherwise the request is next and waits
@@ -50,7 +53,7 @@ The command has the fencing token of its pass in SEXTON_FENCE and the name of th
 at each launch, so a replaced program runs from the next pass on.
 
 Exit status: that of the command, or 128 plus the signal that ended it; 0 if no pass is needed, or with --no-delay if it is not this \
-request's turn, with a note on standard error; 1 the lease is disabled; 125, 126, 127 it could not be launched, as for `sexton run`; 3 no \
+request's turn, with a note on standard error; 1 the lease is disabled or was reset; 75 it is not known how the pass ended; 125, 126, 127 it could not be launched, as for `sexton run`; 3 no \
 coordinator runs there.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate flag")]
 pub(super) struct Run {
@@ -257,6 +260,7 @@ impl Run {
             which: self.which.fields(),
             name: self.which.name.to_text(),
             place,
+            begun: begun(&lease),
         };
         let (id, signals) = turn.awaited(&mut foreground, lease)?;
         drop(handed);
@@ -286,6 +290,8 @@ struct Turn {
     /// The lease's name, for messages.
     name: String,
     place: u64,
+    /// The number of passes that had begun when the request became next.
+    begun: u64,
 }
 
 impl Turn {
@@ -349,22 +355,31 @@ impl Turn {
         }
     }
 
-    /// Waits until the pass of this request has begun, and returns the id of its process. Fails if the request was dropped.
+    /// Waits until the pass of this request has begun, and returns the id of its process. Fails if the request was dropped, or if another
+    /// pass has begun by the time the coordinator answers, so that nothing is known of this one.
     fn wait_for_pass(&self, mut lease: Value) -> Result<String, Failure> {
         let is_its = |lease: &Value, path: &str| {
             lease.pointer(path).and_then(Value::as_u64) == Some(self.place)
         };
         while is_its(&lease, "/next/place") {
-            let begun = lease.pointer("/begun").and_then(Value::as_u64);
             let mut asked = self.which.clone();
-            asked.extend(fields([("begun", begun.map(|it| it + 1).into())]));
+            asked.extend(fields([("begun", (begun(&lease) + 1).into())]));
             lease = self.options.wait(asked, WAIT_MAX)?;
         }
         let id = lease.pointer("/current/process").and_then(Value::as_str);
         let id = id.filter(|_| is_its(&lease, "/current/place"));
         id.map(str::to_owned).ok_or_else(|| {
+            if begun(&lease) > self.begun {
+                let words = "it is not known how the pass of this request ended, or whether it began: another pass has begun since";
+                return Failure::of_command(UNKNOWN, format!("{}: {words}", self.name));
+            }
             let words = "the request was dropped: the lease was disabled or reset";
             Failure::found(format!("{}: {words}", self.name))
         })
     }
+}
+
+/// Returns the number of passes of a lease that have begun.
+fn begun(lease: &Value) -> u64 {
+    lease.pointer("/begun").and_then(Value::as_u64).unwrap_or_default()
 }

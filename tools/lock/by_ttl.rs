@@ -87,8 +87,10 @@ impl ByTtl {
         }));
         let status = waiting.join().map_err(|_| failed(&"the waiting thread panicked"))?;
         let status = status.map_err(|error| failed(&error))?;
+        // After the release, the next renewal is refused: that is no loss.
+        let was_lost = lost.load(Ordering::Acquire);
         drop(self.held.post("release", Fields::new(), 0));
-        if lost.load(Ordering::Acquire) && self.on_lost == OnLost::Stop {
+        if was_lost && self.on_lost == OnLost::Stop {
             let words = format!(
                 "{}: the lock was lost, so the command was stopped",
                 name.to_string_lossy()

@@ -123,12 +123,12 @@ impl Attempts {
             self.run(&claim, &secret)
         };
         let reported = self.reports.end(&secret);
-        let is_lost = self.watched.end(&claim);
+        let lost = self.watched.end(&claim);
         let (verdict, left) = match came? {
-            Outcome::Ran(_, left) if is_lost => {
-                (Verdict::Failed("it was cancelled".to_owned(), None), left)
-            }
-            Outcome::Ran(verdict, left) => (reported.unwrap_or(verdict), left),
+            Outcome::Ran(verdict, left) => match lost {
+                Some(loss) => (Verdict::Failed(loss.words().to_owned(), None), left),
+                None => (reported.unwrap_or(verdict), left),
+            },
             Outcome::NeverRan(failure) => {
                 let verdict = Verdict::Later(failure.words().to_owned(), None);
                 self.jobs.settle(&claim, &verdict)?;

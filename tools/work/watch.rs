@@ -28,9 +28,28 @@ pub(super) struct Watched(Mutex<BTreeMap<Key, WatchedClaim>>);
 struct WatchedClaim {
     /// The id of its command's record, once known.
     command: Option<String>,
-    is_lost: bool,
+    /// Why the claim is over although the command has not ended; `None` if it is not.
+    lost: Option<Loss>,
     /// Whether the coordinator knows that the command works on the job.
     is_attached: bool,
+}
+
+/// Why a claim is over although its command has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// The job was cancelled.
+    Cancelled,
+    /// Somebody else ended the claim, or it has expired, or the coordinator does not have it any more.
+    Ended,
+}
+
+impl Loss {
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::Cancelled => "it was cancelled",
+            Self::Ended => "its claim was lost: somebody else ended it, or it has expired",
+        }
+    }
 }
 
 impl Watched {
@@ -38,9 +57,9 @@ impl Watched {
         self.held().insert(claim.key(), WatchedClaim::default());
     }
 
-    /// Removes a claim, and returns whether it was lost.
-    pub(super) fn end(&self, claim: &Claim) -> bool {
-        self.held().remove(&claim.key()).is_some_and(|held| held.is_lost)
+    /// Removes a claim, and returns why it was lost, if it was.
+    pub(super) fn end(&self, claim: &Claim) -> Option<Loss> {
+        self.held().remove(&claim.key())?.lost
     }
 
     /// Records the command of a claim, and whether the caller tells the coordinator about it; returns whether the claim is already lost.
@@ -49,16 +68,22 @@ impl Watched {
         held.get_mut(&claim.key()).is_some_and(|held| {
             held.command = Some(command.to_owned());
             held.is_attached = is_attached;
-            held.is_lost
+            held.lost.is_some()
         })
     }
 
-    /// Marks claims as lost, and returns the record ids of their commands, which the caller must stop.
-    fn lose(&self, keys: &BTreeSet<Key>) -> Vec<String> {
+    /// Marks those of the claims `before` as lost that are not among the coordinator's, or whose jobs are cancelled. Returns the record ids
+    /// of their commands, which the caller must stop.
+    fn lose(&self, before: &BTreeSet<Key>, now: &BTreeMap<Key, bool>) -> Vec<String> {
         let mut held = self.held();
-        let lost = held.iter_mut().filter(|(key, held)| keys.contains(key) && !held.is_lost);
-        lost.filter_map(|(_, held)| {
-            held.is_lost = true;
+        let open =
+            held.iter_mut().filter(|(key, held)| before.contains(key) && held.lost.is_none());
+        open.filter_map(|(key, held)| {
+            held.lost = match now.get(key) {
+                Some(false) => return None,
+                Some(true) => Some(Loss::Cancelled),
+                None => Some(Loss::Ended),
+            };
             held.command.clone()
         })
         .collect()
@@ -107,30 +132,30 @@ impl Attempts {
         for (key, command) in self.watched.unattached() {
             self.attach(key, self.attachment(&command), false);
         }
-        let wanted = self.wanted()?;
-        for command in self.watched.lose(&(&before - &wanted)) {
+        let now = self.claims()?;
+        for command in self.watched.lose(&before, &now) {
             self.stop(&command);
         }
         Ok(())
     }
 
-    /// Returns the claims of this process that are still valid and not cancelled.
-    fn wanted(&self) -> Result<BTreeSet<Key>, Failure> {
-        let mut wanted = BTreeSet::new();
+    /// Returns the claims of this process, each with whether its job is cancelled.
+    fn claims(&self) -> Result<BTreeMap<Key, bool>, Failure> {
+        let mut claims = BTreeMap::new();
         let mut query =
             fields([("process", self.jobs.own.as_str().into()), ("limit", "1000".into())]);
         loop {
             let path = client::with_query("/v1/queues/jobs", &query);
             let mut body = client::get(&self.jobs.target, &path)?.success(&[])?;
             let jobs = body.pointer("/jobs").and_then(Value::as_array);
-            let is_wanted = |job: &&Value| job.pointer("/cancelled") == Some(&false.into());
-            wanted.extend(jobs.into_iter().flatten().filter(is_wanted).filter_map(|job| {
+            claims.extend(jobs.into_iter().flatten().filter_map(|job| {
                 let number = |path| job.pointer(path).and_then(Value::as_u64);
-                Some((number("/id")?, number("/token")?))
+                let is_cancelled = job.pointer("/cancelled") != Some(&false.into());
+                Some(((number("/id")?, number("/token")?), is_cancelled))
             }));
             match body.get_mut("next").map(Value::take) {
                 Some(next @ Value::String(_)) => query.insert("after".to_owned(), next),
-                Some(_) | None => return Ok(wanted),
+                Some(_) | None => return Ok(claims),
             };
         }
     }
