@@ -11,6 +11,8 @@ use crate::text;
 use clap::Args;
 use serde_json::json;
 use sexton::ids::Seq;
+use sexton::kernel::path::{self, Exposed};
+use sexton::kernel::socket;
 use sexton::persist::PersistError;
 use sexton::persist::backup::{self, Copied};
 use sexton::persist::disk::{Disk as _, RealDisk};
@@ -91,6 +93,11 @@ impl Target {
             Failure::unreachable(format!("failed to copy to {}: {why}", into.display()))
                 .help("a backup never replaces anything: give a directory that is new or empty")
         };
+        // Whoever may replace a directory on the way may exchange the copy while it is made, or have it put elsewhere.
+        if let Some(why) = path::exposure(into, &socket::is_own) {
+            let failure = refused(&Exposed { why }.to_string());
+            return Err(failure);
+        }
         let path = resolved(into).map_err(|error| refused(&error.to_string()))?;
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(refused("its path has no last component"));

@@ -3,12 +3,13 @@
 
 use crate::kernel::path::{self, Others};
 use crate::kernel::socket;
-use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Why what was found at a path is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -131,6 +132,53 @@ pub fn of_user(path: &Path, user: u32) -> io::Result<File> {
         return Err(Unfit::Linked.into());
     }
     reopened(&place, OFlags::RDONLY)
+}
+
+/// A name in a directory that is held open, so that nothing on the way to it can be exchanged.
+pub struct Place {
+    directory: OwnedFd,
+    name: OsString,
+}
+
+impl Place {
+    /// Follows a path up to its last part. Directories of other users are passed through, but no link that they may have made is followed.
+    ///
+    /// # Errors
+    /// Returns an error if there is no such directory, or [`Exposed`](path::Exposed).
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(Unfit::Irregular.into());
+        };
+        let directory = path::follow(directory, &socket::is_own, Others::NoLinks)?;
+        Ok(Self { directory, name: name.to_owned() })
+    }
+
+    /// Returns the path of what has this name there, with a suffix. No other process can change where it leads; it is valid as long as this
+    /// value.
+    pub fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = self.name.clone();
+        name.push(suffix);
+        Path::new(&by_descriptor(&self.directory)).join(name)
+    }
+
+    /// Returns the path of what has this name there, as [`beside`](Self::beside) does.
+    pub fn path(&self) -> PathBuf {
+        self.beside("")
+    }
+
+    /// Creates a file in place of what has this name. A link is replaced, not followed.
+    ///
+    /// # Errors
+    /// Returns an error if what is there cannot be replaced.
+    pub fn replace(&self, mode: Mode) -> io::Result<File> {
+        match rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(&self.directory, &self.name, flags, mode)?.into())
+    }
 }
 
 fn open(path: &Path, flags: OFlags, mode: Mode) -> io::Result<(File, Stat)> {

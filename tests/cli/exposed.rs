@@ -1,7 +1,8 @@
 //! Files and directories that other users may write to, or put others in the place of: what they hold decides nothing, and nothing is written
 //! there. A directory with the mode 0777 stands for one of another user, so that no second user is needed.
 
-use crate::daemon::{Daemon, text};
+use crate::coordinator::done;
+use crate::daemon::{Daemon, sexton, text};
 use crate::patience::until;
 use crate::tree::Tree;
 use rustix::process::Signal;
@@ -74,6 +75,50 @@ fn a_working_directory_is_made_through_no_link_of_somebody_else() {
     // A directory of somebody else may be worked in, and a new one is made in it.
     launch("new/below");
     assert!(shared.join("new/below").is_dir());
+}
+
+/// Each page is written to where the link with its name leads.
+#[test]
+fn man_pages_are_written_through_no_link_of_somebody_else() {
+    let (files, ours, shared) = ours_and_shared();
+    let man = |dir: &Path| done(sexton().arg("man").arg(dir).output().expect("the command runs"));
+    let kept = ours.join("kept");
+    write(&kept, "ours").expect("a writable file");
+    symlink(&kept, shared.join("sexton.1")).expect("a link");
+    symlink(&ours, shared.join("link")).expect("a link");
+    assert_eq!(man(&shared).status, 0);
+    assert_eq!(read_to_string(&kept).expect("it is still there"), "ours");
+    assert!(read_to_string(shared.join("sexton.1")).expect("a page").contains(".TH sexton 1"));
+    for dir in ["link", "link/new"] {
+        let refused = man(&shared.join(dir));
+        assert_eq!(refused.status, 3, "{dir}: {refused:?}");
+        assert!(refused.err.contains("shared/link is a symbolic link, and "), "{refused:?}");
+    }
+    assert_eq!(std::fs::read_dir(&ours).expect("ours").count(), 1);
+    // A link of ours leads where it says.
+    symlink(&ours, files.path().join("link")).expect("a link");
+    assert_eq!(man(&files.path().join("link")).status, 0);
+    assert!(ours.join("sexton.1").exists());
+}
+
+/// Its owner may exchange what is being copied, or have it put elsewhere.
+#[test]
+fn a_backup_is_not_made_where_others_may_replace_it() {
+    let tree = Tree::start();
+    let (_files, ours, shared) = ours_and_shared();
+    symlink(&ours, shared.join("link")).expect("a link");
+    for dir in ["copy", "new/copy", "link/copy"] {
+        let refused = tree.run(&["backup", text(&shared.join(dir))]);
+        assert_eq!(refused.status, 3, "{dir}: {refused:?}");
+        let words = format!("{} has mode 0777", text(&shared));
+        assert!(refused.err.contains(&words), "{dir}: {refused:?}");
+    }
+    for dir in [&ours, &shared] {
+        assert!(!dir.join("copy").exists());
+    }
+    set_mode(&shared, 0o755);
+    tree.well(&["backup", text(&shared.join("link/copy"))]);
+    assert!(ours.join("copy/journal").is_dir());
 }
 
 #[test]
