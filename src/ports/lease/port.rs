@@ -8,7 +8,7 @@
 use crate::actors::binding::Exit;
 use crate::actors::lease::{Action, LeaseMachine, LogEvent};
 use crate::clock::{Clock as _, Date, SystemClock, Timestamp};
-use crate::kernel::file;
+use crate::kernel::file::{self, Place};
 use crate::ports::lease::counts::counts;
 use crate::schedule;
 use crate::spine::effect;
@@ -145,7 +145,8 @@ fn write(asked: &Receiver<(Date, PathBuf, Action)>, data: Option<&Path>) {
 fn append(path: &Path, line: &str) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
     // Another user who may write to its directory may have made it a link to one of our files, or a pipe, which would stop the thread.
-    let mut file = file::own(path, flags, Mode::from_raw_mode(0o644))?;
+    let place = Place::of(path)?;
+    let mut file = file::own(&place.path(), flags, Mode::from_raw_mode(0o644))?;
     file.write_all(line.as_bytes())
 }
 
@@ -195,6 +196,7 @@ mod tests {
     use crate::spine::effect;
     use crate::spine::halt::Sentry;
     use crate::spine::port::Port as _;
+    use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;
 
     /// Whether counts are read, which requires a JSON parser.
@@ -272,6 +274,29 @@ mod tests {
         assert_eq!(refused, "it is a symbolic link");
         let kept = std::fs::read_to_string(&other).expect("the file exists");
         assert_eq!(kept, "important");
+    }
+
+    #[test]
+    fn a_file_is_written_through_no_link_that_another_user_may_have_made() {
+        let folder = tempfile::tempdir().expect("a directory can be created");
+        let path = |name: &str| folder.path().join(name);
+        for name in ["ours", "shared"] {
+            std::fs::create_dir(path(name)).expect("a directory can be created");
+        }
+        std::os::unix::fs::symlink(path("ours"), path("shared/link")).expect("a link");
+        let set = |mode| {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(path("shared"), mode).expect("our own");
+        };
+        set(0o777);
+        let refused = append(&path("shared/link/log"), "x\n").expect_err("it is a link");
+        assert!(refused.to_string().contains("shared/link is a symbolic link"), "{refused}");
+        assert!(!path("ours/log").exists());
+        // A directory of theirs may be written to, and a link of ours leads where it says.
+        append(&path("shared/log"), "x\n").expect("it is a file of ours");
+        set(0o755);
+        append(&path("shared/link/log"), "x\n").expect("only we may write there");
+        assert_eq!(std::fs::read_to_string(path("ours/log")).expect("it was written"), "x\n");
     }
 
     #[test]
