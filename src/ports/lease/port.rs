@@ -24,6 +24,12 @@ use std::path::{Path, PathBuf};
 /// The maximum number of lines waiting to be written. If the disk cannot keep up, further lines are dropped, and their number is logged.
 const LINES_MAX: usize = 10_000;
 
+/// The maximum size of a log file. One that has reached it is renamed, and replaces the one that was renamed before.
+const FILE_BYTES_MAX: u64 = 10 << 20;
+
+/// The suffix of the name of a log file that was full.
+const OLD: &str = ".old";
+
 /// The port of the `LeaseActor`.
 #[derive(Debug)]
 pub struct LeasePort {
@@ -132,22 +138,37 @@ fn warn(action: &Action) {
 fn write(asked: &Receiver<(Date, PathBuf, Action)>, data: Option<&Path>) {
     for (at, file, action) in asked {
         let line = line(at, &action, data);
-        if let Err(error) = append(&file, &line) {
-            tracing::warn!(
+        match append(&file, &line) {
+            Ok(false) => {}
+            Ok(true) => tracing::warn!(
+                file = %file.display(),
+                limit = FILE_BYTES_MAX,
+                "a lease log file was full: it was renamed with the suffix {OLD}"
+            ),
+            Err(error) => tracing::warn!(
                 file = %file.display(),
                 "failed to write a lease log file: {error}"
-            );
+            ),
         }
     }
 }
 
 /// Appends a line. The file is opened for each line, so it is created again if it was moved away.
-fn append(path: &Path, line: &str) -> io::Result<()> {
+///
+/// A file that would exceed [`FILE_BYTES_MAX`] is renamed first. Returns whether it was.
+fn append(path: &Path, line: &str) -> io::Result<bool> {
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
     // Another user who may write to its directory may have made it a link to one of our files, or a pipe, which would stop the thread.
     let place = Place::of(path)?;
-    let mut file = file::own(&place.path(), flags, Mode::from_raw_mode(0o644))?;
-    file.write_all(line.as_bytes())
+    let open = || file::own(&place.path(), flags, Mode::from_raw_mode(0o644));
+    let mut file = open()?;
+    let is_full = file.metadata()?.len() + line.len() as u64 > FILE_BYTES_MAX;
+    if is_full {
+        std::fs::rename(place.path(), place.beside(OLD))?;
+        file = open()?;
+    }
+    file.write_all(line.as_bytes())?;
+    Ok(is_full)
 }
 
 /// Formats a line: the date in UTC, the lease name with its blanks replaced by dashes, and the event of the pass.
@@ -186,7 +207,7 @@ fn words(exit: Option<Exit>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{LeasePort, append, date};
+    use super::{FILE_BYTES_MAX, LeasePort, append, date};
     use crate::actors::binding::Exit;
     use crate::actors::lease::{Action, LogEvent};
     use crate::actors::lock::Name;
@@ -297,6 +318,34 @@ mod tests {
         set(0o755);
         append(&path("shared/link/log"), "x\n").expect("only we may write there");
         assert_eq!(std::fs::read_to_string(path("ours/log")).expect("it was written"), "x\n");
+    }
+
+    #[test]
+    fn a_file_that_is_full_is_renamed_and_one_of_these_is_kept() {
+        let folder = tempfile::tempdir().expect("a directory can be created");
+        let (log, old) = (folder.path().join("log"), folder.path().join("log.old"));
+        let fill = |bytes: u64| {
+            let file = std::fs::File::options().write(true).create(true).truncate(false).open(&log);
+            file.and_then(|it| it.set_len(bytes)).expect("the file can be written");
+        };
+        let length = |path: &Path| std::fs::metadata(path).expect("it exists").len();
+        fill(FILE_BYTES_MAX - 2);
+        assert!(!append(&log, "a\n").expect("it is written"), "it is full, and no more");
+        assert_eq!((length(&log), old.exists()), (FILE_BYTES_MAX, false));
+        for line in ["b\n", "c\n"] {
+            fill(FILE_BYTES_MAX);
+            assert!(append(&log, line).expect("it is written"));
+            assert_eq!(std::fs::read_to_string(&log).expect("it exists"), line);
+            assert_eq!(length(&old), FILE_BYTES_MAX);
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).expect("ours").count(), 2);
+        // What is there instead of the renamed one is replaced, not followed.
+        std::fs::remove_file(&old).expect("it exists");
+        std::fs::write(folder.path().join("other"), "important").expect("a file");
+        std::os::unix::fs::symlink(folder.path().join("other"), &old).expect("a link");
+        fill(FILE_BYTES_MAX);
+        append(&log, "d\n").expect("it is written");
+        assert_eq!(length(&folder.path().join("other")), 9);
     }
 
     #[test]
