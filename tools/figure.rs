@@ -7,7 +7,7 @@ use std::iter::Sum;
 use std::ops::Add;
 
 /// A number in an answer; shown as `-` if it is absent or null. A sum or difference is absent if a part of it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Figure(Option<u64>);
 
 /// Returns the number at `path`, a JSON pointer.

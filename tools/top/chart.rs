@@ -151,8 +151,8 @@ fn bar(value: Option<u64>, peak: u64, unicode: bool) -> char {
     }
 }
 
-fn rate(point: &Point, of: impl Fn(&Rates) -> Rate) -> Option<u64> {
-    point.rates.as_ref().map(|rates| of(rates).0)
+fn rate(point: &Point, of: impl Fn(&Rates) -> Option<Rate>) -> Option<u64> {
+    of(point.rates.as_ref()?).map(|rate| rate.0)
 }
 
 /// Formats a rate, with tenths if it rounds to less than 10.

@@ -95,7 +95,7 @@ pub(crate) fn listeners(watched: &Watched, status: &Value, width: usize) -> Vec<
         rows.extend(part(17, "lockserver/s", &kinds, width));
     }
     if let Some(rates) = rates.filter(|_| is_there(status, "/beanstalk")) {
-        let asked = rates.beanstalk.iter().filter(|(_, rate)| rate.0 > 0);
+        let asked = rates.beanstalk.iter().filter(|(_, rate)| rate.is_none_or(|it| it.0 > 0));
         let mut kinds: Vec<String> =
             asked.map(|(name, rate)| named((name.as_str(), *rate))).collect();
         if kinds.is_empty() {

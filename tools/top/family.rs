@@ -2,6 +2,7 @@
 //!
 //! Resource usage is known only for the processes whose lines were on the screen when it was requested.
 
+use crate::figure::Figure;
 use crate::text::number;
 use crate::top::sample::list;
 use serde_json::Value;
@@ -41,8 +42,8 @@ pub(crate) enum Standing {
 pub(crate) struct Usage {
     /// The coordinator's uptime when this usage was read.
     uptime_ms: u64,
-    pub(crate) cpu_ms: u64,
-    pub(crate) memory_bytes: u64,
+    pub(crate) cpu_ms: Figure,
+    pub(crate) memory_bytes: Figure,
     /// CPU use since the previous reading, in thousandths of one processor; `None` if there is no such reading or it cannot be compared.
     pub(crate) share: Option<u64>,
 }
@@ -82,13 +83,13 @@ impl Family {
 
 impl Usage {
     fn of(answer: &Value, uptime_ms: u64, before: Option<&Self>) -> Self {
-        let cpu_ms = number(answer, "/cpu_ms").or_zero();
+        let cpu_ms = number(answer, "/cpu_ms");
         let share = before.and_then(|before| {
             let over_ms = uptime_ms.checked_sub(before.uptime_ms).filter(|ms| *ms > 0)?;
-            let used_ms = cpu_ms.checked_sub(before.cpu_ms)?;
+            let used_ms = cpu_ms.known()?.checked_sub(before.cpu_ms.known()?)?;
             Some(used_ms.saturating_mul(1000) / over_ms)
         });
-        Self { uptime_ms, cpu_ms, memory_bytes: number(answer, "/memory_bytes").or_zero(), share }
+        Self { uptime_ms, cpu_ms, memory_bytes: number(answer, "/memory_bytes"), share }
     }
 }
 

@@ -114,7 +114,7 @@ fn what_a_process_uses_is_over_the_coordinators_own_time() {
         let mut answer = json!({"services": [], "processes": [record], "usage": usage});
         family.take(&mut answer, uptime_ms);
         let usage = family.usage(&record_of("a")).expect("the usage was read");
-        (usage.share, usage.cpu_ms, usage.memory_bytes)
+        (usage.share, usage.cpu_ms.or_zero(), usage.memory_bytes.or_zero())
     };
     assert_eq!(take(1000, 50), (None, 50, 7), "one reading gives no share");
     assert_eq!(take(3000, 1050), (Some(500), 1050, 7), "half a processor");

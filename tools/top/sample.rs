@@ -3,6 +3,7 @@
 //! A rate is the difference of two counts, divided by the difference of the coordinator's uptimes, so a late answer does not distort
 //! it. No rate spans a restart or a time without answers: the charts show a gap.
 
+use crate::figure::Figure;
 use crate::text::{self, number};
 use crate::top::family::Family;
 use crate::top::work::Work;
@@ -29,29 +30,29 @@ pub(crate) const COMMANDS: [(&str, &str); 8] = [
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rate(pub(crate) u64);
 
-/// The rates between two answers of the same coordinator.
+/// The rates between two answers of the same coordinator; `None` for those whose counts are not in both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rates {
     /// The time between the two answers, in milliseconds.
     pub(crate) over_ms: u64,
     /// Commands of the LockServer protocol, in the order of [`COMMANDS`].
-    pub(crate) commands: [Rate; COMMANDS.len()],
+    pub(crate) commands: [Option<Rate>; COMMANDS.len()],
     /// Commands of the beanstalkd protocol, by name.
-    pub(crate) beanstalk: Vec<(String, Rate)>,
+    pub(crate) beanstalk: Vec<(String, Option<Rate>)>,
     /// Entries, counted by the highest durable sequence number; without a journal, by the highest sequence number of any actor.
-    pub(crate) entries: Rate,
+    pub(crate) entries: Option<Rate>,
     /// Bytes written to the journal.
-    pub(crate) bytes: Rate,
+    pub(crate) bytes: Option<Rate>,
     /// Writes to the journal.
-    pub(crate) writes: Rate,
+    pub(crate) writes: Option<Rate>,
     /// Syncs of the journal.
-    pub(crate) syncs: Rate,
+    pub(crate) syncs: Option<Rate>,
     /// Jobs added.
-    pub(crate) jobs: Rate,
+    pub(crate) jobs: Option<Rate>,
     /// Claims that expired before their jobs ended.
-    pub(crate) timeouts: Rate,
+    pub(crate) timeouts: Option<Rate>,
     /// Requests over HTTP, including those of `sexton top` itself.
-    pub(crate) http: Rate,
+    pub(crate) http: Option<Rate>,
 }
 
 /// A sample. Values that were unknown are `None`.
@@ -92,7 +93,7 @@ pub(crate) struct Succession {
     /// When the new process answered for the first time.
     pub(crate) at: Timestamp,
     /// The PID of the previous process.
-    pub(crate) before: u64,
+    pub(crate) before: Figure,
 }
 
 /// The data received from a coordinator.
@@ -161,7 +162,7 @@ impl Watched {
                 let heard_before = self.contact == Contact::Answering;
                 point.rates = rates(before, &status).filter(|_| heard_before);
             } else {
-                let before = number(before, "/pid").or_zero();
+                let before = number(before, "/pid");
                 self.succession = Some(Succession { at, before });
             }
         }
@@ -218,32 +219,32 @@ impl Watched {
 
 impl Rates {
     /// Returns the rate of all LockServer commands.
-    pub(crate) fn all_commands(&self) -> Rate {
-        Rate(self.commands.iter().map(|rate| rate.0).sum())
+    pub(crate) fn all_commands(&self) -> Option<Rate> {
+        sum(self.commands.iter().copied())
     }
 
-    /// Returns the rate of all beanstalkd commands.
-    pub(crate) fn all_beanstalk(&self) -> Rate {
-        Rate(self.beanstalk.iter().map(|(_, rate)| rate.0).sum())
+    /// Returns the rate of all beanstalkd commands; `None` if there are none.
+    pub(crate) fn all_beanstalk(&self) -> Option<Rate> {
+        sum(self.beanstalk.iter().map(|(_, rate)| *rate)).filter(|_| !self.beanstalk.is_empty())
     }
 
     fn line(&self) -> Value {
         let kinds = COMMANDS.iter().zip(self.commands);
-        let kinds = kinds.map(|((name, _), rate)| ((*name).to_owned(), rate.line()));
+        let kinds = kinds.map(|((name, _), rate)| ((*name).to_owned(), line(rate)));
         let beanstalk = self.beanstalk.iter();
-        let beanstalk = beanstalk.map(|(name, rate)| (name.clone(), rate.line()));
+        let beanstalk = beanstalk.map(|(name, rate)| (name.clone(), line(*rate)));
         json!({
-            "beanstalk_commands": self.all_beanstalk().line(),
+            "beanstalk_commands": line(self.all_beanstalk()),
             "beanstalk_commands_by_kind": Value::Object(beanstalk.collect()),
-            "commands": self.all_commands().line(),
+            "commands": line(self.all_commands()),
             "commands_by_kind": Value::Object(kinds.collect()),
-            "entries": self.entries.line(),
-            "http_requests": self.http.line(),
-            "job_timeouts": self.timeouts.line(),
-            "jobs_added": self.jobs.line(),
-            "journal_bytes": self.bytes.line(),
-            "journal_syncs": self.syncs.line(),
-            "journal_writes": self.writes.line(),
+            "entries": line(self.entries),
+            "http_requests": line(self.http),
+            "job_timeouts": line(self.timeouts),
+            "jobs_added": line(self.jobs),
+            "journal_bytes": line(self.bytes),
+            "journal_syncs": line(self.syncs),
+            "journal_writes": line(self.writes),
         })
     }
 }
@@ -279,51 +280,59 @@ fn rates(before: &Value, now: &Value) -> Option<Rates> {
     if over_ms == 0 {
         return None;
     }
-    let grown = |path: &str| number(now, path).minus(number(before, path)).or_zero();
-    let rate = |path: &str| Rate::new(grown(path), over_ms);
+    let grown = |path: &str| number(now, path).minus(number(before, path));
+    let of = |count: Figure| Some(Rate::new(count.known()?, over_ms));
+    let rate = |path: &str| of(grown(path));
     let http = ["/http/answered", "/http/refused", "/http/failed"].map(grown);
-    let entries = entries(now).saturating_sub(entries(before));
     Some(Rates {
         over_ms,
         commands: COMMANDS.map(|(name, _)| {
             let path = format!("/lockserver/{name}");
-            let count = u64::from(wrapped(now, &path).wrapping_sub(wrapped(before, &path)));
-            Rate::new(count, over_ms)
+            let count = wrapped(now, &path)?.wrapping_sub(wrapped(before, &path)?);
+            Some(Rate::new(count.into(), over_ms))
         }),
         beanstalk: beanstalk(now)
-            .map(|(name, count)| {
-                let before = number(before, &format!("/beanstalk/commands/{name}")).or_zero();
-                (name.clone(), Rate::new(count.saturating_sub(before), over_ms))
-            })
+            .map(|name| (name.clone(), rate(&format!("/beanstalk/commands/{name}"))))
             .collect(),
-        entries: Rate::new(entries, over_ms),
+        entries: of(entries(now).minus(entries(before))),
         bytes: rate("/journal/bytes"),
         writes: rate("/journal/writes"),
         syncs: rate("/journal/syncs"),
         jobs: rate("/queues/added"),
         timeouts: rate("/queues/timeouts"),
-        http: Rate::new(http.iter().sum(), over_ms),
+        http: of(http.into_iter().sum()),
     })
 }
 
-/// Returns the counts of beanstalkd commands, by name.
-fn beanstalk(status: &Value) -> impl Iterator<Item = (&String, u64)> {
+/// Returns the sum of rates; `None` if one of them is unknown.
+fn sum(rates: impl Iterator<Item = Option<Rate>>) -> Option<Rate> {
+    let sum: Option<u64> = rates.map(|rate| Some(rate?.0)).sum();
+    sum.map(Rate)
+}
+
+fn line(rate: Option<Rate>) -> Value {
+    rate.map_or(Value::Null, Rate::line)
+}
+
+/// Returns the names of the beanstalkd commands that are counted.
+fn beanstalk(status: &Value) -> impl Iterator<Item = &String> {
     let counts = status.pointer("/beanstalk/commands");
-    let counts = counts.and_then(Value::as_object).into_iter().flatten();
-    counts.map(|(name, count)| (name, count.as_u64().unwrap_or(0)))
+    counts.and_then(Value::as_object).into_iter().flat_map(|counts| counts.keys())
 }
 
 /// Reads a count of the LockServer protocol. Such counts wrap at 2^32.
-fn wrapped(status: &Value, path: &str) -> u32 {
-    u32::try_from(number(status, path).or_zero()).unwrap_or(0)
+fn wrapped(status: &Value, path: &str) -> Option<u32> {
+    u32::try_from(number(status, path).known()?).ok()
 }
 
-fn entries(status: &Value) -> u64 {
-    if let Some(released) = status.pointer("/journal/released").and_then(Value::as_u64) {
+/// Returns the number of entries: the highest sequence number that is known.
+fn entries(status: &Value) -> Figure {
+    let released = number(status, "/journal/released");
+    if released.known().is_some() {
         return released;
     }
-    let newest = actors(status).iter().map(|actor| number(actor, "/last").or_zero());
-    newest.max().unwrap_or(0)
+    let newest = actors(status).iter().filter_map(|actor| number(actor, "/last").known());
+    newest.max().map_or_else(Figure::default, Figure::from)
 }
 
 /// Returns the actors of a status.

@@ -336,15 +336,58 @@ fn rates_are_over_the_coordinators_own_time() {
     watched.take(Timestamp(NOON + 100), Ok(late));
     let rates = watched.rates().expect("two answers give a rate");
     assert_eq!(rates.over_ms, 2000);
-    assert_eq!(rates.commands[0], Rate(50_000), "requests");
-    assert_eq!(rates.commands[6], Rate(2_500), "listings");
-    assert_eq!(rates.bytes, Rate(200 * 96 * 1000 / 2));
+    assert_eq!(rates.commands[0], Some(Rate(50_000)), "requests");
+    assert_eq!(rates.commands[6], Some(Rate(2_500)), "listings");
+    assert_eq!(rates.bytes, Some(Rate(200 * 96 * 1000 / 2)));
     let line = watched.line();
     assert_eq!(line["per_second"]["commands_by_kind"]["requests"], json!(50.0));
     assert_eq!(line["per_second"]["jobs_added"], json!(25.0));
     assert_eq!(line["per_second"]["job_timeouts"], json!(1.5));
     assert_eq!(line["status"]["pid"], json!(4242));
     assert_eq!(line["at"], json!("2026-11-21T12:00:00.100Z"));
+}
+
+/// A coordinator of another version may not report all that this program shows.
+#[test]
+fn what_a_coordinator_does_not_report_is_not_zero() {
+    let absent = [
+        "/journal/bytes",
+        "/queues/added",
+        "/queues/timeouts",
+        "/lockserver/renewals",
+        "/beanstalk/commands/put",
+        "/http/failed",
+        "/busiest/locks_all",
+    ];
+    let answer = |second: u64| {
+        let mut status = status(second);
+        for path in absent.iter().filter(|path| second == 1 || **path != "/queues/added") {
+            *status.pointer_mut(path).expect("a number") = Value::Null;
+        }
+        (second, Ok(status))
+    };
+    let mut screen = screen(FULL, [0, 1].map(answer));
+    let line = screen.watched.line();
+    let rates = &line["per_second"];
+    let unknown = [
+        "beanstalk_commands",
+        "commands",
+        "http_requests",
+        "job_timeouts",
+        "jobs_added",
+        "journal_bytes",
+    ];
+    for name in unknown {
+        assert_eq!(rates[name], Value::Null, "{name}");
+    }
+    assert_eq!(rates["commands_by_kind"]["renewals"], Value::Null);
+    assert_eq!(rates["commands_by_kind"]["requests"], json!(100.0));
+    assert_eq!(rates["journal_syncs"], json!(4.0));
+    screen.pane = Pane::Whole;
+    let shown = text(&drawn(&mut screen, (120, 200)));
+    for words in ["ran out/s -", "renew -", "put -", "- locks waited for"] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::text::{grouped, number, span, words};
 use crate::top::chart::{INTERNALS, Series, WORK, Window, rate_words};
-use crate::top::sample::{Contact, Watched};
+use crate::top::sample::{Contact, Rate, Watched};
 use crate::top::screen::{Pane, Screen};
 use crate::top::{details, kin, tables};
 use ratatui::Frame;
@@ -315,9 +315,9 @@ pub(crate) fn moment(at: Timestamp) -> String {
     }
 }
 
-/// Formats a rate, preceded by its name.
-pub(crate) fn named((name, rate): (&str, crate::top::sample::Rate)) -> String {
-    format!("{name} {}", rate_words(rate))
+/// Formats a rate, preceded by its name; `-` if it is unknown.
+pub(crate) fn named((name, rate): (&str, Option<Rate>)) -> String {
+    format!("{name} {}", rate.map_or_else(|| "-".to_owned(), rate_words))
 }
 
 /// Formats the count at `path` of the status, preceded by its name.

@@ -1,6 +1,7 @@
 //! The busiest queues, locks, leases and tasks. A coordinator with very many queues returns only a share of them in each answer, one
 //! share after the other; the last answer for each share is kept here.
 
+use crate::figure::Figure;
 use crate::text::number;
 use crate::top::sample::{Rate, list};
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ pub(crate) struct Work {
     shares: BTreeMap<u64, Share>,
     pub(crate) locks: Vec<Value>,
     /// The number of all locks with waiters.
-    pub(crate) locks_all: u64,
+    pub(crate) locks_all: Figure,
     /// Leases with a running or upcoming pass.
     pub(crate) leases: Vec<Value>,
     /// Whether there are more such leases than those in `leases`.
@@ -66,7 +67,7 @@ impl Work {
             drop(self.shares.split_off(&(after + 1)));
         }
         self.locks = list(answer, "/locks").to_vec();
-        self.locks_all = number(answer, "/locks_all").or_zero();
+        self.locks_all = number(answer, "/locks_all");
         self.leases = list(answer, "/leases").to_vec();
         self.leases_more = answer.pointer("/leases_more") == Some(&true.into());
         self.tasks = list(answer, "/tasks").to_vec();
