@@ -471,8 +471,10 @@ pub(crate) struct Pruned {
 }
 
 async fn prune(call: &Call, Body(asked): Body<Prune>) -> Result<Json<Pruned>, Problem> {
-    let before = call.node.date().0.saturating_sub(asked.older_than_ms.0);
-    let pruned = call.processes().prune(Some(Date(before)), asked.keep.0).await?;
+    // Without an age, what ended in this very millisecond is removed as well.
+    let ms = Some(asked.older_than_ms.0).filter(|ms| *ms > 0);
+    let before = ms.map(|ms| Date(call.node.date().0.saturating_sub(ms)));
+    let pruned = call.processes().prune(before, asked.keep.0).await?;
     Ok(Json(Pruned { pruned }))
 }
 

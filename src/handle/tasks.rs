@@ -296,6 +296,8 @@ impl Tasks {
     /// kept. Returns the number of tasks removed.
     pub async fn prune(&self, before: Option<Date>, keep: u32) -> Result<u64, TaskError> {
         let limit = PRUNED_AT_ONCE;
+        // Without a date, a message leaves what ended in the millisecond in which it is carried out.
+        let before = Some(before.unwrap_or(Date(u64::MAX)));
         let prune = Message::Prune { before, keep, limit };
         let mut all = 0;
         loop {

@@ -3,6 +3,7 @@
 use sexton::actors::dispatch::{Act, ExitStatus, NewTask, RunStatus};
 use sexton::actors::process::{Launching, Spec};
 use sexton::bytes::Bytes;
+use sexton::clock::{ManualClock, Timestamp};
 use sexton::config::KeeperProgram;
 use sexton::{Config, Node, block_on};
 use std::pin::pin;
@@ -14,6 +15,28 @@ fn script(script: &str) -> NewTask {
     let argv = ["sh", "-c", script].map(|word| Bytes::new(word.as_bytes()));
     let spec = Spec { argv: argv.to_vec(), dir: Bytes::new(b"/".as_slice()), ..Spec::default() };
     NewTask { command: Arc::new(Launching { spec, ..Launching::default() }), ..NewTask::default() }
+}
+
+/// The time stands still, so that it ends in the millisecond of the request.
+#[test]
+fn a_task_that_ended_in_this_millisecond_is_removed_as_well() {
+    let clock = ManualClock::at(Timestamp(1_000_000_000_000));
+    let node = Node::open(Config::manual(&clock)).expect("the directory opens");
+    let tasks = node.handle().tasks();
+    let ended = || {
+        let held = NewTask { paused: true, ..script("exit 0") };
+        let id = block_on(tasks.add(held)).expect("the task is added").task.id;
+        block_on(tasks.act(id, Act::Terminate { now: true })).expect("it exists");
+    };
+    ended();
+    let now = node.handle().date();
+    assert_eq!(block_on(tasks.prune(Some(now), 0)), Ok(0), "it did not end before now");
+    assert_eq!(block_on(tasks.prune(None, 0)), Ok(1));
+    for _ in 0..3 {
+        ended();
+    }
+    assert_eq!(block_on(tasks.prune(None, 2)), Ok(1));
+    node.stop().expect("the node stops");
 }
 
 #[test]

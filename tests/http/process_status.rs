@@ -4,10 +4,11 @@
 #![expect(clippy::indexing_slicing, reason = "an incomplete answer fails the test")]
 
 use crate::every_status::PendingRequest;
-use crate::opened::{Answer, answers, read_all};
+use crate::opened::{Answer, Opened, answers, read_all};
 use serde_json::{Value, json};
 use sexton::actors::process::{Definition, Policy};
 use sexton::bytes::Bytes;
+use sexton::clock::{ManualClock, Timestamp};
 use sexton::config::{Config, KeeperProgram};
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
@@ -62,6 +63,22 @@ pub(crate) fn ended(socket: &Path, id: &str) {
     at(&stop.about(&json!({"id": id, "grace_ms": 0})), socket);
     let record = post(socket, "wait", &json!({"id": id, "wait": 60}));
     assert_eq!(record["status"], "exited");
+}
+
+/// The time stands still, so that it ends in the millisecond of the request.
+#[test]
+fn a_process_that_ended_in_this_millisecond_is_forgotten_as_well() {
+    let clock = ManualClock::at(Timestamp(1_000_000_000_000));
+    let opened = Opened::configured(|config| {
+        launches(config);
+        config.clock = Some(clock.clone());
+    });
+    let socket = opened.socket();
+    let id = launched(&socket);
+    ended(&socket, &id);
+    let pruned = |body: &Value| post(&socket, "prune", body)["pruned"].clone();
+    assert_eq!(pruned(&json!({"older_than_ms": 1})), 0);
+    assert_eq!(pruned(&json!({})), 1);
 }
 
 /// Returns a request that succeeds, and the process that must be ended afterwards, if it needs one.

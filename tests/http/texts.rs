@@ -96,7 +96,7 @@ fn reset(opened: &Opened, _: &Value) {
 fn end_task(opened: &Opened, added: &Value) {
     let id = added.pointer("/id").unwrap_or_else(|| panic!("{added}"));
     well(opened, "/v1/tasks/act", &json!({"id": id, "act": "terminate"}));
-    // Its cleanup, if it has one, runs first; and what ended in this millisecond is removed only in the next.
+    // Its cleanup, if it has one, runs first.
     until("it is removed", || {
         let pruned = opened.post_as_owner("/v1/tasks/prune", &json!({}));
         (pruned.json().pointer("/pruned") != Some(&json!(0))).then_some(())
