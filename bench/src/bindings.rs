@@ -117,7 +117,6 @@ impl Bindings {
         self.parts.is_empty() || self.parts.contains(&part)
     }
 
-    #[expect(clippy::too_many_lines, reason = "the function is one long table")]
     fn rows(&self) -> Vec<Row> {
         let below = |most| Some(Limit::Below(most));
         let many = format!("{} locks of one owner, all passed on", self.entries);

@@ -174,7 +174,7 @@ fn ask_redis(asked: Verb, script: &str, key: &Name, owner: &Name, output: &mut V
         Verb::Acquire => put_array(&[b"SET", key, owner, b"NX", b"PX", b"30000"], output),
         Verb::Hold => put_array(&[b"SET", key, owner, b"NX", b"PX", HELD_TTL_MS], output),
         Verb::Renew => {
-            put_array(&[b"EVALSHA", script.as_bytes(), b"1", key, owner, HELD_TTL_MS], output)
+            put_array(&[b"EVALSHA", script.as_bytes(), b"1", key, owner, HELD_TTL_MS], output);
         }
         Verb::Release => put_array(&[b"EVALSHA", script.as_bytes(), b"1", key, owner], output),
         Verb::Place => unreachable!("Redis has no line, so its clients never query a position"),

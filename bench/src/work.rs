@@ -147,7 +147,6 @@ impl Work {
         }
     }
 
-    #[expect(clippy::too_many_lines, reason = "the function is one long table")]
     fn rows(&self) -> Vec<Row> {
         let many = self.drain;
         let rows: [(Part, &str, String, &str, Option<Limit>); 13] = [

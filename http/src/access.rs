@@ -124,10 +124,10 @@ pub(crate) fn check(
                 return without_token(Scopes::None);
             };
             let is_exposed = !rules.is_private && !local.is_loopback();
-            let scopes = match credential.scopes() {
-                Scopes::All if is_exposed => Scopes::Exposed,
-                scopes => scopes,
-            };
+            let mut scopes = credential.scopes();
+            if is_exposed && scopes == Scopes::All {
+                scopes = Scopes::Exposed;
+            }
             Ok(Admission { scopes, credential: Some(credential) })
         }
     }

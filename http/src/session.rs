@@ -472,9 +472,8 @@ impl<IO: Stream> Session<IO> {
 /// refused although the request has been carried out: because the request changed nothing, or what it changed is undone, or it can be
 /// repeated with its idempotency key.
 fn bounded(answer: ServiceResponse<BoxBody>, unread: &mut Reservation) -> ServiceResponse<BoxBody> {
-    let bytes = match answer.response().body().size() {
-        BodySize::Sized(bytes) if bytes > SMALL_BYTES => bytes,
-        _ => return answer,
+    let BodySize::Sized(bytes @ SMALL_BYTES..) = answer.response().body().size() else {
+        return answer;
     };
     let has_room = unread.grow(usize::try_from(bytes).unwrap_or(usize::MAX));
     let head = answer.request().head();

@@ -89,15 +89,13 @@ pub fn kinds() -> BTreeSet<&'static str> {
 }
 
 /// Returns the names of the actors whose events are shown only to those who may start and end processes.
-#[cfg(feature = "schemas")]
-pub(crate) fn guarded() -> Vec<&'static str> {
+pub fn guarded() -> Vec<&'static str> {
     let all = each!(type M => (<M as Machine>::NAME, <M as Observable>::GUARDED));
     all.into_iter().filter(|(_, is_guarded)| *is_guarded).map(|(name, _)| name).collect()
 }
 
 /// Returns every kind of event that only those may see who may start and end processes.
-#[cfg(feature = "schemas")]
-pub(crate) fn guarded_kinds() -> BTreeSet<&'static str> {
+pub fn guarded_kinds() -> BTreeSet<&'static str> {
     let kinds = each!(type M => (<M as Observable>::GUARDED, <M as Observable>::KINDS));
     let of = |guarded| {
         let of = kinds.into_iter().filter(move |(is_guarded, _)| *is_guarded == guarded);

@@ -41,28 +41,30 @@ impl Waiting {
         let listener = UnixListener::bind(path("report.sock")).expect("a new socket");
         let reports = Arc::new(Mutex::new(Vec::new()));
         let taken = Arc::clone(&reports);
-        thread::spawn(move || {
+        let answer = move || {
             let mut unanswered = Vec::new();
             for stream in listener.incoming().map_while(Result::ok) {
                 let mut line = String::new();
                 let mut stream = BufReader::new(stream);
                 if stream.read_line(&mut line).is_ok() && !line.is_empty() {
                     let report: Value = serde_json::from_str(&line).expect("valid JSON");
-                    if report["report"]["do"] == "saved" {
+                    if report.pointer("/report/do") == Some(&"saved".into()) {
                         unanswered.push(stream);
                         continue;
                     }
-                    taken.lock().expect("no panic").push(report["report"].clone());
+                    let report = report.pointer("/report").expect("it is a report");
+                    taken.lock().expect("no panic").push(report.clone());
                     // The peer may have been killed at the end of the test.
                     drop(stream.get_mut().write_all(b"{\"ok\":true,\"revision\":0}\n"));
                 }
             }
-        });
-        let search = std::env::var("PATH").expect("it is set");
+        };
+        thread::Builder::new().spawn(answer).expect("a thread");
+        let search = std::env::var_os("PATH").expect("there are programs");
         let near = Command::new(SEXTON)
             .args(["wrapper", "near", "--to", "far", "--attempt", "0192"])
             .args(["--lost-after", "500", "--grace", "0", "--", "true"])
-            .env("PATH", format!("{}:{search}", text(&path("bin"))))
+            .env("PATH", format!("{}:{}", text(&path("bin")), search.display()))
             .env("SEXTON_TASK_REPORT", path("report.sock"))
             .env("SEXTON_TASK_SECRET", "secret")
             .stdin(Stdio::null())

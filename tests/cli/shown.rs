@@ -65,7 +65,7 @@ fn steps(lines: &[&str]) -> Vec<Step> {
     for line in lines {
         match (line.strip_prefix("$ "), steps.last_mut()) {
             (Some(command), _) => {
-                steps.push(Step { command: command.to_owned(), printed: Vec::new() })
+                steps.push(Step { command: command.to_owned(), printed: Vec::new() });
             }
             (None, Some(step)) => step.printed.push((*line).to_owned()),
             (None, None) => panic!("nothing prints {line:?}"),

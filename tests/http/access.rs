@@ -5,7 +5,6 @@ use crate::patience::until;
 use crate::process_status::{ended, launches};
 use serde_json::json;
 use sexton::config::{Config, HttpConfig};
-use sexton::node::Node;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 

@@ -9,7 +9,6 @@ use crate::queue::{POP, PUSH, pop, push, target};
 use serde_json::{Value, json};
 use sexton::actors::queue::{Body, Put, QueueName, TypeRules};
 use sexton::config::Config;
-use sexton::node::Node;
 use std::path::Path;
 
 const QUEUE: &str = "held";

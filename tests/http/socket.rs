@@ -3,7 +3,7 @@
 use crate::opened::{Opened, write_private};
 use crate::unserved;
 use sexton::config::{Config, HttpConfig};
-use sexton::node::{Node, NodeError};
+use sexton::node::NodeError;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};

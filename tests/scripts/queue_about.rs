@@ -6,7 +6,6 @@ use crate::queue::{Options, body_of, id_of, right, span, yes};
 use sexton::actors::queue::{Command, JobEnd, KeepResult, Message, Progress};
 
 /// Parses a message about an existing job. Returns `None` for other commands.
-#[expect(clippy::too_many_lines, reason = "one arm for each command")]
 pub(crate) fn about(places: &[&str], options: &Options<'_>) -> Parsed<Option<Message>> {
     let priority = || match options.get("prio") {
         None => Ok(None),

@@ -194,7 +194,6 @@ impl Jobs {
 
     /// Returns a message about a claim. Its token is mostly that of the current holder, and sometimes that of a former
     /// holder or none.
-    #[expect(clippy::too_many_lines, reason = "one arm for each kind")]
     fn about_a_claim(&self, chance: &mut Chance) -> Message {
         let (id, by) = match chance.below(8) {
             0 => (self.id(chance), Right::Unclaimed),

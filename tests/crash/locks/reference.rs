@@ -25,7 +25,7 @@ impl Reference {
         match &entry.message {
             Message::Request { key, index, owner, priority, .. }
             | Message::Acquire { key, index, owner, priority, .. } => {
-                self.request((key, index), owner, *priority, entry.seq)
+                self.request((key, index), owner, *priority, entry.seq);
             }
             Message::Release { key, index, owner, .. } => {
                 let wanted = |(k, i): &(Name, Name)| {

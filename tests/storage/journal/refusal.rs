@@ -129,7 +129,7 @@ fn a_log_that_ends_too_early_is_refused() {
         read_after(&disk, until(begin, 54)).expect("it is complete");
         match read_after(&disk, until(begin, 55)) {
             Err(PersistError::Short { file, last: found, reaches }) => {
-                assert_eq!((file, found, reaches), (segment(last), Seq(54), Seq(55)))
+                assert_eq!((file, found, reaches), (segment(last), Seq(54), Seq(55)));
             }
             other => panic!("{other:?}"),
         }

@@ -104,7 +104,6 @@ fn a_stop_counts_only_if_nothing_was_cut_behind_it() {
     assert_eq!((tail.clean, tail.next()), (false, Seq(1000)));
 }
 
-#[cfg(feature = "replay")]
 #[test]
 fn a_checkpoint_mark_comes_back_from_bytes_and_from_an_export() {
     use sexton::ids::{ActorId, Digest};
