@@ -57,7 +57,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 id: "lock_place",
                 summary: "Get the position of an entry",
                 more: "",
-                answer: "The position in line, and the token if the entry holds the lock.",
+                answer: "The position in line, the token if the entry holds the lock, and whether its client is away.",
             },
             &[Absent, Failed],
         ),
@@ -415,10 +415,19 @@ pub(crate) struct Waiter {
 }
 
 /// Returns an entry's position in line.
-async fn place(call: &Call, Query(of): Query<Waiter>) -> Result<Json<Standing>, Problem> {
+async fn place(call: &Call, Query(of): Query<Waiter>) -> Result<Json<WaiterPlace>, Problem> {
     let Waiter { key, index, owner } = of;
     let entry = Entry { key, index, owner };
-    Ok(Json(call.locks().place(&entry).await?.into()))
+    let found = call.locks().place(&entry).await?;
+    Ok(Json(WaiterPlace { standing: found.into(), away: found.away }))
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct WaiterPlace {
+    #[serde(flatten)]
+    standing: Standing,
+    /// Whether the client waited for an answer when the coordinator restarted, and has sent nothing about the entry since.
+    away: bool,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -463,6 +472,9 @@ pub(crate) struct LockView {
     kill_before_grant: bool,
     /// Whether the entry has expired and its process is being killed.
     fencing: bool,
+    /// Whether the client waited for an answer when the coordinator restarted, and has sent nothing about the entry since. The lock passes
+    /// the entry over as long as others wait that are not away.
+    away: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -509,6 +521,7 @@ fn shown(listed: &EntryView, now: Now) -> LockView {
         token,
         bound,
         fencing,
+        away,
     } = listed.clone();
     LockView {
         names: EntryNames { key, index, owner },
@@ -522,6 +535,7 @@ fn shown(listed: &EntryView, now: Now) -> LockView {
         release: bound.map(|it| it.until.into()),
         kill_before_grant: bound.is_some_and(|it| it.fence),
         fencing,
+        away,
     }
 }
 
@@ -551,7 +565,7 @@ impl From<Entry> for EntryNames {
 }
 
 impl From<Place> for Standing {
-    fn from(Place { place, token }: Place) -> Self {
+    fn from(Place { place, token, .. }: Place) -> Self {
         Self { place, token }
     }
 }

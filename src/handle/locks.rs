@@ -163,6 +163,8 @@ impl Locks {
     /// Present the token to the resource that the lock guards: tokens only ever increase, so a client whose token is lower than one already
     /// seen has lost the lock. Dropping the future before it resolves ends the entry, waiting or held. A restart of the node ends a
     /// waiting entry. Neither applies to a request with an idempotency key, which can be repeated, or to one that is bound to a process.
+    /// After a restart, such an entry is away until it is requested or renewed again: it keeps its position in line, but the lock passes it
+    /// over as long as others wait that are not away.
     ///
     /// # Errors
     /// Returns [`LockError::Held`] if the lock is not granted within `terms.wait` seconds, or if the entry is ended while it waits.
@@ -184,6 +186,7 @@ impl Locks {
                 ttw: terms.wait,
                 priority: terms.priority,
                 tie,
+                waits: terms.wait > 0 && tie != Tie::Connection,
             }))
             .await;
         // A refused request has created no entry, and must not end one that existed before.
@@ -193,10 +196,26 @@ impl Locks {
             Some(token) => Ok(token),
             // A request that does not wait expires immediately, so there is no entry left to wait for.
             None if terms.wait == 0 => Err(LockError::Held { place: standing.place }),
-            None => self.granted(entry, standing.place).await,
+            None => {
+                if self.key.is_some() {
+                    self.come_back(entry).await;
+                }
+                self.granted(entry, standing.place).await
+            }
         };
         withdrawal.due = false;
         granted
+    }
+
+    /// Renews a waiting entry if it is away. A request that is repeated with its idempotency key is answered without being carried out, so
+    /// it does not show that its client is back.
+    async fn come_back(&self, entry: &Entry) {
+        if self.place(entry).await.is_ok_and(|standing| standing.away) {
+            let Entry { key, index, owner } = entry.clone();
+            let renewal = Message::Renew { key, index, owner, token: None };
+            // If it is refused, as on a full disk, the lock passes the entry over as long as others wait.
+            drop(self.one(Item::Message(renewal)).await);
+        }
     }
 
     /// Waits until a waiting entry owns its lock, and returns the token. Returns [`LockError::Held`] if the entry ends before that.

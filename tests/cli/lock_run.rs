@@ -417,3 +417,54 @@ fn a_command_line_that_is_almost_right_is_answered_with_what_is_missing() {
         assert!(done.err.contains(said), "{said}: {done:?}");
     }
 }
+
+/// A `sexton lock run` that waits in line, and writes its owner to a file when it has the lock.
+struct Waiter(Child);
+
+impl Waiter {
+    fn start(tree: &Tree, owner: &str) -> Self {
+        let got = format!("echo {owner} >> {}", text(&tree.data.join("got")));
+        let mut command = tree.command(&["lock", "run", "--owner", owner, "k", "--", "sh", "-c"]);
+        let run = command.arg(got).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let waiter = Self(run.expect("the command starts"));
+        let is_its = |it: &Value| it.pointer("/owner") == Some(&owner.into());
+        until("it waits", || locks(tree).iter().any(is_its).then_some(()));
+        waiter
+    }
+
+    fn ends_well(&mut self) {
+        let status = until("it ends", || self.0.try_wait().expect("our child"));
+        assert!(status.success());
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// The place of the first waiter is bound to its process, which stays alive: nothing but the restart shows that it cannot take the lock.
+#[test]
+fn a_waiter_that_is_not_back_after_a_restart_is_passed_over_and_gets_the_lock_next() {
+    let mut tree = Tree::start();
+    let mut holder = Holder::start(&tree, HOLDS);
+    let mut first = Waiter::start(&tree, "first");
+    let mut second = Waiter::start(&tree, "second");
+    let stopped = Pid::from_child(&first.0);
+    kill_process(stopped, Signal::STOP).expect("a live process");
+    tree.daemon.take().expect("a server").kill();
+    tree.serve();
+    let are_away = || locks(&tree).iter().map(|it| it["away"] == true).collect::<Vec<_>>();
+    until("the second is back", || (are_away() == [false, true, false]).then_some(()));
+    assert!(tree.well(&["lock", "list", "k"]).contains(" 2 away "));
+    let place = tree.well(&["lock", "place", "k", "--owner", "first"]);
+    assert_eq!(place, "place 2: it waits, and its client is away\n");
+    assert_eq!(holder.end(), Some(0));
+    second.ends_well();
+    kill_process(stopped, Signal::CONT).expect("a live process");
+    first.ends_well();
+    let got = std::fs::read_to_string(tree.data.join("got")).expect("both had the lock");
+    assert_eq!(got, "second\nfirst\n");
+}

@@ -1,7 +1,8 @@
 //! The typed locks of an embedded node: waiting, withdrawal and loss, from plain threads and from a runtime.
 
+use crate::patience::until;
 use sexton::actors::lock::{Name, Refused};
-use sexton::ids::Token;
+use sexton::ids::{RequestKey, Token};
 use sexton::node::{Drain, Entry, Handle, LockError, Locks, Terms};
 use sexton::{Config, Node, block_on};
 use std::pin::pin;
@@ -182,4 +183,39 @@ fn a_stopped_node_says_so() {
     node.stop().unwrap();
     let refused = block_on(locks.acquire(&entry("k", "alice"), Terms::default()));
     assert!(matches!(refused, Err(LockError::Stopped(_))), "{refused:?}");
+}
+
+/// A request that is repeated with its key is answered without being carried out, but shows that its client is back.
+#[test]
+fn a_waiter_with_a_key_is_passed_over_after_a_restart_until_its_request_is_repeated() {
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let [ann, ben, cal] = ["ann", "ben", "cal"].map(|owner| entry("k", owner));
+    let key = |id: u128| RequestKey { id, fingerprint: id };
+    let node = Node::open(Config::at(files.path())).expect("the directory opens");
+    let locks = node.handle().locks();
+    let long = Terms { ttl: 60_000, ..Terms::default() };
+    block_on(locks.acquire(&ann, long)).expect("nobody holds it");
+    for (number, waiter) in [(1, &ben), (2, &cal)] {
+        let keyed = locks.once(key(number));
+        let wait = pin!(keyed.acquire(waiter, waiting(60_000)));
+        assert!(begin(wait).is_pending());
+        until("it is in line", || block_on(locks.place(waiter)).ok());
+    }
+    node.stop().expect("it stops");
+    let node = Node::open(Config::at(files.path())).expect("the directory opens again");
+    let locks = node.handle().locks();
+    let away = |waiter: &Entry| block_on(locks.place(waiter)).expect("it is in line").away;
+    assert!(away(&ben) && away(&cal) && !away(&ann));
+    let back = |number, waiter: &Entry, holder: &Entry| {
+        let keyed = locks.once(key(number));
+        std::thread::scope(|scope| {
+            let granted = scope.spawn(|| block_on(keyed.acquire(waiter, waiting(60_000))));
+            until("it is back", || (!away(waiter)).then_some(()));
+            block_on(locks.release(holder, None)).expect("it holds the lock");
+            granted.join().expect("no panic").expect("it is its turn");
+        });
+    };
+    back(2, &cal, &ann);
+    assert!(away(&ben), "it keeps its place");
+    back(1, &ben, &cal);
 }

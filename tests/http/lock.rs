@@ -61,7 +61,7 @@ fn a_lock_is_taken_kept_and_given_back() {
     let owner = opened.get("/v1/locks/owner?key=orders&index=42", "").json();
     assert_eq!(owner, json!({"key": "orders", "index": "42", "owner": "ann"}));
     let place = opened.get("/v1/locks/place?key=orders&index=42&owner=ann", "");
-    assert_eq!(place.json(), json!({"place": 1, "token": token}));
+    assert_eq!(place.json(), json!({"place": 1, "token": token, "away": false}));
     opened.get("/v1/locks/owner?key=orders", "").because(404, "absent");
     opened.get("/v1/locks/place?key=orders&owner=ann", "").because(404, "absent");
 

@@ -106,7 +106,7 @@ impl Words {
 fn item(words: &[&str]) -> Parsed<Option<Item<LockMachine>>> {
     let known: &[&str] = match words {
         ["request", ..] => &["ttl", "ttw", "prio"],
-        ["acquire", ..] => &["ttl", "ttw", "prio", "attended", "bound"],
+        ["acquire", ..] => &["ttl", "ttw", "prio", "attended", "bound", "waits"],
         ["renew" | "release", ..] => &["token"],
         ["list", ..] => &["max"],
         _ => return plain(words),
@@ -137,6 +137,7 @@ fn item(words: &[&str]) -> Parsed<Option<Item<LockMachine>>> {
                 None if number(&options, "attended", 1u8)? == 1 => Tie::Connection,
                 None => Tie::None,
             },
+            waits: number(&options, "waits", 0u8)? == 1,
         }),
         ["renew", key, index, owner] => Item::Message(Message::Renew {
             key: name(key)?,
@@ -209,6 +210,7 @@ fn told(reply: &Reply) -> Vec<String> {
     vec![match reply {
         Reply::LinePosition(standing) => match standing.token {
             Some(token) => format!("{} (owner, token {token})", standing.place),
+            None if standing.away => format!("{} (waits, away)", standing.place),
             None => format!("{} (waits)", standing.place),
         },
         Reply::Ended(count) => format!("{count} ended"),
@@ -237,7 +239,10 @@ fn listed(entry: &EntryView) -> String {
         None => "until its process has ended".to_owned(),
     };
     let token = entry.token.map_or_else(String::new, |token| format!(" token {token}"));
-    format!("{key} {index} {place} {owner} prio={priority} ttl={ttl} ttw={ttw} {until}{token}")
+    let away = if entry.away { " away" } else { "" };
+    format!(
+        "{key} {index} {place} {owner} prio={priority} ttl={ttl} ttw={ttw} {until}{token}{away}"
+    )
 }
 
 fn reason(refused: Refused) -> &'static str {

@@ -139,6 +139,7 @@ fn locks(part: u32, request: &lock::Message) -> Result<u32, String> {
         ttw: 600,
         priority: 0,
         tie,
+        waits: false,
     };
     let rules = lock::Rules { part, ..lock::Rules::default() };
     let mut served = Served::<LockMachine>::new(rules);

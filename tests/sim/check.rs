@@ -352,11 +352,14 @@ fn follow<R: Reference>(
         R::count(message, outcome, counted);
     };
     let Some((actor, past)) = before else {
-        return witness.follow(log, (&[], &mut Vec::new(), Seq(0)), coverage, look);
+        witness.follow(log, (&[], &mut Vec::new(), Seq(0)), coverage, look)?;
+        witness.reference.tally(counted);
+        return Ok(());
     };
     let waits = actor.waits.values();
     let mut waits: Vec<_> = waits.filter(|wait| wait.answer.is_some()).collect();
     witness.follow(log, (&actor.calls, &mut waits, past.survived), coverage, look)?;
+    witness.reference.tally(counted);
     past.check_torn(&witness.reference, (actor, log), coverage)?;
     // A power cut may have removed the entries that the answer to a wait depends on, unless the policy forbids it; or
     // they were passing changes.

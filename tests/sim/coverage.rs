@@ -73,6 +73,7 @@ coverage! {
     // The minimum was 10,000 when there were only locks. A promotion needs a contender. A campaign reaches about 4,900
     // now that part of the steps goes to tasks.
     promotions >= 4_500,
+    passed_over >= 300,
     drains >= 100,
     owners_gone >= 100,
     fenced >= 20,

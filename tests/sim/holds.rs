@@ -59,6 +59,7 @@ fn locks() {
             ttw: 600,
             priority: 0,
             tie: Tie::None,
+            waits: false,
         };
         steps(&mut served, acquire);
     }

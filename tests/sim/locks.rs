@@ -3,6 +3,7 @@
 use crate::coverage::Coverage;
 use crate::each::Judged;
 use crate::reference::{Origin, Reference};
+use crate::violation::{Promise, Violation, ensure};
 use crate::workload::Workload;
 use model::Model;
 use sexton::actors::lock::{
@@ -36,7 +37,7 @@ impl Locks {
         let lock = (key.clone(), index.clone());
         let (place, it) = self.model.position(&lock, owner)?;
         let token = it.owns().then_some(it.token);
-        Some(LinePosition { place, token })
+        Some(LinePosition { place, token, away: it.away })
     }
 
     /// Returns the slot of the entry that a request is about, before the request is applied. Returns `None` if there is
@@ -72,6 +73,21 @@ impl Locks {
         gone
     }
 
+    /// Checks that no lock passes to a contender whose client is away while the client of another one is there.
+    fn check_heir(&self, gone: &[Removal], heir: Slot) -> Result<(), Violation> {
+        let its = |slot: Slot| self.model.entries.iter().find(move |it| it.slot == slot);
+        let Some(granted) = its(heir) else {
+            return Ok(());
+        };
+        let stays = |slot: Slot| !gone.iter().any(|gone| gone.slot == slot);
+        let mut waiting = self.model.entries.iter().filter(|it| it.lock == granted.lock);
+        let there = waiting.find(|it| !it.owns() && !it.away && stays(it.slot));
+        ensure(!granted.away || there.is_none(), Promise::PresentFirst, || {
+            let owners = (&granted.owner, there.map(|it| &it.owner));
+            format!("{:?} is away, and {:?} waits for it", owners.0, owners.1)
+        })
+    }
+
     /// Returns the model after a message, and the reply to it.
     fn follow(&self, stamp: Stamp, message: &Message) -> Result<(Model, Option<Reply>), String> {
         let mut after = self.model.clone();
@@ -105,6 +121,15 @@ impl Reference for Locks {
 
     fn rules() -> Rules {
         Rules { part: 2, ..Rules::default() }
+    }
+
+    fn promised(&mut self, _: Stamp, _: &Message, outcome: &Outcome) -> Result<(), Violation> {
+        let gone = outcome.gone();
+        gone.iter().filter_map(|it| it.heir).try_for_each(|heir| self.check_heir(gone, heir))
+    }
+
+    fn tally(&mut self, counted: &mut Coverage) {
+        counted.passed_over += std::mem::take(&mut self.model.passed_over);
     }
 
     fn apply(

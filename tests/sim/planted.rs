@@ -22,7 +22,9 @@ use sexton::persist::mark::Mark;
 use sexton::spine::delivery::Stage;
 use sexton::spine::effect::Tell;
 use sexton::spine::ledger::{Entry, Poisoned};
-use sexton::spine::machine::{Actor, Durability, Moment, Now, Stamp, Start};
+use sexton::spine::machine::{
+    Actor, Durability, Machine as _, Moment, Now, Observable as _, Stamp, Start,
+};
 use sexton::spine::recovery::{Past, Recovering as _, RecoveryError, Replica, decode_mark};
 
 /// Changes what recovery found at the end of the log, as if part of it had been forgotten.
@@ -49,9 +51,40 @@ pub(crate) fn started(plant: Option<Plant>, node: &mut Node) {
     if let Some(forger) = forger(plant) {
         node.actors.dispatch.host.forge(forger);
     }
+    if plant == Some(Plant::AbsentFirst) {
+        node.actors.lock.host.forge(Box::new(absent_first));
+    }
     if plant == Some(Plant::ServiceForgotten) {
         node.actors.process.trap.set(Stage::Tick);
     }
+}
+
+/// Returns an outcome with an heir whose client is away, if a lock has one and would pass to another contender.
+fn absent_first(
+    machine: &lock::LockMachine,
+    moment: &Moment,
+    _: &lock::Message,
+    outcome: &lock::Outcome,
+) -> Option<lock::Outcome> {
+    let lock::Outcome::Ended { gone } = outcome else {
+        return None;
+    };
+    // Outcomes name slots, which views do not have. A decision to end an entry names its slot.
+    let slot = |it: &lock::EntryView| {
+        let (key, index, owner) = (it.key.clone(), Some(it.index.clone()), it.owner.clone());
+        let release = lock::Message::Release { key, index, owner, token: None };
+        machine.decide(moment, &release).gone().first().map(|it| it.slot)
+    };
+    let entries = machine.view().entries;
+    let of = |wanted: lock::Removal| {
+        let heir = entries.iter().find(|it| slot(it).is_some() && slot(it) == wanted.heir)?;
+        let mut line = entries.iter().filter(|it| (&it.key, &it.index) == (&heir.key, &heir.index));
+        let away = line.find(|it| it.away && !heir.away).and_then(slot)?;
+        let ends = gone.iter().any(|gone| gone.slot == away);
+        (!ends).then_some(lock::Removal { heir: Some(away), ..wanted })
+    };
+    let forged: Vec<_> = gone.iter().map(|it| of(*it).unwrap_or(*it)).collect();
+    (forged != *gone).then_some(lock::Outcome::Ended { gone: forged })
 }
 
 /// Returns the entry up to which answers of queues are released early: with the fault, the last one; otherwise none.
@@ -291,6 +324,11 @@ fn a_read_that_shows_what_is_not_yet_durable_is_caught() {
     // The change that the read showed is not in the log that survived. The check of reads or that of replies may report
     // it first.
     caught(Plant::ReadBeforeSync, &[Promise::ShownIsKept, Promise::RepliesRight], 60);
+}
+
+#[test]
+fn a_waiter_that_is_away_and_goes_first_is_caught() {
+    caught(Plant::AbsentFirst, &[Promise::PresentFirst], 400);
 }
 
 #[test]

@@ -135,6 +135,8 @@ pub(crate) trait Reference: Clone + Default {
     }
     /// Counts the effects of an entry for the coverage.
     fn count(_: &MessageOf<Self>, _: &OutcomeOf<Self>, _: &mut Coverage) {}
+    /// Adds what was counted while entries were applied.
+    fn tally(&mut self, _: &mut Coverage) {}
     /// Returns whether this message may be refused when the disk is full. A message that releases anything must never be.
     fn may_be_refused(message: &MessageOf<Self>) -> bool;
     /// Returns whether this reply is a refusal because of a full disk.

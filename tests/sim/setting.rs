@@ -162,6 +162,8 @@ pub(crate) enum Plant {
     LaunchOfTaskLost,
     /// Locks that attempts release are still held.
     LockKept,
+    /// A lock passes to a waiter whose client is away, although another one waits.
+    AbsentFirst,
     /// The report of a process without a live attempt is taken for that of a live attempt.
     SavedByStale,
     /// A burst begins while another attempt of the same work id is live.

@@ -15,6 +15,8 @@ pub(crate) enum Promise {
     EntriesRight,
     /// A token or number is issued once.
     GivenOnce,
+    /// No lock is given to a client that is away while another one waits for it.
+    PresentFirst,
     /// Time in the log never goes back.
     TimeForward,
     /// The log records the offset of the wall clock from node time.

@@ -37,6 +37,9 @@ impl Clients<Locks> for Workload {
     }
 
     fn call(&mut self, chance: &mut Chance) -> Vec<Ask<Locks>> {
+        if chance.per_mille(160) {
+            return if chance.per_mille(400) { line(chance) } else { vec![leave_line(chance)] };
+        }
         let queries_only = chance.per_mille(250);
         (0..*chance.pick(&[1, 1, 1, 2, 4]))
             .map(|_| {
@@ -117,6 +120,7 @@ impl Workload {
                 ttw: self.span(chance),
                 priority: u8::try_from(chance.below(3)).expect("a small number"),
                 tie: self.tie(chance),
+                waits: chance.per_mille(600),
             },
             0 => Message::Request {
                 key,
@@ -189,6 +193,40 @@ impl Workload {
             })
             .collect()
     }
+}
+
+/// The owners that wait in one line. Clients of the last two poll; those of the others stay away after a crash until they request the lock
+/// again.
+const IN_LINE: [&str; 5] = ["w0", "w1", "w2", "w3", "w4"];
+
+/// Returns requests for one lock that wait for long, from clients that are cut off by a crash and from others.
+fn line(chance: &mut Chance) -> Vec<Ask<Locks>> {
+    let from = chance.below(5) as usize;
+    let owners = IN_LINE.iter().cycle().skip(from).take(4);
+    let requests = owners.map(|owner| {
+        let waits = !matches!(*owner, "w3" | "w4");
+        let (key, index, owner) = (name("line"), Name::default(), name(owner));
+        let (ttl, ttw) = (u16::MAX, u16::MAX);
+        let priority = u8::try_from(chance.below(2)).expect("a small number");
+        if waits {
+            let tie = Tie::None;
+            Ask::Message(Message::Acquire { key, index, owner, ttl, ttw, priority, tie, waits })
+        } else {
+            Ask::Message(Message::Request { key, index, owner, ttl, ttw, priority })
+        }
+    });
+    requests.collect()
+}
+
+/// Returns a request that ends an entry of that line, mostly that of the holder.
+fn leave_line(chance: &mut Chance) -> Ask<Locks> {
+    let (key, index) = (name("line"), Name::default());
+    if chance.per_mille(700) {
+        return Ask::Message(Message::Force { key, index });
+    }
+    let owner: &&str = chance.pick(&IN_LINE);
+    let owner = name(owner);
+    Ask::Message(Message::Release { key, index: Some(index), owner, token: None })
 }
 
 fn name(text: &str) -> Name {

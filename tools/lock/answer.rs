@@ -118,7 +118,7 @@ pub(super) fn table(entries: &[Value]) -> String {
                 .filter(|key| !key.is_empty())
                 .unwrap_or_else(|| "\"\"".to_owned()),
             blank_as_dash(shown(entry, "index")),
-            words(entry, "/place"),
+            place(entry),
             shown(entry, "owner"),
             words(entry, "/priority"),
             left(entry),
@@ -127,6 +127,12 @@ pub(super) fn table(entries: &[Value]) -> String {
         ]
     });
     crate::table::table(heads, rows)
+}
+
+/// Formats the position of an entry in line, and whether its client is away.
+fn place(entry: &Value) -> String {
+    let place = words(entry, "/place");
+    if entry.pointer("/away") == Some(&true.into()) { format!("{place} away") } else { place }
 }
 
 /// Formats the time that is left until an entry expires. Returns `fencing` if the lock has expired and its process is being killed, and

@@ -402,6 +402,9 @@ fn place(said: &Value) -> String {
         first if first == 1 => {
             format!("place 1: it holds the lock, token {}", words(said, "/token"))
         }
+        place if said.pointer("/away") == Some(&true.into()) => {
+            format!("place {place}: it waits, and its client is away")
+        }
         place => format!("place {place}: it waits"),
     }
 }

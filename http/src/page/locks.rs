@@ -126,6 +126,7 @@ fn who(entry: &EntryView, events: &Events, here: PageClock) -> Markup {
             @if entry.fencing { (render::tag("killing its process", "bad")) }
             @else if entry.place == 1 { "holder" }
             @else { (render::tag(&format!("waits, {}", entry.place - 1), "warn")) }
+            @if entry.away { " (away)" }
         }
         td {
             @match granted(entry, events) {

@@ -40,7 +40,7 @@ impl LockMachine {
         let part = self.rules.part.max(1) as usize;
         let (waiting, owners) = self.state.ended_by(departed, part);
         // An owner ends only with the last contenders of the process, so that these do not inherit its lock.
-        let heir = |slot| self.in_line(slot).find(|heir| !waiting.contains(heir));
+        let heir = |slot| self.heirs(slot).find(|heir| !waiting.contains(heir));
         let owners = owners.into_iter().map(|slot| Removal { slot, heir: heir(slot) });
         let contenders = waiting.iter().map(|slot| Removal { slot: *slot, heir: None });
         let gone: Vec<Removal> = contenders.chain(owners).collect();

@@ -3,10 +3,12 @@
 //! Change rule: all fields except the rings are durable, so a change to them must be carried over to `pages.rs`.
 
 use crate::actors::binding::Binding;
+use crate::actors::lock::line::Standing;
 use crate::actors::lock::message::{Message, Name, Tie};
 use crate::clock::Timestamp;
 use crate::ids::{Seq, Slot, Token};
 use crate::spine::machine::{About, Stamp};
+use serde::{Deserialize, Serialize};
 
 /// One owner of a lock, or one contender for it. There may be millions, so an entry is small: 64 bytes, and one
 /// allocation for the three names.
@@ -39,6 +41,27 @@ pub(super) struct Rare {
     tie: Tie,
     /// Whether the owner has timed out and its process tree is being killed.
     fencing: bool,
+    client: Client,
+}
+
+/// Whether the client of a contender is there to take the lock. An owner is always [`Client::Polls`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Client {
+    /// It asks for its place from time to time, or it is another actor: a restart of the server changes nothing.
+    #[default]
+    Polls,
+    /// It waits for an answer.
+    Waits,
+    /// It waited for an answer, which a restart of the server cut off, and nothing has been heard of it since.
+    Away,
+}
+
+impl Client {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    pub(super) fn polls(&self) -> bool {
+        *self == Self::Polls
+    }
 }
 
 impl Rare {
@@ -50,7 +73,7 @@ impl Rare {
         (tie, fencing): (Tie, bool),
     ) -> Option<Box<Self>> {
         let found_free = first == seq && token == seq.into();
-        let rare = Self { token, first, tie, fencing };
+        let rare = Self { token, first, tie, fencing, client: Client::Polls };
         (!found_free || tie != Tie::None).then(|| Box::new(rare))
     }
 }
@@ -70,19 +93,27 @@ impl Ring {
     }
 }
 
-/// The timeouts (in seconds), the priority and the tie of a request.
+/// The timeouts (in seconds), the priority and the tie of a request, and whether its client waits for the answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub(super) ttl: u16,
     pub(super) ttw: u16,
     pub(super) priority: u8,
     pub(super) tie: Tie,
+    pub(super) waits: bool,
+}
+
+impl Terms {
+    pub(super) const fn client(&self) -> Client {
+        if self.waits { Client::Waits } else { Client::Polls }
+    }
 }
 
 /// Returns the names (key, index and owner) and the terms of a request for a lock; `None` for any other message.
 pub(super) fn requested(message: &Message) -> Option<((&Name, &Name, &Name), Terms)> {
     if let Message::Hold(hold) = message {
-        let terms = Terms { ttl: u16::MAX, ttw: u16::MAX, priority: 0, tie: Tie::Actor(hold.by) };
+        let tie = Tie::Actor(hold.by);
+        let terms = Terms { ttl: u16::MAX, ttw: u16::MAX, priority: 0, tie, waits: false };
         return Some(((&hold.key, &hold.index, &hold.owner), terms));
     }
     let (Message::Request { key, index, owner, ttl, ttw, priority }
@@ -90,12 +121,12 @@ pub(super) fn requested(message: &Message) -> Option<((&Name, &Name, &Name), Ter
     else {
         return None;
     };
-    let terms = Terms {
-        ttl: *ttl,
-        ttw: *ttw,
-        priority: *priority,
-        tie: if let Message::Acquire { tie, .. } = message { *tie } else { Tie::None },
+    let (tie, waits) = if let Message::Acquire { tie, waits, .. } = message {
+        (*tie, *waits)
+    } else {
+        (Tie::None, false)
     };
+    let terms = Terms { ttl: *ttl, ttw: *ttw, priority: *priority, tie, waits };
     Some(((key, index, owner), terms))
 }
 
@@ -145,6 +176,29 @@ impl Entry {
         self.rare.as_ref().is_some_and(|rare| rare.fencing)
     }
 
+    /// Returns whether the client of a contender is there to take the lock.
+    pub(super) fn client(&self) -> Client {
+        self.rare.as_ref().map_or(Client::Polls, |rare| rare.client)
+    }
+
+    /// Returns whether the entry is a contender whose client is away.
+    pub fn is_away(&self) -> bool {
+        self.client() == Client::Away
+    }
+
+    /// Sets whether the client of a contender is there to take the lock. Does nothing to an owner.
+    pub(super) fn set_client(&mut self, client: Client) {
+        let is_owner = self.is_owner();
+        if let Some(rare) = self.rare.as_mut().filter(|_| !is_owner) {
+            rare.client = client;
+        }
+    }
+
+    /// Returns the place of a contender in its line.
+    pub(super) const fn standing(&self, slot: Slot) -> Standing {
+        Standing { priority: self.priority, seq: self.seq, slot }
+    }
+
     /// Sets what can end the entry besides a client's request or a timeout. For an owner, [`Tie::Connection`] is replaced by
     /// [`Tie::None`], because ownership outlives the connection.
     pub(super) fn set_tie(&mut self, tie: Tie) {
@@ -152,8 +206,9 @@ impl Entry {
             Tie::Connection if self.is_owner() => Tie::None,
             Tie::None | Tie::Connection | Tie::Process(_) | Tie::Actor(_) => tie,
         };
-        let standing = (self.token(), self.first());
+        let (standing, client) = ((self.token(), self.first()), self.client());
         self.rare = Rare::unless_plain(self.seq, standing, (tie, false));
+        self.set_client(client);
     }
 
     /// Records that the owner has timed out and its process tree is being killed.

@@ -29,7 +29,7 @@ impl LockMachine {
         let Some(slot) = self.state.find(key, index, owner) else {
             return Outcome::Absent;
         };
-        let heir = self.in_line(slot).next();
+        let heir = self.heirs(slot).next();
         let gone = vec![Removal { slot, heir }];
         Outcome::Ended { gone }
     }

@@ -31,6 +31,7 @@ impl State {
             );
             let holder = self.holder(key, index).expect("a lock with entries has an owner");
             if entry.is_owner() {
+                assert!(entry.client().polls(), "nobody waits for the client of an owner");
                 assert_eq!(holder, slot, "a lock has one owner");
                 assert!(locks.insert((key, index)), "a lock has one owner");
                 assert_eq!(
@@ -104,6 +105,21 @@ impl State {
             return false;
         };
         assert_eq!(kept.len, line.len(), "the stored length of a line is correct");
+        let away = |slot: &Slot| self.entries[*slot].is_away();
+        assert_eq!(
+            kept.away,
+            line.iter().filter(|slot| away(slot)).count(),
+            "the stored number of contenders that are away is correct"
+        );
+        let is_kept = kept.away > 0;
+        assert!(is_kept || kept.present.is_empty(), "a line does not store that nobody is away");
+        assert!(kept.present.values().all(|rank| !rank.is_empty()), "no rank is empty");
+        let present: Vec<Slot> = kept.present(high_first).collect();
+        let expected: Vec<Slot> = line.iter().copied().filter(|slot| !away(slot)).collect();
+        assert_eq!(present, expected, "a line knows who is not away");
+        let (there, gone): (Vec<_>, Vec<_>) = line.iter().copied().partition(|slot| !away(slot));
+        let heirs: Vec<Slot> = self.heirs(holder, high_first).collect();
+        assert_eq!(heirs, [there, gone].concat(), "who is there comes before who is away");
         assert!(kept.ranks.values().all(|rank| !rank.is_empty()), "no rank is empty");
         true
     }

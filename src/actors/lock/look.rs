@@ -69,6 +69,7 @@ impl LockMachine {
             token: Some(entry.token()).filter(|token| *token != Token(0)),
             bound: entry.bound(),
             fencing: entry.is_fencing(),
+            away: entry.is_away(),
         }
     }
 }

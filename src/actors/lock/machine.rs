@@ -91,7 +91,7 @@ impl LockMachine {
     }
 
     /// Decides to end these entries, in the order given, except those that are being fenced or have a reserved key.
-    /// Each lock that an ended entry owned passes to its first contender. If a token is given and one of the entries does
+    /// Each lock that an ended entry owned passes to its first heir. If a token is given and one of the entries does
     /// not have it, the message is refused and no entry ends. If none of them can end, the outcome is `Refused` if one
     /// of them is being fenced, otherwise `Absent`.
     pub(super) fn decide_end(
@@ -115,7 +115,7 @@ impl LockMachine {
             if entry.key().starts_with(RESERVED_PREFIX) {
                 continue;
             }
-            gone.push(Removal { slot, heir: self.in_line(slot).next() });
+            gone.push(Removal { slot, heir: self.heirs(slot).next() });
         }
         match gone.is_empty() {
             true if is_fencing => Outcome::Refused(Refused::Fencing),
@@ -134,7 +134,7 @@ impl LockMachine {
         if key.starts_with(RESERVED_PREFIX) {
             return Outcome::Refused(Refused::Reserved);
         }
-        let heir = self.in_line(slot).next();
+        let heir = self.heirs(slot).next();
         let gone = vec![Removal { slot, heir }];
         Outcome::Ended { gone }
     }
@@ -142,7 +142,7 @@ impl LockMachine {
     /// Decides what happens to an entry that has timed out: an owner that is bound with `fence` is fenced, any other entry
     /// ends. A contender that has timed out by the same instant ends, too, instead of becoming the owner (row 15).
     ///
-    /// Contenders after the heir are not examined: each of them that has timed out gets a tick of its own, before the next command.
+    /// Contenders that come after the heir, in the order of [`Self::heirs`], are not examined: each of them that has timed out gets a tick of its own, before the next command.
     fn decide_expire(&self, slot: Slot) -> Outcome {
         let Some(entry) = self.state.entries.get(slot) else {
             return Outcome::Absent;
@@ -156,7 +156,7 @@ impl LockMachine {
             let ends = contender.and_then(|contender| self.state.deadline_of(contender));
             ends.is_some_and(|ends| Some(ends) <= deadline)
         };
-        let mut line = self.in_line(slot).peekable();
+        let mut line = self.heirs(slot).peekable();
         let mut gone = Vec::new();
         while gone.len() < self.rules.part.max(1) as usize
             && let Some(slot) = line.next_if(dead)
@@ -176,6 +176,12 @@ impl LockMachine {
         self.state.contenders(slot, self.rules.high_first)
     }
 
+    /// Returns the contenders for an owner's lock in the order in which it passes to them: nobody who is there waits for one who is
+    /// away (`docs/decisions/0073-a-grant-waits-for-nobody.md`). None if the entry is a contender.
+    pub(super) fn heirs(&self, slot: Slot) -> impl Iterator<Item = Slot> + '_ {
+        self.state.heirs(slot, self.rules.high_first)
+    }
+
     pub(super) fn counts(&self) -> (u32, u32) {
         let all = u32::try_from(self.state.entries.len()).unwrap_or(u32::MAX);
         let contenders = self.state.contenders;
@@ -183,10 +189,12 @@ impl LockMachine {
     }
 
     pub(super) fn position_reply(&self, slot: Slot) -> Reply {
-        let token = self.state.entries.get(slot).map(Entry::token);
+        let entry = self.state.entries.get(slot);
+        let token = entry.map(Entry::token);
         Reply::LinePosition(LinePosition {
             place: self.state.place(slot, self.rules.high_first),
             token: token.filter(|token| *token != Token(0)),
+            away: entry.is_some_and(Entry::is_away),
         })
     }
 
@@ -356,14 +364,15 @@ impl Machine for LockMachine {
     fn reply(&self, seq: Seq, _message: &Message, outcome: &Outcome) -> Reply {
         match outcome {
             Outcome::Granted { .. } => {
-                Reply::LinePosition(LinePosition { place: 1, token: Some(seq.into()) })
+                Reply::LinePosition(LinePosition { place: 1, token: Some(seq.into()), away: false })
             }
             Outcome::Queued { place, .. } => {
-                Reply::LinePosition(LinePosition { place: *place, token: None })
+                Reply::LinePosition(LinePosition { place: *place, token: None, away: false })
             }
             Outcome::Renewed { place, token, .. } => Reply::LinePosition(LinePosition {
                 place: *place,
                 token: Some(*token).filter(|token| *token != Token(0)),
+                away: false,
             }),
             Outcome::Ended { gone } => Reply::Ended(u32::try_from(gone.len()).unwrap_or(u32::MAX)),
             Outcome::EndedPart { gone, part } => Self::part_reply(part, gone),
@@ -469,8 +478,8 @@ impl Machine for LockMachine {
         self.waiting.forget(ticket);
     }
 
-    /// Restarts all timeouts, without changing order or ownership (row 34). New entries are accepted again, and contenders
-    /// that were tied to connections are removed.
+    /// Restarts all timeouts, without changing order or ownership (row 34). New entries are accepted again, contenders
+    /// that were tied to connections are removed, and the clients of others that waited for an answer are away.
     fn start(&mut self, start: Start) {
         self.state.start(start.stamp);
     }

@@ -75,9 +75,14 @@ pub enum Message {
         ttw: u16,
         /// Priority among contenders, see [`Rules::high_first`].
         priority: u8,
-        /// What can end the entry besides a client's request or a timeout.
-        #[serde(default, skip_serializing_if = "Tie::is_none")]
+        /// What can end the entry besides a client's request or a timeout. Earlier versions left it out if it was `None`.
+        #[serde(default)]
         tie: Tie,
+        /// Whether the client waits for the lock over a connection, although the entry stays in line without it. A restart of the server
+        /// cuts such a client off: the lock then passes it over, as long as others wait that are there, until it sends anything about the
+        /// entry. Earlier versions did not record this.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        waits: bool,
     },
     /// Restart the timeout of an entry.
     Renew {
@@ -495,6 +500,8 @@ pub struct LinePosition {
     pub place: u32,
     /// The token; `None` for a contender.
     pub token: Option<Token>,
+    /// Whether the entry is a contender whose client is away, see [`EntryView::away`].
+    pub away: bool,
 }
 
 /// An entry in a listing.
@@ -525,6 +532,9 @@ pub struct EntryView {
     pub bound: Option<Binding>,
     /// Whether the owner has timed out and its process tree is being killed.
     pub fencing: bool,
+    /// Whether the client of a contender waited for an answer when the server restarted, and has not been heard of since. The lock passes
+    /// it over as long as others wait that are not away.
+    pub away: bool,
 }
 
 /// The lock state, for `inspect` and `replay`.

@@ -13,7 +13,7 @@
 //! | `pages.rs` `load.rs` | pages of durable state; rebuilding the indexes from them |
 //! | `machine.rs` | the rules: which client gets a lock, when, and for how long |
 //! | `limited.rs` | what a client that may neither start nor end processes may not do |
-//! | `rank.rs` | the contenders of one priority, in order |
+//! | `line.rs` `rank.rs` | the contenders for one lock, in order, and which of them are away; those of one priority |
 //! | `part.rs` `parts.rs` | requests that end all entries of an owner, in parts |
 //! | `bound.rs` | entries that end with a process |
 //! | `hold.rs` | locks that other actors hold for their own use |
@@ -28,6 +28,7 @@ mod hold;
 #[cfg(test)]
 mod invariants;
 mod limited;
+mod line;
 mod load;
 mod look;
 mod machine;

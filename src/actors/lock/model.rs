@@ -19,6 +19,9 @@ pub(super) struct Model {
     pub(super) part: usize,
     pub(super) draining: bool,
     pub(super) entries: Vec<ModelEntry>,
+    /// How often a lock passed over a contender that is away, and how often it passed to one because nobody else waited.
+    pub(super) passed_over: u64,
+    pub(super) passed_to_absent: u64,
     /// Messages sent to the `ProcessActor` that have not been taken yet.
     pub(super) requests: Vec<ToProcesses>,
     /// Notifications sent to actors about their own entries, except those that have been taken already.
@@ -26,6 +29,10 @@ pub(super) struct Model {
 }
 
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "a plain model, without the types of the machine"
+)]
 pub(super) struct ModelEntry {
     pub(super) slot: Slot,
     seq: Seq,
@@ -41,6 +48,10 @@ pub(super) struct ModelEntry {
     pub(super) tie: Tie,
     /// Whether the owner has timed out and its process tree is being killed.
     pub(super) fencing: bool,
+    /// Whether the client of a contender waits for an answer.
+    waits: bool,
+    /// Whether the server has restarted since it last heard of a client that waits.
+    pub(super) away: bool,
     since: Timestamp,
     pub(super) deadline: Option<Timestamp>,
     /// If set, the entry's deadline is ignored until its timeout is restarted.
@@ -96,17 +107,20 @@ impl Model {
             part: rules.part as usize,
             draining: false,
             entries: Vec::new(),
+            passed_over: 0,
+            passed_to_absent: 0,
             requests: Vec::new(),
             notifications: Vec::new(),
         }
     }
 
-    /// Restarts the server: every timeout restarts, new entries are accepted again, and contenders that are tied to
-    /// connections are removed.
+    /// Restarts the server: every timeout restarts, new entries are accepted again, contenders that are tied to
+    /// connections are removed, and those whose clients waited for an answer are away.
     pub(super) fn start(&mut self, at: Timestamp) {
         self.draining = false;
         self.entries.retain(|it| it.owns() || it.tie != Tie::Connection);
         for it in &mut self.entries {
+            it.away |= it.waits;
             it.begin_span(at);
         }
     }
@@ -120,6 +134,13 @@ impl Model {
             (!it.owns(), rank, it.seq)
         });
         line
+    }
+
+    /// Returns the contenders of a lock in the order in which they get it.
+    fn heirs(&self, lock: &(Name, Name)) -> Vec<&ModelEntry> {
+        let line = self.line(lock).into_iter().filter(|it| !it.owns());
+        let (away, there): (Vec<_>, Vec<_>) = line.partition(|it| it.away);
+        [there, away].concat()
     }
 
     pub(super) fn position(&self, lock: &(Name, Name), owner: &Name) -> Option<(u32, &ModelEntry)> {
@@ -136,11 +157,14 @@ impl Model {
         match message {
             Message::Request { key, index, owner, ttl, ttw, priority }
             | Message::Acquire { key, index, owner, ttl, ttw, priority, .. } => {
-                let tie =
-                    if let Message::Acquire { tie, .. } = message { Some(*tie) } else { None };
+                let acquire = if let Message::Acquire { tie, waits, .. } = message {
+                    Some((*tie, *waits))
+                } else {
+                    None
+                };
                 let lock = (key.clone(), index.clone());
                 let terms = (*ttl, *ttw, *priority);
-                self.request((&lock, owner), terms, tie, (seq, at))
+                self.request((&lock, owner), terms, acquire, (seq, at))
             }
             Message::Renew { key, index, owner, token } => {
                 let lock = (key.clone(), index.clone());
@@ -232,12 +256,12 @@ impl Model {
     }
 
     /// Requests a lock. If `acquire` is given, the entry also adopts this tie (unless it is already bound to a process
-    /// and the new tie is not), the TTL, and the TTW if that is longer.
+    /// and the new tie is not), the TTL, and the TTW if that is longer; a contender also, whether its client waits.
     fn request(
         &mut self,
         (lock, owner): (&(Name, Name), &Name),
         (ttl, ttw, priority): (u16, u16, u8),
-        acquire: Option<Tie>,
+        acquire: Option<(Tie, bool)>,
         (seq, at): (Seq, Timestamp),
     ) -> Reply {
         let standing = self.position(lock, owner);
@@ -251,10 +275,11 @@ impl Model {
             }
             self.add(lock, owner, (ttl, ttw, priority), (seq, at));
         }
-        if let Some(tie) = acquire {
+        if let Some((tie, waits)) = acquire {
             let its = |it: &&mut ModelEntry| it.lock == *lock && it.owner == *owner;
             for it in self.entries.iter_mut().filter(its) {
                 (it.ttl, it.ttw) = (ttl, it.ttw.max(ttw));
+                it.waits = waits && !it.owns();
                 let is_line = !it.owns();
                 let stays = tie != Tie::Connection || is_line && (is_new || it.tie == tie);
                 if tie.binding().is_some() || it.tie.binding().is_none() {
@@ -327,6 +352,8 @@ impl Model {
             priority,
             tie: Tie::None,
             fencing: false,
+            waits: false,
+            away: false,
             since: at,
             deadline: Some(at),
             quarantined: false,
@@ -336,11 +363,12 @@ impl Model {
 
     fn answer(&self, lock: &(Name, Name), owner: &Name) -> Reply {
         let (place, it) = self.position(lock, owner).expect("the entry was just added or renewed");
-        Reply::LinePosition(LinePosition { place, token: it.token() })
+        Reply::LinePosition(LinePosition { place, token: it.token(), away: false })
     }
 
     fn renew(&mut self, lock: &(Name, Name), owner: &Name, at: Timestamp) -> Reply {
         for it in self.entries.iter_mut().filter(|it| it.lock == *lock && it.owner == *owner) {
+            it.away = false;
             it.since = at;
             it.begin_span(at);
         }
@@ -440,14 +468,19 @@ impl Model {
         }
     }
 
-    /// Makes the first contender the owner, if the lock has contenders and no owner.
+    /// Makes a contender the owner, if the lock has contenders and no owner.
     fn pass_on(&mut self, lock: &(Name, Name), seq: Seq, at: Timestamp) {
-        let first = self.line(lock).first().filter(|it| !it.owns()).map(|it| it.slot);
+        let is_owned = self.line(lock).iter().any(|it| it.owns());
+        let first = self.heirs(lock).first().filter(|_| !is_owned).map(|it| it.slot);
+        let is_next = self.line(lock).first().map(|it| it.slot) == first;
+        self.passed_over += u64::from(first.is_some() && !is_next);
         for heir in self.entries.iter_mut().filter(|it| Some(it.slot) == first) {
+            self.passed_to_absent += u64::from(heir.away);
             heir.token = seq.into();
             if heir.tie == Tie::Connection {
                 heir.tie = Tie::None;
             }
+            (heir.waits, heir.away) = (false, false);
             heir.since = at;
             heir.begin_span(at);
         }
@@ -477,11 +510,10 @@ impl Model {
             }
             return true;
         }
-        // If an owner times out, the contenders ahead of the heir that have timed out by the same instant end with it.
+        // If an owner times out, the contenders before the heir that have timed out by the same instant end with it.
         let with_it: Vec<Slot> = self
-            .line(&dead.lock)
+            .heirs(&dead.lock)
             .into_iter()
-            .skip(1)
             .take_while(|it| dead.owns() && it.deadline.is_some() && it.deadline <= dead.deadline)
             .map(|it| it.slot)
             .collect();
@@ -520,6 +552,7 @@ impl Model {
             deadline: it.deadline,
             bound: it.tie.binding(),
             fencing: it.fencing,
+            away: it.away,
         };
         locks.into_iter().flat_map(of_lock).map(listed).collect()
     }

@@ -3,7 +3,7 @@
 //! Change rule: the layout is part of the on-disk format, see `persist/format.rs`.
 
 use crate::actors::binding::{Binding, Until};
-use crate::actors::lock::entry::{Entry, Rare, Ring};
+use crate::actors::lock::entry::{Client, Entry, Rare, Ring};
 use crate::actors::lock::message::Tie;
 use crate::clock::{Deadline, Timestamp};
 use crate::ids::{PageId, Seq, Slot, Token};
@@ -64,11 +64,16 @@ pub struct Stored<'a> {
     ttl: u16,
     ttw: u16,
     priority: u8,
-    #[serde(default, skip_serializing_if = "Tie::is_none")]
-    tie: Tie,
-    /// Whether the owner has timed out and its process tree is being killed. Only an entry bound to a process can be fenced.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    fencing: bool,
+    /// What can end the entry; `None` if nothing can and no member follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tie: Option<Tie>,
+    /// Whether the owner has timed out and its process tree is being killed; `None` if it is not and no member follows. Only an entry bound
+    /// to a process can be fenced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fencing: Option<bool>,
+    /// Whether the client of a contender is there.
+    #[serde(default, skip_serializing_if = "Client::polls")]
+    client: Client,
 }
 
 impl Item for Entry {
@@ -78,6 +83,8 @@ impl Item for Entry {
     type Stored<'a> = Stored<'a>;
 
     fn store(&self, place: u8) -> Stored<'_> {
+        let (tie, fencing, client) = (self.tie(), self.is_fencing(), self.client());
+        let is_last = client.polls();
         Stored {
             place,
             key_len: self.key_len,
@@ -90,8 +97,9 @@ impl Item for Entry {
             ttl: self.ttl,
             ttw: self.ttw,
             priority: self.priority,
-            tie: self.tie(),
-            fencing: self.is_fencing(),
+            tie: (!tie.is_none() || !is_last).then_some(tie),
+            fencing: (fencing || !is_last).then_some(fencing),
+            client,
         }
     }
 
@@ -105,11 +113,12 @@ impl Item for Entry {
             return Err(format!("the key and index in {slot:?} are longer than the stored names"));
         }
         let standing = (stored.token, stored.first);
-        Ok(Self {
+        let tie = (stored.tie.unwrap_or_default(), stored.fencing.unwrap_or_default());
+        let mut entry = Self {
             names: stored.names.0.into(),
             since: stored.since,
             seq: stored.seq,
-            rare: Rare::unless_plain(stored.seq, standing, (stored.tie, stored.fencing)),
+            rare: Rare::unless_plain(stored.seq, standing, tie),
             of_owner: Ring::alone(slot),
             of_key: Ring::alone(slot),
             ttl: stored.ttl,
@@ -117,7 +126,9 @@ impl Item for Entry {
             priority: stored.priority,
             key_len: stored.key_len,
             index_len: stored.index_len,
-        })
+        };
+        entry.set_client(stored.client);
+        Ok(entry)
     }
 
     fn canonical(&self, _slot: Slot, bytes: &mut Vec<u8>) {
@@ -127,11 +138,17 @@ impl Item for Entry {
         bytes.extend_from_slice(&self.ttl.to_le_bytes());
         bytes.extend_from_slice(&self.ttw.to_le_bytes());
         bytes.extend_from_slice(&[self.priority, self.key_len, self.index_len]);
+        // Earlier versions knew only clients that poll, so their digests stay what they are.
+        let client = match self.client() {
+            Client::Polls => 0,
+            Client::Waits => 4,
+            Client::Away => 8,
+        };
         match self.tie() {
-            Tie::None => bytes.push(0),
-            Tie::Connection => bytes.push(1),
+            Tie::None => bytes.push(client),
+            Tie::Connection => bytes.push(1 + client),
             Tie::Process(Binding { process, until, fence }) => {
-                bytes.push(2);
+                bytes.push(2 + client);
                 bytes.extend_from_slice(&process.0.to_le_bytes());
                 let until = match until {
                     Until::Process => 0,
@@ -139,7 +156,7 @@ impl Item for Entry {
                 };
                 bytes.extend_from_slice(&[until, fence.into(), self.is_fencing().into()]);
             }
-            Tie::Actor(actor) => bytes.extend_from_slice(&[3, actor.0]),
+            Tie::Actor(actor) => bytes.extend_from_slice(&[3 + client, actor.0]),
         }
         bytes.extend_from_slice(&self.names);
     }

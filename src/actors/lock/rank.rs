@@ -9,7 +9,7 @@ use crate::ids::{Seq, Slot};
 const CHUNK: usize = 512;
 
 /// Contenders by sequence number.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Rank {
     /// None is empty. Two neighbours have together more than half of [`CHUNK`].
     chunks: Vec<Vec<(Seq, Slot)>>,

@@ -11,35 +11,18 @@
     reason = "slots come from indexes over the slab, which never contain a slot without an entry"
 )]
 
-use crate::actors::lock::entry::{Entry, Rare, Ring, Terms};
+use crate::actors::lock::entry::{Client, Entry, Rare, Ring, Terms};
+use crate::actors::lock::line::Line;
 use crate::actors::lock::message::{Name, Tie};
 use crate::actors::lock::of_process::BoundEntries;
 use crate::actors::lock::pages::Head;
-use crate::actors::lock::rank::Rank;
 use crate::clock::Timestamp;
 use crate::ids::{Digest, PageId, Seq, Slot, Token};
 use crate::lookup::durable::{DurableSlab, Singleton};
 use crate::lookup::pages::Pages;
 use crate::lookup::table::Table;
 use crate::spine::machine::Stamp;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-
-/// The contenders for one lock.
-#[derive(Debug, Default)]
-pub(super) struct Line {
-    /// Contenders by priority.
-    pub(super) ranks: BTreeMap<u8, Rank>,
-    by_owner: Table,
-    pub(super) len: usize,
-}
-
-impl Line {
-    /// Returns the sequence number and slot of the contender that was queued first, whatever its priority; `None` if the line
-    /// is empty.
-    pub(super) fn oldest(&self) -> Option<(Seq, Slot)> {
-        self.ranks.values().filter_map(Rank::first).min()
-    }
-}
+use std::collections::{BTreeSet, HashMap};
 
 /// All entries and every index over them.
 #[derive(Debug, Default)]
@@ -119,10 +102,17 @@ impl State {
         holder: Slot,
         high_first: bool,
     ) -> impl Iterator<Item = Slot> + '_ {
-        let ranks = self.lines.get(&holder).map(|line| &line.ranks);
-        let down = ranks.filter(|_| high_first).into_iter().flat_map(|ranks| ranks.values().rev());
-        let up = ranks.filter(|_| !high_first).into_iter().flat_map(BTreeMap::values);
-        down.chain(up).flat_map(Rank::iter)
+        self.lines.get(&holder).into_iter().flat_map(move |line| line.all(high_first))
+    }
+
+    /// Returns the contenders for an owner's lock in the order in which they become its owner: first those whose clients are there, then
+    /// those whose clients are away.
+    pub(super) fn heirs(&self, holder: Slot, high_first: bool) -> impl Iterator<Item = Slot> + '_ {
+        let line = self.lines.get(&holder);
+        let present = line.into_iter().flat_map(move |line| line.present(high_first));
+        let all = line.filter(|line| line.away > 0).into_iter();
+        let all = all.flat_map(move |line| line.all(high_first));
+        present.chain(all.filter(|slot| self.entries[*slot].is_away()))
     }
 
     /// Returns every entry of this owner, oldest first.
@@ -252,6 +242,7 @@ impl State {
             index_len: len(index),
         };
         entry.set_tie(terms.tie);
+        entry.set_client(terms.client());
         self.entries.insert(self.pages.by(seq), slot, entry);
         self.join_owner(slot);
         self.join_process(slot);
@@ -267,16 +258,23 @@ impl State {
         }
     }
 
-    /// Restarts an entry's timeout.
+    /// Restarts an entry's timeout. Its client is no longer away.
     pub(super) fn renew(&mut self, slot: Slot, entry: Stamp) {
+        self.come_back(slot);
         let change = self.pages.by(entry.seq);
-        self.entries.change(change, slot, |it| it.since = entry.at);
+        self.entries.change(change, slot, |it| {
+            it.since = entry.at;
+            if it.is_away() {
+                it.set_client(Client::Waits);
+            }
+        });
     }
 
     /// Restarts an entry's timeout with the new TTL, and with the new TTW if that is longer. A new tie to a process
     /// replaces any other; a tie to a process or an actor is never removed; and an entry that is not tied to a
-    /// connection does not become tied to one.
+    /// connection does not become tied to one. Its client is no longer away.
     pub(super) fn extend(&mut self, slot: Slot, entry: Stamp, terms: Terms) {
+        self.come_back(slot);
         self.leave_process(slot);
         let change = self.pages.by(entry.seq);
         self.entries.change(change, slot, |it| {
@@ -289,8 +287,20 @@ impl State {
                     Tie::None
                 }
             });
+            it.set_client(terms.client());
         });
         self.join_process(slot);
+    }
+
+    /// Notes in the line of a contender that its client is no longer away. Does nothing for any other entry.
+    fn come_back(&mut self, slot: Slot) {
+        let entry = &self.entries[slot];
+        if entry.is_away() {
+            let holder = self.holder(entry.key(), entry.index());
+            let holder = holder.expect("a contended lock has an owner");
+            let line = self.lines.get_mut(&holder).expect("a contender is in a line");
+            line.come_back(entry.standing(slot));
+        }
     }
 
     /// Records that an owner has timed out and its process tree is being killed.
@@ -343,21 +353,39 @@ impl State {
         }
     }
 
-    /// Handles a server start: every timeout restarts, new entries are accepted again, and contenders that are tied to
-    /// connections are removed.
+    /// Handles a server start: every timeout restarts, new entries are accepted again, contenders that are tied to
+    /// connections are removed, and clients that waited for an answer are away.
     pub(super) fn start(&mut self, entry: Stamp) {
         if self.contenders > 0 {
-            let entries = self.entries.iter();
-            let attended = entries.filter(|(_, entry)| entry.tie() == Tie::Connection);
-            let slots: Vec<Slot> = attended.map(|(slot, _)| slot).collect();
-            for slot in slots {
+            let slots_of = |is_meant: fn(&Entry) -> bool| -> Vec<Slot> {
+                let entries = self.entries.iter();
+                entries.filter(|(_, entry)| is_meant(entry)).map(|(slot, _)| slot).collect()
+            };
+            let attended = slots_of(|entry| entry.tie() == Tie::Connection);
+            let cut_off =
+                slots_of(|entry| entry.client() == Client::Waits && entry.tie() != Tie::Connection);
+            for slot in attended {
                 self.remove(slot, None, entry);
+            }
+            for slot in cut_off {
+                self.leave_client(slot, entry);
             }
         }
         let began = Head { epoch: entry.at, draining: false };
         let change = self.pages.by(entry.seq);
         self.head.change(change, |head| *head = began);
         self.entries.restart_spans(entry.at);
+    }
+
+    /// Records that the client of a contender, which waited for an answer, is away.
+    fn leave_client(&mut self, slot: Slot, entry: Stamp) {
+        let change = self.pages.by(entry.seq);
+        self.entries.change(change, slot, |it| it.set_client(Client::Away));
+        let entry = &self.entries[slot];
+        let holder =
+            self.holder(entry.key(), entry.index()).expect("a contended lock has an owner");
+        let line = self.lines.get_mut(&holder).expect("a contender is in a line");
+        line.leave(entry.standing(slot));
     }
 
     fn line_of(&self, entry: &Entry) -> Option<&Line> {
@@ -382,10 +410,8 @@ impl State {
         let entries = &self.entries;
         let entry = &entries[slot];
         let line = self.lines.entry(holder).or_default();
-        let rank = line.ranks.entry(entry.priority).or_default();
-        rank.insert(entry.seq, slot);
+        line.insert(entry.standing(slot), entry.is_away());
         line.by_owner.insert(&entry.owner(), slot, |other| entries[other].owner());
-        line.len += 1;
     }
 
     fn leave_line(&mut self, slot: Slot) {
@@ -393,19 +419,11 @@ impl State {
         let holder =
             self.holder(entry.key(), entry.index()).expect("a contended lock has an owner");
         let line = self.lines.get_mut(&holder).expect("a contender is in a line");
-        let rank = line
-            .ranks
-            .get_mut(&entry.priority)
-            .expect("a contender is in the rank of its priority");
-        assert!(rank.remove(entry.seq) == Some(slot), "a contender is in the rank of its priority");
-        if rank.is_empty() {
-            line.ranks.remove(&entry.priority);
-        }
+        line.remove(entry.standing(slot), entry.is_away());
         assert!(
             line.by_owner.remove(&entry.owner(), slot),
             "the line finds each contender by its owner name"
         );
-        line.len -= 1;
         if line.len == 0 {
             self.lines.remove(&holder);
         }

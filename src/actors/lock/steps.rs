@@ -68,9 +68,9 @@ fn message() -> impl Strategy<Value = Message> {
                 Message::Request { key, index, owner, ttl, ttw, priority }
             }
         ),
-        9 => ((key(), index(), owner()), span(), span(), 0u8..3, tie()).prop_map(
-            |((key, index, owner), ttl, ttw, priority, tie)| {
-                Message::Acquire { key, index, owner, ttl, ttw, priority, tie }
+        9 => ((key(), index(), owner()), span(), span(), 0u8..3, (tie(), prop::bool::weighted(0.85))).prop_map(
+            |((key, index, owner), ttl, ttw, priority, (tie, waits))| {
+                Message::Acquire { key, index, owner, ttl, ttw, priority, tie, waits }
             }
         ),
         4 => process().prop_map(|(process, until)| Message::Gone(EndNotice { process, until, exit: None, pid: None })),
@@ -95,10 +95,10 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         // Whole seconds, so that deadlines coincide, and other intervals, so that they do not.
         8 => (0u64..3).prop_map(|seconds| Step::Pass(seconds * 1000)),
         2 => (0u64..9000).prop_map(Step::Pass),
-        1 => Just(Step::Start),
+        4 => Just(Step::Start),
         1 => Just(Step::Watch),
         8 => Just(Step::Checkpoint),
-        1 => Just(Step::Reload),
+        2 => Just(Step::Reload),
         1 => Just(Step::Send(Message::Drain)),
     ];
     prop::collection::vec(step, 0..150)

@@ -233,7 +233,7 @@ impl Pair {
             let key = Some(it.key.clone());
             assert_eq!(ask(Query::List { key, entries_max }), Reply::List(of_key));
             let [key, index, owner] = [&it.key, &it.index, &it.owner].map(Clone::clone);
-            let standing = LinePosition { place: it.place, token: it.token };
+            let standing = LinePosition { place: it.place, token: it.token, away: it.away };
             assert_eq!(ask(Query::Place { key, index, owner }), Reply::LinePosition(standing));
             if it.place == 1 {
                 let [key, index] = [&it.key, &it.index].map(Clone::clone);
@@ -363,6 +363,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
     let (mut heirs, mut shared_ends, mut renewed, mut queued, mut full) = (0, 0, 0, 0, 0);
     let (mut taken, mut early, mut parts) = (0, 0, 0);
     let (mut fenced, mut departed, mut fencing) = (0, 0, 0);
+    let (mut passed_over, mut none_there) = (0, 0);
     for _ in 0..300 {
         let steps = steps().new_tree(&mut runner).expect("the strategy generates steps").current();
         let mut pair = Pair::new(true);
@@ -371,6 +372,8 @@ fn the_model_meets_every_outcome_it_is_there_for() {
             full += u32::from(pair.model.entries.len() >= ENTRIES_MAX as usize);
             pair.step(step);
         }
+        passed_over += pair.model.passed_over;
+        none_there += pair.model.passed_to_absent;
         taken += pair.shelf.taken;
         early += pair.shelf.early;
         for logged in &pair.log {
@@ -398,6 +401,7 @@ fn the_model_meets_every_outcome_it_is_there_for() {
     }
     let seen = [heirs, shared_ends, renewed, queued, full, taken, early, parts];
     let bound = [fenced, departed, fencing];
+    assert!(passed_over >= 5 && none_there >= 8, "{passed_over} {none_there}");
     assert!(bound.iter().all(|count| *count >= 20), "{bound:?}");
     assert!(seen.iter().all(|count| *count >= 20), "{seen:?}");
 }

@@ -37,6 +37,7 @@ fn lock(key: &str, index: &str, owner: &str, place: u32) -> EntryView {
         token: None,
         bound: None,
         fencing: false,
+        away: false,
     }
 }
 
