@@ -3,6 +3,20 @@
 //! actix-web does the routing, and its codec parses and writes messages. Connections are handled here rather than by actix-web, so that
 //! every head, body and write is bounded, and every refusal is a problem document.
 //!
+//! ```
+//! use sexton::Config;
+//! use sexton::config::HttpConfig;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let http = HttpConfig { tcp: Some("127.0.0.1:0".parse()?), ..HttpConfig::default() };
+//! let node = sexton_http::open(Config { http: Some(http), ..Config::in_memory() })?;
+//! let address = sexton_http::listener(&node).and_then(sexton_http::Listener::address);
+//! println!("http://{}/v1/status", address.expect("it listens on TCP"));
+//! node.stop()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! | file | holds |
 //! |---|---|
 //! | `listener.rs` | sockets, limits, the serving thread, opening and closing |
