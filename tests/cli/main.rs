@@ -73,6 +73,7 @@ mod site_blocks;
 mod status;
 mod story;
 mod strangers;
+mod stubborn_trees;
 mod supervisor;
 mod suspended;
 mod task;
@@ -98,7 +99,6 @@ mod work_progress;
 mod work_report;
 mod work_result;
 mod workers;
-mod zoo;
 
 #[path = "../support/beanstalk.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]

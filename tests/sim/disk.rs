@@ -7,7 +7,7 @@
 //! meaning here.
 
 use crate::chance::Chance;
-use crate::platter::{Change, Fate, Faults, Inode, Loss, Platter, Unsynced, is_below, parent};
+use crate::storage::{Change, Fate, Faults, Inode, Loss, Storage, Unsynced, is_below, parent};
 use sexton::persist::disk::{Disk, DiskFile};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -16,14 +16,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The disk. Cloning gives another handle on it.
 #[derive(Clone)]
 pub(crate) struct SimDisk {
-    state: Arc<Mutex<Platter>>,
+    state: Arc<Mutex<Storage>>,
 }
 
 impl SimDisk {
     /// Creates an empty disk.
     pub(crate) fn new(chance: Chance, page_bytes: usize) -> Self {
         Self {
-            state: Arc::new(Mutex::new(Platter {
+            state: Arc::new(Mutex::new(Storage {
                 page_bytes,
                 chance,
                 inodes: vec![Inode::default()],
@@ -95,7 +95,7 @@ impl SimDisk {
         self.state().faults.lying = true;
     }
 
-    /// Flips one bit, on the platter and in memory. The caller chooses file and byte.
+    /// Flips one bit, on disk and in memory. The caller chooses file and byte.
     pub(crate) fn flip(&self, name: &str, offset: usize, bit: u8) {
         let mut state = self.state();
         let inode = *state.names.get(name).expect("the file exists");
@@ -107,7 +107,7 @@ impl SimDisk {
         }
     }
 
-    /// Truncates a file, on the platter and in memory.
+    /// Truncates a file, on disk and in memory.
     pub(crate) fn truncate(&self, name: &str, len: usize) {
         let mut state = self.state();
         let inode = *state.names.get(name).expect("the file exists");
@@ -116,7 +116,7 @@ impl SimDisk {
         file.synced.truncate(len);
     }
 
-    /// Zeroes a file from an offset on, on the platter and in memory.
+    /// Zeroes a file from an offset on, on disk and in memory.
     pub(crate) fn blank(&self, name: &str, from: usize) {
         let mut state = self.state();
         let inode = *state.names.get(name).expect("the file exists");
@@ -126,7 +126,7 @@ impl SimDisk {
         }
     }
 
-    /// Removes a file, on the platter and in memory.
+    /// Removes a file, on disk and in memory.
     pub(crate) fn erase(&self, name: &str) {
         let mut state = self.state();
         state.names.remove(name);
@@ -153,7 +153,7 @@ impl SimDisk {
         inode.map_or_else(Vec::new, |inode| inode.bytes.clone())
     }
 
-    fn state(&self) -> MutexGuard<'_, Platter> {
+    fn state(&self) -> MutexGuard<'_, Storage> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::chance::Chance;
 use crate::disk::SimDisk;
-use crate::platter::{Fate, Unsynced};
+use crate::storage::{Fate, Unsynced};
 use sexton::clock::Timestamp;
 use sexton::ids::{ActorId, Seq};
 use sexton::persist::PersistError;

@@ -4,7 +4,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `setting.rs` `workload.rs` `jobs.rs` `chance.rs` | the parameters of a seed, the requests of clients |
-//! | `platter.rs` `disk.rs` `log.rs` `actor.rs` `each.rs` `node.rs` | the node, divided into steps, on a disk that loses unsynced data |
+//! | `storage.rs` `disk.rs` `log.rs` `actor.rs` `each.rs` `node.rs` | the node, divided into steps, on a disk that loses unsynced data |
 //! | `world.rs` | the external world on which counters act |
 //! | `checkpoint.rs` `store.rs` | a checkpoint, divided into steps, and the store of slots |
 //! | `run.rs` `taking.rs` `endings.rs` | the steps of a run and of its checkpoints, the ends of nodes and of the run |
@@ -42,7 +42,6 @@ mod planted;
 mod planted_claims;
 mod planted_effects;
 mod planted_slots;
-mod platter;
 mod processes;
 mod queues;
 mod reference;
@@ -50,6 +49,7 @@ mod repeated;
 mod run;
 mod setting;
 mod snapshots;
+mod storage;
 mod store;
 mod supervisor;
 mod taking;

@@ -2,15 +2,15 @@
 //!
 //! `command` is the subcommand and prints frames and JSON; `terminal` does all other I/O. The other modules are pure: `sample`, `work`
 //! and `family` turn answers into rates, histories and rows; `screen` holds the state of the screen and handles keys; `view` draws it
-//! with `chart`, `tables`, `kin` and `details`.
+//! with `chart`, `tables`, `processes` and `details`.
 
 mod chart;
 mod command;
 mod details;
 mod family;
-mod kin;
+mod processes;
 #[cfg(test)]
-mod kin_tests;
+mod processes_tests;
 mod sample;
 mod screen;
 mod tables;

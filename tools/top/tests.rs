@@ -2,7 +2,7 @@
 //! again; review the change before committing it.
 
 use crate::top::command::text;
-use crate::top::kin_tests;
+use crate::top::processes_tests;
 use crate::top::sample::{Contact, NoAnswer, Rate, Watched};
 use crate::top::screen::{Abilities, Key, Pane, Screen, ScreenRequest};
 use crate::top::view;
@@ -251,7 +251,7 @@ fn every_state_is_drawn_as_recorded() {
     let update = std::env::var_os("UPDATE").is_some_and(|value| value == "1");
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("tools/top/screens");
     let mut pictures: Vec<(String, String)> = Vec::new();
-    for (name, mut screen) in states().into_iter().chain(kin_tests::states()) {
+    for (name, mut screen) in states().into_iter().chain(processes_tests::states()) {
         pictures.push((format!("{name}-80x24"), text(&drawn(&mut screen, (80, 24)))));
         if ["busy", "troubled", "processes"].contains(&name) {
             for size in [(160, 40), (60, 16), (40, 12), (20, 5)] {
@@ -284,7 +284,7 @@ fn every_state_is_drawn_as_recorded() {
 
 #[test]
 fn every_size_is_drawn_and_says_how_it_stands() {
-    for (name, mut screen) in states().into_iter().chain(kin_tests::states()) {
+    for (name, mut screen) in states().into_iter().chain(processes_tests::states()) {
         for width in (1..=90).step_by(3) {
             for height in 1..=30 {
                 for _ in 0..3 {
@@ -311,7 +311,7 @@ fn every_size_is_drawn_and_says_how_it_stands() {
 fn a_screen_without_colours_or_beyond_ascii_has_none() {
     let plain = Abilities { unicode: false, colours: false };
     let is_coloured = |buffer: &Buffer| buffer.content.iter().any(|cell| cell.fg != Color::Reset);
-    for (name, mut screen) in states().into_iter().chain(kin_tests::states()) {
+    for (name, mut screen) in states().into_iter().chain(processes_tests::states()) {
         screen.abilities = FULL;
         assert!(is_coloured(&drawn(&mut screen, (80, 24))), "{name}");
         screen.abilities = plain;

@@ -4,7 +4,7 @@ use crate::text::{grouped, number, span, words};
 use crate::top::chart::{INTERNALS, Series, WORK, Window, rate_words};
 use crate::top::sample::{Contact, Rate, Watched};
 use crate::top::screen::{Pane, Screen};
-use crate::top::{details, kin, tables};
+use crate::top::{details, processes, tables};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -26,7 +26,7 @@ const WIDE: usize = 60;
 pub(crate) const FURTHER: u8 = 15;
 
 /// The maximum number of lines of services and processes in printed output.
-const KIN_PRINTED: usize = 30;
+const PROCESSES_PRINTED: usize = 30;
 
 /// The rank of blank lines between parts, which are dropped first.
 const BLANK: u8 = 255;
@@ -62,11 +62,11 @@ pub(crate) fn draw(frame: &mut Frame<'_>, screen: &mut Screen) {
         Pane::Whole => {
             rows.extend(work(screen.shown(), width, screen.abilities.unicode));
             rows.push(Row::blank());
-            let mut kin = kin(screen, width);
-            kin.truncate(KIN_PRINTED);
-            screen.in_view = kin.iter().filter_map(|row| row.id.clone()).collect();
-            let kin = kin.into_iter().enumerate();
-            rows.extend(kin.map(|(place, row)| Row::new(rank_of_kin(place), row.line)));
+            let mut shown = process_rows(screen, width);
+            shown.truncate(PROCESSES_PRINTED);
+            screen.in_view = shown.iter().filter_map(|row| row.id.clone()).collect();
+            let shown = shown.into_iter().enumerate();
+            rows.extend(shown.map(|(place, row)| Row::new(rank_of_process(place), row.line)));
             rows.push(Row::blank());
             rows.extend(internals(screen.shown(), width, screen.abilities.unicode));
             rows.push(Row::blank());
@@ -75,7 +75,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, screen: &mut Screen) {
         }
         Pane::Processes => {
             let mut lines = fit(rows, height.div_ceil(3));
-            let all = kin(screen, width);
+            let all = process_rows(screen, width);
             let room = height - lines.len();
             screen.scroll = screen.scroll.min(all.len().saturating_sub(room));
             let in_view = all.into_iter().skip(screen.scroll).take(room);
@@ -106,18 +106,18 @@ pub(crate) fn draw(frame: &mut Frame<'_>, screen: &mut Screen) {
 }
 
 /// Formats services and processes.
-fn kin(screen: &Screen, width: usize) -> Vec<kin::Row> {
+fn process_rows(screen: &Screen, width: usize) -> Vec<processes::Row> {
     match &screen.shown().status {
         None => Vec::new(),
         Some((at, _)) => {
             let family = &screen.shown().family;
-            kin::rows(family, at.0, width, screen.abilities.unicode)
+            processes::rows(family, at.0, width, screen.abilities.unicode)
         }
     }
 }
 
 /// Returns the rank of the line at `place` among services and processes: lines further down are dropped first.
-fn rank_of_kin(place: usize) -> u8 {
+fn rank_of_process(place: usize) -> u8 {
     u8::try_from(20 + place).unwrap_or(u8::MAX).min(250)
 }
 

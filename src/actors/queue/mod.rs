@@ -13,7 +13,7 @@
 //! | `state.rs` `index.rs` `by_id.rs` | jobs and queues, and moving a job from phase to phase; the indexes over them |
 //! | `bound.rs` | claims that are bound to processes |
 //! | `roots.rs` | root jobs, and the jobs that they make obsolete |
-//! | `turns.rs` `turning.rs` | which tenant's turn it is, and which of its queues provides the job |
+//! | `turns.rs` `ready_queues.rs` | which tenant's turn it is, and which of its queues provides the job |
 //! | `uniques.rs` | deduplication keys that are remembered for a given time |
 //! | `results.rs` | results of finished jobs |
 //! | `throttle.rs` `closing.rs` | queues that are temporarily closed after a claim, to limit their rate |
@@ -64,6 +64,7 @@ mod phase;
 )]
 mod queue;
 mod ready;
+mod ready_queues;
 mod refused;
 mod reply;
 mod report;
@@ -80,7 +81,6 @@ mod steps;
 #[cfg(test)]
 mod tests;
 mod throttle;
-mod turning;
 mod turns;
 mod uniques;
 mod waiting;

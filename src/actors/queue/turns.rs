@@ -11,7 +11,7 @@
 //! effect of the weights on a turn. So they survive a restart, and a page stores them in snapshots. They are not part
 //! of the digest: a replay of entries older than this feature also changes them, and the digest must still equal the
 //! one that was recorded then. Weights and ranks are rules, which affect only decisions and indexes. The number of steps
-//! for a pick is usually logarithmic in the number of queues with claimable jobs. `turning.rs` determines which queues
+//! for a pick is usually logarithmic in the number of queues with claimable jobs. `ready_queues.rs` determines which queues
 //! are offered, and which of them provides a job.
 
 #![expect(

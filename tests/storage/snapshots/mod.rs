@@ -7,7 +7,7 @@
 //! | `turns.rs` | slots are written alternately, sealed, and then not changed |
 //! | `damage.rs` | one slot damaged: startup recovers everything, and the slot is rewritten |
 //! | `lost.rs` | both damaged: the state is rebuilt from the journal, or startup is refused |
-//! | `power.rs` `platter.rs` | power cuts at every step of a checkpoint |
+//! | `power.rs` `storage.rs` | power cuts at every step of a checkpoint |
 //! | `kills.rs` | the real program, killed while it takes checkpoints |
 //! | `panics.rs` | a commit that panics while a checkpoint is taken |
 //! | `stop.rs` | the checkpoint of a clean stop |
@@ -20,7 +20,7 @@ mod harm;
 mod kills;
 mod lost;
 mod panics;
-mod platter;
 mod power;
 mod stop;
+mod storage;
 mod turns;

@@ -3,7 +3,7 @@
 
 use crate::chance::Chance;
 use crate::snapshots::directory::{SMALL, let_go, open, slots, start, take};
-use crate::snapshots::platter::Platter;
+use crate::snapshots::storage::Storage;
 use sexton::actors::lock::{LockMachine, Rules};
 use sexton::ids::{Digest, Seq};
 use sexton::persist::PersistError;
@@ -45,12 +45,12 @@ struct Cuts {
 
 impl Cuts {
     /// Cuts the power with a probability of one in `one_in`, and checks what is left.
-    fn cut(&mut self, platter: &Platter) {
+    fn cut(&mut self, storage: &Storage) {
         if self.chance.below(self.one_in) > 0 {
             return;
         }
         let left = tempfile::tempdir().expect("a temporary directory");
-        platter.leave(left.path(), &mut self.chance);
+        storage.leave(left.path(), &mut self.chance);
         self.count += 1;
         if let Err(wrong) = self.judge(left.path()) {
             self.wrong.push(format!("cut {}: {wrong}", self.count));
@@ -83,38 +83,38 @@ impl Cuts {
 /// sled's stores, with the power cut while they are open.
 struct CutStores {
     stores: SledStores,
-    platter: Platter,
+    storage: Storage,
 }
 
 struct CutStore {
     store: Box<dyn Store>,
-    platter: Platter,
+    storage: Storage,
 }
 
 impl Stores for CutStores {
     fn open(&self, folder: &str) -> Result<Box<dyn Store>, PersistError> {
-        self.platter.may_be_cut();
-        let (store, platter) = (self.stores.open(folder)?, self.platter.clone());
-        platter.may_be_cut();
-        Ok(Box::new(CutStore { store, platter }))
+        self.storage.may_be_cut();
+        let (store, storage) = (self.stores.open(folder)?, self.storage.clone());
+        storage.may_be_cut();
+        Ok(Box::new(CutStore { store, storage }))
     }
 }
 
 impl Store for CutStore {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), PersistError> {
-        self.platter.may_be_cut();
+        self.storage.may_be_cut();
         self.store.put(key, value)
     }
 
     fn each(&mut self, visit: Visit<'_>) -> Result<(), PersistError> {
-        self.platter.may_be_cut();
+        self.storage.may_be_cut();
         self.store.each(visit)
     }
 
     fn close(self: Box<Self>) -> Result<(), PersistError> {
-        self.platter.may_be_cut();
+        self.storage.may_be_cut();
         self.store.close()?;
-        self.platter.may_be_cut();
+        self.storage.may_be_cut();
         Ok(())
     }
 }
@@ -134,7 +134,7 @@ fn journal(data: &Path) -> Digest {
 
 /// Takes a checkpoint of the replica in the same way as the node. The journal already contains its records.
 fn checkpoint(
-    platter: &Platter,
+    storage: &Storage,
     slots: &Slots,
     slot: SlotId,
     replica: &mut Replica<LockMachine>,
@@ -162,9 +162,9 @@ fn checkpoint(
     }
     let closed = writer.close(&manifest).expect("the slot closes");
     slots.seal(closed, manifest.begun).expect("the slot is sealed");
-    platter.may_be_cut();
-    trim(platter, manifest.begun.min(older)).expect("the journal is released");
-    platter.may_be_cut();
+    storage.may_be_cut();
+    trim(storage, manifest.begun.min(older)).expect("the journal is released");
+    storage.may_be_cut();
 }
 
 /// Takes checkpoints of a journal from its first entry to its last, with power cuts at any step.
@@ -184,21 +184,21 @@ fn checkpoints(data: &Path, lies: bool, one_in: u64) -> Cuts {
         wrong: Vec::new(),
     }));
     let cutting = Arc::clone(&cuts);
-    let cut = move |platter: &Platter| {
+    let cut = move |storage: &Storage| {
         let mut cuts = cutting.lock().unwrap_or_else(PoisonError::into_inner);
-        cuts.cut(platter);
+        cuts.cut(storage);
     };
-    let platter = Platter::new(data, lies, Arc::new(cut));
-    let stores = CutStores { stores: SledStores::new(data), platter: platter.clone() };
-    let slots = Slots::new(Arc::new(platter.clone()), Arc::new(stores));
-    repeat(copy.path(), &platter, &slots);
-    drop((platter, slots));
+    let storage = Storage::new(data, lies, Arc::new(cut));
+    let stores = CutStores { stores: SledStores::new(data), storage: storage.clone() };
+    let slots = Slots::new(Arc::new(storage.clone()), Arc::new(stores));
+    repeat(copy.path(), &storage, &slots);
+    drop((storage, slots));
     let cuts = Arc::into_inner(cuts).expect("no thread cuts any more");
     cuts.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Replays a journal, and takes a checkpoint after every `EVERY` entries.
-fn repeat(journal: &Path, platter: &Platter, slots: &Slots) {
+fn repeat(journal: &Path, storage: &Storage, slots: &Slots) {
     let disk = RealDisk::new(journal);
     let mut reader = Reader::open(&disk).expect("the journal opens");
     let mut replica = Replica::<LockMachine>::new(Rules::default());
@@ -228,7 +228,7 @@ fn repeat(journal: &Path, platter: &Platter, slots: &Slots) {
                 marked: Marked::default(),
                 reserved: reader.tail().reserved,
             };
-            checkpoint(platter, slots, slot, &mut replica, (manifest, older));
+            checkpoint(storage, slots, slot, &mut replica, (manifest, older));
             (older, slot) = (stamp.seq, slot.other());
         }
     }

@@ -16,7 +16,7 @@ pub(crate) struct Loss {
 }
 
 #[derive(Clone)]
-pub(crate) struct Platter {
+pub(crate) struct Storage {
     pub(crate) page_bytes: usize,
     pub(crate) chance: Chance,
     pub(crate) inodes: Vec<Inode>,
@@ -86,7 +86,7 @@ pub(crate) fn is_below(folder: &str, path: &str) -> bool {
     folder.is_empty() || rest.is_some_and(|rest| rest.starts_with('/'))
 }
 
-impl Platter {
+impl Storage {
     pub(crate) fn revive(&mut self) {
         let space = self.faults.space;
         let lying = self.faults.lying;

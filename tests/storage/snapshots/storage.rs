@@ -1,4 +1,4 @@
-//! A real directory, and its content on a simulated platter: the names and bytes of the last sync.
+//! A real directory, and its content on a simulated storage: the names and bytes of the last sync.
 //!
 //! A power cut keeps or loses each unsynced change independently: each name that was created, moved or removed, and each
 //! block of 4 KiB that was written. Files that are written without this disk, as sled's are, are read from the real
@@ -28,30 +28,30 @@ struct Synced {
     bytes: BTreeMap<u64, Vec<u8>>,
 }
 
-/// The platter of a directory.
+/// The storage of a directory.
 #[derive(Clone)]
-pub(crate) struct Platter {
+pub(crate) struct Storage {
     root: PathBuf,
     real: RealDisk,
     synced: Arc<Mutex<Synced>>,
     /// Whether syncs of a directory's files report success without doing anything.
     lies: bool,
     /// Called at each step at which the power may be cut.
-    cut: Arc<dyn Fn(&Platter) + Send + Sync>,
+    cut: Arc<dyn Fn(&Storage) + Send + Sync>,
 }
 
-impl Platter {
-    /// Creates a platter on which everything in a directory is synced now.
+impl Storage {
+    /// Creates a storage on which everything in a directory is synced now.
     pub(crate) fn new(root: &Path, lies: bool, cut: Arc<dyn Fn(&Self) + Send + Sync>) -> Self {
-        let platter = Self {
+        let storage = Self {
             root: root.to_owned(),
             real: RealDisk::new(root),
             synced: Arc::default(),
             lies,
             cut,
         };
-        platter.sync_all("");
-        platter
+        storage.sync_all("");
+        storage
     }
 
     /// Marks a step at which the power may be cut.
@@ -159,9 +159,9 @@ fn mix(is: &[u8], was: &[u8], keep: &mut dyn FnMut(()) -> bool) -> Vec<u8> {
     left
 }
 
-/// An open file on the platter.
+/// An open file on disk.
 struct File {
-    platter: Platter,
+    storage: Storage,
     name: String,
     real: Box<dyn DiskFile>,
 }
@@ -172,13 +172,13 @@ impl DiskFile for File {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.platter.may_be_cut();
+        self.storage.may_be_cut();
         self.real.write_at(bytes, offset)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.platter.may_be_cut();
-        self.platter.note_bytes(&self.name);
+        self.storage.may_be_cut();
+        self.storage.note_bytes(&self.name);
         Ok(())
     }
 
@@ -187,9 +187,9 @@ impl DiskFile for File {
     }
 }
 
-/// Syncs only copy the current content to the simulated platter. The real disk is not synced, since the power cuts are
+/// Syncs only copy the current content to the simulated storage. The real disk is not synced, since the power cuts are
 /// simulated.
-impl Disk for Platter {
+impl Disk for Storage {
     fn list(&self, folder: &str) -> io::Result<Vec<(String, u64)>> {
         self.real.list(folder)
     }
@@ -205,15 +205,15 @@ impl Disk for Platter {
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         self.may_be_cut();
-        let (platter, real) = (self.clone(), self.real.create(name)?);
+        let (storage, real) = (self.clone(), self.real.create(name)?);
         let name = name.to_owned();
-        Ok(Box::new(File { platter, name, real }))
+        Ok(Box::new(File { storage, name, real }))
     }
 
     fn open(&self, name: &str, write: bool) -> io::Result<Box<dyn DiskFile>> {
-        let (platter, real) = (self.clone(), self.real.open(name, write)?);
+        let (storage, real) = (self.clone(), self.real.open(name, write)?);
         let name = name.to_owned();
-        Ok(Box::new(File { platter, name, real }))
+        Ok(Box::new(File { storage, name, real }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

@@ -29,12 +29,12 @@ fn ended(tree: &Tree, id: &str) {
 }
 
 /// Launches each script, and stops its tree once it has at least this number of processes.
-fn zoo(tree: &Tree, is_contained: bool) {
+fn all_are_stopped(tree: &Tree, is_contained: bool) {
     let chain = tree.data.join("chain.sh");
     let script = "sleep 0.02\nsh \"$0\" &\n";
     std::fs::write(&chain, script).expect("a writable file");
     let chain = format!("sh {} & exec sleep 1000", text(&chain));
-    for (animal, script, members_min) in [
+    for (kind, script, members_min) in [
         ("escapee", "setsid sleep 1000 & exec sleep 1000", 2),
         ("double fork", "(setsid sleep 1000 &); exec sleep 1000", 2),
         ("fork chain", chain.as_str(), 2),
@@ -48,10 +48,10 @@ fn zoo(tree: &Tree, is_contained: bool) {
         ),
     ] {
         let id = tree.detach(script);
-        until(animal, || (members(&id) >= members_min).then_some(()));
+        until(kind, || (members(&id) >= members_min).then_some(()));
         let record = tree.record(&id);
-        assert_eq!(record["contained"], is_contained, "{animal}: {record}");
-        if animal == "holder" {
+        assert_eq!(record["contained"], is_contained, "{kind}: {record}");
+        if kind == "holder" {
             // The leader has ended, and a process that it left keeps its output open. It is stopped with the tree.
             let record = until("it has ended", || {
                 Some(tree.record(&id)).filter(|it| !it["ended_at"].is_null())
@@ -65,22 +65,22 @@ fn zoo(tree: &Tree, is_contained: bool) {
 }
 
 #[test]
-fn with_control_groups_the_whole_zoo_is_stopped() {
+fn with_control_groups_every_tree_is_stopped() {
     let tree = Tree::start();
     let id = tree.detach("exit 0");
     until("it has ended", || (tree.record(&id)["status"] == "exited").then_some(()));
     let is_contained = tree.record(&id)["contained"] == true;
     if !is_contained {
         assert!(!geteuid().is_root(), "root can make control groups");
-        crate::left_out::left_out("the zoo with control groups: none can be made here");
+        crate::left_out::left_out("trees with control groups: none can be made here");
     }
-    zoo(&tree, is_contained);
+    all_are_stopped(&tree, is_contained);
 }
 
 #[test]
-fn without_control_groups_the_whole_zoo_is_stopped() {
+fn without_control_groups_every_tree_is_stopped() {
     if let Some(tree) = Tree::without_groups() {
-        zoo(&tree, false);
+        all_are_stopped(&tree, false);
     }
 }
 
