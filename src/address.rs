@@ -86,7 +86,6 @@ impl serde::Serialize for Address {
 /// An open listener, on TCP or on a Unix socket.
 #[derive(Clone, Debug)]
 pub enum Opened {
-    /// A TCP listener.
     Tcp(Arc<std::net::TcpListener>),
     /// A listener on a Unix socket; the socket's file remains when the node stops.
     Unix(Arc<std::os::unix::net::UnixListener>),

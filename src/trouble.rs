@@ -131,7 +131,6 @@ impl fmt::Display for Subject {
 /// A part of the description of a problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Text.
     Text(String),
     /// Text from outside, such as an error of the system or a name that a client chose.
     Quoted(String),

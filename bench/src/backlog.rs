@@ -82,7 +82,6 @@ fn rows(jobs: u32) -> Vec<Row> {
     ]
 }
 
-/// A job server.
 type Server = Peer<JobProtocol>;
 
 /// A function that starts a contestant; the flag selects whether the contestant stores its data on disk.

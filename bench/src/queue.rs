@@ -126,7 +126,6 @@ impl FromStr for Row {
     }
 }
 
-/// A job server.
 type Server = Peer<JobProtocol>;
 
 /// The contestants, in the order in which they are measured and printed.

@@ -8,7 +8,6 @@ use crate::kernel::wait::ChildExit;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// The state of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptState {
     /// Its process is our child and has not executed its program yet.

@@ -32,7 +32,6 @@ const FDS_MAX: usize = 3 + Inheritance::DESCRIPTORS_MAX + 1;
 pub(crate) enum Role {
     /// The client has not introduced itself.
     Unknown,
-    /// The coordinator.
     Coordinator(Box<Feed>),
     /// A client that handed over the parcel with this ticket; if it disconnects before the launch, the parcel is dropped.
     ParcelOwner {

@@ -42,7 +42,6 @@ pub enum Request {
     Parcel {
         /// The ticket by which a launch refers to the parcel.
         ticket: u128,
-        /// The parcel.
         parcel: Box<Parcel>,
         /// Whether the parcel waits while this connection is open, rather than for a minute.
         #[serde(default, skip_serializing_if = "is_off")]
@@ -50,17 +49,13 @@ pub enum Request {
     },
     /// Launches an attempt unless it is held already. Answered by a report of its state.
     Launch {
-        /// The attempt.
         attempt: ProcessId,
         /// What to launch.
         launch: Box<Launch>,
     },
     /// Forgets these attempts, whose ends the coordinator has made durable. Those whose processes are still running as children of the
     /// keeper are not forgotten.
-    Forget {
-        /// The attempts.
-        attempts: Vec<ProcessId>,
-    },
+    Forget { attempts: Vec<ProcessId> },
     /// Executes a newer program in place of the keeper's. The new program takes over all attempts and parcels, and the connection is
     /// closed. If the program cannot be executed, nothing changes, and the answer is `Refused`.
     Upgrade {
@@ -68,15 +63,11 @@ pub enum Request {
         program: Bytes,
     },
     /// Asks about an attempt. Answered by `Started`, `Exited`, `Absent` or another report of its state.
-    Ask {
-        /// The attempt.
-        attempt: ProcessId,
-    },
+    Ask { attempt: ProcessId },
     /// Like `Parcel`, with what the command takes over beyond it. The further descriptors follow the three streams.
     Inheritance {
         /// The ticket by which a launch refers to the parcel.
         ticket: u128,
-        /// The parcel.
         parcel: Box<Parcel>,
         /// Whether the parcel waits while this connection is open, rather than for a minute.
         stays: bool,
@@ -182,15 +173,11 @@ pub enum Report {
     /// All attempts held at the `Hello` have been reported.
     Told,
     /// A parcel was accepted.
-    Taken {
-        /// Its ticket.
-        ticket: u128,
-    },
+    Taken { ticket: u128 },
     /// The attempt is running.
     Started(Started),
     /// The attempt could not be started.
     Failed {
-        /// The attempt.
         attempt: ProcessId,
         /// The step that failed, see [`step`].
         step: u8,
@@ -200,15 +187,9 @@ pub enum Report {
     /// The attempt has ended.
     Exited(Exited),
     /// The attempt is not held by this keeper.
-    Absent {
-        /// The attempt.
-        attempt: ProcessId,
-    },
+    Absent { attempt: ProcessId },
     /// A request was refused.
-    Refused {
-        /// The reason.
-        reason: String,
-    },
+    Refused { reason: String },
     /// The attempt was started by an earlier keeper that has since died. Its process may still be running, but this keeper cannot learn how
     /// it ends; the coordinator has to watch the process itself. The attempt is never launched again, and is held until it is forgotten.
     Orphaned(Started),

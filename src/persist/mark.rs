@@ -42,7 +42,6 @@ pub enum Mark {
     },
     /// From here on, an actor decides by these rules, the settings that affect its decisions.
     Rules {
-        /// The actor.
         actor: ActorId,
         /// The rules, as encoded by rmp-serde; shown as hexadecimal digits in exports.
         #[serde(with = "hex")]
@@ -50,7 +49,6 @@ pub enum Mark {
     },
     /// An actor refuses some or all new work until the next startup.
     Drain {
-        /// The actor.
         actor: ActorId,
         /// The kinds of work that it refuses.
         draining: Draining,

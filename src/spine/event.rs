@@ -105,7 +105,6 @@ pub struct EventBody {
 pub enum Field {
     /// A name chosen by a client: arbitrary bytes.
     Name(Box<[u8]>),
-    /// A number.
     Number(u64),
     /// Text for users, or a keyword for programs.
     Text(String),

@@ -228,7 +228,6 @@ impl Ring {
 /// An event, or a notification about a gap, as a reader receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notification {
-    /// An event.
     Event(Arc<Event>),
     /// The events after `after` and up to `upto` are no longer kept.
     Lost {

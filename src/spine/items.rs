@@ -70,7 +70,6 @@ impl<T: Item + Default + Clone> Items<T> {
 
 /// A machine whose durable state is items of one kind.
 pub trait Itemized: Machine {
-    /// The type of its items.
     type Item: Item + Default + Clone + Send;
 
     /// Returns the items.

@@ -143,7 +143,6 @@ pub trait Machine: Send + Sized + 'static {
 pub enum Request<'a, M: Machine> {
     /// A message, which may change state.
     Message(&'a M::Message),
-    /// A query.
     Query(&'a M::Query),
     /// A wait.
     Watch(&'a M::Watch),

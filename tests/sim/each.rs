@@ -27,7 +27,6 @@ sexton::actors_of_a_node! {
     $ each;
     /// One value for each actor.
     pub(crate) struct Each<F: Family> {
-        /// Counters.
         left: CounterMachine<LEFT>,
         /// More counters.
         right: CounterMachine<RIGHT>,

@@ -68,7 +68,6 @@ impl From<Violation> for Stopped {
     }
 }
 
-/// The node.
 pub(crate) struct Node {
     pub(crate) actors: Actors,
     pub(crate) ledger: Ledger,

@@ -58,7 +58,6 @@ pub(crate) trait Reference: Clone + Default {
     const WATCHES: u64 = 0;
     const TURNS: u64 = 60;
 
-    /// Its clients.
     type Clients: Clients<Self>;
     /// The machine that is checked.
     type Machine: Actor

@@ -9,7 +9,6 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// The program.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sexton");
 
 /// Flags for tests that configure no listeners. They keep the default addresses free, which another test may use.

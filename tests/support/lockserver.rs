@@ -26,9 +26,7 @@ pub(crate) struct ListedEntry {
     pub(crate) ttl: u16,
     /// The remaining time to wait as a contender, in seconds.
     pub(crate) ttw: u16,
-    /// The index.
     pub(crate) index: Vec<u8>,
-    /// The owner.
     pub(crate) owner: Vec<u8>,
     /// Whether it owns the lock.
     pub(crate) owns: bool,

@@ -116,7 +116,6 @@ impl Verdict {
     }
 }
 
-/// The result of a job.
 #[derive(Debug)]
 pub(super) struct JobResult {
     pub(super) kind: String,

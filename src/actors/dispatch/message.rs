@@ -119,7 +119,6 @@ pub enum Message {
     Report {
         /// The process of the attempt that runs the burst.
         process: ProcessId,
-        /// The report.
         report: Report,
         /// The number of the report if it comes from another machine. A report whose number is not higher than that of the last accepted
         /// one changes nothing.
@@ -144,7 +143,6 @@ pub enum Message {
     Server {
         /// The name of the server.
         name: Name,
-        /// The change.
         change: ServerChange,
     },
     /// From a client: make the servers match an inventory, except those that an operator disabled.
@@ -316,11 +314,9 @@ impl TaskFilter {
 /// A query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Query {
-    /// One task.
     Task(u64),
     /// Tasks in order of id.
     Tasks {
-        /// The filter.
         filter: TaskFilter,
         /// Only tasks with an id greater than this one.
         after: Option<u64>,
@@ -339,7 +335,6 @@ pub enum Query {
     Totals,
     /// The default terms of a task.
     Terms,
-    /// All work in progress.
     WorkInProgress,
     /// An overview of tasks: first those with a burst running, then those that wait for their next burst, then those that could begin their
     /// first burst. At most 8192 of the tasks in progress are considered.
@@ -364,7 +359,6 @@ pub enum Watch {
 /// A reply of the `DispatchActor`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// A task.
     Task(Box<TaskView>),
     /// Tasks, in the order that the query specifies.
     Tasks(Box<Tasks>),
@@ -378,7 +372,6 @@ pub enum Reply {
     Totals(Totals),
     /// The default terms of a task.
     Terms(Terms),
-    /// All work in progress.
     WorkInProgress(Box<WorkInProgress>),
     /// How many servers an inventory adds, removes and changes. In the reply to [`Query::Inventory`], nothing has changed yet.
     Reconciled {

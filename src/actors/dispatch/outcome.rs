@@ -38,7 +38,6 @@ pub enum Step {
     Task(Slot, TaskStep),
     /// A server is added, or one that was being removed is restored.
     ServerMade {
-        /// The name.
         name: Name,
         /// The number of its threads.
         threads: u32,
@@ -56,7 +55,6 @@ pub enum Step {
     GroupSet {
         /// The slot of the group; a free slot if the group has no settings yet.
         slot: Slot,
-        /// The name.
         name: Name,
         /// The maximum number of tasks of the group that may be in progress; the configured default if `None`.
         max: Option<u32>,
@@ -82,10 +80,7 @@ pub enum Step {
 #[serde(rename_all = "snake_case")]
 pub enum TaskStep {
     /// The task is added, as the message describes.
-    Added {
-        /// The terms.
-        terms: Terms,
-    },
+    Added { terms: Terms },
     /// The task is claimed for an attempt at its next burst.
     Claimed {
         /// The server that the attempt runs on.
@@ -186,7 +181,6 @@ impl Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Refused {
-    /// The limit on tasks is reached.
     #[error(
         "the limit on tasks, or on the size of their texts, is reached: remove those that are over with `sexton task prune`, or raise --text-bytes"
     )]

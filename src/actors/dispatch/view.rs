@@ -42,7 +42,6 @@ pub enum Obstacle {
     GroupDisabled(Name),
     /// The limit of the group is reached.
     GroupFull {
-        /// The group.
         group: Name,
         /// How many tasks of the group are in progress.
         used: u32,

@@ -239,7 +239,6 @@ pub enum Holder {
     Launched {
         /// The id of the process record.
         process: ProcessId,
-        /// The command.
         command: Command,
         /// Whether the `ProcessActor` has accepted the launch.
         taken: bool,

@@ -309,10 +309,8 @@ pub enum Reply {
         /// The sequence number of the request's journal entry, with which the client can withdraw the request; 0 if the request neither
         /// began a pass nor became next.
         place: Token,
-        /// The lease.
         lease: Box<LeaseView>,
     },
-    /// One lease.
     Lease(Box<LeaseView>),
     /// A list of leases, in the order that the query defines.
     List(Box<Listing>),

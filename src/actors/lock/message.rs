@@ -47,9 +47,7 @@ pub enum Message {
     /// Acquire the lock `(key, index)` or wait for it. If the owner already has an entry for this lock, renew that entry and keep
     /// its terms.
     Request {
-        /// The key.
         key: Name,
-        /// The index.
         index: Name,
         /// The name of the requesting client.
         owner: Name,
@@ -63,9 +61,7 @@ pub enum Message {
     /// Like `Request`, but an existing entry adopts the new terms: its TTL becomes `ttl`, and its TTW is raised to
     /// `ttw` if it is shorter. A tie to a process replaces any other tie. Priority and position in line do not change.
     Acquire {
-        /// The key.
         key: Name,
-        /// The index.
         index: Name,
         /// The name of the requesting client.
         owner: Name,
@@ -86,9 +82,7 @@ pub enum Message {
     },
     /// Restart the timeout of an entry.
     Renew {
-        /// The key.
         key: Name,
-        /// The index.
         index: Name,
         /// The owner of the entry. An empty owner together with a token means the current holder of the lock.
         owner: Name,
@@ -98,7 +92,6 @@ pub enum Message {
     },
     /// Give up one entry or, without an index, all entries of this owner under the key.
     Release {
-        /// The key.
         key: Name,
         /// The index; `None` for all indexes of the key.
         index: Option<Name>,
@@ -112,20 +105,13 @@ pub enum Message {
     /// there are no contenders, the answer does not wait for the disk: if a crash loses this message, the entry ends
     /// with its process anyway.
     Leave {
-        /// The key.
         key: Name,
-        /// The index.
         index: Name,
         /// The token that the entry must have.
         token: Token,
     },
     /// End the entry that owns a lock, regardless of its owner and whether or not its process is still alive.
-    Force {
-        /// The key.
-        key: Name,
-        /// The index.
-        index: Name,
-    },
+    Force { key: Name, index: Name },
     /// From the `ProcessActor`: a process that entries may be bound to, or its whole tree, has ended.
     Gone(binding::EndNotice),
     /// Give up every entry of this owner, whether it owns its lock or waits for it.
@@ -348,17 +334,10 @@ impl From<Refusal> for Refused {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Query {
     /// The owner of `(key, index)`.
-    Owner {
-        /// The key.
-        key: Name,
-        /// The index.
-        index: Name,
-    },
+    Owner { key: Name, index: Name },
     /// The position of `owner` in the line for `(key, index)`.
     Place {
-        /// The key.
         key: Name,
-        /// The index.
         index: Name,
         /// The owner whose position is returned.
         owner: Name,
@@ -431,18 +410,14 @@ pub enum Watch {
     Empty,
     /// The entry owns its lock (answered with `LinePosition`), or no longer exists (answered with `Absent`).
     Granted {
-        /// The key.
         key: Name,
-        /// The index.
         index: Name,
         /// The owner of the entry.
         owner: Name,
     },
     /// The entry no longer owns its lock with this token, or it is being fenced. Answered with `Absent`.
     Lost {
-        /// The key.
         key: Name,
-        /// The index.
         index: Name,
         /// The owner of the entry; empty for the current holder of the lock.
         owner: Name,
@@ -477,7 +452,6 @@ pub enum Reply {
     },
     /// Contended locks, in the requested order.
     Contended {
-        /// The locks.
         locks: Vec<Contended>,
         /// The total number of contended locks.
         all: u32,

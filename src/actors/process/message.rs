@@ -75,7 +75,6 @@ pub enum Message {
     Started {
         /// The id of its record.
         id: ProcessId,
-        /// Its identity.
         identity: Identity,
         /// The wall-clock time of its start.
         at: Date,
@@ -133,7 +132,6 @@ pub enum Message {
     Notice {
         /// The id of its record.
         id: ProcessId,
-        /// The notice.
         notice: Notice,
     },
     /// From the port: a hook reported in its output that it ran a process.
@@ -499,7 +497,6 @@ pub enum Action {
     Follow {
         /// The id of its record.
         id: ProcessId,
-        /// Its identity.
         identity: Identity,
         /// Whether the keeper launched it, and so can report how it ended.
         launched: bool,
@@ -516,7 +513,6 @@ pub enum Action {
     Signal {
         /// The id of its record.
         id: ProcessId,
-        /// Its identity.
         identity: Identity,
         /// The signal number.
         signal: u8,
@@ -530,7 +526,6 @@ pub enum Action {
     Kill {
         /// The id of its record.
         id: ProcessId,
-        /// Its identity.
         identity: Identity,
         /// Whether its whole tree is killed, rather than only the process itself.
         tree: bool,
@@ -539,7 +534,6 @@ pub enum Action {
     Await {
         /// The id of its record.
         id: ProcessId,
-        /// Its identity.
         identity: Identity,
     },
     /// Read the output of an ended hook for records. Answered by `Child` for each process in it, and then by `Found`.

@@ -36,7 +36,6 @@ pub enum Outcome {
     Renewed {
         /// The slot of the record.
         slot: Slot,
-        /// Its id.
         id: ProcessId,
     },
     /// The process to register already has a record: nothing changes.
@@ -103,7 +102,6 @@ pub enum Outcome {
     },
     /// These records are removed.
     Pruned {
-        /// Their slots.
         slots: Vec<Slot>,
         /// Whether more records match the request.
         more: bool,

@@ -47,7 +47,6 @@ pub enum Query {
     /// The ids of the live records of processes that this actor watches or requested to launch, in ascending order. Answered with
     /// [`Reply::Ids`].
     Watched {
-        /// The actor.
         by: ActorId,
         /// The id after which to continue; `None` for the first page.
         after: Option<ProcessId>,
@@ -146,7 +145,6 @@ pub enum Reply {
     Launched(Box<RecordView>),
     /// The record of a registered process.
     Registered {
-        /// The record.
         record: Box<RecordView>,
         /// Whether it existed before this registration.
         known: bool,
@@ -166,7 +164,6 @@ pub enum Reply {
     },
     /// The request was carried out.
     Done,
-    /// A record.
     Record(Box<RecordView>),
     /// The full spec of a process.
     Spec(Box<crate::actors::process::spec::Spec>),
@@ -188,7 +185,6 @@ pub enum Reply {
     },
     /// A page of record ids.
     Ids {
-        /// The ids.
         ids: Vec<ProcessId>,
         /// The id after which to continue, if there may be more.
         next: Option<ProcessId>,

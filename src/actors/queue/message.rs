@@ -39,7 +39,6 @@ pub enum Message {
     PopJob {
         /// The job id.
         id: u64,
-        /// The claimant.
         by: Claimant,
     },
     /// Delete a job, because it is done or no longer needed.
@@ -138,20 +137,17 @@ pub enum Message {
         id: u64,
         /// The right to the claim.
         by: Right,
-        /// The progress.
         progress: Progress,
     },
     /// Make jobs ready: buried jobs in the order of their burial, then abandoned jobs, oldest first. If there are
     /// neither, delayed jobs in the order in which they become ready, then jobs that wait for a retry, oldest first.
     Kick {
-        /// The queue.
         queue: QueueName,
         /// The maximum number of jobs to kick.
         count: u32,
     },
     /// Make abandoned jobs ready, oldest first, and reset their tries.
     Repush {
-        /// The queue.
         queue: QueueName,
         /// The maximum number of jobs to repush.
         count: u32,
@@ -163,33 +159,20 @@ pub enum Message {
     },
     /// Pause a queue: nothing can be claimed from it for `ms` milliseconds. 0 ends a pause.
     Pause {
-        /// The queue.
         queue: QueueName,
         /// Length of the pause in milliseconds.
         ms: u64,
     },
     /// Delete every job of a queue, including claimed ones.
-    Flush {
-        /// The queue.
-        queue: QueueName,
-    },
+    Flush { queue: QueueName },
     /// A worker's connection has closed: give back the worker's claims.
-    Depart {
-        /// The worker.
-        worker: Worker,
-    },
+    Depart { worker: Worker },
     /// From the `ProcessActor`: a process, or its whole tree, has ended, which ends the claims bound to it.
     Gone(binding::EndNotice),
     /// Tick: a deadline of the job in this slot has passed.
-    Expire {
-        /// The slot.
-        slot: Slot,
-    },
+    Expire { slot: Slot },
     /// Tick: the pause of a queue has ended.
-    Unpause {
-        /// The queue.
-        queue: QueueName,
-    },
+    Unpause { queue: QueueName },
     /// Tick: the time for which a root job is remembered has expired.
     Forget {
         /// The slot of the root job.

@@ -28,12 +28,7 @@ pub enum Query {
     /// The next job of a queue in a phase. For `Ready`, the first in claiming order. For `Delayed`, the job that becomes
     /// ready first or, if no job is delayed, the oldest that waits for a retry. For `Buried`, the job that was buried first
     /// or, if no job is buried, the oldest abandoned job, then the oldest quarantined job. For other phases, none.
-    PeekNext {
-        /// The queue.
-        queue: QueueName,
-        /// The phase.
-        phase: Phase,
-    },
+    PeekNext { queue: QueueName, phase: Phase },
     /// A view of a job.
     Job {
         /// The job id.
@@ -45,10 +40,7 @@ pub enum Query {
         id: u64,
     },
     /// A view of a queue.
-    Queue {
-        /// The queue.
-        queue: QueueName,
-    },
+    Queue { queue: QueueName },
     /// The totals over all queues.
     Totals,
     /// The names of the queues in the next 8192 slots.
@@ -184,11 +176,9 @@ pub enum Reply {
     ReadOnly(String),
     /// A job id and the job's body.
     Found(u64, Body),
-    /// A view of a job.
     Job(Box<JobView>),
     /// The stored result of a job, from the last try for which a result was stored.
     Result(Box<JobResult>),
-    /// A view of a queue.
     Queue(Box<QueueView>),
     /// The totals over all queues.
     Totals(Box<Totals>),

@@ -21,14 +21,12 @@ pub struct AttemptId {
 pub enum Disagreement {
     /// A task is processing but has no attempt, or has an attempt but is not processing.
     Status {
-        /// The task.
         task: u64,
         /// The task's run status.
         status: &'static str,
     },
     /// A task is overdue: its attempt has taken too long, or its wake time has passed.
     Late {
-        /// The task.
         task: u64,
         /// The attempt; 0 if there is none.
         attempt: Token,
@@ -43,7 +41,6 @@ pub enum Disagreement {
     NoServer(AttemptId),
     /// An attempt lacks a lock that it should have.
     LockMissing {
-        /// The attempt.
         which: AttemptId,
         /// The key of the lock.
         key: &'static str,
@@ -58,13 +55,9 @@ pub enum Disagreement {
         owner: Name,
     },
     /// A process is still alive although the attempt it was launched for is over.
-    Unattended {
-        /// The process.
-        process: ProcessId,
-    },
+    Unattended { process: ProcessId },
     /// The number of threads taken on a server differs from the number of attempts on it.
     Threads {
-        /// The server.
         server: Name,
         /// The number of threads taken.
         used: u32,
@@ -73,7 +66,6 @@ pub enum Disagreement {
     },
     /// A group's count of tasks differs from the number of tasks that count towards its limit.
     Group {
-        /// The group.
         group: Name,
         /// The group's count.
         used: u32,
@@ -88,22 +80,17 @@ pub enum Disagreement {
         tasks: (u64, u64),
     },
     /// A process recorded as running no longer exists in the kernel.
-    Gone {
-        /// The process.
-        process: ProcessId,
-    },
+    Gone { process: ProcessId },
     /// The keeper has a live process without a record.
     Stranger {
         /// The id under which it was launched.
         process: ProcessId,
-        /// Its PID.
         pid: u32,
     },
     /// A right is bound to a process that has ended.
     Bound {
         /// The actor that owns the right.
         actor: ActorId,
-        /// The process.
         process: ProcessId,
     },
 }

@@ -34,8 +34,10 @@ enum State {
         half: bool,
     },
     /// A rejected body and its line end, which are skipped.
-    Refused { left: u64, why: Refusal },
-    /// A body.
+    Refused {
+        left: u64,
+        why: Refusal,
+    },
     Body(Box<Incoming>),
     /// An HTTP request or a TLS handshake. All further input is discarded.
     Http,

@@ -16,7 +16,6 @@ pub(super) enum Line<'a> {
     Put(PutLine),
 }
 
-/// The line of a `put`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PutLine {
     pub(super) priority: u32,

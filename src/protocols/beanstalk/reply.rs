@@ -13,7 +13,6 @@ pub enum Reply<'a> {
     InsertedBefore {
         /// The id of the job with that key.
         id: u64,
-        /// Its state.
         state: JobState,
         /// Its priority, if this `put` raised it.
         priority: Option<u32>,

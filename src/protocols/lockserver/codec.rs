@@ -12,7 +12,6 @@ pub enum Command {
     FindOwner(Lock),
     /// 02: requests a lock.
     Request {
-        /// The lock.
         lock: Lock,
         /// The requesting owner.
         owner: Name,

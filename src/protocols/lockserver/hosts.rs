@@ -24,7 +24,6 @@ pub enum HostsError {
     /// The file cannot be read.
     #[error("read hosts {file}: {source}")]
     Unreadable {
-        /// The file.
         file: PathBuf,
         /// The error of the operating system.
         source: std::io::Error,
@@ -34,7 +33,6 @@ pub enum HostsError {
         "read hosts {file}: line {line}: {found:?} is neither an address nor a prefix like 10.0.0.0/8"
     )]
     BadLine {
-        /// The file.
         file: PathBuf,
         /// The line number, from 1.
         line: usize,

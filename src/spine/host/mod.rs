@@ -106,7 +106,6 @@ struct Running<M: Machine> {
     is_repetition: bool,
 }
 
-/// The result of a message.
 enum MessageResult<M: Machine> {
     Answered(M::Reply),
     /// The host refused the message without passing it to the machine.

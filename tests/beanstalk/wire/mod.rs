@@ -11,7 +11,6 @@ use std::time::Duration;
 const PEER_PATIENCE: Duration = Duration::from_secs(8);
 const PEER_TRIES: u32 = 8;
 
-/// One dialogue.
 struct Dialogue {
     name: &'static str,
     /// Whether it uses an extension that beanstalkd does not have.

@@ -23,7 +23,6 @@ struct Live {
     is_far: bool,
 }
 
-/// A task.
 #[derive(Clone, Debug)]
 struct TrackedTask {
     slot: Slot,

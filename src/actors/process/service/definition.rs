@@ -16,7 +16,6 @@ pub enum Policy {
     /// Unless it exited with a success code. Being stopped for missing its readiness, watchdog or timeout deadline is a failure, whatever
     /// the code.
     OnFailure,
-    /// Never.
     Never,
 }
 

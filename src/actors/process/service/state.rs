@@ -21,7 +21,6 @@ pub(in crate::actors::process) fn slot_of(item: u64) -> Option<Slot> {
     u32::try_from(slot).ok().map(Slot)
 }
 
-/// All services.
 #[derive(Debug, Default)]
 pub(in crate::actors::process) struct Services {
     pub(in crate::actors::process) kept: DurableSlab<Service>,

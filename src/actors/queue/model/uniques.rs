@@ -5,7 +5,6 @@ use sexton::actors::queue::{DedupKey, KnownKey, Put, QueueName};
 use sexton::clock::{Date, Timestamp};
 use sexton::ids::Slot;
 
-/// A remembered key.
 #[derive(Clone, Debug)]
 pub(crate) struct RememberedKey {
     pub(crate) key: KnownKey,
