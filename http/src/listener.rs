@@ -1,5 +1,6 @@
-//! The HTTP listener: its sockets, its limits, and the thread that serves connections. HTTP has its own thread, so that neither a large
-//! answer nor a slow client delays the actors.
+//! The HTTP listener: its sockets, its limits, and the threads that serve connections. HTTP has its own thread, so that neither a large
+//! answer nor a slow client delays the actors. TLS handshakes have another: anybody who can connect may begin any number of them, and each
+//! costs a signature.
 
 use crate::access::Peer;
 use crate::capacity::Capacity;
@@ -19,6 +20,7 @@ use actix_service::IntoServiceFactory as _;
 use actix_web::dev::{AppConfig, ServiceFactory as _};
 use actix_web::web::{Data, PayloadConfig};
 use rustix::net::sockopt;
+use rustix::process::setpriority_process;
 use sexton::config::{HttpConfig, Listeners};
 use sexton::handle::{Handle, ListenerStatus, Requester};
 use sexton::kernel::socket::{Peers, is_own};
@@ -33,6 +35,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::timeout;
@@ -43,6 +46,9 @@ const REFUSALS_MAX: u32 = 64;
 
 /// The size of the kernel's send buffer for each client, in bytes; the default would be megabytes.
 const SEND_BYTES: usize = 128 * 1024;
+
+/// The niceness of the thread for TLS handshakes, relative to which the other threads have 0.
+const HANDSHAKE_NICE: i32 = 10;
 
 /// How long pending requests may take once the listener closes.
 const CLOSING_TIMEOUT: Duration = Duration::from_secs(3);
@@ -128,7 +134,6 @@ impl Listener {
                 unix: Capacity::new(config, node.unfinished_requests()),
                 long: LONG,
                 inventory: task_server::INVENTORY,
-                description: routes::description(),
                 clock: node.clock(),
                 guesses: Guesses::default(),
                 rates: Rates::default(),
@@ -147,6 +152,10 @@ impl Listener {
             tcp: tcp.map(|(_, listener)| listener),
             unix,
             reports,
+            handshakes: Arc::clone(&listener.shared)
+                .identity()
+                .map(|_| start_handshakes(node, asked.clone()))
+                .transpose()?,
             closing: asked,
         };
         let (ready, opened) = oneshot::channel();
@@ -306,6 +315,26 @@ fn listen_open(
     cloned.map_err(OpenError::Thread)
 }
 
+/// Starts the thread for TLS handshakes, and returns the runtime that runs on it. Its priority is low, so that a flood of handshakes does not
+/// slow down the requests of those who are connected.
+fn start_handshakes(
+    node: &Handle,
+    mut closing: watch::Receiver<bool>,
+) -> Result<runtime::Handle, OpenError> {
+    let runtime = runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.map_err(OpenError::Thread)?;
+    let handle = runtime.handle().clone();
+    let run = move || {
+        // Of the calling thread. If it fails, the thread has the priority of the others.
+        drop(setpriority_process(None, HANDSHAKE_NICE));
+        // An error means that the listener is gone.
+        drop(runtime.block_on(closing.wait_for(|closing| *closing)));
+        true
+    };
+    node.thread("sexton-tls", run).map_err(OpenError::Thread)?;
+    Ok(handle)
+}
+
 /// The part of the listener that moves to the HTTP thread.
 struct Serving {
     node: Handle,
@@ -313,12 +342,14 @@ struct Serving {
     tcp: Option<std::net::TcpListener>,
     unix: Option<Unix>,
     reports: Option<report::Socket>,
+    /// Runs handshakes; `None` without TLS.
+    handshakes: Option<runtime::Handle>,
     closing: watch::Receiver<bool>,
 }
 
 impl Serving {
     fn run(self, ready: oneshot::Sender<io::Result<()>>) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
         match runtime {
             Ok(runtime) => LocalSet::new().block_on(&runtime, self.serve(ready)),
             // `Listener::open` waits for this result. If it no longer waits, nobody needs the error.
@@ -327,7 +358,7 @@ impl Serving {
     }
 
     async fn serve(self, ready: oneshot::Sender<io::Result<()>>) {
-        let Self { node, listener, tcp, unix, reports, closing } = self;
+        let Self { node, listener, tcp, unix, reports, handshakes, closing } = self;
         let (unix, file) = unix.unzip();
         let (reports, reports_file) = reports.unzip();
         let listeners = || {
@@ -354,6 +385,7 @@ impl Serving {
             app: Rc::new(app),
             config: actix_http::ServiceConfig::default(),
             shared: Arc::clone(&listener.shared),
+            handshakes,
             closing,
         };
         listener.shared.rates.read(&node);
@@ -383,6 +415,7 @@ struct ConnectionServer<A> {
     app: Rc<A>,
     config: actix_http::ServiceConfig,
     shared: Arc<Shared>,
+    handshakes: Option<runtime::Handle>,
     closing: watch::Receiver<bool>,
 }
 
@@ -405,12 +438,16 @@ impl<A: App> ConnectionServer<A> {
                 return (stream, peer);
             }
         };
-        if self.shared.identity().is_none() {
+        let Some(handshakes) = self.handshakes.clone() else {
             self.serve(accept, async |stream| Some(stream), &self.shared.tcp.connections).await;
             return;
-        }
+        };
         let shared = Arc::clone(&self.shared);
-        let greet = async move |stream| shared.identity()?.handshake(stream).await;
+        let greet = async move |stream| {
+            let identity = shared.identity()?;
+            // It does not panic; if it did, the connection would be closed.
+            handshakes.spawn(async move { identity.handshake(stream).await }).await.ok()?
+        };
         self.serve(accept, greet, &self.shared.tcp.connections).await;
     }
 

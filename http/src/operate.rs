@@ -4,12 +4,14 @@ use crate::call::Call;
 use crate::metric;
 use crate::problem::Problem;
 use crate::route::{Json, Query, Route, RouteDocs};
+use crate::routes;
 use crate::schema::Number;
 use crate::scope::Scope;
 use actix_web::HttpResponse;
 use actix_web::body::MessageBody;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use sexton::handle::{self, Handle, InProgress};
 use sexton::refusal::Reason;
@@ -154,10 +156,10 @@ async fn metrics(call: &Call, (): ()) -> Result<HttpResponse, Problem> {
 #[derive(Serialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
-pub(crate) struct Description(#[schemars(with = "Map<String, Value>")] &'static Value);
+pub(crate) struct Description(#[schemars(with = "Map<String, Value>")] &'static RawValue);
 
-async fn describe(call: &Call, (): ()) -> Result<Json<Description>, Problem> {
-    Ok(Json(Description(call.shared.description)))
+async fn describe(_: &Call, (): ()) -> Result<Json<Description>, Problem> {
+    Ok(Json(Description(routes::written_description())))
 }
 
 async fn status(call: &Call, (): ()) -> Result<Json<NodeStatus>, Problem> {

@@ -13,13 +13,21 @@ use actix_web::http::header;
 use actix_web::web::{self, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
 use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 use sexton::refusal::Reason;
 use std::sync::LazyLock;
 
-/// Returns the content of `/v1/openapi.json`.
+/// Returns the description of all routes.
 pub fn description() -> &'static Value {
     static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| openapi::describe(&table()));
     &DESCRIPTION
+}
+
+/// Returns the content of `/v1/openapi.json`. It never changes, so it is written once.
+pub(crate) fn written_description() -> &'static RawValue {
+    static WRITTEN: LazyLock<Box<RawValue>> =
+        LazyLock::new(|| to_raw_value(description()).expect("a value can be written as JSON"));
+    &WRITTEN
 }
 
 /// What a route requires.

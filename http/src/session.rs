@@ -530,7 +530,6 @@ mod tests {
     use actix_web::HttpResponse;
     use actix_web::dev::ServiceResponse;
     use actix_web::test::TestRequest;
-    use serde_json::Value;
     use sexton::clock::ManualClock;
     use sexton::config::HttpConfig;
     use sexton::spine::budget::Budget;
@@ -603,7 +602,6 @@ mod tests {
             unix: room(),
             long: [""; 6],
             inventory: "",
-            description: &Value::Null,
             clock,
             rates: Rates::default(),
             guesses: Guesses::default(),

@@ -8,7 +8,6 @@ use crate::queue_rates::QueueRates;
 use crate::rates::Rates;
 use crate::tls::Identity;
 use crate::token::Tokens;
-use serde_json::Value;
 use sexton::clock::{Clock, Date, Offset};
 use sexton::config::{INVENTORY_BYTES_MAX, REQUEST_BYTES_MAX};
 use sexton::kernel::socket::Peers;
@@ -36,8 +35,6 @@ pub(crate) struct Shared {
     pub(super) long: [&'static str; 6],
     /// The path that accepts inventories (lists of all servers). Its limit on the size of a body is [`INVENTORY_BYTES_MAX`].
     pub(super) inventory: &'static str,
-    /// The `OpenAPI` description of all routes.
-    pub(crate) description: &'static Value,
     /// The recent wrong tokens.
     pub(crate) guesses: Guesses,
     pub(super) clock: Arc<dyn Clock>,

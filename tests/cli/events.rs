@@ -210,13 +210,21 @@ fn a_refusal_is_shown_at_once_although_the_connection_stays_open() {
     serving.join().expect("a request arrived");
 }
 
-/// Whatever answers at a URL cannot make a command hold more and more: a head, a line and the size of a chunk are each bounded.
+/// Whatever answers at a URL cannot make a command hold more and more: a head, a line, the size of a chunk and a body
+/// of unknown length are each bounded.
 #[test]
 fn a_line_without_an_end_is_given_up() {
     let chunk = format!("{:x}\r\n{}\r\n", 1 << 20, "x".repeat(1 << 20));
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-    for (start, endless) in [("", "x".repeat(1 << 10)), (head, "0".repeat(1 << 10)), (head, chunk)]
-    {
+    let text = "x".repeat(1 << 10);
+    for (command, start, endless) in [
+        ("events", "", text.clone()),
+        ("events", head, "0".repeat(1 << 10)),
+        ("events", head, chunk),
+        ("status", "", text.clone()),
+        ("status", "HTTP/1.1 200 OK\r\n", "a: b\r\n".repeat(1 << 8)),
+        ("status", "HTTP/1.1 200 OK\r\n\r\n", text),
+    ] {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let thread = std::thread::Builder::new().name("endless".to_owned());
@@ -227,10 +235,10 @@ fn a_line_without_an_end_is_given_up() {
             while stream.write_all(endless.as_bytes()).is_ok() {}
         });
         let serving = serving.expect("a new thread");
-        let done = sexton().args(["events", "--url", &url]).output();
+        let done = sexton().args([command, "--url", &url]).output();
         let done = done.expect("the command runs");
         let err = String::from_utf8(done.stderr).expect("UTF-8");
-        assert_eq!(done.status.code(), Some(3), "{err}");
+        assert_eq!(done.status.code(), Some(3), "{command}: {err}");
         serving.join().expect("the client gave up");
     }
 }

@@ -147,6 +147,29 @@ fn who_speaks_no_tls_or_says_nothing_gets_no_answer_and_holds_up_nobody() {
     crate::lock::until(|| stats().active == 0);
 }
 
+/// Returns the niceness of this process's threads of that name.
+fn niceness(name: &str) -> Vec<i32> {
+    let threads = std::fs::read_dir("/proc/self/task").expect("Linux has it");
+    let of = |entry: std::io::Result<std::fs::DirEntry>| {
+        let stat = std::fs::read_to_string(entry.ok()?.path().join("stat")).ok()?;
+        let (before, after) = stat.rsplit_once(") ")?;
+        let is_it = before.ends_with(&format!("({name}"));
+        is_it.then(|| after.split(' ').nth(16)?.parse().ok())?
+    };
+    threads.filter_map(of).collect()
+}
+
+/// Anybody who can connect may begin handshakes, each of which costs a signature.
+#[test]
+fn handshakes_have_a_thread_of_lower_priority_than_requests() {
+    let (opened, identity) = opened();
+    let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    assert_eq!(ask(connect(&opened, &identity.der), request).status, 200);
+    let found = niceness("sexton-tls");
+    assert!(!found.is_empty() && found.iter().all(|nice| *nice > 0), "{found:?}");
+    assert!(niceness("sexton-http").iter().any(|nice| *nice < 1), "requests are not slowed down");
+}
+
 #[test]
 fn a_certificate_is_read_again() {
     let (opened, identity) = opened();

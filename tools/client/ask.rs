@@ -21,8 +21,11 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// than that.
 const RETURN_MAX: Duration = Duration::from_mins(5);
 
-/// The maximum size of an answer, in bytes.
+/// The maximum size of an answer that announces its length, in bytes: a job may be that long.
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
+
+/// The maximum size of the body of an answer that does not announce its length, and of a refusal, in bytes.
+const REFUSAL_BYTES_MAX: u64 = 4 << 20;
 
 /// How long a stream may be silent. The coordinator sends a keep-alive every 15 s.
 const SILENCE: Duration = Duration::from_secs(45);
@@ -30,7 +33,7 @@ const SILENCE: Duration = Duration::from_secs(45);
 /// The size of the buffer for reading an answer, in bytes. Most answers are shorter.
 const READ_BYTES: usize = 1 << 10;
 
-/// The maximum sizes, in bytes, of the head of a stream, of one of its chunks, and of one of its lines, which may span chunks.
+/// The maximum sizes, in bytes, of the head of an answer, of one chunk of a stream, and of one of its lines, which may span chunks.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 const LINE_BYTES_MAX: usize = 4 << 20;
@@ -264,16 +267,16 @@ fn ends_connection(answer: &[u8]) -> bool {
 /// Reads an answer up to its announced length, since the connection may stay open after it. Without a length, reads until the
 /// connection closes.
 fn read_answer(reader: &mut impl BufRead, answer: &mut Vec<u8>) -> io::Result<()> {
-    let mut reader = reader.take(ANSWER_BYTES_MAX);
+    let mut head = reader.by_ref().take(HEAD_BYTES_MAX as u64);
     while !answer.ends_with(b"\r\n\r\n") {
-        if reader.read_until(b'\n', answer)? == 0 {
+        if head.read_until(b'\n', answer)? == 0 {
             return Ok(());
         }
     }
     let head = std::str::from_utf8(answer).ok();
     let length = head.and_then(|head| length(head.split("\r\n")));
-    let length = length.map_or(ANSWER_BYTES_MAX, |length| length as u64);
-    reader.take(length).read_to_end(answer).map(drop)
+    let most = length.map_or(REFUSAL_BYTES_MAX, |length| ANSWER_BYTES_MAX.min(length as u64));
+    reader.take(most).read_to_end(answer).map(drop)
 }
 
 /// Returns the value of the `Content-Length` header, or `None` if it is missing or invalid.
@@ -311,9 +314,9 @@ pub(crate) fn follow(
     }
     if !head.starts_with("HTTP/1.1 200 ") {
         // Read only as much as announced: the connection stays open after an answer that has a length.
-        let length = length(head.split("\r\n")).map_or(ANSWER_BYTES_MAX, |length| length as u64);
+        let length = length(head.split("\r\n")).map_or(REFUSAL_BYTES_MAX, |length| length as u64);
         let mut answer = head.into_bytes();
-        let mut body = reader.take(length.min(ANSWER_BYTES_MAX));
+        let mut body = reader.take(length.min(REFUSAL_BYTES_MAX));
         body.read_to_end(&mut answer).map_err(broken)?;
         let answer = parse(&answer);
         return answer.map(Some).ok_or_else(|| broken(io::ErrorKind::InvalidData.into()));
