@@ -14,6 +14,7 @@
 //! | `path.rs` | who else can decide where a path leads; making directories |
 //! | `lease.rs` | whether a file is open for writing |
 //! | `proc.rs` | processes as `/proc` shows them |
+//! | `answers.rs` | files that show the memory of a process, which a process may keep others from reading: with a time limit |
 //! | `cgroup.rs` | control groups, version 2 |
 //! | `descriptors.rs` | the soft limit on open descriptors |
 //! | `memory.rs` | a memory limit for a whole control group |
@@ -25,8 +26,9 @@
 //! | `signals.rs` | signals read from a descriptor, and attributes of this process |
 //! | `wait.rs` | children that have ended |
 //!
-//! This folder contains no policy, and imports nothing from the rest of the crate but `Bytes` and `Identity`.
+//! This folder contains no policy, and imports nothing from the rest of the crate but `Bytes`, `Identity` and the starting of threads.
 
+mod answers;
 pub mod cgroup;
 mod child;
 pub mod credentials;

@@ -6,6 +6,7 @@
 )]
 
 use crate::bytes::Bytes;
+use crate::kernel::answers::Files;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -51,7 +52,7 @@ impl Stat {
         self.has_no_main_thread() && self.threads <= 1
     }
 
-    const fn has_no_main_thread(&self) -> bool {
+    pub(super) const fn has_no_main_thread(&self) -> bool {
         matches!(self.state, b'Z' | b'X')
     }
 
@@ -200,9 +201,12 @@ pub fn created_count() -> io::Result<u64> {
 /// # Errors
 /// Returns an error if the file cannot be read or is not in the documented format.
 pub fn stat(pid: u32) -> io::Result<Option<Stat>> {
+    stat_in(Path::new(&format!("/proc/{pid}")))
+}
+
+pub(super) fn stat_in(directory: &Path) -> io::Result<Option<Stat>> {
     let mut text = [0; STAT_BYTES_MAX];
-    let read =
-        fs::File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read(&mut text));
+    let read = fs::File::open(directory.join("stat")).and_then(|mut file| file.read(&mut text));
     let Some(length) = gone_is_none(read)? else {
         return Ok(None);
     };
@@ -300,9 +304,13 @@ pub fn user(pid: u32) -> io::Result<Option<u32>> {
 /// Returns the initial environment of a process as `NAME=VALUE` strings; `None` if the process does not exist.
 ///
 /// # Errors
-/// Returns an error if the environment may not be read.
+/// Returns an error if the environment may not be read, and `TimedOut` if the process of another user does not let it be read in time.
 pub fn environ(pid: u32) -> io::Result<Option<Vec<Bytes>>> {
-    Ok(read(pid, "environ")?.map(|bytes| split(&bytes)))
+    environ_in(Files::all(), pid)
+}
+
+fn environ_in(files: &Files, pid: u32) -> io::Result<Option<Vec<Bytes>>> {
+    Ok(files.read(pid, "environ")?.map(|bytes| split(&bytes)))
 }
 
 /// A variable in the environment of a process.
@@ -321,15 +329,26 @@ impl Variable {
     }
 }
 
+/// A process of another user did not let its memory be read in time: what its environment contains is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unanswered;
+
 /// Returns a variable in the initial environment of a process; `None` if the process does not exist, has no such variable, or may not be
 /// inspected. A program that gained rights when it was executed (set-user-ID) counts as having none: its environment was chosen by
 /// another user than the one it runs as.
 ///
 /// # Errors
-/// Returns an error if the users of the process cannot be read.
-pub fn variable(pid: u32, name: &str) -> io::Result<Option<Variable>> {
-    const AUXV: &str = "auxv";
-    let environment = environ(pid).ok().flatten().unwrap_or_default();
+/// Returns an error if the process does not answer.
+pub fn variable(pid: u32, name: &str) -> Result<Option<Variable>, Unanswered> {
+    variable_in(Files::all(), pid, name)
+}
+
+pub(super) fn variable_in(
+    files: &Files,
+    pid: u32,
+    name: &str,
+) -> Result<Option<Variable>, Unanswered> {
+    let environment = answered(environ_in(files, pid))?.unwrap_or_default();
     let value = environment.iter().find_map(|it| {
         let rest = it.as_bytes().strip_prefix(name.as_bytes())?;
         rest.strip_prefix(b"=").map(Bytes::new)
@@ -337,13 +356,21 @@ pub fn variable(pid: u32, name: &str) -> io::Result<Option<Variable>> {
     let Some(value) = value else {
         return Ok(None);
     };
-    let vector = read(pid, AUXV).ok().flatten();
+    let vector = answered(files.read(pid, "auxv"))?;
     if vector.is_none_or(|vector| is_secure(&vector)) {
         return Ok(None);
     }
-    let status = gone_is_none(fs::read_to_string(format!("/proc/{pid}/status")))?;
+    let status = fs::read_to_string(files.of(pid).join("status")).ok();
     let users = status.as_deref().and_then(users_in);
     Ok(users.map(|users| Variable { value, users }))
+}
+
+/// Takes a process that may not be inspected for one that does not exist.
+fn answered<T>(read: io::Result<Option<T>>) -> Result<Option<T>, Unanswered> {
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(Unanswered),
+        read => Ok(read.ok().flatten()),
+    }
 }
 
 /// Returns the real, effective and saved user id in the text of `/proc/PID/status`.
@@ -377,9 +404,9 @@ fn is_secure(vector: &[u8]) -> bool {
 /// Returns the program and arguments of a process: an empty list for zombies and kernel threads, `None` if the process does not exist.
 ///
 /// # Errors
-/// Returns an error if the command line may not be read.
+/// Returns an error if the command line may not be read, and `TimedOut` if the process of another user does not let it be read in time.
 pub fn cmdline(pid: u32) -> io::Result<Option<Vec<Bytes>>> {
-    Ok(read(pid, "cmdline")?.map(|bytes| split(&bytes)))
+    Ok(Files::all().read(pid, "cmdline")?.map(|bytes| split(&bytes)))
 }
 
 /// Returns the working directory of a process; `None` if the process does not exist or is a zombie.
@@ -389,22 +416,6 @@ pub fn cmdline(pid: u32) -> io::Result<Option<Vec<Bytes>>> {
 pub fn cwd(pid: u32) -> io::Result<Option<Bytes>> {
     let path: Option<PathBuf> = gone_is_none(fs::read_link(format!("/proc/{pid}/cwd")))?;
     Ok(path.map(|path| Bytes::new(path.into_os_string().into_vec())))
-}
-
-/// Reads a file in `/proc/PID` that shows the memory of a process. A main thread that has ended has none, so if the process lives on in
-/// other threads, it is read through one of these.
-fn read(pid: u32, name: &str) -> io::Result<Option<Vec<u8>>> {
-    let bytes = gone_is_none(fs::read(format!("/proc/{pid}/{name}")))?;
-    if bytes.as_ref().is_some_and(|bytes| !bytes.is_empty()) {
-        return Ok(bytes);
-    }
-    let lives_on = stat(pid)?.is_some_and(|it| it.has_no_main_thread() && !it.is_zombie());
-    if lives_on && let Some(threads) = gone_is_none(fs::read_dir(format!("/proc/{pid}/task")))? {
-        let mut texts =
-            threads.flatten().filter_map(|thread| fs::read(thread.path().join(name)).ok());
-        return Ok(texts.find(|text| !text.is_empty()).or(bytes));
-    }
-    Ok(bytes)
 }
 
 /// Splits NUL-terminated strings; the last one may lack its NUL.
@@ -417,7 +428,7 @@ fn split(bytes: &[u8]) -> Vec<Bytes> {
 }
 
 /// Maps the errors for a process that no longer exists to `None`: `ENOENT` from opening its file, or `ESRCH` from reading it afterwards.
-fn gone_is_none<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+pub(super) fn gone_is_none<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),
         Err(error) => match error.raw_os_error() {

@@ -6,7 +6,7 @@ use sexton::bytes::Bytes;
 use sexton::clock::Date;
 use sexton::ids::ProcessId;
 use sexton::keeper::protocol::{Launch, Report, Request};
-use sexton::ports::process::members::{Details, Members};
+use sexton::ports::process::members::{Details, Members, Named};
 use sexton::ports::process::{ExitStatus, Lookup, Survivors, Tree, World};
 use std::collections::BTreeSet;
 
@@ -22,11 +22,11 @@ impl Details for Seen<'_> {
         identity.is_some_and(|it| it.is(&self.tree.leader))
     }
 
-    fn named(&self, pid: u32) -> Option<(ProcessId, bool)> {
-        let process = self.kernel.processes.get(&pid)?;
+    fn named(&self, pid: u32, only_trusted: bool) -> Named {
         let trusts_all = self.kernel.blindness == Some(Blindness::Users);
-        let named = process.named.filter(|_| !process.hidden)?;
-        Some((named, process.user == OWN || trusts_all))
+        let process = self.kernel.processes.get(&pid).filter(|it| !it.hidden);
+        let process = process.filter(|it| !only_trusted || it.user == OWN || trusts_all);
+        process.and_then(|it| it.named).map_or(Named::Nothing, Named::Attempt)
     }
 
     fn attempt_of(&self, pid: u32) -> Option<ProcessId> {

@@ -11,7 +11,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     // The content of records does not depend on their encoding.
     ("src/decode.rs", &[]),
     // The kernel layer does not depend on its uses.
-    ("src/kernel/", &["actors::process::Identity", "bytes", "ids", "kernel"]),
+    ("src/kernel/", &["actors::process::Identity", "bytes", "ids", "kernel", "thread"]),
     ("src/keeper/", &["actors::process::Identity", "bytes", "decode", "ids", "keeper", "kernel"]),
     // A port performs the actions of one actor, so it depends on that actor and on the outside world.
     (

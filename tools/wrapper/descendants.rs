@@ -42,8 +42,11 @@ pub(super) fn kill_left(attempt: &str) -> io::Result<usize> {
     let living = proc::living()?;
     let own = rustix::process::geteuid().as_raw();
     let is_named = |pid: &u32| {
-        // If the environment cannot be read, the process has exited or belongs to another user, so it is not part of the attempt. Root can
-        // read those of all users, who can put any name into them: a process of another user is not part of the attempt either.
+        // If the environment cannot be read, the process has exited. Processes of other users are not asked: root can read their environments,
+        // but they can put any name into these, so none of them is part of the attempt.
+        if proc::user(*pid).ok().flatten() != Some(own) {
+            return false;
+        }
         let named = proc::variable(*pid, NAME).ok().flatten();
         named.is_some_and(|it| it.value.as_bytes() == attempt.as_bytes() && it.is_of(own))
     };

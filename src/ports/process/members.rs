@@ -33,12 +33,36 @@ pub struct Wanted<'a> {
 pub trait Details {
     /// Returns whether this process really is the leader of the tree, and not another one with the same PID and start time.
     fn is_leader(&self, pid: u32) -> bool;
-    /// Returns the attempt that is named in the environment of a process, and whether the process runs as a user whose word counts.
-    fn named(&self, pid: u32) -> Option<(ProcessId, bool)>;
+    /// Returns the attempt that is named in the environment of a process. With `only_trusted`, a process counts as naming none unless it runs
+    /// as a user whose word counts, and is not asked for its environment.
+    fn named(&self, pid: u32, only_trusted: bool) -> Named;
     /// Returns the attempt whose control group contains a process.
     fn attempt_of(&self, pid: u32) -> Option<ProcessId>;
     /// Returns whether an attempt is followed. Until a launched tree is empty, it is.
     fn is_followed(&self, id: ProcessId) -> bool;
+}
+
+/// What the environment of a process says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// It names no attempt, or may not be read.
+    Nothing,
+    /// It names this one.
+    Attempt(ProcessId),
+    /// The process did not let its environment be read in time.
+    Unanswered,
+}
+
+/// What an environment says about the tree that is looked for.
+enum Says {
+    /// The process belongs to it.
+    Its,
+    /// The process belongs to another one that is followed.
+    Anothers,
+    /// Nothing that counts.
+    Nothing,
+    /// It did not answer, and what it says might count though the process is not below the keeper.
+    Unknown,
 }
 
 /// The live members of a tree, as PIDs with their start times, and the number of orphans that may be members.
@@ -73,11 +97,12 @@ impl Members {
             }
             let is_below = wanted.is_below_keeper(*pid, living);
             match wanted.is_named(*pid, is_below, details) {
-                Some(true) => {
+                Says::Its => {
                     members.insert(*pid);
                 }
-                Some(false) => {}
-                None => unknown += u32::from(wanted.may_be_its(*pid, stat, details)),
+                Says::Anothers => {}
+                Says::Nothing => unknown += u32::from(wanted.may_be_its(*pid, stat, details)),
+                Says::Unknown => unknown += u32::from(wanted.is_unattributed(*pid, details)),
             }
         }
         // A descendant of a member is also a member, whatever its environment contains.
@@ -109,25 +134,31 @@ impl Wanted<'_> {
     pub fn may_own(&self, pid: u32, stat: &Stat, details: &impl Details) -> bool {
         stat.start_ticks >= self.tree.leader.ticks
             && !self.leaders.contains(&pid)
-            && self
-                .is_named(pid, true, details)
-                .unwrap_or_else(|| self.may_be_its(pid, stat, details))
+            && match self.is_named(pid, true, details) {
+                Says::Its => true,
+                Says::Anothers => false,
+                Says::Nothing | Says::Unknown => self.may_be_its(pid, stat, details),
+            }
     }
 
-    /// Returns whether a process belongs to the tree according to its environment; `None` if that names no attempt that is followed, or does
-    /// not count.
-    fn is_named(&self, pid: u32, is_below_keeper: bool, details: &impl Details) -> Option<bool> {
-        let (named, is_trusted) = details.named(pid)?;
+    /// Returns whether a process belongs to the tree according to its environment. It is read only if what it says may count: the other
+    /// processes of the machine, of whichever users, are not asked.
+    fn is_named(&self, pid: u32, is_below_keeper: bool, details: &impl Details) -> Says {
         // If the keeper that launched the tree lives, whatever belongs to the tree is below it.
         let is_kept = self.tree.kept && self.keeper != 0;
-        if !is_below_keeper && (is_kept || !is_trusted) {
-            return None;
+        if !is_below_keeper && is_kept {
+            return Says::Nothing;
         }
-        if named != self.tree.id {
-            return details.is_followed(named).then_some(false);
+        match details.named(pid, !is_below_keeper) {
+            // Its control group, if it is in that of another tree, says more than its environment.
+            Named::Attempt(named) if named == self.tree.id => {
+                let is_its = self.group_of(pid, details).is_none_or(|it| it == named);
+                if is_its { Says::Its } else { Says::Anothers }
+            }
+            Named::Attempt(named) if details.is_followed(named) => Says::Anothers,
+            Named::Unanswered if !is_below_keeper => Says::Unknown,
+            Named::Attempt(_) | Named::Nothing | Named::Unanswered => Says::Nothing,
         }
-        // Its control group, if it is in that of another tree, says more than its environment.
-        Some(self.group_of(pid, details).is_none_or(|it| it == named))
     }
 
     fn is_below_keeper(&self, pid: u32, living: &BTreeMap<u32, Stat>) -> bool {
@@ -138,10 +169,11 @@ impl Wanted<'_> {
 
     /// Returns whether a process that nothing attributes to a tree may be an orphan of this one.
     fn may_be_its(&self, pid: u32, stat: &Stat, details: &impl Details) -> bool {
-        self.keeper != 0
-            && stat.parent == self.keeper
-            && !self.leaders.contains(&pid)
-            && self.group_of(pid, details).is_none()
+        self.keeper != 0 && stat.parent == self.keeper && self.is_unattributed(pid, details)
+    }
+
+    fn is_unattributed(&self, pid: u32, details: &impl Details) -> bool {
+        !self.leaders.contains(&pid) && self.group_of(pid, details).is_none()
     }
 
     /// Returns the followed attempt whose control group contains a process.
@@ -153,7 +185,7 @@ impl Wanted<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Details, Members, Wanted};
+    use super::{Details, Members, Named, Wanted};
     use crate::actors::process::Identity;
     use crate::ids::ProcessId;
     use crate::kernel::proc::Stat;
@@ -171,6 +203,8 @@ mod tests {
     struct Known {
         named: BTreeMap<u32, (ProcessId, bool)>,
         groups: BTreeMap<u32, ProcessId>,
+        /// Those that do not answer, and whether their users' word counts.
+        unanswered: BTreeMap<u32, bool>,
     }
 
     impl Details for Known {
@@ -178,8 +212,13 @@ mod tests {
             true
         }
 
-        fn named(&self, pid: u32) -> Option<(ProcessId, bool)> {
-            self.named.get(&pid).copied()
+        fn named(&self, pid: u32, only_trusted: bool) -> Named {
+            let counts = |is_trusted: &bool| *is_trusted || !only_trusted;
+            if self.unanswered.get(&pid).is_some_and(counts) {
+                return Named::Unanswered;
+            }
+            let named = self.named.get(&pid).filter(|(_, is_trusted)| counts(is_trusted));
+            named.map_or(Named::Nothing, |(id, _)| Named::Attempt(*id))
         }
 
         fn attempt_of(&self, pid: u32) -> Option<ProcessId> {
@@ -219,10 +258,8 @@ mod tests {
 
     #[test]
     fn descendants_and_orphans_are_members() {
-        let known = Known {
-            named: [(12, (ID, false)), (13, (OTHER, true))].into(),
-            groups: BTreeMap::new(),
-        };
+        let known =
+            Known { named: [(12, (ID, false)), (13, (OTHER, true))].into(), ..Known::default() };
         // The keeper, the leader with a child of another id, an orphan of any user, one of another tree, and another leader.
         let all = [
             (KEEPER, 1, 1),
@@ -237,24 +274,23 @@ mod tests {
         // An orphan without an id that started later is unknown, unless it is in a control group.
         let all = [(KEEPER, 1, 1), (15, KEEPER, 99), (16, KEEPER, 100)];
         assert_eq!(found(&all, &Known::default(), true), (Vec::new(), 1));
-        let known = Known { named: BTreeMap::new(), groups: [(16, OTHER)].into() };
+        let known = Known { groups: [(16, OTHER)].into(), ..Known::default() };
         assert_eq!(found(&all, &known, true), (Vec::new(), 0));
     }
 
     #[test]
     fn an_orphan_that_names_a_tree_that_is_not_followed_is_unknown() {
         let all = [(KEEPER, 1, 1), (15, KEEPER, 101), (16, KEEPER, 102)];
-        let known = Known {
-            named: [(15, (ENDED, true)), (16, (OTHER, true))].into(),
-            groups: BTreeMap::new(),
-        };
+        let known =
+            Known { named: [(15, (ENDED, true)), (16, (OTHER, true))].into(), ..Known::default() };
         assert_eq!(found(&all, &known, true), (Vec::new(), 1));
-        let known = Known { named: BTreeMap::new(), groups: [(15, ENDED), (16, OTHER)].into() };
+        let known = Known { groups: [(15, ENDED), (16, OTHER)].into(), ..Known::default() };
         assert_eq!(found(&all, &known, true), (Vec::new(), 1));
         // Its own id counts, in a control group that it made for itself.
         let known = Known {
             named: [(15, (ID, true)), (16, (ID, true))].into(),
             groups: [(15, ENDED), (16, OTHER)].into(),
+            ..Known::default()
         };
         assert_eq!(found(&all, &known, true), (vec![15], 0));
     }
@@ -264,6 +300,7 @@ mod tests {
         let known = Known {
             named: [(13, (OTHER, true)), (14, (ENDED, true)), (15, (ID, true))].into(),
             groups: [(16, OTHER)].into(),
+            ..Known::default()
         };
         let tree = tree(true);
         let wanted = Wanted {
@@ -298,7 +335,7 @@ mod tests {
     fn an_id_counts_only_with_descent_or_the_right_user() {
         let all = [(KEEPER, 1, 1), (30, 1, 200), (31, 1, 201)];
         let known =
-            Known { named: [(30, (ID, false)), (31, (ID, true))].into(), groups: BTreeMap::new() };
+            Known { named: [(30, (ID, false)), (31, (ID, true))].into(), ..Known::default() };
         assert_eq!(found(&all, &known, false), (vec![31], 0));
         // While the keeper lives, it is the ancestor of whatever belongs to the tree.
         assert_eq!(found(&all, &known, true), (Vec::new(), 0));
@@ -308,9 +345,39 @@ mod tests {
     }
 
     #[test]
+    fn one_that_does_not_answer_is_unknown_where_its_word_might_count() {
+        let known = Known {
+            named: [(31, (ID, true)), (15, (OTHER, true))].into(),
+            unanswered: [(16, false), (30, false), (32, true)].into(),
+            ..Known::default()
+        };
+        let all = [
+            (KEEPER, 1, 1),
+            (10, KEEPER, 100),
+            (15, KEEPER, 101),
+            (16, KEEPER, 102),
+            (30, 1, 200),
+            (31, 1, 201),
+            (32, 1, 202),
+        ];
+        // The others are found. An orphan of the keeper is unknown; processes elsewhere are not asked.
+        assert_eq!(found(&all, &known, true), (vec![10], 1));
+        // The keeper that launched the tree has ended: one of a user whose word counts is unknown, and a stranger is still nothing.
+        let others = all.get(4..).expect("there are seven");
+        assert_eq!(found(others, &known, false), (vec![31], 1));
+        let known = Known { groups: [(16, OTHER), (32, OTHER)].into(), ..known };
+        assert_eq!(found(&all, &known, true), (vec![10], 0));
+        assert_eq!(found(others, &known, false), (vec![31], 0));
+    }
+
+    #[test]
     fn a_control_group_counts_more_than_an_id() {
         let all = [(KEEPER, 1, 1), (40, KEEPER, 200)];
-        let known = Known { named: [(40, (ID, true))].into(), groups: [(40, OTHER)].into() };
+        let known = Known {
+            named: [(40, (ID, true))].into(),
+            groups: [(40, OTHER)].into(),
+            ..Known::default()
+        };
         assert_eq!(found(&all, &known, true), (Vec::new(), 0));
         // The keeper has ended.
         let orphan = [(40, 1, 200)];

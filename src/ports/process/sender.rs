@@ -5,6 +5,7 @@ use crate::actors::process::{Message, Notice};
 use crate::ids::ProcessId;
 use crate::kernel::credentials::Sender;
 use crate::kernel::{identity, proc};
+use crate::ports::process::attempt::Attempt;
 use crate::ports::process::follower::Follower;
 use crate::ports::process::notices::DATAGRAM_BYTES_MAX;
 use crate::ports::process::real::Real;
@@ -86,11 +87,17 @@ impl<R: FnMut(Message)> Follower<Real<R>> {
                 break;
             }
         }
+        // Only a sender whose word may count is asked for its environment.
+        let counts = |attempt: &Attempt<_>| {
+            let leader = attempt.identity.filter(|_| attempt.ended.is_none() && !attempt.contained);
+            let user = leader.and_then(|leader| proc::user(leader.pid).ok().flatten());
+            user == Some(sender.user)
+        };
+        if !self.attempts.values().any(counts) {
+            return None;
+        }
         let named = tree::named(sender.pid)?;
-        let attempt = self.attempts.get(&named).filter(|it| !it.contained)?;
-        let leader = attempt.identity.filter(|_| attempt.ended.is_none())?;
-        let of_leader = proc::user(leader.pid).ok().flatten();
-        (of_leader == Some(sender.user)).then_some(named)
+        self.attempts.get(&named).filter(|it| counts(it)).map(|_| named)
     }
 
     /// Returns the record whose leader has this PID, if any.

@@ -1,6 +1,6 @@
 //! Passes over all processes, shared by all trees that are asked about between two events.
 
-use crate::kernel::proc::{self, Stat, Variable};
+use crate::kernel::proc::{self, Stat, Unanswered, Variable};
 use crate::ports::process::environment::ID;
 use crate::ports::process::members::Members;
 use std::cell::RefCell;
@@ -22,7 +22,7 @@ pub(super) struct Sweep(Vec<Pass>);
 pub(super) struct Pass {
     pub(super) living: BTreeMap<u32, Stat>,
     /// The ids in the environments of the processes for which a tree asked.
-    named: RefCell<BTreeMap<u32, Option<Variable>>>,
+    named: RefCell<BTreeMap<u32, Result<Option<Variable>, Unanswered>>>,
     /// When it began, in clock ticks since boot.
     ticks: u64,
     /// Whether it shows every process that was alive at its end.
@@ -49,10 +49,9 @@ impl Pass {
     }
 
     /// Returns the id in the environment of a process, which is read once for all trees.
-    pub(super) fn named(&self, pid: u32) -> Option<Variable> {
+    pub(super) fn named(&self, pid: u32) -> Result<Option<Variable>, Unanswered> {
         let mut named = self.named.borrow_mut();
-        let read = || proc::variable(pid, ID).ok().flatten();
-        named.entry(pid).or_insert_with(read).clone()
+        named.entry(pid).or_insert_with(|| proc::variable(pid, ID)).clone()
     }
 }
 

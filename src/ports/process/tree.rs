@@ -11,7 +11,7 @@ use crate::kernel::pidfd::Pidfd;
 use crate::kernel::proc::Variable;
 use crate::kernel::{cgroup, host, identity, memory, proc};
 use crate::ports::process::environment::ID;
-use crate::ports::process::members::{Details, Members, Wanted};
+use crate::ports::process::members::{Details, Members, Named, Wanted};
 use crate::ports::process::sweep::{Pass, Sweep};
 use crate::ports::process::world::{Survivors, Tree};
 use std::collections::{BTreeMap, BTreeSet};
@@ -276,15 +276,26 @@ impl Details for Looked<'_> {
         is_process(pid, &self.tree.leader).unwrap_or(true)
     }
 
-    fn named(&self, pid: u32) -> Option<(ProcessId, bool)> {
-        let variable = match self.pass {
-            Some(pass) => pass.named(pid)?,
-            None => proc::variable(pid, ID).ok().flatten()?,
-        };
+    fn named(&self, pid: u32, only_trusted: bool) -> Named {
         let own = rustix::process::geteuid().as_raw();
         let users = [Some(own), self.user];
-        let is_trusted = users.iter().flatten().any(|user| variable.is_of(*user));
-        Some((id_in(&variable)?, is_trusted))
+        let is_trusted = |by: &dyn Fn(u32) -> bool| users.iter().flatten().any(|user| by(*user));
+        if only_trusted {
+            let user = proc::user(pid).ok().flatten();
+            if !is_trusted(&|trusted| user == Some(trusted)) {
+                return Named::Nothing;
+            }
+        }
+        let variable = match self.pass {
+            Some(pass) => pass.named(pid),
+            None => proc::variable(pid, ID),
+        };
+        let Ok(variable) = variable else {
+            return Named::Unanswered;
+        };
+        let counts = |it: &Variable| !only_trusted || is_trusted(&|user| it.is_of(user));
+        let id = variable.filter(counts).as_ref().and_then(id_in);
+        id.map_or(Named::Nothing, Named::Attempt)
     }
 
     fn attempt_of(&self, pid: u32) -> Option<ProcessId> {
