@@ -326,7 +326,7 @@ fn start_handshakes(
     let handle = runtime.handle().clone();
     let run = move || {
         // Of the calling thread. If it fails, the thread has the priority of the others.
-        drop(setpriority_process(None, HANDSHAKE_NICE));
+        let _ = setpriority_process(None, HANDSHAKE_NICE);
         // An error means that the listener is gone.
         drop(runtime.block_on(closing.wait_for(|closing| *closing)));
         true

@@ -261,7 +261,7 @@ fn used(record: &Value) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     if let Some(cpu) = at(record, "/usage/cpu_ms") {
         let percent = record.pointer("/usage/cpu_percent").and_then(Value::as_f64);
-        let percent = percent.unwrap_or_default();
+        let percent = percent.map_or_else(|| "-".to_owned(), |percent| percent.to_string());
         let cpu = format!("{}, {percent} % since its start", span(cpu));
         let size = bytes(number(record, "/usage/memory_bytes"));
         let size = match at(record, "/usage/virtual_bytes") {

@@ -1,6 +1,7 @@
 //! `sexton ps`: lists processes, running and ended, or shows one; also prunes and checks their records.
 
 use crate::client::{Fields, Where, fields};
+use crate::figure::number;
 use crate::process::page;
 use crate::process::pid_file_command;
 use crate::process::request::ClientOptions;
@@ -155,8 +156,8 @@ impl Ps {
             let asked = fields([("older_than_ms", older_than.into()), ("keep", keep.into())]);
             let body = options.act("prune", asked)?;
             return options.tell(&body, |body| {
-                let pruned = body.pointer("/pruned").and_then(Value::as_u64);
-                format!("forgot {}\n", count(pruned.unwrap_or(0), "record"))
+                let pruned = number(body, "/pruned").shown(|pruned| count(pruned, "record"));
+                format!("forgot {pruned}\n")
             });
         }
         if let Some(id) = &self.id {
