@@ -1,5 +1,6 @@
-//! The capacity limits of one listener, on connections, waiting requests, large answers, unread answers and running streams. The Unix socket has
-//! limits of its own, so that TCP clients cannot lock out the command line.
+//! The capacity limits of one group of callers, on connections, waiting requests, large answers, unread answers and running streams. There are
+//! three groups: callers over TCP, other users on the Unix socket, and the coordinator's own user and root there. No group can take
+//! anything from another, so neither TCP clients nor a user whom the socket admits can lock out the command line.
 
 use crate::problem::Problem;
 use sexton::actors::queue::QueueName;
@@ -13,7 +14,8 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// The maximum number of connections of the coordinator's own user and root above the limit, on a socket that others may use.
+/// The maximum number of connections of the coordinator's own user and root above the limit, on a socket that others may use. Below the limit,
+/// they share the connections of the socket.
 const OWN_MAX: u32 = 64;
 
 /// The maximum number of large answers being built or sent at a time.
@@ -29,11 +31,9 @@ const LARGE_TIMEOUT: Duration = Duration::from_secs(10);
 /// streams, they would all run before the next request.
 const STREAMS_MAX: usize = 16;
 
-/// The capacity limits of a listener.
+/// The capacity limits of a group of callers.
 pub(crate) struct Capacity {
     pub(crate) connections: Arc<Places>,
-    /// Further connections of the coordinator's own user and root, for the time when other users have taken all others.
-    pub(crate) own: Arc<Places>,
     waits: Arc<Places>,
     large: Arc<Semaphore>,
     streams: Turns,
@@ -60,13 +60,22 @@ impl Turns {
 }
 
 impl Capacity {
-    /// Creates the limits of a listener. Its requests may use at most half of the memory budget `unfinished`.
+    /// Creates the limits of callers whose requests may use at most half of the memory budget `unfinished`, which they share with others.
     pub(crate) fn new(config: &HttpConfig, unfinished: &Arc<Budget>) -> Self {
+        Self::with(config, config.connections_max, Budget::half_of(unfinished))
+    }
+
+    /// Creates the limits of the coordinator's own user and root on the socket. Their requests have a memory budget of their own, as large
+    /// as half of `unfinished`. Their connections are those above the limit, for the time when other users have taken all of the socket's.
+    pub(crate) fn of_owner(config: &HttpConfig, unfinished: &Arc<Budget>) -> Self {
+        Self::with(config, OWN_MAX, Budget::beside(unfinished))
+    }
+
+    fn with(config: &HttpConfig, connections_max: u32, unfinished: Arc<Budget>) -> Self {
         Self {
-            connections: Places::new(config.connections_max),
-            own: Places::new(OWN_MAX),
+            connections: Places::new(connections_max),
             waits: Places::new(config.waits_max),
-            unfinished: Budget::half_of(unfinished),
+            unfinished,
             unread: Budget::new(UNREAD_BYTES_MAX),
             named: Budget::new(NAMED_BYTES_MAX),
             large: Arc::new(Semaphore::new(LARGE_MAX)),

@@ -132,6 +132,7 @@ impl Listener {
                 request_bytes_max,
                 tcp: Capacity::new(config, node.unfinished_requests()),
                 unix: Capacity::new(config, node.unfinished_requests()),
+                own: Capacity::of_owner(config, node.unfinished_requests()),
                 long: LONG,
                 inventory: task_server::INVENTORY,
                 clock: node.clock(),
@@ -191,7 +192,7 @@ impl Listener {
         let shared = &self.shared;
         let active = shared.tcp.connections.taken()
             + shared.unix.connections.taken()
-            + shared.unix.own.taken();
+            + shared.own.connections.taken();
         shared.counters.stats(active)
     }
 
@@ -498,7 +499,8 @@ impl<A: App> ConnectionServer<A> {
     /// Returns a place for the coordinator's own user or root on a socket that other users may use as well: they may have taken all others.
     fn place_of_owner(&self, peer: Peer) -> Option<Place> {
         let is_owner = matches!(peer, Peer::Socket { uid, .. } if is_own(uid));
-        let places = (is_owner && self.shared.lets_others_in).then_some(&self.shared.unix.own);
+        let places =
+            (is_owner && self.shared.lets_others_in).then_some(&self.shared.own.connections);
         places?.take()
     }
 

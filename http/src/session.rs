@@ -600,6 +600,7 @@ mod tests {
             request_bytes_max: 0,
             tcp: room(),
             unix: room(),
+            own: room(),
             long: [""; 6],
             inventory: "",
             clock,

@@ -10,7 +10,7 @@ use crate::tls::Identity;
 use crate::token::Tokens;
 use sexton::clock::{Clock, Date, Offset};
 use sexton::config::{INVENTORY_BYTES_MAX, REQUEST_BYTES_MAX};
-use sexton::kernel::socket::Peers;
+use sexton::kernel::socket::{Peers, is_own};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
@@ -30,7 +30,10 @@ pub(crate) struct Shared {
     /// The maximum body size of a request that adds jobs or launches processes, in bytes.
     pub(super) request_bytes_max: usize,
     pub(super) tcp: Capacity,
+    /// The limits of other users on the Unix socket, and those of all users on its connections.
     pub(super) unix: Capacity,
+    /// The limits of the coordinator's own user and root on the Unix socket.
+    pub(super) own: Capacity,
     /// The paths that accept jobs and commands, and therefore larger bodies.
     pub(super) long: [&'static str; 6],
     /// The path that accepts inventories (lists of all servers). Its limit on the size of a body is [`INVENTORY_BYTES_MAX`].
@@ -77,9 +80,10 @@ impl Shared {
     }
 
     /// Returns the capacity limits that apply to `peer`.
-    pub(crate) const fn room(&self, peer: Peer) -> &Capacity {
+    pub(crate) fn room(&self, peer: Peer) -> &Capacity {
         match peer {
             Peer::Tcp { .. } => &self.tcp,
+            Peer::Socket { uid, .. } if is_own(uid) => &self.own,
             Peer::Socket { .. } => &self.unix,
         }
     }

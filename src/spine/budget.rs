@@ -26,6 +26,11 @@ impl Budget {
         })
     }
 
+    /// Creates a budget as large as half of `whole`, which is no part of it.
+    pub fn beside(whole: &Self) -> Arc<Self> {
+        Self::new(whole.max / 2)
+    }
+
     /// Returns the number of bytes held.
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
@@ -122,5 +127,15 @@ mod tests {
         assert_eq!(halves.each_ref().map(|half| half.held()), [50, 30, 20]);
         drop(held);
         assert_eq!((whole.held(), halves[0].held()), (0, 0));
+    }
+
+    #[test]
+    fn what_is_beside_the_whole_is_there_when_the_whole_is_taken() {
+        let whole = Budget::new(100);
+        let mut held = Reservation::new(&whole);
+        assert!(held.set(100));
+        let mut beside = Reservation::new(&Budget::beside(&whole));
+        assert!(!beside.set(51) && beside.set(50));
+        assert_eq!(whole.held(), 100);
     }
 }

@@ -172,6 +172,36 @@ fn the_own_user_is_let_in_when_others_have_taken_all_connections() {
     assert_eq!(node.get_over_socket("/v1/status").status, 200);
 }
 
+/// Other users of a socket that is open to them may take all of their waits. The coordinator's own user has others.
+#[test]
+fn the_own_user_waits_when_others_have_taken_all_their_waits() {
+    let node = Opened::with(|http| {
+        http.waits_max = 1;
+        http.socket_mode = 0o660;
+        http.socket_group = rustix::process::geteuid().is_root().then_some(STRANGER);
+    });
+    let wait = json!({"queues": ["nothing"], "wait": 3600}).to_string();
+    let request = format!(
+        "POST /v1/queues/pop HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{wait}",
+        wait.len()
+    );
+    let Some(mut held) = as_stranger(&node.socket()) else {
+        return left_out("waits of another user: this needs root");
+    };
+    held.write_all(request.as_bytes()).expect("connected");
+    let waiting = |number: u64| {
+        until("they wait", || {
+            let status = node.get_over_socket("/v1/status").json();
+            (status["queues"]["waiting"] == number).then_some(())
+        });
+    };
+    waiting(1);
+    let refused = as_stranger(&node.socket()).expect("the kernel lets it connect");
+    sent(refused, &request, |_| Ok(())).because(503, "waits");
+    let _own = node.begin_as_owner("/v1/queues/pop", &json!({"queues": ["nothing"], "wait": 3600}));
+    waiting(2);
+}
+
 /// Connects to a socket as another user. Returns `None` if this program may not change its user.
 fn as_stranger(socket: &Path) -> Option<UnixStream> {
     use rustix::process::{Gid, Uid};
