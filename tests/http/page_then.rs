@@ -9,7 +9,7 @@ use crate::opened::{Answer, Opened, TOKEN};
 use crate::page_process::{RUN_TOKEN, opened as launching, post};
 use crate::patience::until;
 use crate::process_status::ended;
-use crate::queue::{pop, push};
+use crate::queue::{pop, push, target};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::future::Future as _;
@@ -229,6 +229,26 @@ fn commands_are_for_those_who_may_run_them() {
     assert!(!plain.contains("swordfish"), "{}", text(&plain));
     shows(&plain, &["Its state contains commands"]);
     ended(&opened.socket(), id);
+}
+
+/// A result is reported when its job is over, and not while it is tried.
+#[test]
+fn the_output_of_a_job_is_not_shown_before_its_result_is() {
+    let opened = launching();
+    let pushed = post(&opened, "/v1/queues/push", &json!({"queue": "mail", "body": "letter"}));
+    let popped = post(&opened, "/v1/queues/pop", &json!({"queues": ["mail"]}));
+    let mut kept = target(&popped["jobs"][0]);
+    let result = json!({"keep_ms": 60_000, "done": true, "exit": 0, "output": "swordfish"});
+    kept.as_object_mut().expect("an object").extend(result.as_object().expect("one").clone());
+    assert_eq!(post(&opened, "/v1/queues/keep-result", &kept), json!({"kept": 1}));
+    let path = format!("/v1/queues/result?id={}", pushed["id"]);
+    let bearer = format!("Authorization: Bearer {TOKEN}\r\n");
+    assert_eq!(opened.get(&path, &bearer).json()["output"], "");
+    let runs = then(&Browser::with_token(&opened, RUN_TOKEN), "/page/then");
+    assert!(around(&runs).contains("swordfish") && state(&runs).contains("swordfish"));
+    let plain = then(&Browser::with_token(&opened, TOKEN), "/page/then");
+    assert!(!plain.contains("swordfish"), "{}", text(&plain));
+    shows(&plain, &["mail"]);
 }
 
 #[test]

@@ -183,7 +183,7 @@ impl PastView<'_> {
                         @for event in line.events.iter().take(EVENTS) { div { (event_rows::history_event(event)) } }
                         @if line.events.len() > EVENTS { p.faint { "and " (line.events.len() - EVENTS) " more" } }
                     }
-                    @if self.shows(&line.actor) { (whole(line)) }
+                    @if self.shows(&line.actor) { (self.whole(line)) }
                 }
             }
         }
@@ -217,10 +217,38 @@ impl PastView<'_> {
                 div.wide tabindex="0" { table { tbody {
                     @for (name, item) in items { tr { td {
                         @if let Some(name) = name { span.field { (render::words(name)) } " " }
-                        @for (field, value) in members(item) { span.field { span.faint { (field) " " } (self.value(&field, &value)) } " " }
+                        @for (field, value) in self.fields(item) { span.field { span.faint { (field) " " } (self.value(&field, &value)) } " " }
                     } } }
                 } } }
                 @if items.len() == SAMPLE { p.faint { "Only the first " (SAMPLE) " are shown." } }
+            }
+        }
+    }
+
+    /// Returns the fields of an item that the viewer may see.
+    fn fields(&self, item: &Value) -> Vec<(String, Value)> {
+        let mut fields = members(item);
+        fields.retain(|(field, _)| self.may_run || !is_output(field));
+        fields
+    }
+
+    /// Renders the message and the outcome of an entry, or its mark, as JSON that is collapsed at first and truncated to [`ENTRY_CHARS`]. The
+    /// output of a job, which is reported when the job is over, may be there before; it is shown only to users who may run commands.
+    fn whole(&self, line: &Line) -> Markup {
+        let mut line = line.masked();
+        if !self.may_run {
+            [&mut line.message, &mut line.outcome].into_iter().flatten().for_each(remove_output);
+        }
+        let part =
+            |value: &Option<Value>| value.as_ref().map_or_else(String::new, Value::to_string);
+        let words = match &line.mark {
+            Some(mark) => serde_json::to_string(mark).unwrap_or_default(),
+            None => format!("{}\n{}", part(&line.message), part(&line.outcome)),
+        };
+        html! {
+            details id={ "entry-" (line.seq.unwrap_or_default().0) } {
+                summary.faint { "Full entry" }
+                (render::lines(cut(&words, ENTRY_CHARS).as_bytes()))
             }
         }
     }
@@ -263,19 +291,20 @@ fn word(message: &Value) -> &str {
     }
 }
 
-/// Renders the message and the outcome of an entry, or its mark, as JSON that is collapsed at first and truncated to [`ENTRY_CHARS`].
-fn whole(line: &Line) -> Markup {
-    let line = line.masked();
-    let part = |value: &Option<Value>| value.as_ref().map_or_else(String::new, Value::to_string);
-    let words = match &line.mark {
-        Some(mark) => serde_json::to_string(mark).unwrap_or_default(),
-        None => format!("{}\n{}", part(&line.message), part(&line.outcome)),
-    };
-    html! {
-        details id={ "entry-" (line.seq.unwrap_or_default().0) } {
-            summary.faint { "Full entry" }
-            (render::lines(cut(&words, ENTRY_CHARS).as_bytes()))
+/// Returns whether a field, named by its path, is the output of a command.
+fn is_output(field: &str) -> bool {
+    matches!(field.rsplit('.').next(), Some("output" | "output_b64"))
+}
+
+/// Removes the output of commands from a message or an outcome.
+fn remove_output(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|field, _| !is_output(field));
+            members.values_mut().for_each(remove_output);
         }
+        Value::Array(items) => items.iter_mut().for_each(remove_output),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
