@@ -73,7 +73,7 @@ impl Capacity {
 
     fn with(config: &HttpConfig, connections_max: u32, unfinished: Arc<Budget>) -> Self {
         Self {
-            connections: Places::new(connections_max),
+            connections: Places::of_connections(connections_max),
             waits: Places::new(config.waits_max),
             unfinished,
             unread: Budget::new(UNREAD_BYTES_MAX),

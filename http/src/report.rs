@@ -51,7 +51,7 @@ pub(crate) async fn serve(
     node: Handle,
     mut closing: watch::Receiver<bool>,
 ) {
-    let places = Places::new(OPEN_MAX);
+    let places = Places::of_connections(OPEN_MAX);
     let refusals = Places::new(REFUSALS_MAX);
     loop {
         let (stream, _) = tokio::select! {

@@ -1,6 +1,6 @@
 //! Accepts connections, and limits how many are open at a time.
 
-use crate::kernel::socket::Peers;
+use crate::kernel::socket::{Peers, is_own};
 use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::net::IpAddr;
@@ -13,31 +13,48 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 /// The pause before accepting again after an error, which usually means that the process has run out of descriptors.
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(50);
 
-/// The number of descriptors that TCP connections leave to the journal, snapshots and the rest of the process, but at most a quarter of
-/// the limit on descriptors. Unix socket connections, which the command line uses, leave half of this number, with the same maximum.
+/// The number of descriptors that a new connection must leave to the journal and snapshots, but at most a quarter of the limit on
+/// descriptors. Connections of the coordinator's own user and root on a Unix socket, as the command line uses, leave half of this number, with
+/// the same maximum.
 const KEPT_DESCRIPTORS: u64 = 64;
 
-/// The slots for a listener's open connections, which limit their number.
+/// All connections together leave a quarter of the limit on descriptors to processes, each of which is followed through one, and at least so
+/// many; but at most half of the limit. Connections of the coordinator's own user and root on a Unix socket may take those, too.
+const FURTHER_DESCRIPTORS: u64 = 64;
+
+/// The number of open connections of all listeners of this process.
+static OPEN: AtomicU64 = AtomicU64::new(0);
+
+/// The slots for a listener's open connections, or for something else that is open or waits, which limit the number.
 #[derive(Debug)]
 pub struct Places {
     taken: AtomicU32,
     max: u32,
+    /// Whether each slot is for a connection.
+    are_connections: bool,
 }
 
-/// A slot taken by a connection; dropping it frees the slot.
+/// A slot; dropping it frees the slot.
 #[derive(Debug)]
 pub struct Place(Arc<Places>);
 
 impl Places {
     pub fn new(max: u32) -> Arc<Self> {
-        Arc::new(Self { taken: AtomicU32::new(0), max })
+        Arc::new(Self { taken: AtomicU32::new(0), max, are_connections: false })
+    }
+
+    /// Creates slots for connections.
+    pub fn of_connections(max: u32) -> Arc<Self> {
+        Arc::new(Self { taken: AtomicU32::new(0), max, are_connections: true })
     }
 
     /// Takes a slot; `None` if all are taken.
     pub fn take(self: &Arc<Self>) -> Option<Place> {
         let more = |taken: u32| (taken < self.max).then_some(taken + 1);
         let taken = self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        taken.ok().map(|_| Place(Arc::clone(self)))
+        taken.ok()?;
+        OPEN.fetch_add(self.are_connections.into(), Ordering::AcqRel);
+        Some(Place(Arc::clone(self)))
     }
 
     /// Returns the number of slots taken.
@@ -49,6 +66,7 @@ impl Places {
 impl Drop for Place {
     fn drop(&mut self) {
         self.0.taken.fetch_sub(1, Ordering::AcqRel);
+        OPEN.fetch_sub(self.0.are_connections.into(), Ordering::AcqRel);
     }
 }
 
@@ -69,7 +87,7 @@ pub async fn accept(listener: &TcpListener) -> (TcpStream, IpAddr) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                if is_kept(&stream, KEPT_DESCRIPTORS) {
+                if are_all_taken() || is_kept(&stream, KEPT_DESCRIPTORS) {
                     turned_away(&"all file descriptors that connections may use are in use");
                     continue;
                 }
@@ -85,6 +103,17 @@ pub async fn accept(listener: &TcpListener) -> (TcpStream, IpAddr) {
             }
         }
     }
+}
+
+/// Returns whether the connections have all descriptors that they may take.
+fn are_all_taken() -> bool {
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    OPEN.load(Ordering::Acquire) >= for_connections(most)
+}
+
+/// Returns how many of `most` descriptors connections may take.
+fn for_connections(most: u64) -> u64 {
+    most - (most / 4).max(FURTHER_DESCRIPTORS).min(most / 2)
 }
 
 /// Returns whether a connection's descriptor is one of the `kept` descriptors that are reserved for other uses. The kernel assigns the
@@ -113,7 +142,7 @@ fn turned_away(why: &dyn std::fmt::Display) {
 }
 
 /// Returns the next connection to a Unix socket, with the client's user. Skips connections of users other than `peers`, and those that
-/// [`accept`] would skip, but reserves only half as many descriptors.
+/// [`accept`] would skip; connections of the coordinator's own user and root only if fewer than half of [`KEPT_DESCRIPTORS`] are left.
 pub async fn accept_unix(listener: &UnixListener, peers: Peers) -> (UnixStream, u32) {
     loop {
         match listener.accept().await {
@@ -122,7 +151,12 @@ pub async fn accept_unix(listener: &UnixListener, peers: Peers) -> (UnixStream, 
                     turned_away(&"it came from another user");
                     continue;
                 };
-                if is_kept(&stream, KEPT_DESCRIPTORS / 2) {
+                let is_taken = if is_own(user) {
+                    is_kept(&stream, KEPT_DESCRIPTORS / 2)
+                } else {
+                    are_all_taken() || is_kept(&stream, KEPT_DESCRIPTORS)
+                };
+                if is_taken {
                     turned_away(&"all file descriptors that connections may use are in use");
                     continue;
                 }
@@ -139,4 +173,16 @@ pub async fn accept_unix(listener: &UnixListener, peers: Peers) -> (UnixStream, 
 #[expect(clippy::disallowed_methods, reason = "there is no event for a descriptor becoming free")]
 async fn pause(span: Duration) {
     tokio::time::sleep(span).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::for_connections;
+
+    #[test]
+    fn connections_leave_a_quarter_of_the_descriptors_and_at_least_64() {
+        let shares = [20_000, 1024, 256, 200, 100, 1].map(for_connections);
+        assert_eq!(shares, [15_000, 768, 192, 136, 50, 1]);
+        assert!(for_connections(u64::MAX) > u64::MAX / 2);
+    }
 }

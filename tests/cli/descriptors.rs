@@ -49,6 +49,29 @@ fn connections_leave_descriptors_to_the_journal_and_to_the_command_line() {
     assert!(daemon.log().contains("allows fewer connections than the settings"));
 }
 
+/// Each process is followed through a descriptor, as long as it is alive.
+#[test]
+fn connections_leave_descriptors_to_processes() {
+    let mut starter = Command::new("sh");
+    starter.args(["-c", "ulimit -n 900; exec \"$@\"", "sh"]);
+    let tree = Tree::started_by(starter, "");
+    let daemon = tree.daemon.as_ref().expect("a server");
+    let connections: Vec<TcpStream> =
+        (0..750).filter_map(|_| TcpStream::connect(daemon.lockserver()).ok()).collect();
+    daemon.until_logged("a connection was not accepted");
+    let end = tree.data.with_file_name("end");
+    let script = format!("while [ ! -e {} ]; do sleep 1; done", text(&end));
+    let launch = serde_json::json!({"command": ["sh", "-c", script]}).to_string();
+    for nth in 0..70 {
+        let record = tree.post("/v1/processes/launch", &launch);
+        assert_eq!(record.pointer("/status"), Some(&"running".into()), "{nth}: {record}");
+    }
+    assert_eq!(tree.run(&["checkpoint"]).status, 0);
+    assert_eq!(tree.well(&["run", "--", "echo", "ran"]), "ran\n");
+    std::fs::write(&end, "").expect("a writable directory");
+    drop(connections);
+}
+
 #[test]
 fn a_command_has_the_descriptor_limit_with_which_the_server_was_started() {
     let mut starter = Command::new("sh");

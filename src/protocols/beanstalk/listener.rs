@@ -185,7 +185,7 @@ impl Listener {
             clock,
             job_bytes_max: config.job_bytes_max,
             draining,
-            places: Places::new(config.connections_max),
+            places: Places::of_connections(config.connections_max),
             large: LargeAnswers::default(),
             unfinished: Budget::half_of(queues.unfinished()),
             named: Budget::new(NAMED_BYTES_MAX),

@@ -66,7 +66,7 @@ impl Listener {
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             counters: Counters::new(clock),
-            places: Places::new(config.connections_max),
+            places: Places::of_connections(config.connections_max),
             hosts: watch::Sender::new(Arc::new(hosts)),
             large: LargeAnswers::default(),
             refusals: Places::new(REFUSALS_MAX),
