@@ -56,6 +56,8 @@ pub(crate) struct Failure {
     help: Option<String>,
     /// The field of a refused request that the refusal is about.
     field: Option<String>,
+    /// Why a request was refused.
+    reason: Option<Reason>,
 }
 
 /// Returns the `reason` of a refused request, or of a refused part of one. Returns `None` if it is missing or unknown.
@@ -68,7 +70,14 @@ const PANICKED: u8 = 101;
 
 impl Failure {
     fn new(status: u8, words: impl Into<String>) -> Self {
-        Self { status, words: words.into(), found: Vec::new(), help: None, field: None }
+        Self {
+            status,
+            words: words.into(),
+            found: Vec::new(),
+            help: None,
+            field: None,
+            reason: None,
+        }
     }
 
     /// Creates the failure of a command that found a problem or got a negative answer.
@@ -124,6 +133,7 @@ impl Failure {
         failure.help = help.map(|(_, help)| (*help).to_owned());
         let field = document.pointer("/field").and_then(Value::as_str);
         failure.field = field.map(str::to_owned);
+        failure.reason = reason;
         failure
     }
 
@@ -168,6 +178,11 @@ impl Failure {
     /// Returns whether the exit status is that of a halted coordinator.
     pub(crate) fn is_halt(&self) -> bool {
         self.status == Exit::Halted as u8
+    }
+
+    /// Returns whether this is a refusal of a request for `reason`.
+    pub(crate) fn is_refused_as(&self, reason: Reason) -> bool {
+        self.reason == Some(reason)
     }
 
     /// Writes the failure to the log, and returns one with only the exit status, so that nothing is printed.

@@ -234,10 +234,24 @@ impl Call {
         self.room().wait()
     }
 
-    /// Waits for `work` in one of the slots for waiting requests. Returns a problem without waiting if no slot is free, and drops `work`
-    /// and returns a problem if the caller disconnects, its token is removed, or the listener closes.
+    /// Like [`Self::place`], for a request that waits for so many seconds; `None` if it does not wait.
+    pub(crate) fn place_for(&self, seconds: u64) -> Result<Option<Place>, Problem> {
+        (seconds > 0).then(|| self.place()).transpose()
+    }
+
+    /// Waits for `work` in one of the slots for waiting requests, as [`Self::wait_in`] does. Returns a problem without waiting if no slot is
+    /// free. For work that begins only when it is waited for: a request that has changed something must have taken its slot before.
     pub(crate) async fn wait<T>(&self, work: impl Future<Output = T>) -> Result<T, Problem> {
-        let place = self.place()?;
+        self.wait_in(Some(self.place()?), work).await
+    }
+
+    /// Waits for `work` in this slot; without one, `work` must not take long. Drops `work` and returns a problem if the caller disconnects, its token is removed, or the listener
+    /// closes.
+    pub(crate) async fn wait_in<T>(
+        &self,
+        place: Option<Place>,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Problem> {
         let mut closing = self.caller.closing.clone();
         let done = tokio::select! {
             biased;

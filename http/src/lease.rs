@@ -181,6 +181,8 @@ async fn run(call: &Call, Body(asked): Body<Run>) -> Result<Json<Ran>, Problem> 
         max_run_ms: asked.max_run_ms.map(|it| it.0),
     };
     let leases = call.node.leases();
+    // What is refused for the lack of a slot has not been requested.
+    let slot = call.place()?;
     let requested = call.leases().request(requesting).await?;
     let place = requested.place;
     let mut lease = requested.lease.clone();
@@ -199,7 +201,8 @@ async fn run(call: &Call, Body(asked): Body<Run>) -> Result<Json<Ran>, Problem> 
             Turn::Current => asked.wait.0.max(1),
             Turn::Next | Turn::NotNeeded | Turn::Kept | Turn::NoDelay => asked.wait.0,
         };
-        lease = match call.wait(timeout(Duration::from_secs(seconds), has_begun)).await? {
+        let has_begun = timeout(Duration::from_secs(seconds), has_begun);
+        lease = match call.wait_in(Some(slot), has_begun).await? {
             Ok(begun) => begun?,
             Err(_) => leases.get(&asked.name).await?,
         };
@@ -305,15 +308,16 @@ async fn claim(call: &Call, Body(asked): Body<Claiming>) -> Result<Json<Claimed>
         max_run_ms: None,
     };
     let leases = call.leases();
+    let slot = call.place_for(asked.wait.0)?;
     let requested = leases.request(requesting).await?;
-    let token = match requested.turn {
-        Turn::Current => Some(leases.turn(&asked.name, &requested).await?),
-        Turn::Next if waits => {
+    let token = match (requested.turn, slot) {
+        (Turn::Current, _) => Some(leases.turn(&asked.name, &requested).await?),
+        (Turn::Next, Some(slot)) => {
             let wait = Duration::from_secs(asked.wait.0);
             let turn = timeout(wait, leases.turn(&asked.name, &requested));
-            call.wait(turn).await?.ok().transpose()?
+            call.wait_in(Some(slot), turn).await?.ok().transpose()?
         }
-        Turn::Next | Turn::NotNeeded | Turn::Kept | Turn::NoDelay => None,
+        (Turn::Next | Turn::NotNeeded | Turn::Kept | Turn::NoDelay, _) => None,
     };
     if token.is_some() && call.key.get().is_none() {
         let (leases, name) = (call.node.leases(), asked.name.clone());
@@ -432,7 +436,8 @@ async fn wait(call: &Call, Body(asked): Body<Awaited>) -> Result<Json<Lease>, Pr
         }
     };
     let wait = Duration::from_secs(asked.wait.0);
-    let lease = match call.wait(timeout(wait, over)).await? {
+    let slot = call.place_for(asked.wait.0)?;
+    let lease = match call.wait_in(slot, timeout(wait, over)).await? {
         Ok(lease) => lease?,
         Err(_) => leases.get(name).await?,
     };

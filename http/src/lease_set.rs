@@ -232,11 +232,12 @@ async fn reset(call: &Call, Body(asked): Body<Reset>) -> Result<Json<WasReset>, 
     let leases = call.node.leases();
     let lease = leases.get(&asked.name).await?;
     let running = lease.lease.running();
+    let place = call.place_for(asked.wait.0)?;
     let mut gone = leases.reset(&asked.name, asked.force).await?;
     if let (false, Some(pass)) = (gone, running) {
         let wait = Duration::from_secs(asked.wait.0);
         let ended = timeout(wait, leases.ended(&asked.name, pass.token));
-        gone = match call.wait(ended).await? {
+        gone = match call.wait_in(place, ended).await? {
             Ok(Ok(_) | Err(LeaseError::Absent)) => true,
             Ok(Err(error)) => return Err(error.into()),
             Err(_) => false,

@@ -369,9 +369,9 @@ async fn watch(call: &Call, Body(watched): Body<Watch>) -> Result<Json<Lost>, Pr
     let Watch { key, index, owner, token, wait } = watched;
     let target = Target { key, index, owner, token: Some(token) };
     let (locks, entry) = (call.locks(), target.entry()?);
-    let wait = Duration::from_secs(wait.0);
-    let lost = timeout(wait, locks.lost(&entry, token));
-    match call.wait(lost).await? {
+    let place = call.place_for(wait.0)?;
+    let lost = timeout(Duration::from_secs(wait.0), locks.lost(&entry, token));
+    match call.wait_in(place, lost).await? {
         Err(_) => Ok(Json(Lost { lost: false })),
         Ok(lost) => Ok(lost.map(|()| Json(Lost { lost: true }))?),
     }

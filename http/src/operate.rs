@@ -229,11 +229,12 @@ const fn all() -> handle::Drain {
 async fn drain(call: &Call, Query(asked): Query<Drain>) -> Result<Json<Drained>, Problem> {
     let Drain { what, wait } = asked;
     let node = &call.node;
+    let place = call.place_for(wait.0)?;
     node.begin_drain(what).await.map_err(stopped)?;
-    if wait.0 > 0 {
+    if place.is_some() {
         let drained = timeout(Duration::from_secs(wait.0), node.drained());
         // If the wait times out, the answer shows what is left.
-        if let Ok(drained) = call.wait(drained).await? {
+        if let Ok(drained) = call.wait_in(place, drained).await? {
             drained.map_err(stopped)?;
         }
     }

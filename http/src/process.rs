@@ -282,11 +282,13 @@ async fn launch(call: &Call, Body(launch): Body<Launch>) -> Result<Json<Process>
     let mut launching = launch.launching()?;
     launching.parentage.line = call.requester().map(Processes::line_of).unwrap_or_default();
     let processes = call.processes();
+    // What is refused for the lack of a slot has not been launched.
+    let place = call.place_for((!launching.deferred).into())?;
     let record = processes.launch(launching).await?;
     if record.deferred.is_some() {
         return Ok(Json(Process::of(call, record)));
     }
-    let started = call.wait(processes.started(record.id)).await??;
+    let started = call.wait_in(place, processes.started(record.id)).await??;
     Ok(Json(Process::of(call, started)))
 }
 
@@ -300,8 +302,9 @@ pub(crate) struct Start {
 async fn start(call: &Call, Body(asked): Body<Start>) -> Result<Json<Process>, Problem> {
     let id = which(call, &asked.id).await?;
     let processes = call.processes();
+    let place = call.place()?;
     processes.start(id).await?;
-    let started = call.wait(processes.started(id)).await??;
+    let started = call.wait_in(Some(place), processes.started(id)).await??;
     Ok(Json(Process::of(call, started)))
 }
 
@@ -388,9 +391,11 @@ async fn stop(call: &Call, Body(asked): Body<Stop>) -> Result<Json<Process>, Pro
     };
     let processes = call.processes();
     let mut record = processes.stop(id, how).await?;
-    if record.deferred.is_some() {
+    if record.deferred.is_some()
+        && let Ok(place) = call.place()
+    {
         // Nothing runs, so it is cancelled at once.
-        record = call.wait(processes.leader_ended(id)).await??;
+        record = call.wait_in(Some(place), processes.leader_ended(id)).await??;
     }
     Ok(Json(Process::of(call, record)))
 }

@@ -221,11 +221,12 @@ async fn act_on(
 ) -> Result<Json<ServiceList>, Problem> {
     let name = name.map(known).transpose()?;
     let services = call.node.services();
+    let place = call.place_for(wait.0)?;
     act(services.clone(), name.clone()).await?;
-    if wait.0 > 0 {
-        let settled = services.settled(name.clone());
+    if place.is_some() {
+        let settled = timeout(Duration::from_secs(wait.0), services.settled(name.clone()));
         // The state is also returned when the wait times out.
-        if let Ok(settled) = call.wait(timeout(Duration::from_secs(wait.0), settled)).await? {
+        if let Ok(settled) = call.wait_in(place, settled).await? {
             settled?;
         }
     }

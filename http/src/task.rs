@@ -309,8 +309,9 @@ pub(crate) struct Awaited {
 
 async fn wait(call: &Call, Body(asked): Body<Awaited>) -> Result<Json<Task>, Problem> {
     let tasks = call.node.tasks();
-    let wait = Duration::from_secs(asked.wait.0);
-    let task = match call.wait(timeout(wait, tasks.over(asked.id))).await? {
+    let place = call.place_for(asked.wait.0)?;
+    let over = timeout(Duration::from_secs(asked.wait.0), tasks.over(asked.id));
+    let task = match call.wait_in(place, over).await? {
         Ok(over) => over?,
         Err(_) => tasks.get(asked.id).await?,
     };

@@ -202,6 +202,36 @@ fn the_own_user_waits_when_others_have_taken_all_their_waits() {
     waiting(2);
 }
 
+/// A request that waits for what it has changed is refused before it changes anything.
+#[test]
+fn what_is_refused_for_the_lack_of_a_wait_is_not_done() {
+    let node = Opened::with(|http| http.waits_max = 0);
+    let launch = json!({"command": ["true"]});
+    let deferred = json!({"command": ["true"], "deferred": true});
+    let deferred = node.post_as_owner("/v1/processes/launch", &deferred).json();
+    let name = json!({"name": "lease", "launch": launch});
+    let claim = json!({"name": "claimed", "wait": 9});
+    for (path, fields) in [
+        ("/v1/processes/launch", &launch),
+        ("/v1/processes/start", &json!({"id": deferred["id"]})),
+        ("/v1/leases/run", &name),
+        ("/v1/leases/claim", &claim),
+        ("/v1/drain?wait=9", &Value::Null),
+        ("/v1/services/restart", &json!({"wait": 9})),
+    ] {
+        node.post_as_owner(path, fields).because(503, "waits");
+    }
+    let processes = node.get_over_socket("/v1/processes").json();
+    let processes = processes["processes"].as_array().expect("a list");
+    assert_eq!(processes.len(), 1, "{processes:?}");
+    assert_eq!(processes.first().map(|it| &it["status"]), Some(&deferred["status"]));
+    assert_eq!(node.get_over_socket("/v1/leases").json()["leases"], json!([]));
+    assert_eq!(node.get_over_socket("/v1/status").json()["draining"], false);
+    // What waits for nothing is done.
+    let cancelled = node.post_as_owner("/v1/processes/stop", &json!({"id": deferred["id"]}));
+    assert_eq!(cancelled.status, 200, "{cancelled:?}");
+}
+
 /// Connects to a socket as another user. Returns `None` if this program may not change its user.
 fn as_stranger(socket: &Path) -> Option<UnixStream> {
     use rustix::process::{Gid, Uid};

@@ -21,6 +21,10 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// than that.
 const RETURN_MAX: Duration = Duration::from_mins(5);
 
+/// How long to keep repeating a request with an idempotency key while too many requests are waiting. The keeper holds what a launch needs for
+/// longer than that.
+const CROWDED_MAX: Duration = Duration::from_secs(30);
+
 /// The maximum size of an answer that announces its length, in bytes: a job may be that long.
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
 
@@ -57,8 +61,8 @@ pub(crate) fn post(target: &Target, path: &str, patience: Duration) -> Result<An
 }
 
 /// Posts fields to a path. If `wait`, in seconds, is not 0, the coordinator may take that long to answer, and if it stops or crashes
-/// meanwhile, the request is sent again until it is answered or the time is over. If the first attempt cannot reach the coordinator,
-/// returns an error immediately.
+/// meanwhile, or too many requests are waiting, the request is sent again until it is answered or the time is over. If the first attempt cannot
+/// reach the coordinator, returns an error immediately.
 pub(crate) fn send(
     target: &Target,
     path: &str,
@@ -68,7 +72,7 @@ pub(crate) fn send(
     let began = instant();
     let wait = Duration::from_secs(wait);
     let mut pauses = Pauses::of(target);
-    let mut outage: Option<Outage> = None;
+    let (mut outage, mut note): (Option<Outage>, Option<Outage>) = (None, None);
     loop {
         let left = wait.saturating_sub(began.elapsed());
         if !wait.is_zero() {
@@ -78,6 +82,12 @@ pub(crate) fn send(
         let asked = Value::Object(fields.clone());
         let body = asked.to_string();
         match ask(target, ("POST", path, &body), left + TIMEOUT) {
+            // Nothing was done. The last attempt, when the time is over, does not wait.
+            Ok(answer) if !left.is_zero() && answer.is_refused_as(Reason::Waits) => {
+                note.get_or_insert_with(|| Outage::begin(CROWDED));
+                pauses.rest(left);
+                continue;
+            }
             Ok(answer) if wait.is_zero() || !answer.is_refused_as(Reason::Stopped) => {
                 return Ok(answer.about(&asked));
             }
@@ -99,6 +109,9 @@ pub(crate) fn send(
 
 /// The note about an outage.
 const STOPPED: &str = "the coordinator stopped; waiting for it to come back";
+
+/// The note about a coordinator with which too many requests are waiting.
+const CROWDED: &str = "too many requests are waiting with the coordinator; trying again";
 
 /// The number of requests of this process that are waiting for the coordinator to come back.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
@@ -156,7 +169,7 @@ pub(crate) fn change(target: &Target, path: &str, fields: Fields) -> Result<Answ
 }
 
 /// Posts fields to a path with an idempotency key, and repeats the request for up to [`RETURN_MAX`] if the coordinator stops or crashes
-/// before it answers. The coordinator carries out the request at most once, and gives every repetition the same answer. If the first
+/// before it answers, and for up to [`CROWDED_MAX`] if it refuses the request because too many are waiting. The coordinator carries out the request at most once, and gives every repetition the same answer. If the first
 /// attempt cannot reach the coordinator, returns an error immediately.
 pub(crate) fn send_once(
     target: &Target,
@@ -169,10 +182,20 @@ pub(crate) fn send_once(
     let asked = Value::Object(fields);
     let body = asked.to_string();
     let mut pauses = Pauses::of(&target);
-    let mut outage: Option<Outage> = None;
+    let (mut outage, mut note): (Option<Outage>, Option<Outage>) = (None, None);
     loop {
+        let most = if outage.is_some() { RETURN_MAX } else { CROWDED_MAX };
         let failure = match ask(&target, ("POST", path, &body), TIMEOUT) {
-            Ok(answer) if !answer.is_refused_as(Reason::Stopped) => {
+            Ok(answer) if answer.is_refused_as(Reason::Waits) && began.elapsed() < most => {
+                note.get_or_insert_with(|| Outage::begin(CROWDED));
+                pauses.rest(most);
+                continue;
+            }
+            // An attempt that was refused did nothing, but an earlier one that was cut off may have been carried out.
+            Ok(answer)
+                if !answer.is_refused_as(Reason::Stopped)
+                    && (outage.is_none() || !answer.is_refused_as(Reason::Waits)) =>
+            {
                 return Ok(answer.about(&asked));
             }
             Ok(_) => {

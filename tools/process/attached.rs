@@ -18,6 +18,7 @@ use sexton::bytes::Bytes;
 use sexton::keeper::framed;
 use sexton::keeper::protocol::{Inheritance, Parcel, Report, Request};
 use sexton::kernel::socket;
+use sexton::refusal::Reason;
 use std::fmt::Display;
 use std::io::{ErrorKind, IoSlice, Read as _, Write as _};
 use std::mem::MaybeUninit;
@@ -292,7 +293,8 @@ pub(crate) struct Own<'a> {
 }
 
 /// Launches a command with the given streams and with the environment, the umask and the limits of this process, adjusted by `own`, and
-/// returns its record. If the keeper or the coordinator is unavailable, keeps trying for [`RETURN_MAX`].
+/// returns its record. If the keeper or the coordinator is unavailable, keeps trying for [`RETURN_MAX`]; while too many requests are waiting,
+/// without limit.
 pub(crate) fn launch(
     options: &ClientOptions,
     asked: Fields,
@@ -304,7 +306,11 @@ pub(crate) fn launch(
     let inheritance = inheritance::own();
     loop {
         match HeldParcel::with(options, streams, (own, &inheritance), false) {
-            Ok(handed) => return handed.launch(options, asked),
+            Ok(handed) => match handed.launch(options, asked.clone()) {
+                // Nothing was launched, and whoever waits for the command, such as a job that was claimed for it, can wait longer.
+                Err(failure) if failure.is_refused_as(Reason::Waits) => client::rest(RETURN),
+                launched => return launched,
+            },
             Err(not_handed) if began.elapsed() > RETURN_MAX => return Err(not_handed.into()),
             Err(_) => client::rest(RETURN),
         }

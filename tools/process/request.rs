@@ -166,6 +166,10 @@ impl ClientOptions {
             let leader = matches!(of, WaitExtent::Leader);
             let asked = fields([("id", id.into()), ("leader", leader.into())]);
             let answer = client::send(&self.target, "/v1/processes/wait", asked, now)?;
+            // Too many requests are waiting, for all of that time: the process is there nevertheless.
+            if left.is_none() && answer.is_refused_as(Reason::Waits) {
+                continue;
+            }
             let record = success(&answer, Some(id))?;
             left = left.map(|left| left - now);
             if is_over(&record) || left == Some(0) {
