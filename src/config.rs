@@ -45,7 +45,8 @@ pub struct Config {
     pub segments: Sizes,
     /// When snapshots are taken.
     pub checkpoints: checkpoint::Rules,
-    /// The maximum number of commands delivered and not yet answered, over all connections.
+    /// The maximum cost of the commands delivered and not yet answered, over all connections. Clients of LockServer and beanstalkd have a
+    /// quarter of that in addition, and none of it.
     pub open_commands_max: u32,
     /// The rules of every actor.
     pub rules: Rules,

@@ -1,7 +1,8 @@
 //! The addresses of actors, and the bound on open commands. Both outlive restarts of actors.
 //!
 //! actix accepts any number of messages into a mailbox, so the bound is enforced here: a sender of commands first waits for room, and its
-//! connection is not read meanwhile.
+//! connection is not read meanwhile. Clients of the protocols that have neither tokens nor users have a bound of their own, so that the
+//! requests of others, such as heartbeats of tasks, never wait for them.
 
 use crate::ids::{ActorId, Ticket};
 use crate::spine::budget::Budget;
@@ -66,22 +67,33 @@ impl Directory {
 /// for large requests.
 const UNFINISHED_BYTES: u64 = 512 << 20;
 
+/// The bound on open commands of clients of protocols without tokens and users, as the divisor of that of all others. By default, they have
+/// room for 16 whole batches of 1,024.
+const STRANGERS: u32 = 4;
+
+/// The share of a bound on open commands that a single delivery takes at most, as a divisor.
+const DELIVERY: u32 = 4;
+
 /// The bounds on commands that are delivered and not yet answered, and on the bytes of incomplete requests. Clones share the bounds.
 #[derive(Clone, Debug)]
 pub struct Admission {
-    open: Arc<Semaphore>,
-    max: u32,
+    open: Bound,
+    strangers: Bound,
+    /// The number of open commands, under either bound.
+    count: Arc<AtomicU64>,
     scans: Arc<Semaphore>,
     unfinished: Arc<Budget>,
     tickets: Arc<AtomicU64>,
 }
 
 impl Admission {
-    /// Creates bounds that allow at most `max` open commands (delivered and not yet answered) at a time.
+    /// Creates bounds that allow at most `max` open commands (delivered and not yet answered) at a time, counted by their cost, and a
+    /// quarter of that to [`strangers`](Self::strangers).
     pub fn new(max: u32) -> Self {
         Self {
-            open: Arc::new(Semaphore::new(max as usize)),
-            max,
+            open: Bound::new(max),
+            strangers: Bound::new((max / STRANGERS).max(1)),
+            count: Arc::default(),
             scans: Arc::new(Semaphore::new(1)),
             unfinished: Budget::new(UNFINISHED_BYTES),
             tickets: Arc::new(AtomicU64::new(1)),
@@ -100,12 +112,19 @@ impl Admission {
         &self.unfinished
     }
 
-    /// Waits until `commands` more commands may be opened, and returns a permit to hold while they are open. A number above the bound
-    /// counts as the bound.
-    pub async fn admit(&self, commands: usize) -> OwnedSemaphorePermit {
-        let commands = u32::try_from(commands).unwrap_or(u32::MAX).min(self.max);
-        let open = Arc::clone(&self.open);
-        open.acquire_many_owned(commands).await.expect("the semaphore is never closed")
+    /// Returns the admission of clients of protocols that have neither tokens nor users: their commands count only against a bound of
+    /// their own.
+    #[must_use]
+    pub fn strangers(&self) -> Self {
+        Self { open: self.strangers.clone(), ..self.clone() }
+    }
+
+    /// Waits until so many more commands, of this total cost, may be opened, and returns a permit to hold while they are open. A cost above
+    /// a quarter of the bound counts as a quarter.
+    pub async fn admit(&self, commands: usize, cost: usize) -> Permit {
+        let room = self.open.acquire(cost).await;
+        self.count.fetch_add(commands as u64, Ordering::Relaxed);
+        Permit { _room: room, commands: commands as u64, count: Arc::clone(&self.count) }
     }
 
     /// Waits for a turn to run a query that scans a large part of the state, and returns a permit to hold while it runs. Only one such
@@ -118,11 +137,87 @@ impl Admission {
 
     /// Returns the number of open commands.
     pub fn open(&self) -> u64 {
-        u64::from(self.max) - self.open.available_permits() as u64
+        self.count.load(Ordering::Relaxed)
     }
 
     /// Returns a ticket that no other wait has.
     pub fn ticket(&self) -> Ticket {
         Ticket(self.tickets.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// A bound on the cost of open commands.
+#[derive(Clone, Debug)]
+struct Bound {
+    room: Arc<Semaphore>,
+    /// The maximum that one delivery takes.
+    delivery_max: u32,
+}
+
+impl Bound {
+    fn new(max: u32) -> Self {
+        Self { room: Arc::new(Semaphore::new(max as usize)), delivery_max: (max / DELIVERY).max(1) }
+    }
+
+    async fn acquire(&self, cost: usize) -> OwnedSemaphorePermit {
+        let cost = u32::try_from(cost).unwrap_or(u32::MAX).min(self.delivery_max);
+        let room = Arc::clone(&self.room);
+        room.acquire_many_owned(cost).await.expect("the semaphore is never closed")
+    }
+}
+
+/// Room for open commands, which is free again on drop.
+#[derive(Debug)]
+pub struct Permit {
+    _room: OwnedSemaphorePermit,
+    commands: u64,
+    count: Arc<AtomicU64>,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.count.fetch_sub(self.commands, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Admission;
+    use crate::block_on;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    /// Returns whether so many commands of this total cost are admitted at once.
+    fn is_admitted(admission: &Admission, commands: usize, cost: usize) -> bool {
+        let admitted = pin!(admission.admit(commands, cost));
+        matches!(admitted.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(_))
+    }
+
+    #[test]
+    fn commands_of_strangers_leave_the_room_of_all_others() {
+        let all = Admission::new(64);
+        let strangers = all.strangers();
+        let mut open: Vec<_> = (0..4).map(|_| block_on(strangers.admit(4, 4))).collect();
+        assert!(!is_admitted(&strangers, 1, 1), "strangers have a quarter");
+        assert!(is_admitted(&all, 16, 16), "others do not wait for them");
+        assert_eq!(all.open(), 16);
+        open.pop();
+        open.push(block_on(strangers.admit(3, 3)));
+        assert!(is_admitted(&strangers, 1, 1) && !is_admitted(&strangers, 2, 2));
+        drop(open);
+        assert_eq!((all.open(), strangers.open()), (0, 0));
+    }
+
+    #[test]
+    fn commands_count_by_their_cost() {
+        let all = Admission::new(64);
+        let open: Vec<_> = (0..4).map(|_| block_on(all.admit(1, 15))).collect();
+        assert!(is_admitted(&all, 4, 4) && !is_admitted(&all, 1, 5));
+        assert_eq!(all.open(), 4);
+        drop(open);
+        // However much a delivery costs, it takes no more than a quarter.
+        let open = block_on(all.admit(1, usize::MAX));
+        assert!(is_admitted(&all, 1, 16) && all.open() == 1);
+        drop(open);
     }
 }

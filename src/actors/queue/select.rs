@@ -140,7 +140,8 @@ impl QueueMachine {
     }
 
     /// Returns the cost of a request, as a number of ordinary commands. Finding a queue by name costs a sixteenth of a
-    /// command, examining an item an eighth, watching a queue a quarter, and adding a job of a batch a whole one.
+    /// command, examining an item an eighth, watching a queue a quarter, adding a job of a batch a whole one, and statistics four, mostly
+    /// for writing them down.
     #[expect(clippy::wildcard_enum_match_arm, reason = "every other request counts as one command")]
     pub(super) fn cost_of(asked: &Request<'_, Self>) -> usize {
         match asked {
@@ -156,6 +157,7 @@ impl QueueMachine {
                 | Query::Busiest { .. }
                 | Query::Next(_),
             ) => LOOKED_AT_MAX as usize / 8,
+            Request::Query(Query::Totals | Query::Queue { .. } | Query::Job { .. }) => 4,
             _ => 1,
         }
     }

@@ -104,7 +104,7 @@ impl BeanstalkSession {
     pub(crate) fn new(queues: &Mailbox<QueueMachine>, shared: Arc<Shared>) -> Self {
         shared.counters.connected();
         // The protocol has neither tokens nor users: whoever can connect is trusted with nothing that a process depends on.
-        let queues = queues.limited();
+        let queues = queues.for_strangers();
         let client = Client::new(Worker(queues.ticket().0));
         Self {
             decoder: Decoder::new(shared.job_bytes_max),

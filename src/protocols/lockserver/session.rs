@@ -42,7 +42,7 @@ impl LockserverSession {
     ) -> Self {
         Self {
             // The protocol has neither tokens nor users: whoever can connect is trusted with nothing that a process depends on.
-            locks: locks.limited(),
+            locks: locks.for_strangers(),
             shared,
             peer,
             long,

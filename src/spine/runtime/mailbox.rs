@@ -7,7 +7,7 @@ use crate::decode;
 use crate::ids::{RequestKey, Ticket};
 use crate::spine::budget::Budget;
 use crate::spine::delivery::{Answer, Authority, Delivery, Item, PanicInjector, ReplyTo, Wait};
-use crate::spine::directory::Admission;
+use crate::spine::directory::{Admission, Permit};
 use crate::spine::effect::To;
 use crate::spine::host::Host;
 use crate::spine::machine::Actor;
@@ -32,6 +32,19 @@ impl<M: Actor> Mailbox<M> {
     #[must_use]
     pub fn limited(&self) -> Self {
         Self { authority: Authority::Limited, ..self.clone() }
+    }
+
+    /// Returns the address of the same actor, for clients of a protocol that has neither tokens nor users: their authority is limited, and
+    /// their open commands have a bound of their own.
+    #[must_use]
+    pub fn for_strangers(&self) -> Self {
+        Self { admission: self.admission.strangers(), ..self.limited() }
+    }
+
+    /// Waits until the bound on open commands allows these.
+    async fn admit(&self, items: &[Item<M>]) -> Permit {
+        let cost = items.iter().map(|item| M::cost(item.request())).sum();
+        self.admission.admit(items.len(), cost).await
     }
 
     fn delivery(&self, items: Vec<Item<M>>, reply_to: ReplyTo<M::Reply>) -> shell::Deliver<M> {
@@ -61,7 +74,7 @@ impl<M: Actor> Mailbox<M> {
     /// First waits until the bound on open commands allows them. Once they are delivered, dropping the future does not cancel them. There
     /// may be fewer answers than commands: see [`Delivery`].
     pub async fn call(&self, items: Vec<Item<M>>) -> Result<Vec<Answer<M::Reply>>, Stopped> {
-        let permit = self.admission.admit(items.len()).await;
+        let permit = self.admit(&items).await;
         let (answer, answers) = oneshot::channel();
         let reply_to: ReplyTo<M::Reply> = Box::new(move |all| {
             drop(permit);
@@ -88,7 +101,7 @@ impl<M: Actor> Mailbox<M> {
         items: Vec<Item<M>>,
         on_undelivered: impl Fn(Vec<Answer<M::Reply>>) + Send + Sync + 'static,
     ) -> Result<Vec<Answer<M::Reply>>, Stopped> {
-        let permit = self.admission.admit(items.len()).await;
+        let permit = self.admit(&items).await;
         let (answer, mut answers) = answer_channel(Arc::new(on_undelivered));
         let reply_to: ReplyTo<M::Reply> = Box::new(move |all| {
             drop(permit);
