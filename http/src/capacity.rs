@@ -5,7 +5,7 @@
 use crate::problem::Problem;
 use sexton::actors::queue::QueueName;
 use sexton::config::HttpConfig;
-use sexton::protocols::bounds::{NAMED_BYTES_MAX, bytes_to_name};
+use sexton::protocols::bounds::{NAMED_BYTES_MAX, Turns, bytes_to_name};
 use sexton::protocols::listener::{Place, Places};
 use sexton::refusal::Reason;
 use sexton::spine::budget::{Budget, Reservation};
@@ -36,6 +36,7 @@ pub(crate) struct Capacity {
     pub(crate) connections: Arc<Places>,
     waits: Arc<Places>,
     large: Arc<Semaphore>,
+    /// Limits the number of event streams that run at a time.
     streams: Turns,
     /// The memory budget for requests that have not arrived completely or are not answered yet.
     pub(crate) unfinished: Arc<Budget>,
@@ -43,20 +44,6 @@ pub(crate) struct Capacity {
     pub(super) unread: Arc<Budget>,
     /// The memory budget for queues that exist only because requests wait for them.
     named: Arc<Budget>,
-}
-
-/// Limits the number of streams that run at a time. Further streams wait for their turn.
-#[derive(Clone)]
-pub(crate) struct Turns(Arc<Semaphore>);
-
-impl Turns {
-    /// Waits for a turn. The turn is over when the returned permit is dropped. Never returns `None`, since the semaphore is never closed.
-    pub(crate) async fn next(&self) -> Option<OwnedSemaphorePermit> {
-        let turn = Arc::clone(&self.0).acquire_owned().await.ok();
-        // Yields even if a permit is free, so that a stream that always has more to send lets requests run in between.
-        tokio::task::yield_now().await;
-        turn
-    }
 }
 
 impl Capacity {
@@ -79,7 +66,7 @@ impl Capacity {
             unread: Budget::new(UNREAD_BYTES_MAX),
             named: Budget::new(NAMED_BYTES_MAX),
             large: Arc::new(Semaphore::new(LARGE_MAX)),
-            streams: Turns(Arc::new(Semaphore::new(STREAMS_MAX))),
+            streams: Turns::new(STREAMS_MAX),
         }
     }
 

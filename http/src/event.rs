@@ -4,7 +4,6 @@
 //! slowly misses events, and is notified of the gap.
 
 use crate::call::Call;
-use crate::capacity::Turns;
 use crate::operate::stopped;
 use crate::problem::Problem;
 use crate::route::{Query, Route, RouteDocs};
@@ -22,6 +21,7 @@ use serde_json::json;
 use sexton::actors;
 use sexton::actors::lock::Name;
 use sexton::handle::Events;
+use sexton::protocols::bounds::Turns;
 use sexton::protocols::listener::Place;
 use sexton::refusal::Reason;
 use sexton::spine::event::{Event, Field, NODE, Position};

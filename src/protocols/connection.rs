@@ -9,11 +9,17 @@ use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncWriteExt as _, Interest};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::task::yield_now;
 use tokio::time::timeout;
 
-/// The maximum size of a single read, in bytes.
+/// The maximum number of bytes read before commands are carried out.
 const READ_BYTES: usize = 64 * 1024;
+
+/// The number of bytes that a connection reads without waiting for its turn. Thousands of connections may be ready at once, and share a
+/// thread with everything else: if each of them read all it could, tasks would wait for seconds.
+const LITTLE_BYTES: usize = 2 * 1024;
+
+/// The maximum size of the output buffer that a connection keeps between answers, in bytes.
+const KEPT_BYTES: usize = 16 * 1024;
 
 /// The maximum number of bytes buffered for a client that waits for an answer. Beyond that, nothing is read until the answer is written or
 /// the client closes its side.
@@ -109,9 +115,9 @@ pub(crate) async fn serve<S: Session>(
                 Err(_) => return Ok(()),
             },
         }
-        match read(stream, session, &mut rest) {
+        match read(stream, session, &mut rest, LITTLE_BYTES) {
             Ok(0) => return Ok(()),
-            Ok(READ_BYTES) => yield_now().await,
+            Ok(LITTLE_BYTES) => read_more(stream, session, &mut rest).await?,
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(error) => return Err(error),
@@ -121,7 +127,7 @@ pub(crate) async fn serve<S: Session>(
             write(stream, &output).await?;
             session.answered();
             output.clear();
-            if output.capacity() > READ_BYTES {
+            if output.capacity() > KEPT_BYTES {
                 output = Vec::new();
             }
             match then {
@@ -136,31 +142,50 @@ pub(crate) async fn serve<S: Session>(
                     }
                     continue;
                 }
-                NextStep::Again => continue,
+                NextStep::Again => {
+                    session.turns().pass().await;
+                    continue;
+                }
                 NextStep::Continue => {}
             }
             if rest.is_empty() {
                 break;
             }
+            // Gives other clients a turn, in case this one sends without pause.
+            session.turns().pass().await;
             let taken = session.take(&rest);
             rest.drain(..taken);
             if taken == 0 {
                 break;
             }
-            // After each batch, gives other clients a turn, in case this one sends without pause.
-            yield_now().await;
         }
     }
 }
 
-/// Reads once and offers the available bytes to the session; `rest` keeps the bytes that the session does not take.
+/// Reads the rest of what the client has sent, up to `READ_BYTES` in all, when it is the connection's turn.
+async fn read_more<S: Session>(
+    stream: &impl Stream,
+    session: &mut S,
+    rest: &mut Vec<u8>,
+) -> io::Result<()> {
+    session.turns().pass().await;
+    match read(stream, session, rest, READ_BYTES - LITTLE_BYTES) {
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+        // If the client has closed its side, the next read finds that, too.
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Reads once, at most `bytes_max` bytes, and offers the available bytes to the session; `rest` keeps the bytes that the session does not
+/// take.
 fn read<S: Session>(
     stream: &impl Stream,
     session: &mut S,
     rest: &mut Vec<u8>,
+    bytes_max: usize,
 ) -> io::Result<usize> {
     SCRATCH.with_borrow_mut(|scratch| {
-        let read = stream.try_read(scratch)?;
+        let read = stream.try_read(scratch.get_mut(..bytes_max).unwrap_or(&mut []))?;
         let bytes = scratch.get(..read).unwrap_or(&[]);
         if rest.is_empty() {
             let taken = session.take(bytes);
@@ -229,4 +254,105 @@ pub(crate) async fn write(stream: &impl Stream, mut bytes: &[u8]) -> io::Result<
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{READ_BYTES, Stream, serve};
+    use crate::protocols::bounds::{TURNS_MAX, Turns};
+    use crate::protocols::session::{NextStep, Session};
+    use std::cell::Cell;
+    use std::io;
+    use std::rc::Rc;
+    use tokio::task::{LocalSet, spawn_local, yield_now};
+
+    /// The number of times a task is rescheduled before it is done.
+    const HOPS: usize = 10;
+
+    /// The connection of a client that always has more to send, and reads everything.
+    struct Busy;
+
+    impl Stream for Busy {
+        fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+        fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+        async fn readable(&self) -> io::Result<()> {
+            Ok(())
+        }
+        async fn writable(&self) -> io::Result<()> {
+            Ok(())
+        }
+        async fn ended(&self) -> io::Result<()> {
+            Ok(())
+        }
+        async fn end(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Counts the bytes that all sessions take, and writes as many.
+    struct Echo {
+        turns: Turns,
+        taken: Rc<Cell<usize>>,
+        unanswered: usize,
+    }
+
+    impl Session for Echo {
+        fn take(&mut self, input: &[u8]) -> usize {
+            self.taken.set(self.taken.get() + input.len());
+            self.unanswered += input.len();
+            input.len()
+        }
+        async fn perform(&mut self, output: &mut Vec<u8>) -> NextStep {
+            if self.unanswered == 0 {
+                return NextStep::Continue;
+            }
+            output.push(0);
+            self.unanswered = 0;
+            NextStep::Again
+        }
+        fn turns(&self) -> &Turns {
+            &self.turns
+        }
+    }
+
+    /// Returns the number of bytes that are taken from so many clients while a task is rescheduled `HOPS` times.
+    fn taken_during_a_task(clients: usize) -> usize {
+        let (turns, taken) = (Turns::of_connections(), Rc::new(Cell::new(0)));
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.build().expect("a runtime can be built");
+        LocalSet::new().block_on(&runtime, async {
+            for _ in 0..clients {
+                let (turns, taken) = (turns.clone(), Rc::clone(&taken));
+                let mut session = Echo { turns, taken, unanswered: 0 };
+                drop(spawn_local(async move {
+                    serve(&Busy, &mut session, None).await.expect("the connection never fails");
+                }));
+            }
+            // Each has begun, and several have gone on.
+            while taken.get() < 2 * clients * READ_BYTES {
+                yield_now().await;
+            }
+            let task = spawn_local(async move {
+                let before = taken.get();
+                for _ in 0..HOPS {
+                    yield_now().await;
+                }
+                taken.get() - before
+            });
+            task.await.expect("no panic")
+        })
+    }
+
+    #[test]
+    fn however_many_clients_send_without_pause_other_tasks_wait_for_few_of_them() {
+        for clients in [1, 100, 2000] {
+            let taken = taken_during_a_task(clients);
+            assert!(taken > 0, "nothing was taken from {clients} clients");
+            assert!(taken <= (HOPS + 1) * TURNS_MAX * READ_BYTES, "{taken} from {clients}");
+        }
+    }
 }

@@ -1,15 +1,20 @@
 //! The interface between a protocol and a connection: a session takes bytes, carries out the commands in them, and returns bytes.
 
+use crate::protocols::bounds::Turns;
 use std::time::Duration;
 
 /// One client's protocol state.
 pub(crate) trait Session {
     /// Takes complete commands off the front of `input`, up to a maximum number, and returns the number of bytes taken. The
-    /// remaining bytes must be offered again once the commands have been carried out and, if none was taken, more bytes have arrived.
+    /// remaining bytes must be offered again once the commands have been carried out and, if none was taken, more bytes have arrived. May
+    /// be called again before the commands are carried out, with these bytes and more.
     fn take(&mut self, input: &[u8]) -> usize;
 
     /// Carries out the commands that were taken, and appends the answers to `output`. Returns what happens to the connection next.
     async fn perform(&mut self, output: &mut Vec<u8>) -> NextStep;
+
+    /// Returns the turns of the listener's connections.
+    fn turns(&self) -> &Turns;
 
     /// Returns how much longer the client may take to complete what it has begun to send; `None` if there is no limit.
     fn timeout(&self) -> Option<Duration> {

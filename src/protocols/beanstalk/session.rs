@@ -18,7 +18,7 @@ use crate::protocols::beanstalk::listener::Shared;
 use crate::protocols::beanstalk::reply::{Job, Reply, encode};
 use crate::protocols::beanstalk::request::Request;
 use crate::protocols::beanstalk::show;
-use crate::protocols::bounds::bytes_to_name;
+use crate::protocols::bounds::{Turns, bytes_to_name};
 use crate::protocols::listener;
 use crate::protocols::session::{NextStep, Session};
 use crate::spine::budget::Reservation;
@@ -39,6 +39,9 @@ const ITEMS_MAX: usize = 1024;
 /// The size of the output, in bytes, beyond which it is written before another reply is appended. A reply with more body bytes than this
 /// counts as large.
 const OUTPUT_BYTES: usize = 256 * 1024;
+
+/// The number of body bytes beyond which a client's next replies are written down only when it is its turn.
+const LONG_BYTES: usize = 16 * 1024;
 
 /// The maximum number of tubes that a client may watch.
 const WATCHED_MAX: usize = 1024;
@@ -412,6 +415,15 @@ impl BeanstalkSession {
         answers.map(body_bytes).sum()
     }
 
+    /// Returns whether writing down the answers that have arrived takes more than a little time.
+    fn is_long(&self) -> bool {
+        let mut bytes = 0;
+        self.answers.iter().any(|answer| {
+            bytes += body_bytes(answer);
+            bytes > LONG_BYTES
+        })
+    }
+
     fn send(&self, reply: &Reply<'_>, output: &mut Vec<u8>) {
         tracing::debug!(target: DEBUG_TARGET, "{} <- {reply}", self.client.worker.0);
         encode(reply, output);
@@ -468,12 +480,17 @@ impl Session for BeanstalkSession {
         taken
     }
 
+    fn turns(&self) -> &Turns {
+        &self.shared.turns
+    }
+
     fn timeout(&self) -> Option<Duration> {
         let until = self.patience?;
         Some(until.since(self.shared.clock.now()))
     }
 
     async fn perform(&mut self, output: &mut Vec<u8>) -> NextStep {
+        let mut lists = false;
         loop {
             if output.len() > OUTPUT_BYTES {
                 return NextStep::Again;
@@ -494,6 +511,9 @@ impl Session for BeanstalkSession {
                     return NextStep::Close;
                 };
                 self.answers = answers.into();
+                if self.is_long() {
+                    self.shared.turns.pass().await;
+                }
                 continue;
             }
             let Some(asked) = self.next() else {
@@ -505,6 +525,10 @@ impl Session for BeanstalkSession {
                 // Return after each list, so that its output is written before a pipelined request builds the next one.
                 let listed = self.list_tubes(output).await;
                 return listed.map_or(NextStep::Close, |()| NextStep::Again);
+            }
+            // Other than what else is settled here, this takes time.
+            if matches!(asked, Request::ListTubesWatched) && !std::mem::replace(&mut lists, true) {
+                self.shared.turns.pass().await;
             }
             if self.settle(&asked, output) == NextStep::Close {
                 return NextStep::Close;

@@ -4,7 +4,7 @@ use crate::actors::lock::LockMachine;
 use crate::clock::Clock;
 use crate::config::LockserverConfig;
 use crate::handle::ListenerStatus;
-use crate::protocols::bounds::LargeAnswers;
+use crate::protocols::bounds::{LargeAnswers, Turns};
 use crate::protocols::connection;
 use crate::protocols::listener::{self, Place, Places};
 use crate::protocols::lockserver::counters::{Counters, Stats};
@@ -40,6 +40,7 @@ pub(crate) struct Shared {
     /// The hosts list. Connections of hosts that are removed from it are closed.
     hosts: watch::Sender<Arc<Hosts>>,
     pub(crate) large: LargeAnswers,
+    pub(crate) turns: Turns,
     refusals: Arc<Places>,
 }
 
@@ -69,6 +70,7 @@ impl Listener {
             places: Places::of_connections(config.connections_max),
             hosts: watch::Sender::new(Arc::new(hosts)),
             large: LargeAnswers::default(),
+            turns: Turns::of_connections(),
             refusals: Places::new(REFUSALS_MAX),
         });
         let config = config.clone();

@@ -5,6 +5,7 @@
 
 use crate::actors::lock::{LockMachine, Message, Query, Reply};
 use crate::config::LongWidth;
+use crate::protocols::bounds::Turns;
 use crate::protocols::lockserver::DEBUG_TARGET;
 use crate::protocols::lockserver::codec::{self, Answer, Command, LISTED_MAX};
 use crate::protocols::lockserver::counters::Stats;
@@ -53,22 +54,30 @@ impl LockserverSession {
     }
 }
 
+impl LockserverSession {
+    /// Returns whether another command may be taken before those taken are answered.
+    fn may_take(&self) -> bool {
+        // A listing may be large, so there is at most one per batch.
+        let lists = matches!(self.taken.last(), Some((Command::List(_), _)));
+        self.taken.len() < BATCH_MAX && !self.lost && !lists
+    }
+}
+
 impl Session for LockserverSession {
+    fn turns(&self) -> &Turns {
+        &self.shared.turns
+    }
+
     fn take(&mut self, input: &[u8]) -> usize {
         let mut taken = 0;
-        while self.taken.len() < BATCH_MAX && !self.lost {
+        while self.may_take() {
             match codec::decode(input.get(taken..).unwrap_or(&[])) {
                 Ok(Some((command, len))) => {
                     taken += len;
                     self.shared.counters.command(&command);
                     // The counters are read now; the actor's answer adds the owners and contenders.
                     let stats = (command == Command::Stats).then(|| self.shared.stats((0, 0)));
-                    // A listing may be large, so there is at most one per batch.
-                    let last = matches!(command, Command::List(_));
                     self.taken.push((command, stats));
-                    if last {
-                        break;
-                    }
                 }
                 Ok(None) => break,
                 Err(error) => {
