@@ -11,7 +11,7 @@ use crate::protocols::beanstalk::reply::Reply;
 use crate::protocols::beanstalk::session::BeanstalkSession;
 use crate::protocols::beanstalk::show;
 use crate::protocols::beanstalk::stats::{self, BinlogStats, ServerStats};
-use crate::protocols::bounds::{LargeAnswers, NAMED_BYTES_MAX, Turns};
+use crate::protocols::bounds::{LargeAnswers, NAMED_BYTES_MAX, Turns, UNREAD_BYTES_MAX};
 use crate::protocols::connection::{self, Stream};
 use crate::protocols::listener::{self, Place, Places};
 use crate::spine::budget::Budget;
@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     places: Arc<Places>,
     pub(crate) large: LargeAnswers,
     pub(crate) turns: Turns,
+    /// The memory budget for answers that clients have not read.
+    pub(crate) unread: Arc<Budget>,
     /// The memory budget for jobs that have not arrived completely.
     pub(crate) unfinished: Arc<Budget>,
     /// The memory budget for watched tubes.
@@ -189,6 +191,7 @@ impl Listener {
             places: Places::of_connections(config.connections_max),
             large: LargeAnswers::default(),
             turns: Turns::of_connections(),
+            unread: Budget::new(UNREAD_BYTES_MAX),
             unfinished: Budget::half_of(queues.unfinished()),
             named: Budget::new(NAMED_BYTES_MAX),
             id: format!("{id:016x}"),

@@ -3,7 +3,7 @@
 //! Commands that only concern the connection (`use`, `watch`, `ignore`, …) are handled here. The others are sent to the actor in runs:
 //! consecutive commands that have arrived are sent together. A `reserve` that finds no job ends its run: later commands are processed only
 //! after it is answered. The memory held for a client that does not read is bounded: at most `BATCH_MAX` commands, their answers, and
-//! `OUTPUT_BYTES` of output plus one reply.
+//! `OUTPUT_BYTES` of output plus one reply, or only one reply if the clients of the listener leave too much unread.
 
 use crate::actors::queue::{
     Claim, Message, Query, QueueMachine, QueueName, Refused, Reply as ActorReply, Watch, Worker,
@@ -18,7 +18,7 @@ use crate::protocols::beanstalk::listener::Shared;
 use crate::protocols::beanstalk::reply::{Job, Reply, encode};
 use crate::protocols::beanstalk::request::Request;
 use crate::protocols::beanstalk::show;
-use crate::protocols::bounds::{Turns, bytes_to_name};
+use crate::protocols::bounds::{Turns, Unread, bytes_to_name};
 use crate::protocols::listener;
 use crate::protocols::session::{NextStep, Session};
 use crate::spine::budget::Reservation;
@@ -76,6 +76,8 @@ pub(crate) struct BeanstalkSession {
     reserving: Option<Reserving>,
     /// Held while a large answer is being sent.
     large: Option<OwnedSemaphorePermit>,
+    /// Accounts for the memory of output that is not written.
+    unread: Unread,
     /// Accounts for the memory of a job that has not arrived completely.
     unfinished: Reservation,
     /// The deadline for the job that is arriving; `None` if none is.
@@ -113,6 +115,7 @@ impl BeanstalkSession {
             decoder: Decoder::new(shared.job_bytes_max),
             unfinished: Reservation::new(&shared.unfinished),
             named: Reservation::new(&shared.named),
+            unread: Unread::new(&shared.unread),
             presence: queues.begin_watch(client.presence()),
             client,
             queues,
@@ -492,7 +495,7 @@ impl Session for BeanstalkSession {
     async fn perform(&mut self, output: &mut Vec<u8>) -> NextStep {
         let mut lists = false;
         loop {
-            if output.len() > OUTPUT_BYTES {
+            if output.len() > OUTPUT_BYTES || !self.unread.admits_more(output) {
                 return NextStep::Again;
             }
             if !self.answers.is_empty() {
@@ -538,6 +541,7 @@ impl Session for BeanstalkSession {
 
     fn answered(&mut self) {
         self.large = None;
+        self.unread.written();
     }
 
     async fn wait(&mut self, output: &mut Vec<u8>) {

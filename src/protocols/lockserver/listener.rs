@@ -4,12 +4,13 @@ use crate::actors::lock::LockMachine;
 use crate::clock::Clock;
 use crate::config::LockserverConfig;
 use crate::handle::ListenerStatus;
-use crate::protocols::bounds::{LargeAnswers, Turns};
+use crate::protocols::bounds::{LargeAnswers, Turns, UNREAD_BYTES_MAX};
 use crate::protocols::connection;
 use crate::protocols::listener::{self, Place, Places};
 use crate::protocols::lockserver::counters::{Counters, Stats};
 use crate::protocols::lockserver::hosts::{Hosts, HostsError};
 use crate::protocols::lockserver::session::LockserverSession;
+use crate::spine::budget::Budget;
 use crate::spine::runtime::{self, Mailbox};
 use crate::status::Listening;
 use std::future::pending;
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     hosts: watch::Sender<Arc<Hosts>>,
     pub(crate) large: LargeAnswers,
     pub(crate) turns: Turns,
+    /// The memory budget for answers that clients have not read.
+    pub(crate) unread: Arc<Budget>,
     refusals: Arc<Places>,
 }
 
@@ -71,6 +74,7 @@ impl Listener {
             hosts: watch::Sender::new(Arc::new(hosts)),
             large: LargeAnswers::default(),
             turns: Turns::of_connections(),
+            unread: Budget::new(UNREAD_BYTES_MAX),
             refusals: Places::new(REFUSALS_MAX),
         });
         let config = config.clone();

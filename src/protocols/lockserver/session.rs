@@ -5,7 +5,7 @@
 
 use crate::actors::lock::{LockMachine, Message, Query, Reply};
 use crate::config::LongWidth;
-use crate::protocols::bounds::Turns;
+use crate::protocols::bounds::{Turns, Unread};
 use crate::protocols::lockserver::DEBUG_TARGET;
 use crate::protocols::lockserver::codec::{self, Answer, Command, LISTED_MAX};
 use crate::protocols::lockserver::counters::Stats;
@@ -20,6 +20,9 @@ use tokio::sync::OwnedSemaphorePermit;
 /// The maximum number of commands that are taken from the input before they are carried out.
 const BATCH_MAX: usize = 1024;
 
+/// The maximum size of an answer other than a listing, in bytes: an owner of 255 bytes, with its length.
+const ANSWER_BYTES_MAX: usize = 256;
+
 /// A client's protocol state.
 pub(crate) struct LockserverSession {
     locks: Mailbox<LockMachine>,
@@ -32,6 +35,8 @@ pub(crate) struct LockserverSession {
     lost: bool,
     /// The permit for a large answer, held while a listing of up to tens of megabytes is being built and sent.
     listing: Option<OwnedSemaphorePermit>,
+    /// The memory reserved for the answers to the commands taken.
+    unread: Unread,
 }
 
 impl LockserverSession {
@@ -44,6 +49,7 @@ impl LockserverSession {
         Self {
             // The protocol has neither tokens nor users: whoever can connect is trusted with nothing that a process depends on.
             locks: locks.for_strangers(),
+            unread: Unread::new(&shared.unread),
             shared,
             peer,
             long,
@@ -55,11 +61,16 @@ impl LockserverSession {
 }
 
 impl LockserverSession {
-    /// Returns whether another command may be taken before those taken are answered.
-    fn may_take(&self) -> bool {
-        // A listing may be large, so there is at most one per batch.
-        let lists = matches!(self.taken.last(), Some((Command::List(_), _)));
-        self.taken.len() < BATCH_MAX && !self.lost && !lists
+    /// Returns whether another command may be taken before those taken are answered. The first one always may.
+    fn may_take(&mut self) -> bool {
+        match self.taken.last() {
+            None => !self.lost,
+            // A listing may be large, so there is at most one per batch.
+            Some((Command::List(_), _)) => false,
+            Some(_) => {
+                self.taken.len() < BATCH_MAX && !self.lost && self.unread.reserve(ANSWER_BYTES_MAX)
+            }
+        }
     }
 }
 
@@ -119,6 +130,7 @@ impl Session for LockserverSession {
 
     fn answered(&mut self) {
         self.listing = None;
+        self.unread.written();
     }
 }
 
