@@ -1,23 +1,18 @@
-//! Files in `/proc/PID` that show the memory of a process, read without waiting for a process that does not let go of its memory.
+//! Reading the memory of processes that may not let go of it, without waiting for them.
 //!
 //! To read `environ`, `cmdline`, `maps` or `auxv`, the kernel takes locks of the process, and a process can keep these for ever: it unmaps a
 //! file of a FUSE file system of its own that never answers the write. The reader then waits too, and can be neither interrupted nor killed.
 //! So a helper thread reads the files of other users' processes, and is left behind if one does not answer in time. It ends when the process
-//! lets go; until then, that process is not asked again. Files of processes of the own user are read directly.
+//! lets go; until then, that process is not asked again.
 
-use crate::kernel::proc::{gone_is_none, stat_in};
 use crate::thread;
-use rustix::fs::{Mode, OFlags, openat};
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io;
 use std::mem::replace;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long a process is waited for, from when the reading begins.
-const LIMIT: Duration = Duration::from_millis(250);
+pub(super) const LIMIT: Duration = Duration::from_millis(250);
 
 /// How many times as long as it was waited for one of its processes, no further one of a user is waited for: no user takes more than a
 /// tenth of the time of a thread.
@@ -27,84 +22,13 @@ const REST: u32 = 10;
 const STUCK_MAX: usize = 16;
 
 /// The content of a file; `None` if the process does not exist.
-type Content = io::Result<Option<Vec<u8>>>;
+pub(super) type Content = io::Result<Option<Vec<u8>>>;
 
 /// A process is identified by its PID and its start time.
 type Process = (u32, u64);
 
-/// The files of all processes.
-pub(super) struct Files {
-    /// `/proc`, except in tests.
-    root: PathBuf,
-    /// The user whose processes are read directly.
-    own: u32,
-    helpers: Helpers,
-}
-
-impl Files {
-    /// Returns those of this machine.
-    pub(super) fn all() -> &'static Self {
-        static ALL: OnceLock<Files> = OnceLock::new();
-        ALL.get_or_init(|| Self {
-            root: PathBuf::from("/proc"),
-            own: rustix::process::geteuid().as_raw(),
-            helpers: Helpers::new(LIMIT),
-        })
-    }
-
-    /// Returns the directory of a process.
-    pub(super) fn of(&self, pid: u32) -> PathBuf {
-        self.root.join(pid.to_string())
-    }
-
-    /// Reads a file that shows the memory of a process. A main thread that has ended has none, so if the process lives on in other threads,
-    /// it is read through one of these.
-    ///
-    /// # Errors
-    /// Returns `TimedOut` if the process does not answer in time, or is not asked because it did not before. Returns an error if the file
-    /// may not be read.
-    pub(super) fn read(&self, pid: u32, name: &'static str) -> Content {
-        let path = self.of(pid);
-        // The open directory stays that of this process, whichever has the PID later.
-        let Some(place) = gone_is_none(File::open(&path))? else {
-            return Ok(None);
-        };
-        let user = place.metadata()?.uid();
-        if user == self.own {
-            return read_memory(&place, &path, name);
-        }
-        let Some(stat) = stat_in(&path)? else {
-            return Ok(None);
-        };
-        let job = move || read_memory(&place, &path, name);
-        let read = self.helpers.ask((pid, stat.start_ticks), user, Box::new(job));
-        read.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
-    }
-}
-
-fn read_memory(place: &File, path: &Path, name: &str) -> Content {
-    let bytes = gone_is_none(read_at(place, name))?;
-    if bytes.as_ref().is_some_and(|bytes| !bytes.is_empty()) {
-        return Ok(bytes);
-    }
-    let lives_on = stat_in(path)?.is_some_and(|it| it.has_no_main_thread() && !it.is_zombie());
-    if lives_on && let Some(threads) = gone_is_none(fs::read_dir(path.join("task")))? {
-        let mut texts =
-            threads.flatten().filter_map(|thread| fs::read(thread.path().join(name)).ok());
-        return Ok(texts.find(|text| !text.is_empty()).or(bytes));
-    }
-    Ok(bytes)
-}
-
-fn read_at(place: &File, name: &str) -> io::Result<Vec<u8>> {
-    let file = openat(place, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    let mut bytes = Vec::new();
-    File::from(file).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
 /// The threads that read: one that is used again and again, and those that were left behind.
-struct Helpers {
+pub(super) struct Helpers {
     /// The one that waits for something to read. Only one thread at a time has it read.
     free: Mutex<Option<Arc<Desk>>>,
     waits: Arc<Mutex<Waits>>,
@@ -141,12 +65,12 @@ enum Slot {
 }
 
 impl Helpers {
-    fn new(limit: Duration) -> Self {
+    pub(super) fn new(limit: Duration) -> Self {
         Self { free: Mutex::default(), waits: Arc::default(), limit }
     }
 
     /// Has a helper read; returns `None` if there is no answer in time.
-    fn ask(
+    pub(super) fn ask(
         &self,
         process: Process,
         user: u32,
@@ -258,5 +182,150 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-#[path = "answers_tests.rs"]
-mod tests;
+mod tests {
+    // Tests against directories in place of `/proc`. A pipe in place of a file blocks whoever opens it, as a process does that keeps its memory
+    // locked.
+    use super::{Helpers, STUCK_MAX, Waits, lock};
+    use crate::kernel::proc::{Files, Unanswered, Variable, variable_in};
+    use rustix::fs::{CWD, Mode, OFlags, mkfifoat, open};
+    use std::fs;
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    const AGES: Duration = Duration::from_secs(3600);
+
+    /// Returns processes that all belong to another user than the own one.
+    fn others(root: &Path) -> Files {
+        let own = rustix::process::geteuid().as_raw() + 1;
+        Files { root: root.to_owned(), own, helpers: Helpers::new(AGES) }
+    }
+
+    impl Files {
+        fn add(&self, pid: u32) {
+            let place = self.of(pid);
+            fs::create_dir(&place).expect("a new directory");
+            let zeroes = "0 ".repeat(15);
+            let stat = format!("{pid} (sh) S 1 {zeroes} 1 0 {pid} 0 0\n");
+            fs::write(place.join("stat"), stat).expect("a new file");
+            fs::write(place.join("auxv"), [6; 16]).expect("a new file");
+            fs::write(place.join("status"), "Uid:\t1\t1\t1\t1\n").expect("a new file");
+            self.answer(pid);
+        }
+
+        fn answer(&self, pid: u32) {
+            let environment = format!("A=b\0ID={pid}\0");
+            fs::write(self.of(pid).join("environ"), environment).expect("it can be written");
+        }
+
+        fn block(&self, pid: u32) {
+            let pipe = self.of(pid).join("environ");
+            fs::remove_file(&pipe).expect("it is there");
+            mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).expect("a new pipe");
+        }
+
+        fn id(&self, pid: u32) -> Result<Option<String>, Unanswered> {
+            let text = |it: Variable| String::from_utf8_lossy(it.value.as_bytes()).into_owned();
+            Ok(variable_in(self, pid, "ID")?.map(text))
+        }
+
+        /// Has the threads come back that wait for these, until so many are left.
+        fn release(&self, pids: &[u32], left: usize) {
+            while self.stuck() > left {
+                for pid in pids {
+                    // Nobody may have opened the pipe yet.
+                    let flags = OFlags::WRONLY | OFlags::NONBLOCK;
+                    drop(open(self.of(*pid).join("environ"), flags, Mode::empty()));
+                }
+                std::thread::yield_now();
+            }
+        }
+
+        fn stuck(&self) -> usize {
+            lock(&self.helpers.waits).stuck.len()
+        }
+    }
+
+    #[test]
+    fn one_that_does_not_answer_is_unknown_and_asked_again_when_it_has_let_go() {
+        let root = tempfile::tempdir().expect("a directory can be created");
+        let mut files = others(root.path());
+        for pid in [1, 2, 3] {
+            files.add(pid);
+        }
+        files.block(2);
+        files.helpers.limit = Duration::ZERO;
+        assert_eq!(files.id(2), Err(Unanswered));
+        assert_eq!(files.stuck(), 1);
+        // From now on, one that is waited for is waited for during the whole test.
+        files.helpers.limit = AGES;
+        let found: Vec<_> = (1..=4).map(|pid| files.id(pid)).collect();
+        let id = |id: &str| Ok(Some(id.to_owned()));
+        assert_eq!(found, [id("1"), Err(Unanswered), id("3"), Ok(None)]);
+        // Another process with the same PID is asked.
+        let stat = files.of(2).join("stat");
+        let text = fs::read_to_string(&stat).expect("it is there");
+        fs::write(&stat, text.replace(" 2 0 0\n", " 5 0 0\n")).expect("it is there");
+        files.helpers.limit = Duration::ZERO;
+        assert_eq!(files.id(2), Err(Unanswered));
+        assert_eq!(files.stuck(), 2);
+        fs::write(&stat, text).expect("it is there");
+        files.release(&[2], 0);
+        files.helpers.limit = AGES;
+        fs::remove_file(files.of(2).join("environ")).expect("it is there");
+        files.answer(2);
+        assert_eq!(files.id(2), id("2"));
+    }
+
+    #[test]
+    fn the_threads_that_are_left_behind_are_bounded_and_own_processes_are_read_all_the_same() {
+        let root = tempfile::tempdir().expect("a directory can be created");
+        let mut files = others(root.path());
+        files.helpers.limit = Duration::ZERO;
+        for pid in 1..100 {
+            files.add(pid);
+            files.block(pid);
+            assert_eq!(files.id(pid), Err(Unanswered));
+        }
+        assert_eq!(files.stuck(), STUCK_MAX);
+        files.add(100);
+        assert_eq!(files.id(100), Err(Unanswered));
+        files.own -= 1;
+        assert_eq!(files.id(100), Ok(Some("100".to_owned())));
+        files.own += 1;
+        // One lets go, so there is room for another.
+        files.release(&[1], STUCK_MAX - 1);
+        files.helpers.limit = AGES;
+        assert_eq!(files.id(100), Ok(Some("100".to_owned())));
+        let rest: Vec<u32> = (2..=16).collect();
+        files.release(&rest, 0);
+    }
+
+    #[test]
+    fn one_thread_reads_for_all_that_answer() {
+        let root = tempfile::tempdir().expect("a directory can be created");
+        let files = others(root.path());
+        let helper = || lock(&files.helpers.free).clone().expect("it has read");
+        files.add(1);
+        assert_eq!(files.id(1), Ok(Some("1".to_owned())));
+        let first = helper();
+        for pid in 2..600 {
+            files.add(pid);
+            assert_eq!(files.id(pid), Ok(Some(pid.to_string())));
+        }
+        assert!(Arc::ptr_eq(&first, &helper()));
+    }
+
+    #[test]
+    fn a_user_whose_process_was_waited_for_in_vain_takes_no_more_time_for_a_while() {
+        let mut waits = Waits::default();
+        waits.leave((1, 1), 1000, AGES);
+        assert!(!waits.may_ask((2, 2), 1000));
+        assert!(waits.may_ask((2, 2), 1001));
+        waits.leave((3, 3), 1002, Duration::ZERO);
+        assert!(waits.may_ask((4, 4), 1002), "the time is over");
+        assert!(!waits.may_ask((3, 3), 1002), "it has not answered yet");
+        waits.come_back((3, 3));
+        assert!(waits.may_ask((3, 3), 1002));
+    }
+}

@@ -14,7 +14,7 @@
 //! | `path.rs` | who else can decide where a path leads; making directories |
 //! | `lease.rs` | whether a file is open for writing |
 //! | `proc.rs` | processes as `/proc` shows them |
-//! | `answers.rs` | files that show the memory of a process, which a process may keep others from reading: with a time limit |
+//! | `answers.rs` | reading the memory of processes that may keep others from it, with a time limit |
 //! | `cgroup.rs` | control groups, version 2 |
 //! | `descriptors.rs` | the soft limit on open descriptors |
 //! | `memory.rs` | a memory limit for a whole control group |

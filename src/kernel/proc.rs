@@ -6,10 +6,11 @@
 )]
 
 use crate::bytes::Bytes;
-use crate::kernel::answers::Files;
+use crate::kernel::answers::{Content, Helpers, LIMIT};
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -52,7 +53,7 @@ impl Stat {
         self.has_no_main_thread() && self.threads <= 1
     }
 
-    pub(super) const fn has_no_main_thread(&self) -> bool {
+    const fn has_no_main_thread(&self) -> bool {
         matches!(self.state, b'Z' | b'X')
     }
 
@@ -204,9 +205,9 @@ pub fn stat(pid: u32) -> io::Result<Option<Stat>> {
     stat_in(Path::new(&format!("/proc/{pid}")))
 }
 
-pub(super) fn stat_in(directory: &Path) -> io::Result<Option<Stat>> {
+fn stat_in(directory: &Path) -> io::Result<Option<Stat>> {
     let mut text = [0; STAT_BYTES_MAX];
-    let read = fs::File::open(directory.join("stat")).and_then(|mut file| file.read(&mut text));
+    let read = File::open(directory.join("stat")).and_then(|mut file| file.read(&mut text));
     let Some(length) = gone_is_none(read)? else {
         return Ok(None);
     };
@@ -296,7 +297,6 @@ pub fn executes(pid: u32, file: &Path) -> io::Result<bool> {
 /// # Errors
 /// Returns an error if `/proc/PID` cannot be read.
 pub fn user(pid: u32) -> io::Result<Option<u32>> {
-    use std::os::unix::fs::MetadataExt as _;
     let metadata = gone_is_none(fs::metadata(format!("/proc/{pid}")))?;
     Ok(metadata.map(|it| it.uid()))
 }
@@ -418,6 +418,77 @@ pub fn cwd(pid: u32) -> io::Result<Option<Bytes>> {
     Ok(path.map(|path| Bytes::new(path.into_os_string().into_vec())))
 }
 
+/// The files of all processes.
+pub(super) struct Files {
+    /// `/proc`, except in tests.
+    pub(super) root: PathBuf,
+    /// The user whose processes are read directly.
+    pub(super) own: u32,
+    pub(super) helpers: Helpers,
+}
+
+impl Files {
+    /// Returns those of this machine.
+    fn all() -> &'static Self {
+        static ALL: OnceLock<Files> = OnceLock::new();
+        ALL.get_or_init(|| Self {
+            root: PathBuf::from("/proc"),
+            own: rustix::process::geteuid().as_raw(),
+            helpers: Helpers::new(LIMIT),
+        })
+    }
+
+    /// Returns the directory of a process.
+    pub(super) fn of(&self, pid: u32) -> PathBuf {
+        self.root.join(pid.to_string())
+    }
+
+    /// Reads a file that shows the memory of a process. A main thread that has ended has none, so if the process lives on in other threads,
+    /// it is read through one of these.
+    ///
+    /// # Errors
+    /// Returns `TimedOut` if the process does not answer in time, or is not asked because it did not before. Returns an error if the file
+    /// may not be read.
+    fn read(&self, pid: u32, name: &'static str) -> Content {
+        let path = self.of(pid);
+        // The open directory stays that of this process, whichever has the PID later.
+        let Some(place) = gone_is_none(File::open(&path))? else {
+            return Ok(None);
+        };
+        let user = place.metadata()?.uid();
+        if user == self.own {
+            return read_memory(&place, &path, name);
+        }
+        let Some(stat) = stat_in(&path)? else {
+            return Ok(None);
+        };
+        let job = move || read_memory(&place, &path, name);
+        let read = self.helpers.ask((pid, stat.start_ticks), user, Box::new(job));
+        read.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+fn read_memory(place: &File, path: &Path, name: &str) -> Content {
+    let bytes = gone_is_none(read_at(place, name))?;
+    if bytes.as_ref().is_some_and(|bytes| !bytes.is_empty()) {
+        return Ok(bytes);
+    }
+    let lives_on = stat_in(path)?.is_some_and(|it| it.has_no_main_thread() && !it.is_zombie());
+    if lives_on && let Some(threads) = gone_is_none(fs::read_dir(path.join("task")))? {
+        let mut texts =
+            threads.flatten().filter_map(|thread| fs::read(thread.path().join(name)).ok());
+        return Ok(texts.find(|text| !text.is_empty()).or(bytes));
+    }
+    Ok(bytes)
+}
+
+fn read_at(place: &File, name: &str) -> io::Result<Vec<u8>> {
+    let file = openat(place, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut bytes = Vec::new();
+    File::from(file).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Splits NUL-terminated strings; the last one may lack its NUL.
 fn split(bytes: &[u8]) -> Vec<Bytes> {
     let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
@@ -428,7 +499,7 @@ fn split(bytes: &[u8]) -> Vec<Bytes> {
 }
 
 /// Maps the errors for a process that no longer exists to `None`: `ENOENT` from opening its file, or `ESRCH` from reading it afterwards.
-pub(super) fn gone_is_none<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+fn gone_is_none<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),
         Err(error) => match error.raw_os_error() {
