@@ -108,7 +108,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
     ),
     ("spawn_blocking", &["src/node/cleanup.rs", "http/src/page/process.rs"]),
     ("TcpListener", &["http/src/listener.rs", "src/address.rs", "src/protocols/", "tools/"]),
-    ("TcpStream", &["src/protocols/", "tools/"]),
+    ("TcpStream", &["http/src/", "src/protocols/", "tools/"]),
     ("UnixListener", &["http/src/", "src/address.rs", "src/kernel/", "src/protocols/", "tools/"]),
     // Connecting has a time limit, and accepting checks the user at the other end.
     ("UnixStream::connect", &["src/kernel/socket.rs"]),
