@@ -193,7 +193,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    const AGES: Duration = Duration::from_secs(3600);
+    const AGES: Duration = Duration::from_hours(1);
 
     /// Returns processes that all belong to another user than the own one.
     fn others(root: &Path) -> Files {
