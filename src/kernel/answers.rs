@@ -28,7 +28,7 @@ pub(super) type Content = io::Result<Option<Vec<u8>>>;
 type Process = (u32, u64);
 
 /// The threads that read: one that is used again and again, and those that were left behind.
-pub(super) struct Helpers {
+pub(super) struct Readers {
     /// The one that waits for something to read. Only one thread at a time has it read.
     free: Mutex<Option<Arc<Desk>>>,
     waits: Arc<Mutex<Waits>>,
@@ -64,7 +64,7 @@ enum Slot {
     Left,
 }
 
-impl Helpers {
+impl Readers {
     pub(super) fn new(limit: Duration) -> Self {
         Self { free: Mutex::default(), waits: Arc::default(), limit }
     }
@@ -185,7 +185,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     // Tests against directories in place of `/proc`. A pipe in place of a file blocks whoever opens it, as a process does that keeps its memory
     // locked.
-    use super::{Helpers, STUCK_MAX, Waits, lock};
+    use super::{Readers, STUCK_MAX, Waits, lock};
     use crate::kernel::proc::{Files, Unanswered, Variable, variable_in};
     use rustix::fs::{CWD, Mode, OFlags, mkfifoat, open};
     use std::fs;
@@ -198,7 +198,7 @@ mod tests {
     /// Returns processes that all belong to another user than the own one.
     fn others(root: &Path) -> Files {
         let own = rustix::process::geteuid().as_raw() + 1;
-        Files { root: root.to_owned(), own, helpers: Helpers::new(AGES) }
+        Files { root: root.to_owned(), own, helpers: Readers::new(AGES) }
     }
 
     impl Files {

@@ -6,7 +6,7 @@
 )]
 
 use crate::bytes::Bytes;
-use crate::kernel::answers::{Content, Helpers, LIMIT};
+use crate::kernel::answers::{Content, LIMIT, Readers};
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, BTreeSet};
@@ -424,7 +424,7 @@ pub(super) struct Files {
     pub(super) root: PathBuf,
     /// The user whose processes are read directly.
     pub(super) own: u32,
-    pub(super) helpers: Helpers,
+    pub(super) helpers: Readers,
 }
 
 impl Files {
@@ -434,7 +434,7 @@ impl Files {
         ALL.get_or_init(|| Self {
             root: PathBuf::from("/proc"),
             own: rustix::process::geteuid().as_raw(),
-            helpers: Helpers::new(LIMIT),
+            helpers: Readers::new(LIMIT),
         })
     }
 

@@ -201,7 +201,7 @@ const IN_LINE: [&str; 5] = ["w0", "w1", "w2", "w3", "w4"];
 
 /// Returns requests for one lock that wait for long, from clients that are cut off by a crash and from others.
 fn line(chance: &mut Chance) -> Vec<Ask<Locks>> {
-    let from = chance.below(5) as usize;
+    let from = usize::try_from(chance.below(5)).expect("it is small");
     let owners = IN_LINE.iter().cycle().skip(from).take(4);
     let requests = owners.map(|owner| {
         let waits = !matches!(*owner, "w3" | "w4");

@@ -297,7 +297,7 @@ pub(crate) struct Own<'a> {
 /// without limit.
 pub(crate) fn launch(
     options: &ClientOptions,
-    asked: Fields,
+    asked: &Fields,
     streams: &[BorrowedFd<'_>; 3],
     own: &Own<'_>,
 ) -> Result<Value, Failure> {

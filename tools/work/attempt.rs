@@ -251,7 +251,7 @@ impl Attempts {
         // The secret goes only to the keeper, and is not stored in a record.
         let secret = secret.map(|it| (report::SECRET, it));
         let own = Own { env: secret.as_slice(), without: &OF_THIS, memory_max: self.bounds.memory };
-        let record = attached::launch(&self.options, asked, streams, &own)?;
+        let record = attached::launch(&self.options, &asked, streams, &own)?;
         if let Some(failure) = self.never_ran(&record) {
             return Ok(Err(failure));
         }
