@@ -142,7 +142,7 @@ fn turned_away(why: &dyn std::fmt::Display) {
 }
 
 /// Returns the next connection to a Unix socket, with the client's user. Skips connections of users other than `peers`, and those that
-/// [`accept`] would skip; connections of the coordinator's own user and root only if fewer than half of [`KEPT_DESCRIPTORS`] are left.
+/// [`accept`] would skip; connections of the coordinator's own user and root only if fewer than half of `KEPT_DESCRIPTORS` are left.
 pub async fn accept_unix(listener: &UnixListener, peers: Peers) -> (UnixStream, u32) {
     loop {
         match listener.accept().await {
