@@ -1,6 +1,7 @@
 //! Connections use up all descriptors. The journal, snapshots and commands still work.
 
 use crate::daemon::{Daemon, serve_by, sexton, text};
+use crate::patience::until;
 use crate::tree::Tree;
 use rustix::process::Signal;
 use std::net::TcpStream;
@@ -67,9 +68,24 @@ fn connections_leave_descriptors_to_processes() {
         assert_eq!(record.pointer("/status"), Some(&"running".into()), "{nth}: {record}");
     }
     assert_eq!(tree.run(&["checkpoint"]).status, 0);
-    assert_eq!(tree.well(&["run", "--", "echo", "ran"]), "ran\n");
     std::fs::write(&end, "").expect("a writable directory");
     drop(connections);
+}
+
+/// The output files of a launch, whose size is limited, are open while it is prepared.
+#[test]
+fn launches_that_fail_keep_no_descriptors() {
+    let tree = Tree::start();
+    let pid = tree.daemon.as_ref().expect("a server").pid();
+    let open = || std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").count();
+    let fail = || {
+        let words = ["run", "--detach", "--output-max", "1MiB", "--", "/nonexistent/program"];
+        assert_ne!(tree.run(&words).status, 0);
+    };
+    fail();
+    let before = open();
+    (0..20).for_each(|_| fail());
+    until("they are closed", || (open() < before + 20).then_some(()));
 }
 
 #[test]

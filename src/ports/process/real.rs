@@ -320,6 +320,10 @@ impl<R: FnMut(Message)> World for Real<R> {
 
     fn forget(&mut self, id: ProcessId) {
         self.trees.remove(&id);
+        // What was prepared for a launch that failed: there is no tree then, so nothing is cleared.
+        self.users.remove(&id);
+        self.notices.forget(id);
+        self.outputs.release(id);
     }
 
     fn find(&mut self, identity: &Identity) -> Lookup<Pidfd> {
