@@ -135,6 +135,7 @@ impl Listener {
                 own: Capacity::of_owner(config, node.unfinished_requests()),
                 long: LONG,
                 inventory: task_server::INVENTORY,
+                description: routes::written_description(),
                 clock: node.clock(),
                 guesses: Guesses::default(),
                 rates: Rates::default(),

@@ -4,7 +4,6 @@ use crate::call::Call;
 use crate::metric;
 use crate::problem::Problem;
 use crate::route::{Json, Query, Route, RouteDocs};
-use crate::routes;
 use crate::schema::Number;
 use crate::scope::Scope;
 use actix_web::HttpResponse;
@@ -158,8 +157,8 @@ async fn metrics(call: &Call, (): ()) -> Result<HttpResponse, Problem> {
 #[schemars(inline)]
 pub(crate) struct Description(#[schemars(with = "Map<String, Value>")] &'static RawValue);
 
-async fn describe(_: &Call, (): ()) -> Result<Json<Description>, Problem> {
-    Ok(Json(Description(routes::written_description())))
+async fn describe(call: &Call, (): ()) -> Result<Json<Description>, Problem> {
+    Ok(Json(Description(call.shared.description)))
 }
 
 async fn status(call: &Call, (): ()) -> Result<Json<NodeStatus>, Problem> {

@@ -530,6 +530,7 @@ mod tests {
     use actix_web::HttpResponse;
     use actix_web::dev::ServiceResponse;
     use actix_web::test::TestRequest;
+    use serde_json::value::RawValue;
     use sexton::clock::ManualClock;
     use sexton::config::HttpConfig;
     use sexton::spine::budget::Budget;
@@ -603,6 +604,7 @@ mod tests {
             own: room(),
             long: [""; 6],
             inventory: "",
+            description: RawValue::NULL,
             clock,
             rates: Rates::default(),
             guesses: Guesses::default(),

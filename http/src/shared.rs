@@ -8,6 +8,7 @@ use crate::queue_rates::QueueRates;
 use crate::rates::Rates;
 use crate::tls::Identity;
 use crate::token::Tokens;
+use serde_json::value::RawValue;
 use sexton::clock::{Clock, Date, Offset};
 use sexton::config::{INVENTORY_BYTES_MAX, REQUEST_BYTES_MAX};
 use sexton::kernel::socket::{Peers, is_own};
@@ -38,6 +39,8 @@ pub(crate) struct Shared {
     pub(super) long: [&'static str; 6],
     /// The path that accepts inventories (lists of all servers). Its limit on the size of a body is [`INVENTORY_BYTES_MAX`].
     pub(super) inventory: &'static str,
+    /// The content of `/v1/openapi.json`.
+    pub(crate) description: &'static RawValue,
     /// The recent wrong tokens.
     pub(crate) guesses: Guesses,
     pub(super) clock: Arc<dyn Clock>,
