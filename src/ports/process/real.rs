@@ -320,7 +320,7 @@ impl<R: FnMut(Message)> World for Real<R> {
 
     fn forget(&mut self, id: ProcessId) {
         self.trees.remove(&id);
-        // What was prepared for a launch that failed: there is no tree then, so nothing is cleared.
+        // This is not left to `clear`: a launch that failed has no tree to clear, but these were prepared for it.
         self.users.remove(&id);
         self.notices.forget(id);
         self.outputs.release(id);
@@ -554,10 +554,7 @@ impl<R: FnMut(Message)> World for Real<R> {
         if let Some(token) = self.tokens.remove(&tree.id) {
             self.watched.remove(&token);
         }
-        self.users.remove(&tree.id);
         self.emptying.forget(tree.id);
-        self.notices.forget(tree.id);
-        self.outputs.release(tree.id);
         if tree.launched {
             self.groups.remove(tree);
         }
