@@ -93,7 +93,7 @@ impl Target {
             Failure::unreachable(format!("failed to copy to {}: {why}", into.display()))
                 .help("a backup never replaces anything: give a directory that is new or empty")
         };
-        // Whoever may replace a directory on the way may exchange the copy while it is made, or have it put elsewhere.
+        // A user who may replace a directory on the way may exchange the copy while it is made, or have it put elsewhere.
         if let Some(why) = path::exposure(into, &socket::is_own) {
             let failure = refused(&Exposed { why }.to_string());
             return Err(failure);

@@ -234,7 +234,7 @@ impl Call {
         self.room().wait()
     }
 
-    /// Like [`Self::place`], for a request that waits for so many seconds; `None` if it does not wait.
+    /// Like [`Self::place`], for a request that waits for this number of seconds; `None` if it does not wait.
     pub(crate) fn place_for(&self, seconds: u64) -> Result<Option<Place>, Problem> {
         (seconds > 0).then(|| self.place()).transpose()
     }
@@ -245,8 +245,8 @@ impl Call {
         self.wait_in(Some(self.place()?), work).await
     }
 
-    /// Waits for `work` in this slot; without one, `work` must not take long. Drops `work` and returns a problem if the caller disconnects, its token is removed, or the listener
-    /// closes.
+    /// Waits for `work` in this slot; without one, `work` must not take long. Drops `work` and returns a problem if the caller disconnects, its
+    /// token is removed, or the listener closes.
     pub(crate) async fn wait_in<T>(
         &self,
         place: Option<Place>,

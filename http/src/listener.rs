@@ -154,7 +154,8 @@ impl Listener {
             tcp: tcp.map(|(_, listener)| listener),
             unix,
             reports,
-            handshakes: Arc::clone(&listener.shared)
+            handshakes: listener
+                .shared
                 .identity()
                 .map(|_| start_handshakes(node, asked.clone()))
                 .transpose()?,

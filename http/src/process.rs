@@ -283,7 +283,7 @@ async fn launch(call: &Call, Body(launch): Body<Launch>) -> Result<Json<Process>
     launching.parentage.line = call.requester().map(Processes::line_of).unwrap_or_default();
     let processes = call.processes();
     // What is refused for the lack of a slot has not been launched.
-    let place = call.place_for((!launching.deferred).into())?;
+    let place = (!launching.deferred).then(|| call.place()).transpose()?;
     let record = processes.launch(launching).await?;
     if record.deferred.is_some() {
         return Ok(Json(Process::of(call, record)));

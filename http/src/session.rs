@@ -612,7 +612,7 @@ mod tests {
         }
     }
 
-    /// Begins a session that answers every request with so many bytes. Returns the client's end of its connection, which holds few bytes.
+    /// Begins a session that answers every request with a body of this size. Returns the client's end of its connection, which holds few bytes.
     fn answering(
         bytes: usize,
         shared: &Arc<Shared>,

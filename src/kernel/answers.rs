@@ -30,7 +30,7 @@ type Process = (u32, u64);
 /// The threads that read: one that is used again and again, and those that were left behind.
 pub(super) struct Readers {
     /// The one that waits for something to read. Only one thread at a time has it read.
-    free: Mutex<Option<Arc<Desk>>>,
+    free: Mutex<Option<Arc<Handoff>>>,
     waits: Arc<Mutex<Waits>>,
     limit: Duration,
 }
@@ -46,9 +46,9 @@ struct Waits {
     is_full_told: bool,
 }
 
-/// What one helper and the thread that it reads for pass to each other.
+/// What one helper thread and the thread that it reads for pass to each other.
 #[derive(Default)]
-struct Desk {
+struct Handoff {
     slot: Mutex<Slot>,
     changed: Condvar,
 }
@@ -80,23 +80,23 @@ impl Readers {
         if !lock(&self.waits).may_ask(process, user) {
             return None;
         }
-        let desk = match free.take() {
-            Some(desk) => desk,
+        let handoff = match free.take() {
+            Some(handoff) => handoff,
             None => self.start().ok()?,
         };
-        let mut slot = lock(&desk.slot);
+        let mut slot = lock(&handoff.slot);
         *slot = Slot::Asked(read, process);
-        desk.changed.notify_all();
-        // However busy the machine is, the helper begins some time.
+        handoff.changed.notify_all();
+        // The time limit begins with the reading, so that a busy machine is not taken for a process that does not answer.
         while matches!(*slot, Slot::Asked(..)) {
-            slot = desk.changed.wait(slot).unwrap_or_else(PoisonError::into_inner);
+            slot = handoff.changed.wait(slot).unwrap_or_else(PoisonError::into_inner);
         }
         let is_reading = |slot: &mut Slot| matches!(slot, Slot::Reading);
-        let waited = desk.changed.wait_timeout_while(slot, self.limit, is_reading);
+        let waited = handoff.changed.wait_timeout_while(slot, self.limit, is_reading);
         let (mut slot, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if let Slot::Read(content) = replace(&mut *slot, Slot::Free) {
             drop(slot);
-            *free = Some(desk);
+            *free = Some(handoff);
             return Some(content);
         }
         *slot = Slot::Left;
@@ -105,15 +105,15 @@ impl Readers {
         None
     }
 
-    fn start(&self) -> io::Result<Arc<Desk>> {
-        let desk = Arc::new(Desk::default());
-        let (its, waits) = (Arc::clone(&desk), Arc::clone(&self.waits));
+    fn start(&self) -> io::Result<Arc<Handoff>> {
+        let handoff = Arc::new(Handoff::default());
+        let (its, waits) = (Arc::clone(&handoff), Arc::clone(&self.waits));
         thread::start("processes-read", move || its.serve(&waits), drop)?;
-        Ok(desk)
+        Ok(handoff)
     }
 }
 
-impl Desk {
+impl Handoff {
     /// Reads whatever is asked for, until nobody waits for an answer any more.
     fn serve(&self, waits: &Mutex<Waits>) {
         loop {
@@ -183,8 +183,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    // Tests against directories in place of `/proc`. A pipe in place of a file blocks whoever opens it, as a process does that keeps its memory
-    // locked.
+    // Tests against directories in place of `/proc`. Opening a pipe in place of a file blocks, as does reading the file of a process that keeps
+    // its memory locked.
     use super::{Readers, STUCK_MAX, Waits, lock};
     use crate::kernel::proc::{Files, Unanswered, Variable, variable_in};
     use rustix::fs::{CWD, Mode, OFlags, mkfifoat, open};
@@ -198,7 +198,7 @@ mod tests {
     /// Returns processes that all belong to another user than the own one.
     fn others(root: &Path) -> Files {
         let own = rustix::process::geteuid().as_raw() + 1;
-        Files { root: root.to_owned(), own, helpers: Readers::new(AGES) }
+        Files { root: root.to_owned(), own, readers: Readers::new(AGES) }
     }
 
     impl Files {
@@ -229,7 +229,7 @@ mod tests {
             Ok(variable_in(self, pid, "ID")?.map(text))
         }
 
-        /// Has the threads come back that wait for these, until so many are left.
+        /// Has the threads that wait for these come back, until only `left` of all threads are stuck.
         fn release(&self, pids: &[u32], left: usize) {
             while self.stuck() > left {
                 for pid in pids {
@@ -242,7 +242,7 @@ mod tests {
         }
 
         fn stuck(&self) -> usize {
-            lock(&self.helpers.waits).stuck.len()
+            lock(&self.readers.waits).stuck.len()
         }
     }
 
@@ -254,11 +254,11 @@ mod tests {
             files.add(pid);
         }
         files.block(2);
-        files.helpers.limit = Duration::ZERO;
+        files.readers.limit = Duration::ZERO;
         assert_eq!(files.id(2), Err(Unanswered));
         assert_eq!(files.stuck(), 1);
         // From now on, one that is waited for is waited for during the whole test.
-        files.helpers.limit = AGES;
+        files.readers.limit = AGES;
         let found: Vec<_> = (1..=4).map(|pid| files.id(pid)).collect();
         let id = |id: &str| Ok(Some(id.to_owned()));
         assert_eq!(found, [id("1"), Err(Unanswered), id("3"), Ok(None)]);
@@ -266,12 +266,12 @@ mod tests {
         let stat = files.of(2).join("stat");
         let text = fs::read_to_string(&stat).expect("it is there");
         fs::write(&stat, text.replace(" 2 0 0\n", " 5 0 0\n")).expect("it is there");
-        files.helpers.limit = Duration::ZERO;
+        files.readers.limit = Duration::ZERO;
         assert_eq!(files.id(2), Err(Unanswered));
         assert_eq!(files.stuck(), 2);
         fs::write(&stat, text).expect("it is there");
         files.release(&[2], 0);
-        files.helpers.limit = AGES;
+        files.readers.limit = AGES;
         fs::remove_file(files.of(2).join("environ")).expect("it is there");
         files.answer(2);
         assert_eq!(files.id(2), id("2"));
@@ -281,7 +281,7 @@ mod tests {
     fn the_threads_that_are_left_behind_are_bounded_and_own_processes_are_read_all_the_same() {
         let root = tempfile::tempdir().expect("a directory can be created");
         let mut files = others(root.path());
-        files.helpers.limit = Duration::ZERO;
+        files.readers.limit = Duration::ZERO;
         for pid in 1..100 {
             files.add(pid);
             files.block(pid);
@@ -295,7 +295,7 @@ mod tests {
         files.own += 1;
         // One lets go, so there is room for another.
         files.release(&[1], STUCK_MAX - 1);
-        files.helpers.limit = AGES;
+        files.readers.limit = AGES;
         assert_eq!(files.id(100), Ok(Some("100".to_owned())));
         let rest: Vec<u32> = (2..=16).collect();
         files.release(&rest, 0);
@@ -305,7 +305,7 @@ mod tests {
     fn one_thread_reads_for_all_that_answer() {
         let root = tempfile::tempdir().expect("a directory can be created");
         let files = others(root.path());
-        let helper = || lock(&files.helpers.free).clone().expect("it has read");
+        let helper = || lock(&files.readers.free).clone().expect("it has read");
         files.add(1);
         assert_eq!(files.id(1), Ok(Some("1".to_owned())));
         let first = helper();

@@ -424,7 +424,7 @@ pub(super) struct Files {
     pub(super) root: PathBuf,
     /// The user whose processes are read directly.
     pub(super) own: u32,
-    pub(super) helpers: Readers,
+    pub(super) readers: Readers,
 }
 
 impl Files {
@@ -434,7 +434,7 @@ impl Files {
         ALL.get_or_init(|| Self {
             root: PathBuf::from("/proc"),
             own: rustix::process::geteuid().as_raw(),
-            helpers: Readers::new(LIMIT),
+            readers: Readers::new(LIMIT),
         })
     }
 
@@ -463,7 +463,7 @@ impl Files {
             return Ok(None);
         };
         let job = move || read_memory(&place, &path, name);
-        let read = self.helpers.ask((pid, stat.start_ticks), user, Box::new(job));
+        let read = self.readers.ask((pid, stat.start_ticks), user, Box::new(job));
         read.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
     }
 }

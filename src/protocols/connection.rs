@@ -319,7 +319,7 @@ mod tests {
         }
     }
 
-    /// Returns the number of bytes that are taken from so many clients while a task is rescheduled `HOPS` times.
+    /// Returns the number of bytes that are taken from this number of clients while a task is rescheduled `HOPS` times.
     fn taken_during_a_task(clients: usize) -> usize {
         let (turns, taken) = (Turns::of_connections(), Rc::new(Cell::new(0)));
         let runtime = tokio::runtime::Builder::new_current_thread();

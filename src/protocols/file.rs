@@ -57,7 +57,7 @@ pub fn tail(path: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::read;
+    use super::{read, tail};
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     #[test]
@@ -72,14 +72,11 @@ mod tests {
         let file = folder.path().join("file");
         std::fs::write(&file, "0123456789abc").unwrap();
         assert_eq!(read(&file, 10).unwrap().0, b"0123456789");
-        {
-            use super::tail;
-            assert_eq!(tail(&file, 3).unwrap(), (b"abc".to_vec(), 13));
-            assert_eq!(tail(&file, 99).unwrap(), (b"0123456789abc".to_vec(), 13));
-            assert_eq!(tail(&pipe, 3).unwrap_err().to_string(), "it is not a regular file");
-            let link = folder.path().join("link");
-            std::os::unix::fs::symlink(&file, &link).unwrap();
-            assert_eq!(tail(&link, 3).unwrap_err().to_string(), "it is a symbolic link");
-        }
+        assert_eq!(tail(&file, 3).unwrap(), (b"abc".to_vec(), 13));
+        assert_eq!(tail(&file, 99).unwrap(), (b"0123456789abc".to_vec(), 13));
+        assert_eq!(tail(&pipe, 3).unwrap_err().to_string(), "it is not a regular file");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert_eq!(tail(&link, 3).unwrap_err().to_string(), "it is a symbolic link");
     }
 }

@@ -18,8 +18,8 @@ const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(50);
 /// the same maximum.
 const KEPT_DESCRIPTORS: u64 = 64;
 
-/// All connections together leave a quarter of the limit on descriptors to processes, each of which is followed through one, and at least so
-/// many; but at most half of the limit. Connections of the coordinator's own user and root on a Unix socket may take those, too.
+/// All connections together leave a quarter of the limit on descriptors to processes, each of which is followed through one, and at
+/// least this number; but at most half of the limit. Connections of the coordinator's own user and root on a Unix socket may take those, too.
 const FURTHER_DESCRIPTORS: u64 = 64;
 
 /// The number of open connections of all listeners of this process.

@@ -119,7 +119,7 @@ impl Admission {
         Self { open: self.strangers.clone(), ..self.clone() }
     }
 
-    /// Waits until so many more commands, of this total cost, may be opened, and returns a permit to hold while they are open. A cost above
+    /// Waits until this number of commands, of this total cost, may be opened, and returns a permit to hold while they are open. A cost above
     /// a quarter of the bound counts as a quarter.
     pub async fn admit(&self, commands: usize, cost: usize) -> Permit {
         let room = self.open.acquire(cost).await;
@@ -187,7 +187,7 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    /// Returns whether so many commands of this total cost are admitted at once.
+    /// Returns whether this number of commands, of this total cost, is admitted without waiting.
     fn is_admitted(admission: &Admission, commands: usize, cost: usize) -> bool {
         let admitted = pin!(admission.admit(commands, cost));
         matches!(admitted.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(_))

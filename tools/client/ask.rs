@@ -169,8 +169,9 @@ pub(crate) fn change(target: &Target, path: &str, fields: Fields) -> Result<Answ
 }
 
 /// Posts fields to a path with an idempotency key, and repeats the request for up to [`RETURN_MAX`] if the coordinator stops or crashes
-/// before it answers, and for up to [`CROWDED_MAX`] if it refuses the request because too many are waiting. The coordinator carries out the request at most once, and gives every repetition the same answer. If the first
-/// attempt cannot reach the coordinator, returns an error immediately.
+/// before it answers, and for up to [`CROWDED_MAX`] if it refuses the request because too many are waiting. The coordinator carries out the
+/// request at most once, and gives every repetition the same answer. If the first attempt cannot reach the coordinator, returns an error
+/// immediately.
 pub(crate) fn send_once(
     target: &Target,
     path: &str,

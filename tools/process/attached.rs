@@ -307,7 +307,7 @@ pub(crate) fn launch(
     loop {
         match HeldParcel::with(options, streams, (own, &inheritance), false) {
             Ok(handed) => match handed.launch(options, asked.clone()) {
-                // Nothing was launched, and whoever waits for the command, such as a job that was claimed for it, can wait longer.
+                // Nothing was launched, and what waits for the command, such as a job that was claimed for it, can wait longer.
                 Err(failure) if failure.is_refused_as(Reason::Waits) => client::rest(RETURN),
                 launched => return launched,
             },

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// The maximum number of messages that are received and not handled yet. Whoever sends faster has to wait.
+/// The maximum number of messages that are received and not handled yet. A sender that is faster has to wait.
 const EVENTS_MAX: usize = 8;
 /// The reports that a command may send. Those about the attempt as a whole are sent by this process alone.
 const OF_COMMANDS: [&str; 6] = ["save", "saved", "heartbeat", "done", "wait", "fail"];

@@ -142,7 +142,8 @@ impl LockMachine {
     /// Decides what happens to an entry that has timed out: an owner that is bound with `fence` is fenced, any other entry
     /// ends. A contender that has timed out by the same instant ends, too, instead of becoming the owner (row 15).
     ///
-    /// Contenders that come after the heir, in the order of [`Self::heirs`], are not examined: each of them that has timed out gets a tick of its own, before the next command.
+    /// Contenders that come after the heir, in the order of [`Self::heirs`], are not examined: each of them that has timed out gets a tick of
+    /// its own, before the next command.
     fn decide_expire(&self, slot: Slot) -> Outcome {
         let Some(entry) = self.state.entries.get(slot) else {
             return Outcome::Absent;

@@ -95,8 +95,7 @@ impl Listener {
     }
 
     /// Reloads the hosts list; if that fails, the old list stays in force. Closes the connections of hosts that are not in it any more. Returns
-    /// whether the list changed, or `None` if no list is
-    /// configured.
+    /// whether the list changed, or `None` if no list is configured.
     pub fn reload_hosts(&self) -> Result<Option<bool>, HostsError> {
         let Some(file) = &self.hosts_file else {
             return Ok(None);
