@@ -15,7 +15,7 @@ const OPERATOR: &str = "## If you run it";
 
 /// Commands in blocks that are not run here, each with the reason.
 const NOT_RUN: &[(&str, &str)] = &[(
-    "cargo install --locked --path .",
+    "cargo install --locked --path tools",
     "it builds the program, which cargo has built for the tests",
 )];
 
