@@ -208,7 +208,7 @@ async fn run(call: &Call, Body(asked): Body<Run>) -> Result<Json<Ran>, Problem> 
         };
     }
     let turn = turn_of(&requested, &lease);
-    let pass = requested.pass();
+    let pass = requested.pass;
     let its = lease.lease.current.as_ref().filter(|it| it.place == place);
     let id = its.and_then(|it| it.holder.process());
     let process = match id {
@@ -331,7 +331,7 @@ async fn claim(call: &Call, Body(asked): Body<Claiming>) -> Result<Json<Claimed>
             None => turn_of(&requested, &requested.lease),
         },
         token,
-        pass: requested.pass(),
+        pass: requested.pass,
         lease: Lease::of(call, lease).await?,
     }))
 }

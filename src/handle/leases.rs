@@ -70,20 +70,11 @@ pub struct Requested {
     /// The number of the request's journal entry, by which [`Leases::turn`] and [`Leases::withdraw`] identify the request; zero if it
     /// neither began a pass nor became next.
     pub place: Token,
+    /// The number of the pass that serves this request, for [`Leases::begun`] and [`Leases::whole`]. For [`Turn::NoDelay`], which no pass
+    /// serves, it is the number of the next pass.
+    pub pass: u64,
     /// The lease after the request.
     pub lease: LeaseView,
-}
-
-impl Requested {
-    /// Returns the number of the pass that serves this request, for [`Leases::begun`] and [`Leases::whole`]. For [`Turn::NoDelay`], which
-    /// no pass serves, it is the number of the next pass.
-    pub fn pass(&self) -> u64 {
-        let begun = self.lease.lease.begun;
-        match self.turn {
-            Turn::Current => begun,
-            Turn::Next | Turn::NotNeeded | Turn::Kept | Turn::NoDelay => begun + 1,
-        }
-    }
 }
 
 /// A handle to the leases of a node, usable from any thread. Clones share the node.
@@ -115,7 +106,9 @@ impl Leases {
     pub async fn request(&self, requesting: PassRequest) -> Result<Requested, LeaseError> {
         let message = Message::Request(Box::new(requesting));
         match self.send(message).await? {
-            Reply::Turned { turn, place, lease } => Ok(Requested { turn, place, lease: *lease }),
+            Reply::Turned { turn, place, pass, lease } => {
+                Ok(Requested { turn, place, pass, lease: *lease })
+            }
             other => Err(refusal(&other)),
         }
     }

@@ -2,6 +2,7 @@
 
 use sexton::actors::lease::{Claim, PassRequest, Refused, Setting, Turn};
 use sexton::actors::lock::Name;
+use sexton::ids::RequestKey;
 use sexton::node::{Drain, Handle, LeaseError, Leases};
 use sexton::{Config, Node, block_on};
 use std::pin::pin;
@@ -35,7 +36,7 @@ fn a_pass_is_had_by_one_and_passes_on_to_who_waits() {
     let (_node, _, leases) = opened();
     let (first, requested) = block_on(leases.claim(claim(true))).expect("the lock is free");
     let first = first.expect("its turn has come");
-    assert_eq!((requested.turn, requested.pass()), (Turn::Current, 1));
+    assert_eq!((requested.turn, requested.pass), (Turn::Current, 1));
     let second = std::thread::scope(|scope| {
         let waiter = scope.spawn(|| block_on(leases.claim(claim(true))));
         while block_on(leases.totals()).expect("the node answers").waiting == 0 {
@@ -56,6 +57,27 @@ fn a_pass_is_had_by_one_and_passes_on_to_who_waits() {
     let whole = leases.whole(&its_name, 2);
     block_on(leases.finish(&name(), second, 0)).expect("it is its pass");
     assert_eq!(block_on(whole).expect("the node answers").lease.whole, 2);
+}
+
+/// The answer to a repeated request shows the lease as it is by then, but no pass that is yet to come serves the request.
+#[test]
+fn a_request_that_is_repeated_after_its_pass_waits_for_no_later_one() {
+    let (_node, _, leases) = opened();
+    let keyed = leases.once(RequestKey { id: 1, fingerprint: 1 });
+    let claimed = || block_on(leases.claim(claim(true))).expect("it is its turn").0;
+    let finish = |token| block_on(leases.finish(&name(), token, 0)).expect("it is its pass");
+    let first = claimed().expect("the lease is free");
+    let requested = block_on(keyed.request(claim(true))).expect("the request is answered");
+    assert_eq!((requested.turn, requested.pass), (Turn::Next, 2));
+    finish(first);
+    let second = block_on(leases.turn(&name(), &requested)).expect("its turn comes");
+    let begun = block_on(keyed.request(claim(true))).expect("the request is answered");
+    assert_eq!((begun.place, begun.pass), (requested.place, 2));
+    finish(second);
+    let third = claimed().expect("the lease is free");
+    let late = block_on(keyed.request(claim(true))).expect("the request is answered");
+    assert_eq!((late.place, late.pass), (requested.place, 3));
+    finish(third);
 }
 
 #[test]

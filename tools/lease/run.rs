@@ -260,7 +260,6 @@ impl Run {
             which: self.which.fields(),
             name: self.which.name.to_text(),
             place,
-            begun: begun(&lease),
         };
         let (id, signals) = turn.awaited(&mut foreground, lease)?;
         drop(handed);
@@ -289,9 +288,8 @@ struct Turn {
     which: Fields,
     /// The lease's name, for messages.
     name: String,
+    /// The number by which the coordinator knows the request. A pass that began after it has a larger token.
     place: u64,
-    /// The number of passes that had begun when the request became next.
-    begun: u64,
 }
 
 impl Turn {
@@ -369,7 +367,8 @@ impl Turn {
         let id = lease.pointer("/current/process").and_then(Value::as_str);
         let id = id.filter(|_| is_its(&lease, "/current/place"));
         id.map(str::to_owned).ok_or_else(|| {
-            if begun(&lease) > self.begun {
+            let latest = lease.pointer("/current/token").and_then(Value::as_u64);
+            if latest > Some(self.place) {
                 let words = "it is not known how the pass of this request ended, or whether it began: another pass has begun since";
                 return Failure::of_command(UNKNOWN, format!("{}: {words}", self.name));
             }

@@ -1,6 +1,6 @@
 //! The machine of the `LeaseActor`: the interface between the lease rules and the host, which runs the machine.
 
-use crate::actors::lease::item::Current;
+use crate::actors::lease::item::{Current, Lease};
 use crate::actors::lease::message::{Action, Message, Query, Reply, Rules, Watch};
 use crate::actors::lease::outcome::{Outcome, Turn};
 use crate::actors::lease::state::{Page, State};
@@ -173,6 +173,7 @@ impl Machine for LeaseMachine {
                 view.map_or(Reply::Absent, |view| Reply::Turned {
                     turn: *turn,
                     place,
+                    pass: serving(&view.lease, *turn, seq),
                     lease: Box::new(view),
                 })
             }
@@ -358,4 +359,12 @@ impl Paged for LeaseMachine {
     fn digest(&self) -> Digest {
         self.state.digest()
     }
+}
+
+/// Returns the number of the pass that serves the request of this entry. A request that is repeated is answered with the lease as it is
+/// by then, so passes may have begun since.
+fn serving(lease: &Lease, turn: Turn, request: Seq) -> u64 {
+    let is_later = |pass: &Current| pass.token > request.into();
+    let has_begun = turn == Turn::Current || lease.current.as_ref().is_some_and(is_later);
+    lease.begun + u64::from(!has_begun)
 }

@@ -309,6 +309,9 @@ pub enum Reply {
         /// The sequence number of the request's journal entry, with which the client can withdraw the request; 0 if the request neither
         /// began a pass nor became next.
         place: Token,
+        /// The number of the pass that serves the request; for [`Turn::NoDelay`], which none serves, that of the next pass. If more passes
+        /// have begun since, as when a request is repeated after a long time, the number of the latest.
+        pass: u64,
         lease: Box<LeaseView>,
     },
     Lease(Box<LeaseView>),

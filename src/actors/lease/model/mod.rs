@@ -218,7 +218,8 @@ impl Model {
                     return (Reply::Absent, changed);
                 };
                 let lease = Box::new(known.view());
-                (Reply::Turned { turn, place, lease }, changed)
+                let pass = lease.lease.begun + u64::from(turn != Turn::Current);
+                (Reply::Turned { turn, place, pass, lease }, changed)
             }
         }
     }
