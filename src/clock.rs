@@ -10,37 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A moment in node time, in milliseconds since 1970.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(transparent)]
-pub struct Timestamp(pub u64);
-
-impl Timestamp {
-    /// Returns the moment `seconds` later, saturating.
-    #[must_use]
-    pub const fn plus_seconds(self, seconds: u64) -> Self {
-        Self(self.0.saturating_add(seconds.saturating_mul(1000)))
-    }
-
-    /// Returns the moment `ms` milliseconds later, saturating.
-    #[must_use]
-    pub const fn plus_ms(self, ms: u64) -> Self {
-        Self(self.0.saturating_add(ms))
-    }
-
-    /// Returns how long after `earlier` this moment is, or zero if it is not later.
-    pub const fn since(self, earlier: Self) -> Duration {
-        Duration::from_millis(self.0.saturating_sub(earlier.0))
-    }
-}
-
-impl fmt::Display for Timestamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+pub use sexton_api::ids::Timestamp;
 
 /// A moment by the wall clock, in milliseconds since 1970. If the clock steps, it may show a date twice, or skip one.
 #[derive(

@@ -6,42 +6,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A sequence number: the position of an entry in the journal, which orders everything that a node does.
-///
-/// Numbers only grow within a data directory; gaps are legal. Zero precedes the first entry.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(transparent)]
-pub struct Seq(pub u64);
-
-impl fmt::Display for Seq {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// A fencing token: the sequence number of the journal entry that granted a lock, a claim or another right.
-///
-/// A later grant has a larger token, even after a crash that lost entries, so a resource that remembers the largest token it has seen can
-/// reject a holder that has since lost its right.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(transparent)]
-pub struct Token(pub u64);
-
-impl From<Seq> for Token {
-    fn from(seq: Seq) -> Self {
-        Self(seq.0)
-    }
-}
-
-impl fmt::Display for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+pub use sexton_api::ids::{Seq, Token};
 
 /// The number that identifies an actor in journal records. Zero is the node itself; 200 and above are for tests. Each machine defines its
 /// number (`Machine::ID`); the numbers that other code refers to are listed here.

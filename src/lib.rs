@@ -147,7 +147,7 @@ pub mod node;
 pub mod persist;
 pub mod ports;
 pub mod protocols;
-pub mod refusal;
+pub use sexton_api::refusal;
 #[cfg(feature = "replay")]
 pub mod replay;
 pub mod schedule;

@@ -1,10 +1,7 @@
-//! JSON schemas of the values of this crate that other packages show as they are: names, numbers, reasons.
+//! JSON schemas of the values of this crate that other packages show as they are: names and bodies.
 
 use crate::actors::lock::Name;
 use crate::actors::queue::{Body, QueueName};
-use crate::clock::Timestamp;
-use crate::ids::{Seq, Token};
-use crate::refusal::Reason;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use std::borrow::Cow;
 
@@ -34,13 +31,6 @@ macro_rules! schemas {
 schemas! {
     Name, "Name", true: { "type": "string", "maxLength": Name::BYTES_MAX, BYTES: true };
     Body, "Body", true: { "type": "string", BYTES: true };
-    Token, "Token", true: { "type": "integer", "minimum": 0 };
-    Seq, "Seq", true: { "type": "integer", "minimum": 0 };
-    Timestamp, "Timestamp", true: { "type": "integer", "minimum": 0 };
-    Reason, "Reason", false: {
-        "type": "string",
-        "enum": Reason::ALL.iter().map(|reason| reason.word()).collect::<Vec<_>>()
-    };
     QueueName, "QueueIs", false: {
         "type": "string",
         "pattern": "^[A-Za-z0-9+/;.$_()][A-Za-z0-9+/;.$_()-]{0,199}(:[A-Za-z0-9+/;.$_()][A-Za-z0-9+/;.$_()-]{0,199})?$",

@@ -5,24 +5,7 @@ use crate::actors::lock::Name;
 use std::borrow::Cow;
 use std::fmt;
 
-/// The severity of a problem.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// Something does not work.
-    Bad,
-    /// Something works, but needs attention: it failed before, may fail soon, or is held up.
-    Warn,
-}
-
-impl Level {
-    /// The name of the level.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Bad => "bad",
-            Self::Warn => "warn",
-        }
-    }
-}
+pub use sexton_api::trouble::Level;
 
 /// Defines [`Kind`]: each kind with its name, level and title.
 macro_rules! kinds {

@@ -1,15 +1,15 @@
 //! `sexton audit`: checks whether the state of a running coordinator is consistent and agrees with the machine's processes.
 
-use crate::client::{self, Where};
-use crate::report::{Failure, print_answer};
-use crate::text::{count, grouped, number, words};
+use crate::client::{self, Answered, Where};
+use crate::report::{Failure, print};
+use crate::text::{count, grouped, plain};
 use clap::Args;
-use serde_json::Value;
 use sexton::refusal::Reason;
+use sexton_api::audit::{self as api, Fix, Look};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// The maximum time for an audit with --fix, which rechecks disagreements for several seconds before and after the repair.
+/// The maximum time for an audit, which rechecks disagreements for several seconds, with --fix before and after the repair.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The advice on a refusal, by its reason.
@@ -48,15 +48,15 @@ pub(crate) struct Audit {
 
 impl Audit {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let body = self.ask().map_err(|failure| {
+        let Answered { value: audit, body } = self.ask().map_err(|failure| {
             let unseen = Failure::of_command(UNSEEN, failure.words());
             match failure.advice() {
                 Some(advice) => unseen.help(advice),
                 None => unseen,
             }
         })?;
-        print_answer(self.json, &body, |body| page(body, self.fix))?;
-        if number(&body, "/left") == 0 {
+        print(&if self.json { body } else { page(&audit, self.fix) })?;
+        if audit.left == 0 {
             Ok(())
         } else {
             // The page printed above describes every disagreement, so the failure needs no message.
@@ -64,34 +64,32 @@ impl Audit {
         }
     }
 
-    fn ask(&self) -> Result<Value, Failure> {
+    fn ask(&self) -> Result<Answered<api::Audit>, Failure> {
         let target = self.at.target()?;
         if self.fix {
-            client::post(&target, "/v1/audit/fix", TIMEOUT)?.success(HELPS)
+            client::request(&target, &Fix {}, TIMEOUT, HELPS)
         } else {
-            client::get(&target, "/v1/audit")?.success(HELPS)
+            client::request(&target, &Look {}, TIMEOUT, HELPS)
         }
     }
 }
 
 /// Formats one line per disagreement and a summary line. `tried` is whether fixes were attempted.
-fn page(body: &Value, tried: bool) -> String {
+fn page(audit: &api::Audit, tried: bool) -> String {
     let mut page = String::new();
-    let found = body.pointer("/found").and_then(Value::as_array);
-    for it in found.into_iter().flatten() {
-        let fix = match it.pointer("/fix").and_then(Value::as_str) {
-            Some(fix) if it.pointer("/fixed") == Some(&true.into()) => format!("done: {fix}"),
+    for it in &audit.found {
+        let fix = match it.fix.as_deref().map(plain) {
+            Some(fix) if it.fixed => format!("done: {fix}"),
             Some(fix) if tried => format!("tried, but the disagreement remains: {fix}"),
             Some(fix) => format!("--fix: {fix}"),
             None => "--fix does nothing about it".to_owned(),
         };
-        let (kind, words) = (words(it, "/kind"), words(it, "/words"));
+        let (kind, words) = (plain(&it.kind), plain(&it.words));
         writeln!(page, "{kind}: {words}; {fix}").expect("writing to memory does not fail");
     }
-    let tasks = count(number(body, "/tasks"), "task");
-    let processes = grouped(number(body, "/processes"));
-    let left = match number(body, "/left") {
-        none if none == 0 => "consistent".to_owned(),
+    let (tasks, processes) = (count(audit.tasks, "task"), grouped(audit.processes));
+    let left = match audit.left {
+        0 => "consistent".to_owned(),
         left => count(left, "disagreement"),
     };
     writeln!(page, "{left}: {tasks} under way; processes alive: {processes}")

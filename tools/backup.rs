@@ -152,7 +152,7 @@ fn copy_to(target: &Target, data: &Path) -> Result<Copied, Failure> {
     let taken = || -> Result<Seq, Failure> {
         let _progress = Progress::start(|| Some("waiting for a snapshot".to_owned()), tell);
         let taken = checkpoint::take(&client::Target::of(data))?;
-        Ok(Seq(text::required(&taken, "/upto")?))
+        Ok(taken.value.upto)
     };
     let upto = taken()?;
     let parent = RealDisk::new(&target.parent);

@@ -1,10 +1,10 @@
 //! `sexton checkpoint`: makes a running coordinator take a snapshot now.
 
-use crate::client::{self, Target, Where};
+use crate::client::{self, Answered, Target, Where};
 use crate::report::{Failure, print};
 use crate::text;
 use clap::Args;
-use serde_json::Value;
+use sexton_api::operate::{self, TakeCheckpoint};
 use std::time::Duration;
 
 /// How long to wait for a checkpoint. Writing a large state to a slow disk can take minutes.
@@ -30,25 +30,22 @@ pub(crate) struct Checkpoint {
 
 impl Checkpoint {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let taken = take(&self.at.target()?)?;
-        let shown = |path: &str| text::words(&taken, path);
+        let Answered { value: taken, body } = take(&self.at.target()?)?;
         if self.json {
-            return print(&format!("{taken}\n"));
+            return print(&body);
         }
         print(&format!(
             "snapshot {}: includes everything up to sequence number {}; {} pages, {} on disk, taken in {} ms\n",
-            shown("/slot"),
-            shown("/upto"),
-            shown("/pages"),
-            text::bytes(text::number(&taken, "/file_bytes")),
-            shown("/ms"),
+            taken.slot,
+            taken.upto,
+            taken.pages,
+            text::bytes(taken.file_bytes),
+            taken.ms,
         ))
     }
 }
 
 /// Requests a snapshot, waits until it is complete and on disk, and returns its description.
-pub(crate) fn take(target: &Target) -> Result<Value, Failure> {
-    let answer = client::post(target, "/v1/checkpoint", TIMEOUT)?;
-    let taken = answer.json()?;
-    if answer.status == 200 { Ok(taken) } else { Err(Failure::refused(&taken, &[])) }
+pub(crate) fn take(target: &Target) -> Result<Answered<operate::Checkpoint>, Failure> {
+    client::request(target, &TakeCheckpoint {}, TIMEOUT, &[])
 }

@@ -3,7 +3,7 @@
 use crate::client::{self, Where};
 use crate::report::{self, Failure};
 use clap::Args;
-use serde_json::Value;
+use sexton_api::operate::ConfirmClock;
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(15);
   sexton confirm-clock              the clock is right: prune again
 
 Exit status: 0 confirmed, or not in doubt; 2 wrong flags; 3 no coordinator runs there; 4 it has halted.")]
-pub(crate) struct ConfirmClock {
+pub(crate) struct Confirm {
     #[command(flatten)]
     at: Where,
 
@@ -28,19 +28,13 @@ pub(crate) struct ConfirmClock {
     json: bool,
 }
 
-impl ConfirmClock {
+impl Confirm {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let answer = client::post(&self.at.target()?, "/v1/clock/confirm", TIMEOUT)?;
-        let body = answer.json()?;
-        if answer.status != 200 {
-            return Err(Failure::refused(&body, &[]));
-        }
-        report::print(&match body.pointer("/doubted") {
-            _ if self.json => format!("{body}\n"),
-            Some(Value::Bool(true)) => {
-                "the wall clock is confirmed: expired items are pruned again\n".to_owned()
-            }
-            _ => "the wall clock was not in doubt\n".to_owned(),
+        let answer = client::request(&self.at.target()?, &ConfirmClock {}, TIMEOUT, &[])?;
+        report::print(match answer.value.doubted {
+            _ if self.json => &answer.body,
+            true => "the wall clock is confirmed: expired items are pruned again\n",
+            false => "the wall clock was not in doubt\n",
         })
     }
 }

@@ -2,11 +2,13 @@
 //! is left.
 
 use crate::client::{self, Where};
-use crate::lock::refused;
+use crate::lock::HELPS;
 use crate::report::{Failure, print};
 use crate::span::{SPAN, seconds};
-use crate::text::{count, number};
+use crate::text::count;
 use clap::{Args, ValueEnum};
+use sexton_api::operate::{DrainWhat, Draining, StartDrain};
+use sexton_api::value::Number;
 use std::time::Duration;
 
 /// The maximum value of `--wait`, in seconds.
@@ -64,21 +66,16 @@ impl Drain {
         let wait = self.wait.unwrap_or(0);
         let patience = Duration::from_secs(wait + 15);
         let (what, new) = match self.what {
-            Part::Locks => ("locks", "locks"),
-            Part::Queues => ("queues", "jobs or claims"),
-            Part::Leases => ("leases", "passes"),
-            Part::Tasks => ("tasks", "tasks or bursts"),
-            Part::All => ("all", "locks, jobs, claims, passes or tasks"),
+            Part::Locks => (DrainWhat::Locks, "locks"),
+            Part::Queues => (DrainWhat::Queues, "jobs or claims"),
+            Part::Leases => (DrainWhat::Leases, "passes"),
+            Part::Tasks => (DrainWhat::Tasks, "tasks or bursts"),
+            Part::All => (DrainWhat::All, "locks, jobs, claims, passes or tasks"),
         };
-        let path = format!("/v1/drain?what={what}&wait={wait}");
-        let answer = client::post(&target, &path, patience)?;
-        let said = answer.json()?;
-        if answer.status != 200 {
-            return Err(refused(said));
-        }
-        let left =
-            [("/locks", "lock"), ("/claims", "claim"), ("/passes", "pass"), ("/tasks", "attempt")];
-        let left = left.map(|(path, one)| (number(&said, path), one));
+        let asked = StartDrain { what, wait: Number(wait) };
+        let answer = client::request(&target, &asked, patience, HELPS)?;
+        let Draining { locks, claims, passes, tasks, .. } = answer.value;
+        let left = [(locks, "lock"), (claims, "claim"), (passes, "pass"), (tasks, "attempt")];
         let is_left = left.iter().any(|(number, _)| *number > 0);
         let words = if is_left {
             let [locks, claims, passes, attempts] = left.map(|(number, one)| count(number, one));

@@ -76,7 +76,7 @@ enum Command {
     Checkpoint(LazyArgs<checkpoint::Checkpoint>),
     Completions(LazyArgs<manual::Completions>),
     Config(LazyArgs<Box<settings::ShowConfig>>),
-    ConfirmClock(LazyArgs<clock::ConfirmClock>),
+    ConfirmClock(LazyArgs<clock::Confirm>),
     Drain(LazyArgs<drain::Drain>),
     Events(LazyArgs<events::Events>),
     Import(LazyArgs<import::Import>),

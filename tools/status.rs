@@ -6,10 +6,16 @@ use crate::report::{Failure, print};
 use crate::system;
 use crate::text::{self, bytes, grouped, number, span, words};
 use clap::Args;
+use serde::Deserialize as _;
 use serde_json::Value;
 use sexton::actors::process::Status as ServiceStatus;
 use sexton::clock::Timestamp;
+use sexton_api::trouble::{Level, ListTroubles, Trouble};
 use std::fmt::Write as _;
+use std::time::Duration;
+
+/// How long the coordinator may take to list its problems.
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Show the state of a running coordinator, and everything that is wrong with it.
 ///
@@ -44,41 +50,44 @@ impl Status {
             }
             print(&format!("{status}\n"))
         } else {
-            let troubles = troubles.as_ref().map(shown).unwrap_or_default();
-            print(&[page(&status), troubles, leases(&target)].concat())
+            let troubles = troubles.as_ref().map(listed).unwrap_or_default();
+            print(&[page(&status), shown(&troubles), leases(&target)].concat())
         }
     }
 }
 
-/// Requests the list of problems. Returns `None` if the coordinator does not provide it, as before version 0.2.
+/// Requests the list of problems, as it is part of `--json`. Returns `None` if the coordinator does not provide it, as before version 0.2.
 pub(crate) fn troubles(target: &Target) -> Option<Value> {
-    let answer = client::get(target, "/v1/trouble").ok()?;
-    let mut body = answer.success(&[]).ok()?;
+    let answer = client::request(target, &ListTroubles {}, TIMEOUT, &[]).ok()?;
+    let mut body: Value = serde_json::from_str(&answer.body).ok()?;
     body.pointer_mut("/troubles").map(Value::take)
 }
 
+/// Returns the problems of such a list; none if it has another form.
+pub(crate) fn listed(troubles: &Value) -> Vec<Trouble> {
+    Vec::deserialize(troubles).unwrap_or_default()
+}
+
 /// Formats the list of problems, one to a line; empty if there are none.
-fn shown(troubles: &Value) -> String {
-    let troubles = troubles.as_array().into_iter().flatten();
-    let lines: Vec<String> = troubles.map(trouble).collect();
+fn shown(troubles: &[Trouble]) -> String {
+    let lines: Vec<String> = troubles.iter().map(trouble).collect();
     if lines.is_empty() {
         return String::new();
     }
     format!("\n{}\n", lines.join("\n"))
 }
 
-fn trouble(trouble: &Value) -> String {
-    let level = match words(trouble, "/level").as_str() {
-        "bad" => "PROBLEM",
-        _ => "warning",
+fn trouble(trouble: &Trouble) -> String {
+    let level = match trouble.level {
+        Level::Bad => "PROBLEM",
+        Level::Warn => "warning",
     };
     format!("{level:<10}  {}", described(trouble))
 }
 
 /// Formats the title and the description of a problem.
-pub(crate) fn described(trouble: &Value) -> String {
-    let at = |path: &str| text::plain(&words(trouble, path));
-    format!("{}: {}", at("/title"), at("/words"))
+pub(crate) fn described(trouble: &Trouble) -> String {
+    format!("{}: {}", text::plain(&trouble.title), text::plain(&trouble.words))
 }
 
 /// Requests the coordinator's status.

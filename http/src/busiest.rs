@@ -8,7 +8,7 @@ use crate::lease_look::Lease;
 use crate::listing::After;
 use crate::problem::Problem;
 use crate::queue_look::{Queue, queue_shown};
-use crate::route::{Large, Query, Route, RouteDocs};
+use crate::route::{Docs, Large, Query, Route};
 use crate::schema::{EntryNames, Number};
 use crate::scope::Scope;
 use crate::task_look::Task;
@@ -25,7 +25,7 @@ pub(crate) fn routes() -> Vec<Route> {
         "/v1/busiest",
         Scope::Read,
         busiest,
-        RouteDocs {
+        Docs {
             id: "busiest",
             summary: "List the busiest queues, the most contended locks, and active leases and tasks",
             more: "Meant for monitoring by repeated polling. If there are more than 8192 queues, each answer covers a share of them, and `next` is to be passed as `after` to get the following share. At most 8192 locks with waiters, 8192 active leases and 8192 tasks in progress are examined.",

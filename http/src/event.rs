@@ -6,9 +6,9 @@
 use crate::call::Call;
 use crate::operate::stopped;
 use crate::problem::Problem;
-use crate::route::{Query, Route, RouteDocs};
+use crate::route::{Docs, Query, Route};
 use crate::schema::encode;
-use crate::scope::Scope;
+use crate::scope::{OrRun as _, Scope};
 use crate::stream::{ALIVE, HEARTBEAT, Parts, Stream};
 use actix_web::HttpResponse;
 use actix_web::body::BoxBody;
@@ -44,7 +44,7 @@ pub(crate) fn routes() -> Vec<Route> {
     let required =
         Scope::Read.or_run(condition, |Query(listen): &Query<Listen>| listen.is_guarded());
     vec![
-        Route::get("/v1/events", required, events, RouteDocs {
+        Route::get("/v1/events", required, events, Docs {
             id: "events",
             summary: "Stream events",
             more: "Server-sent events: `id` is the position of an event: a sequence number, followed by a dot and an index unless the event is the first with this number; `event` is its kind; `data` is a JSON object with `position`, `at`, `actor`, `kind` and further fields. The stream ends when the coordinator stops or halts, or when the token of the request is removed. Events of processes and services are sent only to callers with the scope `run`. A comment is sent every 15 s as a heartbeat. The last 65,536 events, and at most 64 MiB of them, are kept in memory, from the first subscription until ten minutes after the last one ends. A client that requests events no longer kept, or reads too slowly, first receives an event `lost`, whose data has the positions `after` and `upto`: the events after the first and up to the second are missing. A client that requests a future position receives an event `ahead`, whose `upto` is where the stream begins. The kinds and their fields are listed in docs/protocols/http.md, \"Events\".",

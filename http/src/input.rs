@@ -51,6 +51,11 @@ pub(crate) fn of_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
     read(members, Form::Text)
 }
 
+/// Makes a request that has no fields. A query string is ignored.
+pub(crate) fn of_nothing<T: DeserializeOwned>() -> Result<T, Problem> {
+    read(Map::new(), Form::Text)
+}
+
 /// Parses a body, which must be a JSON object. A `Content-Type` header, if there is one, must be that of JSON.
 pub(crate) fn of_body<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Result<T, Problem> {
     if let Some(found) = headers.get(header::CONTENT_TYPE) {

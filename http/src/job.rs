@@ -7,9 +7,9 @@ use crate::binding::{Bound, Extent};
 use crate::call::Call;
 use crate::pop::{self, JobClaim};
 use crate::problem::Problem;
-use crate::route::{Body, Json, Route, RouteDocs};
+use crate::route::{Body, Docs, Json, Route};
 use crate::schema::{List, Number, Span};
-use crate::scope::Scope;
+use crate::scope::{OrRun as _, Scope};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sexton::actors::queue::{
@@ -34,7 +34,7 @@ pub(crate) fn routes() -> Vec<Route> {
             PUSH,
             Scope::Use,
             push,
-            RouteDocs {
+            Docs {
                 id: "push_job",
                 summary: "Add a job",
                 more: "With `dedup`, the job is added only if no unclaimed job of the queue has the same key. With `unique_for_ms`, the key also stays reserved for that time, whatever happens to the job.",
@@ -46,7 +46,7 @@ pub(crate) fn routes() -> Vec<Route> {
             PUSH_ALL,
             Scope::Use,
             push_all,
-            RouteDocs {
+            Docs {
                 id: "push_jobs",
                 summary: "Add several jobs atomically",
                 more: "Either all jobs are added or none, even if the coordinator crashes; only duplicates are left out. If several jobs of a queue have the same deduplication key, the last one is added.",
@@ -58,7 +58,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/register",
             Scope::Use,
             register,
-            RouteDocs {
+            Docs {
                 id: "register_root_job",
                 summary: "Register a root job, which makes the jobs of older root jobs with its signature superfluous",
                 more: "If a worker claims a superfluous job, `duplicate` is true in the answer. The root job is remembered for 28 days.",
@@ -73,7 +73,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 |Body(it): &Body<pop::Pop>| it.process.is_some(),
             ),
             pop::pop,
-            RouteDocs {
+            Docs {
                 id: "pop_jobs",
                 summary: "Claim jobs",
                 more: "Claims the most urgent jobs of the named queues, at most `count`; among equally urgent jobs, the oldest first, unless a queue is configured for another order. With `weights`, the queue is drawn at random by weight. With `any`, tenants take turns. With `wait`, a request that finds no job is answered when there is one or the wait times out. A job claimed for a client that has closed the connection is given back, unless the request has an idempotency key. With `process`, a claim ends as soon as that process, or its tree, has exited, and not before unless `claim_ms` is set. With `done`, a worker completes its last job and claims its next one in a single request.",
@@ -85,7 +85,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/ack",
             Scope::Use.or_run_by_state("the claim is bound to a process"),
             ack,
-            RouteDocs {
+            Docs {
                 id: "ack_job",
                 summary: "Complete a claimed job",
                 more: "Requires the token of the job's claim.",
@@ -97,7 +97,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/fail",
             Scope::Use.or_run_by_state("the claim is bound to a process"),
             fail,
-            RouteDocs {
+            Docs {
                 id: "fail_job",
                 summary: "Report that a claimed job failed",
                 more: "The job is `retrying` and unclaimed until it is tried again: after `retry_after_ms` if given; otherwise after the back-off of its type; or, if its type has none, when its claim would have ended. If this was its last try, the job is abandoned; if it runs at most once, it is removed.",
@@ -109,7 +109,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/defer",
             Scope::Use.or_run_by_state("the claim is bound to a process"),
             defer,
-            RouteDocs {
+            Docs {
                 id: "defer_job",
                 summary: "Report that a claimed job cannot be tried now",
                 more: "The job is `retrying` and unclaimed, as after a failure, but the claim does not count as a try. It waits for `retry_after_ms` if given, otherwise for a delay that grows each time the job is given back. If the job is more than a day old or was cancelled, this counts as a failure instead.",
@@ -121,7 +121,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/report",
             Scope::Use.or_run_by_state("the claim is bound to a process"),
             report,
-            RouteDocs {
+            Docs {
                 id: "report_job",
                 summary: "Report progress on a claimed job",
                 more: "The progress is shown with the job until the job is claimed again. Answers without waiting for the disk.",
@@ -136,7 +136,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 |Body(it): &Body<TouchJob>| it.process.is_some() || it.command.is_some(),
             ),
             touch,
-            RouteDocs {
+            Docs {
                 id: "touch_job",
                 summary: "Extend a claim",
                 more: "Restarts the time limit of the claim. Requires the token of the claim. With `process`, the claim is bound to that process from now on. With `command`, a claim that is bound to a process is handed over to another one when that process is gone.",
@@ -148,7 +148,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/release",
             Scope::Use.or_run_by_state("the claim is bound to a process"),
             release,
-            RouteDocs {
+            Docs {
                 id: "release_job",
                 summary: "Give a claimed job back",
                 more: "Requires the token of the job's claim. If the claim was the job's last try, the job is abandoned.",
@@ -160,7 +160,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/bury",
             Scope::Use.or_run_by_state("the claim is bound to a process"),
             bury,
-            RouteDocs {
+            Docs {
                 id: "bury_job",
                 summary: "Bury a claimed job until it is kicked",
                 more: "Requires the token of the job's claim.",

@@ -11,9 +11,9 @@ use crate::lease_set::Span;
 use crate::problem::Problem;
 use crate::process::Launch;
 use crate::process_shown::Process;
-use crate::route::{Body, Json, Route, RouteDocs};
+use crate::route::{Body, Docs, Json, Route};
 use crate::schema::Number;
-use crate::scope::Scope;
+use crate::scope::{OrRun as _, Scope};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sexton::actors::lease::{Claim, LeaseView, PassRequest, Settings, Turn};
@@ -36,7 +36,7 @@ pub(crate) fn routes() -> Vec<Route> {
             RUN,
             Scope::Run,
             run,
-            RouteDocs {
+            Docs {
                 id: "run_lease",
                 summary: "Request a pass that the coordinator runs",
                 more: "The coordinator launches the command: immediately if the lease is free, otherwise when the request's turn comes. If another request is already next, the command is not launched, since the pass of that request serves this one too. In any case, unless `no_delay` is set, a pass that begins after this request runs to completion, even if the client disconnects.",
@@ -51,7 +51,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 |Body(it): &Body<Claiming>| it.process.is_some(),
             ),
             claim,
-            RouteDocs {
+            Docs {
                 id: "claim_lease",
                 summary: "Request a pass that the client runs itself",
                 more: "With `wait`, answers when the request's turn has come or the wait times out. A client that closes the connection loses its position in line. If `turn` is `not-needed`, another pass serves the request: its number is `pass`, and `/v1/leases/wait` waits for it.",
@@ -66,7 +66,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 |Body(it): &Body<Renew>| it.process.is_some(),
             ),
             renew,
-            RouteDocs {
+            Docs {
                 id: "renew_lease",
                 summary: "Report that a pass is still running",
                 more: "The pass ends if its client has not renewed it within `ttl_ms`. With `process`, the pass depends on that process from now on instead.",
@@ -79,7 +79,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Scope::Use
                 .or_run_by_state("the pass is bound to a process, or the lease launches commands"),
             finish,
-            RouteDocs {
+            Docs {
                 id: "finish_lease",
                 summary: "Report that a pass has run to completion",
                 more: "Not needed for commands that the coordinator launched.",
@@ -91,7 +91,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/leases/withdraw",
             Scope::Run,
             withdraw,
-            RouteDocs {
+            Docs {
                 id: "withdraw_from_lease",
                 summary: "Withdraw a request that waits for its turn",
                 more: "If other requests rely on this request's pass, the coordinator still launches the command when the turn comes. Otherwise, the pass is dropped. If the pass has already begun, it ends if the client was to run it itself; a launched command continues, and the answer is `absent`.",
@@ -103,7 +103,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/leases/wait",
             Scope::Read,
             wait,
-            RouteDocs {
+            Docs {
                 id: "wait_for_lease",
                 summary: "Wait for a pass to begin or to end",
                 more: "Answers immediately if the pass has already begun or ended, or if none is pending. Also answers when the wait times out: `begun`, `whole` and `current` of the lease show whether the pass has begun or ended.",

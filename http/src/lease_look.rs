@@ -5,7 +5,7 @@ use crate::call::Call;
 use crate::listing::{Limit, Listing, Written};
 use crate::problem::Problem;
 use crate::process_shown::Failed;
-use crate::route::{Json, Large, Query, Route, RouteDocs};
+use crate::route::{Docs, Json, Large, Query, Route};
 use crate::schema::LeaseName;
 use crate::scope::Scope;
 use schemars::JsonSchema;
@@ -27,7 +27,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/leases",
             Scope::Read,
             list,
-            RouteDocs {
+            Docs {
                 id: "list_leases",
                 summary: "List leases",
                 more: "Sorted by name. Long lists are returned in pages, which are not a consistent snapshot.",
@@ -39,14 +39,14 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/leases/lease",
             Scope::Read,
             lease,
-            RouteDocs { id: "lease", summary: "Get a lease", more: "", answer: "The lease." },
+            Docs { id: "lease", summary: "Get a lease", more: "", answer: "The lease." },
             &[Absent, Failed],
         ),
         Route::get(
             "/v1/leases/check",
             Scope::Read,
             check,
-            RouteDocs {
+            Docs {
                 id: "check_lease",
                 summary: "Check whether a request for a pass would have an effect",
                 more: "A request has no effect if the lease is disabled, or if another request is already next, since the pass of that request serves all others too. If the lease does not exist, a request has an effect, because it creates the lease.",

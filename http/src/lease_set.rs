@@ -8,9 +8,9 @@ use crate::call::Call;
 use crate::lease_look::Lease;
 use crate::problem::Problem;
 use crate::process::Launch;
-use crate::route::{Body, Json, Route, RouteDocs};
+use crate::route::{Body, Docs, Json, Route};
 use crate::schema::Number;
-use crate::scope::Scope;
+use crate::scope::{OrRun as _, Scope};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sexton::actors::lease::{FossilLease, Imported, Refused, Setting, Settings};
@@ -38,7 +38,7 @@ pub(crate) fn routes() -> Vec<Route> {
             SET,
             Scope::Run,
             set,
-            RouteDocs {
+            Docs {
                 id: "set_lease",
                 summary: "Change the settings of a lease",
                 more: "Creates the lease if it does not exist. Settings that are left out are unchanged.",
@@ -50,7 +50,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/leases/import",
             Scope::Run,
             import,
-            RouteDocs {
+            Docs {
                 id: "import_lease",
                 summary: "Import a lease from Fossil",
                 more: "Refused while a pass is running. `text` consists of four numbers: the PID of the process that holds the current pass and the end of its period, in seconds since 1970, then the same two numbers for the next request. Those of the two processes that are still alive are registered.",
@@ -65,7 +65,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 |Body(it): &Body<Reset>| it.force,
             ),
             reset,
-            RouteDocs {
+            Docs {
                 id: "reset_lease",
                 summary: "Delete a lease and its settings",
                 more: "Refused while a pass is running. With `force`, the pass is stopped first, and the answer is sent when its processes have exited or the wait times out.",

@@ -5,9 +5,9 @@ use crate::binding::{Bound, Extent};
 use crate::call::Call;
 use crate::listing::{self, After, Limit, Listing, Written};
 use crate::problem::Problem;
-use crate::route::{Body, Json, Large, Query, Route, RouteDocs};
+use crate::route::{Body, Docs, Json, Large, Query, Route};
 use crate::schema::{EntryNames, Number};
-use crate::scope::Scope;
+use crate::scope::{OrRun as _, Scope};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sexton::actors::lock::{EntryView, LinePosition as Place, Name, Refused, Selection};
@@ -29,7 +29,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/locks",
             Scope::Read,
             list,
-            RouteDocs {
+            Docs {
                 id: "list_locks",
                 summary: "List the holders and waiters of locks",
                 more: "Long lists are returned in pages, which are not a consistent snapshot, but an entry that exists throughout is listed exactly once. The entries of a page are sorted by key, index and position in line.",
@@ -41,7 +41,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/locks/owner",
             Scope::Read,
             owner,
-            RouteDocs {
+            Docs {
                 id: "lock_owner",
                 summary: "Get the holder of a lock",
                 more: "",
@@ -53,7 +53,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/locks/place",
             Scope::Read,
             place,
-            RouteDocs {
+            Docs {
                 id: "lock_place",
                 summary: "Get the position of an entry",
                 more: "",
@@ -68,7 +68,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 |Body(it): &Body<Acquire>| it.process.is_some(),
             ),
             acquire,
-            RouteDocs {
+            Docs {
                 id: "acquire_lock",
                 summary: "Acquire a lock",
                 more: "If `owner` is left out, a unique name is generated and returned. If the owner already has an entry, that entry is renewed with the new `ttl`. With `wait`, the answer is sent when the lock is granted or the wait times out. A client that closes the connection while it waits loses its position in line, unless the request has an `Idempotency-Key` or a `process`.",
@@ -80,7 +80,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/locks/renew",
             Scope::Use.or_run_by_state("the entry is bound to a process"),
             renew,
-            RouteDocs {
+            Docs {
                 id: "renew_lock",
                 summary: "Renew an entry",
                 more: "Restarts the time to live of an entry that holds the lock, or the time to wait of an entry that is in line. The entry is identified by the owner or the token; if both are given, both must match.",
@@ -92,7 +92,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/locks/release",
             Scope::Use.or_run_by_state("the entry is bound to a process"),
             release,
-            RouteDocs {
+            Docs {
                 id: "release_lock",
                 summary: "Release a lock, or withdraw a request for it",
                 more: "The entry may hold the lock or wait for it. When the holder's entry ends, the lock is granted to the next waiter immediately. The entry is identified by the owner or the token; if both are given, both must match.",
@@ -104,7 +104,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/locks/force",
             Scope::Operate.or_run_by_state("the entry is bound to a process"),
             force,
-            RouteDocs {
+            Docs {
                 id: "force_lock",
                 summary: "Break a lock",
                 more: "Ends the entry that holds the lock, regardless of its owner and of any bound process that is still alive. Meant for a lock whose process cannot be killed.",
@@ -116,7 +116,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/locks/release-all",
             Scope::Use.or_run_by_state("an entry of the owner is bound to a process"),
             release_all,
-            RouteDocs {
+            Docs {
                 id: "release_all_locks",
                 summary: "End every entry of an owner",
                 more: "Ends the entries that hold locks and those that wait for locks, under every key.",
@@ -128,7 +128,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/locks/watch",
             Scope::Use,
             watch,
-            RouteDocs {
+            Docs {
                 id: "watch_lock",
                 summary: "Wait until a lock is no longer held",
                 more: "Answers immediately if the entry does not hold the lock with this token.",

@@ -3,19 +3,20 @@
 use crate::call::Call;
 use crate::metric;
 use crate::problem::Problem;
-use crate::route::{Json, Query, Route, RouteDocs};
-use crate::schema::Number;
+use crate::route::{Docs, Json, Route};
 use crate::scope::Scope;
 use actix_web::HttpResponse;
 use actix_web::body::MessageBody;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use sexton::handle::{self, Handle, InProgress};
+use sexton::handle::{Handle, InProgress};
 use sexton::refusal::Reason;
-use sexton::spine::checkpoint::Taken;
 use sexton::status::NodeStatus;
+use sexton_api::operate::{
+    Checkpoint, ClockConfirmed, ConfirmClock, Draining, StartDrain, TakeCheckpoint,
+};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -27,15 +28,14 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-#[expect(clippy::too_many_lines, reason = "a table of routes")]
 pub(crate) fn routes() -> Vec<Route> {
-    use Reason::{Busy, Draining, Failed, NoFiles, Waits};
+    use Reason::Busy;
     vec![
         Route::get(
             "/healthz",
             Scope::Read,
             health,
-            RouteDocs {
+            Docs {
                 id: "health",
                 summary: "Check whether the node is alive",
                 more: "Queries the supervisor actor, and waits until everything accepted so far is durable. Each may take 5 seconds.",
@@ -48,7 +48,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/metrics",
             Scope::Read,
             metrics,
-            RouteDocs {
+            Docs {
                 id: "metrics",
                 summary: "Get the status as metrics",
                 more: "Returns the metrics in the OpenMetrics text format. All of them, except those of individual queues and `sexton_troubles`, come from a single status.",
@@ -61,7 +61,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/openapi.json",
             Scope::Read,
             describe,
-            RouteDocs {
+            Docs {
                 id: "describe",
                 summary: "Get this description",
                 more: "",
@@ -73,7 +73,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/status",
             Scope::Read,
             status,
-            RouteDocs {
+            Docs {
                 id: "status",
                 summary: "Get the status of the coordinator",
                 more: "Fields may be added, but none is renamed or removed as long as the path begins with `/v1/`.",
@@ -81,42 +81,9 @@ pub(crate) fn routes() -> Vec<Route> {
             },
             &[Busy],
         ),
-        Route::post(
-            "/v1/checkpoint",
-            Scope::Operate,
-            checkpoint,
-            RouteDocs {
-                id: "checkpoint",
-                summary: "Take a snapshot",
-                more: "Answers when the snapshot is on disk. Only one snapshot is taken at a time; further requests wait for their turn.",
-                answer: "The snapshot taken.",
-            },
-            &[NoFiles, Failed, Busy],
-        ),
-        Route::post(
-            "/v1/clock/confirm",
-            Scope::Operate,
-            confirm_clock,
-            RouteDocs {
-                id: "confirm_clock",
-                summary: "Trust a wall clock that is far ahead",
-                more: "Until the clock is trusted, or an hour has passed without a step of the clock, nothing is removed because of its date.",
-                answer: "The clock is now trusted; reports whether it was in doubt.",
-            },
-            &[],
-        ),
-        Route::post(
-            "/v1/drain",
-            Scope::Run,
-            drain,
-            RouteDocs {
-                id: "drain",
-                summary: "Refuse new work, and stop once nothing is held",
-                more: "Depending on `what`, refuses new locks, new jobs and claims, new lease passes, new tasks and bursts, or all of these. Renewals and releases are still accepted, and existing claims, passes and bursts may finish. The coordinator stops when no lock, claim, pass or task attempt is left. Answers when draining has begun; with `wait`, when nothing is left or the wait times out. Anything that is already draining continues to drain.",
-                answer: "Draining has begun; the counts show what is left.",
-            },
-            &[Failed, Draining, Waits],
-        ),
+        Route::of(checkpoint),
+        Route::of(confirm_clock),
+        Route::of(drain),
     ]
 }
 
@@ -178,67 +145,30 @@ fn busy() -> Problem {
     Problem::new(Reason::Busy, "the actors are busy, try again later")
 }
 
-/// Takes a snapshot, and answers when it is complete on disk.
-async fn checkpoint(call: &Call, (): ()) -> Result<Json<Taken>, Problem> {
-    Ok(Json(call.node.checkpoint().await?))
+async fn checkpoint(call: &Call, _: TakeCheckpoint) -> Result<Checkpoint, Problem> {
+    Ok(call.node.checkpoint().await?)
 }
 
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct ClockConfirmed {
-    /// Whether the clock was in doubt.
-    doubted: bool,
-}
-
-/// Trusts the wall clock again, so that removal by date resumes. Returns whether the clock was in doubt.
-async fn confirm_clock(call: &Call, (): ()) -> Result<Json<ClockConfirmed>, Problem> {
+async fn confirm_clock(call: &Call, _: ConfirmClock) -> Result<ClockConfirmed, Problem> {
     let doubted = call.node.confirm_clock().await.map_err(stopped)?;
-    Ok(Json(ClockConfirmed { doubted }))
-}
-
-#[derive(Deserialize, JsonSchema)]
-pub(crate) struct Drain {
-    /// What to drain: `locks`, `queues` (jobs and their claims), `leases` (passes), `tasks` (and their bursts), or `all`.
-    #[serde(default = "all")]
-    what: handle::Drain,
-    /// The maximum time to wait until no lock, claim, pass or task attempt is left, in seconds.
-    #[serde(default)]
-    wait: Number<u64, 0, 3600>,
-}
-
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "Drain")]
-pub(crate) struct Drained {
-    #[schemars(extend("const" = true))]
-    draining: bool,
-    /// The number of lock entries left, both holders and waiters.
-    locks: u64,
-    /// The number of claims of jobs left.
-    claims: u64,
-    /// The number of running lease passes.
-    passes: u64,
-    /// The number of tasks with a running attempt.
-    tasks: u64,
-}
-
-const fn all() -> handle::Drain {
-    handle::Drain::All
+    Ok(ClockConfirmed { doubted })
 }
 
 /// Starts draining, and returns what is left, immediately or after the wait.
-async fn drain(call: &Call, Query(asked): Query<Drain>) -> Result<Json<Drained>, Problem> {
-    let Drain { what, wait } = asked;
+async fn drain(call: &Call, asked: StartDrain) -> Result<Draining, Problem> {
+    let wait = asked.wait.0;
     let node = &call.node;
-    let place = call.place_for(wait.0)?;
-    node.begin_drain(what).await.map_err(stopped)?;
+    let place = call.place_for(wait)?;
+    node.begin_drain(asked.what.into()).await.map_err(stopped)?;
     if place.is_some() {
-        let drained = timeout(Duration::from_secs(wait.0), node.drained());
+        let drained = timeout(Duration::from_secs(wait), node.drained());
         // If the wait times out, the answer shows what is left.
         if let Ok(drained) = call.wait_in(place, drained).await? {
             drained.map_err(stopped)?;
         }
     }
     let InProgress { locks, claims, passes, tasks } = node.left().await?;
-    Ok(Json(Drained { draining: true, locks, claims, passes, tasks }))
+    Ok(Draining { draining: true, locks, claims, passes, tasks })
 }
 
 pub(crate) fn stopped(stopped: sexton::spine::runtime::Stopped) -> Problem {

@@ -7,7 +7,7 @@ use crate::call::Call;
 use crate::problem::Problem;
 use crate::process_look::{id, which};
 use crate::process_shown::Process;
-use crate::route::{Body, Json, Route, RouteDocs};
+use crate::route::{Body, Docs, Json, Route};
 use crate::schema::{List, Number};
 use crate::scope::Scope;
 use schemars::JsonSchema;
@@ -38,7 +38,7 @@ pub(crate) fn routes() -> Vec<Route> {
             LAUNCH,
             Scope::Run,
             launch,
-            RouteDocs {
+            Docs {
                 id: "launch_process",
                 summary: "Launch a process",
                 more: "Answers when the process is running or has ended, or when it could not be started; in the last case, `failure` has the reason. With `deferred`, only its record is made, and answered at once. The process continues to run if the connection closes or the coordinator stops.",
@@ -50,7 +50,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/processes/start",
             Scope::Run,
             start,
-            RouteDocs {
+            Docs {
                 id: "start_process",
                 summary: "Launch a process whose launch was deferred",
                 more: "Answers as a launch does. `/v1/processes/stop` cancels such a process instead.",
@@ -62,7 +62,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/processes/register",
             Scope::Run,
             register,
-            RouteDocs {
+            Docs {
                 id: "register_process",
                 summary: "Create a record for a running process",
                 more: "A process has one record, however often it is registered. Its end is detected, but how it ended is known only if the kernel reports it or `finish` is called.",
@@ -74,7 +74,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/processes/finish",
             Scope::Run,
             finish,
-            RouteDocs {
+            Docs {
                 id: "finish_process",
                 summary: "Report how a registered process has ended",
                 more: "Not needed for processes that the coordinator launched.",
@@ -86,7 +86,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/processes/stop",
             Scope::Run,
             stop,
-            RouteDocs {
+            Docs {
                 id: "stop_process",
                 summary: "Stop a process: a signal, a grace period, then SIGKILL",
                 more: "With `tree`, also stops everything that it has started. Launched descendants with records of their own are stopped in the same way, each through its own record. The process is `stopping` until everything else that it started is confirmed to have exited. A process whose launch is deferred is cancelled: it is `exited`, with a `failure` of the step `cancelled`.",
@@ -98,7 +98,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/processes/signal",
             Scope::Run,
             signal,
-            RouteDocs {
+            Docs {
                 id: "signal_process",
                 summary: "Send a signal to a process",
                 more: "The signal is sent through a descriptor of the process (pidfd), so another process that has reused its PID is never signalled.",
@@ -110,7 +110,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/processes/settle",
             Scope::Run,
             settle,
-            RouteDocs {
+            Docs {
                 id: "settle_process",
                 summary: "Declare that nothing of a process's tree is alive",
                 more: "For a tree of which the coordinator cannot tell whether it is empty. Refused unless the process has ended, its tree has been killed, and only `unknown` processes are left.",
@@ -122,7 +122,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/processes/wait",
             Scope::Run,
             wait,
-            RouteDocs {
+            Docs {
                 id: "wait_for_process",
                 summary: "Wait until a process has ended",
                 more: "If its tree is being stopped, or a lock, claim or pass is bound to it, waits for the whole tree, including launched descendants with records of their own. Answers immediately if the process has already ended. Also answers when the wait times out: see `timed_out`.",
@@ -134,7 +134,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/processes/prune",
             Scope::Run,
             prune,
-            RouteDocs {
+            Docs {
                 id: "prune_processes",
                 summary: "Remove records of processes that have ended",
                 more: "Records with live descendants are kept.",
@@ -146,7 +146,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/processes/keeper",
             Scope::Run,
             keeper,
-            RouteDocs {
+            Docs {
                 id: "keeper",
                 summary: "Start the keeper if it is not running, and get its socket",
                 more: "Clients can pass their own streams and environment to the keeper over that socket: see docs/protocols/keeper.md.",

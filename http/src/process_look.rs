@@ -6,7 +6,7 @@ use crate::call::Call;
 use crate::listing::{Listing, Written};
 use crate::problem::Problem;
 use crate::process_shown::Process;
-use crate::route::{Json, Large, Query, Route, RouteDocs};
+use crate::route::{Docs, Json, Large, Query, Route};
 use crate::schema::Number;
 use crate::scope::Scope;
 use schemars::JsonSchema;
@@ -23,7 +23,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/processes",
             Scope::Run,
             list,
-            RouteDocs {
+            Docs {
                 id: "list_processes",
                 summary: "List processes, including past ones",
                 more: "Long lists are returned in pages, which are not a consistent snapshot. Arguments that look like secrets are masked. Current resource usage is included only with `usage`.",
@@ -35,7 +35,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/processes/count",
             Scope::Run,
             count,
-            RouteDocs {
+            Docs {
                 id: "count_processes",
                 summary: "Count processes, including past ones",
                 more: "Takes the parameters of `/v1/processes`, except `limit` and `after`.",
@@ -47,7 +47,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/processes/process",
             Scope::Run,
             process,
-            RouteDocs {
+            Docs {
                 id: "process",
                 summary: "Get a process",
                 more: "The process is identified by its id, or by at least the first eight digits of its id.",
@@ -59,7 +59,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/processes/ancestors",
             Scope::Run,
             ancestors,
-            RouteDocs {
+            Docs {
                 id: "ancestors",
                 summary: "List the ancestors of a process",
                 more: "The parent comes first, the root last.",
@@ -71,7 +71,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/processes/descendants",
             Scope::Run,
             descendants,
-            RouteDocs {
+            Docs {
                 id: "descendants",
                 summary: "List the descendants of a process",
                 more: "Long lists are returned in pages.",

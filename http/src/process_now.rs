@@ -5,7 +5,7 @@
 
 use crate::call::Call;
 use crate::problem::Problem;
-use crate::route::{Body, Json, Route, RouteDocs};
+use crate::route::{Body, Docs, Json, Route};
 use crate::schema::List;
 use crate::scope::Scope;
 use schemars::JsonSchema;
@@ -27,7 +27,7 @@ pub(crate) fn routes() -> Vec<Route> {
         "/v1/processes/usage",
         Scope::Run,
         usage,
-        RouteDocs {
+        Docs {
             id: "usage_of_processes",
             summary: "Get the current resource usage of processes",
             more: "The usage is read at the time of the request.",
@@ -39,7 +39,7 @@ pub(crate) fn routes() -> Vec<Route> {
         "/v1/processes/reconcile",
         Scope::Run,
         reconcile,
-        RouteDocs {
+        Docs {
             id: "reconcile_processes",
             summary: "Check every process recorded as alive",
             more: "Normally not needed, since exits are detected automatically. Answers when the records of processes that have exited show how they ended, or after 5 s.",

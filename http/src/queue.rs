@@ -5,9 +5,9 @@ use crate::call::Call;
 use crate::job::Deleted;
 use crate::problem::Problem;
 use crate::process_look;
-use crate::route::{Body, Json, Route, RouteDocs};
+use crate::route::{Body, Docs, Json, Route};
 use crate::schema::{Number, Span};
-use crate::scope::Scope;
+use crate::scope::{OrRun as _, Scope};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sexton::actors::queue::{Phase, QueueName};
@@ -22,7 +22,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/withdraw",
             Scope::Run,
             withdraw,
-            RouteDocs {
+            Docs {
                 id: "withdraw_pops",
                 summary: "End the requests of a process that wait for a job",
                 more: "Each request to `pop` whose claims would be bound to this process, and that waits, is answered with an empty list. A worker that is about to give jobs back does this first, so that it does not claim them again. A request that arrives later is not affected.",
@@ -34,7 +34,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/delete",
             Scope::Use,
             delete,
-            RouteDocs {
+            Docs {
                 id: "delete_job",
                 summary: "Delete an unclaimed job",
                 more: "A claimed job can only be ended with the token of its claim: see `ack`.",
@@ -46,7 +46,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/kick",
             Scope::Use,
             kick,
-            RouteDocs {
+            Docs {
                 id: "kick_jobs",
                 summary: "Make buried or delayed jobs ready",
                 more: "Kicks buried jobs, the oldest first, then abandoned and quarantined ones. If there are none of these, kicks delayed jobs, in the order in which they are due, then jobs that wait for a retry. Each job is treated as if it had never been tried.",
@@ -58,7 +58,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/kick-job",
             Scope::Use,
             kick_job,
-            RouteDocs {
+            Docs {
                 id: "kick_job",
                 summary: "Make one job ready",
                 more: "The job must be buried, abandoned, quarantined, delayed or waiting for a retry. It is treated as if it had never been tried.",
@@ -70,7 +70,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/cancel",
             Scope::Use.or_run_by_state("the job's claim is bound to a process"),
             cancel,
-            RouteDocs {
+            Docs {
                 id: "cancel_job",
                 summary: "Cancel a job",
                 more: "The job is abandoned, and its claim ends. A claim that is bound to a process, as those of `sexton work` are, ends only when the process has ended, or when the job is completed, failed or given back. Until then, `touch` and `report` are refused, and `sexton work` stops its command; if `sexton work` is gone, the coordinator stops it.",
@@ -82,7 +82,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/repush",
             Scope::Use,
             repush,
-            RouteDocs {
+            Docs {
                 id: "repush_jobs",
                 summary: "Make the abandoned jobs of a queue ready",
                 more: "The jobs are treated as if they had never been tried.",
@@ -94,7 +94,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/pause",
             Scope::Use,
             pause,
-            RouteDocs {
+            Docs {
                 id: "pause_queue",
                 summary: "Pause a queue",
                 more: "The queue must exist: it does while it has jobs, a client waits for its jobs, or it is paused or throttled. While a queue is paused, jobs can be added but not claimed. A length of 0 ends the pause.",
@@ -106,7 +106,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/flush",
             Scope::Use.or_run_by_state("the claim of one of the jobs is bound to a process"),
             flush,
-            RouteDocs {
+            Docs {
                 id: "flush_queue",
                 summary: "Delete every job of a queue",
                 more: "Claimed jobs are deleted, too.",

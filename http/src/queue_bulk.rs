@@ -4,7 +4,7 @@
 use crate::call::Call;
 use crate::listing::{self, After};
 use crate::problem::Problem;
-use crate::route::{Body, Json, Route, RouteDocs};
+use crate::route::{Body, Docs, Json, Route};
 use crate::schema::Number;
 use crate::scope::Scope;
 use schemars::JsonSchema;
@@ -25,7 +25,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/retry",
             Scope::Use,
             retry,
-            RouteDocs {
+            Docs {
                 id: "retry_jobs",
                 summary: "Retry jobs that match a filter",
                 more: "Makes the jobs ready, as if they had never been tried. A request handles up to `limit` jobs, and the answer shows where to continue.",
@@ -37,7 +37,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/discard",
             Scope::Use,
             discard,
-            RouteDocs {
+            Docs {
                 id: "discard_jobs",
                 summary: "Delete jobs that match a filter",
                 more: "Claimed jobs are not deleted. A request handles up to `limit` jobs, and the answer shows where to continue.",

@@ -7,7 +7,7 @@ use crate::job_shown::{Job, job_shown};
 use crate::listing::{self, After, Limit, Listing, Written};
 use crate::problem::Problem;
 use crate::process_look;
-use crate::route::{Json, Large, Query, Route, RouteDocs};
+use crate::route::{Docs, Json, Large, Query, Route};
 use crate::schema::JobText;
 use crate::scope::Scope;
 use schemars::JsonSchema;
@@ -39,7 +39,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues",
             Scope::Read,
             list,
-            RouteDocs {
+            Docs {
                 id: "list_queues",
                 summary: "List queues, with the number of jobs in each phase",
                 more: "A queue exists while it has jobs, is paused or throttled, or has clients that use it. Long lists are returned in pages. Together, the pages are not a consistent snapshot, but a queue that exists throughout is listed exactly once. The queues of a page are sorted by name.",
@@ -51,14 +51,14 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/queue",
             Scope::Read,
             queue,
-            RouteDocs { id: "queue", summary: "Get a queue", more: "", answer: "The queue." },
+            Docs { id: "queue", summary: "Get a queue", more: "", answer: "The queue." },
             &[Absent, Failed],
         ),
         Route::get(
             "/v1/queues/jobs",
             Scope::Read,
             jobs,
-            RouteDocs {
+            Docs {
                 id: "list_jobs",
                 summary: "List jobs",
                 more: "Long lists are returned in pages. Together, the pages are not a consistent snapshot, but a job that does not change is listed exactly once. The jobs of a page are sorted by id. Bodies are not included: see `/v1/queues/job`.",
@@ -70,19 +70,14 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/job",
             Scope::Read,
             job,
-            RouteDocs {
-                id: "job",
-                summary: "Get a job with its body",
-                more: "",
-                answer: "The job.",
-            },
+            Docs { id: "job", summary: "Get a job with its body", more: "", answer: "The job." },
             &[Absent, Failed, Large],
         ),
         Route::get(
             "/v1/queues/next",
             Scope::Read,
             next,
-            RouteDocs {
+            Docs {
                 id: "next_queue",
                 summary: "Get a random queue from which a job can be claimed",
                 more: "Each such queue is equally likely. Queues that are paused, throttled or read-only are excluded.",
@@ -94,7 +89,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/config",
             Scope::Read,
             config,
-            RouteDocs {
+            Docs {
                 id: "queue_config",
                 summary: "Get the queue configuration: limits, rules for job types, and weights of tenants",
                 more: "Without `type`, `types` contains the rules of `default`, followed by those of each type that has an entry of its own; `default` applies to all other types. With `type`, `types` contains only the rules that apply to that type. The configuration does not change until the coordinator restarts.",

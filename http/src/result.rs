@@ -3,9 +3,9 @@
 
 use crate::call::Call;
 use crate::problem::Problem;
-use crate::route::{Body, Json, Query, Route, RouteDocs};
+use crate::route::{Body, Docs, Json, Query, Route};
 use crate::schema::{Number, OutputText};
-use crate::scope::Scope;
+use crate::scope::{OrRun as _, Scope};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sexton::actors::queue::{self, JobEnd, JobResult, JobView, Message, QueueName};
@@ -23,7 +23,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/keep-result",
             Scope::Use.or_run_by_state("the claim is bound to a process"),
             keep,
-            RouteDocs {
+            Docs {
                 id: "keep_job_result",
                 summary: "Store the result of a claimed job",
                 more: "Requires the token of the job's claim, and must be sent before the job is completed or failed. The result is kept for `keep_ms`, and can be read once the job is over; the result of a later try replaces it. At most 100,000 results and 64 MiB are kept; beyond that, the oldest are dropped.",
@@ -35,7 +35,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/queues/result",
             Scope::Read,
             result,
-            RouteDocs {
+            Docs {
                 id: "job_result",
                 summary: "Get the result of a job",
                 more: "Returns the result that the worker stored. For a job that was abandoned without a result, `status` is `failed` and `error` is the last error. For any other job that is over without a result, the request is refused as `absent`. With `wait`, the answer is sent when the job is over or the wait times out.",

@@ -3,9 +3,10 @@
 //! without a scope, and its function is not called before the scope was checked.
 
 use crate::call::Call;
+use crate::input;
 use crate::problem::Problem;
 use crate::schemas::{Content, Schemas};
-use crate::scope::{Required, Scope};
+use crate::scope::{OrRun as _, Required, Scope};
 use actix_http::RequestHead;
 use actix_web::http::{Method, header};
 use actix_web::web;
@@ -15,19 +16,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sexton::refusal::Reason;
+use sexton_api::request::{self as api, Input, Repeat, Request};
 use std::future::ready;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// The documentation of a route.
-pub(crate) struct RouteDocs {
-    /// The `operationId` in the `OpenAPI` description.
-    pub(crate) id: &'static str,
-    pub(crate) summary: &'static str,
-    /// The part of the description that follows the summary; may be empty.
-    pub(crate) more: &'static str,
-    /// The description of the answer.
-    pub(crate) answer: &'static str,
-}
+pub(crate) use sexton_api::request::Docs;
 
 /// A path with its method and handler.
 pub(crate) struct Route {
@@ -44,7 +37,7 @@ pub(crate) struct Route {
 
 /// The published description of a route.
 pub(crate) struct Described {
-    pub(crate) words: RouteDocs,
+    pub(crate) words: Docs,
     /// The reasons for which the route may refuse a request, in addition to those that apply to every route.
     pub(crate) refusals: Vec<Reason>,
     pub(crate) takes: fn(&mut Schemas) -> Content,
@@ -94,6 +87,28 @@ impl<T: DeserializeOwned + JsonSchema + 'static> FromCall for Body<T> {
 
     fn describe(schemas: &mut Schemas) -> Content {
         Content::body::<T>(schemas)
+    }
+}
+
+/// Input whose type says where its fields are.
+struct Asked<R>(R);
+
+impl<R: Request + JsonSchema + 'static> FromCall for Asked<R> {
+    fn from_call(call: &Call) -> Result<Self, Problem> {
+        let request = match R::ROUTE.input {
+            Input::Nothing => input::of_nothing(),
+            Input::Query => call.query(),
+            Input::Body => call.body(),
+        };
+        request.map(Self)
+    }
+
+    fn describe(schemas: &mut Schemas) -> Content {
+        match R::ROUTE.input {
+            Input::Nothing => Content::default(),
+            Input::Query => Content::query::<R>(schemas),
+            Input::Body => Content::body::<R>(schemas),
+        }
     }
 }
 
@@ -150,12 +165,35 @@ fn written(answer: &impl Serialize) -> Result<HttpResponse, Problem> {
 }
 
 impl Route {
+    /// Creates the route of a request. Its type says everything except how it is carried out.
+    pub(crate) fn of<R>(
+        act: impl AsyncFn(&Call, R) -> Result<R::Answer, Problem> + Clone + 'static,
+    ) -> Self
+    where
+        R: Request + JsonSchema + 'static,
+        R::Answer: JsonSchema,
+    {
+        let api::Route { method, path, repeat, scope, run_if, docs, refusals, .. } = R::ROUTE;
+        let required = match run_if {
+            Some(condition) => scope.or_run(condition, |it: &Asked<R>| it.0.needs_run()),
+            None => scope.into(),
+        };
+        let act = async move |call: &Call, it: Asked<R>| act(call, it.0).await.map(Json);
+        match (method, repeat) {
+            (api::Method::Get, _) => Self::get(path, required, act, docs, refusals),
+            (api::Method::Post, Repeat::Freely) => Self::post(path, required, act, docs, refusals),
+            (api::Method::Post, Repeat::WithKey) => {
+                Self::post_once(path, required, act, docs, refusals)
+            }
+        }
+    }
+
     /// Creates a read-only route, for GET and HEAD.
     pub(crate) fn get<T: FromCall, G: IntoAnswer>(
         path: &'static str,
         required: impl Into<Required<T>>,
         read: impl AsyncFn(&Call, T) -> Result<G, Problem> + Clone + 'static,
-        words: RouteDocs,
+        words: Docs,
         refusals: &[Reason],
     ) -> Self {
         let answer = async move |call: &Call, input: T| read(call, input).await?.into_answer();
@@ -168,7 +206,7 @@ impl Route {
         path: &'static str,
         required: impl Into<Required<T>>,
         act: impl AsyncFn(&Call, T) -> Result<G, Problem> + Clone + 'static,
-        words: RouteDocs,
+        words: Docs,
         refusals: &[Reason],
     ) -> Self {
         let answer = async move |call: &Call, input: T| act(call, input).await?.into_answer();
@@ -182,7 +220,7 @@ impl Route {
         path: &'static str,
         required: impl Into<Required<T>>,
         act: impl AsyncFn(&Call, T) -> Result<Json<G>, Problem> + Clone + 'static,
-        words: RouteDocs,
+        words: Docs,
         refusals: &[Reason],
     ) -> Self
     where
@@ -255,7 +293,7 @@ impl Route {
     /// Publishes the description of the route.
     fn described_as<T: FromCall, G: IntoAnswer>(
         mut self,
-        words: RouteDocs,
+        words: Docs,
         refusals: &[Reason],
     ) -> Self {
         self.described = Some(Described {

@@ -3,78 +3,16 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, Deserialize, Deserializer, Error as _, Unexpected, Visitor};
+use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use sexton::actors::lock::Name;
 use sexton::actors::queue::Body;
 use std::borrow::Cow;
-use std::fmt;
-use std::marker::PhantomData;
+
+pub(crate) use sexton_api::value::Number;
 
 /// A span in milliseconds, of less than 2^32 seconds.
 pub(crate) type Span = Number<u64, 0, { u32::MAX as u64 * 1000 }>;
-
-/// A whole number within bounds, with a default.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Number<N, const MIN: u64, const MAX: u64, const DEFAULT: u64 = 0>(pub(crate) N);
-
-impl<N: TryFrom<u64>, const MIN: u64, const MAX: u64, const DEFAULT: u64> Default
-    for Number<N, MIN, MAX, DEFAULT>
-{
-    fn default() -> Self {
-        let default = N::try_from(DEFAULT).ok();
-        Self(default.expect("the default fits the type"))
-    }
-}
-
-impl<'de, N: TryFrom<u64>, const MIN: u64, const MAX: u64, const DEFAULT: u64> Deserialize<'de>
-    for Number<N, MIN, MAX, DEFAULT>
-{
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_u64(Within::<N, MIN, MAX>(PhantomData)).map(Self)
-    }
-}
-
-/// A visitor that accepts whole numbers within bounds.
-struct Within<N, const MIN: u64, const MAX: u64>(PhantomData<N>);
-
-impl<N: TryFrom<u64>, const MIN: u64, const MAX: u64> Visitor<'_> for Within<N, MIN, MAX> {
-    type Value = N;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a whole number from {MIN} to {MAX}")
-    }
-
-    fn visit_u64<E: de::Error>(self, number: u64) -> Result<N, E> {
-        let within = Some(number).filter(|number| (MIN..=MAX).contains(number));
-        let within = within.and_then(|number| N::try_from(number).ok());
-        within.ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))
-    }
-}
-
-impl<N: Copy + Into<u64>, const MIN: u64, const MAX: u64, const DEFAULT: u64> Serialize
-    for Number<N, MIN, MAX, DEFAULT>
-{
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(self.0.into())
-    }
-}
-
-impl<N, const MIN: u64, const MAX: u64, const DEFAULT: u64> JsonSchema
-    for Number<N, MIN, MAX, DEFAULT>
-{
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        format!("From{MIN}To{MAX}").into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "integer", "minimum": MIN, "maximum": MAX })
-    }
-}
 
 /// A non-empty list of bounded length.
 #[derive(Clone, Debug)]

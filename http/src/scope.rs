@@ -4,47 +4,25 @@
 use crate::problem::Problem;
 use sexton::refusal::Reason;
 
-/// A permission that a route requires.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    /// Nothing: for the login form and the files that it loads.
-    Open,
-    /// Read state.
-    Read,
-    /// Use locks, queues and leases.
-    Use,
-    /// Operate the coordinator, without starting or ending anything.
-    Operate,
-    /// Start, end and signal processes, directly or as a consequence, see their output, and stop the coordinator. This is equivalent to
-    /// having the rights of the coordinator's user.
-    Run,
-}
+pub(crate) use sexton_api::request::Scope;
 
-impl Scope {
-    /// Returns the scope's name, as in the description and in the token file.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Open => "none",
-            Self::Read => "read",
-            Self::Use => "use",
-            Self::Operate => "operate",
-            Self::Run => "run",
-        }
-    }
-
+/// What a route requires beside a scope.
+pub(crate) trait OrRun {
     /// Requires this scope, and [`Scope::Run`] for requests to which `applies` returns true. `condition` describes these requests; it is
     /// meant to follow "if".
-    pub(crate) const fn or_run<T>(
-        self,
-        condition: &'static str,
-        applies: fn(&T) -> bool,
-    ) -> Required<T> {
-        Required { scope: self, run: Some((condition, applies)) }
-    }
+    fn or_run<T>(self, condition: &'static str, applies: fn(&T) -> bool) -> Required<T>;
 
     /// Requires this scope, and [`Scope::Run`] for requests to which `condition` applies, which depends on the state of an actor: the actor
     /// refuses them (see `Machine::forbids`), since every caller without that scope has limited authority.
-    pub(crate) const fn or_run_by_state(self, condition: &'static str) -> ByState {
+    fn or_run_by_state(self, condition: &'static str) -> ByState;
+}
+
+impl OrRun for Scope {
+    fn or_run<T>(self, condition: &'static str, applies: fn(&T) -> bool) -> Required<T> {
+        Required { scope: self, run: Some((condition, applies)) }
+    }
+
+    fn or_run_by_state(self, condition: &'static str) -> ByState {
         ByState { scope: self, condition }
     }
 }
@@ -156,7 +134,7 @@ impl Scopes {
 
 #[cfg(test)]
 mod tests {
-    use super::{Required, Scope, Scopes};
+    use super::{OrRun as _, Required, Scope, Scopes};
 
     #[test]
     fn each_caller_has_the_scopes_of_those_below_it() {

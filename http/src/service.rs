@@ -6,7 +6,7 @@
 use crate::call::Call;
 use crate::problem::Problem;
 use crate::process_shown::{Failed, lost, signal};
-use crate::route::{Body, Json, Query, Route, RouteDocs};
+use crate::route::{Body, Docs, Json, Query, Route};
 use crate::schema::Number;
 use crate::scope::Scope;
 use schemars::JsonSchema;
@@ -27,7 +27,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/services",
             Scope::Run,
             list,
-            RouteDocs {
+            Docs {
                 id: "list_services",
                 summary: "List services with their state",
                 more: "",
@@ -39,7 +39,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/services/service",
             Scope::Run,
             service,
-            RouteDocs {
+            Docs {
                 id: "service",
                 summary: "Get a service",
                 more: "",
@@ -51,7 +51,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/services/start",
             Scope::Run,
             start,
-            RouteDocs {
+            Docs {
                 id: "start_services",
                 summary: "Start a service, or all services",
                 more: "Also starts services that have failed. A started service runs until it is stopped, even across restarts of the coordinator.",
@@ -63,7 +63,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/services/stop",
             Scope::Run,
             stop,
-            RouteDocs {
+            Docs {
                 id: "stop_services",
                 summary: "Stop a service, or all services",
                 more: "A stopped service stays stopped until it is started, even across restarts of the coordinator.",
@@ -75,7 +75,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/services/restart",
             Scope::Run,
             restart,
-            RouteDocs {
+            Docs {
                 id: "restart_services",
                 summary: "Replace the processes of a service, or of all services, with new ones",
                 more: "A stopped service is started only if the request names it.",

@@ -7,7 +7,7 @@
 use crate::call::Call;
 use crate::problem::Problem;
 use crate::process::Launch;
-use crate::route::{Body, Json, Route, RouteDocs};
+use crate::route::{Body, Docs, Json, Route};
 use crate::schema::Number;
 use crate::scope::Scope;
 use crate::task_look::Task;
@@ -33,7 +33,7 @@ pub(crate) fn routes() -> Vec<Route> {
             ADD,
             Scope::Run,
             add,
-            RouteDocs {
+            Docs {
                 id: "add_task",
                 summary: "Add a task",
                 more: "The task's command is launched for each burst, as soon as it is the task's turn and a thread of a server is free. If there has never been a server, adding the first task creates the server `local`.",
@@ -45,7 +45,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/tasks/act",
             Scope::Run,
             act,
-            RouteDocs {
+            Docs {
                 id: "act_on_task",
                 summary: "Mark a task as ready, or pause, resume, wake, terminate or restart it",
                 more: "Terminating a task with `now` stops the processes of its running attempt.",
@@ -57,7 +57,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/tasks/wait",
             Scope::Read,
             wait,
-            RouteDocs {
+            Docs {
                 id: "wait_for_task",
                 summary: "Wait until a task is over",
                 more: "The answer is sent when the task is over, immediately if it already is, or when the wait times out: `status` shows whether the task is over.",
@@ -69,7 +69,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/tasks/pause",
             Scope::Run,
             pause,
-            RouteDocs {
+            Docs {
                 id: "pause_tasks",
                 summary: "Pause the tasks of a group, or all tasks",
                 more: "With `soft`, no task is started, but tasks under way continue. With `hard`, no burst is started. `off` ends either pause. A burst that has begun is not interrupted.",
@@ -81,7 +81,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/tasks/prune",
             Scope::Run,
             prune,
-            RouteDocs {
+            Docs {
                 id: "prune_tasks",
                 summary: "Remove tasks that are over",
                 more: "",

@@ -5,7 +5,7 @@
 use crate::call::Call;
 use crate::listing::{Limit, Listing, Written};
 use crate::problem::Problem;
-use crate::route::{Json, Large, Query, Route, RouteDocs};
+use crate::route::{Docs, Json, Large, Query, Route};
 use crate::schema::TaskNames;
 use crate::scope::Scope;
 use schemars::JsonSchema;
@@ -29,7 +29,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/tasks",
             Scope::Read,
             list,
-            RouteDocs {
+            Docs {
                 id: "list_tasks",
                 summary: "List tasks",
                 more: "Sorted by id. Long lists are returned in pages, which are not a consistent snapshot. A page may be empty and still be followed by others.",
@@ -41,7 +41,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/tasks/task",
             Scope::Read,
             task,
-            RouteDocs {
+            Docs {
                 id: "task",
                 summary: "Get a task",
                 more: "Includes the task's attempts and, if it is not running, the reason.",

@@ -4,7 +4,7 @@
 use crate::call::Call;
 use crate::lease::turn_of;
 use crate::problem::Problem;
-use crate::route::{Body, Json, Query, Route, RouteDocs};
+use crate::route::{Body, Docs, Json, Query, Route};
 use crate::schema::{GroupName, Number, ServerName};
 use crate::scope::Scope;
 use schemars::JsonSchema;
@@ -30,7 +30,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/servers",
             Scope::Read,
             list,
-            RouteDocs {
+            Docs {
                 id: "list_servers",
                 summary: "List the servers that run tasks",
                 more: "Sorted by name.",
@@ -42,7 +42,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/servers/set",
             Scope::Run,
             set,
-            RouteDocs {
+            Docs {
                 id: "set_server",
                 summary: "Add a server, set its threads, or enable or disable it",
                 more: "A server that does not exist is added if `threads` is given. A disabled server stays disabled until another request to this path enables it.",
@@ -54,7 +54,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/servers/reach",
             Scope::Run,
             reach,
-            RouteDocs {
+            Docs {
                 id: "reach_server",
                 summary: "Add another machine as a server, or set how it is reached",
                 more: "Attempts are run on that machine by `sexton wrapper`, over ssh. Attempts that are already running continue unchanged.",
@@ -66,7 +66,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/servers/remove",
             Scope::Run,
             remove,
-            RouteDocs {
+            Docs {
                 id: "remove_server",
                 summary: "Remove a server",
                 more: "Attempts running on the server are stopped. Whether their tasks fail or continue on other servers depends on `abort_on_failure`, and on whether the attempts have saved anything.",
@@ -78,7 +78,7 @@ pub(crate) fn routes() -> Vec<Route> {
             INVENTORY,
             Scope::Run,
             inventory,
-            RouteDocs {
+            Docs {
                 id: "update_servers",
                 summary: "Make the servers match an inventory",
                 more: "Adds new servers, removes missing ones, and sets the number of threads from `max_procs`. Servers that an operator has disabled are left unchanged, whether or not they are in the inventory. What is run to reach other machines is no part of `hosts`: `config` and `program` are for all of them.",
@@ -90,7 +90,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/servers/refresh",
             Scope::Run,
             refresh,
-            RouteDocs {
+            Docs {
                 id: "refresh_servers",
                 summary: "Refresh the list of servers",
                 more: "Meant for scripts that notice that a server has come online or gone offline. Requests a pass of the lease `server-refresh`, whose command supplies an inventory. Answers 404 if that lease does not exist.",
@@ -102,7 +102,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/tasks/groups",
             Scope::Read,
             groups,
-            RouteDocs {
+            Docs {
                 id: "list_task_groups",
                 summary: "List the groups of tasks",
                 more: "A group is listed if it has tasks that are under way or could begin, or settings of its own.",
@@ -114,7 +114,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/tasks/limit",
             Scope::Run,
             limit,
-            RouteDocs {
+            Docs {
                 id: "limit_task_group",
                 summary: "Set how many tasks of a group may be under way at a time",
                 more: "A task is under way from its first burst to its last, including the waits between them. With 0, no task is started.",

@@ -5,7 +5,7 @@
 use crate::call::Call;
 use crate::problem::Problem;
 use crate::process_shown::Stream;
-use crate::route::{Json, Query, Route, RouteDocs};
+use crate::route::{Docs, Json, Query, Route};
 use crate::schema::TaskNames;
 use crate::scope::Scope;
 use crate::task_look::{Finished, TaskQuery};
@@ -24,7 +24,7 @@ pub(crate) fn routes() -> Vec<Route> {
         "/v1/tasks/transcript",
         Scope::Read,
         transcript,
-        RouteDocs {
+        Docs {
             id: "task_transcript",
             summary: "Get the history of a task",
             more: "Includes the last eight attempts that ended and the running one, if any, each with its phases and their times, how it ended, the output of its command (with the scope `run`), and why the dispatcher chose its server.",

@@ -6,16 +6,11 @@ use crate::ids::ActorId;
 use crate::spine::delivery::Item;
 use crate::spine::machine::Draining;
 use crate::spine::runtime::Stopped;
+use sexton_api::operate::DrainWhat;
 use tokio::sync::oneshot;
 
 /// The part of a node's work to drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "schemas",
-    derive(serde::Deserialize, schemars::JsonSchema),
-    serde(rename_all = "snake_case"),
-    schemars(rename = "DrainWhat")
-)]
 pub enum Drain {
     /// No new locks. Renewals and releases continue, and locks are still granted to those who wait already.
     Locks,
@@ -29,8 +24,19 @@ pub enum Drain {
     All,
     /// No new jobs, but existing jobs can still be claimed. This is what beanstalkd calls draining. [`Handle::drained`] ignores a drain of
     /// this kind.
-    #[cfg_attr(feature = "schemas", serde(skip))]
     Jobs,
+}
+
+impl From<DrainWhat> for Drain {
+    fn from(what: DrainWhat) -> Self {
+        match what {
+            DrainWhat::Locks => Self::Locks,
+            DrainWhat::Queues => Self::Queues,
+            DrainWhat::Leases => Self::Leases,
+            DrainWhat::Tasks => Self::Tasks,
+            DrainWhat::All => Self::All,
+        }
+    }
 }
 
 impl Drain {

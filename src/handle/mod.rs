@@ -58,7 +58,7 @@ use crate::persist::journal::{Fsync, Journal};
 use crate::ports::process::ProcessPortHandle;
 use crate::refusal::Reason;
 use crate::spine::budget::Budget;
-use crate::spine::checkpoint::{self, CheckpointError, SnapshotStatus, Taken};
+use crate::spine::checkpoint::{self, CheckpointError, SnapshotStatus};
 use crate::spine::delivery::{Item, Stage};
 use crate::spine::directory::Admission;
 use crate::spine::each::MailboxOf;
@@ -72,6 +72,7 @@ use crate::status::{
     ActorReport, FollowingStatus, JournalStatus, Listeners, Listening, NodeStatus, Recovered,
     Reloaded, fsync_words,
 };
+use sexton_api::operate::Checkpoint;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -210,7 +211,7 @@ impl Handle {
     }
 
     /// Takes a snapshot now, which makes the next startup faster and allows old journal segments to be removed.
-    pub async fn checkpoint(&self) -> Result<Taken, CheckpointError> {
+    pub async fn checkpoint(&self) -> Result<Checkpoint, CheckpointError> {
         let (request, taken) = oneshot::channel();
         let sent = self.facts.checkpoints.send(request);
         sent.map_err(|_| CheckpointError::Stopped)?;

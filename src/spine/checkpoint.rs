@@ -28,6 +28,7 @@ use crate::spine::event::EventBody;
 use crate::spine::ledger::{Appended, CheckpointThreshold, Ledger};
 use crate::spine::recovery::Past;
 use crate::spine::shared::Spine;
+use sexton_api::operate::Checkpoint;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,32 +77,6 @@ pub enum CheckpointError {
     Memory,
 }
 
-/// A completed checkpoint.
-#[cfg_attr(
-    feature = "schemas",
-    derive(schemars::JsonSchema),
-    schemars(rename = "Checkpoint", extend("x-open" = true))
-)]
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct Taken {
-    /// The slot that was written.
-    pub slot: String,
-    /// The last sequence number in the snapshot: the snapshot includes the effects of every entry up to this one.
-    pub upto: Seq,
-    /// The number of pages in the slot.
-    pub pages: u64,
-    /// The size of the pages' content, in bytes.
-    pub bytes: u64,
-    /// The size of the slot's files, in bytes.
-    pub file_bytes: u64,
-    /// The node time at which the slot was sealed.
-    pub at: Timestamp,
-    /// How long the checkpoint took, in milliseconds.
-    pub ms: u64,
-    /// The number of journal segments removed afterwards.
-    pub segments_dropped: u64,
-}
-
 /// The status of snapshots.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct SnapshotStatus {
@@ -112,7 +87,7 @@ pub struct SnapshotStatus {
     /// Whether a checkpoint is being taken.
     pub running: bool,
     /// The newest checkpoint.
-    pub last: Option<Taken>,
+    pub last: Option<Checkpoint>,
     /// Why the newest attempt failed, if it did.
     pub last_failure: Option<String>,
     /// The last sequence number in each slot; `None` for a slot without a seal.
@@ -137,7 +112,7 @@ impl SharedStatus {
 }
 
 /// A request for a checkpoint, with the channel for its result.
-pub type Request = oneshot::Sender<Result<Taken, CheckpointError>>;
+pub type Request = oneshot::Sender<Result<Checkpoint, CheckpointError>>;
 
 /// The node's checkpoints.
 pub struct Checkpoints {
@@ -311,7 +286,7 @@ impl Checkpoints {
     }
 
     /// Takes a checkpoint as soon as no actor is being rebuilt and no other task is using the slots.
-    pub async fn take(&self) -> Result<Taken, CheckpointError> {
+    pub async fn take(&self) -> Result<Checkpoint, CheckpointError> {
         let slots = self.spine.slots().ok_or(CheckpointError::Memory)?;
         // An actor that is being rebuilt reads a slot, which may be the one about to be written.
         self.spine.until_rebuilt().await;
@@ -366,7 +341,7 @@ impl Checkpoints {
         }
     }
 
-    async fn take_into(&self, slots: Slots) -> Result<Taken, CheckpointError> {
+    async fn take_into(&self, slots: Slots) -> Result<Checkpoint, CheckpointError> {
         let disk = self.spine.disk().ok_or(CheckpointError::Memory)?;
         let target = self.target();
         let slot = target.slot;
@@ -420,7 +395,7 @@ impl Checkpoints {
         let [_, newer] = self.begun.get();
         self.begun.set([newer, Some(entries)]);
         self.loaded.set(seal.bytes);
-        Ok(Taken {
+        Ok(Checkpoint {
             slot: slot.to_string(),
             upto: seal.manifest.begun,
             pages: seal.pages,
@@ -528,7 +503,7 @@ impl Checkpoints {
     }
 }
 
-fn happening(taken: &Taken) -> EventBody {
+fn happening(taken: &Checkpoint) -> EventBody {
     EventBody::new("checkpoint")
         .text("slot", taken.slot.clone())
         .number("upto", taken.upto.0)

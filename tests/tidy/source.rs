@@ -43,7 +43,9 @@ impl Source {
             "src/actors/lock/invariants.rs",
         ];
         self.is_rust()
-            && ["src/", "http/src/", "tools/"].iter().any(|folder| self.path.starts_with(folder))
+            && ["src/", "api/src/", "http/src/", "tools/"]
+                .iter()
+                .any(|folder| self.path.starts_with(folder))
             && !tests.contains(&self.path.as_str())
     }
 }

@@ -23,7 +23,7 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     ),
     ("src/thread.rs", &["spine::guard"]),
     ("src/persist/", &["clock", "decode", "ids", "persist", "thread"]),
-    ("src/schemas.rs", &["actors", "clock", "ids", "refusal"]),
+    ("src/schemas.rs", &["actors"]),
     // This file lists all actors.
     ("src/actors/mod.rs", &["actors", "actors_of_a_node", "ids", "list_of_actors", "spine"]),
     ("src/spine/", &["clock", "decode", "ids", "lookup::pages", "persist", "spine", "thread"]),
@@ -232,7 +232,6 @@ pub(crate) const IMPORTS: &[(&str, &[&str])] = &[
     ("src/status.rs", &["actors", "address", "clock", "ids", "persist", "spine"]),
     ("src/trouble.rs", &["actors::lock", "text"]),
     ("src/address.rs", &["kernel::socket"]),
-    ("src/refusal.rs", &[]),
     (
         "src/replay/",
         &["actors", "bytes", "clock", "decode", "ids", "persist", "replay", "spine", "text"],

@@ -123,14 +123,15 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-/// Appends the fields to the path as a query string. Each value must be a string; any other is sent as an empty one.
+/// Appends the fields to the path as a query string. Values that are neither text nor numbers are sent as empty ones.
 pub(crate) fn with_query(path: &str, fields: &Map<String, Value>) -> String {
     let mut path = path.to_owned();
     for (place, (field, value)) in fields.iter().enumerate() {
         path.push(if place == 0 { '?' } else { '&' });
         path.push_str(field);
         path.push('=');
-        path.extend(utf8_percent_encode(value.as_str().unwrap_or(""), NON_ALPHANUMERIC));
+        let value = text_of(value).unwrap_or_default();
+        path.extend(utf8_percent_encode(&value, NON_ALPHANUMERIC));
     }
     path
 }

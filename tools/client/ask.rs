@@ -55,9 +55,13 @@ pub(crate) fn look(target: &Target, path: &str, query: &Fields) -> Result<Answer
     Ok(get(target, &with_query(path, query))?.about(&Value::Object(query.clone())))
 }
 
-/// Posts to a path, without a body, and waits at most `patience` for the answer.
-pub(crate) fn post(target: &Target, path: &str, patience: Duration) -> Result<Answer, Failure> {
-    Ok(ask(target, ("POST", path, ""), patience)?)
+/// Sends a request, given by its method, path and body, and waits at most `patience` for the answer.
+pub(super) fn once(
+    target: &Target,
+    request: (&str, &str, &str),
+    patience: Duration,
+) -> Result<Answer, Failure> {
+    Ok(ask(target, request, patience)?)
 }
 
 /// Posts fields to a path. If `wait`, in seconds, is not 0, the coordinator may take that long to answer, and if it stops or crashes

@@ -6,6 +6,7 @@
 //! | `connection.rs` | connections, and the pool of idle ones |
 //! | `answer.rs` | the fields of a request, and the coordinator's answer |
 //! | `ask.rs` | requests, streams, and requests that are repeated after a restart |
+//! | `typed.rs` | requests by their types |
 //! | `returning.rs` | waiting for a coordinator that is down |
 
 mod answer;
@@ -13,9 +14,11 @@ mod ask;
 mod connection;
 mod returning;
 mod target;
+mod typed;
 
 pub(crate) use answer::{Answer, Fields, bytes, bytes_of, fields, with_query};
 pub(crate) use ask::{
-    Outage, change, drawn, follow, get, instant, look, post, rest, send, send_once, send_within,
+    Outage, change, drawn, follow, get, instant, look, rest, send, send_once, send_within,
 };
 pub(crate) use target::{Target, Where};
+pub(crate) use typed::{Answered, request};

@@ -10,7 +10,7 @@ use sexton::clock::Timestamp;
 use sexton::refusal::Reason;
 
 /// The advice on a refusal, by its reason.
-const HELPS: &[(Reason, &str)] = &[
+pub(crate) const HELPS: &[(Reason, &str)] = &[
     (Reason::Held, "wait for it with `--wait 10m`; `sexton lock list KEY` shows who else waits"),
     (Reason::Stale, "stop what the lock guards: another owner may hold it by now"),
     (

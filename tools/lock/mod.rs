@@ -16,6 +16,6 @@ mod left;
 mod named;
 mod run;
 
-pub(crate) use answer::refused;
+pub(crate) use answer::{HELPS, refused};
 pub(crate) use command::Lock;
 pub(crate) use named::{name, put, shown};

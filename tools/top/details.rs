@@ -1,6 +1,6 @@
 //! The textual parts of the screen: notes, figures without a history, and the actors.
 
-use crate::status::described;
+use crate::status::{described, listed};
 use crate::system;
 use crate::text::{bytes, grouped, number, span, words};
 use crate::top::sample::{COMMANDS, Contact, Watched, actors as actors_of, list};
@@ -8,6 +8,7 @@ use crate::top::view::{FURTHER, Row, counted, moment, named};
 use ratatui::style::Stylize as _;
 use ratatui::text::{Line, Span};
 use serde_json::Value;
+use sexton_api::trouble::Level;
 
 /// The width of the headings, in characters.
 const NAME: usize = 13;
@@ -46,11 +47,12 @@ pub(crate) fn notes(watched: &Watched) -> Vec<Note> {
     let Some((_, status)) = &watched.status else {
         return notes;
     };
-    for trouble in list(status, "/troubles").iter().take(TROUBLES_MAX) {
-        let is_bad = words(trouble, "/level") == "bad";
+    let troubles = status.get("troubles").map(listed).unwrap_or_default();
+    for trouble in troubles.iter().take(TROUBLES_MAX) {
+        let is_bad = trouble.level == Level::Bad;
         note(if is_bad { 2 } else { 9 }, is_bad, described(trouble));
     }
-    let more = list(status, "/troubles").len().saturating_sub(TROUBLES_MAX);
+    let more = troubles.len().saturating_sub(TROUBLES_MAX);
     if more > 0 {
         let words = format!("{more} more problems: `sexton status` lists them");
         note(9, false, words);

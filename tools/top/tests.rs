@@ -127,7 +127,7 @@ fn panics(mut status: Value) -> Value {
     status["actors"][0]["quarantined"] =
         json!([report(812, "tick", json!(77), "a deadline in the past")]);
     status["troubles"] = json!([
-        {"level": "bad", "title": "Quarantined", "words": "Timers of 1 item of the lock actor caused panics, and no longer run."},
+        {"kind": "actor-quarantined", "level": "bad", "title": "Quarantined", "words": "Timers of 1 item of the lock actor caused panics, and no longer run."},
     ]);
     status
 }
@@ -163,9 +163,9 @@ fn troubled() -> Value {
     troubled["snapshots"]["failed"] = json!(2);
     troubled["snapshots"]["last_failure"] = json!("write snapshots/b/db: No space left on device");
     troubled["troubles"] = json!([
-        {"level": "bad", "title": "Disk is filling up", "words": "Disk space for the journal is low: requests that add something are refused until space is freed."},
-        {"level": "bad", "title": "No snapshots", "words": "The last checkpoint failed: write snapshots/b/db: No space left on device. The journal grows until one succeeds."},
-        {"level": "warn", "title": "Draining", "words": "New locks, jobs are refused until the coordinator restarts. It stops once nothing is held."},
+        {"kind": "disk-filling", "level": "bad", "title": "Disk is filling up", "words": "Disk space for the journal is low: requests that add something are refused until space is freed."},
+        {"kind": "snapshots-failing", "level": "bad", "title": "No snapshots", "words": "The last checkpoint failed: write snapshots/b/db: No space left on device. The journal grows until one succeeds."},
+        {"kind": "draining", "level": "warn", "title": "Draining", "words": "New locks, jobs are refused until the coordinator restarts. It stops once nothing is held."},
     ]);
     troubled["lockserver"]["rejected_busy"] = json!(1500);
     troubled["beanstalk"]["rejected_hosts"] = json!(7);
@@ -199,7 +199,7 @@ fn states() -> Vec<(&'static str, Screen)> {
     again["recovered"]["clean"] = json!(false);
     again["recovered"]["cut"] = json!("journal/00000007.seg at offset 1234: 96 bytes");
     again["troubles"] = json!([
-        {"level": "warn", "title": "Journal was cut", "words": "Incomplete data at the end of the journal was cut off at startup: journal/00000007.seg at offset 1234: 96 bytes"},
+        {"kind": "journal-was-cut", "level": "warn", "title": "Journal was cut", "words": "Incomplete data at the end of the journal was cut off at startup: journal/00000007.seg at offset 1234: 96 bytes"},
     ]);
     let silent = |is_there| NoAnswer {
         is_there,

@@ -8,7 +8,7 @@ use crate::page::render::{self, Link, PageClock, count};
 use crate::page::routing;
 use crate::problem::Problem;
 use crate::route::Route;
-use crate::scope::Scope;
+use crate::scope::{OrRun as _, Scope};
 use maud::{Markup, html};
 use serde::Deserialize;
 use sexton::actors::queue::{JobView, Phase};

@@ -11,7 +11,7 @@ use crate::page::routing;
 use crate::page::walk::{MOST, walk};
 use crate::problem::Problem;
 use crate::route::Route;
-use crate::scope::Scope;
+use crate::scope::{OrRun as _, Scope};
 use maud::{Markup, html};
 use serde::Deserialize;
 use sexton::actors::lock::{EntryView, Name, Selection};

@@ -5,10 +5,11 @@ use sexton::actors::lock::{self, EntryView, LockMachine, Message, Name, Reply};
 use sexton::persist::disk::RealDisk;
 use sexton::persist::journal::Sizes;
 use sexton::persist::snapshots::{SledStores, SlotId, SlotStatus, Slots};
-use sexton::spine::checkpoint::{Rules as CheckpointRules, Taken};
+use sexton::spine::checkpoint::Rules as CheckpointRules;
 use sexton::spine::delivery::Item;
 use sexton::spine::recovery::{self, Recovering, RecoveryError, Replica, Scope, recover};
 use sexton::{Config, Node};
+use sexton_api::operate::Checkpoint;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -91,7 +92,7 @@ fn carry_out(node: &Node, messages: &[Message]) {
 }
 
 /// Takes a checkpoint.
-pub(crate) fn checkpoint(node: &Node) -> Taken {
+pub(crate) fn checkpoint(node: &Node) -> Checkpoint {
     node::wait(node.handle().checkpoint()).expect("a checkpoint is taken")
 }
 

@@ -1,0 +1,34 @@
+//! The HTTP API of sexton as types: what a request contains, where it is sent, what it requires, how it is answered, and why it may be
+//! refused. The server, the command line and the published description are built from these types, so they cannot disagree.
+//!
+//! Nothing here depends on the rest of sexton: a client needs only this package. The library uses its types in place of its own wherever an
+//! answer shows something as it is.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`request`] | the contract of a request |
+//! | [`refusal`] | the reasons for a refusal |
+//! | [`ids`] | sequence numbers, tokens, moments |
+//! | [`value`] | values with bounds |
+//! | [`audit`] | whether the parts of a coordinator agree |
+//! | [`operate`] | snapshots, the clock, draining |
+//! | [`trouble`] | the list of problems |
+//!
+//! ```
+//! use sexton_api::operate::{DrainWhat, StartDrain};
+//! use sexton_api::request::{Method, Request, Scope};
+//! use sexton_api::value::Number;
+//!
+//! let request = StartDrain { what: DrainWhat::Locks, wait: Number(60) };
+//! assert_eq!(StartDrain::ROUTE.path, "/v1/drain");
+//! assert!(matches!((StartDrain::ROUTE.method, StartDrain::ROUTE.scope), (Method::Post, Scope::Run)));
+//! assert_eq!(request.wait.0, 60);
+//! ```
+
+pub mod audit;
+pub mod ids;
+pub mod operate;
+pub mod refusal;
+pub mod request;
+pub mod trouble;
+pub mod value;
