@@ -361,10 +361,10 @@ impl Paged for LeaseMachine {
     }
 }
 
-/// Returns the number of the pass that serves the request of this entry. A request that is repeated is answered with the lease as it is
-/// by then, so passes may have begun since.
+/// Returns the number of the pass that serves the request of this entry, which is zero if the request changed nothing. A request that is
+/// repeated is answered with the lease as it is by then, so passes may have begun since.
 fn serving(lease: &Lease, turn: Turn, request: Seq) -> u64 {
-    let is_later = |pass: &Current| pass.token > request.into();
+    let is_later = |pass: &Current| request > Seq(0) && pass.token > request.into();
     let has_begun = turn == Turn::Current || lease.current.as_ref().is_some_and(is_later);
     lease.begun + u64::from(!has_begun)
 }
