@@ -37,7 +37,7 @@ fn request(path: &str, opened: &Opened) -> (PendingRequest, Option<String>) {
 fn settle(path: &str, opened: &Opened, answer: &Answer) {
     let socket = opened.socket();
     match path {
-        "/v1/processes/launch" | "/v1/processes/stop" => {
+        "/v1/processes/launch" | "/v1/processes/start" | "/v1/processes/stop" => {
             let id = answer.json().pointer("/id").cloned();
             let wait = PendingRequest::as_described("/v1/processes/wait", "POST");
             let wait = wait.about(&json!({"id": id, "wait": 60}));
