@@ -128,6 +128,8 @@ pub(crate) struct Kernel {
     pub(crate) reports: Vec<Message>,
     /// The PIDs for which a PID file was written.
     pub(crate) noted: Vec<u32>,
+    /// The attempts for which a file system does not answer.
+    pub(crate) unfetched: BTreeSet<ProcessId>,
     /// Every process that was ever launched, by attempt. `truth` has how each process really ended.
     pub(crate) launched: BTreeMap<ProcessId, Vec<Key>>,
     pub(crate) truth: BTreeMap<Key, u32>,
@@ -167,6 +169,7 @@ impl Default for Kernel {
             events: VecDeque::new(),
             reports: Vec::new(),
             noted: Vec::new(),
+            unfetched: BTreeSet::new(),
             launched: BTreeMap::new(),
             truth: BTreeMap::new(),
             orphaned: BTreeSet::new(),

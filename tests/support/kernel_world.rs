@@ -183,6 +183,10 @@ impl World for Kernel {
         }
     }
 
+    fn fetch(&mut self, id: ProcessId, _spec: &Spec) -> bool {
+        self.unfetched.contains(&id)
+    }
+
     fn prepare(&mut self, _id: ProcessId, spec: &Spec) -> Result<Launch, Failure> {
         Ok(Launch { argv: spec.argv.clone(), ..Launch::default() })
     }

@@ -18,6 +18,10 @@ pub(super) struct Attempt<H> {
     pub(super) asked: bool,
     /// The launch request, kept until a keeper answers it, so that it can be sent to the next keeper if this one exits first.
     pub(super) launch: Option<Box<Launch>>,
+    /// Why the keeper could not launch it, while it is found out what to add to that ([`World::examine`]).
+    ///
+    /// [`World::examine`]: crate::ports::process::world::World::examine
+    pub(super) failure: Option<Failure>,
     /// The name of the lease whose pass the attempt is, if any. Only for the log: see [`lease_of`].
     pub(super) lease: Option<String>,
     pub(super) identity: Option<Identity>,
@@ -43,6 +47,7 @@ impl<H> Attempt<H> {
             spec: None,
             asked: false,
             launch: None,
+            failure: None,
             lease: None,
             identity: None,
             launched,

@@ -3,7 +3,6 @@
 use crate::actors::process::{Failure, Spec, Step};
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
-use crate::ports::process::files;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -27,17 +26,16 @@ const NOT_INHERITED: [&str; 7] = [
 ];
 
 /// Builds the environment as `NAME=VALUE` strings. Later sources override earlier ones: the coordinator's environment unless there is a
-/// parcel, then `own` (variables for the account and for notices), then the environment file, then the spec, then [`ID`] and [`DATA`]. `user`
-/// is the user of the process.
+/// parcel, then `own` (variables for the account and for notices), then `file`, those of the environment file, then the spec, then [`ID`] and
+/// [`DATA`].
 ///
 /// # Errors
-/// Returns an error if the environment file cannot be read or is malformed, or if there is no parcel and a secret that the spec names is in
-/// none of the sources.
+/// Returns an error if there is no parcel and a secret that the spec names is in none of the sources.
 pub(super) fn of(
     id: ProcessId,
     spec: &Spec,
     (data, own): (&Path, Vec<(&'static str, Vec<u8>)>),
-    user: u32,
+    file: Vec<(String, Vec<u8>)>,
 ) -> Result<Vec<Bytes>, Failure> {
     let mut all: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
     if spec.parcel.is_none() {
@@ -46,10 +44,7 @@ pub(super) fn of(
     }
     let own = own.into_iter();
     all.extend(own.map(|(name, value)| (name.as_bytes().to_vec(), value)));
-    if let Some(file) = &spec.env_file {
-        let variables = files::variables(&files::path_of(file), user)?;
-        all.extend(variables.into_iter().map(|(name, value)| (name.into_bytes(), value)));
-    }
+    all.extend(file.into_iter().map(|(name, value)| (name.into_bytes(), value)));
     for (name, value) in &spec.env {
         all.insert(name.clone().into_bytes(), value.as_bytes().to_vec());
     }
@@ -88,9 +83,9 @@ mod tests {
     fn the_environment_of_the_coordinator_is_passed_on() {
         let of_ours = std::env::vars().find(|(name, _)| name == "PATH");
         let (name, value) = of_ours.expect("it is set");
-        for user in [0, 65_534] {
-            let spec = Spec::default();
-            let made = of(ProcessId(5), &spec, (Path::new("/data"), Vec::new()), user);
+        for user in [None, Some("nobody".to_owned())] {
+            let spec = Spec { user, ..Spec::default() };
+            let made = of(ProcessId(5), &spec, (Path::new("/data"), Vec::new()), Vec::new());
             let all = made.expect("nothing is missing");
             let expected = format!("{name}={value}");
             assert!(all.iter().any(|it| it.as_bytes() == expected.as_bytes()));
@@ -99,17 +94,15 @@ mod tests {
 
     #[test]
     fn each_source_is_above_the_one_before_and_a_secret_must_be_in_one() {
-        let dir = tempfile::tempdir().expect("a directory can be created");
-        let file = dir.path().join("env");
-        std::fs::write(&file, "PATH=/file\nAPI_TOKEN=hush\nA=file\n")
-            .expect("the file can be written");
+        let file = [("PATH", "/file"), ("API_TOKEN", "hush"), ("A", "file")];
+        let file = file.map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec()));
         let mut spec = Spec {
             env: vec![("A".to_owned(), Bytes::new(*b"spec"))],
-            env_file: Some(super::files::bytes_of(&file)),
             secrets: vec!["API_TOKEN".to_owned()],
             ..Spec::default()
         };
-        let made = |spec: &Spec| of(ProcessId(5), spec, (Path::new("/data"), Vec::new()), 0);
+        let place = || (Path::new("/data"), Vec::new());
+        let made = |spec: &Spec| of(ProcessId(5), spec, place(), file.to_vec());
         let all = made(&spec).expect("all secrets are set");
         let has = |text: &str| all.iter().any(|it| it.as_bytes() == text.as_bytes());
         for variable in ["PATH=/file", "API_TOKEN=hush", "A=spec", "SEXTON_DATA=/data"] {

@@ -120,16 +120,17 @@ fn missing_interpreter(path: &Path) -> Option<String> {
     Some(format!("the interpreter {name} does not exist"))
 }
 
-/// Creates the directory of a process, with `cmd.sh` in it, and the process's working directory if the spec requests that. Nobody but root
-/// and our user can write to that directory or put another in its place, other than by replacing `data`, the data directory.
+/// Creates the working directory of a process. Another user may keep the caller waiting.
+pub(super) fn make_directory(path: &Path) -> Result<(), Failure> {
+    let made = path::directory(path, Mode::RWXU | Mode::RWXG | Mode::RWXO);
+    made.map_err(|error| failure(Step::Directory, &error, path))
+}
+
+/// Creates the directory of a process, with `cmd.sh` in it. Nobody but root and our user can write to that directory or put another in its
+/// place, other than by replacing `data`, the data directory.
 pub(super) fn prepare(data: &Path, dir: &Path, spec: &Spec) -> Result<(), Failure> {
     let made = path::own_directory(data, dir, Mode::RWXU);
     made.map_err(|error| failure(Step::Files, &error, dir))?;
-    if spec.makes_dirs && !spec.dir.as_bytes().is_empty() {
-        let own = path_of(&spec.dir);
-        let made = path::directory(&own, Mode::RWXU | Mode::RWXG | Mode::RWXO);
-        made.map_err(|error| failure(Step::Directory, &error, &own))?;
-    }
     let path = dir.join(COMMAND);
     let script = script(spec);
     // All launches of a service use the same directory, so its script may already exist.
@@ -278,7 +279,7 @@ fn read_some(file: &mut File, most: u64) -> io::Result<Vec<u8>> {
 
 /// Reads an environment file of `NAME=VALUE` lines. Blank lines and lines starting with `#` are ignored. An `export` before a name and a
 /// pair of quotes around a value are removed. A line that a shell would read differently is refused rather than guessed at. `user` is the user
-/// that will have the variables ([`file::of_user`]).
+/// that will have the variables ([`file::of_user`]). Another user may keep the caller waiting.
 pub(super) fn variables(path: &Path, user: u32) -> Result<Vec<(String, Vec<u8>)>, Failure> {
     let wrong = |error: &io::Error| failure(Step::Environment, error, path);
     let refused = |words: String| Failure { step: Step::Environment, errno: 0, about: Some(words) };

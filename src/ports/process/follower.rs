@@ -225,6 +225,9 @@ impl<W: World> Follower<W> {
         let Some(attempt) = self.attempts.get_mut(&id) else {
             return;
         };
+        if attempt.spec.as_ref().is_some_and(|spec| self.world.fetch(id, spec)) {
+            return;
+        }
         if let Some(spec) = attempt.spec.take() {
             match self.world.prepare(id, &spec) {
                 Ok(launch) => attempt.launch = Some(Box::new(launch)),
@@ -239,6 +242,24 @@ impl<W: World> Follower<W> {
             let attempt = id;
             self.world.ask(Request::Launch { attempt, launch });
         }
+    }
+
+    /// Handles a notification, requested with `World::fetch` or `World::examine`, that what was to be found is there.
+    pub fn fetched(&mut self, id: ProcessId) {
+        let failure = self.attempts.get_mut(&id).and_then(|it| it.failure.take());
+        if let Some(failure) = failure {
+            self.fail_explained(id, failure);
+        } else if self.link == Link::Up {
+            self.launch_pending(id);
+        }
+    }
+
+    /// Reports a launch as failed, with what the world has found out about that.
+    pub(super) fn fail_explained(&mut self, id: ProcessId, mut failure: Failure) {
+        if failure.step == Step::Exec {
+            failure.about = self.world.not_executed(id);
+        }
+        self.fail(id, failure);
     }
 
     /// Reports the pending launches that no keeper can have been asked for as failed. The other pending attempts wait for a keeper, since

@@ -15,6 +15,7 @@ use crate::ports::process::account;
 use crate::ports::process::emptying::Emptying;
 use crate::ports::process::environment;
 use crate::ports::process::faults::{Fault, Faults};
+use crate::ports::process::fetches::{FETCHED, Fetches, Found, Need};
 use crate::ports::process::files::{self, run_dir};
 use crate::ports::process::growth::Bound;
 use crate::ports::process::link::{self, Link};
@@ -71,6 +72,7 @@ pub(super) struct Real<R> {
     ended: EndedNamespaces,
     pub(super) notices: Notices,
     outputs: Outputs,
+    pub(super) fetches: Fetches,
     /// The process whose launch is being prepared, its directory, and the limit on its output. The limit takes effect once the launch has
     /// been sent.
     to_bound: Option<(ProcessId, PathBuf, Bound)>,
@@ -87,6 +89,9 @@ impl<R: FnMut(Message)> Real<R> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let notices = Notices::open(&place, &epoll);
         let pid_files = PidFiles::open(place.data.as_deref());
+        let fetches = Fetches::new()?;
+        let flags = epoll::EventFlags::IN;
+        epoll::add(&epoll, fetches.wake(), epoll::EventData::new_u64(FETCHED), flags)?;
         Ok(Self {
             place,
             clock: SystemClock::starting_at(Timestamp(0)),
@@ -107,6 +112,7 @@ impl<R: FnMut(Message)> Real<R> {
             ended,
             notices,
             outputs,
+            fetches,
             to_bound: None,
             pid_files,
             searches_at: 0,
@@ -324,6 +330,7 @@ impl<R: FnMut(Message)> World for Real<R> {
         self.users.remove(&id);
         self.notices.forget(id);
         self.outputs.release(id);
+        self.fetches.forget(id);
     }
 
     fn find(&mut self, identity: &Identity) -> Lookup<Pidfd> {
@@ -450,25 +457,54 @@ impl<R: FnMut(Message)> World for Real<R> {
         }
     }
 
+    fn fetch(&mut self, id: ProcessId, spec: &Spec) -> bool {
+        let now = self.clock();
+        if spec.makes_dirs && !spec.dir.as_bytes().is_empty() {
+            let path = files::path_of(&spec.dir);
+            let dir = path.clone();
+            let make = move || files::make_directory(&dir).map(|()| Found::Directory);
+            if self.fetches.ask((id, Need::Directory), path, now, Box::new(make)) {
+                return true;
+            }
+        }
+        let Some(path) = spec.env_file.as_ref().map(files::path_of) else {
+            return false;
+        };
+        // If the user is not known, the launch fails with that.
+        let Ok(account) = account::of(spec) else {
+            return false;
+        };
+        let reader = account.map_or_else(|| rustix::process::geteuid().as_raw(), |it| it.ids.0);
+        let file = path.clone();
+        let read = move || files::variables(&file, reader).map(Found::Variables);
+        self.fetches.ask((id, Need::Variables), path, now, Box::new(read))
+    }
+
     fn prepare(&mut self, id: ProcessId, spec: &Spec) -> Result<Launch, Failure> {
+        let made = self.fetches.take((id, Need::Directory));
+        let variables = self.fetches.take((id, Need::Variables));
         let data = self.place.data()?.to_owned();
         let dir = run_dir(&data, id, spec.run_dir.as_ref());
         files::prepare(&data, &dir, spec)?;
+        made.transpose()?;
         let account = account::of(spec)?;
         let user = account.as_ref().map(|it| (it.ids.0, it.ids.1));
         let mut own = self.notices.launch(id, spec, &dir, user)?;
-        let reader = user.map_or_else(|| rustix::process::geteuid().as_raw(), |(user, _)| user);
         if let Some(account) = &account {
             self.users.insert(id, account.ids.0);
         }
         let (user, of_user) = account.map_or((None, Vec::new()), |it| (Some(it.ids), it.env));
         own.extend(of_user);
         own.extend(self.place.reports(id, spec));
+        let file = match variables.transpose()? {
+            Some(Found::Variables(variables)) => variables,
+            Some(_) | None => Vec::new(),
+        };
         let output = |name| files::bytes_of(&dir.join(name));
         let mut launch = Launch {
             argv: spec.argv.clone(),
             dir: spec.dir.clone(),
-            env: environment::of(id, spec, (&data, own), reader)?,
+            env: environment::of(id, spec, (&data, own), file)?,
             parcel: spec.parcel,
             output: spec.parcel.is_none().then(|| (output(files::STDOUT), output(files::STDERR))),
             appends: spec.appends,
@@ -560,12 +596,24 @@ impl<R: FnMut(Message)> World for Real<R> {
         }
     }
 
-    fn not_executed(&mut self, launch: &Launch, errno: i32) -> Option<String> {
-        let program = launch.argv.first()?;
+    fn examine(&mut self, id: ProcessId, launch: &Launch, errno: i32) -> bool {
+        let now = self.clock();
+        let Some(program) = launch.argv.first() else {
+            return false;
+        };
         // A program without a `/` in its name is not read: only the keeper knows the `PATH` in which it was found.
         let has_place = program.as_bytes().contains(&b'/');
         let path = files::path_of(&launch.dir).join(files::path_of(program));
-        files::not_executed(has_place.then_some(&path), errno)
+        let file = has_place.then(|| path.clone());
+        let read = move || Ok(Found::Words(files::not_executed(file.as_ref(), errno)));
+        self.fetches.ask((id, Need::Program), path, now, Box::new(read))
+    }
+
+    fn not_executed(&mut self, id: ProcessId) -> Option<String> {
+        match self.fetches.take((id, Need::Program)) {
+            Some(Ok(Found::Words(words))) => words,
+            _ => None,
+        }
     }
 
     fn report(&mut self, message: Message) {

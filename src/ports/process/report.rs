@@ -41,13 +41,7 @@ impl<W: World> Follower<W> {
             Report::Exited(exited) => self.receive_exited(&exited),
             Report::Failed { attempt, step, errno } => {
                 self.held.insert(attempt, true);
-                let step = step_of(step);
-                let launch = self.attempts.get(&attempt);
-                let launch = launch.and_then(|it| it.launch.as_deref());
-                let executed = launch.filter(|_| step == Step::Exec);
-                let why = executed.and_then(|launch| self.world.not_executed(launch, errno));
-                let about = about(step, launch).or(why);
-                self.fail(attempt, Failure { step, errno, about });
+                self.receive_failed(attempt, step_of(step), errno);
             }
             Report::Absent { attempt } => {
                 self.held.remove(&attempt);
@@ -57,6 +51,17 @@ impl<W: World> Follower<W> {
                 tracing::warn!("the keeper refused a request: {reason}");
             }
             Report::Taken { .. } => {}
+        }
+    }
+
+    fn receive_failed(&mut self, id: ProcessId, step: Step, errno: i32) {
+        let launch = self.attempts.get(&id).and_then(|it| it.launch.as_deref());
+        let failure = Failure { step, errno, about: about(step, launch) };
+        let executed = launch.filter(|_| step == Step::Exec);
+        let is_examined = executed.is_some_and(|launch| self.world.examine(id, launch, errno));
+        match self.attempts.get_mut(&id) {
+            Some(attempt) if is_examined => attempt.failure = Some(failure),
+            Some(_) | None => self.fail_explained(id, failure),
         }
     }
 

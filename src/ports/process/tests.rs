@@ -212,6 +212,46 @@ fn a_keeper_that_dies_before_it_answers_is_followed_by_one_that_is_asked_again()
     assert_eq!(follower.world().launched[&ID].len(), 1, "the process was launched once");
 }
 
+/// Returns the ids of the processes that have started.
+fn started(follower: &mut Follower<Kernel>) -> Vec<u128> {
+    settle(follower, 0);
+    let told = reports(follower);
+    let ids = told.iter().filter_map(|it| match it {
+        Message::Started { id, .. } => Some(id.0),
+        _ => None,
+    });
+    ids.collect()
+}
+
+#[test]
+fn a_launch_whose_files_do_not_answer_holds_up_no_other() {
+    let mut follower = begun(Kernel::default());
+    follower.world().unfetched.insert(ID);
+    follower.perform(Seq(1), launch());
+    assert_eq!(started(&mut follower), []);
+    let other = Action::Launch { id: ProcessId(2), spec: Spec::default() };
+    follower.perform(Seq(2), other);
+    assert_eq!(started(&mut follower), [2]);
+    // The keeper ends, and the files answer before the next one has.
+    follower.world().kill_keeper();
+    follower.keeper_gone();
+    follower.world().unfetched.clear();
+    follower.fetched(ID);
+    assert_eq!(follower.world().launched.get(&ID), None);
+    assert_eq!(started(&mut follower), [ID.0]);
+    // One that is asked for again is launched once.
+    let again = Action::Launch { id: ProcessId(3), spec: Spec::default() };
+    follower.world().unfetched.insert(ProcessId(3));
+    follower.perform(Seq(3), again.clone());
+    follower.perform(Seq(3), again);
+    assert_eq!(started(&mut follower), []);
+    follower.world().unfetched.clear();
+    follower.fetched(ProcessId(3));
+    follower.fetched(ProcessId(3));
+    assert_eq!(started(&mut follower), [3]);
+    assert_eq!(follower.world().launched[&ProcessId(3)].len(), 1);
+}
+
 #[test]
 fn after_another_boot_all_is_lost_and_no_stranger_is_touched() {
     let (mut follower, identity) = launched(Kernel::default());

@@ -4,6 +4,7 @@ use crate::actors::process::{Action, Failure, Message, ProcessMachine, Step};
 use crate::bytes::Bytes;
 use crate::ids::{ProcessId, Seq};
 use crate::ports::process::faults::Faults;
+use crate::ports::process::fetches::FETCHED;
 use crate::ports::process::follower::Follower;
 use crate::ports::process::inbox::INBOXES;
 use crate::ports::process::notices::{LINES, NOTICES};
@@ -368,7 +369,8 @@ fn run<R: FnMut(Message)>(
     loop {
         let now = follower.world().clock();
         let joinable = follower.world().paused_until().filter(|_| !joins.is_empty());
-        let deadlines = [follower.next(), past.deadline(), joinable];
+        let late = follower.world().fetches.deadline();
+        let deadlines = [follower.next(), past.deadline(), joinable, late];
         let due = deadlines.into_iter().flatten().min();
         let due = due.map(|at| timespec(at.saturating_sub(now)));
         let tokens: Vec<u64> = match epoll::wait(&follower.world().epoll, &mut buffer, due.as_ref())
@@ -397,6 +399,8 @@ fn run<R: FnMut(Message)>(
                 KEEPER => receive(&mut follower),
                 NOTICES | INBOXES.. => follower.notified(token),
                 LINES => follower.output_grew(),
+                // The answers are taken below, as those are that do not come.
+                FETCHED => {}
                 token => {
                     if let Some(id) = follower.world().watched(token) {
                         follower.ended(id);
@@ -407,6 +411,10 @@ fn run<R: FnMut(Message)>(
             }
         }
         follower.handle_due();
+        let now = follower.world().clock();
+        for id in follower.world().fetches.settle(now) {
+            follower.fetched(id);
+        }
         answer_joins(&mut follower, &mut joins);
         past.forget(&mut follower);
         follower.reap_again();

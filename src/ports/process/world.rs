@@ -101,6 +101,11 @@ pub trait World {
     /// Sends a request to the keeper. Does nothing without a keeper: the follower sends the request again to the next one.
     fn ask(&mut self, request: Request);
 
+    /// Begins to use the paths of a launch at which another user may keep whoever opens them waiting. Returns whether that takes a while:
+    /// then `Follower::fetched` is called, and this is to be called again. Otherwise, [`prepare`](Self::prepare) finds what was found there.
+    fn fetch(&mut self, _id: ProcessId, _spec: &Spec) -> bool {
+        false
+    }
     /// Prepares the files and the environment of a launch.
     fn prepare(&mut self, id: ProcessId, spec: &Spec) -> Result<Launch, Failure>;
     /// Notes the user, by name or number, that a process was launched as. Called for a process that an earlier coordinator launched.
@@ -119,8 +124,13 @@ pub trait World {
     /// contain the PID file of the next process of the same service.
     fn clear(&mut self, tree: &Tree, run_dir: Option<&Bytes>);
 
-    /// Explains the error `errno` of the kernel when it was to execute the program of a launch; `None` if the error says enough.
-    fn not_executed(&mut self, _launch: &Launch, _errno: i32) -> Option<String> {
+    /// Begins to find out why the kernel did not execute the program of a launch. Returns whether that takes a while: then
+    /// `Follower::fetched` is called. Otherwise, [`not_executed`](Self::not_executed) finds what was found.
+    fn examine(&mut self, _id: ProcessId, _launch: &Launch, _errno: i32) -> bool {
+        false
+    }
+    /// Takes the explanation why the kernel did not execute the program of a launch; `None` if the error says enough.
+    fn not_executed(&mut self, _id: ProcessId) -> Option<String> {
         None
     }
     /// Sends a message to the actor.
