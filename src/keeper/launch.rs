@@ -133,17 +133,16 @@ fn describe(attempt: ProcessId, spawned: &Spawned, now: u64) -> io::Result<Start
     })
 }
 
-/// Merges two environments; of two variables with the same name, the one in `own` wins.
+/// Merges two environments; of two variables with the same name, the one in `own` wins. Those in `own` come first, since the id among them is
+/// looked for at the beginning only, if there is much.
 fn environment(inherited: Vec<Bytes>, own: &[Bytes]) -> Vec<Bytes> {
     fn name(variable: &Bytes) -> &[u8] {
         let bytes = variable.as_bytes();
         bytes.split(|byte| *byte == b'=').next().unwrap_or(bytes)
     }
     let names: BTreeSet<&[u8]> = own.iter().map(name).collect();
-    let mut all = inherited;
-    all.retain(|variable| !names.contains(name(variable)));
-    all.extend(own.iter().cloned());
-    all
+    let inherited = inherited.into_iter().filter(|variable| !names.contains(name(variable)));
+    own.iter().cloned().chain(inherited).collect()
 }
 
 /// Opens `/dev/null` as input and two files for output; without files, the output is discarded.
@@ -205,6 +204,6 @@ mod tests {
             words.iter().map(|word| Bytes::new(word.as_bytes())).collect()
         };
         let all = environment(list(&["A=1", "AB=2", "C"]), &list(&["A=3", "C=4"]));
-        assert!(all == list(&["AB=2", "A=3", "C=4"]));
+        assert!(all == list(&["A=3", "C=4", "AB=2"]));
     }
 }

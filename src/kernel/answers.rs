@@ -302,6 +302,25 @@ mod tests {
     }
 
     #[test]
+    fn of_the_environment_of_another_user_only_the_beginning_is_read() {
+        let root = tempfile::tempdir().expect("a directory can be created");
+        let mut files = others(root.path());
+        files.add(1);
+        let found = |files: &Files, text: String| {
+            fs::write(files.of(1).join("environ"), text).expect("it can be written");
+            files.id(1)
+        };
+        let (id, much) = (Ok(Some("7".to_owned())), format!("A={}\0", "b".repeat(1 << 17)));
+        assert_eq!(found(&files, format!("ID=7\0{much}")), id);
+        assert_eq!(found(&files, format!("{much}ID=7\0")), Err(Unanswered));
+        assert_eq!(found(&files, much.clone()), Err(Unanswered));
+        // What is cut may go on.
+        assert_eq!(found(&files, format!("ID={much}")), Err(Unanswered));
+        files.own -= 1;
+        assert_eq!(found(&files, format!("{much}ID=7\0")), id);
+    }
+
+    #[test]
     fn one_thread_reads_for_all_that_answer() {
         let root = tempfile::tempdir().expect("a directory can be created");
         let files = others(root.path());

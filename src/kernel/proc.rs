@@ -306,12 +306,12 @@ pub fn user(pid: u32) -> io::Result<Option<u32>> {
 /// # Errors
 /// Returns an error if the environment may not be read, and `TimedOut` if the process of another user does not let it be read in time.
 pub fn environ(pid: u32) -> io::Result<Option<Vec<Bytes>>> {
-    environ_in(Files::all(), pid)
+    Ok(Files::all().read(pid, "environ", u64::MAX)?.map(|it| split(&it.bytes)))
 }
 
-fn environ_in(files: &Files, pid: u32) -> io::Result<Option<Vec<Bytes>>> {
-    Ok(files.read(pid, "environ")?.map(|bytes| split(&bytes)))
-}
+/// How much of the environment or command line of another user's process is read. The kernel permits some 6 MB, which take it milliseconds to
+/// show: many such processes must not delay whoever looks for others. What is launched has its id at the beginning of its environment.
+const READ_BYTES: u64 = 128 << 10;
 
 /// A variable in the environment of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -329,7 +329,8 @@ impl Variable {
     }
 }
 
-/// A process of another user did not let its memory be read in time: what its environment contains is unknown.
+/// A process of another user did not let its memory be read in time, or its environment is too long to be searched: what it contains is
+/// unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unanswered;
 
@@ -338,7 +339,7 @@ pub struct Unanswered;
 /// another user than the one it runs as.
 ///
 /// # Errors
-/// Returns an error if the process does not answer.
+/// Returns an error if the process does not answer, or if the variable is not in the first [`READ_BYTES`] of an environment that is longer.
 pub fn variable(pid: u32, name: &str) -> Result<Option<Variable>, Unanswered> {
     variable_in(Files::all(), pid, name)
 }
@@ -348,16 +349,23 @@ pub(super) fn variable_in(
     pid: u32,
     name: &str,
 ) -> Result<Option<Variable>, Unanswered> {
-    let environment = answered(environ_in(files, pid))?.unwrap_or_default();
-    let value = environment.iter().find_map(|it| {
+    let Some(environment) = answered(files.read(pid, "environ", READ_BYTES))? else {
+        return Ok(None);
+    };
+    let mut strings = split(&environment.bytes);
+    if !environment.is_whole {
+        // The last one may go on.
+        strings.pop();
+    }
+    let value = strings.iter().find_map(|it| {
         let rest = it.as_bytes().strip_prefix(name.as_bytes())?;
         rest.strip_prefix(b"=").map(Bytes::new)
     });
     let Some(value) = value else {
-        return Ok(None);
+        return if environment.is_whole { Ok(None) } else { Err(Unanswered) };
     };
-    let vector = answered(files.read(pid, "auxv"))?;
-    if vector.is_none_or(|vector| is_secure(&vector)) {
+    let vector = answered(files.read(pid, "auxv", u64::MAX))?;
+    if vector.is_none_or(|vector| is_secure(&vector.bytes)) {
         return Ok(None);
     }
     let status = fs::read_to_string(files.of(pid).join("status")).ok();
@@ -401,12 +409,13 @@ fn is_secure(vector: &[u8]) -> bool {
     pairs.any(|pair| matches!(pair, [AT_SECURE, value] if *value != 0))
 }
 
-/// Returns the program and arguments of a process: an empty list for zombies and kernel threads, `None` if the process does not exist.
+/// Returns the program and arguments of a process: an empty list for zombies and kernel threads, `None` if the process does not exist. Those
+/// of another user's process are cut after [`READ_BYTES`].
 ///
 /// # Errors
 /// Returns an error if the command line may not be read, and `TimedOut` if the process of another user does not let it be read in time.
 pub fn cmdline(pid: u32) -> io::Result<Option<Vec<Bytes>>> {
-    Ok(Files::all().read(pid, "cmdline")?.map(|bytes| split(&bytes)))
+    Ok(Files::all().read(pid, "cmdline", READ_BYTES)?.map(|it| split(&it.bytes)))
 }
 
 /// Returns the working directory of a process; `None` if the process does not exist or is a zombie.
@@ -443,13 +452,13 @@ impl Files {
         self.root.join(pid.to_string())
     }
 
-    /// Reads a file that shows the memory of a process. A main thread that has ended has none, so if the process lives on in other threads,
-    /// it is read through one of these.
+    /// Reads a file that shows the memory of a process; of that of another user, at most `most` bytes. A main thread that has ended has
+    /// none, so if the process lives on in other threads, it is read through one of these.
     ///
     /// # Errors
     /// Returns `TimedOut` if the process does not answer in time, or is not asked because it did not before. Returns an error if the file
     /// may not be read.
-    fn read(&self, pid: u32, name: &'static str) -> Content {
+    fn read(&self, pid: u32, name: &'static str, most: u64) -> io::Result<Option<Memory>> {
         let path = self.of(pid);
         // The open directory stays that of this process, whichever has the PID later.
         let Some(place) = gone_is_none(File::open(&path))? else {
@@ -457,35 +466,48 @@ impl Files {
         };
         let user = place.metadata()?.uid();
         if user == self.own {
-            return read_memory(&place, &path, name);
+            let bytes = read_memory(&place, &path, (name, u64::MAX))?;
+            return Ok(bytes.map(|bytes| Memory { bytes, is_whole: true }));
         }
         let Some(stat) = stat_in(&path)? else {
             return Ok(None);
         };
-        let job = move || read_memory(&place, &path, name);
+        let job = move || read_memory(&place, &path, (name, most));
         let read = self.readers.ask((pid, stat.start_ticks), user, Box::new(job));
-        read.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+        let bytes = read.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))?;
+        let is_whole = |bytes: &Vec<u8>| (bytes.len() as u64) < most;
+        Ok(bytes.map(|bytes| Memory { is_whole: is_whole(&bytes), bytes }))
     }
 }
 
-fn read_memory(place: &File, path: &Path, name: &str) -> Content {
-    let bytes = gone_is_none(read_at(place, name))?;
+/// What was read of the memory of a process.
+struct Memory {
+    bytes: Vec<u8>,
+    /// Whether there is certainly no more.
+    is_whole: bool,
+}
+
+fn read_memory(place: &File, path: &Path, (name, most): (&str, u64)) -> Content {
+    let bytes = gone_is_none(read_at(place, Path::new(name), most))?;
     if bytes.as_ref().is_some_and(|bytes| !bytes.is_empty()) {
         return Ok(bytes);
     }
     let lives_on = stat_in(path)?.is_some_and(|it| it.has_no_main_thread() && !it.is_zombie());
     if lives_on && let Some(threads) = gone_is_none(fs::read_dir(path.join("task")))? {
-        let mut texts =
-            threads.flatten().filter_map(|thread| fs::read(thread.path().join(name)).ok());
+        let read = |thread: fs::DirEntry| {
+            let file = Path::new("task").join(thread.file_name()).join(name);
+            read_at(place, &file, most).ok()
+        };
+        let mut texts = threads.flatten().filter_map(read);
         return Ok(texts.find(|text| !text.is_empty()).or(bytes));
     }
     Ok(bytes)
 }
 
-fn read_at(place: &File, name: &str) -> io::Result<Vec<u8>> {
+fn read_at(place: &File, name: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = openat(place, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let mut bytes = Vec::new();
-    File::from(file).read_to_end(&mut bytes)?;
+    File::from(file).take(most).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

@@ -59,10 +59,12 @@ pub(super) fn of(
             )),
         });
     }
-    all.insert(ID.into(), id.to_string().into_bytes());
     let data: OsString = data.as_os_str().to_owned();
-    all.insert(DATA.into(), data.into_vec());
-    let variables = all.into_iter().map(|(mut variable, value)| {
+    let first = [(ID, id.to_string().into_bytes()), (DATA, data.into_vec())];
+    let first = first.map(|(name, value)| (name.as_bytes().to_vec(), value));
+    // The id is looked for at the beginning only, if there is much.
+    all.retain(|name, _| !first.iter().any(|(own, _)| own == name));
+    let variables = first.into_iter().chain(all).map(|(mut variable, value)| {
         variable.push(b'=');
         variable.extend(value);
         Bytes::new(variable)
@@ -109,6 +111,8 @@ mod tests {
             assert!(has(variable), "{variable}");
         }
         assert!(has("SEXTON_PROCESS_ID=00000000-0000-0000-0000-000000000005"));
+        let first = all.first().expect("it has variables");
+        assert!(first.as_bytes().starts_with(b"SEXTON_PROCESS_ID="), "{first:?}");
         spec.secrets.push("NO_SUCH_SECRET".to_owned());
         let wrong = made(&spec).expect_err("one secret is not set");
         assert_eq!(wrong.step, Step::Environment);
