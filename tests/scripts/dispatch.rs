@@ -175,6 +175,7 @@ impl Words {
                 format!("{name} {}", came_to(*verdict))
             }
             TaskStep::Stopping(cause) => format!("{name} is stopped: {}", cause.name()),
+            TaskStep::Excused => format!("{name} is excused"),
             TaskStep::Reattached { process } => {
                 known.former = known.process.replace(*process);
                 format!("{name} is asked for again")

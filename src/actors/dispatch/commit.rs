@@ -158,6 +158,7 @@ impl DispatchMachine {
             }
             TaskStep::Updates
             | TaskStep::Reported { .. }
+            | TaskStep::Excused
             | TaskStep::CleanupEnded(_)
             | TaskStep::Ready
             | TaskStep::Paused(_)
@@ -293,6 +294,7 @@ impl Task {
                 (it.stage, it.launched) = (Stage::Launched, Some(entry.at));
             }),
             TaskStep::Stopping(cause) => self.change_attempt(|it| it.stopping = Some(*cause)),
+            TaskStep::Excused => self.change_attempt(|it| it.beat = Some(entry.at)),
             TaskStep::Reported { until } => {
                 if let Message::Report { report, nth, .. } = message {
                     self.report(entry, (report, *nth), *until);

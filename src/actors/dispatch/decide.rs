@@ -450,6 +450,10 @@ impl DispatchMachine {
             RunStatus::Complete => of_task(slot, TaskStep::Forgotten),
             RunStatus::Waiting => of_task(slot, TaskStep::Woken(task.wake)),
             RunStatus::Processing => match task.stops_at(self.state.head.epoch) {
+                // If the coordinator was slow, heartbeats may have arrived in time that are not read yet.
+                Some((at, Cause::Silent)) if at.plus_ms(LATE_MS) < moment.now.at => {
+                    of_task(slot, TaskStep::Excused)
+                }
                 Some((at, cause)) if at <= moment.now.at => self.stopping(moment, slot, cause),
                 Some(_) | None => Outcome::Unchanged,
             },
@@ -518,6 +522,10 @@ fn reached(
     check_remote(new)?;
     Ok(new.map(|it| Step::ServerReached(slot, it.clone())))
 }
+
+/// How late it may be noticed that heartbeats are missing, in milliseconds. If it is noticed later, the coordinator has not read what arrived
+/// meanwhile, either, so the interval begins again. A tick is usually less than a few milliseconds late.
+const LATE_MS: u64 = 250;
 
 /// The maximum number of environment variables that a burst gets in addition to those of its task.
 const OWN_VARIABLES_MAX: usize = 10;

@@ -148,7 +148,7 @@ fn of_task(
         TaskStep::Restarted => named("restarted"),
         TaskStep::Forgotten => named("forgotten"),
         TaskStep::CleanupEnded(exit) => with_exit(named("cleaned"), Some(*exit)),
-        TaskStep::Updates | TaskStep::CleanupLaunched => return None,
+        TaskStep::Updates | TaskStep::Excused | TaskStep::CleanupLaunched => return None,
     };
     Some(what)
 }

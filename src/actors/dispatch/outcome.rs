@@ -109,6 +109,8 @@ pub enum TaskStep {
     },
     /// The attempt is to be stopped for this reason.
     Stopping(Cause),
+    /// That heartbeats are missing was noticed too late, because the coordinator itself was slow: the interval begins again.
+    Excused,
     /// The attempt has ended.
     Ended {
         /// How the attempt's process ended; `None` if no launch was requested.

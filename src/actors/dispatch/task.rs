@@ -321,7 +321,7 @@ pub struct Attempt {
     pub revision: u64,
     /// Whether the attempt has the update lock, without which nothing is saved.
     pub updates: bool,
-    /// The latest heartbeat.
+    /// The latest heartbeat, or when its interval began again because the coordinator was slow.
     pub beat: Option<Timestamp>,
     /// How the burst ended according to the command's latest report.
     pub said: Option<BurstReport>,

@@ -81,6 +81,7 @@ fn count_step(message: &Message, step: &TaskStep, counted: &mut Coverage) {
         TaskStep::Reattached { .. } => counted.attempts_asked_for_again += 1,
         TaskStep::Locked
         | TaskStep::Updates
+        | TaskStep::Excused
         | TaskStep::Unblocked
         | TaskStep::CleanupLaunched
         | TaskStep::Over { .. }

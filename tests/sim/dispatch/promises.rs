@@ -251,6 +251,7 @@ impl Promises {
             | TaskStep::Locked
             | TaskStep::Unblocked
             | TaskStep::Launched
+            | TaskStep::Excused
             | TaskStep::CleanupLaunched
             | TaskStep::CleanupEnded(_)
             | TaskStep::Ready

@@ -132,6 +132,11 @@ impl Model {
                 if at > entry.now.at {
                     return false;
                 }
+                if cause == Cause::Silent && at.plus_ms(250) < entry.now.at {
+                    let attempt = self.at(slot).attempt.as_mut();
+                    attempt.expect("it is silent").beat = Some(entry.now.at);
+                    return true;
+                }
                 let never_ran = task.attempt.as_ref().map(|it| it.stage) == Some(Stage::Claimed);
                 self.stop(slot, cause);
                 if never_ran {

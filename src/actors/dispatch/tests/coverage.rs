@@ -27,6 +27,7 @@ const NAMES: &[&str] = &[
     "stopping update-lock",
     "stopping overdue",
     "stopping silent",
+    "excused",
     "stopping terminated",
     "stopping server-gone",
     "over terminated",
@@ -140,6 +141,7 @@ impl Coverage {
                 Step::Task(_, TaskStep::Blocked) => {
                     self.note_verdict(Verdict::Reset(Cause::ExecuteLock));
                 }
+                Step::Task(_, TaskStep::Excused) => self.note("excused"),
                 Step::Task(_, TaskStep::Unblocked) => self.note("unblocked"),
                 Step::Task(_, TaskStep::Reattached { .. }) => self.note("reattached"),
                 Step::ServerReached(..) => self.note("reached otherwise"),
