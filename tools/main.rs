@@ -110,6 +110,8 @@ enum Command {
 }
 
 fn main() -> std::process::ExitCode {
+    // It is dropped last, also if this thread panics.
+    let _flush = log::FlushAtEnd;
     allocator::configure();
     #[cfg(target_os = "linux")]
     sexton::kernel::signals::obey_sent_faults();

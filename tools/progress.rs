@@ -1,7 +1,7 @@
 //! Reports the progress of long operations: on a terminal in a line that is rewritten in place, otherwise in occasional log lines.
 
 use crate::text::plain;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -81,8 +81,7 @@ fn lock(over: &Mutex<bool>) -> MutexGuard<'_, bool> {
 
 /// Writes to standard error. Ignores errors, since the terminal may have been closed.
 fn write(text: &str) {
-    let mut error = std::io::stderr().lock();
-    drop(error.write_all(text.as_bytes()).and_then(|()| error.flush()));
+    crate::log::write(text);
 }
 
 impl Drop for Progress {

@@ -377,7 +377,7 @@ pub(crate) fn log(line: &str) {
 
 /// Writes to standard error. Errors, such as a full disk or a closed pipe, are ignored.
 fn say(text: &str) {
-    drop(std::io::stderr().lock().write_all(text.as_bytes()));
+    crate::log::write(text);
 }
 
 /// Writes to standard output. On a terminal, control characters are escaped. A closed pipe becomes a failure with

@@ -96,6 +96,8 @@ fn serve(flags: &Flags) -> Result<(), Failure> {
     if let Some(name) = &flags.user {
         user::become_user(name).map_err(|(status, words)| Failure::of_beanstalkd(status, words))?;
     }
+    // No thread may start before: each keeps the user as whom it was started.
+    log::start_writing()?;
     for letter in &flags.ignored {
         tracing::warn!("-{letter} is ignored: the journal is always compacted");
     }

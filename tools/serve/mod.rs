@@ -70,7 +70,7 @@ impl Serve {
         let Effective { settings, mut node, unknown_variables, entries } = self.given.settle()?;
         sockets::open_on(&mut node, listeners)?;
         node.after_checkpoint = Some(give_back);
-        let filter = log::start(&settings);
+        let filter = log::start(&settings)?;
         let reload = Reload::new(self.given, filter, (entries, node.rules.clone()));
         for name in &unknown_variables {
             tracing::warn!("{name} in the environment is not a setting");
@@ -110,7 +110,7 @@ async fn serve(
     let data = config.data.clone();
     let notify = Notify::from_environment();
     let node = open(config, format, &notify)?;
-    announce(&node.handle());
+    announce(&node.handle())?;
     notify.ready("all listeners are open");
     let handle = node.handle();
     if is_init {
@@ -177,17 +177,19 @@ fn open(config: Config, format: LogFormat, notify: &Notify) -> Result<Node, Fail
 }
 
 /// Prints the ready line to standard output, and logs the result of the recovery. Must not be called before every listener is open.
-#[expect(clippy::print_stdout, reason = "the ready line is this program's output")]
-fn announce(handle: &Handle) {
+///
+/// # Errors
+/// Fails if no thread can be started.
+fn announce(handle: &Handle) -> Result<(), Failure> {
     let listeners = handle.listeners();
     let socket =
         listeners.socket.as_ref().map_or("off".to_owned(), |path| path.display().to_string());
-    println!(
-        "ready lockserver={} beanstalk={} http={} socket={socket}",
+    log::announce(&format!(
+        "ready lockserver={} beanstalk={} http={} socket={socket}\n",
         shown(listeners.lockserver.as_ref()),
         shown(listeners.beanstalk.as_ref()),
         shown(listeners.http.as_ref()),
-    );
+    ))?;
     let recovered = handle.recovered();
     tracing::info!(
         records = recovered.records,
@@ -196,6 +198,7 @@ fn announce(handle: &Handle) {
         new = recovered.new,
         "recovered"
     );
+    Ok(())
 }
 
 /// Formats the address of a listener, or `off`.
