@@ -68,6 +68,16 @@ kinds! {
     ServiceWaiting "service-waiting" Warn "Service waits": "A service waits for others.";
     ServiceRestarted "service-restarted" Warn "Service restarted": "A service was restarted recently.";
     CommandNotRunBefore "command-not-run-before" Warn "Command not run": "A service ended recently, because a command could not be launched.";
+    ClaimFailed "claim-failed" Warn "Claim failed": "The last pass of a lease failed, which a client ran that need not be trusted.";
+    ClaimIncomplete "claim-incomplete" Warn "Claim fails": "The last passes of a lease, which such a client ran, did not run to completion.";
+    ClaimOverruns "claim-overruns" Warn "Claim overruns": "A pass of a lease, which such a client runs, runs for longer than its period.";
+}
+
+impl Kind {
+    /// Returns whether any client may cause problems of this kind, as many as it likes. They are listed after all others.
+    pub const fn is_of_plain_clients(self) -> bool {
+        matches!(self, Self::ClaimFailed | Self::ClaimIncomplete | Self::ClaimOverruns)
+    }
 }
 
 /// What a problem is about, if users can look at it.

@@ -275,7 +275,17 @@ impl Leases {
         }
     }
 
-    /// Returns up to `most` leases whose latest pass has ended and failed, the latest failure first, but never more than 1,000.
+    /// Returns up to `most` leases whose latest pass overruns its period or did not run to completion, in the order of [`Self::active`], but
+    /// those whose pass any client may have claimed follow all others. At most 8192 active leases are examined.
+    pub async fn unwell(&self, most: u32) -> Result<Listing, LeaseError> {
+        match self.query(Query::Unwell { most }).await? {
+            Reply::List(listing) => Ok(*listing),
+            other => Err(refusal(&other)),
+        }
+    }
+
+    /// Returns up to `most` leases whose latest pass has ended and failed, the latest failure first, but never more than 1,000. Those whose
+    /// pass any client may have claimed follow all others.
     pub async fn failed(&self, most: u32) -> Result<Listing, LeaseError> {
         match self.query(Query::Failed { most }).await? {
             Reply::List(listing) => Ok(*listing),

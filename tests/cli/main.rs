@@ -32,6 +32,7 @@ mod lease_show;
 mod lock;
 mod lock_run;
 mod log;
+mod log_bounded;
 mod log_unread;
 mod manual;
 mod named_commands;

@@ -7,6 +7,7 @@ use crate::process_status::launches;
 use serde_json::{Value, json};
 use sexton::actors::process::{Definition, Policy};
 use sexton::bytes::Bytes;
+use sexton::node::Drain;
 use sexton::spine::delivery::Stage;
 use sexton::trouble::Kind;
 
@@ -108,6 +109,44 @@ fn problems_of_services_are_for_those_who_may_run_commands() {
     let metrics = opened.get("/metrics", "").body;
     let counted = "sexton_troubles{kind=\"service-failed\",level=\"bad\"} 1";
     assert!(metrics.contains(counted), "{metrics}");
+}
+
+/// Claims and finishes the pass of a lease as a client that may run nothing. The pass fails.
+fn fail(opened: &Opened, name: &str) {
+    let claimed = opened.post("/v1/leases/claim", &json!({"name": name})).json();
+    let over = json!({"name": name, "token": claimed.get("token"), "code": 1});
+    let answer = opened.post("/v1/leases/finish", &over);
+    assert_eq!(answer.status, 200, "{claimed} {answer:?}");
+}
+
+#[test]
+fn what_any_client_may_cause_is_listed_after_everything_else() {
+    let opened = Opened::configured(launches);
+    fail(&opened, "theirs");
+    let asked = json!({"name": "ours", "launch": {"command": ["false"]}});
+    let asked = opened.post_as_owner("/v1/leases/run", &asked);
+    assert_eq!(asked.status, 200, "{asked:?}");
+    let listed = || opened.get("/v1/trouble", "").json();
+    until(|| list(&listed()).iter().any(|row| row[0] == "lease-failed"));
+    // More of them, and later ones, than are listed one by one.
+    for number in 0..60 {
+        fail(&opened, &format!("theirs-{number}"));
+    }
+    run(opened.handle().begin_drain(Drain::All)).expect("the node answers");
+    let answer = listed();
+    let rows = list(&answer);
+    let kinds: Vec<_> = rows.iter().map(|row| (row[0], row[1])).take(3).collect();
+    assert_eq!(
+        kinds,
+        [("lease-failed", "bad"), ("draining", "warn"), ("claim-failed", "warn")],
+        "{answer}"
+    );
+    assert_eq!(rows[0][4], "ours");
+    let theirs = rows.iter().filter(|row| row[0] == "claim-failed");
+    assert_eq!(theirs.count(), rows.len() - 2, "{answer}");
+    assert_eq!(rows.len(), 2 + 50, "one by one, and one line for all further ones: {answer}");
+    let last = rows.last().expect("a list")[3];
+    assert!(last.contains("further leases failed"), "{last}");
 }
 
 /// Programs tell kinds by their names: each is documented, and no two are the same.

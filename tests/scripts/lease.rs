@@ -84,7 +84,7 @@ impl Vocabulary for Words {
                 let warns = if *warns { ", with a warning" } else { "" };
                 format!("ended after {ran_ms} ms, {exit:?}{warns}")
             }
-            LogEvent::Overran { ran_ms, over_ms } => {
+            LogEvent::Overran { ran_ms, over_ms, .. } => {
                 format!("overran after {ran_ms} ms, by {over_ms} ms")
             }
             LogEvent::Missed(missed) => {

@@ -227,6 +227,7 @@ impl Lease {
         let current = self.current.as_ref()?;
         let span = |since: Timestamp| u64::try_from(now.since(since).as_millis());
         let span = |since| span(since).unwrap_or(u64::MAX);
+        let plain = self.is_of_plain_client();
         let failed = matches!(step, Step::Ended { .. }) && self.failure().is_some() && !self.leaves;
         let what = if let Step::Ended { exit, .. } = step {
             let launched = match &current.holder {
@@ -235,13 +236,14 @@ impl Lease {
                 }
                 Holder::Process(_) | Holder::Timed { .. } | Holder::Nobody => None,
             };
-            LogEvent::Ended { ran_ms: span(current.since), exit: *exit, launched, warns: failed }
+            let ran_ms = span(current.since);
+            LogEvent::Ended { ran_ms, exit: *exit, launched, warns: failed, plain }
         } else if let Step::Warned = step {
             // Of several warnings that are due at once, after a suspension for example, only the last is logged.
             if current.warns_at() <= now {
                 return None;
             }
-            LogEvent::Overran { ran_ms: span(current.since), over_ms: span(current.until) }
+            LogEvent::Overran { plain, ran_ms: span(current.since), over_ms: span(current.until) }
         } else if matches!(step, Step::Began { .. }) {
             LogEvent::Began
         } else {

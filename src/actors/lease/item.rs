@@ -317,6 +317,11 @@ impl Current {
         self.end.is_none()
     }
 
+    /// Returns whether the holder is a client that may neither start nor end processes.
+    pub const fn is_of_plain_client(&self) -> bool {
+        matches!(self.holder, Holder::Timed { .. })
+    }
+
     /// Returns whether a client runs the pass itself.
     pub const fn is_run_by_client(&self) -> bool {
         matches!(self.holder, Holder::Process(_) | Holder::Timed { .. })
@@ -388,6 +393,12 @@ impl Lease {
     /// Returns whether it has settings that are not the default ones.
     pub fn is_set(&self) -> bool {
         self.schedule.is_some() || self.settings != Settings::default()
+    }
+
+    /// Returns whether any client may have claimed the latest pass, and decided how it went: nothing is launched for the lease, and the pass
+    /// depends on no process.
+    pub fn is_of_plain_client(&self) -> bool {
+        !self.launches() && self.current.as_ref().is_some_and(Current::is_of_plain_client)
     }
 
     /// Returns how the latest pass failed; `None` if it is still running or did not fail, or if there has been no pass.

@@ -49,6 +49,26 @@ impl LeaseMachine {
         Listing { leases, more }
     }
 
+    /// Returns the first `most` leases of `Query::Unwell`.
+    pub(super) fn unwell(&self, most: u32) -> Listing {
+        let mut found = Vec::new();
+        for slot in self.state.active().iter().take(ACTIVE_MAX) {
+            let Some((lease, key)) = self.state.leases.get(*slot).zip(self.active_sort_key(*slot))
+            else {
+                continue;
+            };
+            let overruns = lease.running().is_some_and(|it| it.warnings > 0);
+            if lease.failure().is_none() && (overruns || lease.broken > 0) {
+                found.push((lease.is_of_plain_client(), key, *slot));
+            }
+        }
+        found.sort_unstable();
+        let more = found.len() > most as usize;
+        let first = found.into_iter().take(most as usize);
+        let leases = first.filter_map(|(.., slot)| self.view_of(slot)).collect();
+        Listing { leases, more }
+    }
+
     /// Returns the first `most` leases of `Query::Failed`.
     pub(super) fn failed(&self, most: u32) -> Listing {
         let mut all = self.state.failed();

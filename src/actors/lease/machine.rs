@@ -197,6 +197,7 @@ impl Machine for LeaseMachine {
             }
             Query::Active { most } => Reply::List(Box::new(self.active(*most))),
             Query::Failed { most } => Reply::List(Box::new(self.failed(*most))),
+            Query::Unwell { most } => Reply::List(Box::new(self.unwell(*most))),
             Query::Totals => Reply::Totals(self.state.totals()),
         }
     }
@@ -206,7 +207,7 @@ impl Machine for LeaseMachine {
             Request::Query(Query::List { limit: most, .. } | Query::Failed { most }) => {
                 (*most).min(LISTED_MAX) as usize
             }
-            Request::Query(Query::Active { .. }) => ACTIVE_MAX / 8,
+            Request::Query(Query::Active { .. } | Query::Unwell { .. }) => ACTIVE_MAX / 8,
             Request::Query(_) | Request::Message(_) | Request::Watch(_) => 1,
         }
     }

@@ -183,9 +183,15 @@ pub enum LogEvent {
         launched: Option<(ProcessId, Option<Bytes>)>,
         /// Whether to warn that the pass failed. Not set if the lease is deleted with the end of the pass, because a client stopped it.
         warns: bool,
+        /// Whether any client may have caused it ([`Lease::is_of_plain_client`]).
+        ///
+        /// [`Lease::is_of_plain_client`]: crate::actors::lease::Lease::is_of_plain_client
+        plain: bool,
     },
     /// The pass overruns its period.
     Overran {
+        /// Whether any client may have caused it, as above.
+        plain: bool,
         /// How long the pass has run, in milliseconds.
         ran_ms: u64,
         /// How long its period has been over, in milliseconds.
@@ -247,11 +253,18 @@ pub enum Query {
         /// The maximum number of leases to return.
         most: u32,
     },
-    /// Leases whose latest pass has failed ([`End::is_failure`]), the latest failure first.
+    /// Leases whose latest pass has failed ([`End::is_failure`]), the latest failure first; those whose pass any client may have claimed
+    /// follow all others.
     ///
     /// [`End::is_failure`]: crate::actors::lease::End::is_failure
     Failed {
         /// The maximum number of leases to return. At most 1,000 are returned in any case.
+        most: u32,
+    },
+    /// Active leases whose latest pass has not failed, but overruns its period, or did not run to completion like those before it; in the
+    /// order of `Active`, but those whose pass any client may have claimed follow all others. At most 8192 active leases are considered.
+    Unwell {
+        /// The maximum number of leases to return.
         most: u32,
     },
     /// The number of running passes, and the number of leases with a waiting request.

@@ -75,8 +75,8 @@ struct Index {
     by_process: BTreeSet<(ProcessId, Dependence, Slot)>,
     /// Active leases: those with a pass that is running, requested, owed or scheduled.
     active: BTreeSet<Slot>,
-    /// Leases whose latest pass failed, by the time of its end.
-    failed: BTreeSet<(Timestamp, Slot)>,
+    /// Leases whose latest pass failed: those whose pass any client may have claimed, then the others, each by the time of its end.
+    failed: BTreeSet<(bool, Timestamp, Slot)>,
     /// The size of the texts of all leases, in bytes.
     bytes: u64,
     totals: Totals,
@@ -88,7 +88,7 @@ impl Index {
         if lease.is_active() {
             self.active.insert(slot);
         }
-        self.failed.extend(lease.failure().map(|it| (it.at, slot)));
+        self.failed.extend(failed_key(slot, lease));
         self.bytes += lease.bytes();
         self.totals.running += u64::from(lease.running().is_some());
         self.totals.waiting += u64::from(lease.next.is_some());
@@ -99,13 +99,19 @@ impl Index {
             self.by_process.remove(&(process, how, slot));
         }
         self.active.remove(&slot);
-        if let Some(end) = lease.failure() {
-            self.failed.remove(&(end.at, slot));
+        if let Some(key) = failed_key(slot, lease) {
+            self.failed.remove(&key);
         }
         self.bytes -= lease.bytes();
         self.totals.running -= u64::from(lease.running().is_some());
         self.totals.waiting -= u64::from(lease.next.is_some());
     }
+}
+
+/// Returns the sort key of a lease in [`Index::failed`]; `None` if its latest pass did not fail.
+fn failed_key(slot: Slot, lease: &Lease) -> Option<(bool, Timestamp, Slot)> {
+    let end = lease.failure()?;
+    Some((!lease.is_of_plain_client(), end.at, slot))
 }
 
 /// How a lease depends on a process.
@@ -187,9 +193,9 @@ impl State {
         &self.index.active
     }
 
-    /// Returns the leases whose latest pass failed, the latest failure first.
+    /// Returns the leases whose latest pass failed, the latest failure first; those whose pass any client may have claimed are last.
     pub(super) fn failed(&self) -> impl Iterator<Item = Slot> + '_ {
-        self.index.failed.iter().rev().map(|(_, slot)| *slot)
+        self.index.failed.iter().rev().map(|(.., slot)| *slot)
     }
 
     /// Returns the leases whose names satisfy the lower bound `after`, ordered by name.

@@ -103,7 +103,7 @@ impl Handle {
             let services = self.services().list(None).await?;
             all.extend(services.iter().filter_map(|it| of_service(it, now)));
         }
-        all.sort_by_key(|trouble| trouble.kind.level());
+        all.sort_by_key(|trouble| (trouble.kind.level(), trouble.kind.is_of_plain_clients()));
         Ok(all)
     }
 
@@ -111,13 +111,16 @@ impl Handle {
     /// active leases.
     async fn of_leases(&self, now: Now) -> Result<Vec<Trouble>, LeaseError> {
         let failed = self.leases().failed(EXAMINED).await?;
-        let active = self.leases().active(EXAMINED).await?;
-        let others = active.leases.iter();
-        let others = others.filter(|it| it.lease.failure().is_none());
+        let unwell = self.leases().unwell(EXAMINED).await?;
+        // The latest pass may have failed in between.
+        let others = unwell.leases.iter().filter(|it| it.lease.failure().is_none());
         let leases = failed.leases.iter().chain(others);
         let mut all: Vec<Trouble> = leases.filter_map(|it| of_lease(it, now)).collect();
         if failed.more {
-            let more = Trouble::new(Kind::LeaseFailed);
+            // Those whose pass any client may have claimed follow all others.
+            let last = failed.leases.last();
+            let is_plain = last.is_some_and(|it| it.lease.is_of_plain_client());
+            let more = Trouble::new(if is_plain { Kind::ClaimFailed } else { Kind::LeaseFailed });
             let more = more.text("The last passes of further leases failed: see ");
             all.push(more.command("sexton lease list").text("."));
         }
@@ -383,9 +386,11 @@ fn of_lease(view: &LeaseView, now: Now) -> Option<Trouble> {
     let name = lease.name.to_text();
     let subject = Subject::Lease(lease.name.clone());
     let current = lease.current.as_ref();
+    let is_plain = lease.is_of_plain_client();
+    let kind = |ours, theirs| Trouble::new(if is_plain { theirs } else { ours });
     if let Some(current) = current.filter(|it| it.runs() && it.warnings > 0) {
         let since = now.since(current.since);
-        let trouble = Trouble::new(Kind::LeaseOverruns).text("The pass of ");
+        let trouble = kind(Kind::LeaseOverruns, Kind::ClaimOverruns).text("The pass of ");
         let trouble = trouble.about(subject);
         return Some(
             trouble.text(format!(" has been running for {since}, longer than its period.")),
@@ -399,14 +404,15 @@ fn of_lease(view: &LeaseView, now: Now) -> Option<Trouble> {
         if lease.broken > 1 {
             how = format!("{how}, like the {} before it", lease.broken - 1);
         }
-        let trouble = Trouble::new(Kind::LeaseFailed).text("The last pass of ");
+        let trouble = kind(Kind::LeaseFailed, Kind::ClaimFailed).text("The last pass of ");
         let trouble = trouble.about(subject).text(format!("{how}: see "));
         let trouble = trouble.command(format!("sexton lease show {}", pasted(&name)));
         return Some(trouble.text("."));
     }
     (lease.broken > 0).then(|| {
         let passes = text::count(lease.broken.into(), "pass");
-        let trouble = Trouble::new(Kind::LeaseIncomplete).text(format!("The last {passes} of "));
+        let trouble = kind(Kind::LeaseIncomplete, Kind::ClaimIncomplete);
+        let trouble = trouble.text(format!("The last {passes} of "));
         trouble.about(subject).text(" did not run to completion.")
     })
 }

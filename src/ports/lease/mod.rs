@@ -2,5 +2,6 @@
 
 mod counts;
 mod port;
+mod seldom;
 
 pub use port::LeasePort;

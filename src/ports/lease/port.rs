@@ -10,6 +10,7 @@ use crate::actors::lease::{Action, LeaseMachine, LogEvent};
 use crate::clock::{Clock as _, Date, SystemClock, Timestamp};
 use crate::kernel::file::{self, Place};
 use crate::ports::lease::counts::counts;
+use crate::ports::lease::seldom::Seldom;
 use crate::schedule;
 use crate::spine::effect;
 use crate::spine::halt::Sentry;
@@ -37,6 +38,8 @@ pub struct LeasePort {
     sentry: Sentry,
     writing: Option<Writing>,
     lost: u64,
+    /// The lines in the server's log that any client may cause.
+    plain: Seldom,
 }
 
 /// The thread that writes the lines. It is started for the first line.
@@ -48,8 +51,21 @@ struct Writing {
 
 impl LeasePort {
     /// Creates a port. `data` is the data directory, which contains the output of passes; if it is `None`, no counts are logged.
-    pub const fn new(data: Option<PathBuf>, sentry: Sentry) -> Self {
-        Self { data, sentry, writing: None, lost: 0 }
+    pub fn new(data: Option<PathBuf>, sentry: Sentry) -> Self {
+        Self { data, sentry, writing: None, lost: 0, plain: Seldom::default() }
+    }
+
+    /// Logs a warning if the action asks for one, and if few others of its kind were logged in the last minute.
+    fn warn(&mut self, action: &Action) {
+        let is_plain = match action.what {
+            LogEvent::Ended { warns: false, .. } | LogEvent::Began => return,
+            LogEvent::Ended { plain, .. } | LogEvent::Overran { plain, .. } => plain,
+            LogEvent::Missed(_) => false,
+        };
+        let left_out = if is_plain { self.plain.admit(date()) } else { Some(0) };
+        if let Some(left_out) = left_out {
+            warn(action, Some(left_out).filter(|it| *it > 0));
+        }
     }
 
     fn start(&self) -> io::Result<Writing> {
@@ -66,7 +82,7 @@ impl LeasePort {
 
 impl Port<LeaseMachine> for LeasePort {
     fn perform(&mut self, action: effect::Action<Action>) {
-        warn(&action.what);
+        self.warn(&action.what);
         let Some(file) = action.what.file.as_ref().map(PathBuf::from) else {
             return;
         };
@@ -101,11 +117,11 @@ fn date() -> Date {
     Date(SystemClock::starting_at(Timestamp(0)).wall().0)
 }
 
-/// Logs a warning if the action asks for one.
-fn warn(action: &Action) {
+/// Logs a warning, which names how many were left out before it.
+fn warn(action: &Action, left_out: Option<u64>) {
     let (lease, token) = (action.lease.to_text(), action.token.0);
     match &action.what {
-        LogEvent::Ended { ran_ms, exit, launched, warns: true } => {
+        LogEvent::Ended { ran_ms, exit, launched, .. } => {
             let process = launched.as_ref().map(|(process, _)| process.to_string());
             let end = words(*exit);
             tracing::warn!(
@@ -114,14 +130,16 @@ fn warn(action: &Action) {
                 process,
                 end,
                 ran_ms,
+                left_out,
                 "a pass failed: `sexton lease show` shows it"
             );
         }
-        LogEvent::Overran { ran_ms, over_ms } => tracing::warn!(
+        LogEvent::Overran { ran_ms, over_ms, .. } => tracing::warn!(
             lease,
             token,
             ran_ms,
             over_ms,
+            left_out,
             "a pass runs longer than its period, so the next one waits: `sexton lease set NAME max-run` limits it"
         ),
         LogEvent::Missed(missed) => tracing::warn!(
@@ -131,7 +149,7 @@ fn warn(action: &Action) {
             cause = missed.cause(),
             "dates of the schedule were missed: `sexton lease run NAME` makes up for them, `sexton lease set NAME catch-up on` does so in future"
         ),
-        LogEvent::Began | LogEvent::Ended { .. } => {}
+        LogEvent::Began => {}
     }
 }
 
@@ -185,7 +203,7 @@ fn line(at: Date, action: &Action, data: Option<&Path>) -> String {
             }
             write!(line, " elapse-time {ran_ms} ms {}", words(*exit))
         }
-        LogEvent::Overran { ran_ms, over_ms } => write!(
+        LogEvent::Overran { ran_ms, over_ms, .. } => write!(
             line,
             " overran token {} elapse-time {ran_ms} ms, {over_ms} ms after its period",
             action.token.0
@@ -235,6 +253,7 @@ mod tests {
             exit: Some(Exit::Code(3)),
             launched: Some((id, None)),
             warns: false,
+            plain: false,
         };
         for what in [LogEvent::Began, ended] {
             let what = Action {

@@ -468,7 +468,11 @@ impl Model {
                 let known = self.find(name);
                 known.map_or(Reply::Absent, |it| Reply::Lease(Box::new(it.view())))
             }
-            Query::List { .. } | Query::Active { .. } | Query::Failed { .. } | Query::Totals => {
+            Query::List { .. }
+            | Query::Active { .. }
+            | Query::Failed { .. }
+            | Query::Unwell { .. }
+            | Query::Totals => {
                 unreachable!("simulated clients request neither lists nor totals")
             }
         }
