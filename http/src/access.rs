@@ -17,6 +17,9 @@ use sexton::handle::Requester;
 use sexton::refusal::Reason;
 use std::net::{IpAddr, Ipv4Addr};
 
+/// The maximum number of cookies of one request that are tried as a login. A browser sends one for each path and domain of that name.
+const LOGINS_MAX: usize = 32;
+
 /// The credentials that a path requires over TCP if tokens are configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
@@ -181,13 +184,17 @@ pub(crate) fn cookie_name(host: &str) -> String {
     format!("sexton{}", port.replace(':', "-"))
 }
 
-/// Returns the login in the cookie that a browser sent, if there is one.
-fn login<'a>(headers: &'a HeaderMap, host: &str) -> Option<&'a str> {
+/// Returns the logins in the cookies that a browser sent, of which at most one is valid: whatever else listens on the host, on any port, may
+/// have set cookies of the same name with other paths or domains, and others with any bytes. Returns at most [`LOGINS_MAX`].
+fn logins<'a>(headers: &'a HeaderMap, host: &str) -> impl Iterator<Item = &'a str> {
     let name = cookie_name(host);
     let cookies = headers.get_all(header::COOKIE);
-    let cookies = cookies.filter_map(|it| it.to_str().ok());
-    let mut pairs = cookies.flat_map(|it| it.split(';'));
-    pairs.find_map(|pair| pair.trim().strip_prefix(&name)?.strip_prefix('='))
+    let pairs = cookies.flat_map(|it| it.as_bytes().split(|byte| *byte == b';'));
+    let values = pairs.filter_map(move |pair| {
+        let value = pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        str::from_utf8(value).ok()
+    });
+    values.take(LOGINS_MAX)
 }
 
 /// Checks the token or login that the path requires, and returns it; `None` if the path requires neither.
@@ -204,9 +211,9 @@ fn check_token(
     match Gate::of(head.uri.path()) {
         Gate::Open => return Ok(None),
         Gate::Page if !headers.contains_key(header::AUTHORIZATION) => {
-            let login = login(headers, host);
-            let login = login.and_then(|login| tokens.find_login(login, (rules.now, user)));
-            return login.map_or_else(
+            let mut logins = logins(headers, host);
+            let found = logins.find_map(|login| tokens.find_login(login, (rules.now, user)));
+            return found.map_or_else(
                 || refused("not logged in, or the login has expired"),
                 |found| Ok(Some(found)),
             );
@@ -242,7 +249,7 @@ fn without_port(host: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Gate, Peer, Rules, check, cookie_name, is_trusted};
+    use super::{Gate, LOGINS_MAX, Peer, Rules, check, cookie_name, is_trusted};
     use crate::guesses::Guesses;
     use crate::origin::tests::head;
     use crate::scope::Scopes;
@@ -375,26 +382,53 @@ mod tests {
         assert_eq!(status("127.0.0.1", &[("host", "localhost")], Some(&token)), 401);
     }
 
+    /// Returns whether a request for `path` on port 80 with these cookies is accepted.
+    fn is_logged_in(tokens: &Tokens, path: &str, cookies: &[Vec<u8>]) -> bool {
+        let mut head = head(&[("host", "localhost:80")]);
+        head.uri = path.parse().unwrap();
+        for cookie in cookies {
+            let name = HeaderName::from_static("cookie");
+            head.headers.append(name, HeaderValue::from_bytes(cookie).unwrap());
+        }
+        let rules = Rules {
+            names: &[],
+            lets_others_in: false,
+            tokens: Some(tokens),
+            guesses: &Guesses::default(),
+            is_private: false,
+            now: Date(0),
+        };
+        let peer = tcp("127.0.0.1");
+        check(&head, peer, &rules).is_ok()
+    }
+
+    #[test]
+    fn a_login_counts_whatever_other_cookies_of_its_name_are_sent() {
+        let tokens = Tokens::parse(b"0123456789abcdef").unwrap();
+        let login = tokens.login(b"0123456789abcdef", (Date(1), None)).unwrap();
+        let ours = format!("sexton-80={login}");
+        let wrong = ["x", "", "1.AAAA", "sexton-80", "\u{e9}"].map(|it| format!("sexton-80={it}"));
+        let before = wrong.join("; ");
+        let accepted = |cookies: &[String]| {
+            let cookies: Vec<_> = cookies.iter().map(|it| it.clone().into_bytes()).collect();
+            is_logged_in(&tokens, "/", &cookies)
+        };
+        assert!(accepted(&[format!("{before}; {ours}")]));
+        assert!(accepted(&[format!("{ours}; {before}")]));
+        assert!(accepted(&[before.clone(), ours.clone()]), "in several headers");
+        let foreign = [b"other=\xff; ".as_slice(), ours.as_bytes()].concat();
+        assert!(is_logged_in(&tokens, "/", &[foreign]), "of another program, with any bytes");
+        let many = |count| [vec!["sexton-80=x".to_owned(); count], vec![ours.clone()]].concat();
+        assert!(accepted(&many(LOGINS_MAX - 1)));
+        assert!(!accepted(&many(LOGINS_MAX)), "more are not tried");
+        assert!(!accepted(&[before]));
+    }
+
     #[test]
     fn a_login_is_heard_on_pages_alone() {
         let tokens = Tokens::parse(b"0123456789abcdef").unwrap();
         let login = tokens.login(b"0123456789abcdef", (Date(1), None)).unwrap();
-        let with = |path: &str, cookie: String| {
-            let mut head = head(&[("host", "localhost:80")]);
-            head.uri = path.parse().unwrap();
-            let name = HeaderName::from_static("cookie");
-            head.headers.append(name, HeaderValue::from_str(&cookie).unwrap());
-            let rules = Rules {
-                names: &[],
-                lets_others_in: false,
-                tokens: Some(&tokens),
-                guesses: &Guesses::default(),
-                is_private: false,
-                now: Date(0),
-            };
-            let peer = tcp("127.0.0.1");
-            check(&head, peer, &rules).is_ok()
-        };
+        let with = |path: &str, cookie: String| is_logged_in(&tokens, path, &[cookie.into_bytes()]);
         let ours = format!("a=b; sexton-80={login}; c=d");
         assert!(with("/", ours.clone()) && with("/page/locks?key=a", ours.clone()));
         for path in ["/v1/status", "/v1/events", "/metrics", "/page", "/pages", "/page.css/"] {
