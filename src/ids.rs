@@ -290,6 +290,9 @@ impl RequestKey {
         Self { id: self.id.wrapping_add(message as u128), ..self }
     }
 
+    /// The number of all callers that may run commands on the machine, such as the coordinator's own user. It was that of root alone.
+    pub const TRUSTED: u32 = 1;
+
     /// Returns this key as one of the caller with this number. It is stored in the upper 32 bits of the fingerprint.
     #[must_use]
     pub const fn of_caller(self, caller: u32) -> Self {

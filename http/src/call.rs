@@ -141,7 +141,7 @@ impl Call {
     /// invalid key.
     pub(crate) fn take_key(&self) -> Result<(), Problem> {
         let (headers, path) = (self.request.headers(), self.request.path());
-        self.key.set(key_of(headers, self.caller.peer, (path, &self.body))?);
+        self.key.set(key_of(headers, (self.caller.peer, self.caller.scopes), (path, &self.body))?);
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 
 use crate::access::Peer;
 use crate::problem::Problem;
+use crate::scope::Scopes;
 use actix_web::http::header::HeaderMap;
 use sexton::ids::RequestKey;
 use sha1::{Digest as _, Sha1};
@@ -18,7 +19,7 @@ const KEY_BYTES_MAX: usize = 128;
 /// and its `fingerprint` has a digest of the path and the body, and the caller. Refuses a malformed or repeated header.
 pub(crate) fn key_of(
     headers: &HeaderMap,
-    peer: Peer,
+    (peer, scopes): (Peer, Scopes),
     (path, body): (&str, &[u8]),
 ) -> Result<Option<RequestKey>, Problem> {
     let mut given = headers.get_all(HEADER);
@@ -37,12 +38,14 @@ pub(crate) fn key_of(
         id: id_of(peer, text),
         fingerprint: xxh3_128(&[path.as_bytes(), b"\0", body].concat()),
     };
-    Ok(Some(key.of_caller(caller(peer))))
+    Ok(Some(key.of_caller(caller(peer, scopes))))
 }
 
-/// Returns the number of a caller, each of which has a share of the keys: 0 for all TCP clients, and one for each user on the Unix socket.
-fn caller(peer: Peer) -> u32 {
+/// Returns the number of a caller, each of which has a share of the keys: one for all that have every scope, 0 for all other TCP clients, and
+/// one for each other user on the Unix socket. It has no part in recognizing a repetition.
+fn caller(peer: Peer, scopes: Scopes) -> u32 {
     match peer {
+        _ if scopes == Scopes::All => RequestKey::TRUSTED,
         Peer::Tcp { .. } => 0,
         // No user has the highest id, which stands for an unknown one.
         Peer::Socket { uid, .. } => uid.saturating_add(1),
@@ -68,7 +71,9 @@ fn id_of(peer: Peer, key: &str) -> u128 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Peer, id_of};
+    use super::{Peer, caller, id_of};
+    use crate::scope::Scopes;
+    use sexton::ids::RequestKey;
 
     #[test]
     fn a_key_is_that_of_its_caller() {
@@ -84,5 +89,20 @@ mod tests {
         };
         assert_eq!(id_of(tcp(1), "k"), id_of(tcp(2), "k"));
         assert_ne!(id_of(tcp(1), "k"), id_of(ann, "k"));
+    }
+
+    #[test]
+    fn those_who_may_do_everything_share_no_room_with_others() {
+        let tcp =
+            Peer::Tcp { local: [127, 0, 0, 1].into(), remote: [127, 0, 0, 1].into(), user: None };
+        let ann = Peer::Socket { uid: 1000, process: None };
+        let nobody = Peer::Socket { uid: u32::MAX, process: None };
+        for peer in [tcp, ann, nobody] {
+            assert_eq!(caller(peer, Scopes::All), RequestKey::TRUSTED);
+            for scopes in [Scopes::None, Scopes::Read, Scopes::Plain, Scopes::Exposed] {
+                assert_ne!(caller(peer, scopes), RequestKey::TRUSTED, "{peer:?} {scopes:?}");
+            }
+        }
+        assert_ne!(caller(tcp, Scopes::Plain), caller(ann, Scopes::Plain));
     }
 }

@@ -5,8 +5,8 @@
 //! stored on pages of a separate kind, tracked with those of the machine.
 //!
 //! Guarantees: a receipt is kept for its time. At the limits on number and bytes, messages with a new key are refused instead
-//! ([`Receipts::has_room`]), and no caller may use more than half of either, so that one caller's keys neither displace those of others nor
-//! use up all room. When a receipt is forgotten depends only on the entries with a key. How a repetition is answered is up to the machine.
+//! ([`Receipts::has_room`]). Callers that are not trusted may use at most half of either together, and a quarter each, so that nobody's keys
+//! displace those of others, and trusted callers ([`RequestKey::TRUSTED`]) always have room that no others can take. When a receipt is forgotten depends only on the entries with a key. How a repetition is answered is up to the machine.
 
 use crate::clock::Timestamp;
 use crate::decode;
@@ -79,6 +79,28 @@ impl Share {
     }
 }
 
+/// What is used by all callers, by those that are trusted, and by one of them.
+#[derive(Clone, Copy, Debug)]
+struct Used {
+    all: Share,
+    trusted: Share,
+    of_caller: Share,
+}
+
+impl Used {
+    /// Returns whether the one caller, with this number, may use more, when all messages that have begun have used theirs.
+    fn have_room(self, ring: Ring, (caller, promised): (u32, usize)) -> bool {
+        let (receipts_max, bytes_max) = (ring.0 as usize, BYTES_MAX - OUTCOME_BYTES);
+        let has_room = |share: Share, part: usize| {
+            let share = Share { receipts: share.receipts + promised, ..share };
+            share.has_room(receipts_max / part, bytes_max / part)
+        };
+        let others = self.all.minus(self.trusted);
+        has_room(self.all, 1)
+            && (caller == RequestKey::TRUSTED || has_room(others, 2) && has_room(self.of_caller, 4))
+    }
+}
+
 /// What was done under a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
@@ -118,31 +140,30 @@ impl Receipts {
     }
 
     /// Returns whether a message of this caller with a new key may be carried out at `at`: whether its receipt will displace none that is not
-    /// expired, and whether the caller has not used its share. `promised` receipts are still to come, of messages that are being carried
-    /// out in parts.
+    /// expired, and whether neither the caller nor the callers that are not trusted have used their share. `promised` receipts are still to
+    /// come, of messages that are being carried out in parts.
     pub fn has_room(&self, (caller, promised): (u32, usize), at: Timestamp) -> bool {
-        let all = Share { receipts: self.held.len() + promised, bytes: self.bytes };
-        let mut of_caller = self.callers.get(&caller).copied().unwrap_or_default();
-        of_caller.receipts += promised;
-        let (receipts_max, bytes_max) = (self.ring.0 as usize, BYTES_MAX - OUTCOME_BYTES);
-        let fits = |all: Share, of_caller: Share| {
-            all.has_room(receipts_max, bytes_max)
-                && of_caller.has_room(receipts_max / 2, bytes_max / 2)
+        let share = |caller| self.callers.get(&caller).copied().unwrap_or_default();
+        let mut used = Used {
+            all: Share { receipts: self.held.len(), bytes: self.bytes },
+            trusted: share(RequestKey::TRUSTED),
+            of_caller: share(caller),
         };
-        if fits(all, of_caller) {
+        if used.have_room(self.ring, (caller, promised)) {
             return true;
         }
         // Expired receipts are forgotten before the next one is added.
-        let (mut expired, mut of_caller_expired) = (Share::default(), Share::default());
         for receipt in self.held.iter().take_while(|receipt| receipt.is_over(at)) {
-            expired.receipts += 1;
-            expired.bytes += receipt.bytes();
+            let one = Share { receipts: 1, bytes: receipt.bytes() };
+            used.all = used.all.minus(one);
+            if receipt.key.caller() == RequestKey::TRUSTED {
+                used.trusted = used.trusted.minus(one);
+            }
             if receipt.key.caller() == caller {
-                of_caller_expired.receipts += 1;
-                of_caller_expired.bytes += receipt.bytes();
+                used.of_caller = used.of_caller.minus(one);
             }
         }
-        fits(all.minus(expired), of_caller.minus(of_caller_expired))
+        used.have_room(self.ring, (caller, promised))
     }
 
     /// Adds a receipt of what the entry `entry` did under a key. Forgets expired receipts first, and the oldest ones if a limit would be
@@ -402,47 +423,51 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_has_half_of_the_room_and_displaces_nobody() {
+    fn others_have_half_of_the_room_and_each_a_quarter_and_nobody_is_displaced() {
         let mut actor = Actor::default();
-        actor.note_of(1, 1, NOW, "done");
+        actor.note_of(RequestKey::TRUSTED, 1, NOW, "done");
         let mut id = 2;
-        while actor.receipts.has_room((2, 0), NOW) {
-            actor.note_of(2, id, NOW.plus_seconds(1), "done");
+        for caller in [2, 3] {
+            let first = id;
+            while actor.receipts.has_room((caller, 0), NOW) {
+                actor.note_of(caller, id, NOW.plus_seconds(1), "done");
+                id += 1;
+            }
+            assert_eq!(id - first, u128::from(RECEIPTS_MAX / 4), "a quarter of the number");
+            assert!(actor.knows(1, NOW) && actor.receipts.has_room((RequestKey::TRUSTED, 0), NOW));
+        }
+        assert!(!actor.receipts.has_room((4, 0), NOW), "two callers have taken half of it");
+        while actor.receipts.has_room((RequestKey::TRUSTED, 0), NOW) {
+            actor.note_of(RequestKey::TRUSTED, id, NOW.plus_seconds(1), "done");
             id += 1;
         }
-        assert_eq!(id - 2, u128::from(RECEIPTS_MAX / 2), "half of the number");
-        assert!(actor.knows(1, NOW) && actor.receipts.has_room((1, 0), NOW));
-        while actor.receipts.has_room((3, 0), NOW) {
-            actor.note_of(3, id, NOW.plus_seconds(1), "done");
-            id += 1;
-        }
-        assert!(!actor.receipts.has_room((1, 0), NOW), "all room is used");
+        assert_eq!(actor.receipts.len(), RECEIPTS_MAX as usize, "all room is used");
         assert!(actor.knows(1, NOW));
         // The receipts of a caller are the same after a restart.
         let again = actor.again().expect("the pages decode");
         assert_eq!(again.callers, actor.receipts.callers);
         let later = NOW.plus_seconds(SECONDS + 1);
-        assert!(actor.receipts.has_room((1, 0), later) && actor.receipts.has_room((2, 0), later));
+        for caller in [RequestKey::TRUSTED, 2, 4] {
+            assert!(actor.receipts.has_room((caller, 0), later), "{caller}");
+        }
         actor.note_of(2, id, later, "done");
         assert_eq!(actor.receipts.len(), 1, "all others have expired");
         assert_eq!(actor.receipts.callers.len(), 1);
     }
 
     #[test]
-    fn a_caller_has_half_of_the_bytes() {
+    fn others_have_half_of_the_bytes_and_each_a_quarter() {
         let mut actor = Actor::default();
         let outcome = "x".repeat(1 << 20);
         let mut noted = 0;
-        while actor.receipts.has_room((2, 0), NOW) {
-            actor.note_of(2, noted, NOW, &outcome);
-            noted += 1;
+        for (caller, all) in [(2, 14..=15), (3, 29..=30), (RequestKey::TRUSTED, 59..=60)] {
+            while actor.receipts.has_room((caller, 0), NOW) {
+                actor.note_of(caller, noted, NOW, &outcome);
+                noted += 1;
+            }
+            assert!(all.contains(&noted), "{noted} of a mebibyte each");
+            assert!(!actor.receipts.has_room((4, 0), NOW) || noted < 20);
         }
-        assert!((29..=30).contains(&noted), "{noted} of a mebibyte each");
-        while actor.receipts.has_room((3, 0), NOW) {
-            actor.note_of(3, noted, NOW, &outcome);
-            noted += 1;
-        }
-        assert!(!actor.receipts.has_room((1, 0), NOW));
         assert_eq!(actor.receipts.len() as u128, noted, "none was displaced");
     }
 
