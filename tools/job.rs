@@ -18,13 +18,15 @@ use std::os::unix::net::UnixStream;
 Examples, in a script that `sexton work` runs:
   sexton job progress 40 'page 2 of 5'           shown with the job until it is claimed again
   sexton job touch                               restart the time limit of --timeout
-  sexton job snooze 10m 'the server is down'; exit
-  sexton job fail --retry-after 1h 'no such user'; exit
+  sexton job snooze 10m 'the server is down'; exit 1
+  sexton job fail --retry-after 1h 'no such user'; exit 1
 
 `fail` and `snooze` take effect when the command and everything it started have ended, regardless of its exit status. The last \
-report counts.
+report counts. One that is not delivered (status 3) has no effect, and the exit status of the command decides: end it with one \
+other than 0.
 
-Exit status: 0 success; 1 refused: the claim is lost; 2 wrong flags, or not run by `sexton work`; 3 `sexton work` has exited.")]
+Exit status: 0 success; 1 refused: the claim is lost; 2 wrong flags, or not run by `sexton work`; 3 not delivered: `sexton work` \
+has exited or does not answer.")]
 pub(crate) struct Job {
     #[command(subcommand)]
     what: JobCommand,

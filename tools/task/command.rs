@@ -37,6 +37,9 @@ In the command of a task:
   sexton task save < state                       save the state for the next burst
   sexton task wait 10m; exit                     another burst, in ten minutes
 
+A report that is not delivered, because no coordinator has answered for 30 s (status 3), has no effect: the exit status of the command \
+then decides, so end it with one other than 0.
+
 Exit status: 0 success; 1 refused; 2 usage; 3 no coordinator runs there; 4 it has halted.")]
 pub(crate) struct Task {
     #[command(subcommand)]
