@@ -8,7 +8,7 @@ use crate::actors::process::machine::ProcessMachine;
 use crate::actors::process::message::{Child, End, HookOutput, Lost, Warning};
 use crate::actors::process::outcome::{Insertion, Outcome, Refused};
 use crate::actors::process::record::{Phase, Profile, Record};
-use crate::actors::process::secret::masked;
+use crate::actors::process::secret::masked_in_records;
 use crate::actors::process::spec::{Parentage, Spec, Tags};
 use crate::clock::Date;
 use crate::ids::{ProcessId, Slot};
@@ -25,7 +25,7 @@ impl Child {
     fn profile(&self, hook: &Record) -> Profile {
         let dir = self.dir.clone();
         let spec = Spec {
-            argv: masked(&self.argv),
+            argv: masked_in_records(&self.argv),
             dir: dir.unwrap_or_else(|| hook.profile.spec.dir.clone()),
             ..Spec::default()
         };

@@ -7,7 +7,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `identity.rs` | identities of processes, which stay unique when a PID is reused |
-//! | `spec.rs` `secret.rs` | what to run, and how; recognition of secrets |
+//! | `spec.rs` `secret/` | what to run, and how; recognition of secrets |
 //! | `message.rs` `output.rs` `failure.rs` | messages and actions; the output of a process; why it could not be started |
 //! | `outcome.rs` `insertion.rs` | the outcomes of messages; the fields of a new record |
 //! | `reply.rs` | queries, watches and replies |

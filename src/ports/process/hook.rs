@@ -4,7 +4,7 @@
 //! A `Process` record describes a process that the hook ran; other records are stored unchanged, up to a limit. A malformed record causes a
 //! warning with its line number, never an error. All limits apply here, before anything is sent to the actor: what it receives is journaled.
 
-use crate::actors::process::{Child, End, HookOutput, Message, Spec, Warning};
+use crate::actors::process::{Child, End, HookOutput, Message, Spec, Warning, masked};
 use crate::bytes::Bytes;
 use crate::ids::ProcessId;
 use crate::ports::process::files;
@@ -218,6 +218,8 @@ fn child(line: u32, object: &Map<String, Value>) -> Result<(Child, usize), Strin
     };
     let argv = argv.filter(|argv| !argv.is_empty());
     let argv = argv.ok_or("cmd: expected a command: a string or a list of strings")?;
+    // The journal has what is reported here; the command itself is not launched again.
+    let argv = masked(&argv);
     let dir = there("pwd").map(|it| text(it).ok_or("pwd: expected a path"));
     let pid = there("pid").map(|it| {
         let pid = it.as_u64().and_then(|pid| u32::try_from(pid).ok());
@@ -317,6 +319,15 @@ mod tests {
         assert_eq!((found.children, found.records, found.broken), (2, 1, 0));
         let kept = br#"{"type":"Snapshot","url":"https://example.org"}"#;
         assert_eq!(found.kept, [Bytes::new(*kept)]);
+    }
+
+    #[test]
+    fn a_secret_in_a_reported_command_is_not_reported_further() {
+        let (children, _) = found_in(
+            br#"{"type":"Process","cmd":["sh","-c","curl -u a:b h"]}
+"#,
+        );
+        assert_eq!(children[0].argv[2], Bytes::new(*b"curl -u a:*** h"));
     }
 
     #[test]

@@ -1,30 +1,18 @@
-//! Recognises secrets: variables whose values are not stored, and arguments that are shown masked.
+//! The forms of secrets that were recognised first.
 //!
-//! They are recognised by their names, as in `ArchiveBox`: `*TOKEN*`, `*SECRET*`, `*PASSWORD*`, `*KEY*`; in arguments also by their forms: the
-//! password in `https://user:password@host`, what follows `Authorization:`, and `curl -u user:password`. Other secrets are missed, and many
-//! values that are not secret are masked.
+//! The records of processes that a hook ran have their arguments masked by these forms alone, when an entry is committed. Therefore they must
+//! not change: an old journal would be replayed to another state. New forms belong into [`forms`](super::forms).
 
+use crate::actors::process::secret::words::{MASK, names_secret, password};
 use crate::bytes::Bytes;
 
-/// The replacement for a masked secret.
-pub const MASK: &str = "***";
-
-/// A name that contains one of these words, in upper or lower case, is the name of a secret.
-const WORDS: [&str; 4] = ["TOKEN", "SECRET", "PASSWORD", "KEY"];
-
-/// Returns whether the value of a variable with this name must not be stored.
-pub fn is_secret_name(name: &str) -> bool {
-    names_secret(name.as_bytes())
-}
-
 /// Returns whether one of these arguments would be masked.
-pub fn has_secret(argv: &[Bytes]) -> bool {
+pub(super) fn has_secret(argv: &[Bytes]) -> bool {
     parts(argv).any(|part| matches!(part, Part::Masked(..)))
 }
 
-/// Returns the arguments as they are shown: `--password=x`, `API_TOKEN=x` and `--token x` appear without their values, and so do the other
-/// forms of secrets.
-pub fn masked(argv: &[Bytes]) -> Vec<Bytes> {
+/// Returns the arguments without the secrets in these forms.
+pub(in crate::actors::process) fn masked(argv: &[Bytes]) -> Vec<Bytes> {
     let shown = parts(argv).map(|part| match part {
         Part::Plain(argument) => argument.clone(),
         Part::Masked(before, after) => Bytes::new([before, MASK.as_bytes(), after].concat()),
@@ -109,12 +97,6 @@ fn assigned(argument: &[u8]) -> Option<(usize, usize)> {
     names_secret(last_word(name)).then_some((place + 1, argument.len()))
 }
 
-/// Finds the password in `USER:PASSWORD`.
-fn password(argument: &[u8]) -> Option<(usize, usize)> {
-    let place = argument.iter().position(|byte| *byte == b':')?;
-    (place + 1 < argument.len()).then_some((place + 1, argument.len()))
-}
-
 /// Finds the value in a header whose name is that of a secret.
 fn header(argument: &[u8]) -> Option<(usize, usize)> {
     let (begin, end) = password(argument)?;
@@ -155,83 +137,8 @@ fn find(text: &[u8], word: &[u8]) -> Option<usize> {
     text.windows(word.len()).position(|it| it == word)
 }
 
-/// Returns a URL as messages show it: without the password or, if it has only a user, which may be a token, without that.
-pub fn masked_url(url: &str) -> String {
-    let authority = url.split_once("://").map_or(0, |(scheme, _)| scheme.len() + 3);
-    let (before, rest) = url.split_at(authority);
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    match rest.get(..end).and_then(|it| it.rfind('@')) {
-        Some(at) => format!("{before}{MASK}{}", rest.get(at..).unwrap_or_default()),
-        None => url.to_owned(),
-    }
-}
-
 /// Returns the last word of the text before a `=`. This word names the value after it, as `token` does in `https://host/?token=x`.
 fn last_word(name: &[u8]) -> &[u8] {
     let parts = name.rsplit(|byte| b"?&;, \t\n'\"".contains(byte));
     parts.into_iter().next().unwrap_or_default()
-}
-
-fn names_secret(name: &[u8]) -> bool {
-    let has = |word: &str| {
-        let mut windows = name.windows(word.len());
-        windows.any(|window| window.eq_ignore_ascii_case(word.as_bytes()))
-    };
-    WORDS.iter().any(|word| has(word))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{has_secret, masked, masked_url};
-    use crate::bytes::Bytes;
-
-    fn shown(words: &str) -> String {
-        let words = words.split('|').map(|word| Bytes::new(word.as_bytes()));
-        let shown = masked(&words.collect::<Vec<_>>()).into_iter();
-        let shown = shown.map(|it| String::from_utf8_lossy(it.as_bytes()).into_owned());
-        shown.collect::<Vec<_>>().join("|")
-    }
-
-    #[test]
-    fn secrets_are_known_by_name_and_by_form() {
-        for (words, expected) in [
-            ("x|--password=a b", "x|--password=***"),
-            ("x|--token|-a|b", "x|--token|***|b"),
-            ("x|--token|--other", "x|--token|--other"),
-            ("env|API_KEY=a|x", "env|API_KEY=***|x"),
-            ("curl|-u|a:b|http://h", "curl|-u|a:***|http://h"),
-            ("/usr/bin/curl|-ua:b", "/usr/bin/curl|-ua:***"),
-            ("curl|--user|a:b", "curl|--user|a:***"),
-            ("curl|https://u:p@h/x?y", "curl|https://u:***@h/x?y"),
-            ("git|clone|ssh://h/a|https://u:p:q@h", "git|clone|ssh://h/a|https://u:***@h"),
-            ("DB=postgres://u:p@h/d|x", "DB=postgres://u:***@h/d|x"),
-            ("sh|-c|wget http://a/ http://u:p@h/ ; x", "sh|-c|wget http://a/ http://u:***@h/ ; x"),
-            ("curl|-H|Authorization: Bearer a", "curl|-H|Authorization:***"),
-            ("sh|-c|curl -H 'authorization: b' h", "sh|-c|curl -H 'authorization:***"),
-            ("curl|-H|X-Api-Key: a", "curl|-H|X-Api-Key:***"),
-            ("curl|-H|Cookie: a=b", "curl|-H|Cookie:***"),
-        ] {
-            assert_eq!(shown(words), expected);
-        }
-        for plain in [
-            "docker|run|-u|1000:1000|x",
-            "curl|-u|name|https://h:8080/a@b",
-            "curl|-H|Accept: text/html",
-            "ssh|git@host|ssh://git@host/x",
-            "grep|key: x|https://h/?a=b",
-            "date|+%H:%M",
-        ] {
-            assert_eq!(shown(plain), plain);
-            let words = plain.split('|').map(|word| Bytes::new(word.as_bytes()));
-            assert!(!has_secret(&words.collect::<Vec<_>>()), "{plain}");
-        }
-    }
-
-    #[test]
-    fn a_url_is_shown_without_its_credentials() {
-        assert_eq!(masked_url("http://u:p@h:1/a@b"), "http://***@h:1/a@b");
-        assert_eq!(masked_url("https://token@h"), "https://***@h");
-        assert_eq!(masked_url("u:p@h"), "***@h");
-        assert_eq!(masked_url("http://h/x"), "http://h/x");
-    }
 }
