@@ -44,6 +44,7 @@ mod table;
 mod task;
 mod text;
 mod top;
+mod within;
 mod words;
 mod work;
 mod worker;

@@ -3,6 +3,7 @@
 use crate::allocator::{give_back, give_back_forever};
 use crate::beanstalkd::flag::{self, Flags, Invocation, Sync, USAGE};
 use crate::beanstalkd::user;
+use crate::client::resolved;
 use crate::log;
 use crate::notify::Notify;
 use crate::report::Failure;
@@ -16,7 +17,6 @@ use sexton::node::{Drain, Node};
 use sexton::persist::journal::{Fsync, Sizes};
 use std::ffi::OsString;
 use std::io::Write as _;
-use std::net::ToSocketAddrs as _;
 use std::path::Path;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -135,9 +135,11 @@ fn listen(flags: &Flags) -> Result<Opened, Failure> {
         let words = format!("failed to listen: {} is not a port", flags.port);
         Failure::of_beanstalkd(CANNOT_LISTEN, words)
     })?;
-    let mut found = (shown, port).to_socket_addrs().map_err(cannot)?;
-    let address =
-        found.next().ok_or_else(|| cannot(std::io::ErrorKind::AddrNotAvailable.into()))?;
+    let found = resolved(shown, port).map_err(cannot)?;
+    let address = found
+        .first()
+        .copied()
+        .ok_or_else(|| cannot(std::io::ErrorKind::AddrNotAvailable.into()))?;
     let opened = Opened::at(&Address::Tcp(address)).map_err(cannot)?;
     if !address.ip().is_loopback() {
         tracing::warn!(

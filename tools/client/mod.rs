@@ -20,5 +20,5 @@ pub(crate) use answer::{Answer, Fields, bytes, bytes_of, fields, with_query};
 pub(crate) use ask::{
     Outage, change, drawn, follow, get, instant, look, rest, send, send_once, send_within,
 };
-pub(crate) use target::{Target, Where};
+pub(crate) use target::{Target, Where, resolved};
 pub(crate) use typed::{Answered, request};

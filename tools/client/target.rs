@@ -7,12 +7,13 @@ use crate::client::connection::{Connection, Idle};
 use crate::directory;
 use crate::report::Failure;
 use crate::settings::data_directory;
+use crate::within::within;
 use clap::Args;
 use sexton::actors::process::masked_url;
 use sexton::kernel::socket;
 use std::ffi::OsString;
-use std::io;
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,9 @@ const TOKEN_BYTES_MAX: usize = 4096;
 
 /// How long connecting to one address may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The maximum time to resolve a name: the resolver's own by default, with three servers that are each asked twice.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Files in which systems keep the certificates that they trust; the first one that exists is used.
 const SYSTEM_CERTIFICATES: [&str; 4] = [
@@ -298,7 +302,7 @@ impl Place {
 
     fn connect(&self) -> io::Result<TcpStream> {
         let mut last = io::Error::other("the host name has no address");
-        for address in (self.name.as_str(), self.port).to_socket_addrs()? {
+        for address in resolved(&self.name, self.port)? {
             match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,
@@ -306,6 +310,26 @@ impl Place {
         }
         Err(last)
     }
+}
+
+/// Returns the addresses of a host, or an error after [`RESOLVE_TIMEOUT`].
+///
+/// # Errors
+/// Returns an error if the name cannot be resolved.
+pub(crate) fn resolved(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = name.parse::<IpAddr>() {
+        return Ok(vec![(address, port).into()]);
+    }
+    let host = name.to_owned();
+    let found = within("sexton-resolve", RESOLVE_TIMEOUT, move || {
+        Ok((host.as_str(), port).to_socket_addrs()?.collect())
+    });
+    found.map_err(|error| {
+        if error.kind() != ErrorKind::TimedOut {
+            return error;
+        }
+        io::Error::new(error.kind(), format!("failed to resolve the name {name}: {error}"))
+    })
 }
 
 fn wrong(url: &str) -> Failure {

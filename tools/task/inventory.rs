@@ -3,10 +3,11 @@
 //! Others may write inventories, so an inventory decides which machines there are, and nothing about what runs on this one: a
 //! configuration of ssh can name any command, so it is named on the command line only. A file is read only if nobody else can write it.
 
-use crate::client::fields;
+use crate::client::{fields, instant, rest};
 use crate::report::{Failure, tell};
 use crate::task::request::ClientOptions;
 use crate::text::required;
+use crate::within::within;
 use clap::Args;
 use serde_json::Value;
 use sexton::kernel::file;
@@ -25,6 +26,9 @@ const INVENTORY_BYTES_MAX: u64 = 4 << 20;
 /// The interval at which `--watch` checks the file.
 const WATCH: Duration = Duration::from_secs(1);
 
+/// How long a command may take to print an inventory.
+const PRINTED_WITHIN: Duration = Duration::from_mins(5);
+
 /// The source of an inventory.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
@@ -32,7 +36,7 @@ pub(super) struct From {
     /// The inventory: a file, - for standard input, or an http or https URL, which `curl` fetches
     #[arg(long, value_name = "FILE|URL")]
     from: Option<OsString>,
-    /// A shell command that prints the inventory
+    /// A shell command that prints the inventory, within five minutes
     #[arg(long, value_name = "COMMAND")]
     from_command: Option<String>,
 }
@@ -170,7 +174,9 @@ impl From {
     /// Returns the name of the source, for messages, and its content.
     fn text(&self) -> (String, io::Result<String>) {
         if let Some(command) = &self.from_command {
-            return (format!("of `{command}`"), printed(Command::new("sh").args(["-c", command])));
+            let mut shell = Command::new("sh");
+            let text = printed(shell.args(["-c", command]), PRINTED_WITHIN);
+            return (format!("of `{command}`"), text);
         }
         let from = self.from.clone().unwrap_or_default();
         let shown = from.to_string_lossy().into_owned();
@@ -178,7 +184,7 @@ impl From {
             // Fetch only what was requested: no configuration file of curl, and no other protocol after a redirection.
             let flags =
                 ["-q", "-fsSL", "--globoff", "--max-time", "30", "--proto", "=http,https", "--"];
-            printed(Command::new("curl").args(flags).arg(&from))
+            printed(Command::new("curl").args(flags).arg(&from), PRINTED_WITHIN)
         } else if shown == "-" {
             read(io::stdin().lock())
         } else {
@@ -202,10 +208,56 @@ fn read(from: impl Read) -> io::Result<String> {
     Ok(text)
 }
 
-/// Returns the standard output of a command. Fails if its exit status is not 0.
-fn printed(command: &mut Command) -> io::Result<String> {
+/// Returns the standard output of a command. Fails if its exit status is not 0, or if it takes longer than `limit`: then it is killed, and
+/// what it has started is left alone.
+fn printed(command: &mut Command, limit: Duration) -> io::Result<String> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-    let text = child.stdout.take().map_or(Ok(String::new()), read);
-    let status = child.wait()?;
-    if status.success() { text } else { Err(io::Error::other(format!("it ended with {status}"))) }
+    let begun = instant();
+    let is_over = || begun.elapsed() >= limit;
+    let stdout = child.stdout.take();
+    let reading = within("sexton-inventory", limit, move || stdout.map_or(Ok(String::new()), read));
+    let status = loop {
+        match child.try_wait()? {
+            Some(status) => break Some(status),
+            None if is_over() => break None,
+            None => rest(Duration::from_millis(10)),
+        }
+    };
+    let Some(status) = status else {
+        child.kill()?;
+        child.wait()?;
+        let words = format!("it has not ended within {} s, and was killed", limit.as_secs());
+        return Err(io::Error::new(io::ErrorKind::TimedOut, words));
+    };
+    if status.success() {
+        reading
+    } else {
+        Err(io::Error::other(format!("it ended with {status}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printed;
+    use std::io::ErrorKind;
+    use std::process::Command;
+    use std::time::Duration;
+
+    #[test]
+    fn a_command_that_does_not_end_is_killed() {
+        let limit = Duration::from_millis(1);
+        for script in ["exec sleep 1000", "exec sleep 1000 >&-"] {
+            let late = printed(Command::new("sh").args(["-c", script]), limit);
+            assert_eq!(late.expect_err(script).kind(), ErrorKind::TimedOut, "{script}");
+        }
+    }
+
+    #[test]
+    fn what_a_command_prints_in_time_is_read() {
+        let limit = Duration::from_secs(1000);
+        let mut shell = Command::new("sh");
+        assert_eq!(printed(shell.args(["-c", "echo []"]), limit).expect("it succeeds"), "[]\n");
+        let failed = printed(Command::new("false").args(["x"]), limit).expect_err("it fails");
+        assert!(failed.to_string().contains("exit status: 1"), "{failed}");
+    }
 }

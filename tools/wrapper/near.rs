@@ -18,9 +18,9 @@ use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use serde_json::{Value, json};
 use sexton::actors::dispatch::Task;
-use sexton::kernel::socket;
+use sexton::kernel::{file, socket};
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,6 +31,8 @@ use std::time::Duration;
 const EVENTS_MAX: usize = 8;
 /// The reports that a command may send. Those about the attempt as a whole are sent by this process alone.
 const OF_COMMANDS: [&str; 6] = ["save", "saved", "heartbeat", "done", "wait", "fail"];
+/// The maximum number of bytes of an environment file that are read. The coordinator refuses a larger one.
+const ENV_FILE_MAX: u64 = 1 << 20;
 /// The pause before a request is repeated while the coordinator cannot be reached.
 const ABSENT: Duration = Duration::from_millis(100);
 
@@ -96,6 +98,8 @@ enum Outcome {
 /// The state of a wait for an attempt.
 struct Waiting<'a> {
     near: &'a Near,
+    /// The names of the variables to pass on.
+    names: Vec<String>,
     events: SyncSender<Event>,
     link: Option<Link>,
     /// The number of connections so far; also the number of the current one.
@@ -118,6 +122,11 @@ struct Waiting<'a> {
 impl Near {
     pub(super) fn run(self) -> Result<(), Failure> {
         let failed = |error: io::Error| Failure::unreachable(format!("wrapper: {error}"));
+        let names = match self.names() {
+            // An attempt that has begun has its variables.
+            Err(_) if self.attach || self.stop => Vec::new(),
+            names => names.map_err(failed)?,
+        };
         let (events, happening) = sync_channel(EVENTS_MAX);
         // A signal to this process is a request to stop the attempt. It is no event, which would wait in line with what the far end sends.
         let is_stopped = Arc::new(AtomicBool::new(self.stop));
@@ -129,6 +138,7 @@ impl Near {
         .map_err(failed)?;
         let mut waiting = Waiting {
             near: &self,
+            names,
             events,
             link: None,
             links: 0,
@@ -159,25 +169,43 @@ impl Near {
 
     /// Returns the names of the variables to pass on. Only names are read from the file: the coordinator has put their values into this
     /// process's environment.
-    fn names(&self) -> Vec<String> {
-        let file = self.env_file.as_ref().map(std::fs::read_to_string);
-        let text = file.and_then(Result::ok).unwrap_or_default();
-        let lines = text.lines().filter_map(|line| line.trim_start().split_once('='));
-        let own = lines.map(|(name, _)| name.trim_end().to_owned());
-        own.filter(|name| !name.starts_with('#')).chain(self.pass.iter().cloned()).collect()
+    fn names(&self) -> io::Result<Vec<String>> {
+        let named = self.env_file.as_ref().map_or(Ok(Vec::new()), |file| {
+            named_in(file).map_err(|error| {
+                let words =
+                    format!("failed to read the environment file {}: {error}", file.display());
+                io::Error::new(error.kind(), words)
+            })
+        });
+        Ok(named?.into_iter().chain(self.pass.iter().cloned()).collect())
     }
 
-    fn start(&self) -> Start {
+    fn start(&self, names: &[String]) -> Start {
         let value = |name: &String| Some((name.clone(), Text::of(&std::env::var_os(name)?)));
         Start {
             attempt: self.attempt.clone(),
             command: self.command.iter().map(Text::of).collect(),
-            env: self.names().iter().filter_map(value).collect(),
+            env: names.iter().filter_map(value).collect(),
             dir: Text::of(&self.dir),
             grace_ms: self.grace,
             lost_after_ms: self.lost_after,
         }
     }
+}
+
+/// Returns the names of the variables in an environment file, which the coordinator has found to be well-formed. Somebody else may have put
+/// something else in its place since.
+fn named_in(path: &Path) -> io::Result<Vec<String>> {
+    let file = file::of_user(path, rustix::process::geteuid().as_raw())?;
+    let mut text = Vec::new();
+    file.take(ENV_FILE_MAX).read_to_end(&mut text)?;
+    let text = String::from_utf8_lossy(&text);
+    let lines = text.lines().filter_map(|line| line.trim().split_once('='));
+    let names = lines.map(|(name, _)| match name.strip_prefix("export") {
+        Some(rest) if rest.starts_with(|it: char| it.is_ascii_whitespace()) => rest.trim(),
+        Some(_) | None => name.trim_end(),
+    });
+    Ok(names.filter(|name| !name.starts_with('#')).map(str::to_owned).collect())
 }
 
 impl Waiting<'_> {
@@ -348,7 +376,7 @@ impl Waiting<'_> {
         let order = if self.begun {
             Order::Attach { attempt: self.near.attempt.clone(), from: self.from }
         } else {
-            Order::Start(self.near.start())
+            Order::Start(self.near.start(&self.names))
         };
         if !self.near.attach {
             // The coordinator assigns further tasks to a machine that could not be reached as soon as it knows that it can be again.
@@ -441,5 +469,25 @@ fn deliver(report: &Value) {
             return;
         }
         rest(ABSENT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::named_in;
+    use std::fs;
+
+    #[test]
+    fn names_are_read_of_a_file_that_nobody_else_has_put_there() {
+        let files = tempfile::tempdir().expect("a directory can be created");
+        let file = files.path().join("env");
+        fs::write(&file, "# A=1\n\nB=2\n  export C='3 4'\n").expect("it can be written");
+        assert_eq!(named_in(&file).expect("it is ours"), ["B", "C"]);
+        let pipe = files.path().join("pipe");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).expect("the file can be created");
+        let error = named_in(&pipe).expect_err("it is a pipe");
+        assert_eq!(error.to_string(), "it is not a regular file");
+        assert!(named_in(&files.path().join("none")).is_err());
     }
 }
