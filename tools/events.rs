@@ -193,24 +193,42 @@ fn shown_to_people(told: &Value) -> String {
         };
         Some((field, value))
     });
-    let at = Timestamp(number(told, "/at").or_zero());
+    let at = number(told, "/at").known().map(Timestamp);
     let actor = words(told, "/actor");
     let named = (actor.as_str(), kind.as_str());
     line(&words(told, "/position"), at, named, fields)
 }
 
-/// Formats a line of output: position, time, actor and kind in aligned columns, followed by the fields.
+/// Formats a line of output: position, time (`-` if it is not known), actor and kind in aligned columns, followed by the fields.
 pub(crate) fn line<'f>(
     position: &str,
-    at: Timestamp,
+    at: Option<Timestamp>,
     (actor, kind): (&str, &str),
     fields: impl Iterator<Item = (&'f str, String)>,
 ) -> String {
-    let mut line = format!("{position:>10}  {}  {actor:<10}  {kind:<11}", time(at));
+    let at = at.map_or_else(|| "-".to_owned(), time);
+    let mut line = format!("{position:>10}  {at:<24}  {actor:<10}  {kind:<11}");
     for (field, value) in fields.filter(|(_, value)| !value.is_empty()) {
         let quoted = value.contains(char::is_whitespace);
         let value = if quoted { format!("{value:?}") } else { value };
         line.extend(["  ", field, "=", value.as_str()]);
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown_to_people;
+    use serde_json::json;
+
+    #[test]
+    fn a_time_that_is_not_known_is_shown_as_a_dash() {
+        let mut event =
+            json!({"position": 7, "at": 0, "actor": "lock", "kind": "granted", "key": "k"});
+        let known = shown_to_people(&event);
+        assert_eq!(known, "         7  1970-01-01T00:00:00.000Z  lock        granted      key=k");
+        event["at"] = "soon".into();
+        let unknown = shown_to_people(&event);
+        assert_eq!(unknown, known.replace("1970-01-01T00:00:00.000Z", &format!("{:<24}", "-")));
+    }
 }

@@ -23,17 +23,17 @@ pub(super) fn fossil(lease: &Value) -> String {
     let four =
         FossilLease::read(lease.pointer("/text").and_then(Value::as_str).unwrap_or_default());
     let FossilLease([current, until, next, until_next]) = four;
-    let now = number(lease, "/now").or_zero() / 1000;
+    let now = number(lease, "/now").known().map(|now| now / 1000);
     let exists = |id: u64, lives: bool| match (id, lives) {
         (0, _) | (_, false) => " (done)",
         (_, true) => " (exists)",
     };
-    let left = |at: u64| match at {
-        0 => String::new(),
-        at => format!(" (now{:+})", i128::from(at) - i128::from(now)),
+    let left = |at: u64| match now {
+        Some(now) if at > 0 => format!(" (now{:+})", i128::from(at) - i128::from(now)),
+        Some(_) | None => String::new(),
     };
     let lines = [
-        ("now:", now.to_string()),
+        ("now:", now.map_or_else(|| "-".to_owned(), |now| now.to_string())),
         ("lease:", format!("\"{four}\"")),
         ("idCurrent:", format!("{current:<20}{}", exists(current, is(lease, "/current/running")))),
         ("tmCurrent:", format!("{until:<20}{}", left(until))),
@@ -328,6 +328,10 @@ idCurrent:  0                    (done)
 tmCurrent:  0                   \nidNext:     0                    (done)
 tmNext:     0                   \n";
         assert_eq!(fossil(&of("0 0 0 0", false, false)), fresh);
+        let mut unknown = lease;
+        unknown["now"] = Value::Null;
+        let seen = seen.replace("1795217117\n", "-\n").replace(" (now+56)", "");
+        assert_eq!(fossil(&unknown), seen.replace(" (now+116)", ""));
         let past = fossil(&of("1 1795217017 0 0", true, false));
         assert!(past.contains("(exists)\ntmCurrent:  1795217017           (now-100)\n"));
     }

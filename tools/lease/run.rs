@@ -13,7 +13,7 @@ use crate::process::attached::{self, Foreground, HandoverError, HeldParcel};
 use crate::process::{self, PARENT, detached, here, outcome, plain, variables};
 use crate::report::{Failure, tell};
 use crate::span::SPAN;
-use crate::text::words;
+use crate::text::{required, words};
 use clap::Args;
 use serde_json::Value;
 use std::ffi::OsString;
@@ -361,7 +361,7 @@ impl Turn {
         };
         while is_its(&lease, "/next/place") {
             let mut asked = self.which.clone();
-            asked.extend(fields([("begun", (begun(&lease) + 1).into())]));
+            asked.extend(fields([("begun", (required(&lease, "/begun")? + 1).into())]));
             lease = self.options.wait(asked, WAIT_MAX)?;
         }
         let id = lease.pointer("/current/process").and_then(Value::as_str);
@@ -376,9 +376,4 @@ impl Turn {
             Failure::found(format!("{}: {words}", self.name))
         })
     }
-}
-
-/// Returns the number of passes of a lease that have begun.
-fn begun(lease: &Value) -> u64 {
-    lease.pointer("/begun").and_then(Value::as_u64).unwrap_or_default()
 }

@@ -140,9 +140,9 @@ impl JobSelector {
             None => options.of_type(self.r#type.as_deref())?,
         };
         let found = match (total(&queues, "retrying"), total(&queues, "delayed")) {
-            (0, 0) => return Ok(()),
-            (0, delayed) => (delayed, "delayed", "delayed"),
-            (retrying, _) => (retrying, "retrying", "waiting to be retried"),
+            (Ok(0), Ok(0)) | (Err(_), _) | (_, Err(_)) => return Ok(()),
+            (Ok(0), Ok(delayed)) => (delayed, "delayed", "delayed"),
+            (Ok(retrying), _) => (retrying, "retrying", "waiting to be retried"),
         };
         let (count_of, phase, words) = found;
         let (verb, them) = if count_of == 1 { ("is", "it") } else { ("are", "them") };

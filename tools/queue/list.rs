@@ -2,13 +2,12 @@
 
 use crate::client;
 use crate::client::{Fields, fields};
-use crate::figure::Figure;
 use crate::queue::answer::{ClientOptions, success};
 use crate::queue::command::name;
 use crate::queue::job::{print_body, until};
 use crate::report::{Failure, print, shows_whole, tell};
 use crate::table::{Column, table};
-use crate::text::{grouped, last_line, number, plain, span, words};
+use crate::text::{grouped, last_line, number, plain, required, span, words};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use sexton::actors::queue::QueueName;
@@ -192,7 +191,7 @@ impl ShowQueues {
             named.into_iter().filter(is_asked).collect()
         };
         queues.sort_by_cached_key(|queue| words(queue, "/queue"));
-        let ready = total(&queues, "ready");
+        let ready = total(&queues, "ready")?;
         if options.json {
             return print(&format!("{}\n", json!({ "ready": ready, "queues": queues })));
         }
@@ -259,19 +258,19 @@ impl ShowQueues {
     }
 }
 
-/// Returns the number of jobs of these queues that are in a phase.
-pub(super) fn total(queues: &[Value], phase: &str) -> u64 {
+/// Returns the number of jobs of these queues that are in a phase; an error if the coordinator did not send it for each.
+pub(super) fn total(queues: &[Value], phase: &str) -> Result<u64, Failure> {
     let path = format!("/{phase}");
-    let all = queues.iter().map(|queue| number(queue, &path));
-    all.sum::<Figure>().or_zero()
+    queues.iter().map(|queue| required(queue, &path)).sum()
 }
 
 /// Prints how many jobs will be ready later, on standard error, so that a script still reads a single number from standard output.
 fn tell_later(queues: &[Value]) {
-    let later = ["retrying", "delayed"].map(|phase| (total(queues, phase), phase));
-    let later = later.iter().filter(|(count, _)| *count > 0);
+    let later = ["retrying", "delayed"].into_iter();
+    let later = later.filter_map(|phase| Some((total(queues, phase).ok()?, phase)));
+    let later = later.filter(|(count, _)| *count > 0);
     let later: Vec<String> =
-        later.map(|(count, phase)| format!("{} {phase}", grouped(*count))).collect();
+        later.map(|(count, phase)| format!("{} {phase}", grouped(count))).collect();
     if !later.is_empty() {
         let later = later.join(", ");
         tell(&format!("no job is ready; {later}: `sexton queue show --list` shows them"));

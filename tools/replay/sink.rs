@@ -2,7 +2,6 @@
 
 use crate::report::{self, Failure};
 use crate::{events, text};
-use sexton::clock::Timestamp;
 use sexton::ids::Seq;
 use sexton::replay::{HEADER, HistoryEvent, Kind, Line, header_after};
 use sexton::spine::machine::About;
@@ -96,12 +95,11 @@ fn about(about: &About) -> String {
 
 /// Formats what a record did to the selected item, one line per event.
 pub(crate) fn story(line: &Line) -> Vec<String> {
-    let at = line.at.unwrap_or(Timestamp(0));
     let place = line.seq.map_or("-".to_owned(), |seq| seq.to_string());
     let event = |HistoryEvent { kind, fields }: &HistoryEvent| {
         let fields = fields.iter();
         let fields = fields.map(|(field, value)| (field.as_str(), value_words(value)));
-        events::line(&place, at, (line.actor.as_str(), kind.as_str()), fields)
+        events::line(&place, line.at, (line.actor.as_str(), kind.as_str()), fields)
     };
     line.events.iter().map(event).collect()
 }

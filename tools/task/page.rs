@@ -172,7 +172,7 @@ pub(super) fn whole(task: &Value, held: &Held) -> String {
     let saved = match number(task, "/revision") {
         none if none == 0 => "nothing".to_owned(),
         revision => {
-            format!("revision {revision}, {} bytes", number(task, "/saved_bytes").or_zero())
+            format!("revision {revision}, {} bytes", number(task, "/saved_bytes"))
         }
     };
     line("saved", &saved);

@@ -350,7 +350,8 @@ impl ClaimAnswer {
 impl Claim {
     fn read(job: &Value) -> Result<Self, Failure> {
         let number = |path| job.pointer(path).and_then(Value::as_u64);
-        let (Some(id), Some(token)) = (number("/id"), number("/token")) else {
+        let numbers = (number("/id"), number("/token"), number("/attempts"));
+        let (Some(id), Some(token), Some(attempts)) = numbers else {
             return Err(unread());
         };
         let text = job.pointer("/body").and_then(Value::as_str);
@@ -365,7 +366,7 @@ impl Claim {
             id,
             token,
             queue: queue.map_err(|_| unread())?,
-            attempts: number("/attempts").unwrap_or(0),
+            attempts,
             is_duplicate: job.pointer("/duplicate") == Some(&true.into()),
             body,
         })
@@ -410,8 +411,19 @@ fn unread() -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::{ClaimAnswer, exchanged_of};
+    use super::{Claim, ClaimAnswer, exchanged_of};
     use serde_json::json;
+
+    #[test]
+    fn a_job_without_its_numbers_is_not_worked_on() {
+        let job = json!({"id": 10, "token": 100, "queue": "q", "attempts": 1, "body": "x"});
+        assert!(Claim::read(&job).is_ok());
+        for number in ["id", "token", "attempts"] {
+            let mut other = job.clone();
+            other[number] = (-1).into();
+            assert!(Claim::read(&other).is_err(), "{number}");
+        }
+    }
 
     #[test]
     fn each_that_is_done_hears_of_itself_and_is_given_what_there_is() {
