@@ -152,6 +152,9 @@ fn a_run_ends_at_its_limits() {
     push(&tree, "t1:mails", "e");
     let (said, _) = work(&tree, &["mails", "--tenant", "t1"], "test $SEXTON_JOB_TENANT = t1");
     assert_eq!(jobs(&said), [("mails".into(), "ok".into(), Value::Null)]);
+    push(&tree, "t1:mails", "e");
+    let (said, _) = work(&tree, &["t1:mails"], "test $SEXTON_JOB_TENANT = t1");
+    assert_eq!(jobs(&said), [("mails".into(), "ok".into(), Value::Null)]);
     push(&tree, "t2:mails", "f");
     let (said, _) = work(&tree, &["mails", "--any-ready"], "true");
     assert_eq!(jobs(&said).len(), 3, "those of every tenant: {said}");
@@ -295,7 +298,9 @@ fn a_command_that_is_not_there_costs_no_job_a_try() {
     assert_eq!(done.status, 127, "{done:?}");
     assert_eq!(job(&tree, &id)["attempts"], 0, "{done:?}");
     for words in [
-        &["work", "t:mails", "--", "true"][..],
+        &["work", "t:mails", "--tenant", "u", "--", "true"][..],
+        &["work", "t:mails", "--any-ready", "--", "true"],
+        &["work", "t:u:mails", "--", "true"],
         &["work", "mails", "--procs", "0", "--", "true"],
         &["work", "mails"],
         &["work", "mails", "--any-ready", "--tenant", "t", "--", "true"],

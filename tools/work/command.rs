@@ -19,6 +19,7 @@ use crate::work::watch::Watched;
 use clap::{Args, ValueEnum};
 use sexton::actors::queue::{Message, QueueName};
 use sexton::refusal::Reason;
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -55,11 +56,11 @@ Examples:
 Exit status: 0 even if jobs failed; 125, 126, 127 the command could not be launched, as for `sexton run`, and its job is given \
 back; 3 no coordinator runs there.")]
 pub(crate) struct Work {
-    /// Types of the jobs to work on; each is the name of a queue
-    #[arg(required = true, value_name = "TYPE", value_parser = kind)]
-    types: Vec<String>,
+    /// Types of the jobs to work on; each is the name of a queue, TYPE or TENANT:TYPE
+    #[arg(required = true, value_name = "TYPE", value_parser = queue_name)]
+    queues: Vec<QueueName>,
 
-    /// Tenant of these queues [default: the default tenant]
+    /// Tenant of the queues that are named without one [default: the default tenant]
     #[arg(long)]
     tenant: Option<String>,
 
@@ -156,18 +157,29 @@ enum Form {
     Json,
 }
 
-/// Parses a job type, which is a queue name without a tenant. The error is a message for the user.
-fn kind(text: &str) -> Result<String, String> {
-    match QueueName::new(text.as_bytes()) {
-        Some(_) => Ok(text.to_owned()),
-        None => Err(match text.split_once(':') {
-            Some((tenant, kind)) => {
-                format!("the tenant is a flag of its own: --tenant {tenant} {kind}")
-            }
-            None => "a type is 1 to 200 letters, digits and -+/;.$_(), and does not begin with -"
-                .to_owned(),
-        }),
-    }
+/// Parses the name of a queue. The error is a message for the user.
+fn queue_name(text: &str) -> Result<QueueName, String> {
+    QueueName::parse(text.as_bytes()).ok_or_else(|| {
+        "a type, and a tenant before it with a colon, is 1 to 200 letters, digits and -+/;.$_(), and does not begin with -"
+            .to_owned()
+    })
+}
+
+/// Returns the queues to claim from: those that are named without a tenant are those of `tenant`. The error is a message for the user.
+fn of_tenant(queues: &[QueueName], tenant: Option<&str>) -> Result<Vec<QueueName>, String> {
+    let Some(tenant) = tenant else {
+        return Ok(queues.to_vec());
+    };
+    let each = queues.iter().map(|queue| match queue.tenant() {
+        b"" => QueueName::of(tenant.as_bytes(), queue.kind())
+            .ok_or_else(|| format!("`{tenant}` is not the name of a tenant")),
+        own if own == tenant.as_bytes() => Ok(queue.clone()),
+        _ => Err(format!(
+            "the queue {} is not one of the tenant `{tenant}` that --tenant names: leave one of the two out",
+            queue.as_str()
+        )),
+    });
+    each.collect()
 }
 
 /// Parses how long to keep a result, and returns it in milliseconds. The error is a message for the user.
@@ -205,7 +217,7 @@ impl Work {
             reports: Reports::listen(&options.target)?,
             jobs: Jobs {
                 target: options.target.clone(),
-                types: self.types.clone(),
+                types: self.types(),
                 source,
                 own: words(&registered, "/id"),
             },
@@ -281,7 +293,7 @@ impl Work {
         match self.result {
             Some(Form::Json) => print(&tally.json()),
             None => {
-                tell(&tally.line(&self.types));
+                tell(&tally.line(&self.types()));
                 Ok(())
             }
         }
@@ -302,17 +314,44 @@ impl Work {
     }
 
     fn source(&self) -> Result<Source, Failure> {
-        if self.any_ready {
-            return Ok(Source::AnyTenant);
+        if !self.any_ready {
+            let queues = of_tenant(&self.queues, self.tenant.as_deref());
+            return Ok(Source::Queues(queues.map_err(Failure::usage)?));
         }
-        let queue = |kind: &String| {
-            let name = match self.tenant.as_deref().filter(|tenant| !tenant.is_empty()) {
-                Some(tenant) => format!("{tenant}:{kind}"),
-                None => kind.clone(),
-            };
-            QueueName::try_from(name.as_str()).map_err(|error| Failure::usage(error.to_string()))
+        match self.queues.iter().find(|queue| !queue.tenant().is_empty()) {
+            Some(queue) => Err(Failure::usage(format!(
+                "--any-ready is for the jobs of all tenants, and the queue {} is one of a tenant: leave one of the two out",
+                queue.as_str()
+            ))),
+            None => Ok(Source::AnyTenant),
+        }
+    }
+
+    /// Returns the types of the jobs to work on.
+    fn types(&self) -> Vec<String> {
+        let kinds = self.queues.iter().map(|queue| String::from_utf8_lossy(queue.kind()));
+        kinds.map(Cow::into_owned).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{of_tenant, queue_name};
+
+    #[test]
+    fn a_queue_may_name_its_tenant_but_not_another_than_the_flag() {
+        let named = |names: &[&str], tenant| {
+            let queues = names.iter().map(|name| queue_name(name).expect("it is valid"));
+            let queues = of_tenant(&queues.collect::<Vec<_>>(), tenant)?;
+            Ok::<_, String>(queues.iter().map(|it| it.as_str().to_owned()).collect::<Vec<_>>())
         };
-        let queues = self.types.iter().map(queue);
-        Ok(Source::Queues(queues.collect::<Result<_, _>>()?))
+        assert_eq!(named(&["a", "t1:b"], None), Ok(vec!["a".to_owned(), "t1:b".to_owned()]));
+        let both = Ok(vec!["t1:a".to_owned(), "t1:b".to_owned()]);
+        assert_eq!(named(&["a", "t1:b"], Some("t1")), both);
+        assert_eq!(named(&["a"], Some("")), Ok(vec!["a".to_owned()]));
+        for tenant in ["t2", "", "a b"] {
+            assert!(named(&["a", "t1:b"], Some(tenant)).is_err(), "{tenant}");
+        }
+        assert!(queue_name("a:b:c").is_err());
     }
 }
