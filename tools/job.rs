@@ -43,14 +43,14 @@ enum JobCommand {
         /// How much is done, in percent
         #[arg(value_parser = clap::value_parser!(u8).range(..=100))]
         percent: u8,
-        /// The current step; its first 1,000 bytes are kept
+        /// The current step; of more than 1,000 bytes, the beginning and the end are kept
         text: Option<String>,
     },
     /// Report that the job is still being worked on
     Touch,
     /// Make the job fail when the command has ended
     Fail {
-        /// What went wrong, shown with the job; its first 1,000 bytes are kept
+        /// What went wrong, shown with the job; of more than 1,000 bytes, the beginning and the end are kept
         #[arg(allow_hyphen_values = true)]
         error: String,
         /// How long until the next attempt [default: as set for its type]
@@ -62,7 +62,7 @@ enum JobCommand {
         /// How long to wait
         #[arg(value_name = SPAN, value_parser = delay)]
         after: u64,
-        /// Why, shown with the job; its first 1,000 bytes are kept
+        /// Why, shown with the job; of more than 1,000 bytes, the beginning and the end are kept
         #[arg(allow_hyphen_values = true)]
         why: Option<String>,
     },

@@ -13,7 +13,7 @@ use crate::scope::{OrRun as _, Scope};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sexton::actors::queue::{
-    self, Command, DedupKey, JobView, Phase, Progress, Put, QueueName, Root,
+    self, Command, DedupKey, ErrorText, JobView, Phase, Progress, Put, QueueName, Root,
 };
 use sexton::handle::Added;
 use sexton::ids::Token;
@@ -348,7 +348,7 @@ pub(crate) struct Fail {
     /// Milliseconds until the job is retried. If left out, the back-off of the job's type applies or, if the type has none, the time left
     /// on the claim.
     retry_after_ms: Option<Span>,
-    /// What went wrong, shown with the job; cut off after 1,000 bytes.
+    /// What went wrong, shown with the job; of more than 1,000 bytes, the beginning and the end are stored.
     error: Option<String>,
     /// Whether the work ended with a crash. After `crash_tries` crashes in a row, the job is quarantined.
     #[serde(default)]
@@ -372,7 +372,7 @@ pub(crate) struct Changed {
 /// Reports that a claimed job failed.
 async fn fail(call: &Call, Body(of): Body<Fail>) -> Result<Json<Changed>, Problem> {
     let retry_after_ms = of.retry_after_ms.map(|span| span.0);
-    let said = (retry_after_ms, of.error.map(Into::into));
+    let said = (retry_after_ms, of.error.as_deref().map(ErrorText::excerpt));
     let view = if of.crashed {
         call.queues().crash(of.id, of.token, said).await?
     } else {
@@ -387,7 +387,7 @@ pub(crate) struct Defer {
     id: u64,
     /// The token of the job's claim.
     token: Token,
-    /// The reason, shown with the job; cut off after 1,000 bytes.
+    /// The reason, shown with the job; of more than 1,000 bytes, the beginning and the end are stored.
     error: Option<String>,
     /// Milliseconds until the job is retried. If left out, the delay grows each time the job is given back.
     retry_after_ms: Option<Span>,
@@ -400,7 +400,7 @@ pub(crate) struct Defer {
 /// Reports that a claimed job cannot be tried now.
 async fn defer(call: &Call, Body(of): Body<Defer>) -> Result<Json<Changed>, Problem> {
     let retry_after_ms = of.retry_after_ms.map(|span| span.0);
-    let error = of.error.map(Into::into);
+    let error = of.error.as_deref().map(ErrorText::excerpt);
     if of.interrupted {
         if retry_after_ms.is_some() {
             let words = "cannot be combined with interrupted";
@@ -422,7 +422,7 @@ pub(crate) struct Report {
     token: Token,
     /// The progress in percent; unchanged if left out.
     percent: Option<Number<u64, 0, 100>>,
-    /// A description of the current step, cut off after 1,000 bytes; unchanged if left out.
+    /// A description of the current step; of more than 1,000 bytes, the beginning and the end are stored. Unchanged if left out.
     text: Option<String>,
 }
 
@@ -430,7 +430,7 @@ pub(crate) struct Report {
 async fn report(call: &Call, Body(of): Body<Report>) -> Result<Json<Changed>, Problem> {
     let progress = Progress {
         percent: of.percent.and_then(|it| u8::try_from(it.0).ok()),
-        text: of.text.map(Into::into),
+        text: of.text.as_deref().map(ErrorText::excerpt),
     };
     let view = call.queues().report(of.id, of.token, progress).await?;
     Ok(changed(call, of.id, view.as_ref()))

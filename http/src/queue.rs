@@ -10,7 +10,7 @@ use crate::schema::{Number, Span};
 use crate::scope::{OrRun as _, Scope};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sexton::actors::queue::{Phase, QueueName};
+use sexton::actors::queue::{ErrorText, Phase, QueueName};
 use sexton::handle::QueueError;
 use sexton::refusal::Reason;
 
@@ -174,7 +174,7 @@ async fn kick_job(call: &Call, Body(JobId { id }): Body<JobId>) -> Result<Json<K
 pub(crate) struct Cancel {
     /// The job's id.
     id: u64,
-    /// The reason, shown with the job; cut off after 1,000 bytes.
+    /// The reason, shown with the job; of more than 1,000 bytes, the beginning and the end are stored.
     error: Option<String>,
 }
 
@@ -192,7 +192,7 @@ pub(crate) struct Cancelled {
 /// Cancels a job.
 async fn cancel(call: &Call, Body(of): Body<Cancel>) -> Result<Json<Cancelled>, Problem> {
     let error = of.error.unwrap_or_else(|| "cancelled".to_owned());
-    let is_done = call.queues().cancel(of.id, Some(error.into())).await?;
+    let is_done = call.queues().cancel(of.id, Some(ErrorText::excerpt(&error))).await?;
     let cancelled = u32::from(is_done);
     let (process, stopping) = works_on(call, of.id).await?;
     Ok(Json(Cancelled { cancelled, process, stopping }))

@@ -8,7 +8,7 @@ use crate::schema::{Number, OutputText};
 use crate::scope::{OrRun as _, Scope};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sexton::actors::queue::{self, JobEnd, JobResult, JobView, Message, QueueName};
+use sexton::actors::queue::{self, ErrorText, JobEnd, JobResult, JobView, Message, QueueName};
 use sexton::clock::Date;
 use sexton::handle::Ending;
 use sexton::ids::Token;
@@ -58,7 +58,7 @@ pub(crate) struct JobNote {
     done: bool,
     /// The exit status of the job's command, if there is one.
     exit: Option<Number<u64, 0, 255>>,
-    /// What went wrong; cut off after 1,000 bytes.
+    /// What went wrong; of more than 1,000 bytes, the beginning and the end are stored.
     error: Option<String>,
     /// The output of the command, of which the last 16,384 bytes are stored.
     #[serde(default)]
@@ -79,7 +79,7 @@ async fn keep(call: &Call, Body(of): Body<JobNote>) -> Result<Json<Kept>, Proble
     let end = JobEnd {
         done: of.done,
         exit: of.exit.and_then(|it| u8::try_from(it.0).ok()),
-        error: of.error.map(Into::into),
+        error: of.error.as_deref().map(ErrorText::excerpt),
         output: of.output.into(),
         took_ms: of.took_ms,
     };

@@ -4,7 +4,7 @@
 //! reporting a result, its job is given out again, so write jobs that can safely run more than once. A panic counts as a failure. Which
 //! job is next, and when a job is retried, is decided by the queue actor, not by this module.
 
-use crate::actors::queue::{Body, Claim, Progress, Put, QueueName, Refused};
+use crate::actors::queue::{Body, Claim, ErrorText, Progress, Put, QueueName, Refused};
 use crate::handle::{Handle, QueueError, Queues};
 use crate::ids::Token;
 use crate::spine::guard::panic_words;
@@ -309,7 +309,7 @@ impl Worker {
             Some(Err(error)) => {
                 let after = error.after.map(|after| after.as_millis());
                 let after = after.and_then(|ms| u64::try_from(ms).ok());
-                let said = (after, Some(error.reason.into()));
+                let said = (after, Some(ErrorText::excerpt(&error.reason)));
                 if error.is_failure {
                     drop(self.queues.fail(id, token, said).await);
                 } else {

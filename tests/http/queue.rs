@@ -192,6 +192,23 @@ fn a_stale_token_changes_nothing_also_after_a_restart() {
 }
 
 #[test]
+fn an_error_that_is_too_long_keeps_its_beginning_and_its_end() {
+    let mut opened = Opened::new();
+    push(&opened, "q", "x");
+    let claim = pop(&opened, "q");
+    let mut failed = target(&claim);
+    failed["error"] = format!("Traceback{}\nValueError: x", "-".repeat(3000)).into();
+    failed["retry_after_ms"] = 3_600_000.into();
+    act(&opened, "fail", &failed).json();
+    let stored = job(&opened, &claim["id"])["error"].clone();
+    let text = stored.as_str().expect("it has an error");
+    assert!(text.starts_with("Traceback-") && text.ends_with("-\nValueError: x"), "{text}");
+    assert!(text.len() <= 1000 && text.contains("\n[... 2.0 KiB left out ...]\n"), "{text}");
+    opened.restart();
+    assert_eq!(job(&opened, &claim["id"])["error"], stored);
+}
+
+#[test]
 fn one_and_the_same_job_is_added_once() {
     let opened = Opened::new();
     let fields = json!({"queue": "q", "body": "x", "dedup": "a key of any length, longer than twenty bytes"});

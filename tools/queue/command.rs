@@ -65,7 +65,7 @@ Examples:
         /// Seconds until the job is tried again [default: the back-off of its type, or the time left on its claim]
         #[arg(long, value_name = "SPAN")]
         retry_after: Option<Span>,
-        /// What went wrong, shown with the job; only the first 1,000 bytes of the text are kept
+        /// What went wrong, shown with the job; of more than 1,000 bytes, the beginning and the end are kept
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
         error: Option<String>,
     },
@@ -82,7 +82,7 @@ Examples:
         /// Seconds until the job is tried again [default: longer each time it is deferred]
         #[arg(long, value_name = "SPAN")]
         retry_after: Option<Span>,
-        /// The reason, shown with the job; only the first 1,000 bytes of the text are kept
+        /// The reason, shown with the job; of more than 1,000 bytes, the beginning and the end are kept
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
         error: Option<String>,
     },
@@ -94,7 +94,7 @@ Examples:
         /// How much is done, in percent
         #[arg(value_parser = clap::value_parser!(u8).range(..=100))]
         percent: u8,
-        /// A description of the current step, of which only the first 1,000 bytes are kept
+        /// A description of the current step; of more than 1,000 bytes, the beginning and the end are kept
         text: Option<String>,
     },
     /// Renew a claim, or bind it to a process
@@ -170,7 +170,7 @@ Examples:
         /// The job's id
         #[arg(value_parser = numbers::job)]
         id: u64,
-        /// The reason, shown with the job; only the first 1,000 bytes of the text are kept
+        /// The reason, shown with the job; of more than 1,000 bytes, the beginning and the end are kept
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
         reason: Option<String>,
     },

@@ -4,6 +4,7 @@
 
 use crate::actors::queue::right::Right;
 use crate::bytes::Bytes;
+use crate::text;
 use serde::{Deserialize, Serialize};
 
 /// An error message, truncated to at most [`ErrorText::BYTES_MAX`] bytes.
@@ -14,6 +15,23 @@ pub struct ErrorText(Box<str>);
 impl ErrorText {
     /// The maximum length in bytes.
     pub const BYTES_MAX: usize = 1000;
+
+    /// The length that is reserved for what says how much was left out.
+    const MARK_BYTES_MAX: usize = 48;
+
+    /// Returns the text, or if that is too long its beginning and its end, with a line in between that says how much was left out.
+    ///
+    /// For texts from outside. What is in a journal is not shortened again in this way: it must remain what it is.
+    pub fn excerpt(text: &str) -> Self {
+        if text.len() <= Self::BYTES_MAX {
+            return Self(text.into());
+        }
+        let kept = Self::BYTES_MAX - Self::MARK_BYTES_MAX;
+        let (head, rest) = text.split_at(text.floor_char_boundary(kept / 2));
+        let (left_out, tail) = rest.split_at(rest.ceil_char_boundary(rest.len() - kept / 2));
+        let left_out = text::bytes(left_out.len() as u64);
+        Self(format!("{head}\n[... {left_out} left out ...]\n{tail}").into())
+    }
 
     /// Returns the text.
     pub fn as_str(&self) -> &str {
@@ -119,5 +137,34 @@ impl From<Bytes> for OutputTail {
 impl From<OutputTail> for Bytes {
     fn from(OutputTail(bytes): OutputTail) -> Self {
         bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ErrorText;
+
+    #[test]
+    fn a_text_that_is_too_long_keeps_its_beginning_and_its_end() {
+        let whole = "x".repeat(ErrorText::BYTES_MAX);
+        assert_eq!(ErrorText::excerpt(&whole).as_str(), whole);
+        let long = format!("begin {} the end", "é".repeat(2000));
+        let excerpt = ErrorText::excerpt(&long);
+        let lines: Vec<&str> = excerpt.as_str().lines().collect();
+        let [head, mark, tail] = lines[..] else { panic!("{lines:?}") };
+        assert!(head.starts_with("begin é") && tail.ends_with("é the end"), "{lines:?}");
+        assert_eq!(mark, "[... 2.9 KiB left out ...]");
+        assert!(excerpt.as_str().len() <= ErrorText::BYTES_MAX);
+        let huge = ErrorText::excerpt(&"x".repeat(100 << 20));
+        assert!(huge.as_str().len() <= ErrorText::BYTES_MAX && huge.as_str().contains("left out"));
+    }
+
+    /// A journal may have any text: what is in it does not change.
+    #[test]
+    fn an_excerpt_is_not_shortened_again() {
+        let excerpt = ErrorText::excerpt(&"y".repeat(5000));
+        assert_eq!(ErrorText::from(String::from(excerpt.clone())), excerpt);
+        let cut = ErrorText::from("z".repeat(5000));
+        assert_eq!(cut.as_str(), "z".repeat(ErrorText::BYTES_MAX));
     }
 }
