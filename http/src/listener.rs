@@ -12,7 +12,7 @@ use crate::rates::Rates;
 use crate::routes;
 use crate::session::{App, Session, Stream};
 use crate::shared::Shared;
-use crate::socket::{self, Rights, SocketFile};
+use crate::socket::{self, Rights, Socket, SocketFile};
 use crate::tls::{Identity, TlsError};
 use crate::token::{TokenError, Tokens};
 use crate::{job, lease, lease_set, process, report, task, task_server};
@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::TcpListener;
 use tokio::runtime;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinSet, LocalSet};
@@ -293,7 +293,7 @@ fn listen_unix(
 
 /// Listens for reports from task commands. Returns `None` if the node has no socket for them, or if listening fails: a failure is logged
 /// and does not prevent startup.
-fn listen_for_reports(node: &Handle) -> Option<report::Socket> {
+fn listen_for_reports(node: &Handle) -> Option<Unix> {
     let path = node.report_socket()?;
     let listened = report::listen(&path);
     listened
@@ -302,6 +302,7 @@ fn listen_for_reports(node: &Handle) -> Option<report::Socket> {
             tracing::warn!(%error, %path, "tasks cannot report: failed to open their socket");
         })
         .ok()
+        .map(|(listener, file)| (listener, Some(file)))
 }
 
 fn cannot_listen(path: &Path, source: io::Error) -> OpenError {
@@ -344,7 +345,7 @@ struct Serving {
     listener: Listener,
     tcp: Option<std::net::TcpListener>,
     unix: Option<Unix>,
-    reports: Option<report::Socket>,
+    reports: Option<Unix>,
     /// Runs handshakes; `None` without TLS.
     handshakes: Option<runtime::Handle>,
     closing: watch::Receiver<bool>,
@@ -362,12 +363,10 @@ impl Serving {
 
     async fn serve(self, ready: oneshot::Sender<io::Result<()>>) {
         let Self { node, listener, tcp, unix, reports, handshakes, closing } = self;
-        let (unix, file) = unix.unzip();
-        let (reports, reports_file) = reports.unzip();
         let listeners = || {
             let tcp = tcp.map(TcpListener::from_std).transpose()?;
-            let reports = reports.map(UnixListener::from_std).transpose()?;
-            Ok((tcp, unix.map(UnixListener::from_std).transpose()?, reports))
+            let reports = reports.map(Socket::new).transpose()?;
+            Ok((tcp, unix.map(Socket::new).transpose()?, reports))
         };
         let (tcp, unix, reports) = match listeners() {
             Ok(listeners) => listeners,
@@ -401,15 +400,22 @@ impl Serving {
                 _ = closing.wait_for(|closing| *closing) => {}
             }
         };
-        let reports = async {
-            if let Some(listener) = reports {
-                report::serve(listener, node.clone(), server.closing.clone()).await;
+        let reporting = async {
+            if let Some(socket) = &reports {
+                report::serve(socket, node.clone(), server.closing.clone()).await;
             }
         };
+        let keeping = async {
+            let keep = async |socket: Option<&Socket>| {
+                if let Some(socket) = socket {
+                    socket.keep(server.closing.clone()).await;
+                }
+            };
+            tokio::join!(keep(unix.as_ref()), keep(reports.as_ref()));
+        };
         let sampling = listener.shared.rates.sample(&node, server.closing.clone());
-        let (tcp, unix) = (server.serve_tcp(tcp), server.serve_unix(unix));
-        tokio::join!(core, tcp, unix, reports, sampling);
-        drop((file, reports_file));
+        let (tcp, clients) = (server.serve_tcp(tcp), server.serve_unix(unix.as_ref()));
+        tokio::join!(core, tcp, clients, reporting, keeping, sampling);
     }
 }
 
@@ -454,11 +460,11 @@ impl<A: App> ConnectionServer<A> {
         self.serve(accept, greet, &self.shared.tcp.connections).await;
     }
 
-    async fn serve_unix(&self, listener: Option<UnixListener>) {
-        let Some(listener) = listener else { return };
+    async fn serve_unix(&self, socket: Option<&Socket>) {
+        let Some(socket) = socket else { return };
         let accept = async || {
             // A user whom the mode of the file admits, but the settings do not, gets a refusal: see `admit`.
-            let (stream, uid) = listener::accept_unix(&listener, Peers::OfFile).await;
+            let (stream, uid) = socket.accept(Peers::OfFile).await;
             // If the kernel supports it, the process is identified by an inode, so that it is not confused with a later
             // process with the same PID.
             let pid = stream.peer_cred().ok().and_then(|from| from.pid());

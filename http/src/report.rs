@@ -4,7 +4,7 @@
 //!
 //! The machine decides what effect a report has.
 
-use crate::socket::{self, Rights, SocketFile};
+use crate::socket::{self, Rights, Socket, SocketFile};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
@@ -15,12 +15,13 @@ use sexton::bytes::Bytes;
 use sexton::handle::{Handle, Tasks};
 use sexton::ids::ProcessId;
 use sexton::kernel::socket::Peers;
-use sexton::protocols::listener::{self, Places};
+use sexton::protocols::listener::Places;
 use std::io;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -36,26 +37,19 @@ const OPEN_MAX: u32 = 256;
 /// The maximum number of connections that are told at a time that there are too many. Further ones are closed without an answer.
 const REFUSALS_MAX: u32 = 64;
 
-/// The listening socket and its file.
-pub(crate) type Socket = (std::os::unix::net::UnixListener, SocketFile);
-
 /// Listens for reports, and returns the non-blocking listener and its file.
-pub(crate) fn listen(path: &Path) -> io::Result<Socket> {
+pub(crate) fn listen(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let rights = Rights { mode: 0o600, group: None };
     socket::listen(path, rights)
 }
 
 /// Serves reports until the listener closes.
-pub(crate) async fn serve(
-    listener: UnixListener,
-    node: Handle,
-    mut closing: watch::Receiver<bool>,
-) {
+pub(crate) async fn serve(socket: &Socket, node: Handle, mut closing: watch::Receiver<bool>) {
     let places = Places::of_connections(OPEN_MAX);
     let refusals = Places::new(REFUSALS_MAX);
     loop {
         let (stream, _) = tokio::select! {
-            accepted = listener::accept_unix(&listener, Peers::Own) => accepted,
+            accepted = socket.accept(Peers::Own) => accepted,
             _ = closing.wait_for(|closing| *closing) => return,
         };
         let place = places.take();

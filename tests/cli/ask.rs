@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -225,4 +226,37 @@ fn a_socket_may_be_open_to_a_group() {
         let refused = done(refused.expect("the command runs"));
         assert!(refused.status == 2 && refused.err.contains("socket-"), "{refused:?}");
     }
+}
+
+#[test]
+fn a_socket_whose_file_is_removed_is_made_again() {
+    let files = files();
+    let data = files.path().join("data");
+    let daemon = Daemon::serve(&["--data", text(&data), "--socket-mode", "0660"]);
+    let found = |name: &str| std::fs::symlink_metadata(data.join(name)).ok();
+    let mode = |name: &str| found(name).map(|it| it.mode() & 0o777);
+    let modes = [("sexton.sock", 0o660), ("report.sock", 0o600)];
+    // Twice, since the second file is made by other code than the first.
+    for _ in 0..2 {
+        for (name, expected) in modes {
+            assert_eq!(mode(name), Some(expected), "{name}");
+            std::fs::remove_file(data.join(name)).expect("it exists");
+        }
+        for (name, expected) in modes {
+            until("it is made again", || (mode(name) == Some(expected)).then_some(()));
+            until("it listens", || UnixStream::connect(data.join(name)).ok());
+        }
+        let listed = sexton().args(["lock", "list", "--data", text(&data)]).output();
+        let listed = done(listed.expect("the command runs"));
+        assert_eq!(listed.status, 0, "{listed:?}");
+    }
+    let said = daemon.log();
+    assert_eq!(said.matches("was removed, and was created again").count(), 4, "{said}");
+    // What somebody else has put there is left alone.
+    std::fs::remove_file(data.join("sexton.sock")).expect("it exists");
+    std::fs::write(data.join("sexton.sock"), "x").expect("our own directory");
+    std::fs::remove_file(data.join("report.sock")).expect("it exists");
+    until("the other is made again", || found("report.sock"));
+    daemon.kill();
+    assert_eq!(std::fs::read(data.join("sexton.sock")).expect("it exists"), b"x");
 }
