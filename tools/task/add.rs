@@ -82,8 +82,8 @@ pub(super) struct Add {
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     burst: Option<u64>,
 
-    /// How long an attempt may take before it is stopped with everything it started, and the task fails [default: as configured,
-    /// or 5m]
+    /// How long an attempt may take, counted from the claim of its thread, shortly before the command starts, until it is stopped
+    /// with everything it started, and the task fails [default: as configured, or 5m]
     #[arg(long, value_name = SPAN, value_parser = milliseconds)]
     fail_after: Option<u64>,
 
