@@ -96,17 +96,22 @@ enum End {
     Quietly,
     /// With a problem document as the last answer.
     With(Problem),
-    /// With a page as the last answer.
-    Shown(HttpResponse),
+    /// With this last answer.
+    Answered(HttpResponse),
 }
 
 impl End {
-    /// Ends the connection with a refusal of this request, in the form that its path requires.
-    fn of(problem: Problem, request: &Request) -> Self {
-        match Gate::of(request.path()) {
-            Gate::Token | Gate::Open => Self::With(problem),
-            Gate::Page => Self::Shown(frame::refused(&problem, request.head())),
-        }
+    /// Ends the connection with a refusal of this request.
+    fn of(problem: &Problem, request: &Request) -> Self {
+        Self::Answered(refusal(problem, request.path(), request.head()))
+    }
+}
+
+/// Returns a refusal in the form that the path requires: a page for what browsers load, and otherwise a problem document.
+fn refusal(problem: &Problem, path: &str, head: &RequestHead) -> HttpResponse {
+    match Gate::of(path) {
+        Gate::Token => problem.error_response(),
+        Gate::Page | Gate::Open => frame::refused(problem, head),
     }
 }
 
@@ -156,7 +161,7 @@ impl<IO: Stream> Session<IO> {
         match end {
             End::Quietly => {}
             End::With(problem) => self.refuse(problem.error_response()).await,
-            End::Shown(page) => self.refuse(page).await,
+            End::Answered(answer) => self.refuse(answer).await,
         }
         self.finish().await;
     }
@@ -186,7 +191,7 @@ impl<IO: Stream> Session<IO> {
         let gone = Rc::new(Notify::new());
         let revocation = Revocation::new(Arc::clone(&self.shared), credential);
         // The token may have been removed while the body arrived.
-        revocation.check().map_err(|problem| End::of(problem, &request))?;
+        revocation.check().map_err(|problem| End::of(&problem, &request))?;
         let sender = (self.peer, scopes, revocation.clone());
         let caller = Caller::new(Rc::clone(&gone), closing.clone(), sender);
         request.extensions_mut().insert(caller);
@@ -250,7 +255,7 @@ impl<IO: Stream> Session<IO> {
             now: self.shared.date(),
         };
         let admission = access::check(request.head(), self.peer, &rules);
-        let admission = admission.map_err(|problem| End::of(problem, &request))?;
+        let admission = admission.map_err(|problem| End::of(&problem, &request))?;
         match self.codec.message_type() {
             MessageType::None => Ok((request, admission)),
             MessageType::Payload => {
@@ -268,22 +273,17 @@ impl<IO: Stream> Session<IO> {
     /// Refuses a request whose head is too large to be read. A browser, which sends the cookies of all ports of a host to each of them, is
     /// shown a page.
     fn too_long_a_head(&self) -> End {
-        let words = format!(
+        let mut words = format!(
             "the head of a request may have at most {HEAD_BYTES_MAX} bytes, and 96 headers"
         );
         let mut line = self.input[..].split(|byte| *byte == b' ').skip(1);
         let path = line.next().and_then(|target| std::str::from_utf8(target).ok());
         let path = path.and_then(|target| target.split('?').next()).unwrap_or_default();
-        match Gate::of(path) {
-            Gate::Token => End::With(Problem::new(Reason::HeadTooLarge, words)),
-            Gate::Page | Gate::Open => {
-                let words = format!(
-                    "{words}. Browsers send the cookies of all ports of a host: delete those of this host in the browser, or load the page under another name of the machine, such as 127.0.0.1 in place of localhost"
-                );
-                let problem = Problem::new(Reason::HeadTooLarge, words);
-                End::Shown(frame::refused(&problem, &RequestHead::default()))
-            }
+        if Gate::of(path) != Gate::Token {
+            words.push_str(". Browsers send the cookies of all ports of a host: delete those of this host in the browser, or load the page under another name of the machine, such as 127.0.0.1 in place of localhost");
         }
+        let problem = Problem::new(Reason::HeadTooLarge, words);
+        End::Answered(refusal(&problem, path, &RequestHead::default()))
     }
 
     async fn body(&mut self, request: &Request) -> Result<Bytes, End> {
@@ -485,10 +485,7 @@ fn bounded(answer: ServiceResponse<BoxBody>, unread: &mut Reservation) -> Servic
     }
     let words = "the answers that clients have not read hold too many bytes: try again later";
     let problem = Problem::new(Reason::Large, words);
-    let refusal = match Gate::of(head.uri.path()) {
-        Gate::Token => problem.error_response(),
-        Gate::Page | Gate::Open => frame::refused(&problem, head),
-    };
+    let refusal = refusal(&problem, head.uri.path(), head);
     answer.into_response(refusal)
 }
 

@@ -253,6 +253,16 @@ fn a_browser_with_too_many_cookies_is_shown_what_to_do() {
     opened.get("/v1/status", &cookies).because(431, "head-too-large");
 }
 
+#[test]
+fn what_a_browser_loads_is_refused_with_a_page() {
+    let opened = Opened::new();
+    let foreign = "Origin: https://evil.example\r\n";
+    for path in ["/", "/page/locks", "/page/login", "/page.css"] {
+        is_page(&opened.get(path, foreign), 403);
+    }
+    opened.get("/v1/status", foreign).problem(403);
+}
+
 /// A browser sends its cookies to every port of the host, on which another user of the machine may listen.
 #[test]
 fn a_login_is_of_no_use_to_another_user_of_the_machine() {
