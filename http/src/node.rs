@@ -3,7 +3,7 @@
 use crate::listener::{Listener, OpenError, Sockets};
 use sexton::config::Config;
 use sexton::handle::Handle;
-use sexton::node::{LocalFuture, Node, NodeError, Protocol, Protocols, Served};
+use sexton::node::{HTTP, LocalFuture, Node, NodeError, Protocol, Protocols, Served};
 use std::sync::Arc;
 
 /// Opens a node like [`Node::open`] that also serves HTTP, as configured in [`Config::http`].
@@ -32,6 +32,10 @@ struct Http {
 }
 
 impl Protocol for Http {
+    fn name(&self) -> &'static str {
+        HTTP
+    }
+
     fn check_files(&self, config: &Config) -> Result<(), NodeError> {
         if let Some(http) = &config.http {
             Listener::check_files(http)?;

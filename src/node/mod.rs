@@ -91,6 +91,9 @@ impl NodeError {
     }
 }
 
+/// The name of the protocol that [`Config::http`] configures.
+pub const HTTP: &str = "http";
+
 /// A running coordinator. Dropping it stops it cleanly.
 pub struct Node {
     handle: Handle,
@@ -107,16 +110,18 @@ impl Node {
     /// # Errors
     /// Among others, [`NodeError::Config`] if HTTP is configured, which another package serves: see [`open_with`](Self::open_with).
     pub fn open(config: Config) -> Result<Self, NodeError> {
-        if config.http.is_some() {
-            let words =
-                "http is configured, which `Node::open` does not serve: use `sexton_http::open`";
-            return Err(NodeError::Config(vec![words.to_owned()]));
-        }
         Self::open_with(config, Vec::new())
     }
 
     /// Opens a node like [`open`](Self::open) that also serves `protocols`, which other packages implement.
+    ///
+    /// # Errors
+    /// Among others, [`NodeError::Config`] if HTTP is configured and none of the protocols is HTTP.
     pub fn open_with(config: Config, protocols: Protocols) -> Result<Self, NodeError> {
+        if config.http.is_some() && !protocols.iter().any(|it| it.name() == HTTP) {
+            let words = "http is configured, which a node serves only with the protocol of another package: use `sexton_http::open`";
+            return Err(NodeError::Config(vec![words.to_owned()]));
+        }
         let problems = config.problems();
         if !problems.is_empty() {
             let problems = problems.iter().map(ToString::to_string);

@@ -18,6 +18,9 @@ pub type Protocols = Vec<Box<dyn Protocol>>;
 /// A protocol, as passed to [`Node::open_with`](super::Node::open_with). Its settings are in the [`Config`]; the node calls the methods
 /// in the order in which they stand here.
 pub trait Protocol: Send {
+    /// Returns the name of the protocol, such as `http`. A node that is configured to serve HTTP is opened only with a protocol of that name.
+    fn name(&self) -> &'static str;
+
     /// Checks that the files which the configuration names can be used. Called before the data directory is created.
     fn check_files(&self, config: &Config) -> Result<(), NodeError>;
 

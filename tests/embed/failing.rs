@@ -5,8 +5,8 @@ use crate::directory::{self, request, settings};
 use crate::node::wait;
 use crate::patience::until;
 use sexton::actors::queue::{Body, Put, QueueName, Refused};
-use sexton::config::Planted;
-use sexton::node::{Entry, Handle, QueueError, Terms};
+use sexton::config::{HttpConfig, Planted};
+use sexton::node::{Entry, Handle, NodeError, QueueError, Terms};
 use sexton::persist::PersistError;
 use sexton::persist::disk::{Disk, DiskFile};
 use sexton::persist::snapshots::{Store, Stores, Visit};
@@ -412,6 +412,16 @@ fn a_node_whose_directory_is_removed_halts() {
         let entry = Entry::new("k", "o").expect("the names are short");
         assert!(wait(handle.locks().acquire(&entry, Terms::default())).is_err());
         drop(node);
+    }
+}
+
+#[test]
+fn a_node_that_is_to_serve_http_is_opened_only_with_that_protocol() {
+    let mut config = Config::in_memory();
+    config.http = Some(HttpConfig::default());
+    for opened in [Node::open(config.clone()), Node::open_with(config, Vec::new())] {
+        let refused = opened.map(drop).expect_err("nothing would serve it");
+        assert!(matches!(&refused, NodeError::Config(words) if words.len() == 1), "{refused}");
     }
 }
 
