@@ -216,9 +216,11 @@ fn a_keeper_that_dies_before_it_answers_is_followed_by_one_that_is_asked_again()
 fn started(follower: &mut Follower<Kernel>) -> Vec<u128> {
     settle(follower, 0);
     let told = reports(follower);
-    let ids = told.iter().filter_map(|it| match it {
-        Message::Started { id, .. } => Some(id.0),
-        _ => None,
+    let ids = told.iter().filter_map(|it| {
+        let Message::Started { id, .. } = it else {
+            return None;
+        };
+        Some(id.0)
     });
     ids.collect()
 }
