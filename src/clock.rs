@@ -230,7 +230,9 @@ impl ManualClock {
 
     fn notify(&self) {
         let moved = self.time.moved.lock();
-        moved.expect("no thread panics while it holds the mutex").retain(|callback| callback());
+        moved
+            .expect("no thread should panic while it holds the mutex")
+            .retain(|callback| callback());
     }
 }
 
@@ -252,7 +254,7 @@ impl Clock for ManualClock {
 
     fn on_moved(&self, callback: ClockCallback) {
         let moved = self.time.moved.lock();
-        moved.expect("no thread panics while it holds the mutex").push(callback);
+        moved.expect("no thread should panic while it holds the mutex").push(callback);
     }
 }
 

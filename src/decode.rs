@@ -57,7 +57,7 @@ impl<'de> Decoder<'de> {
 
     fn number<const BYTES: usize>(&mut self) -> Result<[u8; BYTES], Error> {
         let taken = self.take(BYTES)?;
-        Ok(taken.try_into().expect("`BYTES` bytes were taken"))
+        Ok(taken.try_into().expect("`BYTES` bytes should have been taken"))
     }
 
     fn wide(&mut self) -> Result<u32, Error> {

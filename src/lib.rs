@@ -48,7 +48,7 @@
 //!     move || block_on(locks.acquire(&bob, terms))
 //! });
 //! block_on(locks.release(&ann, Some(held)))?;
-//! match bobs.join().expect("the thread does not panic") {
+//! match bobs.join().expect("the thread should not panic") {
 //!     Ok(token) => println!("bob has the printer, token {token}"),
 //!     Err(LockError::Held { place }) => println!("30 seconds passed; bob was number {place} in line"),
 //!     Err(other) => return Err(other.into()),

@@ -59,9 +59,10 @@ pub(crate) fn give_back() {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     fn resident_pages() -> usize {
-        let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux has this file");
-        let resident = statm.split(' ').nth(1).expect("statm has several fields");
-        resident.parse().expect("the fields of statm are numbers")
+        let statm =
+            std::fs::read_to_string("/proc/self/statm").expect("Linux should have this file");
+        let resident = statm.split(' ').nth(1).expect("statm should have several fields");
+        resident.parse().expect("the fields of statm should be numbers")
     }
 
     #[test]

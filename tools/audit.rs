@@ -85,7 +85,7 @@ fn page(audit: &api::Audit, tried: bool) -> String {
             None => "--fix does nothing about it".to_owned(),
         };
         let (kind, words) = (plain(&it.kind), plain(&it.words));
-        writeln!(page, "{kind}: {words}; {fix}").expect("writing to memory does not fail");
+        writeln!(page, "{kind}: {words}; {fix}").expect("writing to memory should not fail");
     }
     let (tasks, processes) = (count(audit.tasks, "task"), grouped(audit.processes));
     let left = match audit.left {
@@ -93,6 +93,6 @@ fn page(audit: &api::Audit, tried: bool) -> String {
         left => count(left, "disagreement"),
     };
     writeln!(page, "{left}: {tasks} under way; processes alive: {processes}")
-        .expect("writing to memory does not fail");
+        .expect("writing to memory should not fail");
     page
 }

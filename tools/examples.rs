@@ -162,8 +162,8 @@ fn every_example_of_help_is_a_command_line_of_this_program() {
 /// Returns the Markdown files below a directory.
 fn pages(folder: &Path) -> Vec<PathBuf> {
     let mut pages = Vec::new();
-    for entry in std::fs::read_dir(folder).expect("the directory can be listed") {
-        let path = entry.expect("the entry can be read").path();
+    for entry in std::fs::read_dir(folder).expect("it should be possible to list the directory") {
+        let path = entry.expect("it should be possible to read the entry").path();
         if path.is_dir() {
             pages.extend(self::pages(&path));
         } else if path.extension().is_some_and(|it| it == "md") {
@@ -179,7 +179,7 @@ fn every_command_of_every_page_is_a_command_line_of_this_program() {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let mut count = 0;
     for path in pages(&root.join("docs")).into_iter().chain([root.join("README.md")]) {
-        let page = std::fs::read_to_string(&path).expect("a page is text");
+        let page = std::fs::read_to_string(&path).expect("a page should be text");
         for block in page.split("```").skip(1).step_by(2) {
             let (language, lines) = block.split_once('\n').unwrap_or_default();
             let is_script = ["sh", "bash"].contains(&language);

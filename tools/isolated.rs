@@ -111,7 +111,7 @@ impl Isolated {
         let streams = command.stdin(Stdio::null()).stdout(Stdio::piped());
         let spawned = streams.stderr(Stdio::null()).spawn();
         let mut child = spawned.map_err(PersistError::io("start a process to read", folder))?;
-        let output = child.stdout.take().expect("stdout was piped");
+        let output = child.stdout.take().expect("stdout should have been piped");
         Ok(Self {
             child,
             output: BufReader::new(Patient { output, patience }),

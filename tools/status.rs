@@ -341,7 +341,7 @@ fn quarantined(actor: &Value) -> String {
     for item in items {
         let (name, number) = (words(actor, "/name"), words(item, "/item"));
         writeln!(text, "quarantined: item {number} of {name}, {}", cause(item, ""))
-            .expect("writing to memory does not fail");
+            .expect("writing to memory should not fail");
     }
     text
 }

@@ -51,7 +51,7 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
             shown.push(letter);
         } else {
             let unit = u32::from(letter);
-            write!(shown, "\\u{unit:04x}").expect("writing to memory does not fail");
+            write!(shown, "\\u{unit:04x}").expect("writing to memory should not fail");
         }
     }
     shown.into()

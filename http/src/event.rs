@@ -294,7 +294,8 @@ impl Parts for EventStream {
 /// Formats an event for the stream.
 fn written(event: &Event) -> String {
     let (id, kind) = (event.position, event.what.kind);
-    let data = serde_json::to_string(&Data(event)).expect("an event can always be written as JSON");
+    let data = serde_json::to_string(&Data(event))
+        .expect("it should always be possible to write an event as JSON");
     format!("id: {id}\nevent: {kind}\ndata: {data}\n\n")
 }
 

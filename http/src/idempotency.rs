@@ -65,7 +65,7 @@ fn id_of(peer: Peer, key: &str) -> u128 {
     }
     hash.update(key);
     let bytes: [u8; 20] = hash.finalize().into();
-    let (id, _) = bytes.split_first_chunk().expect("20 bytes are at least 16");
+    let (id, _) = bytes.split_first_chunk().expect("20 bytes should be at least 16");
     u128::from_le_bytes(*id)
 }
 

@@ -384,7 +384,7 @@ impl<'de> de::MapAccess<'de> for Members {
     }
 
     fn next_value_seed<V: de::DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Wrong> {
-        let Member { name, input, .. } = self.1.take().expect("a value follows its key");
+        let Member { name, input, .. } = self.1.take().expect("a value should follow its key");
         seed.deserialize(input).map_err(|wrong| wrong.within(&name))
     }
 }

@@ -473,7 +473,7 @@ async fn touch(call: &Call, Body(of): Body<TouchJob>) -> Result<Json<Changed>, P
             Bound { process: Some(command), release: Extent::default(), kill_before_grant: false };
         // The command may have ended already. Its record then says how.
         let binding = bound.binding_again(call).await?;
-        let process = binding.expect("a process is given").process;
+        let process = binding.expect("a process should be given").process;
         let command = Command { process, completes: of.completes };
         let terms = (command, of.claim_ms.0);
         let view = call.queues().attach(of.id, of.token, terms).await?;

@@ -11,7 +11,7 @@
 //! let http = HttpConfig { tcp: Some("127.0.0.1:0".parse()?), ..HttpConfig::default() };
 //! let node = sexton_http::open(Config { http: Some(http), ..Config::in_memory() })?;
 //! let address = sexton_http::listener(&node).and_then(sexton_http::Listener::address);
-//! println!("http://{}/v1/status", address.expect("it listens on TCP"));
+//! println!("http://{}/v1/status", address.expect("it should listen on TCP"));
 //! node.stop()?;
 //! # Ok(())
 //! # }

@@ -242,7 +242,7 @@ fn own_name(call: &Call) -> Result<Name, Problem> {
     let number = call.key.get().map(|key| key.id).or_else(chance);
     let number = number
         .ok_or_else(|| Problem::new(Reason::Failed, "the system cannot provide random numbers"))?;
-    Ok(Name::new(format!("{number:032x}").into_bytes()).expect("32 digits are a valid name"))
+    Ok(Name::new(format!("{number:032x}").into_bytes()).expect("32 digits should be a valid name"))
 }
 
 #[derive(Deserialize, JsonSchema)]

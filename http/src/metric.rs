@@ -94,7 +94,7 @@ pub(crate) fn page(
         page.http(stats);
     }
     let mut text = String::new();
-    encode(&mut text, &page.0).expect("writing to memory does not fail");
+    encode(&mut text, &page.0).expect("writing to memory should not fail");
     text
 }
 

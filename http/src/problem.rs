@@ -219,7 +219,7 @@ impl fmt::Display for Problem {
 impl ResponseError for Problem {
     fn status_code(&self) -> StatusCode {
         let status = StatusCode::from_u16(self.0.reason.status());
-        status.expect("each reason has an HTTP status")
+        status.expect("each reason should have an HTTP status")
     }
 
     fn error_response(&self) -> HttpResponse {
@@ -235,7 +235,7 @@ impl ResponseError for Problem {
             place: *place,
             owner: owner.clone().map(|owner| OwnerName { owner }),
         };
-        let mut body = serde_json::to_vec(&document).expect("strings and numbers are JSON");
+        let mut body = serde_json::to_vec(&document).expect("strings and numbers should be JSON");
         body.push(b'\n');
         let mut response = HttpResponse::build(status);
         response.insert_header((header::CONTENT_TYPE, CONTENT_TYPE));

@@ -25,8 +25,9 @@ pub fn description() -> &'static Value {
 
 /// Returns the content of `/v1/openapi.json`. It never changes, so it is written once.
 pub(crate) fn written_description() -> &'static RawValue {
-    static WRITTEN: LazyLock<Box<RawValue>> =
-        LazyLock::new(|| to_raw_value(description()).expect("a value can be written as JSON"));
+    static WRITTEN: LazyLock<Box<RawValue>> = LazyLock::new(|| {
+        to_raw_value(description()).expect("it should be possible to write a value as JSON")
+    });
     &WRITTEN
 }
 

@@ -202,7 +202,7 @@ impl Token {
     /// Returns the message authentication code of a login that is valid until a date for a user. It cannot be computed without the token.
     fn code(&self, until: Date, user: Option<u32>) -> Hmac<Sha256> {
         let keyed = Hmac::<Sha256>::new_from_slice(&self.bytes);
-        let mut code = keyed.expect("a key may have any length");
+        let mut code = keyed.expect("a key of any length should be accepted");
         let user = user.map_or_else(|| "nobody here".to_owned(), |user| user.to_string());
         code.update(format!("sexton login until {} of {user}", until.0).as_bytes());
         code

@@ -19,7 +19,7 @@ impl Handle {
     /// # Errors
     /// Returns [`LeaseError::Absent`] if there is no such lease, or [`LeaseError::Refused`] if the request is refused.
     pub async fn refresh_servers(&self) -> Result<Requested, LeaseError> {
-        let name = Name::try_from(REFRESH).expect("the name is short");
+        let name = Name::try_from(REFRESH).expect("the name should be short");
         let leases = self.leases();
         // Without this query, a lease that does not exist would be reported as one that has no command.
         leases.get(&name).await?;

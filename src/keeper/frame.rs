@@ -41,8 +41,8 @@ pub(crate) fn front(bytes: &[u8]) -> Front {
 pub(crate) fn put(message: &impl Serialize, out: &mut Vec<u8>) {
     let at = out.len();
     out.extend([0; 4]);
-    rmp_serde::encode::write(out, message).expect("writing to memory does not fail");
-    let length = u32::try_from(out.len() - at - 4).expect("messages are shorter than 4 GiB");
+    rmp_serde::encode::write(out, message).expect("writing to memory should not fail");
+    let length = u32::try_from(out.len() - at - 4).expect("messages should be shorter than 4 GiB");
     if let Some(place) = out.get_mut(at..at + 4) {
         place.copy_from_slice(&length.to_le_bytes());
     }

@@ -64,7 +64,7 @@ impl Parcels {
             return Err(format!("a parcel needs {needed}, not {count}"));
         }
         let further = fds.split_off(3);
-        let streams = <[OwnedFd; 3]>::try_from(fds).expect("three are left");
+        let streams = <[OwnedFd; 3]>::try_from(fds).expect("three should be left");
         if self.0.iter().any(|waiting| waiting.ticket == ticket) {
             return Err("a parcel with this ticket already exists".to_owned());
         }

@@ -62,7 +62,8 @@ fn descriptor(socket: impl AsFd) -> io::Result<Pidfd> {
 /// Reads an option of the level `SOL_SOCKET` into `value`. `T` must be the type that the kernel writes
 /// for it, and any content of it valid.
 fn option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int, mut value: T) -> io::Result<T> {
-    let mut length = libc::socklen_t::try_from(size_of::<T>()).expect("the size of an option fits");
+    let mut length =
+        libc::socklen_t::try_from(size_of::<T>()).expect("the size of an option should fit");
     let place = (&raw mut value).cast();
     // SAFETY: `place` points at a live value, and `length` is its size.
     let asked = unsafe {

@@ -232,7 +232,7 @@ impl<T: Item> DurableSlab<T> {
         let (items, epoch) = (&self.items, self.epoch);
         self.deadlines.due(now, |slot| {
             let deadline = items[slot].deadline(epoch);
-            deadline.expect("an item in the wheels has a deadline")
+            deadline.expect("an item in the wheels should have a deadline")
         })
     }
 
@@ -408,7 +408,7 @@ impl<T: Single> Singleton<T> {
 
 /// Encodes `value` in the format of pages.
 pub(crate) fn write<T: Serialize>(value: &T, content: &mut Vec<u8>) {
-    rmp_serde::encode::write(content, value).expect("writing to memory does not fail");
+    rmp_serde::encode::write(content, value).expect("writing to memory should not fail");
 }
 
 /// Decodes a value in the format of pages.

@@ -61,7 +61,7 @@ impl Pages {
     /// `encode`.
     pub fn touch(&mut self, page: PageId, entry: Seq, encode: impl FnOnce(&mut Vec<u8>)) {
         let kind = self.changed.get_mut(usize::from(page.kind()));
-        let kind = kind.expect("there is a list for each kind");
+        let kind = kind.expect("there should be a list for each kind");
         let index = page.index() as usize;
         if kind.len() <= index {
             kind.resize(index + 1, Seq(0));

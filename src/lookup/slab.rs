@@ -50,7 +50,7 @@ impl<T> Slab<T> {
             // A log that was written under other rules may use a free slot that is not the lowest.
             self.free.retain(|Reverse(free)| *free != slot);
         }
-        let place = self.place_mut(slot).expect("the slab was just made large enough");
+        let place = self.place_mut(slot).expect("the slab should just have been made large enough");
         assert!(place.replace(item).is_none(), "the slot is free");
     }
 
@@ -87,7 +87,7 @@ impl<T> Slab<T> {
     /// # Panics
     /// Panics if the slot is free.
     pub fn remove(&mut self, slot: Slot) -> T {
-        let item = self.place_mut(slot).and_then(Option::take).expect("the slot is taken");
+        let item = self.place_mut(slot).and_then(Option::take).expect("the slot should be taken");
         self.free.push(Reverse(slot));
         item
     }
@@ -126,13 +126,13 @@ impl<T> Index<Slot> for Slab<T> {
     type Output = T;
 
     fn index(&self, slot: Slot) -> &T {
-        self.get(slot).expect("the slot is taken")
+        self.get(slot).expect("the slot should be taken")
     }
 }
 
 impl<T> IndexMut<Slot> for Slab<T> {
     fn index_mut(&mut self, slot: Slot) -> &mut T {
-        self.place_mut(slot).and_then(Option::as_mut).expect("the slot is taken")
+        self.place_mut(slot).and_then(Option::as_mut).expect("the slot should be taken")
     }
 }
 

@@ -29,7 +29,8 @@ impl Place {
         let (tag, place) = (hash >> TAG_SHIFT, hash & PLACE_BITS);
         let kept = tag << PLACE_BITS.count_ones() | place;
         Self {
-            hash: u32::try_from(kept).expect("7 tag bits and 25 place bits fit into 32 bits"),
+            hash: u32::try_from(kept)
+                .expect("7 tag bits and 25 place bits should fit into 32 bits"),
             slot,
         }
     }

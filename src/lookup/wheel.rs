@@ -171,7 +171,7 @@ impl Wheel {
         } else {
             self.links.get(at as usize / CHUNK).and_then(|chunk| chunk.get(at as usize % CHUNK))
         };
-        *found.expect("links lead to heads and to items that were inserted")
+        *found.expect("links should lead to heads and to items that were inserted")
     }
 
     fn link_mut(&mut self, at: u32) -> &mut Link {
@@ -182,7 +182,7 @@ impl Wheel {
                 .get_mut(at as usize / CHUNK)
                 .and_then(|chunk| chunk.get_mut(at as usize % CHUNK))
         };
-        found.expect("links lead to heads and to items that were inserted")
+        found.expect("links should lead to heads and to items that were inserted")
     }
 }
 

@@ -167,7 +167,7 @@ pub fn segment_header(ordinal: u64, size: u64, salt: u32) -> [u8; 32] {
 }
 
 fn header_of(version: u32, ordinal: u64, size: u64, salt: u32) -> [u8; 32] {
-    let size = u32::try_from(size).expect("a segment is smaller than 4 GiB");
+    let size = u32::try_from(size).expect("a segment should be smaller than 4 GiB");
     let mut bytes = [0; 32];
     put(&mut bytes, 0, &SEGMENT_MAGIC);
     put(&mut bytes, 8, &version.to_le_bytes());
@@ -366,10 +366,10 @@ impl Batch {
     /// Fills in the fields of the frame at `start` that depend on its position in the segment: the number of unsynced bytes before it, and
     /// the checksum.
     pub fn seal_frame(&mut self, start: usize, unsynced: u32, salt: u32) {
-        let size = self.frame_size_at(start).expect("a frame begins at the given offset");
+        let size = self.frame_size_at(start).expect("a frame should begin at the given offset");
         put(&mut self.bytes, start + 24, &unsynced.to_le_bytes());
         let whole =
-            self.bytes.get(start..start + size).expect("the batch contains the whole frame");
+            self.bytes.get(start..start + size).expect("the batch should contain the whole frame");
         let crc = frame_crc(whole, salt);
         put(&mut self.bytes, start + 4, &crc.to_le_bytes());
     }
@@ -397,13 +397,14 @@ pub struct About {
 }
 
 fn frame_size(payload: usize) -> u32 {
-    u32::try_from(FRAME_HEADER_BYTES + payload).expect("a part has at most PART_BYTES_MAX bytes")
+    u32::try_from(FRAME_HEADER_BYTES + payload)
+        .expect("a part should have at most PART_BYTES_MAX bytes")
 }
 
 fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes
         .get_mut(at..at + value.len())
-        .expect("a field is inside its header")
+        .expect("a field should be inside its header")
         .copy_from_slice(value);
 }
 

@@ -40,7 +40,7 @@ impl LargeAnswers {
     pub async fn admit(&self) -> OwnedSemaphorePermit {
         let places = Arc::clone(&self.0);
         let place = places.acquire_owned().await;
-        place.expect("the semaphore is never closed")
+        place.expect("the semaphore should never be closed")
     }
 }
 

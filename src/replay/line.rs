@@ -166,6 +166,6 @@ impl Line {
 
     /// Returns the line as it is written to a file, without the newline.
     pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("a line has only string keys")
+        serde_json::to_string(self).expect("a line should have only string keys")
     }
 }

@@ -218,7 +218,7 @@ fn stamp_of(record: &Record<'_>) -> Stamp {
 }
 
 fn to_json(value: &impl serde::Serialize) -> Value {
-    serde_json::to_value(value).expect("messages, outcomes and views have only string keys")
+    serde_json::to_value(value).expect("messages, outcomes and views should have only string keys")
 }
 
 fn from_json<T: DeserializeOwned>(value: &Value) -> Result<T, String> {

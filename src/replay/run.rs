@@ -365,7 +365,7 @@ impl Replay {
     /// let lines = replay.log(log)?;
     /// assert_eq!(lines.len(), 3, "the expiry of ann's lock is a separate entry");
     /// let mut states = replay.states();
-    /// let (_, _, locks) = states.find(|(actor, ..)| *actor == "lock").expect("there is a lock actor");
+    /// let (_, _, locks) = states.find(|(actor, ..)| *actor == "lock").expect("there should be a lock actor");
     /// assert_eq!(locks["entries"][0]["owner"], "bob");
     /// # Ok::<(), sexton::replay::ReplayError>(())
     /// ```

@@ -374,7 +374,7 @@ impl Timeline {
         let disk = Arc::clone(&self.disk);
         let after = self.waypoints.partition_point(|it| it.seq <= from);
         let waypoint = self.waypoints.get(after.saturating_sub(1));
-        let waypoint = waypoint.expect("`begin` ensures that there is a waypoint");
+        let waypoint = waypoint.expect("there should be a waypoint after `begin`");
         let mut reader = Reader::open_after(disk.as_ref(), begin_at(waypoint))?;
         let mut replay = waypoint.resume().map_err(TimelineError::Waypoint)?;
         self.since = (0, 0);
@@ -427,7 +427,7 @@ impl Timeline {
     }
 
     fn newest(&self) -> &Waypoint {
-        self.waypoints.last().expect("`begin` ensures that there is a waypoint")
+        self.waypoints.last().expect("there should be a waypoint after `begin`")
     }
 
     fn check(&self, bytes: u64) -> Result<(), TimelineError> {

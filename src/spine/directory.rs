@@ -132,7 +132,7 @@ impl Admission {
     pub async fn scan(&self) -> OwnedSemaphorePermit {
         let scans = Arc::clone(&self.scans);
         let turn = scans.acquire_owned().await;
-        turn.expect("the semaphore is never closed")
+        turn.expect("the semaphore should never be closed")
     }
 
     /// Returns the number of open commands.
@@ -162,7 +162,7 @@ impl Bound {
     async fn acquire(&self, cost: usize) -> OwnedSemaphorePermit {
         let cost = u32::try_from(cost).unwrap_or(u32::MAX).min(self.delivery_max);
         let room = Arc::clone(&self.room);
-        room.acquire_many_owned(cost).await.expect("the semaphore is never closed")
+        room.acquire_many_owned(cost).await.expect("the semaphore should never be closed")
     }
 }
 

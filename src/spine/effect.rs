@@ -113,7 +113,7 @@ impl<R, A> Effects<R, A> {
 
     /// Requests that a message be sent to another actor.
     pub fn tell<T: Serialize>(&mut self, to: To<T>, message: &T) {
-        let message = rmp_serde::to_vec(message).expect("messages always encode");
+        let message = rmp_serde::to_vec(message).expect("messages should always encode");
         self.list.push(Effect::Tell(to.actor, message));
     }
 

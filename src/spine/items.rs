@@ -56,7 +56,7 @@ impl<T: Item + Default + Clone> Items<T> {
             make(&mut item);
             self.kept.insert(self.pages.by(entry), slot, item);
         }
-        self.kept.get(slot).expect("the item was just inserted if it was missing")
+        self.kept.get(slot).expect("the item should have been inserted if it was missing")
     }
 
     /// Changes every item by calling `make` on it, as part of the entry `entry`.
@@ -139,5 +139,5 @@ impl<M: Itemized> Paged for M {
 }
 
 fn slot_of(item: u64) -> Slot {
-    Slot(u32::try_from(item).expect("item numbers are slots"))
+    Slot(u32::try_from(item).expect("item numbers should be slots"))
 }

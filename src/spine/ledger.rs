@@ -195,7 +195,7 @@ impl Ledger {
 
     /// Records the rules of an actor, if they have changed.
     pub fn rules(&mut self, actor: ActorId, rules: &impl Serialize) {
-        let rules = rmp_serde::to_vec(rules).expect("rules always encode");
+        let rules = rmp_serde::to_vec(rules).expect("rules should always encode");
         if self.marked.rules.get(&actor) != Some(&rules) {
             self.mark(&Mark::Rules { actor, rules });
         }
@@ -463,5 +463,5 @@ fn is_far_ahead(offset_ms: i64, expected: i64) -> bool {
 }
 
 fn encode<T: Serialize>(bytes: &mut Vec<u8>, content: &T) {
-    rmp_serde::encode::write(bytes, content).expect("writing to memory does not fail");
+    rmp_serde::encode::write(bytes, content).expect("writing to memory should not fail");
 }

@@ -82,7 +82,8 @@ impl<M: Machine> Outbox<M> {
                 Some(Output::Action(action)) => {
                     let mut port = self.port.borrow_mut();
                     let port = port.as_mut();
-                    port.expect("the port is set before an action is released").perform(action);
+                    port.expect("the port should be set before an action is released")
+                        .perform(action);
                 }
             }
         }

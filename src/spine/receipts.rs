@@ -174,7 +174,7 @@ impl Receipts {
         entry: Stamp,
         (key, outcome): (RequestKey, &O),
     ) {
-        let outcome = rmp_serde::to_vec(outcome).expect("outcomes always encode");
+        let outcome = rmp_serde::to_vec(outcome).expect("outcomes should always encode");
         let receipt = Receipt { key, entry, outcome: outcome.into() };
         while self.held.front().is_some_and(|oldest| {
             oldest.is_over(entry.at)
@@ -227,7 +227,7 @@ impl Receipts {
 
     /// Returns the slot that is `place` slots after the oldest receipt's.
     fn slot_at(&self, place: usize) -> u32 {
-        let place = u32::try_from(place).expect("the number of receipts is bounded");
+        let place = u32::try_from(place).expect("the number of receipts should be bounded");
         (self.first + place) % self.ring.0
     }
 
@@ -262,13 +262,13 @@ impl Receipts {
         let stored: Vec<Stored<'_>> = (first..first + SLOTS)
             .filter_map(|slot| {
                 let receipt = self.held.get(self.place_of(slot))?;
-                let place = u8::try_from(slot - first).expect("a page has few slots");
+                let place = u8::try_from(slot - first).expect("a page should have few slots");
                 let Stamp { seq, at } = receipt.entry;
                 Some(Stored(place, receipt.key, seq, at, Bytes(&receipt.outcome)))
             })
             .collect();
         if !stored.is_empty() {
-            rmp_serde::encode::write(content, &stored).expect("writing to memory does not fail");
+            rmp_serde::encode::write(content, &stored).expect("writing to memory should not fail");
         }
     }
 

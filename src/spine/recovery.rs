@@ -173,8 +173,9 @@ impl<M: Actor> Recovering for Replica<M> {
     }
 
     fn replay(&mut self, stamp: Stamp, entry: Box<dyn Any>) -> Result<(), RecoveryError> {
-        let entry: Box<EntryOf<M>> =
-            entry.downcast().expect("the entry was decoded by this replica's `reader`");
+        let entry: Box<EntryOf<M>> = entry
+            .downcast()
+            .expect("the entry should have been decoded by this replica's `reader`");
         self.commit(stamp, &entry)
     }
 
@@ -224,7 +225,7 @@ impl<M: Actor> Recovering for Replica<M> {
 
     fn replace(&mut self, loaded: Box<dyn Any>) {
         let loaded: Box<Recovered<M>> =
-            loaded.downcast().expect("the state was built by this replica's `load`");
+            loaded.downcast().expect("the state should have been built by this replica's `load`");
         let Recovered { machine, receipts, last } = *loaded;
         (self.machine, self.receipts, self.last) = (machine, receipts, last);
     }
@@ -458,7 +459,8 @@ fn replay(
             match step? {
                 Step::Nothing => {}
                 Step::Entry(stamp, place, entry) => {
-                    let replica = replicas.get_mut(place).expect("the index is that of a replica");
+                    let replica =
+                        replicas.get_mut(place).expect("the index should be that of a replica");
                     replica.replay(stamp, entry)?;
                 }
                 Step::Mark(stamp, mark) => {

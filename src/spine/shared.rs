@@ -381,7 +381,7 @@ impl Spine {
         self.directory.borrow().tell(Tell {
             from: actor,
             to: SUPERVISOR.actor(),
-            message: rmp_serde::to_vec(&panicked).expect("messages always encode"),
+            message: rmp_serde::to_vec(&panicked).expect("messages should always encode"),
         });
         Some(verdict)
     }

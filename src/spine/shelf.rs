@@ -81,7 +81,7 @@ impl<M: Paged> Shelf<M> {
     fn read(&self, slot: usize) -> M {
         let slot = &self.slots[slot];
         let decode = |(page, (_, content)): (&PageId, &(Seq, Vec<u8>))| {
-            M::decode_page(*page, content).expect("a written page decodes")
+            M::decode_page(*page, content).expect("a written page should decode")
         };
         let filled = slot.pages.iter().filter(|(_, page)| !page.1.is_empty());
         let mut machine = M::from_pages(self.rules.clone(), &mut filled.map(decode));

@@ -104,7 +104,8 @@ pub(crate) fn read(words: impl IntoIterator<Item = String>) -> Result<Invocation
                 'u' => flags.user = Some(value()?),
                 'z' => {
                     let bytes = size(&value()?)?.min(JOB_BYTES_LIMIT);
-                    flags.job_bytes = u32::try_from(bytes).expect("the limit fits in 32 bits");
+                    flags.job_bytes =
+                        u32::try_from(bytes).expect("the limit should fit in 32 bits");
                 }
                 'c' | 'n' => flags.ignored.push(letter),
                 'V' => flags.verbosity += 1,

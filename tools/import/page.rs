@@ -60,7 +60,7 @@ fn comment(page: &mut String, words: &str) {
 }
 
 fn write(page: &mut String, line: std::fmt::Arguments<'_>) {
-    writeln!(page, "{line}").expect("writing to memory does not fail");
+    writeln!(page, "{line}").expect("writing to memory should not fail");
 }
 
 fn list(words: &[String]) -> String {
@@ -90,7 +90,7 @@ fn string(text: &str) -> String {
             '\r' => quoted.push_str("\\r"),
             _ if sexton::text::steers(letter) => {
                 let unit = u32::from(letter);
-                write!(quoted, "\\U{unit:08x}").expect("writing to memory does not fail");
+                write!(quoted, "\\U{unit:08x}").expect("writing to memory should not fail");
             }
             _ => quoted.push(letter),
         }

@@ -57,7 +57,8 @@ impl Inspect {
             findings.actors.retain(|actor| actor.name == name);
         }
         let shown = if self.json {
-            let json = serde_json::to_string(&findings).expect("findings have only string keys");
+            let json =
+                serde_json::to_string(&findings).expect("findings should have only string keys");
             json + "\n"
         } else if self.actor.is_some() || followed.is_some() {
             page::actors(&findings)

@@ -82,7 +82,7 @@ const ABSENT: &str = "does not exist: it has ended, or never existed";
 
 /// Formats all fields of a job, a queue or a task, each with its name. A field that is null is left out.
 fn figures(view: &impl serde::Serialize) -> String {
-    let view = serde_json::to_value(view).expect("a view has only string keys");
+    let view = serde_json::to_value(view).expect("a view should have only string keys");
     let mut parts = Vec::new();
     for (name, value) in view.as_object().into_iter().flatten() {
         match value {

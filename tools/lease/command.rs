@@ -266,7 +266,7 @@ impl ClientOptions {
             let mut page = page::list(&leases);
             if is_more {
                 writeln!(page, "there are more: --limit is {limit}")
-                    .expect("writing to memory does not fail");
+                    .expect("writing to memory should not fail");
             }
             page
         })

@@ -42,7 +42,7 @@ pub(super) fn fossil(lease: &Value) -> String {
     ];
     let mut page = String::new();
     for (label, value) in lines {
-        writeln!(page, "{label:<12}{value}").expect("writing to memory does not fail");
+        writeln!(page, "{label:<12}{value}").expect("writing to memory should not fail");
     }
     page
 }
@@ -52,7 +52,7 @@ pub(super) fn whole(lease: &Value) -> String {
     let mut page = String::new();
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() && value != "-" {
-            writeln!(page, "{name:<11} {value}").expect("writing to memory does not fail");
+            writeln!(page, "{name:<11} {value}").expect("writing to memory should not fail");
         }
     };
     line("name", &shown(lease, "name"));

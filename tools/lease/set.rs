@@ -86,7 +86,7 @@ impl SettingName {
             "" | "-" => NONE.to_owned(),
             _ => value,
         };
-        let name = self.to_possible_value().expect("every setting has a name");
+        let name = self.to_possible_value().expect("every setting should have a name");
         let value = match self {
             Self::Period => page::exact(number(lease, "/period_ms")),
             Self::NoDelay => switch("/no_delay"),

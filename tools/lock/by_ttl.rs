@@ -42,7 +42,7 @@ impl ByTtl {
     /// Runs the command, and fails with its exit status unless that is 0. If the command was stopped because the lock was lost, fails with
     /// the status `lost_exit` instead.
     pub(super) fn run(self, command: &[OsString]) -> Result<(), Failure> {
-        let (name, arguments) = command.split_first().expect("a command is required");
+        let (name, arguments) = command.split_first().expect("a command should be required");
         let failed = |error: &dyn std::fmt::Display| {
             Failure::of_command(125, format!("{}: {error}", name.to_string_lossy()))
         };
@@ -66,7 +66,10 @@ impl ByTtl {
         let process = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty()));
         // The child has not been waited for, so its PID cannot belong to another process.
         let process = Arc::new(
-            process.transpose().map_err(|error| failed(&error))?.expect("a child has a PID"),
+            process
+                .transpose()
+                .map_err(|error| failed(&error))?
+                .expect("a child should have a PID"),
         );
         let lost = Arc::new(AtomicBool::new(false));
         self.renew(&process, &lost);

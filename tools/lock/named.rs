@@ -106,7 +106,7 @@ pub(super) fn own_name() -> Result<Name, Failure> {
     let mut text = format!("{user}@{}:{shell}", host.trim_end()).into_bytes();
     text.truncate(Name::BYTES_MAX - 17);
     text.extend(format!(":{chance:016x}").bytes());
-    Ok(Name::new(text).expect("it was cut to the maximum length of a name"))
+    Ok(Name::new(text).expect("it should have been cut to the maximum length of a name"))
 }
 
 /// Parses a name from the command line.

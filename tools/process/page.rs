@@ -283,7 +283,8 @@ pub(super) fn whole(record: &Value, now: u64) -> String {
     let mut page = String::new();
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() && value != "-" {
-            writeln!(page, "{name:<10} {}", plain(value)).expect("writing to memory does not fail");
+            writeln!(page, "{name:<10} {}", plain(value))
+                .expect("writing to memory should not fail");
         }
     };
     let all = record.pointer("/command").and_then(Value::as_array);
@@ -343,11 +344,11 @@ pub(super) fn reconciled(body: &Value) -> String {
     let mut page = format!("looked for {}: {} changed\n", counted(at("/asked")), at("/changed"));
     let all = body.pointer("/processes").and_then(Value::as_array);
     for id in all.into_iter().flatten().filter_map(Value::as_str) {
-        writeln!(page, "{}", plain(id)).expect("writing to memory does not fail");
+        writeln!(page, "{}", plain(id)).expect("writing to memory should not fail");
     }
     if at("/open") > 0 {
         let words = "gone; the keeper is being asked for the outcome";
-        writeln!(page, "{} {words}", at("/open")).expect("writing to memory does not fail");
+        writeln!(page, "{} {words}", at("/open")).expect("writing to memory should not fail");
     }
     page
 }

@@ -124,6 +124,6 @@ fn write_journal(from: &RealDisk, plan: &Plan) -> Result<(), Failure> {
 
 fn put(batch: &mut Batch, seq: Seq, at: Timestamp, mark: &Mark) {
     let about = About { seq, at, actor: ActorId::NODE, kind: Kind::Mark };
-    let content = rmp_serde::to_vec(mark).expect("marks always encode");
+    let content = rmp_serde::to_vec(mark).expect("marks should always encode");
     batch.push(about, |bytes| bytes.extend_from_slice(&content));
 }

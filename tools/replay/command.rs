@@ -173,7 +173,7 @@ impl Replaying {
 
     fn log(&self) -> &Path {
         let log = self.log.as_deref();
-        log.expect("the run begins by setting it")
+        log.expect("the run should begin by setting it")
     }
 
     fn wanted(&self) -> Purpose {
@@ -403,7 +403,8 @@ impl Replaying {
         for (name, digest, view) in actors {
             shown.line(&format!("{name}: digest {digest} at sequence number {}", replay.last()))?;
             if self.state {
-                let pretty = serde_json::to_string_pretty(&view).expect("a view is plain JSON");
+                let pretty =
+                    serde_json::to_string_pretty(&view).expect("a view should be plain JSON");
                 shown.line(&pretty)?;
             }
         }

@@ -131,7 +131,7 @@ fn lock_lines(entries: &[lock::EntryView]) -> String {
     for entry in entries {
         let lock::EntryView { key, index, owner, place, priority, ttl, ttw, .. } = entry;
         writeln!(lines, "{key:?} {index:?} {owner:?} {place} {priority} {ttl} {ttw}")
-            .expect("writing to memory does not fail");
+            .expect("writing to memory should not fail");
     }
     lines
 }

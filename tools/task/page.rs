@@ -149,7 +149,7 @@ pub(super) fn whole(task: &Value, held: &Held) -> String {
     let mut page = String::new();
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() && value != "-" {
-            writeln!(page, "{name:<11} {value}").expect("writing to memory does not fail");
+            writeln!(page, "{name:<11} {value}").expect("writing to memory should not fail");
         }
     };
     line("task", &words(task, "/id"));
@@ -209,7 +209,7 @@ fn live(attempt: &Value, now: Figure) -> String {
     for (path, word) in [("/process", "process"), ("/said", "said"), ("/stopping", "stopping:")] {
         match words(attempt, path).as_str() {
             "-" => {}
-            value => write!(live, ", {word} {value}").expect("writing to memory does not fail"),
+            value => write!(live, ", {word} {value}").expect("writing to memory should not fail"),
         }
     }
     live
@@ -273,7 +273,7 @@ pub(super) fn groups(body: &Value) -> String {
     let mut page = table(heads, rows);
     if body.pointer("/pause") != Some(&"off".into()) {
         writeln!(page, "all tasks are paused: {}", words(body, "/pause"))
-            .expect("writing to memory does not fail");
+            .expect("writing to memory should not fail");
     }
     page
 }

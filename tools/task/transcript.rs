@@ -42,7 +42,7 @@ pub(super) fn page(story: &Value, dispatch: bool, held: &Held) -> String {
 }
 
 fn line(page: &mut String, words: &str) {
-    writeln!(page, "  {words}").expect("writing to memory does not fail");
+    writeln!(page, "  {words}").expect("writing to memory should not fail");
 }
 
 fn attempt(page: &mut String, story: &Value, dispatch: bool) {
@@ -53,7 +53,7 @@ fn attempt(page: &mut String, story: &Value, dispatch: bool) {
     };
     let (token, server) = (words(story, "/token"), words(story, "/server"));
     writeln!(page, "attempt {token} on {server}: {came_to}")
-        .expect("writing to memory does not fail");
+        .expect("writing to memory should not fail");
     if dispatch {
         let of = |name: &str| words(story, &format!("/dispatch/{name}"));
         line(page, &format!("waited {} ms for its turn and a thread", of("waited_ms")));

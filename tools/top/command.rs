@@ -112,9 +112,10 @@ fn frame(screen: &mut Screen) -> String {
     screen.abilities = plain;
     let (width, height) = PRINTED;
     let mut terminal =
-        Terminal::new(TestBackend::new(width, height)).expect("drawing to memory cannot fail");
-    let drawn =
-        terminal.draw(|frame| view::draw(frame, screen)).expect("drawing to memory cannot fail");
+        Terminal::new(TestBackend::new(width, height)).expect("drawing to memory should not fail");
+    let drawn = terminal
+        .draw(|frame| view::draw(frame, screen))
+        .expect("drawing to memory should not fail");
     let text = text(drawn.buffer);
     let (page, _keys) = text.rsplit_once('\n').unwrap_or((&text, ""));
     format!("{}\n", page.trim_end())

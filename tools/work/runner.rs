@@ -125,7 +125,7 @@ impl Runner {
         }
         let mut left = workers;
         while left > 0 {
-            match heard.recv().expect("this thread holds a sender") {
+            match heard.recv().expect("this thread should hold a sender") {
                 RunnerEvent::Stop => self.stop(&news),
                 RunnerEvent::Ended => left -= 1,
                 RunnerEvent::Worked => {}

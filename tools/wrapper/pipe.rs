@@ -13,7 +13,7 @@ const WAITING_MAX: usize = 256;
 /// Spawns a thread. Panics if that fails, since the process is useless without it.
 pub(super) fn begin(name: &str, run: impl FnOnce() + Send + 'static) {
     let thread = thread::Builder::new().name(name.to_owned());
-    drop(thread.spawn(run).expect("a thread can be started"));
+    drop(thread.spawn(run).expect("it should be possible to start a thread"));
 }
 
 /// Starts a thread that reads messages and passes each to `hand_on`, until `hand_on` returns false. At the end of the stream, or at an

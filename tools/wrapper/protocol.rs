@@ -140,7 +140,7 @@ pub(super) enum FarMessage {
 
 /// Encodes a message as a line.
 pub(super) fn line(said: &impl Serialize) -> String {
-    let mut line = serde_json::to_string(said).expect("messages have only string keys");
+    let mut line = serde_json::to_string(said).expect("messages should have only string keys");
     line.push('\n');
     line
 }

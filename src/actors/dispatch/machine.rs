@@ -357,7 +357,7 @@ impl Timed for DispatchMachine {
 }
 
 fn slot_of(item: u64) -> Slot {
-    Slot(u32::try_from(item).expect("items are slots"))
+    Slot(u32::try_from(item).expect("items should be slots"))
 }
 
 impl Paged for DispatchMachine {

@@ -132,7 +132,7 @@ impl Binding {
 impl Lease {
     /// Creates a lease with default settings and with the name that `message` gives.
     fn named(message: &Message) -> Self {
-        let name = message.name().expect("a message that creates a lease names it");
+        let name = message.name().expect("a message that creates a lease should name it");
         Self { name: name.clone(), ..Self::default() }
     }
 
@@ -285,7 +285,7 @@ impl Lease {
     ) {
         let place = match source {
             Source::Request => NextRequest::of(entry, message, self, entry.at),
-            Source::Place => self.next.take().expect("a request is next"),
+            Source::Place => self.next.take().expect("a request should be next"),
             Source::Kept | Source::Date => NextRequest::owed(self),
         };
         self.begun += 1;
@@ -443,7 +443,8 @@ impl NextRequest {
 
     /// Creates a `NextRequest` for an owed pass that no particular request is waiting for, with the command that [`Lease::owed_command`] returns.
     fn owed(lease: &Lease) -> Self {
-        let (command, period_ms) = lease.owed_command().expect("an owed pass has a command");
+        let (command, period_ms) =
+            lease.owed_command().expect("an owed pass should have a command");
         Self {
             token: Token(0),
             command: Some(Command::clone(command)),

@@ -422,7 +422,7 @@ impl LeaseMachine {
         };
         let slot = due.lease;
         let lease = self.state.leases.get(slot);
-        let lease = lease.expect("a schedule date belongs to a lease");
+        let lease = lease.expect("a schedule date should belong to a lease");
         let now = moment.now;
         let (at, clock) = next_date(lease.schedule.as_ref(), *due, now);
         let clock = Some(clock);

@@ -335,7 +335,7 @@ impl Timed for LeaseMachine {
 }
 
 fn slot_of(item: u64) -> Slot {
-    Slot(u32::try_from(item & (DATES - 1)).expect("items are slots"))
+    Slot(u32::try_from(item & (DATES - 1)).expect("items should be slots"))
 }
 
 impl Paged for LeaseMachine {

@@ -29,7 +29,7 @@ impl State {
                 1,
                 "an entry is in the ring of its owner once"
             );
-            let holder = self.holder(key, index).expect("a lock with entries has an owner");
+            let holder = self.holder(key, index).expect("a lock with entries should have an owner");
             if entry.is_owner() {
                 assert!(entry.client().polls(), "nobody waits for the client of an owner");
                 assert_eq!(holder, slot, "a lock has one owner");

@@ -104,7 +104,7 @@ fn insert(ranks: &mut Ranks, Standing { priority, seq, slot }: Standing) {
 }
 
 fn remove(ranks: &mut Ranks, Standing { priority, seq, slot }: Standing) {
-    let rank = ranks.get_mut(&priority).expect("a contender is in the rank of its priority");
+    let rank = ranks.get_mut(&priority).expect("a contender should be in the rank of its priority");
     assert!(rank.remove(seq) == Some(slot), "a contender is in the rank of its priority");
     if rank.is_empty() {
         ranks.remove(&priority);

@@ -82,8 +82,9 @@ impl State {
         let slots: Vec<Slot> = contenders.map(|(slot, _)| slot).collect();
         for slot in slots {
             let entry = &self.entries[slot];
-            let holder =
-                self.holder(entry.key(), entry.index()).expect("a contended lock has an owner");
+            let holder = self
+                .holder(entry.key(), entry.index())
+                .expect("a contended lock should have an owner");
             self.join_line(holder, slot);
         }
     }

@@ -250,7 +250,7 @@ impl Machine for LockMachine {
     fn decide(&self, moment: &Moment, message: &Message) -> Outcome {
         match message {
             Message::Request { .. } | Message::Acquire { .. } => {
-                let (names, terms) = requested(message).expect("the message is a request");
+                let (names, terms) = requested(message).expect("the message should be a request");
                 self.decide_request(names, terms.priority, moment.draining)
             }
             Message::Renew { key, index, owner, token } => {
@@ -328,7 +328,8 @@ impl Machine for LockMachine {
     ) {
         match outcome {
             Outcome::Granted { slot } | Outcome::Queued { slot, .. } => {
-                let (names, terms) = requested(message).expect("only a request adds an entry");
+                let (names, terms) =
+                    requested(message).expect("only a request should add an entry");
                 self.state.insert(*slot, entry, names, terms);
                 self.send_binding(*slot, effects);
                 self.tell_holder(*slot, effects);
@@ -509,16 +510,16 @@ impl Timed for LockMachine {
     }
 
     fn tick(&self, item: u64) -> Message {
-        Message::Expire { slot: Slot(u32::try_from(item).expect("items are slots")) }
+        Message::Expire { slot: Slot(u32::try_from(item).expect("items should be slots")) }
     }
 
     fn is_quarantined(&self, item: u64) -> bool {
-        let slot = Slot(u32::try_from(item).expect("items are slots"));
+        let slot = Slot(u32::try_from(item).expect("items should be slots"));
         self.state.entries.is_quarantined(slot)
     }
 
     fn quarantine(&mut self, item: u64, now: Now) {
-        let slot = Slot(u32::try_from(item).expect("items are slots"));
+        let slot = Slot(u32::try_from(item).expect("items should be slots"));
         self.state.entries.quarantine(slot, now);
     }
 }

@@ -68,14 +68,16 @@ impl State {
         if entry.is_owner() {
             return 1;
         }
-        let line = self.line_of(entry).expect("a contender is in a line");
+        let line = self.line_of(entry).expect("a contender should be in a line");
         let ahead = |rank: u8| {
             if high_first { rank > entry.priority } else { rank < entry.priority }
         };
         let before: usize =
             line.ranks.iter().filter(|(rank, _)| ahead(**rank)).map(|(_, rank)| rank.len()).sum();
-        let equals =
-            line.ranks.get(&entry.priority).expect("a contender is in the rank of its priority");
+        let equals = line
+            .ranks
+            .get(&entry.priority)
+            .expect("a contender should be in the rank of its priority");
         let among = equals.before(entry.seq);
         u32::try_from(before + among + 2).unwrap_or(u32::MAX)
     }
@@ -223,7 +225,7 @@ impl State {
     ) {
         let holder = self.holder(key.as_bytes(), index.as_bytes());
         let len = |name: &Name| {
-            u8::try_from(name.as_bytes().len()).expect("a name has at most 255 bytes")
+            u8::try_from(name.as_bytes().len()).expect("a name should have at most 255 bytes")
         };
         let mut entry = Entry {
             names: [key.as_bytes(), index.as_bytes(), owner.as_bytes()].concat().into(),
@@ -297,8 +299,8 @@ impl State {
         let entry = &self.entries[slot];
         if entry.is_away() {
             let holder = self.holder(entry.key(), entry.index());
-            let holder = holder.expect("a contended lock has an owner");
-            let line = self.lines.get_mut(&holder).expect("a contender is in a line");
+            let holder = holder.expect("a contended lock should have an owner");
+            let line = self.lines.get_mut(&holder).expect("a contender should be in a line");
             line.come_back(entry.standing(slot));
         }
     }
@@ -383,8 +385,8 @@ impl State {
         self.entries.change(change, slot, |it| it.set_client(Client::Away));
         let entry = &self.entries[slot];
         let holder =
-            self.holder(entry.key(), entry.index()).expect("a contended lock has an owner");
-        let line = self.lines.get_mut(&holder).expect("a contender is in a line");
+            self.holder(entry.key(), entry.index()).expect("a contended lock should have an owner");
+        let line = self.lines.get_mut(&holder).expect("a contender should be in a line");
         line.leave(entry.standing(slot));
     }
 
@@ -417,8 +419,8 @@ impl State {
     fn leave_line(&mut self, slot: Slot) {
         let entry = &self.entries[slot];
         let holder =
-            self.holder(entry.key(), entry.index()).expect("a contended lock has an owner");
-        let line = self.lines.get_mut(&holder).expect("a contender is in a line");
+            self.holder(entry.key(), entry.index()).expect("a contended lock should have an owner");
+        let line = self.lines.get_mut(&holder).expect("a contender should be in a line");
         line.remove(entry.standing(slot), entry.is_away());
         assert!(
             line.by_owner.remove(&entry.owner(), slot),

@@ -24,7 +24,7 @@ pub(super) enum Step {
 
 fn name(names: &'static [&'static str]) -> impl Strategy<Value = Name> {
     prop::sample::select(names)
-        .prop_map(|name| Name::try_from(name).expect("names in tests are short"))
+        .prop_map(|name| Name::try_from(name).expect("names in tests should be short"))
 }
 
 /// Generates a timeout from a few values, so that deadlines coincide.

@@ -148,7 +148,7 @@ impl ProcessMachine {
         let at = moment.now.date();
         let ids = (0..).map(|nth| ProcessId::new(at.0, moment.random(nth)));
         let mut unused = ids.filter(|id| !state.index.ids.contains_key(id));
-        let drawn = || unused.next().expect("there are more ids than records");
+        let drawn = || unused.next().expect("there should be more ids than records");
         let id = wanted.id.unwrap_or_else(drawn);
         let parent = self.parent(wanted);
         let depth = parent.map_or(0, |it| it.depth + 1);
@@ -232,7 +232,7 @@ impl ProcessMachine {
         let oldest = state.index.removable.iter().map(|(_, slot)| *slot);
         for slot in oldest.filter(|slot| !above.contains(slot)) {
             let record = state.records.get(slot);
-            let record = record.expect("the index contains only existing records");
+            let record = record.expect("the index should contain only existing records");
             evicted.push(slot);
             count -= 1;
             bytes -= record.bytes();

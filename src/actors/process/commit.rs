@@ -156,7 +156,7 @@ impl ProcessMachine {
 
     pub(super) fn record(&self, slot: Slot) -> &Record {
         let record = self.state.records.get(slot);
-        record.expect("an outcome names an existing record")
+        record.expect("an outcome should name an existing record")
     }
 
     pub(super) fn add(
@@ -387,7 +387,7 @@ impl ProcessMachine {
 
     fn change_stop(&mut self, entry: Seq, slot: Slot, make: impl FnOnce(&mut Stop)) {
         self.state.change(entry, slot, |it| {
-            make(it.rare.stop.as_mut().expect("a process being stopped has a stop"));
+            make(it.rare.stop.as_mut().expect("a process being stopped should have a stop"));
         });
     }
 
@@ -520,7 +520,7 @@ fn expectation(record: &Record) -> Option<Box<Expectation>> {
 /// Returns the id of a record and the identity of its process, which must have started.
 fn id_and_identity(record: &Record) -> (ProcessId, crate::actors::process::identity::Identity) {
     let identity = record.identity;
-    (record.id, identity.expect("the identity of a started process is known"))
+    (record.id, identity.expect("the identity of a started process should be known"))
 }
 
 fn act(effects: &mut Effects<ProcessMachine>, slot: Slot, attempt: Seq, what: Action) {

@@ -341,7 +341,7 @@ impl ProcessMachine {
     /// Decides the outcome when a deadline of a record has passed.
     fn lapse(&self, moment: &Moment, slot: Slot) -> Outcome {
         let record = self.state.records.get(slot);
-        let record = record.expect("a due record exists");
+        let record = record.expect("a due record should exist");
         match record.phase {
             Phase::Running => {
                 let spec = &record.profile.spec;

@@ -125,7 +125,7 @@ impl ProcessMachine {
         (of, child): (ProcessId, &Child),
         insertion: Option<&Insertion>,
     ) {
-        let (slot, _) = self.state.find(of).expect("a hook has a record");
+        let (slot, _) = self.state.find(of).expect("a hook should have a record");
         let refused = u32::from(insertion.is_none() && child.exact);
         self.state.change(entry.seq, slot, |it| {
             it.rare.handled += 1;

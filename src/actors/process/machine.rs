@@ -468,5 +468,5 @@ impl Observable for ProcessMachine {
 }
 
 fn slot_of(item: u64) -> Slot {
-    Slot(u32::try_from(item).expect("timer items of records are slots"))
+    Slot(u32::try_from(item).expect("timer items of records should be slots"))
 }

@@ -38,7 +38,7 @@ impl Output {
         Self {
             bytes,
             shown: [head, tail].concat().into(),
-            head: u32::try_from(head.len()).expect("the head is short"),
+            head: u32::try_from(head.len()).expect("the head should be short"),
         }
     }
 

@@ -60,7 +60,7 @@ impl Page {
 
 /// Appends a value to `content` in the encoding of pages, which is MessagePack.
 pub(super) fn write<T: Serialize>(value: &T, content: &mut Vec<u8>) {
-    rmp_serde::encode::write(content, value).expect("writing to memory does not fail");
+    rmp_serde::encode::write(content, value).expect("writing to memory should not fail");
 }
 
 /// The state that belongs to no single record or service.

@@ -78,7 +78,7 @@ impl QueueMachine {
         let placed = (0..).zip(&plan).map(|(place, wish)| {
             let id = wish.twin.or_else(|| ids.get(&wish.last).copied());
             let id =
-                id.expect("a job is added by this batch, or it duplicates a job that has an id");
+                id.expect("a job should be added by this batch, or duplicate a job that has an id");
             if counts(place, wish) {
                 Placed::New(new_job(moment.now.date(), (wish.put, wish.rules), (id, wish.key)))
             } else {

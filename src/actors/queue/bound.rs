@@ -70,8 +70,8 @@ impl QueueMachine {
 
     /// Decides what becomes of a claim whose process is gone.
     fn end_of(&self, at: Timestamp, slot: Slot, gone: EndNotice) -> ClaimEnd {
-        let job = self.state.job(slot).expect("a bound job exists");
-        let bound = self.bound_of(slot).expect("the claim is bound");
+        let job = self.state.job(slot).expect("a bound job should exist");
+        let bound = self.bound_of(slot).expect("the claim should be bound");
         match (bound.command, gone.exit) {
             (Some(_), _) if !bound.is_orphaned() => ClaimEnd::HandedOver,
             // The job took too long.
@@ -153,7 +153,7 @@ impl QueueMachine {
     /// a limit is set on how often this may happen in a row.
     pub(super) fn decide_depart(&self, at: Timestamp, worker: Worker) -> Outcome {
         let is_limited = |job: &Job| self.rules_of(job).tube_crash_tries > 0;
-        let job = |slot: Slot| self.state.job(slot).expect("a claimed job exists");
+        let job = |slot: Slot| self.state.job(slot).expect("a claimed job should exist");
         let claims = || self.state.claims(worker).take(self.part() as usize);
         if !claims().any(|slot| is_limited(job(slot))) {
             return self.given_back(claims());
@@ -245,7 +245,7 @@ impl QueueMachine {
     /// Sets a claimed job aside because of its crashes: it is neither tried again nor removed until it is kicked.
     pub(super) fn set_aside(&mut self, slot: Slot, stamp: Stamp, error: Option<&ErrorText>) {
         let id = self.state.job(slot).map(|job| job.id);
-        self.state.note_finished(id.expect("a claimed job exists"));
+        self.state.note_finished(id.expect("a claimed job should exist"));
         self.state.change(slot, stamp.seq, |job| {
             let story = job.story_mut();
             end_claim(story, stamp.at);

@@ -58,7 +58,7 @@ impl ById {
     pub(super) fn remove(&mut self, id: u64) {
         let (number, place) = place(id);
         let range = self.ranges.get_mut(&number);
-        let range = range.expect("an existing job is indexed by its id");
+        let range = range.expect("an existing job should be indexed by its id");
         let before = range.get_mut(place).map(|kept| std::mem::replace(kept, Slot::NONE));
         assert_ne!(before, Some(Slot::NONE), "an existing job is indexed by its id");
         if range.iter().all(|slot| *slot == Slot::NONE) {

@@ -141,7 +141,7 @@ impl QueueMachine {
             unreachable!("only a `Pop` or a `PopJob` claims a job")
         };
         if let (Some(any), Some(end)) = (pop.and_then(|pop| pop.any.as_deref()), turn) {
-            let job = self.state.job(slot).expect("a claimed job exists");
+            let job = self.state.job(slot).expect("a claimed job should exist");
             self.state.take_turn(self.state.slot_of_queue(job), any, end);
         }
         self.commit_claim(slot, entry, by, outcome);
@@ -356,7 +356,7 @@ impl QueueMachine {
     /// Ends a claim whose job failed. The job waits for its retry. The new error replaces the previous one, even if the new
     /// one is `None`.
     fn commit_fail(&mut self, slot: Slot, stamp: Stamp, until: Timestamp, message: &Message) {
-        let error = error_of(message).expect("the message is a `Fail` or a `Defer`");
+        let error = error_of(message).expect("the message should be a `Fail` or a `Defer`");
         let is_crash = matches!(message, Message::Fail { crashed: true, .. });
         self.state.change(slot, stamp.seq, |job| {
             let story = job.story_mut();
@@ -371,7 +371,7 @@ impl QueueMachine {
 
     /// Ends a claim whose job is deferred. The job waits like a failed one, but the claim does not count as a try.
     fn commit_defer(&mut self, slot: Slot, stamp: Stamp, until: Timestamp, message: &Message) {
-        let error = error_of(message).expect("the message is a `Fail` or a `Defer`");
+        let error = error_of(message).expect("the message should be a `Fail` or a `Defer`");
         self.state.change(slot, stamp.seq, |job| {
             let story = job.story_mut();
             end_claim(story, stamp.at);

@@ -51,7 +51,7 @@ impl Bench {
     }
 
     fn put(&mut self, queue: &str, jobs: usize) {
-        let name = QueueName::parse(queue.as_bytes()).expect("the name is valid");
+        let name = QueueName::parse(queue.as_bytes()).expect("the name should be valid");
         let body = Body::new(*b"x");
         let put = Put::new(name, body);
         let mut left = jobs;
@@ -82,7 +82,7 @@ impl Bench {
     }
 
     fn takes(&mut self, of: &AnyType, count: usize) -> Vec<String> {
-        let takes = (0..count).map(|_| self.take(of).expect("there is a job"));
+        let takes = (0..count).map(|_| self.take(of).expect("there should be a job"));
         takes.collect()
     }
 }
@@ -231,7 +231,7 @@ proptest! {
             there[tenant] += jobs;
             for _ in 0..2 {
                 let Some(queue) = bench.take(&types(&["x", "y"])) else { continue };
-                let taken = names.iter().position(|it| queue.starts_with(it.as_str())).expect("the queue belongs to a tenant");
+                let taken = names.iter().position(|it| queue.starts_with(it.as_str())).expect("the queue should belong to a tenant");
                 for waiting in (0..weights.len()).filter(|it| *it != taken && there[*it] > 0) {
                     served[waiting][taken] += 1;
                     let most = if is_even { 1 } else { weight(taken) / weight(waiting) + 1 };

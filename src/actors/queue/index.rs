@@ -128,7 +128,8 @@ impl State {
         match (can, queue.place) {
             (true, None) => {
                 queue.place = Some(
-                    u32::try_from(self.offered.len()).expect("the number of queues is limited"),
+                    u32::try_from(self.offered.len())
+                        .expect("the number of queues should be limited"),
                 );
                 self.offered.push(slot);
             }

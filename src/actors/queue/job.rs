@@ -151,7 +151,7 @@ impl Story {
 
 impl Job {
     pub(super) fn body(&self) -> &Body {
-        self.body.as_ref().expect("every body has been loaded")
+        self.body.as_ref().expect("every body should have been loaded")
     }
 
     /// Returns its history, or an empty one if it has none, as is the case for most jobs.

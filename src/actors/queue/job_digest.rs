@@ -25,7 +25,8 @@ impl Parts<'_> {
             write(self.bytes, part);
         }
         if self.has_lengths {
-            let length = u32::try_from(self.bytes.len() - begin).expect("a part has a limit");
+            let length =
+                u32::try_from(self.bytes.len() - begin).expect("a part should have a limit");
             let length = if is_there { length } else { Self::NONE };
             self.bytes.extend_from_slice(&length.to_le_bytes());
         }

@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 impl QueueMachine {
     /// Returns the reply to the client that claimed this job.
     pub(super) fn claim_reply(&self, slot: Slot) -> Reply {
-        let job = self.state.job(slot).expect("a claimed job exists");
+        let job = self.state.job(slot).expect("a claimed job should exist");
         let story = job.story();
         Reply::Claim(Box::new(Claim {
             id: job.id,

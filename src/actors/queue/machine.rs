@@ -426,7 +426,7 @@ impl Timed for QueueMachine {
             WAITER => {
                 let pop = self.waiting.pop(Ticket(item & !KINDS));
                 Message::Pop(
-                    pop.expect("a ticket that is due belongs to a waiting request").clone(),
+                    pop.expect("a ticket that is due should belong to a waiting request").clone(),
                 )
             }
             ROOT => Message::Forget { slot: slot_of(item) },
@@ -434,7 +434,7 @@ impl Timed for QueueMachine {
             KEY => Message::ForgetKey { slot: slot_of(item) },
             QUEUE => {
                 let queue = self.state.numbers.get(slot_of(item));
-                let queue = queue.expect("a paused queue has a number");
+                let queue = queue.expect("a paused queue should have a number");
                 Message::Unpause { queue: queue.name.clone() }
             }
             _ => Message::Expire { slot: slot_of(item) },
@@ -595,5 +595,5 @@ impl Observable for QueueMachine {
 
 /// Returns the slot or queue number in an item number.
 fn slot_of(item: u64) -> Slot {
-    Slot(u32::try_from(item & !KINDS).expect("items other than tickets have 32 bits"))
+    Slot(u32::try_from(item & !KINDS).expect("items other than tickets should have 32 bits"))
 }

@@ -72,7 +72,7 @@ impl Ready {
             return;
         }
         let lane = self.lanes.get_mut(&rank);
-        let lane = lane.expect("the lane of a linked job exists");
+        let lane = lane.expect("the lane of a linked job should exist");
         match (previous, next) {
             (Slot::NONE, Slot::NONE) => drop(self.lanes.remove(&rank)),
             (Slot::NONE, next) => lane.first = next,

@@ -120,7 +120,7 @@ fn compare_queues(machine: &QueueMachine, queues: &[QueueName]) {
 
 fn compare_choice(machine: &QueueMachine, model: &Model, kinds: &[&str]) {
     let is_ready = |queue: &&QueueName| {
-        let kind = std::str::from_utf8(queue.kind()).expect("a queue name is ASCII");
+        let kind = std::str::from_utf8(queue.kind()).expect("a queue name should be ASCII");
         let of_types = kinds.is_empty() || kinds.contains(&kind);
         let has_job = !model.line(queue, Phase::Ready).is_empty();
         of_types && has_job && !model.is_shut(queue) && kind != "closed"

@@ -106,13 +106,13 @@ fn queue() -> impl Strategy<Value = QueueName> {
         "memory", "same", "slow", "slow", "tube", "tube",
     ];
     prop::sample::select(NAMES)
-        .prop_map(|name| QueueName::parse(name.as_bytes()).expect("the name is valid"))
+        .prop_map(|name| QueueName::parse(name.as_bytes()).expect("the name should be valid"))
 }
 
 /// Generates the name of a queue whose jobs have few tries.
 fn few() -> impl Strategy<Value = QueueName> {
     let names = prop::sample::select(&["few", "t:few"][..]);
-    names.prop_map(|name| QueueName::parse(name.as_bytes()).expect("the name is valid"))
+    names.prop_map(|name| QueueName::parse(name.as_bytes()).expect("the name should be valid"))
 }
 
 /// Generates one of a few spans in milliseconds, so that deadlines coincide, or one that never ends.

@@ -55,7 +55,7 @@ impl Filler for InlineFiller {
     }
 
     fn wait(&mut self) -> Filled {
-        self.poll().expect("the writer waits only for a segment that it requested")
+        self.poll().expect("the writer should wait only for a segment that it requested")
     }
 }
 
@@ -98,7 +98,9 @@ impl Drop for ThreadFiller {
 
 impl Filler for ThreadFiller {
     fn ask(&mut self, ordinal: u64, sizes: Sizes) {
-        self.asks.send((ordinal, sizes)).expect("the thread runs until the filler is dropped");
+        self.asks
+            .send((ordinal, sizes))
+            .expect("the thread should run until the filler is dropped");
     }
 
     fn poll(&mut self) -> Option<Filled> {
@@ -106,7 +108,7 @@ impl Filler for ThreadFiller {
     }
 
     fn wait(&mut self) -> Filled {
-        self.filled.recv().expect("the thread runs until the filler is dropped")
+        self.filled.recv().expect("the thread should run until the filler is dropped")
     }
 }
 

@@ -16,7 +16,7 @@ impl Reader<'_> {
         if self.tail.last >= after {
             return Ok(false);
         }
-        let segment = self.segment.as_mut().expect("a segment is loaded");
+        let segment = self.segment.as_mut().expect("a segment should be loaded");
         let ordinal = segment.ordinal;
         for at in offset + 1..used {
             let rest = segment.window.from(at);
@@ -48,7 +48,7 @@ impl Reader<'_> {
     /// Returns an error if the log is damaged.
     pub(super) fn end(&mut self, offset: usize, used: usize) -> Result<(), PersistError> {
         self.ended = true;
-        let segment = self.segment.as_mut().expect("a segment is loaded");
+        let segment = self.segment.as_mut().expect("a segment should be loaded");
         if let Some(found) = segment.short.take() {
             return Err(self.corrupt(offset, found));
         }
@@ -58,7 +58,7 @@ impl Reader<'_> {
                 "a record is invalid, but a later segment has records".to_owned(),
             ));
         }
-        let segment = self.segment.as_mut().expect("the log ends in a loaded segment");
+        let segment = self.segment.as_mut().expect("the log should end in a loaded segment");
         let ordinal = segment.ordinal;
         let garbage = used - offset;
         let mut seqs = Vec::new();

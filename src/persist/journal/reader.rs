@@ -228,8 +228,10 @@ impl<'d> Reader<'d> {
             if let Some((header, range)) = self.step()?
                 && header.seq > self.begin.after
             {
-                let segment =
-                    self.segment.as_ref().expect("a frame was just read from the segment");
+                let segment = self
+                    .segment
+                    .as_ref()
+                    .expect("a frame should just have been read from the segment");
                 let payload = match header.part {
                     Part::Whole => segment.window.get(range),
                     Part::First | Part::Middle | Part::Last => &self.assembled,
@@ -284,7 +286,8 @@ impl<'d> Reader<'d> {
         let Some(header) = self.frame()? else {
             return Ok(None);
         };
-        let segment = self.segment.as_mut().expect("the frame was read from the segment");
+        let segment =
+            self.segment.as_mut().expect("the frame should have been read from the segment");
         let offset = segment.offset;
         segment.offset += header.size as usize;
         let (segment_ordinal, short) = (segment.ordinal, segment.short.clone());
@@ -329,7 +332,7 @@ impl<'d> Reader<'d> {
         // A running coordinator may have written the frame since this position was read, so the position is read again. `used` must be
         // determined before that: otherwise, it could include the end of a frame whose beginning was not yet written when it was looked
         // for.
-        let segment = self.segment.as_mut().expect("a segment is loaded");
+        let segment = self.segment.as_mut().expect("a segment should be loaded");
         let offset = segment.offset;
         let used = segment.window.used(offset);
         let used = used.map_err(|error| unreadable(segment.ordinal, error))?;
@@ -346,7 +349,7 @@ impl<'d> Reader<'d> {
 
     /// Returns the header of the frame at the current position, if the frame is valid and can follow the previous one.
     fn look(&mut self) -> Result<Option<FrameHeader>, PersistError> {
-        let segment = self.segment.as_mut().expect("a segment is loaded");
+        let segment = self.segment.as_mut().expect("a segment should be loaded");
         let Loaded { ordinal, window, .. } = segment;
         let rest = window.from(segment.offset);
         let rest = rest.map_err(|error| unreadable(*ordinal, error))?;
@@ -370,7 +373,8 @@ impl<'d> Reader<'d> {
         offset: usize,
         payload: std::ops::Range<usize>,
     ) -> bool {
-        let segment = self.segment.as_ref().expect("the frame was read from the segment");
+        let segment =
+            self.segment.as_ref().expect("the frame should have been read from the segment");
         let place = (segment.ordinal, offset as u64);
         if header.part == Part::First {
             self.assembled.clear();
@@ -400,7 +404,8 @@ impl<'d> Reader<'d> {
         }
         self.tail.clean = false;
         if header.kind == Kind::Mark {
-            let segment = self.segment.as_ref().expect("the mark was read from the segment");
+            let segment =
+                self.segment.as_ref().expect("the mark should have been read from the segment");
             match decode::from_slice(segment.window.get(payload)).ok() {
                 Some(Mark::Reserve { bound }) => {
                     self.tail.reserved = bound.max(self.begin.reserved);
@@ -471,8 +476,8 @@ impl<'d> Reader<'d> {
         } else {
             segment::read_header(file.as_ref(), ordinal).map_err(PersistError::io("read", name))?
         };
-        let len =
-            usize::try_from(len.min(SEGMENT_BYTES_MAX)).expect("a usize has at least 32 bits");
+        let len = usize::try_from(len.min(SEGMENT_BYTES_MAX))
+            .expect("a usize should have at least 32 bits");
         Ok((judged, Window::new(file, len)))
     }
 

@@ -142,7 +142,7 @@ impl Writer {
             let bytes = batch
                 .bytes_from(start)
                 .get(..end - start)
-                .expect("the batch contains whole frames");
+                .expect("the batch should contain whole frames");
             self.put(bytes)?;
             start = end;
         }

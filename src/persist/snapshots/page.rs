@@ -61,7 +61,7 @@ impl Manifest {
             actor: ActorId::NODE,
             page: PageId::HEAD,
             changed: self.begun,
-            content: rmp_serde::to_vec(self).expect("manifests always encode"),
+            content: rmp_serde::to_vec(self).expect("manifests should always encode"),
         }
     }
 
@@ -79,7 +79,7 @@ impl Page {
         mut item: impl FnMut(&[u8], &[u8]) -> Result<(), PersistError>,
     ) -> Result<(), PersistError> {
         assert!(self.content.len() <= CONTENT_BYTES_MAX, "no item is longer than a page can be");
-        let len = u32::try_from(self.content.len()).expect("a page is smaller than 4 GiB");
+        let len = u32::try_from(self.content.len()).expect("a page should be smaller than 4 GiB");
         let mut frame = Vec::with_capacity(HEADER_BYTES + self.content.len());
         frame.extend_from_slice(&[0; 4]);
         frame.extend_from_slice(&len.to_le_bytes());

@@ -58,7 +58,7 @@ pub enum SealRead {
 impl Seal {
     /// Encodes the seal.
     pub fn encode(&self) -> Vec<u8> {
-        let payload = rmp_serde::to_vec(self).expect("seals always encode");
+        let payload = rmp_serde::to_vec(self).expect("seals should always encode");
         let version = FORMAT_VERSION.to_le_bytes();
         let crc = crc(&version, &payload).to_le_bytes();
         [&MAGIC[..], &version, &crc, &payload].concat()

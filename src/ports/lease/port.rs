@@ -199,7 +199,7 @@ fn line(at: Date, action: &Action, data: Option<&Path>) -> String {
             let launched = launched.as_ref().zip(data);
             let counts = launched.and_then(|(launched, data)| counts(launched, data));
             for (name, count) in counts.into_iter().flatten() {
-                write!(line, " {count} {name}").expect("writing to a string does not fail");
+                write!(line, " {count} {name}").expect("writing to a string should not fail");
             }
             write!(line, " elapse-time {ran_ms} ms {}", words(*exit))
         }
@@ -214,7 +214,7 @@ fn line(at: Date, action: &Action, data: Option<&Path>) -> String {
             write!(line, " missed from {first} until {noticed} {cause}")
         }
     }
-    .expect("writing to a string does not fail");
+    .expect("writing to a string should not fail");
     line.push('\n');
     line
 }

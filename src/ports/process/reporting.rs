@@ -66,8 +66,8 @@ impl Reporting {
 
     /// Returns a name for a process that cannot be guessed without the key, and that reveals nothing about its secret.
     pub(super) fn name(&self, process: ProcessId) -> String {
-        let mut code =
-            Hmac::<Sha256>::new_from_slice(&self.key).expect("a key may have any length");
+        let mut code = Hmac::<Sha256>::new_from_slice(&self.key)
+            .expect("a key of any length should be accepted");
         code.update(b"name of ");
         code.update(process.to_string().as_bytes());
         let code = code.finalize().into_bytes();
@@ -77,7 +77,7 @@ impl Reporting {
 
     fn code(&self, process: ProcessId) -> Hmac<Sha256> {
         let keyed = Hmac::<Sha256>::new_from_slice(&self.key);
-        let mut code = keyed.expect("a key may have any length");
+        let mut code = keyed.expect("a key of any length should be accepted");
         code.update(process.to_string().as_bytes());
         code
     }

@@ -40,7 +40,8 @@ const WEIGHT: u32 = 1;
 
 impl Client {
     pub(crate) fn new(worker: Worker) -> Self {
-        let using = QueueName::new(DEFAULT_TUBE).expect("the default tube has a valid name");
+        let using =
+            QueueName::new(DEFAULT_TUBE).expect("the default tube should have a valid name");
         let mut client = Self {
             worker,
             using: using.clone(),

@@ -257,7 +257,7 @@ fn refused(refusal: Refusal, counted: Option<Counted>) -> Command<'static> {
 }
 
 fn body_len(line: &PutLine) -> usize {
-    usize::try_from(line.body_bytes).expect("usize has at least 32 bits")
+    usize::try_from(line.body_bytes).expect("usize should have at least 32 bits")
 }
 
 /// Returns the offset of the first line end; `None` if there is none.

@@ -99,7 +99,7 @@ const VERBS: &[(&[u8], Verb)] = &[
 #[doc(hidden)]
 pub fn verbs() -> impl Iterator<Item = &'static str> {
     let names = VERBS.iter().map(|(begin, _)| std::str::from_utf8(begin.trim_ascii()));
-    names.map(|name| name.expect("the name of a command is ASCII"))
+    names.map(|name| name.expect("the name of a command should be ASCII"))
 }
 
 /// The beginnings of HTTP requests: the methods that a browser lets a page use without a preflight, and the preflight itself.

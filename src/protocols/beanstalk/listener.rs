@@ -256,7 +256,7 @@ async fn serve(
     shared: Arc<Shared>,
 ) {
     // This watch keeps the default tube in existence even if it has no jobs and no clients.
-    let default = QueueName::new(DEFAULT_TUBE).expect("the default tube has a valid name");
+    let default = QueueName::new(DEFAULT_TUBE).expect("the default tube should have a valid name");
     let _standing = queues.begin_watch(Watch::KeepQueue(default));
     let session = || BeanstalkSession::new(&queues, Arc::clone(&shared));
     match listener {

@@ -241,18 +241,18 @@ const DIGITS_MAX: usize = 20;
 pub(super) fn put_number(output: &mut Vec<u8>, mut number: u64) {
     let start = output.len();
     loop {
-        let digit = u8::try_from(number % 10).expect("a digit fits into a byte");
+        let digit = u8::try_from(number % 10).expect("a digit should fit into a byte");
         output.push(b'0' + digit);
         number /= 10;
         if number == 0 {
             break;
         }
     }
-    output.get_mut(start..).expect("the output has only grown").reverse();
+    output.get_mut(start..).expect("the output should only have grown").reverse();
 }
 
 fn count(len: usize) -> u64 {
-    u64::try_from(len).expect("usize has at most 64 bits")
+    u64::try_from(len).expect("usize should have at most 64 bits")
 }
 
 /// Formats the first line of the reply, for the log.

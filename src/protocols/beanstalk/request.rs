@@ -161,5 +161,5 @@ impl From<Sent<'_>> for Put {
 
 /// Returns the tube's queue in the default tenant.
 fn queue(tube: TubeName<'_>) -> QueueName {
-    QueueName::new(tube.as_bytes()).expect("every tube name is a valid queue name")
+    QueueName::new(tube.as_bytes()).expect("every tube name should be a valid queue name")
 }

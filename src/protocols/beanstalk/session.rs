@@ -279,7 +279,7 @@ impl BeanstalkSession {
             return true;
         }
         let answer = self.answers.pop_front();
-        self.reply(&asked, answer.expect("each request has an answer"), output)
+        self.reply(&asked, answer.expect("each request should have an answer"), output)
     }
 
     fn reply_to_batch(

@@ -198,7 +198,7 @@ fn saturated(number: u32) -> u16 {
 }
 
 fn put_name(output: &mut Vec<u8>, name: &[u8]) {
-    output.push(u8::try_from(name.len()).expect("names have at most 255 bytes"));
+    output.push(u8::try_from(name.len()).expect("names should have at most 255 bytes"));
     output.extend_from_slice(name);
 }
 

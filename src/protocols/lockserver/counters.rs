@@ -145,7 +145,7 @@ impl Stats {
         let numbers = ints.chain(self.longs()).chain([self.active.into()]);
         let mut lines = String::new();
         for (name, number) in names.iter().zip(numbers) {
-            writeln!(lines, "{name} {number}").expect("writing to memory does not fail");
+            writeln!(lines, "{name} {number}").expect("writing to memory should not fail");
         }
         lines
     }

@@ -37,7 +37,7 @@ impl<M: Actor> Host<M> {
         }
         let answered = guard(|| {
             let outcome = decode::from_slice(&receipt.outcome);
-            let outcome = outcome.expect("an outcome of this journal decodes");
+            let outcome = outcome.expect("an outcome of this journal should decode");
             let seq = receipt.entry.seq;
             self.machine.reply_again(seq, message, &outcome)
         });

@@ -61,7 +61,7 @@ impl<M: Actor> Completions<M> {
     }
 
     fn tell(message: &M::Message) -> Tell {
-        let message = rmp_serde::to_vec(message).expect("messages always encode");
+        let message = rmp_serde::to_vec(message).expect("messages should always encode");
         Tell { from: M::ID, to: M::ID, message }
     }
 }
@@ -79,7 +79,7 @@ impl Judge {
 
 impl<M: Machine<Action = Verdict>> Port<M> for Judge {
     fn perform(&mut self, action: Action<Verdict>) {
-        let actor = u8::try_from(action.id).expect("the id is that of an actor");
+        let actor = u8::try_from(action.id).expect("the id should be that of an actor");
         self.0.pass_verdict(ActorId(actor), action.what);
     }
 }

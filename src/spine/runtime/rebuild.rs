@@ -22,7 +22,7 @@ pub(super) async fn rebuild<M: Actor>(
     rules: M::Rules,
     until: Seq,
 ) -> Result<Recovered<M>, Halt> {
-    let disk = spine.disk().expect("without a journal, the node halts instead of rebuilding");
+    let disk = spine.disk().expect("without a journal, the node should halt instead of rebuilding");
     let slots = spine.slots();
     spine.write();
     spine.until_durable_or_halted(until).await;

@@ -165,7 +165,7 @@ impl Instance {
 
 fn instance(service: &mut Service, nth: u8) -> &mut Instance {
     let instance = service.instances.get_mut(usize::from(nth));
-    instance.expect("a step names an existing instance")
+    instance.expect("a step should name an existing instance")
 }
 
 fn defined(message: &Message, place: u32) -> Definition {
@@ -173,5 +173,5 @@ fn defined(message: &Message, place: u32) -> Definition {
         unreachable!("only a configuration defines services");
     };
     let definition = definitions.get(place as usize);
-    definition.expect("the index in a step is within the configured list").clone()
+    definition.expect("the index in a step should be within the configured list").clone()
 }

@@ -92,7 +92,7 @@ impl ProcessMachine {
         let mut steps = Vec::new();
         for (place, definition) in (0..).zip(definitions) {
             let Some((slot, service)) = services.named(&definition.name) else {
-                let slot = free.next().expect("there are more slots than services");
+                let slot = free.next().expect("there should be more slots than services");
                 steps.push(Step::Added { slot, place });
                 continue;
             };
@@ -116,13 +116,13 @@ impl ProcessMachine {
     /// Decides the outcome of the step that is due for a service.
     fn step(&self, moment: &Moment, slot: Slot) -> Outcome {
         let next = self.state.next_of(slot);
-        let (_, next) = next.expect("a due service has a next step");
+        let (_, next) = next.expect("a due service should have a next step");
         match next {
             Next::Remove => Turn::of(vec![Step::Removed { slot }]),
             Next::Stop(id) => {
                 let stop = Message::Stop { id, signal: None, grace_ms: None, tree: true };
                 let process = self.stop(moment, &stop);
-                let process = process.expect("a live process can be stopped");
+                let process = process.expect("it should be possible to stop a live process");
                 let (process, steps) = (Some(process), Vec::new());
                 Outcome::Service(Box::new(Turn { process, steps }))
             }
@@ -263,5 +263,5 @@ fn then(
 
 /// Converts the number of an instance to its stored form.
 fn place(nth: usize) -> u8 {
-    u8::try_from(nth).expect("the number of instances is limited")
+    u8::try_from(nth).expect("the number of instances should be limited")
 }

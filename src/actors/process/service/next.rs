@@ -103,7 +103,7 @@ impl State {
     /// Returns the record of a service's process.
     pub(super) fn record_of(&self, id: ProcessId) -> &Record {
         let found = self.find(id);
-        found.expect("the current process of a service has a record").1
+        found.expect("the current process of a service should have a record").1
     }
 
     /// Returns whether a process of a service is being stopped.

@@ -38,7 +38,7 @@ pub(in crate::actors::process) struct Services {
 impl Services {
     pub(super) fn get(&self, slot: Slot) -> &Service {
         let service = self.kept.get(slot);
-        service.expect("the indexes contain only existing services")
+        service.expect("the indexes should contain only existing services")
     }
 
     /// Returns the service with this name, and its slot; `None` if there is none.
@@ -88,7 +88,7 @@ impl Services {
     }
 
     pub(super) fn enter(&mut self, slot: Slot) {
-        let service = self.kept.get(slot).expect("the slot contains a service");
+        let service = self.kept.get(slot).expect("the slot should contain a service");
         self.names.insert(service.definition.name.clone(), slot);
         for (nth, instance) in service.instances.iter().enumerate() {
             if let Some(id) = instance.process {
@@ -99,7 +99,7 @@ impl Services {
     }
 
     pub(super) fn leave(&mut self, slot: Slot) {
-        let service = self.kept.get(slot).expect("the service has not been removed yet");
+        let service = self.kept.get(slot).expect("the service should not have been removed yet");
         self.names.remove(&service.definition.name);
         for id in service.instances.iter().filter_map(|it| it.process) {
             self.processes.remove(&id);
