@@ -53,13 +53,13 @@ pub(crate) struct Transcript {
     /// The number of attempts, including those that are no longer stored.
     pub(crate) attempts: u64,
     /// The last eight attempts that ended, oldest first, then the running one, if any.
-    pub(crate) stories: Vec<Story>,
+    pub(crate) stories: Vec<AttemptHistory>,
 }
 
 /// The history of an attempt.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TaskAttemptStory")]
-pub(crate) struct Story {
+pub(crate) struct AttemptHistory {
     /// The fencing token.
     pub(crate) token: Token,
     /// The server that the attempt ran on.
@@ -172,7 +172,7 @@ impl TranscriptSources<'_> {
         Timestamp(self.call.node.offset().date(at).0)
     }
 
-    fn past(&self, past: &Past) -> Story {
+    fn past(&self, past: &Past) -> AttemptHistory {
         let shown = Finished::of(past, |at| self.date(at));
         let times = [
             ("dispatched", Some(past.claimed)),
@@ -181,7 +181,7 @@ impl TranscriptSources<'_> {
             ("cleaned", past.trace.cleaned),
         ];
         let (outcome, cause, code, signal) = shown.outcome_parts();
-        Story {
+        AttemptHistory {
             outcome: Some(outcome),
             cause,
             code,
@@ -191,7 +191,7 @@ impl TranscriptSources<'_> {
         .on(past.server.to_text())
     }
 
-    fn live(&self, attempt: &Attempt, server: String) -> Story {
+    fn live(&self, attempt: &Attempt, server: String) -> AttemptHistory {
         let times = [("dispatched", Some(attempt.claimed)), ("launched", attempt.launched)];
         let process = attempt.launched.map(|_| attempt.process);
         let mut story =
@@ -206,7 +206,7 @@ impl TranscriptSources<'_> {
         (token, process): (Token, Option<ProcessId>),
         times: &[(&'static str, Option<Timestamp>)],
         (claimed, trace): (Timestamp, Trace),
-    ) -> Story {
+    ) -> AttemptHistory {
         let record = self.records.iter().find(|it| Some(it.id) == process);
         let of_node = [("locked", trace.locked), ("saved", trace.saved)];
         let of_node = times.iter().copied().chain(of_node);
@@ -224,7 +224,7 @@ impl TranscriptSources<'_> {
         let failure = record.and_then(|it| it.failure.as_ref());
         let remains = record.and_then(|it| it.remains.clone());
         let dir = record.and_then(|it| self.call.node.processes().run_dir(it));
-        Story {
+        AttemptHistory {
             token,
             server: String::new(),
             process: process.map(|it| it.to_string()),
@@ -259,7 +259,7 @@ fn in_order(mut phases: Vec<Phase>) -> Vec<Phase> {
 const ORDER: [&str; 8] =
     ["dispatched", "locked", "launched", "started", "saved", "ended", "released", "cleaned"];
 
-impl Story {
+impl AttemptHistory {
     fn on(self, server: String) -> Self {
         Self { server, ..self }
     }

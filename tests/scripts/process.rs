@@ -486,7 +486,7 @@ fn action(what: &Action) -> String {
         Action::Await { identity, .. } => format!("await the end of the tree of {identity}"),
         Action::Read { .. } => "read its output".to_owned(),
         Action::Forget { .. } => "forget".to_owned(),
-        Action::Census => "census".to_owned(),
+        Action::ForgetOthers => "forget others".to_owned(),
     }
 }
 

@@ -131,7 +131,7 @@ pub(crate) enum Plant {
     /// A keeper is requested to forget an end that is not durable yet.
     ForgottenEarly,
     /// When the port asks the keeper which attempts it has, the keeper first forgets the requested launches.
-    CensusOfNothing,
+    ForgetAll,
     /// The port receives requests whose entries are not durable yet.
     ProcessesEarly,
     /// Time fails to act on a service, and nothing repairs that.

@@ -11,7 +11,7 @@ use crate::problem::Problem;
 use crate::process_shown::Stream;
 use crate::route::Route;
 use crate::scope::Scope;
-use crate::task_transcript::{self, Story};
+use crate::task_transcript::{self, AttemptHistory};
 use maud::{Markup, html};
 use serde::Deserialize;
 use sexton::actors::dispatch::{
@@ -299,7 +299,7 @@ fn facts(view: &TaskView, here: PageClock) -> Markup {
     }
 }
 
-fn attempt(call: &Call, history: &Story, here: PageClock) -> Markup {
+fn attempt(call: &Call, history: &AttemptHistory, here: PageClock) -> Markup {
     let outcome = history.outcome.unwrap_or("under way");
     let level = match outcome {
         "reset" | "failed" => "bad",

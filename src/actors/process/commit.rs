@@ -17,8 +17,8 @@ use crate::spine::effect;
 use crate::spine::machine::{Effects, Stamp};
 use std::sync::Arc;
 
-/// The id of [`Action::Census`]. The ids of other actions are slots, and no slot has this number.
-const CENSUS: u64 = u64::MAX;
+/// The id of [`Action::ForgetOthers`]. The ids of other actions are slots, and no slot has this number.
+const FORGET_OTHERS: u64 = u64::MAX;
 
 impl ProcessMachine {
     pub(super) fn apply(
@@ -401,8 +401,8 @@ impl ProcessMachine {
         }
     }
 
-    /// Requests all actions again that are still needed, and then a census, which makes the keeper forget every process that none of these
-    /// actions names. This includes processes whose `Forget` was lost.
+    /// Requests all actions again that are still needed, and then makes the keeper forget every process that none
+    /// of these actions names. This includes processes whose `Forget` was lost.
     pub(super) fn request_all(&self, effects: &mut Effects<Self>) {
         for id in &self.state.index.live {
             let Some((slot, record)) = self.state.find(*id) else {
@@ -423,9 +423,9 @@ impl ProcessMachine {
             self.request_reading(slot, effects);
         }
         effects.act(effect::Action {
-            id: CENSUS,
+            id: FORGET_OTHERS,
             attempt: self.state.head.start,
-            what: Action::Census,
+            what: Action::ForgetOthers,
         });
     }
 

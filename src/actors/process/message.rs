@@ -548,9 +548,9 @@ pub enum Action {
         /// The id of its record.
         id: ProcessId,
     },
-    /// Make the keeper forget every process that no action has named since the last census. `resume` requests this after all actions that
-    /// are still needed.
-    Census,
+    /// Make the keeper forget every process that no action has named since the last such action. `resume` requests this after all
+    /// actions that are still needed.
+    ForgetOthers,
 }
 
 /// The recipients of a signal.

@@ -367,7 +367,7 @@ impl State {
     }
 }
 
-/// Adds the notifications that a process is gone (or its tree, if `until` is the tree) for the actors that watch for that.
+/// Adds a notification for each actor that watches for this end: that of the process itself or, if `until` is the tree, of its whole tree.
 fn depart(notifications: &mut Vec<(ActorId, EndNotice)>, record: &Record, until: Until) {
     let watchers = record.watchers.iter().filter(|(_, its)| *its == until);
     notifications.extend(watchers.map(|(by, _)| (*by, record.gone(until))));

@@ -91,7 +91,7 @@ impl QueueMachine {
             return ClaimEnd::Returned;
         }
         ClaimEnd::Retried {
-            until: at.plus_ms(self.pause(job, job.story().attempts)),
+            until: at.plus_ms(self.pause(job, job.details().attempts)),
             crashed: false,
         }
     }
@@ -99,12 +99,12 @@ impl QueueMachine {
     /// Decides what becomes of a claimed job if the work on it ended with a crash.
     fn crashed(&self, at: Timestamp, job: &Job) -> ClaimEnd {
         let rules = self.rules_of(job);
-        let most = match job.story().worker {
+        let most = match job.details().worker {
             Some(_) => rules.tube_crash_tries,
             None => rules.crash_tries,
         };
-        let crashes = job.story().crashes.saturating_add(1);
-        if !job.retries || job.story().is_cancelled() {
+        let crashes = job.details().crashes.saturating_add(1);
+        if !job.retries || job.details().is_cancelled() {
             return ClaimEnd::Returned;
         }
         if most > 0 && crashes >= most {
@@ -191,7 +191,7 @@ impl QueueMachine {
             ClaimEnd::Done => self.state.delete(slot, stamp.seq),
             ClaimEnd::HandedOver => {
                 self.state.change(slot, stamp.seq, |job| {
-                    if let Some(bound) = &mut job.story_mut().bound {
+                    if let Some(bound) = &mut job.details_mut().bound {
                         bound.hand_over();
                         // Its worker is no longer there to notice that the job was cancelled.
                         bound.fencing |= bound.cancelled;
@@ -201,11 +201,11 @@ impl QueueMachine {
             }
             ClaimEnd::Retried { until, crashed } => {
                 self.state.change(slot, stamp.seq, |job| {
-                    let story = job.story_mut();
-                    end_claim(story, stamp.at);
-                    story.until = until;
-                    story.error = error.cloned();
-                    story.crashes = if crashed { story.crashes.saturating_add(1) } else { 0 };
+                    let details = job.details_mut();
+                    end_claim(details, stamp.at);
+                    details.until = until;
+                    details.error = error.cloned();
+                    details.crashes = if crashed { details.crashes.saturating_add(1) } else { 0 };
                     job.phase = Phase::Retrying;
                 });
             }
@@ -217,10 +217,10 @@ impl QueueMachine {
     pub(super) fn commit_departure(&mut self, slot: Slot, stamp: Stamp, error: Option<&ErrorText>) {
         if let Some(error) = error {
             self.state.change(slot, stamp.seq, |job| {
-                let story = job.story_mut();
+                let details = job.details_mut();
                 // The reason for the cancellation is more informative than how the process ended.
-                if !story.is_cancelled() {
-                    story.error = Some(error.clone());
+                if !details.is_cancelled() {
+                    details.error = Some(error.clone());
                 }
             });
         }
@@ -235,9 +235,9 @@ impl QueueMachine {
         effects: &mut Effects<Self>,
     ) {
         self.state.change(slot, stamp.seq, |job| {
-            let story = job.story_mut();
-            (story.since, story.until) = (stamp.at, until);
-            (story.worker, story.bound) = (None, Some(Box::new(Bound::to(to))));
+            let details = job.details_mut();
+            (details.since, details.until) = (stamp.at, until);
+            (details.worker, details.bound) = (None, Some(Box::new(Bound::to(to))));
         });
         self.send_binding(slot, effects);
     }
@@ -247,10 +247,10 @@ impl QueueMachine {
         let id = self.state.job(slot).map(|job| job.id);
         self.state.note_finished(id.expect("a claimed job should exist"));
         self.state.change(slot, stamp.seq, |job| {
-            let story = job.story_mut();
-            end_claim(story, stamp.at);
-            story.crashes = story.crashes.saturating_add(1);
-            story.error = error.cloned();
+            let details = job.details_mut();
+            end_claim(details, stamp.at);
+            details.crashes = details.crashes.saturating_add(1);
+            details.error = error.cloned();
             job.phase = Phase::Quarantined;
         });
     }
@@ -267,9 +267,9 @@ impl QueueMachine {
             unreachable!("only an `Attach` names a process")
         };
         self.state.change(slot, stamp.seq, |job| {
-            let story = job.story_mut();
-            (story.since, story.until) = (stamp.at, until);
-            if let Some(bound) = &mut story.bound {
+            let details = job.details_mut();
+            (details.since, details.until) = (stamp.at, until);
+            if let Some(bound) = &mut details.bound {
                 bound.command = Some(*command);
                 if !bound.is_orphaned() {
                     bound.binding.until = Until::Process;
@@ -281,7 +281,7 @@ impl QueueMachine {
 
     pub(super) fn commit_fence(&mut self, slot: Slot, stamp: Stamp, effects: &mut Effects<Self>) {
         self.state.change(slot, stamp.seq, |job| {
-            if let Some(bound) = &mut job.story_mut().bound {
+            if let Some(bound) = &mut job.details_mut().bound {
                 bound.hand_over();
                 bound.fencing = true;
             }
@@ -358,14 +358,14 @@ impl QueueMachine {
     }
 
     fn bound_of(&self, slot: Slot) -> Option<&Bound> {
-        self.state.job(slot)?.story().bound.as_deref()
+        self.state.job(slot)?.details().bound.as_deref()
     }
 
     /// Sends the `ProcessActor` all watch and kill requests that the current claims require, each once.
     pub(super) fn send_bindings(&self, effects: &mut Effects<Self>) {
         let slots = self.state.bound.iter().map(|(.., slot)| *slot);
         let jobs = slots.filter_map(|slot| self.state.job(slot));
-        let bound = jobs.filter_map(|job| job.story().bound.as_ref());
+        let bound = jobs.filter_map(|job| job.details().bound.as_ref());
         let stated = bound.map(|it| (it.binding.process, it.binding.until, it.fencing));
         for (process, until, fencing) in stated.collect::<BTreeSet<_>>() {
             let binding = Binding { process, until, fence: fencing };

@@ -17,7 +17,7 @@ impl State {
             return;
         };
         let slot = self.slot_of_queue(job);
-        let items = job.story().items.max(1);
+        let items = job.details().items.max(1);
         if !self.queue(slot).throttle.is_set() || self.is_duplicate(job) {
             return;
         }

@@ -179,23 +179,23 @@ impl QueueMachine {
             let tries = job.tries();
             let is_anew = job.phase == Phase::Quarantined;
             job.phase = Phase::Claimed;
-            let story = job.story_mut();
+            let details = job.details_mut();
             if is_anew {
-                story.crashes = 0;
+                details.crashes = 0;
             }
-            story.since = stamp.at;
-            story.claimed = stamp.at;
-            story.until = until;
-            story.prune = prune;
-            story.token = stamp.seq.into();
-            (story.worker, story.bound) = match by {
+            details.since = stamp.at;
+            details.claimed = stamp.at;
+            details.until = until;
+            details.prune = prune;
+            details.token = stamp.seq.into();
+            (details.worker, details.bound) = match by {
                 Claimant::Worker(worker) => (Some(worker), None),
                 Claimant::Process(binding) => (None, Some(Box::new(Bound::to(binding)))),
                 Claimant::Bearer => (None, None),
             };
-            story.progress = None;
-            story.attempts = tries.saturating_add(1);
-            story.reserves = story.reserves.saturating_add(1);
+            details.progress = None;
+            details.attempts = tries.saturating_add(1);
+            details.reserves = details.reserves.saturating_add(1);
         });
     }
 
@@ -205,12 +205,12 @@ impl QueueMachine {
         };
         self.state.change(slot, stamp.seq, |job| {
             job.priority = priority.unwrap_or(job.priority);
-            let story = job.story_mut();
-            end_claim(story, stamp.at);
-            story.releases = story.releases.saturating_add(1);
-            story.delay_ms = *delay_ms;
-            story.crashes = 0;
-            story.until = Timestamp(until.0);
+            let details = job.details_mut();
+            end_claim(details, stamp.at);
+            details.releases = details.releases.saturating_add(1);
+            details.delay_ms = *delay_ms;
+            details.crashes = 0;
+            details.until = Timestamp(until.0);
             job.phase = if until == Date(0) { Phase::Ready } else { Phase::Delayed };
         });
     }
@@ -220,15 +220,15 @@ impl QueueMachine {
         if let Message::Release { priority, .. } = message {
             self.state.change(slot, stamp.seq, |job| {
                 job.priority = priority.unwrap_or(job.priority);
-                let story = job.story_mut();
-                story.releases = story.releases.saturating_add(1);
+                let details = job.details_mut();
+                details.releases = details.releases.saturating_add(1);
             });
         } else if let Some(error) = error_of(message) {
             self.state.change(slot, stamp.seq, |job| {
-                let story = job.story_mut();
+                let details = job.details_mut();
                 // The reason for the cancellation is more informative than how the command was stopped.
-                if !story.is_cancelled() {
-                    story.error.clone_from(error);
+                if !details.is_cancelled() {
+                    details.error.clone_from(error);
                 }
             });
         } else {
@@ -251,10 +251,10 @@ impl QueueMachine {
         };
         let (mut is_bound, mut is_fencing) = (false, false);
         self.state.change(slot, stamp.seq, |job| {
-            let story = job.story_mut();
-            story.error.clone_from(error);
-            story.prune = prune;
-            if let Some(bound) = &mut story.bound {
+            let details = job.details_mut();
+            details.error.clone_from(error);
+            details.prune = prune;
+            if let Some(bound) = &mut details.bound {
                 (bound.cancelled, is_bound) = (true, true);
                 // Without its worker, nobody else stops the process.
                 bound.fencing |= bound.is_orphaned();
@@ -280,11 +280,11 @@ impl QueueMachine {
         };
         self.state.change(slot, stamp.seq, |job| {
             job.priority = priority.unwrap_or(job.priority);
-            let story = job.story_mut();
-            end_claim(story, stamp.at);
-            story.buries = story.buries.saturating_add(1);
-            story.buried = stamp.seq;
-            story.crashes = 0;
+            let details = job.details_mut();
+            end_claim(details, stamp.at);
+            details.buries = details.buries.saturating_add(1);
+            details.buried = stamp.seq;
+            details.crashes = 0;
             job.phase = Phase::Buried;
         });
     }
@@ -326,20 +326,20 @@ impl QueueMachine {
 
     fn kick(&mut self, slot: Slot, stamp: Stamp) {
         self.state.change(slot, stamp.seq, |job| {
-            let story = job.story_mut();
-            end_claim(story, stamp.at);
-            story.kicks = story.kicks.saturating_add(1);
-            story.attempts = 0;
-            story.crashes = 0;
+            let details = job.details_mut();
+            end_claim(details, stamp.at);
+            details.kicks = details.kicks.saturating_add(1);
+            details.attempts = 0;
+            details.crashes = 0;
             job.phase = Phase::Ready;
         });
     }
 
     fn commit_touch(&mut self, slot: Slot, stamp: Stamp, until: Timestamp) {
         self.state.change(slot, stamp.seq, |job| {
-            let story = job.story_mut();
-            story.since = stamp.at;
-            story.until = until;
+            let details = job.details_mut();
+            details.since = stamp.at;
+            details.until = until;
         });
     }
 
@@ -348,7 +348,7 @@ impl QueueMachine {
             unreachable!("only a `Report` reports progress")
         };
         self.state.change(slot, stamp.seq, |job| {
-            let known = &mut job.story_mut().progress;
+            let known = &mut job.details_mut().progress;
             known.get_or_insert_default().update(progress);
         });
     }
@@ -359,12 +359,12 @@ impl QueueMachine {
         let error = error_of(message).expect("the message should be a `Fail` or a `Defer`");
         let is_crash = matches!(message, Message::Fail { crashed: true, .. });
         self.state.change(slot, stamp.seq, |job| {
-            let story = job.story_mut();
-            let prune = story.prune;
-            end_claim(story, stamp.at);
-            (story.until, story.prune) = (until, prune);
-            story.crashes = if is_crash { story.crashes.saturating_add(1) } else { 0 };
-            story.error.clone_from(error);
+            let details = job.details_mut();
+            let prune = details.prune;
+            end_claim(details, stamp.at);
+            (details.until, details.prune) = (until, prune);
+            details.crashes = if is_crash { details.crashes.saturating_add(1) } else { 0 };
+            details.error.clone_from(error);
             job.phase = Phase::Retrying;
         });
     }
@@ -373,13 +373,13 @@ impl QueueMachine {
     fn commit_defer(&mut self, slot: Slot, stamp: Stamp, until: Timestamp, message: &Message) {
         let error = error_of(message).expect("the message should be a `Fail` or a `Defer`");
         self.state.change(slot, stamp.seq, |job| {
-            let story = job.story_mut();
-            end_claim(story, stamp.at);
-            story.until = until;
-            story.attempts = story.attempts.saturating_sub(1);
-            story.releases = story.releases.saturating_add(1);
-            story.crashes = 0;
-            story.error.clone_from(error);
+            let details = job.details_mut();
+            end_claim(details, stamp.at);
+            details.until = until;
+            details.attempts = details.attempts.saturating_sub(1);
+            details.releases = details.releases.saturating_add(1);
+            details.crashes = 0;
+            details.error.clone_from(error);
             job.phase = Phase::Retrying;
         });
     }
@@ -387,15 +387,15 @@ impl QueueMachine {
     fn commit_ready(&mut self, slot: Slot, stamp: Stamp) {
         self.state.change(slot, stamp.seq, |job| {
             job.phase = Phase::Ready;
-            end_claim(job.story_mut(), stamp.at);
+            end_claim(job.details_mut(), stamp.at);
         });
     }
 
     fn commit_time_out(&mut self, slot: Slot, stamp: Stamp) {
         self.state.totals.timeouts += 1;
         self.state.change(slot, stamp.seq, |job| {
-            let story = job.story_mut();
-            story.timeouts = story.timeouts.saturating_add(1);
+            let details = job.details_mut();
+            details.timeouts = details.timeouts.saturating_add(1);
         });
         self.state.give_back(slot, stamp);
     }

@@ -4,7 +4,7 @@
 //! Decisions depend only on durable state and rules, never on waiting or connected clients, so that a replay can make
 //! each decision again and compare it with the log.
 
-use crate::actors::queue::job::{Job, Story, nonzero};
+use crate::actors::queue::job::{Details, Job, nonzero};
 use crate::actors::queue::machine::QueueMachine;
 use crate::actors::queue::message::{Message, Pop};
 use crate::actors::queue::name::QueueName;
@@ -91,7 +91,7 @@ impl QueueMachine {
 
     fn decide_cancel(&self, date: Date, id: u64) -> Outcome {
         match self.state.find(id) {
-            Some((slot, job)) if job.phase != Phase::Abandoned && !job.story().is_cancelled() => {
+            Some((slot, job)) if job.phase != Phase::Abandoned && !job.details().is_cancelled() => {
                 Outcome::Cancelled { slot, prune: pruned(date, self.rules_of(job)) }
             }
             Some(_) | None => Outcome::Absent,
@@ -191,12 +191,12 @@ impl QueueMachine {
     /// outcome that refuses the request.
     pub(super) fn claimed(&self, id: u64, by: Right) -> Result<(Slot, &Job), Outcome> {
         let (slot, job) = self.state.find(id).ok_or(Outcome::Absent)?;
-        let story = job.story();
+        let details = job.details();
         let claimed = job.phase == Phase::Claimed;
         match by {
-            Right::Worker(worker) if claimed && story.worker == Some(worker) => Ok((slot, job)),
-            Right::Token(token) if claimed && nonzero(story.token) == Some(token) => {
-                if story.is_fencing() {
+            Right::Worker(worker) if claimed && details.worker == Some(worker) => Ok((slot, job)),
+            Right::Token(token) if claimed && nonzero(details.token) == Some(token) => {
+                if details.is_fencing() {
                     return Err(Outcome::Refused(Refused::Fencing));
                 }
                 Ok((slot, job))
@@ -209,7 +209,7 @@ impl QueueMachine {
     /// Like `claimed`, but refuses a cancelled job, because its worker must stop.
     fn worked_on(&self, id: u64, by: Right) -> Result<(Slot, &Job), Outcome> {
         let (slot, job) = self.claimed(id, by)?;
-        if job.story().is_cancelled() {
+        if job.details().is_cancelled() {
             return Err(Outcome::Refused(Refused::StaleToken));
         }
         Ok((slot, job))
@@ -246,7 +246,7 @@ impl QueueMachine {
             Ok(claimed) => claimed,
             Err(outcome) => return outcome,
         };
-        let Story { since, until, .. } = job.story();
+        let Details { since, until, .. } = job.details();
         Outcome::Touched { slot, until: at.plus_ms(until.0.saturating_sub(since.0)) }
     }
 
@@ -260,15 +260,15 @@ impl QueueMachine {
             Ok((slot, job)) if !job.retries => Outcome::Deleted { slot, key: None },
             Ok((slot, job)) if job.is_last_try() => Outcome::Abandoned { slot },
             Ok((slot, job)) => {
-                let story = job.story();
+                let details = job.details();
                 let backoff = self.rules_of(job).backoff;
-                let span = |rule| span(rule, story.attempts, chance(moment));
+                let span = |rule| span(rule, details.attempts, chance(moment));
                 let until = match retry.or_else(|| backoff.map(span)) {
                     Some(ms) => moment.now.at.plus_ms(ms),
                     // Without a backoff, a job is retried when its claim would have timed out. A claim that cannot time
                     // out is treated as if it had the time limit of the job or its type.
-                    None if story.is_endless() => until(moment.now.at, job, self.rules_of(job)),
-                    None => self.state.claimed_until(slot).unwrap_or(story.until),
+                    None if details.is_endless() => until(moment.now.at, job, self.rules_of(job)),
+                    None => self.state.claimed_until(slot).unwrap_or(details.until),
                 };
                 Outcome::Failed { slot, until }
             }
@@ -290,11 +290,11 @@ impl QueueMachine {
         };
         let at = moment.now.at;
         let is_old = at.0.saturating_sub(job.created.0) > Message::DEFERRED_MS_MAX;
-        if is_old && !interrupted || job.story().is_cancelled() {
+        if is_old && !interrupted || job.details().is_cancelled() {
             return self.decide_fail(moment, id, by, retry);
         }
         let backoff = self.rules_of(job).backoff.unwrap_or_default();
-        let times = job.story().releases.saturating_add(1);
+        let times = job.details().releases.saturating_add(1);
         let ms = retry.unwrap_or_else(|| span(backoff, times, chance(moment)));
         let until = at.plus_ms(ms);
         Outcome::Deferred { slot, until }
@@ -334,14 +334,14 @@ impl QueueMachine {
 
     /// Returns the slot of the key that is still remembered for a job; `None` if there is none.
     pub(super) fn remembered(&self, job: &Job) -> Option<Slot> {
-        let key = job.story().dedup?;
+        let key = job.details().dedup?;
         let queue = &self.state.queue_of(job).name;
         self.state.uniques.slot_of(queue, (key, job.id))
     }
 
     fn decide_attach(&self, at: Timestamp, id: u64, (by, ttr_ms): (Right, u64)) -> Outcome {
         match self.worked_on(id, by) {
-            Ok((slot, job)) if job.story().bound.is_some() => Outcome::Attached {
+            Ok((slot, job)) if job.details().bound.is_some() => Outcome::Attached {
                 slot,
                 until: match ttr_ms {
                     0 => Timestamp(u64::MAX),
@@ -359,7 +359,7 @@ impl QueueMachine {
         };
         let rules = self.rules_of(job);
         let is_last = job.is_last_try();
-        let bound = job.story().bound.as_deref();
+        let bound = job.details().bound.as_deref();
         let is_fenced = bound.is_some_and(|it| it.binding.fence || it.command.is_some());
         let key = self.remembered(job);
         // If neither the job nor its type limits the length of claims, the job is pruned instead of being made ready again.

@@ -41,7 +41,7 @@ impl QueueMachine {
                 });
             }),
             (Outcome::Fenced { slot }, _) => self.about("fencing", *slot, |job, told| {
-                emit(told.number("token", job.story().token.0));
+                emit(told.number("token", job.details().token.0));
             }),
             (Outcome::Deleted { slot, .. }, _) => self.about("done", *slot, |job, told| {
                 let kind = match (job.phase, message) {

@@ -7,7 +7,7 @@
     reason = "slots come from indexes over the slabs: a slot without an item is an impossible state"
 )]
 
-use crate::actors::queue::job::{Job, Story};
+use crate::actors::queue::job::{Details, Job};
 use crate::actors::queue::message::DedupKey;
 use crate::actors::queue::phase::Phase;
 use crate::actors::queue::queue::buried_key;
@@ -22,8 +22,8 @@ impl State {
     pub(super) fn enter(&mut self, slot: Slot) {
         let job = &self.jobs[slot];
         let id = job.id;
-        let Story { until, worker, buried, dedup, .. } = *job.story();
-        let binding = job.story().binding();
+        let Details { until, worker, buried, dedup, .. } = *job.details();
+        let binding = job.details().binding();
         let queue = &mut self.queues[self.numbers[job.queue].queue];
         match job.phase {
             Phase::Ready => {
@@ -57,8 +57,8 @@ impl State {
         self.count(slot, false);
         let job = &self.jobs[slot];
         let id = job.id;
-        let Story { until, worker, buried, dedup, .. } = *job.story();
-        let binding = job.story().binding();
+        let Details { until, worker, buried, dedup, .. } = *job.details();
+        let binding = job.details().binding();
         let queue = &mut self.queues[self.numbers[job.queue].queue];
         match job.phase {
             Phase::Ready => {

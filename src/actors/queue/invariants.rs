@@ -79,7 +79,7 @@ impl State {
         assert_eq!(sorted(&mut queue.ready.iter(&self.jobs)), of(&[Phase::Ready]));
         assert_eq!(sorted(&mut queue.held.iter(&self.jobs)), of(&[Phase::Claimed]));
         let delayed = jobs.iter().filter(|(_, job)| job.phase == Phase::Delayed);
-        let delayed = delayed.map(|(slot, job)| (job.story().until, job.id, *slot));
+        let delayed = delayed.map(|(slot, job)| (job.details().until, job.id, *slot));
         assert_eq!(
             queue.delayed,
             delayed.collect(),
@@ -99,7 +99,7 @@ impl State {
         );
         let is_aside = |job: &Job| matches!(job.phase, Phase::Buried | Phase::Abandoned);
         let by = |job: &Job| {
-            let buried = Some(job.story().buried).filter(|_| job.phase == Phase::Buried);
+            let buried = Some(job.details().buried).filter(|_| job.phase == Phase::Buried);
             buried.unwrap_or(Seq(u64::MAX))
         };
         let buried = jobs.iter().filter(|(_, job)| is_aside(job));
@@ -136,7 +136,7 @@ impl State {
             bytes += job.bytes();
             job.canonical_body(&mut body);
             bodies.add(&body);
-            if let Some(key) = job.story().dedup
+            if let Some(key) = job.details().dedup
                 && job.phase.is_waiting()
             {
                 dedup.insert((job.queue, key, job.id, slot));
@@ -163,23 +163,23 @@ impl State {
         let mut workers: BTreeMap<Worker, BTreeSet<(Timestamp, Slot)>> = BTreeMap::new();
         for (slot, job) in self.jobs.iter() {
             let ends = job.ends(self.head.epoch);
-            let endless = job.phase == Phase::Claimed && job.story().is_endless();
+            let endless = job.phase == Phase::Claimed && job.details().is_endless();
             let stays = matches!(job.phase, Phase::Ready | Phase::Buried | Phase::Quarantined);
             let timed = !stays && !endless;
             assert_eq!(ends.is_some(), timed);
-            let (story, deadline) = (job.story(), job.claimed_until(self.head.epoch));
+            let (details, deadline) = (job.details(), job.claimed_until(self.head.epoch));
             if job.phase != Phase::Claimed {
-                assert_eq!((story.token.0, story.worker, story.prune.0), (0, None, 0));
-                assert_eq!(story.bound, None, "only a claimed job has a binding");
-            } else if let (Some(worker), Some(deadline)) = (story.worker, deadline) {
+                assert_eq!((details.token.0, details.worker, details.prune.0), (0, None, 0));
+                assert_eq!(details.bound, None, "only a claimed job has a binding");
+            } else if let (Some(worker), Some(deadline)) = (details.worker, deadline) {
                 workers.entry(worker).or_default().insert((deadline, slot));
             }
         }
         assert_eq!(self.workers, workers, "claims are indexed by worker");
         let bound = self.jobs.iter().filter_map(|(slot, job)| {
-            let binding = job.story().binding()?;
+            let binding = job.details().binding()?;
             assert_eq!(
-                job.story().worker,
+                job.details().worker,
                 None,
                 "a claim belongs to a worker or to a process, not to both"
             );
@@ -188,7 +188,7 @@ impl State {
         assert_eq!(self.bound, bound.collect(), "claims are indexed by process");
         for (_, queue) in self.queues.iter() {
             let slots = queue.held.iter(&self.jobs);
-            let bound = slots.filter(|slot| self.jobs[*slot].story().binding().is_some());
+            let bound = slots.filter(|slot| self.jobs[*slot].details().binding().is_some());
             assert_eq!(queue.bound as usize, bound.count(), "bound claims are counted");
         }
         for (_, queue) in self.queues.iter() {

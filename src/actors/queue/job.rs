@@ -13,10 +13,10 @@ use crate::ids::{Seq, Slot, Token};
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
 
-/// The story that is returned for jobs without one.
-static EMPTY_STORY: LazyLock<Story> = LazyLock::new(Story::default);
+/// The details that are returned for jobs without one.
+static NO_DETAILS: LazyLock<Details> = LazyLock::new(Details::default);
 
-/// A job. Kept small, since there may be millions: 72 bytes plus its body. Fields that most jobs never need are in `Story`.
+/// A job. Kept small, since there may be millions: 72 bytes plus its body. Fields that most jobs never need are in `Details`.
 #[derive(Debug)]
 pub struct Job {
     pub(super) id: u64,
@@ -38,12 +38,12 @@ pub struct Job {
     pub(super) retries: bool,
     /// Whether it was added by a command of the beanstalk protocol.
     pub(super) tube: bool,
-    pub(super) story: Option<Box<Story>>,
+    pub(super) details: Option<Box<Details>>,
 }
 
 /// The history of a job, and the state of its claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Story {
+pub(super) struct Details {
     /// When the job's phase began or, if that is later, when its claim was last touched.
     pub(super) since: Timestamp,
     /// When the claim ends, or when the job is retried. For a delayed or abandoned job, the date on which it becomes ready
@@ -127,7 +127,7 @@ impl Bound {
     }
 }
 
-impl Story {
+impl Details {
     /// Returns the process that its claim is bound to, and how; `None` if it is not bound.
     pub(super) fn binding(&self) -> Option<Binding> {
         self.bound.as_ref().map(|bound| bound.binding)
@@ -154,21 +154,21 @@ impl Job {
         self.body.as_ref().expect("every body should have been loaded")
     }
 
-    /// Returns its history, or an empty one if it has none, as is the case for most jobs.
-    pub(super) fn story(&self) -> &Story {
-        self.story.as_deref().unwrap_or_else(|| &EMPTY_STORY)
+    /// Returns its details, or empty ones if it has none, as is the case for most jobs.
+    pub(super) fn details(&self) -> &Details {
+        self.details.as_deref().unwrap_or_else(|| &NO_DETAILS)
     }
 
     /// Returns the total size of its body, its error and its progress report, in bytes.
     pub(super) fn bytes(&self) -> u64 {
-        let story = self.story();
-        let error = story.error.as_ref().map_or(0, |error| error.as_str().len());
-        let report = story.progress.as_ref().map_or(0, |it| it.bytes());
+        let details = self.details();
+        let error = details.error.as_ref().map_or(0, |error| error.as_str().len());
+        let report = details.progress.as_ref().map_or(0, |it| it.bytes());
         (self.body().as_bytes().len() + error + report) as u64
     }
 
-    pub(super) fn story_mut(&mut self) -> &mut Story {
-        self.story.get_or_insert_default()
+    pub(super) fn details_mut(&mut self) -> &mut Details {
+        self.details.get_or_insert_default()
     }
 
     /// Returns the number of claims that count as tries: zero for a buried, abandoned or quarantined job, whose tries start again when it is claimed.
@@ -176,26 +176,26 @@ impl Job {
         match self.phase {
             Phase::Buried | Phase::Abandoned | Phase::Quarantined => 0,
             Phase::Ready | Phase::Delayed | Phase::Claimed | Phase::Retrying => {
-                self.story.as_deref().map_or(0, |story| story.attempts)
+                self.details.as_deref().map_or(0, |details| details.attempts)
             }
         }
     }
 
     /// Returns whether it is abandoned if its claim ends without success: it is on its last try, or was cancelled.
     pub(super) fn is_last_try(&self) -> bool {
-        self.story().prune != Date(0)
+        self.details().prune != Date(0)
     }
 
     /// Returns the job's deadline, or `None` if it has none. `epoch` is the time at which the server last started: the time
     /// limits of claims and the waits for a retry restarted then.
     pub(super) fn ends(&self, epoch: Timestamp) -> Option<Deadline> {
-        let story = self.story.as_deref()?;
+        let details = self.details.as_deref()?;
         match self.phase {
             Phase::Ready | Phase::Buried | Phase::Quarantined => None,
-            Phase::Delayed => Some(Deadline::Date(Date(story.until.0))),
-            Phase::Abandoned => Some(Deadline::Removal(Date(story.until.0))),
-            Phase::Claimed if story.is_endless() => None,
-            Phase::Claimed | Phase::Retrying => Some(Deadline::Time(span_end(story, epoch))),
+            Phase::Delayed => Some(Deadline::Date(Date(details.until.0))),
+            Phase::Abandoned => Some(Deadline::Removal(Date(details.until.0))),
+            Phase::Claimed if details.is_endless() => None,
+            Phase::Claimed | Phase::Retrying => Some(Deadline::Time(span_end(details, epoch))),
         }
     }
 
@@ -217,9 +217,9 @@ impl Job {
 }
 
 /// Returns when a claim, or a wait for a retry, ends. Its span began at `since`, or at `epoch` if that is later.
-fn span_end(story: &Story, epoch: Timestamp) -> Timestamp {
-    let begins = story.since.max(epoch);
-    begins.plus_ms(story.until.0.saturating_sub(story.since.0))
+fn span_end(details: &Details, epoch: Timestamp) -> Timestamp {
+    let begins = details.since.max(epoch);
+    begins.plus_ms(details.until.0.saturating_sub(details.since.0))
 }
 
 // There may be millions of jobs, so a change that makes them larger should be deliberate.

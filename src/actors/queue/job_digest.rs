@@ -1,13 +1,13 @@
 //! The bytes of a job's history over which the digest is computed. They identify it: different histories have different bytes.
 //!
 //! Change rule: digests are stored in snapshots and in the journal. A change needs a way to recognize the digests of earlier versions, as
-//! [`Story::former_canonical`] does.
+//! [`Details::former_canonical`] does.
 
 use crate::actors::binding::{Binding, Until};
-use crate::actors::queue::job::{Bound, Story};
+use crate::actors::queue::job::{Bound, Details};
 use crate::actors::queue::message::{DedupKey, Root};
 
-/// The parts that a story may lack, as they are written for the digest.
+/// The parts that the details of a job may lack, as they are written for the digest.
 struct Parts<'b> {
     bytes: &'b mut Vec<u8>,
     /// Whether each part is followed by its length.
@@ -33,10 +33,10 @@ impl Parts<'_> {
     }
 }
 
-impl Story {
-    /// Appends all durable fields except `claimed`, so that different stories never have the same bytes.
+impl Details {
+    /// Appends all durable fields except `claimed`, so that different details never have the same bytes.
     ///
-    /// Each part that a story may lack is followed by its length. Only if there is none except its deduplication key and its root, whose
+    /// Each part that they may lack is followed by its length. Only if there is none except its deduplication key and its root, whose
     /// lengths are fixed and differ, the lengths are left out, as in earlier versions: these are 0, 20, 28 or 48 bytes, all others an odd
     /// number.
     pub(super) fn canonical(&self, bytes: &mut Vec<u8>) {
@@ -53,14 +53,14 @@ impl Story {
         }
     }
 
-    /// Appends the bytes over which earlier versions computed the digest: no part has a length, so different stories may have the same.
+    /// Appends the bytes over which earlier versions computed the digest: no part has a length, so different details may have the same.
     pub(super) fn former_canonical(&self, bytes: &mut Vec<u8>) {
         self.canonical_numbers(bytes);
         let has_lengths = false;
         self.canonical_parts(Parts { bytes, has_lengths });
     }
 
-    /// Appends the numbers that every story has.
+    /// Appends the numbers that all details have.
     fn canonical_numbers(&self, bytes: &mut Vec<u8>) {
         let worker = self.worker.map_or(0, |worker| worker.0);
         for word in [
@@ -81,7 +81,7 @@ impl Story {
         }
     }
 
-    /// Appends the parts that the story may lack.
+    /// Appends the parts that they may lack.
     fn canonical_parts(&self, mut parts: Parts<'_>) {
         parts.add(self.dedup.as_ref(), |bytes, DedupKey(key)| {
             bytes.extend_from_slice(key);
@@ -132,7 +132,7 @@ impl Bound {
 
 #[cfg(test)]
 mod tests {
-    use super::Story;
+    use super::Details;
     use crate::actors::binding::{Binding, Until};
     use crate::actors::queue::job::Bound;
     use crate::actors::queue::message::{DedupKey, Root};
@@ -149,31 +149,31 @@ mod tests {
     use crate::spine::receipts::Receipts;
     use crate::spine::recovery::{Recovering as _, Replica};
 
-    /// Returns the bytes of a story, and those of earlier versions.
-    fn bytes_of(story: &Story) -> [Vec<u8>; 2] {
+    /// Returns the bytes of some details, and those of earlier versions.
+    fn bytes_of(details: &Details) -> [Vec<u8>; 2] {
         let (mut now, mut then) = (Vec::new(), Vec::new());
-        story.canonical(&mut now);
-        story.former_canonical(&mut then);
+        details.canonical(&mut now);
+        details.former_canonical(&mut then);
         [now, then]
     }
 
-    /// Returns a story that differs from the default in this way.
-    fn story(change: impl FnOnce(&mut Story)) -> Story {
-        let mut story = Story::default();
-        change(&mut story);
-        story
+    /// Returns details that differ from the default in this way.
+    fn details(change: impl FnOnce(&mut Details)) -> Details {
+        let mut details = Details::default();
+        change(&mut details);
+        details
     }
 
-    /// Returns a story with this error, which also differs in another way.
-    fn failed(error: &str, change: impl FnOnce(&mut Story)) -> Story {
-        story(|it| {
+    /// Returns details with this error, which also differ in another way.
+    fn failed(error: &str, change: impl FnOnce(&mut Details)) -> Details {
+        details(|it| {
             it.error = Some(error.to_owned().into());
             change(it);
         })
     }
 
     #[test]
-    fn different_stories_have_different_bytes() {
+    fn different_details_have_different_bytes() {
         let key = DedupKey(*b"aaaaaaaaaaaaaaaaaaaa");
         let at = u64::from_le_bytes(*b"bbbbbbbb");
         let bound = Bound::to(Binding {
@@ -182,11 +182,11 @@ mod tests {
             fence: true,
         });
         let progress = Progress { percent: Some(7), text: Some("y".to_owned().into()) };
-        let same = |_: &mut Story| {};
+        let same = |_: &mut Details| {};
         for (first, second) in [
-            (story(|it| it.dedup = Some(key)), failed(&"a".repeat(20), same)),
+            (details(|it| it.dedup = Some(key)), failed(&"a".repeat(20), same)),
             (
-                story(|it| it.root = Some(Root { key, at })),
+                details(|it| it.root = Some(Root { key, at })),
                 failed("bbbbbbbb", |it| it.dedup = Some(key)),
             ),
             (failed("x\u{1}\0\0\0", same), failed("x", |it| it.items = 1)),
@@ -204,17 +204,17 @@ mod tests {
         }
         assert_ne!(
             bytes_of(&failed("", same))[0],
-            bytes_of(&Story::default())[0],
+            bytes_of(&Details::default())[0],
             "an empty part is not a part that does not exist"
         );
     }
 
     #[test]
-    fn a_story_without_texts_and_claims_has_the_bytes_of_earlier_versions() {
+    fn details_without_texts_and_claims_have_the_bytes_of_earlier_versions() {
         let key = DedupKey([7; 20]);
         for dedup in [None, Some(key)] {
             for root in [None, Some(Root { key, at: 1 })] {
-                let [now, then] = bytes_of(&Story { dedup, root, ..Story::default() });
+                let [now, then] = bytes_of(&Details { dedup, root, ..Details::default() });
                 assert_eq!(now, then);
             }
         }

@@ -15,13 +15,13 @@ impl QueueMachine {
     /// Returns the reply to the client that claimed this job.
     pub(super) fn claim_reply(&self, slot: Slot) -> Reply {
         let job = self.state.job(slot).expect("a claimed job should exist");
-        let story = job.story();
+        let details = job.details();
         Reply::Claim(Box::new(Claim {
             id: job.id,
-            token: story.token,
+            token: details.token,
             queue: self.state.queue_of(job).name.clone(),
-            attempts: story.attempts,
-            until: story.until,
+            attempts: details.attempts,
+            until: details.until,
             retries: job.retries,
             duplicate: self.state.is_duplicate(job),
             body: job.body().clone(),
@@ -106,34 +106,34 @@ impl QueueMachine {
 
     /// Returns a view of a job, with its deadline in node time.
     pub(super) fn job_view(&self, (slot, job): (Slot, &Job), offset: Offset) -> JobView {
-        let story = job.story();
+        let details = job.details();
         JobView {
             id: job.id,
             queue: self.state.queue_of(job).name.clone(),
             phase: job.phase,
             priority: job.priority,
             created: job.created,
-            claimed: Some(story.claimed).filter(|at| *at != Timestamp(0)),
+            claimed: Some(details.claimed).filter(|at| *at != Timestamp(0)),
             until: self.state.jobs.deadline_of(slot).map(|deadline| deadline.at(offset)),
-            delay_ms: story.delay_ms,
+            delay_ms: details.delay_ms,
             ttr_ms: job.ttr_ms,
-            attempts: story.attempts,
-            reserves: story.reserves,
-            timeouts: story.timeouts,
-            releases: story.releases,
-            buries: story.buries,
-            kicks: story.kicks,
-            token: nonzero(story.token),
+            attempts: details.attempts,
+            reserves: details.reserves,
+            timeouts: details.timeouts,
+            releases: details.releases,
+            buries: details.buries,
+            kicks: details.kicks,
+            token: nonzero(details.token),
             retries: job.retries,
             passing: job.passing,
             bytes: job.body().as_bytes().len() as u64,
-            error: story.error.clone(),
-            bound: story.binding(),
-            fencing: story.is_fencing(),
-            cancelled: story.is_cancelled(),
-            command: story.bound.as_ref().and_then(|bound| bound.command),
-            crashes: story.crashes,
-            progress: story.progress.as_deref().cloned(),
+            error: details.error.clone(),
+            bound: details.binding(),
+            fencing: details.is_fencing(),
+            cancelled: details.is_cancelled(),
+            command: details.bound.as_ref().and_then(|bound| bound.command),
+            crashes: details.crashes,
+            progress: details.progress.as_deref().cloned(),
         }
     }
 

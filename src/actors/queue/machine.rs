@@ -93,7 +93,7 @@ impl QueueMachine {
         let worker = if let Message::Pop(Pop { by, .. }) | Message::PopJob { by, .. } = message {
             matches!(by, Claimant::Worker(_))
         } else {
-            job.story().worker.is_some()
+            job.details().worker.is_some()
         };
         worker && job.retries && self.rules_of(job).tries(job.tube) == 0
     }
@@ -308,7 +308,7 @@ impl Machine for QueueMachine {
     fn reply_again(&self, seq: Seq, message: &Message, outcome: &Outcome) -> Reply {
         if let Outcome::Claimed { slot, .. } = outcome {
             let job = self.state.job(*slot);
-            if job.is_none_or(|job| job.story().token != seq.into()) {
+            if job.is_none_or(|job| job.details().token != seq.into()) {
                 return Reply::Refused(Refused::StaleToken);
             }
         }

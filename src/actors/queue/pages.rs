@@ -3,7 +3,7 @@
 //!
 //! Change rule: the layout is part of the on-disk format, see `persist/format.rs`.
 
-use crate::actors::queue::job::{Job, Story, nonzero};
+use crate::actors::queue::job::{Details, Job, nonzero};
 use crate::actors::queue::message::is_not;
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::phase::Phase;
@@ -150,7 +150,7 @@ pub struct StoredJob {
     phase: Phase,
     passing: bool,
     retries: bool,
-    story: Option<Box<Story>>,
+    details: Option<Box<Details>>,
     /// `None` if the body has a page of its own.
     body: Option<Body>,
     #[serde(default, skip_serializing_if = "is_not")]
@@ -174,7 +174,7 @@ impl Item for Job {
             phase: self.phase.stored(),
             passing: self.passing,
             retries: self.retries,
-            story: self.story.clone(),
+            details: self.details.clone(),
             body: Some(self.body().clone()).filter(|body| !has_own_page(body)),
             tube: self.tube,
         }
@@ -185,7 +185,7 @@ impl Item for Job {
     }
 
     fn restore(stored: StoredJob, _slot: Slot) -> Result<Self, String> {
-        let token = stored.story.as_ref().and_then(|story| nonzero(story.token));
+        let token = stored.details.as_ref().and_then(|details| nonzero(details.token));
         let failed = stored.phase == Phase::Claimed && token.is_none();
         let phase = if failed { Phase::Retrying } else { stored.phase };
         Ok(Self {
@@ -201,21 +201,21 @@ impl Item for Job {
             passing: stored.passing,
             retries: stored.retries,
             tube: stored.tube,
-            story: stored.story,
+            details: stored.details,
         })
     }
 
     fn canonical(&self, _slot: Slot, bytes: &mut Vec<u8>) {
         self.canonical_numbers(bytes);
-        if let Some(story) = &self.story {
-            story.canonical(bytes);
+        if let Some(details) = &self.details {
+            details.canonical(bytes);
         }
     }
 
     fn former_canonical(&self, _slot: Slot, bytes: &mut Vec<u8>) {
         self.canonical_numbers(bytes);
-        if let Some(story) = &self.story {
-            story.former_canonical(bytes);
+        if let Some(details) = &self.details {
+            details.former_canonical(bytes);
         }
     }
 
@@ -225,7 +225,7 @@ impl Item for Job {
 }
 
 impl Job {
-    /// Appends all durable fields except its story and the body, which never changes and has a digest of its own.
+    /// Appends all durable fields except the details and the body, which never changes and has a digest of its own.
     fn canonical_numbers(&self, bytes: &mut Vec<u8>) {
         for word in [self.id, self.created.0, self.ttr_ms] {
             bytes.extend_from_slice(&word.to_le_bytes());

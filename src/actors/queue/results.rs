@@ -168,7 +168,7 @@ impl JobResult {
             id: job.id,
             queue,
             end: keep.end.clone(),
-            attempts: job.story().attempts,
+            attempts: job.details().attempts,
             age_ms: at.0.saturating_sub(job.created.0),
             ended,
             until,

@@ -41,7 +41,7 @@ impl QueueMachine {
                 queue.name.kind() == kind.as_bytes()
             };
             let has = |text: &String| {
-                let error = job.story().error.as_ref();
+                let error = job.details().error.as_ref();
                 error.is_some_and(|error| error.as_str().contains(text.as_str()))
             };
             number.is_none_or(|it| it == job.queue)

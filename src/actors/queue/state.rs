@@ -13,7 +13,7 @@
 
 use crate::actors::binding::Until;
 use crate::actors::queue::by_id::ById;
-use crate::actors::queue::job::{Job, Story};
+use crate::actors::queue::job::{Details, Job};
 use crate::actors::queue::message::{DedupKey, Put, Root};
 use crate::actors::queue::name::QueueName;
 use crate::actors::queue::outcome::NewJob;
@@ -209,7 +209,7 @@ impl State {
 
     /// Returns whether a newer root job has made this job obsolete.
     pub(super) fn is_duplicate(&self, job: &Job) -> bool {
-        let root = job.story.as_deref().and_then(|story| story.root);
+        let root = job.details.as_deref().and_then(|details| details.root);
         root.is_some_and(|root| self.roots.is_outdated(root))
     }
 
@@ -286,15 +286,15 @@ impl State {
         let delayed = new.until != Date(0);
         let is_plain = !delayed && put.delay_ms == 0 && new.dedup.is_none() && put.root.is_none();
         let is_plain = is_plain && put.items == 0;
-        let story = (!is_plain).then(|| {
-            Box::new(Story {
+        let details = (!is_plain).then(|| {
+            Box::new(Details {
                 since: stamp.at,
                 until: Timestamp(new.until.0),
                 delay_ms: put.delay_ms,
                 dedup: new.dedup,
                 root: put.root,
                 items: put.items,
-                ..Story::default()
+                ..Details::default()
             })
         });
         let job = Job {
@@ -310,7 +310,7 @@ impl State {
             passing: new.passing,
             retries: new.retries,
             tube: put.tube,
-            story,
+            details,
         };
         self.touch_body(slot, pages::has_own_page(&put.body), stamp.seq);
         self.jobs.insert(self.pages.by(stamp.seq), slot, job);
@@ -448,7 +448,7 @@ impl State {
         self.workers.clear();
         self.jobs.restart_spans(stamp.at);
         for slot in &bound {
-            if let Some(worker) = self.jobs[*slot].story().worker {
+            if let Some(worker) = self.jobs[*slot].details().worker {
                 let claim = (self.claimed_until(*slot).unwrap_or_default(), *slot);
                 self.workers.entry(worker).or_default().insert(claim);
             }
@@ -465,18 +465,18 @@ impl State {
         if !self.jobs[slot].retries {
             return self.delete(slot, stamp.seq);
         }
-        if self.jobs[slot].story().prune != Date(0) {
+        if self.jobs[slot].details().prune != Date(0) {
             self.totals.abandoned += 1;
             self.note_finished(self.jobs[slot].id);
         }
         self.change(slot, stamp.seq, |job| {
-            let story = job.story_mut();
-            let prune = story.prune;
-            end_claim(story, stamp.at);
+            let details = job.details_mut();
+            let prune = details.prune;
+            end_claim(details, stamp.at);
             if prune == Date(0) {
                 job.phase = Phase::Ready;
             } else {
-                story.until = Timestamp(prune.0);
+                details.until = Timestamp(prune.0);
                 job.phase = Phase::Abandoned;
             }
         });
@@ -556,11 +556,11 @@ impl State {
 }
 
 /// Clears the fields that belong to a claim. `at` is when the job's next phase begins.
-pub(super) fn end_claim(story: &mut Story, at: Timestamp) {
-    story.since = at;
-    story.until = Timestamp(0);
-    (story.worker, story.bound) = (None, None);
-    story.token = crate::ids::Token(0);
-    story.claimed = Timestamp(0);
-    story.prune = Date(0);
+pub(super) fn end_claim(details: &mut Details, at: Timestamp) {
+    details.since = at;
+    details.until = Timestamp(0);
+    (details.worker, details.bound) = (None, None);
+    details.token = crate::ids::Token(0);
+    details.claimed = Timestamp(0);
+    details.prune = Date(0);
 }

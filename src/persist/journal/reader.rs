@@ -39,7 +39,7 @@ pub struct Record<'a> {
 /// The state that the caller already has from a snapshot; by default none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Begin {
-    /// The last sequence number that the caller does not need.
+    /// The last sequence number whose effects are in that state. Only later records are read.
     pub after: Seq,
     /// The node time of that state. No later record has an earlier time.
     pub at: Timestamp,

@@ -42,14 +42,15 @@ pub struct Follower<W: World> {
     pub(super) held: BTreeMap<ProcessId, bool>,
     /// Running processes of the keeper that no action of the actor has named.
     pub(super) strangers: BTreeMap<ProcessId, Identity>,
-    /// The attempts that actions have named since the last census. With [`Action::Census`], the actor declares that it has named all
-    /// attempts that it still needs.
+    /// The attempts that actions have named since the last [`Action::ForgetOthers`]. With that action, the actor declares that it has named
+    /// all attempts that it still needs.
     named_attempts: BTreeSet<ProcessId>,
-    /// The attempts named before the last census, kept until the keeper has reported all its attempts. The keeper is then asked to forget
-    /// those that were not named.
-    census: Option<BTreeSet<ProcessId>>,
-    /// Whether a census has been taken. A launch requested before the first census may also have been requested before a restart.
-    has_taken_census: bool,
+    /// The attempts named before that action, kept until the keeper has reported all its attempts. The keeper is then asked to
+    /// forget those that were not named.
+    kept: Option<BTreeSet<ProcessId>>,
+    /// Whether that action has been taken. A launch requested before the first one may also have been requested before a
+    /// restart.
+    has_named_all: bool,
     /// When joining a keeper first failed, if no keeper has been joined since.
     pub(super) alone_since: Option<u64>,
     /// When to try again to join a keeper, by `World::clock`, and how long that wait is; both in milliseconds.
@@ -74,8 +75,8 @@ impl<W: World> Follower<W> {
             held: BTreeMap::new(),
             strangers: BTreeMap::new(),
             named_attempts: BTreeSet::new(),
-            census: None,
-            has_taken_census: false,
+            kept: None,
+            has_named_all: false,
             alone_since: None,
             rejoin: None,
             answers_by: None,
@@ -138,14 +139,14 @@ impl<W: World> Follower<W> {
             }
             Action::Read { id, run_dir } => self.world.read(id, run_dir.as_ref()),
             Action::Forget { id } => self.forget(&[id]),
-            Action::Census => {
-                self.has_taken_census = true;
-                self.census = Some(std::mem::take(&mut self.named_attempts));
+            Action::ForgetOthers => {
+                self.has_named_all = true;
+                self.kept = Some(std::mem::take(&mut self.named_attempts));
                 // Even if there is nothing to follow, a keeper may still hold ended attempts because the `Forget` for them was lost.
                 if self.world.has_keeper() && self.joined().is_err() {
                     tracing::warn!("failed to join the running keeper");
                 }
-                self.take_census();
+                self.forget_others();
             }
         }
     }
@@ -174,7 +175,7 @@ impl<W: World> Follower<W> {
         let mut attempt = Attempt::new(true, spec.run_dir.clone());
         attempt.lease = lease_of(&spec);
         attempt.spec = Some(Box::new(spec));
-        attempt.asked = !self.has_taken_census;
+        attempt.asked = !self.has_named_all;
         self.attempts.insert(id, attempt);
         self.world.note(id, None);
         match self.joined() {
@@ -465,11 +466,11 @@ impl<W: World> Follower<W> {
 
     /// Once the keeper has reported all its attempts, asks it to forget those of which the actor has no record: their ends were durable,
     /// but the requests to forget them were lost.
-    pub(super) fn take_census(&mut self) {
+    pub(super) fn forget_others(&mut self) {
         if self.link != Link::Up {
             return;
         }
-        let Some(named_attempts) = self.census.take() else {
+        let Some(named_attempts) = self.kept.take() else {
             return;
         };
         let wanted = |id: &ProcessId| named_attempts.contains(id) || self.attempts.contains_key(id);

@@ -20,7 +20,7 @@ impl<W: World> Follower<W> {
             }
             Report::Told => {
                 (self.link, self.answers_by) = (Link::Up, None);
-                self.take_census();
+                self.forget_others();
                 let pending = self.attempts.iter().filter(|(_, it)| it.is_pending());
                 let pending: Vec<ProcessId> = pending.map(|(id, _)| *id).collect();
                 for id in pending {

@@ -46,10 +46,10 @@ fn launch() -> Action {
     Action::Launch { id: ID, spec: Spec::default() }
 }
 
-/// Returns a follower that has completed its first census, so that it treats any later launch as a new one.
+/// Returns a follower that has been told of all processes, so that it treats any later launch as a new one.
 fn begun(kernel: Kernel) -> Follower<Kernel> {
     let mut follower = Follower::new(kernel);
-    follower.perform(Seq(1), Action::Census);
+    follower.perform(Seq(1), Action::ForgetOthers);
     follower
 }
 
@@ -161,12 +161,12 @@ fn what_ended_while_nobody_listened_is_told_with_its_true_status() {
     let mut follower = restarted(follower);
     follower.world().end(identity.pid, 7 << 8);
     follower.perform(Seq(3), follow(identity, true));
-    follower.perform(Seq(3), Action::Census);
+    follower.perform(Seq(3), Action::ForgetOthers);
     settle(&mut follower, 0);
     assert_eq!(ends(&mut follower), [End::Code(7)]);
     // The end of the process is durable, but the request to forget it was lost.
     let mut follower = restarted(follower);
-    follower.perform(Seq(4), Action::Census);
+    follower.perform(Seq(4), Action::ForgetOthers);
     settle(&mut follower, 0);
     assert_eq!(follower.world().keeper_holds(), 0);
 }
@@ -292,7 +292,7 @@ fn a_process_of_another_machine_is_left_as_it_is() {
     follower.perform(Seq(2), follow(identity, true));
     let (id, tree) = (ID, true);
     follower.perform(Seq(3), Action::Kill { id, identity, tree });
-    follower.perform(Seq(3), Action::Census);
+    follower.perform(Seq(3), Action::ForgetOthers);
     settle(&mut follower, 60_000);
     assert_eq!(reports(&mut follower), []);
     assert_eq!(follower.world().signalled, []);
@@ -309,7 +309,7 @@ fn what_may_have_been_launched_is_not_said_to_have_failed() {
     follower.world().no_keeper = true;
     let mut follower = restarted(follower);
     follower.perform(Seq(1), launch());
-    follower.perform(Seq(2), Action::Census);
+    follower.perform(Seq(2), Action::ForgetOthers);
     settle(&mut follower, 60_000);
     assert_eq!(reports(&mut follower), []);
     follower.world().no_keeper = false;
@@ -329,7 +329,7 @@ fn what_the_log_of_a_keeper_has_is_not_said_to_be_lost() {
         follower.world().no_keeper = true;
         let mut follower = restarted(follower);
         follower.perform(Seq(2), follow(identity, true));
-        follower.perform(Seq(3), Action::Census);
+        follower.perform(Seq(3), Action::ForgetOthers);
         settle(&mut follower, without_keeper_ms);
         follower.world().no_keeper = false;
         settle(&mut follower, 20_000);

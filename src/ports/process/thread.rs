@@ -82,7 +82,7 @@ struct Shared {
     /// Set when the [`ProcessPort`] is created. Until then, requests are refused.
     reporter: OnceLock<Box<Reporter>>,
     started: OnceLock<Started>,
-    /// Whether an [`Action::Census`] was skipped because nothing was followed and there was no keeper. It is performed when the thread
+    /// Whether an [`Action::ForgetOthers`] was skipped because nothing was followed and there was no keeper. It is performed when the thread
     /// starts.
     counted: AtomicBool,
     /// Actions to be performed, in order, once a thread can be started. Launches are refused instead of queued.
@@ -218,7 +218,7 @@ impl ProcessPortHandle {
         match started {
             Ok(started) => {
                 if self.0.counted.swap(false, Ordering::Relaxed) {
-                    started.ask(Request::Perform(Seq(0), Box::new(Action::Census)));
+                    started.ask(Request::Perform(Seq(0), Box::new(Action::ForgetOthers)));
                 }
                 waiting.drain(..).for_each(|asked| started.ask(asked));
                 started.ask(asked);
@@ -287,10 +287,12 @@ impl ProcessPort {
 impl Port<ProcessMachine> for ProcessPort {
     fn perform(&mut self, action: effect::Action<Action>) {
         let effect::Action { attempt, what, .. } = action;
-        // A census lets the keeper forget attempts. If the thread never ran and there is no keeper, the census would have no effect.
-        let nothing = what == Action::Census && self.0.0.started.get().is_none();
+        // This action lets the keeper forget attempts. If the thread never ran and there is no keeper, it would have
+        // no effect.
+        let nothing = what == Action::ForgetOthers && self.0.0.started.get().is_none();
         if nothing && !self.0.0.place.may_have_keeper() {
-            // The thread performs the census when it starts. Until the census, a launch may have been carried out by an earlier keeper.
+            // The thread performs it when it starts. Until then, a launch may have been carried out by an
+            // earlier keeper.
             self.0.0.counted.store(true, Ordering::Relaxed);
         } else {
             self.0.ask(Request::Perform(attempt, Box::new(what)));

@@ -128,8 +128,8 @@ fn an_end_that_is_forgotten_before_it_is_durable_is_caught() {
 }
 
 #[test]
-fn a_census_that_forgets_what_is_wanted_is_caught() {
-    caught(Plant::CensusOfNothing, &[Promise::EndTrue, Promise::LaunchedOnce], 200);
+fn an_attempt_that_is_forgotten_while_it_is_wanted_is_caught() {
+    caught(Plant::ForgetAll, &[Promise::EndTrue, Promise::LaunchedOnce], 200);
 }
 
 #[test]

@@ -265,7 +265,7 @@ impl Room {
             {
                 return;
             }
-            Action::Census if self.plant == Some(Plant::CensusOfNothing) => {
+            Action::ForgetOthers if self.plant == Some(Plant::ForgetAll) => {
                 // Forget all attempts first, including requested launches, as if no actor had named them.
                 let attempts = self.kernel().logged();
                 let request = sexton::keeper::protocol::Request::Forget { attempts };
@@ -278,7 +278,7 @@ impl Room {
             | Action::Await { .. }
             | Action::Read { .. }
             | Action::Forget { .. }
-            | Action::Census => {}
+            | Action::ForgetOthers => {}
         }
         self.machine().note_asked(&action);
         self.follower.perform(asked, action);

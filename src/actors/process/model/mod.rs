@@ -88,7 +88,8 @@ pub(super) struct Answer {
     pub(super) tells: Vec<(ActorId, ToHolder)>,
 }
 
-/// Requested actions. Each is a triple: the slot of the record (`u64::MAX` for the census), the entry that requested it, and the action.
+/// Requested actions. Each is a triple: the slot of the record (`u64::MAX` for [`Action::ForgetOthers`]), the entry that requested it, and the
+/// action.
 pub(super) type Actions = Vec<(u64, Seq, Action)>;
 
 /// The journal entry for a message: its sequence number and time, and the id and slot of the record that it creates, if any.
@@ -519,7 +520,7 @@ impl Model {
         for it in all {
             it.read(&mut actions);
         }
-        actions.push((u64::MAX, self.started, Action::Census));
+        actions.push((u64::MAX, self.started, Action::ForgetOthers));
         actions
     }
 }

@@ -141,8 +141,10 @@ impl Bench {
             }
             Action::Kill { id, .. } => self.told.push(*id),
             Action::Follow { id, .. } => self.followed.push(*id),
-            Action::Await { .. } | Action::Read { .. } | Action::Forget { .. } | Action::Census => {
-            }
+            Action::Await { .. }
+            | Action::Read { .. }
+            | Action::Forget { .. }
+            | Action::ForgetOthers => {}
         }
     }
 
