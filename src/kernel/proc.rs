@@ -339,7 +339,7 @@ pub struct Unanswered;
 /// another user than the one it runs as.
 ///
 /// # Errors
-/// Returns an error if the process does not answer, or if the variable is not in the first [`READ_BYTES`] of an environment that is longer.
+/// Returns an error if the process does not answer, or if the variable is not in the first 128 KiB of an environment that is longer.
 pub fn variable(pid: u32, name: &str) -> Result<Option<Variable>, Unanswered> {
     variable_in(Files::all(), pid, name)
 }
@@ -410,7 +410,7 @@ fn is_secure(vector: &[u8]) -> bool {
 }
 
 /// Returns the program and arguments of a process: an empty list for zombies and kernel threads, `None` if the process does not exist. Those
-/// of another user's process are cut after [`READ_BYTES`].
+/// of another user's process are cut after 128 KiB.
 ///
 /// # Errors
 /// Returns an error if the command line may not be read, and `TimedOut` if the process of another user does not let it be read in time.
