@@ -33,7 +33,7 @@ const HANDLES: [(&str, &str); 9] = [
 ];
 
 /// Methods that change nothing which is kept, so that their requests carry no key, and those that cannot be tried here.
-const KEYLESS: [&str; 59] = [
+const KEYLESS: [&str; 60] = [
     "Leases::active",
     "Leases::begun",
     "Leases::begun_from",
@@ -43,6 +43,7 @@ const KEYLESS: [&str; 59] = [
     "Leases::list",
     "Leases::totals",
     "Leases::turn",
+    "Leases::unwell",
     "Leases::whole",
     // The items of a batch have keys of their own.
     "Locks::batch",
