@@ -130,7 +130,7 @@ impl Furnished {
                 served.lock(name.as_bytes(), owner.as_bytes());
             }
             served.post("/v1/leases/set", &json!({"name": name, "period_ms": 3_600_000}));
-            served.post("/v1/leases/claim", &json!({"name": name}));
+            served.post("/v1/leases/claim", &json!({"name": name, "ttl_ms": 3_600_000}));
             served.push("named", &[name]);
             let job = fail(served, "named", name);
             let launch = json!({"command": ["true", name], "labels": {"for": name}});
@@ -205,14 +205,15 @@ fn locks(served: &Served) {
     served.lock(b"backup", b"nightly");
     served.lock(b"backup", b"manual");
     served.post("/v1/leases/set", &json!({"name": "sync", "period_ms": 3_600_000}));
-    served.post("/v1/leases/claim", &json!({"name": "sync"}));
+    served.post("/v1/leases/claim", &json!({"name": "sync", "ttl_ms": 3_600_000}));
     let schedule = json!({"name": "nightly-report", "schedule": "30 3 * * *", "launch": {"command": ["true"]}});
     served.post("/v1/leases/set", &schedule);
 }
 
-/// Claims a job. Returns its id and token.
+/// Claims a job, for longer than a test takes. Returns its id and token.
 fn claim(served: &Served, queue: &str) -> (u64, Value) {
-    let popped = served.post("/v1/queues/pop", &json!({"queues": [queue]}));
+    let asked = json!({"queues": [queue], "claim_ms": 3_600_000});
+    let popped = served.post("/v1/queues/pop", &asked);
     let job = &popped["jobs"][0];
     (job["id"].as_u64().expect("a number"), job["token"].clone())
 }
