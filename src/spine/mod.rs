@@ -53,6 +53,7 @@ pub mod receipts;
 pub mod record;
 pub mod recovery;
 pub mod runtime;
+pub(crate) mod seldom;
 pub mod shared;
 #[cfg(test)]
 pub(crate) mod shelf;

@@ -2,6 +2,5 @@
 
 mod counts;
 mod port;
-mod seldom;
 
 pub use port::LeasePort;

@@ -10,11 +10,11 @@ use crate::actors::lease::{Action, LeaseMachine, LogEvent};
 use crate::clock::{Clock as _, Date, SystemClock, Timestamp};
 use crate::kernel::file::{self, Place};
 use crate::ports::lease::counts::counts;
-use crate::ports::lease::seldom::Seldom;
 use crate::schedule;
 use crate::spine::effect;
 use crate::spine::halt::Sentry;
 use crate::spine::port::Port;
+use crate::spine::seldom::Seldom;
 use crate::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rustix::fs::{Mode, OFlags};
@@ -62,7 +62,7 @@ impl LeasePort {
             LogEvent::Ended { plain, .. } | LogEvent::Overran { plain, .. } => plain,
             LogEvent::Missed(_) => false,
         };
-        let left_out = if is_plain { self.plain.admit(date()) } else { Some(0) };
+        let left_out = if is_plain { self.plain.admit(date().0) } else { Some(0) };
         if let Some(left_out) = left_out {
             warn(action, Some(left_out).filter(|it| *it > 0));
         }

@@ -5,28 +5,15 @@ use crate::spine::event::EventBody;
 use crate::spine::guard::guard;
 use crate::spine::host::Host;
 use crate::spine::machine::{Actor, Stamp};
+use crate::spine::seldom::Seldom;
 use std::collections::BTreeMap;
 
-/// The maximum number of repeated warnings about one subject that are logged within [`PERIOD_MS`].
-const WARNINGS_MAX: u32 = 10;
-/// The period of [`WARNINGS_MAX`], in milliseconds.
-const PERIOD_MS: u64 = 60_000;
 /// The maximum number of subjects to remember. If there are more, all are forgotten, so that at worst too much is logged.
 const SUBJECTS_MAX: usize = 1024;
 
 /// The repeated warnings that were logged recently, by subject.
 #[derive(Default)]
-pub(super) struct Repeated(BTreeMap<Box<[u8]>, Count>);
-
-/// The warnings about one subject.
-struct Count {
-    /// When the current period began.
-    began: Timestamp,
-    /// The number of warnings logged in the current period.
-    logged: u32,
-    /// The number of warnings left out since the last one that was logged.
-    left_out: u64,
-}
+pub(super) struct Repeated(BTreeMap<Box<[u8]>, Seldom>);
 
 impl Repeated {
     /// Counts a warning about `subject`. Returns how many were left out before it if it is to be logged, and `None` if it is left out.
@@ -34,17 +21,7 @@ impl Repeated {
         if self.0.len() >= SUBJECTS_MAX && !self.0.contains_key(subject) {
             self.0.clear();
         }
-        let count =
-            self.0.entry(subject.into()).or_insert(Count { began: now, logged: 0, left_out: 0 });
-        if now >= count.began.plus_ms(PERIOD_MS) {
-            (count.began, count.logged) = (now, 0);
-        }
-        if count.logged == WARNINGS_MAX {
-            count.left_out += 1;
-            return None;
-        }
-        count.logged += 1;
-        Some(std::mem::take(&mut count.left_out))
+        self.0.entry(subject.into()).or_default().admit(now.0)
     }
 }
 
@@ -74,8 +51,8 @@ impl<M: Actor> Host<M> {
         feed.is_some()
     }
 
-    /// Logs an event as a warning. Of those that may repeat, only the first [`WARNINGS_MAX`] per minute about a subject are logged, so that
-    /// they do not fill the log.
+    /// Logs an event as a warning. Of those that may repeat, only the first [`LINES_MAX`](crate::spine::seldom::LINES_MAX) per minute about
+    /// a subject are logged.
     fn warn(&self, now: Timestamp, what: &EventBody) {
         if !M::REPEATED_WARNINGS.contains(&what.kind) {
             tracing::warn!(actor = M::NAME, "{what}");
@@ -92,14 +69,15 @@ impl<M: Actor> Host<M> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PERIOD_MS, Repeated, WARNINGS_MAX};
+    use super::Repeated;
     use crate::clock::Timestamp;
+    use crate::spine::seldom::{LINES_MAX, PERIOD_MS};
 
     #[test]
     fn a_subject_that_repeats_is_logged_only_so_often_and_affects_no_other() {
         let mut repeated = Repeated::default();
         let begin = Timestamp(1_000);
-        for _ in 0..WARNINGS_MAX {
+        for _ in 0..LINES_MAX {
             assert_eq!(repeated.admit(begin, b"web"), Some(0));
         }
         for _ in 0..7 {
