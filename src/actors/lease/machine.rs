@@ -1,6 +1,6 @@
 //! The machine of the `LeaseActor`: the interface between the lease rules and the host, which runs the machine.
 
-use crate::actors::lease::item::{Current, Lease};
+use crate::actors::lease::item::Current;
 use crate::actors::lease::message::{Action, Message, Query, Reply, Rules, Watch};
 use crate::actors::lease::outcome::{Outcome, Turn};
 use crate::actors::lease::state::{Page, State};
@@ -173,7 +173,7 @@ impl Machine for LeaseMachine {
                 view.map_or(Reply::Absent, |view| Reply::Turned {
                     turn: *turn,
                     place,
-                    pass: serving(&view.lease, *turn, seq),
+                    pass: view.lease.begun + u64::from(*turn != Turn::Current),
                     lease: Box::new(view),
                 })
             }
@@ -183,6 +183,17 @@ impl Machine for LeaseMachine {
             }
             (_, None) => Reply::Done,
         }
+    }
+
+    /// The lease is shown as it is by now. If a pass has begun since the request, none that is yet to come serves it.
+    fn reply_again(&self, seq: Seq, message: &Message, outcome: &Outcome) -> Reply {
+        let mut reply = self.reply(seq, message, outcome);
+        if let Reply::Turned { pass, lease: view, .. } = &mut reply
+            && view.lease.current.as_ref().is_some_and(|it| it.token > seq.into())
+        {
+            *pass = view.lease.begun;
+        }
+        reply
     }
 
     fn query(&self, _now: Now, query: &Query) -> Reply {
@@ -360,12 +371,4 @@ impl Paged for LeaseMachine {
     fn digest(&self) -> Digest {
         self.state.digest()
     }
-}
-
-/// Returns the number of the pass that serves the request of this entry, which is zero if the request changed nothing. A request that is
-/// repeated is answered with the lease as it is by then, so passes may have begun since.
-fn serving(lease: &Lease, turn: Turn, request: Seq) -> u64 {
-    let is_later = |pass: &Current| request > Seq(0) && pass.token > request.into();
-    let has_begun = turn == Turn::Current || lease.current.as_ref().is_some_and(is_later);
-    lease.begun + u64::from(!has_begun)
 }
