@@ -1,6 +1,6 @@
 //! `sexton status`: prints the state of a running coordinator, as text or as JSON.
 
-use crate::client::{self, Target, Where};
+use crate::client::{self, Answered, Target, Where};
 use crate::lease::active_table;
 use crate::report::{Failure, print};
 use crate::system;
@@ -10,7 +10,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use sexton::actors::process::Status as ServiceStatus;
 use sexton::clock::Timestamp;
-use sexton_api::trouble::{Level, ListTroubles, Trouble};
+use sexton_api::trouble::{Level, ListTroubles, Trouble, Troubles};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -43,22 +43,27 @@ impl Status {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let target = self.at.target()?;
         let mut status = ask(&target)?;
-        let troubles = troubles(&target);
         if self.json {
-            if let (Some(status), Some(troubles)) = (status.as_object_mut(), troubles) {
+            if let (Some(status), Some(troubles)) = (status.as_object_mut(), troubles(&target)) {
                 status.insert("troubles".to_owned(), troubles);
             }
             print(&format!("{status}\n"))
         } else {
-            let troubles = troubles.as_ref().map(listed).unwrap_or_default();
+            let troubles = ask_troubles(&target).map(|answer| answer.value.troubles);
+            let troubles = troubles.unwrap_or_default();
             print(&[page(&status), shown(&troubles), leases(&target)].concat())
         }
     }
 }
 
-/// Requests the list of problems, as it is part of `--json`. Returns `None` if the coordinator does not provide it, as before version 0.2.
+/// Requests the list of problems. Returns `None` if the coordinator does not provide it, as before version 0.2.
+fn ask_troubles(target: &Target) -> Option<Answered<Troubles>> {
+    client::request(target, &ListTroubles {}, TIMEOUT, &[]).ok()
+}
+
+/// The same, as it is part of `--json`.
 pub(crate) fn troubles(target: &Target) -> Option<Value> {
-    let answer = client::request(target, &ListTroubles {}, TIMEOUT, &[]).ok()?;
+    let answer = ask_troubles(target)?;
     let mut body: Value = serde_json::from_str(&answer.body).ok()?;
     body.pointer_mut("/troubles").map(Value::take)
 }

@@ -1,7 +1,7 @@
 //! Audits: checks of whether the parts of a coordinator agree with each other and with the operating system.
 
 use crate::refusal::Reason;
-use crate::request::{Docs, Input, Method, Repeat, Request, Route, Scope};
+use crate::request::{Docs, Request, Route, Scope};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -13,21 +13,17 @@ pub struct Look {}
 impl Request for Look {
     type Answer = Audit;
 
-    const ROUTE: Route = Route {
-        method: Method::Get,
-        path: "/v1/audit",
-        input: Input::Nothing,
-        repeat: Repeat::Freely,
-        scope: Scope::Read,
-        run_if: None,
-        docs: Docs {
+    const ROUTE: Route = Route::get(
+        "/v1/audit",
+        Scope::Read,
+        Docs {
             id: "audit",
             summary: "Check that tasks, processes, locks, servers and claims agree",
             more: "Compares the states of the actors with each other and with the processes of the operating system, and changes nothing. The answer takes milliseconds if everything agrees. Otherwise the check is repeated for up to 4 s, and only disagreements found every time are reported.",
             answer: "The disagreements; usually none.",
         },
-        refusals: &[Reason::Waits, Reason::Failed],
-    };
+        &[Reason::Waits, Reason::Failed],
+    );
 }
 
 /// Checks, fixes what can be fixed, and checks again.
@@ -38,21 +34,17 @@ pub struct Fix {}
 impl Request for Fix {
     type Answer = Audit;
 
-    const ROUTE: Route = Route {
-        method: Method::Post,
-        path: "/v1/audit/fix",
-        input: Input::Nothing,
-        repeat: Repeat::Freely,
-        scope: Scope::Run,
-        run_if: None,
-        docs: Docs {
+    const ROUTE: Route = Route::post(
+        "/v1/audit/fix",
+        Scope::Run,
+        Docs {
             id: "fix_by_audit",
             summary: "Audit, and fix the disagreements",
             more: "For each disagreement that can be fixed automatically, does what a lost event would have done: repeats a request or a notification between actors, requests or releases a lock, or stops a process whose task attempt is over. Then audits again.",
             answer: "The disagreements, whether and how each was fixed, and how many are left.",
         },
-        refusals: &[Reason::Waits, Reason::Failed],
-    };
+        &[Reason::Waits, Reason::Failed],
+    );
 }
 
 /// The result of an audit.

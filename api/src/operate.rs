@@ -2,7 +2,7 @@
 
 use crate::ids::{Seq, Timestamp};
 use crate::refusal::Reason;
-use crate::request::{Docs, Input, Method, Repeat, Request, Route, Scope};
+use crate::request::{Docs, Input, Request, Route, Scope};
 use crate::value::Number;
 use serde::{Deserialize, Serialize};
 
@@ -14,21 +14,17 @@ pub struct TakeCheckpoint {}
 impl Request for TakeCheckpoint {
     type Answer = Checkpoint;
 
-    const ROUTE: Route = Route {
-        method: Method::Post,
-        path: "/v1/checkpoint",
-        input: Input::Nothing,
-        repeat: Repeat::Freely,
-        scope: Scope::Operate,
-        run_if: None,
-        docs: Docs {
+    const ROUTE: Route = Route::post(
+        "/v1/checkpoint",
+        Scope::Operate,
+        Docs {
             id: "checkpoint",
             summary: "Take a snapshot",
             more: "Answers when the snapshot is on disk. Only one snapshot is taken at a time; further requests wait for their turn.",
             answer: "The snapshot taken.",
         },
-        refusals: &[Reason::NoFiles, Reason::Failed, Reason::Busy],
-    };
+        &[Reason::NoFiles, Reason::Failed, Reason::Busy],
+    );
 }
 
 /// A completed checkpoint.
@@ -65,21 +61,17 @@ pub struct ConfirmClock {}
 impl Request for ConfirmClock {
     type Answer = ClockConfirmed;
 
-    const ROUTE: Route = Route {
-        method: Method::Post,
-        path: "/v1/clock/confirm",
-        input: Input::Nothing,
-        repeat: Repeat::Freely,
-        scope: Scope::Operate,
-        run_if: None,
-        docs: Docs {
+    const ROUTE: Route = Route::post(
+        "/v1/clock/confirm",
+        Scope::Operate,
+        Docs {
             id: "confirm_clock",
             summary: "Trust a wall clock that is far ahead",
             more: "Until the clock is trusted, or an hour has passed without a step of the clock, nothing is removed because of its date.",
             answer: "The clock is now trusted; reports whether it was in doubt.",
         },
-        refusals: &[],
-    };
+        &[],
+    );
 }
 
 /// The answer to [`ConfirmClock`].
@@ -105,21 +97,17 @@ pub struct StartDrain {
 impl Request for StartDrain {
     type Answer = Draining;
 
-    const ROUTE: Route = Route {
-        method: Method::Post,
-        path: "/v1/drain",
-        input: Input::Query,
-        repeat: Repeat::Freely,
-        scope: Scope::Run,
-        run_if: None,
-        docs: Docs {
+    const ROUTE: Route = Route::post(
+        "/v1/drain",
+        Scope::Run,
+        Docs {
             id: "drain",
             summary: "Refuse new work, and stop once nothing is held",
             more: "Depending on `what`, refuses new locks, new jobs and claims, new lease passes, new tasks and bursts, or all of these. Renewals and releases are still accepted, and existing claims, passes and bursts may finish. The coordinator stops when no lock, claim, pass or task attempt is left. Answers when draining has begun; with `wait`, when nothing is left or the wait times out. Anything that is already draining continues to drain.",
             answer: "Draining has begun; the counts show what is left.",
         },
-        refusals: &[Reason::Failed, Reason::Draining, Reason::Waits],
-    };
+        &[Reason::Failed, Reason::Draining, Reason::Waits],
+    ).with(Input::Query);
 }
 
 /// A part of the work to drain.

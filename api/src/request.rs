@@ -39,6 +39,35 @@ pub struct Route {
     pub refusals: &'static [Reason],
 }
 
+impl Route {
+    /// A request that has no fields and changes nothing.
+    pub const fn get(
+        path: &'static str,
+        scope: Scope,
+        docs: Docs,
+        refusals: &'static [Reason],
+    ) -> Self {
+        let (method, input, repeat) = (Method::Get, Input::Nothing, Repeat::Freely);
+        Self { method, path, input, repeat, scope, run_if: None, docs, refusals }
+    }
+
+    /// A request that has no fields, and of which a repetition changes nothing more.
+    pub const fn post(
+        path: &'static str,
+        scope: Scope,
+        docs: Docs,
+        refusals: &'static [Reason],
+    ) -> Self {
+        Self { method: Method::Post, ..Self::get(path, scope, docs, refusals) }
+    }
+
+    /// The same, with fields.
+    #[must_use]
+    pub const fn with(self, input: Input) -> Self {
+        Self { input, ..self }
+    }
+}
+
 /// A method of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {

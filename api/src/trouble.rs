@@ -1,7 +1,7 @@
 //! The list of problems of a coordinator, which the page, the metric `sexton_troubles`, `sexton status` and `sexton top` show as well.
 
 use crate::refusal::Reason;
-use crate::request::{Docs, Input, Method, Repeat, Request, Route, Scope};
+use crate::request::{Docs, Request, Route, Scope};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -13,21 +13,17 @@ pub struct ListTroubles {}
 impl Request for ListTroubles {
     type Answer = Troubles;
 
-    const ROUTE: Route = Route {
-        method: Method::Get,
-        path: "/v1/trouble",
-        input: Input::Nothing,
-        repeat: Repeat::Freely,
-        scope: Scope::Read,
-        run_if: None,
-        docs: Docs {
+    const ROUTE: Route = Route::get(
+        "/v1/trouble",
+        Scope::Read,
+        Docs {
             id: "list_troubles",
             summary: "List everything that is wrong",
             more: "The same problems as on the page, in `sexton status` and in `sexton top`. Items are listed one by one up to a number, and counted beyond it, so the list stays short however many there are. Problems of processes and services are included only for callers with the scope `run`.",
             answer: "The problems, the worst first.",
         },
-        refusals: &[Reason::Busy, Reason::Failed],
-    };
+        &[Reason::Busy, Reason::Failed],
+    );
 }
 
 /// The problems of a coordinator.

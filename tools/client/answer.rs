@@ -4,6 +4,7 @@ use crate::report::{Failure, reason_of};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use sexton::refusal::Reason;
 
@@ -61,6 +62,11 @@ impl Answer {
 
     /// Parses the body as JSON.
     pub(crate) fn json(&self) -> Result<Value, Failure> {
+        self.read()
+    }
+
+    /// Parses the body as JSON of this type.
+    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         serde_json::from_str(&self.body).map_err(|error| {
             Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
         })

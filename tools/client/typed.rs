@@ -39,10 +39,7 @@ pub(crate) fn request<R: Request>(
     if answer.status != 200 {
         return Err(Failure::refused(&answer.json()?, helps));
     }
-    let value = serde_json::from_str(&answer.body).map_err(|error| {
-        Failure::unreachable(format!("failed to read the coordinator's answer: {error}"))
-    })?;
-    Ok(Answered { value, body: answer.body })
+    Ok(Answered { value: answer.read()?, body: answer.body })
 }
 
 /// Returns the fields of a request as they are sent, without those that it leaves out.
