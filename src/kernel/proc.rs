@@ -310,7 +310,7 @@ pub fn environ(pid: u32) -> io::Result<Option<Vec<Bytes>>> {
 }
 
 /// How much of the environment or command line of another user's process is read. The kernel permits some 6 MB, which take it milliseconds to
-/// show: many such processes must not delay whoever looks for others. What is launched has its id at the beginning of its environment.
+/// show: many such processes must not delay a search for others. What is launched has its id at the beginning of its environment.
 const READ_BYTES: u64 = 128 << 10;
 
 /// A variable in the environment of a process.

@@ -1,6 +1,6 @@
-//! What launches need from paths at which another user may keep whoever opens them waiting, as on a FUSE or NFS file system whose server does
-//! not answer. Each path is used by a thread of its own, so that nothing else waits for it, and with a time limit. A thread that has not come
-//! back by then is left behind: it can be neither interrupted nor killed.
+//! What launches need from paths at which another user may keep a process that opens them waiting, as on a FUSE or NFS file system whose
+//! server does not answer. Each path is used by a thread of its own, so that nothing else waits for it, and with a time limit. A thread
+//! that has not come back by then is left behind: it can be neither interrupted nor killed.
 //!
 //! It never waits itself. The caller passes the time.
 

@@ -6,7 +6,7 @@
 //! | `real.rs` `place.rs` `thread.rs` | the real world, its environment, and the thread that waits for its events |
 //! | `link.rs` `starts.rs` | the connection to the keeper, and starting a keeper; how often one may be started |
 //! | `files.rs` `environment.rs` | the files and the environment of a process |
-//! | `fetches.rs` | what launches need from paths at which another user may keep whoever opens them waiting |
+//! | `fetches.rs` | what launches need from paths at which another user may keep a process that opens them waiting |
 //! | `pid_files.rs` | the PID files of running processes |
 //! | `output.rs` `growth.rs` `rotation.rs` | a thread that limits the size of output files and reads the output of hooks; how files grow; the rotation itself |
 //! | `hook.rs` `moment.rs` | records in the output of hooks |

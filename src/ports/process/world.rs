@@ -101,8 +101,9 @@ pub trait World {
     /// Sends a request to the keeper. Does nothing without a keeper: the follower sends the request again to the next one.
     fn ask(&mut self, request: Request);
 
-    /// Begins to use the paths of a launch at which another user may keep whoever opens them waiting. Returns whether that takes a while:
-    /// then `Follower::fetched` is called, and this is to be called again. Otherwise, [`prepare`](Self::prepare) finds what was found there.
+    /// Begins to use the paths of a launch at which another user may keep a process that opens them waiting. Returns whether that takes a
+    /// while: then `Follower::fetched` is called, and this is to be called again. Otherwise, [`prepare`](Self::prepare) finds what was
+    /// found there.
     fn fetch(&mut self, _id: ProcessId, _spec: &Spec) -> bool {
         false
     }
