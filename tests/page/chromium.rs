@@ -174,7 +174,21 @@ impl Tab<'_> {
     /// Waits until the page shows a text.
     pub(crate) fn shows(&mut self, what: &str) {
         let shown = format!("document.body?.innerText.includes({})", json!(what));
-        until(what, || (self.evaluate(&shown) == true).then_some(()));
+        until(what, || {
+            if self.evaluate(&shown) == true {
+                return Some(());
+            }
+            self.reload_unfinished();
+            None
+        });
+    }
+
+    /// Loads the page again if the journal was still being read for it and no script does so.
+    fn reload_unfinished(&mut self) {
+        let unfinished = "document.querySelector('[data-again]') && !document.getElementById('pause') ? location.href : null";
+        if let Some(url) = self.evaluate(unfinished).as_str() {
+            self.load(url);
+        }
     }
 
     /// Clicks a button, after checking the required checkboxes of its form.
