@@ -18,10 +18,9 @@ use crate::clock::Timestamp;
 use crate::ids::{ActorId, Seq};
 use crate::persist::PersistError;
 use crate::persist::journal::Room;
-use crate::persist::mark::Watermark;
 use crate::persist::retention::{self, History, Kept};
 use crate::persist::snapshots::{
-    BySlot, FOLDER, Manifest, Page, Seal, Sealed, SlotId, Slots, SnapshotThread, Target,
+    BySlot, FOLDER, Manifest, Seal, Sealed, SlotId, Slots, SnapshotThread, Target,
 };
 pub use crate::spine::due::Rules;
 use crate::spine::event::EventBody;
@@ -45,20 +44,6 @@ const STEP_MAX: Duration = Duration::from_mins(10);
 const LAST_STEP_MAX: Duration = Duration::from_secs(30);
 /// The pause after an interrupted checkpoint, unless another is requested.
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// An actor whose pages can be requested. The actor answers a request between two of its messages; if the channel closes without an answer,
-/// the actor has stopped.
-pub trait Paged {
-    /// Returns the actor's id.
-    fn actor(&self) -> ActorId;
-    /// Begins a checkpoint of the pages that changed after `since`. The answer is the actor's watermark, or `None` if its state is spent.
-    fn begin(&self, since: Seq) -> oneshot::Receiver<Option<Watermark>>;
-    /// Requests the next slice of pages. The answer is the pages and whether this slice is the last, or `None` if the checkpoint was
-    /// interrupted.
-    fn next(&self) -> oneshot::Receiver<Option<(Vec<Page>, bool)>>;
-    /// Abandons the checkpoint.
-    fn abort(&self);
-}
 
 /// Why no checkpoint was taken.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -378,7 +363,7 @@ impl Checkpoints {
             taken = steps => taken,
         };
         if taken.is_err() {
-            for actor in self.spine.paged() {
+            for actor in self.spine.page_sources() {
                 actor.abort();
             }
         }
@@ -474,7 +459,7 @@ impl Checkpoints {
     ) -> Result<Sealed, CheckpointError> {
         let before = self.answer(open, slot).await?.unwrap_or_default();
         let mut manifest = begin(&mut self.spine.ledger());
-        for actor in self.spine.paged() {
+        for actor in self.spine.page_sources() {
             let begun = actor.begin(since(&before, actor.actor())).await;
             let state = begun.map_err(|_| CheckpointError::Stopped)?;
             manifest.states.push(state.ok_or(CheckpointError::Interrupted)?);

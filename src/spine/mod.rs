@@ -15,6 +15,7 @@
 //! | `matching.rs` | whether a snapshot and a log belong together |
 //! | `progress.rs` | the progress of a recovery |
 //! | `checkpoint.rs` `due.rs` | the steps of taking a snapshot; when one is due |
+//! | `page_source.rs` | what a checkpoint asks of an actor |
 //! | `pages.rs` | copies a machine for a checkpoint, slice by slice |
 //! | `receipts.rs` | what was done under each idempotency key, to answer repeated requests |
 //! | `loading.rs` | loads a snapshot into machines |
@@ -45,6 +46,7 @@ pub mod loading;
 pub mod machine;
 mod matching;
 pub mod outbox;
+pub mod page_source;
 pub mod pages;
 pub mod parallel;
 pub mod port;

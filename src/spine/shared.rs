@@ -6,7 +6,6 @@ use crate::ids::{ActorId, Seq};
 use crate::persist::disk::Disk;
 use crate::persist::journal::{Journal, Room};
 use crate::persist::snapshots::Slots;
-use crate::spine::checkpoint::Paged;
 use crate::spine::delivery::Report;
 use crate::spine::directory::Directory;
 use crate::spine::effect::Tell;
@@ -16,6 +15,7 @@ pub use crate::spine::halt::{Halt, Sentry};
 use crate::spine::ledger::{CheckpointThreshold, Ledger};
 use crate::spine::machine::Machine;
 use crate::spine::outbox::Outbox;
+use crate::spine::page_source::PageSource;
 use crate::spine::supervision::{CAUSE_BYTES_MAX, Panicked, SUPERVISOR, Verdict};
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ pub struct Spine {
     slots_held: Mutex<()>,
     /// The number of actors being rebuilt.
     rebuilding: watch::Sender<u32>,
-    paged: RefCell<Vec<Rc<dyn Paged>>>,
+    page_sources: RefCell<Vec<Rc<dyn PageSource>>>,
     /// Actors that panicked and wait for a verdict.
     awaiting_verdict: RefCell<BTreeMap<ActorId, (Report, oneshot::Sender<Verdict>)>>,
     directory: RefCell<Directory>,
@@ -112,7 +112,7 @@ impl Spine {
             slots,
             slots_held: Mutex::new(()),
             rebuilding: watch::Sender::new(0),
-            paged: RefCell::default(),
+            page_sources: RefCell::default(),
             awaiting_verdict: RefCell::default(),
             directory: RefCell::default(),
             outboxes: RefCell::default(),
@@ -196,13 +196,13 @@ impl Spine {
     }
 
     /// Registers an actor whose pages make up a part of each snapshot.
-    pub fn register_paged(&self, actor: Rc<dyn Paged>) {
-        self.paged.borrow_mut().push(actor);
+    pub fn register_page_source(&self, actor: Rc<dyn PageSource>) {
+        self.page_sources.borrow_mut().push(actor);
     }
 
     /// Returns the actors whose pages make up a snapshot.
-    pub fn paged(&self) -> Vec<Rc<dyn Paged>> {
-        self.paged.borrow().clone()
+    pub fn page_sources(&self) -> Vec<Rc<dyn PageSource>> {
+        self.page_sources.borrow().clone()
     }
 
     /// Registers an outbox, whose effects are released as the journal becomes durable.

@@ -302,10 +302,6 @@ const LOCK_RULES: &[&str] = &[
 /// look-up structures or files for the disk.
 pub(crate) const CIRCLES: &[(&[&str], &str)] = &[
     (
-        &["src/spine/checkpoint.rs", "src/spine/shared.rs"],
-        "checkpoints run over the spine, which keeps a list of actors that provide pages",
-    ),
-    (
         &["src/protocols/beanstalk/reply.rs", "src/protocols/beanstalk/stats.rs"],
         "an answer may be statistics, which encode numbers and states as answers do",
     ),

@@ -12,6 +12,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
             "src/spine/directory.rs",
             "src/spine/halt.rs",
             "src/spine/feed.rs",
+            "src/spine/page_source.rs",
             "src/spine/runtime/",
             "src/spine/shared.rs",
             "src/handle/",

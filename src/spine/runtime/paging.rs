@@ -4,8 +4,8 @@ use super::shell::Shell;
 use crate::ids::{ActorId, Seq};
 use crate::persist::mark::Watermark;
 use crate::persist::snapshots::Page;
-use crate::spine::checkpoint::Paged;
 use crate::spine::machine::Actor;
+use crate::spine::page_source::PageSource;
 use actix::{Addr, Handler, Message};
 use tokio::sync::oneshot;
 
@@ -24,7 +24,7 @@ impl<M: Actor> Pager<M> {
     }
 }
 
-impl<M: Actor> Paged for Pager<M> {
+impl<M: Actor> PageSource for Pager<M> {
     fn actor(&self) -> ActorId {
         self.actor
     }

@@ -34,7 +34,7 @@ pub fn start<M: Actor>(
         halted.until_halted().await;
         abandoned.do_send(super::shell::Abandon);
     });
-    spine.register_paged(Rc::new(Pager::new(address.clone(), M::ID)));
+    spine.register_page_source(Rc::new(Pager::new(address.clone(), M::ID)));
     let peer = Rc::new(Address::new(address.clone()));
     spine.directory().register(M::ID, peer);
     Mailbox::new(address, admission)
