@@ -302,18 +302,6 @@ const LOCK_RULES: &[&str] = &[
 /// look-up structures or files for the disk.
 pub(crate) const CIRCLES: &[(&[&str], &str)] = &[
     (
-        &["src/protocols/beanstalk/reply.rs", "src/protocols/beanstalk/stats.rs"],
-        "an answer may be statistics, which encode numbers and states as answers do",
-    ),
-    (
-        &[
-            "src/protocols/beanstalk/client.rs",
-            "src/protocols/beanstalk/listener.rs",
-            "src/protocols/beanstalk/session.rs",
-        ],
-        "sessions share the state of the listener that opens them, and clients its default tube",
-    ),
-    (
         &["src/protocols/lockserver/codec.rs", "src/protocols/lockserver/counters.rs"],
         "counters count commands, and one command is answered with counters",
     ),

@@ -3,9 +3,8 @@
 use crate::actors::queue::{
     Claimant, Message, Phase, Pop, Put, Query, QueueMachine, QueueName, Right, Watch, Worker,
 };
-use crate::protocols::beanstalk::command::ReserveMode;
-use crate::protocols::beanstalk::listener::DEFAULT_TUBE;
-use crate::protocols::beanstalk::request::Request;
+use crate::protocols::beanstalk::command::{ReserveMode, TubeName};
+use crate::protocols::beanstalk::request::{Request, queue};
 use crate::spine::delivery::Item;
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -40,8 +39,7 @@ const WEIGHT: u32 = 1;
 
 impl Client {
     pub(crate) fn new(worker: Worker) -> Self {
-        let using =
-            QueueName::new(DEFAULT_TUBE).expect("the default tube should have a valid name");
+        let using = queue(TubeName::DEFAULT);
         let mut client = Self {
             worker,
             using: using.clone(),

@@ -129,6 +129,11 @@ pub struct Dedup {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TubeName<'a>(&'a [u8]);
 
+impl TubeName<'static> {
+    /// The tube that a client uses and watches initially.
+    pub const DEFAULT: Self = Self(b"default");
+}
+
 impl<'a> TubeName<'a> {
     /// The maximum length of a name, in bytes.
     pub const BYTES_MAX: usize = 200;

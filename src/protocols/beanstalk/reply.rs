@@ -1,7 +1,8 @@
 //! Encodes the server's replies. Does no I/O, and copies each body once, into the output.
 
 use crate::protocols::beanstalk::command::{Refusal, ReserveMode};
-use crate::protocols::beanstalk::stats::{JobStats, ServerStats, TubeStats};
+use crate::protocols::beanstalk::decimal::{DIGITS_MAX, put_number};
+use crate::protocols::beanstalk::stats::{JobState, JobStats, ServerStats, TubeStats};
 use std::fmt;
 
 /// A reply to a client.
@@ -91,34 +92,6 @@ pub struct Job<'a> {
     pub id: u64,
     /// The job's body, without the line end.
     pub body: &'a [u8],
-}
-
-/// The state of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JobState {
-    /// Can be reserved.
-    Ready,
-    /// Becomes ready later.
-    Delayed,
-    /// Reserved by a client.
-    Reserved,
-    /// Set aside until it is kicked.
-    Buried,
-    /// Deleted, with its key still reserved. This state occurs only in `INSERTED`.
-    Deleted,
-}
-
-impl JobState {
-    /// Returns the word for the state, as used in statistics. `INSERTED` contains it in upper case.
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Delayed => "delayed",
-            Self::Reserved => "reserved",
-            Self::Buried => "buried",
-            Self::Deleted => "deleted",
-        }
-    }
 }
 
 impl From<Refusal> for Reply<'_> {
@@ -232,23 +205,6 @@ fn put_list(output: &mut Vec<u8>, names: &[&[u8]]) {
         output.push(b'\n');
     }
     output.extend_from_slice(b"\r\n");
-}
-
-/// The number of digits of `u64::MAX`.
-const DIGITS_MAX: usize = 20;
-
-/// Appends a number in decimal. Most replies contain a number, and the standard formatting would take longer than the rest of the encoding.
-pub(super) fn put_number(output: &mut Vec<u8>, mut number: u64) {
-    let start = output.len();
-    loop {
-        let digit = u8::try_from(number % 10).expect("a digit should fit into a byte");
-        output.push(b'0' + digit);
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    output.get_mut(start..).expect("the output should only have grown").reverse();
 }
 
 fn count(len: usize) -> u64 {

@@ -160,6 +160,6 @@ impl From<Sent<'_>> for Put {
 }
 
 /// Returns the tube's queue in the default tenant.
-fn queue(tube: TubeName<'_>) -> QueueName {
+pub(crate) fn queue(tube: TubeName<'_>) -> QueueName {
     QueueName::new(tube.as_bytes()).expect("every tube name should be a valid queue name")
 }

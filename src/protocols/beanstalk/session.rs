@@ -14,9 +14,9 @@ use crate::protocols::beanstalk::DEBUG_TARGET;
 use crate::protocols::beanstalk::client::Client;
 use crate::protocols::beanstalk::codec::Decoder;
 use crate::protocols::beanstalk::command::Counted;
-use crate::protocols::beanstalk::listener::Shared;
 use crate::protocols::beanstalk::reply::{Job, Reply, encode};
 use crate::protocols::beanstalk::request::Request;
+use crate::protocols::beanstalk::shared::Shared;
 use crate::protocols::beanstalk::show;
 use crate::protocols::bounds::{Turns, Unread, bytes_to_name};
 use crate::protocols::listener;
@@ -26,7 +26,6 @@ use crate::spine::delivery::{Answer, Item};
 use crate::spine::runtime::{Mailbox, Stopped, Waiting};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -193,7 +192,7 @@ impl BeanstalkSession {
             Request::PutBegun { .. } => {}
             Request::Quit => return NextStep::Close,
             Request::Http => {
-                let so_far = self.shared.counters.http.fetch_add(1, Ordering::Relaxed) + 1;
+                let so_far = self.shared.counters.http();
                 listener::refused(
                     &"a connection",
                     so_far,

@@ -2,9 +2,9 @@
 
 use crate::actors::queue::{Counts, JobView, Phase, QueueView, Refused, Reply as ActorReply};
 use crate::clock::Timestamp;
-use crate::protocols::beanstalk::reply::{JobState, Reply};
+use crate::protocols::beanstalk::reply::Reply;
 use crate::protocols::beanstalk::request::Request;
-use crate::protocols::beanstalk::stats::{JobCounts, JobStats, TubeStats};
+use crate::protocols::beanstalk::stats::{JobCounts, JobState, JobStats, TubeStats};
 
 /// Returns a job's statistics for `stats-job`. A job that waits for a retry counts as delayed, since beanstalkd has no such state.
 pub(crate) fn job(job: &JobView, now: Timestamp) -> JobStats<'_> {

@@ -3,7 +3,7 @@
 //! Clients compare these maps as a whole, so no key may be added or removed.
 
 use crate::protocols::beanstalk::command::Counted;
-use crate::protocols::beanstalk::reply::{JobState, put_number};
+use crate::protocols::beanstalk::decimal::put_number;
 use std::time::Duration;
 
 /// The statistics of a job, for `stats-job`.
@@ -37,6 +37,34 @@ pub struct JobStats<'a> {
     pub buries: u64,
     /// The number of times the job was kicked.
     pub kicks: u64,
+}
+
+/// The state of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobState {
+    /// Can be reserved.
+    Ready,
+    /// Becomes ready later.
+    Delayed,
+    /// Reserved by a client.
+    Reserved,
+    /// Set aside until it is kicked.
+    Buried,
+    /// Deleted, with its key still reserved. This state occurs only in `INSERTED`.
+    Deleted,
+}
+
+impl JobState {
+    /// Returns the word for the state, as used in statistics. `INSERTED` contains it in upper case.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Delayed => "delayed",
+            Self::Reserved => "reserved",
+            Self::Buried => "buried",
+            Self::Deleted => "deleted",
+        }
+    }
 }
 
 /// The number of jobs in each state.
