@@ -15,7 +15,7 @@ mod world;
 use rules::Rule;
 use source::Source;
 use std::path::Path;
-pub(crate) use tables::{CIRCLES, EMPTY_WORDS, IMPORTS, ITS_OWN, UNSAFE};
+pub(crate) use tables::{EMPTY_WORDS, IMPORTS, ITS_OWN, UNSAFE};
 pub(crate) use world::WORLD;
 
 #[test]

@@ -18,9 +18,9 @@ pub(crate) fn imports(source: &Source) -> Vec<String> {
     found
 }
 
-/// Returns the module path of a file, without `crate`. It is empty for the root.
+/// Returns the module path of a file within its package, without `crate`. It is empty for the root.
 pub(crate) fn module(path: &str) -> String {
-    let path = path.trim_start_matches("http/").trim_start_matches("src/").trim_end_matches(".rs");
+    let path = path.split_once("src/").map_or(path, |(_, path)| path).trim_end_matches(".rs");
     let path = path.strip_suffix("mod").unwrap_or(path);
     let path = if path == "lib" { "" } else { path };
     path.trim_end_matches('/').replace('/', "::")
@@ -91,4 +91,6 @@ fn groups_are_written_out() {
     assert_eq!(imports(&source), expected);
     let source = Source::new("src/node/mod.rs", "use super::block_on;\nmycrate::x();");
     assert_eq!(imports(&source), ["block_on"]);
+    let modules = ["src/lib.rs", "src/a/mod.rs", "api/src/a/b.rs", "http/src/c.rs"].map(module);
+    assert_eq!(modules, ["", "a", "a::b", "c"]);
 }

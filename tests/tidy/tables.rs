@@ -298,19 +298,6 @@ const LOCK_RULES: &[&str] = &[
     "ids",
 ];
 
-/// Files and folders that may import each other, with the reason. No other circle is allowed, and none among actors,
-/// look-up structures or files for the disk.
-pub(crate) const CIRCLES: &[(&[&str], &str)] = &[
-    (
-        &["src/protocols/lockserver/codec.rs", "src/protocols/lockserver/counters.rs"],
-        "counters count commands, and one command is answered with counters",
-    ),
-    (
-        &["src/protocols/lockserver/listener.rs", "src/protocols/lockserver/session.rs"],
-        "sessions share the state of the listener that opens them",
-    ),
-];
-
 /// Files in which `unsafe` is allowed.
 pub(crate) const UNSAFE: &[&str] = &[
     "src/kernel/child.rs",

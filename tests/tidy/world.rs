@@ -25,6 +25,7 @@ pub(crate) const WORLD: &[(&str, &[&str])] = &[
             "src/protocols/listener.rs",
             "src/protocols/lockserver/listener.rs",
             "src/protocols/lockserver/session.rs",
+            "src/protocols/lockserver/shared.rs",
             "tools/",
         ],
     ),

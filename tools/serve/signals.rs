@@ -3,6 +3,7 @@
 use sexton::actors::lock::{self, Query, Reply};
 use sexton::node::Node;
 use sexton::persist::disk::RealDisk;
+use sexton::protocols::lockserver;
 use sexton::spine::delivery::Item;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -99,7 +100,7 @@ pub(crate) async fn dump(node: &Node, data: Option<&Path>) {
     for answer in answers.into_iter().flatten() {
         let written = match answer {
             Reply::Counts { owners, contenders } => node.lockserver().map_or(Ok(()), |listener| {
-                let lines = listener.stats(owners, contenders).to_lines();
+                let lines = lockserver::stats::lines(&listener.stats(owners, contenders));
                 disk.replace("lockserver.stats", lines.as_bytes())
             }),
             Reply::List(entries) => {

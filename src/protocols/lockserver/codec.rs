@@ -2,7 +2,7 @@
 
 use crate::actors::lock::{EntryView, Name};
 use crate::config::LongWidth;
-use crate::protocols::lockserver::counters::Stats;
+use crate::protocols::lockserver::stats::{self, Stats};
 use std::fmt;
 
 /// A command, as sent by a client.
@@ -176,10 +176,10 @@ pub fn encode(answer: &Answer, long: LongWidth, output: &mut Vec<u8>) {
 }
 
 fn put_stats(output: &mut Vec<u8>, stats: &Stats, long: LongWidth) {
-    for number in stats.ints() {
+    for number in stats::ints(stats) {
         output.extend_from_slice(&number.to_be_bytes());
     }
-    for number in stats.longs() {
+    for number in stats::longs(stats) {
         match long {
             // Row 31 of `docs/protocols/lockserver.md`: counters wrap as in C.
             LongWidth::Four => output.extend_from_slice(&low_half(number).to_be_bytes()),

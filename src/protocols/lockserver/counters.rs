@@ -1,15 +1,14 @@
-//! LockServer's fifteen statistics. The counters belong to the listener, and start at zero when it is opened. They are not part of the
-//! LockActor's state or digest, so neither a restart of the actor nor a replay changes them.
+//! What the listener counts: commands and connections since it was opened. The counters are not part of the LockActor's state or digest, so
+//! neither a restart of the actor nor a replay changes them.
 
 use crate::clock::{Clock, Timestamp};
 use crate::protocols::lockserver::codec::Command;
-pub use crate::status::LockserverStats as Stats;
-use std::fmt::Write as _;
+use crate::protocols::lockserver::stats::Stats;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The counters of commands and connections.
-pub struct Counters {
+pub(crate) struct Counters {
     clock: Arc<dyn Clock>,
     began: Timestamp,
     requests: AtomicU64,
@@ -27,7 +26,7 @@ pub struct Counters {
 
 impl Counters {
     /// Creates counters at zero; the uptime is counted from now.
-    pub fn new(clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             began: clock.now(),
             clock,
@@ -98,55 +97,5 @@ impl Counters {
             contenders: contenders.into(),
             active,
         }
-    }
-}
-
-impl Stats {
-    /// Returns the nine statistics that are always sent as four bytes, in the order in which they are sent.
-    pub fn ints(&self) -> [u32; 9] {
-        [
-            self.uptime,
-            self.requests,
-            self.owner_lookups,
-            self.contender_lookups,
-            self.renewals,
-            self.releases,
-            self.release_alls,
-            self.dumps,
-            self.statistics,
-        ]
-    }
-
-    /// Returns the five statistics whose type in C is `long`, in the order in which they are sent.
-    pub fn longs(&self) -> [u64; 5] {
-        [self.accepted, self.rejected_hosts, self.rejected_busy, self.owners, self.contenders]
-    }
-
-    /// Formats the statistics as fifteen lines of `name value`, as written to `lockserver.stats` on SIGUSR1.
-    pub fn to_lines(&self) -> String {
-        let names = [
-            "uptime",
-            "requests",
-            "owner_lookups",
-            "contender_lookups",
-            "renewals",
-            "releases",
-            "release_alls",
-            "dumps",
-            "statistics",
-            "accepted",
-            "rejected_hosts",
-            "rejected_busy",
-            "owners",
-            "contenders",
-            "active",
-        ];
-        let ints = self.ints().into_iter().map(u64::from);
-        let numbers = ints.chain(self.longs()).chain([self.active.into()]);
-        let mut lines = String::new();
-        for (name, number) in names.iter().zip(numbers) {
-            writeln!(lines, "{name} {number}").expect("writing to memory should not fail");
-        }
-        lines
     }
 }

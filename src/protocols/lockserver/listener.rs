@@ -4,13 +4,12 @@ use crate::actors::lock::LockMachine;
 use crate::clock::Clock;
 use crate::config::LockserverConfig;
 use crate::handle::ListenerStatus;
-use crate::protocols::bounds::{LargeAnswers, Turns, UNREAD_BYTES_MAX};
 use crate::protocols::connection;
-use crate::protocols::listener::{self, Place, Places};
-use crate::protocols::lockserver::counters::{Counters, Stats};
+use crate::protocols::listener::{self, Place};
 use crate::protocols::lockserver::hosts::{Hosts, HostsError};
 use crate::protocols::lockserver::session::LockserverSession;
-use crate::spine::budget::Budget;
+use crate::protocols::lockserver::shared::Shared;
+use crate::protocols::lockserver::stats::Stats;
 use crate::spine::runtime::{self, Mailbox};
 use crate::status::Listening;
 use std::future::pending;
@@ -21,9 +20,6 @@ use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// The maximum number of refused connections that are closed gracefully at a time.
-const REFUSALS_MAX: u32 = 256;
-
 const ALLOWED: &[u8] = &[1];
 const REFUSED: &[u8] = &[0];
 
@@ -33,28 +29,6 @@ pub struct Listener {
     shared: Arc<Shared>,
     address: SocketAddr,
     hosts_file: Option<PathBuf>,
-}
-
-pub(crate) struct Shared {
-    pub(crate) counters: Counters,
-    places: Arc<Places>,
-    /// The hosts list. Connections of hosts that are removed from it are closed.
-    hosts: watch::Sender<Arc<Hosts>>,
-    pub(crate) large: LargeAnswers,
-    pub(crate) turns: Turns,
-    /// The memory budget for answers that clients have not read.
-    pub(crate) unread: Arc<Budget>,
-    refusals: Arc<Places>,
-}
-
-impl Shared {
-    pub(crate) fn stats(&self, live: (u32, u32)) -> Stats {
-        self.counters.stats(self.places.taken(), live)
-    }
-
-    fn hosts(&self) -> Arc<Hosts> {
-        Arc::clone(&self.hosts.borrow())
-    }
 }
 
 impl Listener {
@@ -68,15 +42,7 @@ impl Listener {
     ) -> io::Result<Self> {
         let listener = listener::listen_on(open)?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared {
-            counters: Counters::new(clock),
-            places: Places::of_connections(config.connections_max),
-            hosts: watch::Sender::new(Arc::new(hosts)),
-            large: LargeAnswers::default(),
-            turns: Turns::of_connections(),
-            unread: Budget::new(UNREAD_BYTES_MAX),
-            refusals: Places::new(REFUSALS_MAX),
-        });
+        let shared = Arc::new(Shared::new(config, hosts, clock));
         let config = config.clone();
         let hosts_file = config.hosts.clone();
         let serving = serve(listener, config, locks, Arc::clone(&shared));
